@@ -1,0 +1,123 @@
+"""The HSTU messages of a pipeline config as frozen dataclasses; training-only fields are left out."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Similarity(StrEnum):
+    """How a user and an item embedding are compared."""
+
+    COSINE = "COSINE"
+    INNER_PRODUCT = "INNER_PRODUCT"
+    EUCLID = "EUCLID"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MlpConfig:
+    """A stack of perceptrons."""
+
+    hidden_units: tuple[int, ...]
+    activation: str = "nn.ReLU"  # "" is none
+    use_bn: bool = False
+    use_ln: bool = False
+    bias: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActionEncoderConfig:
+    """simple_action_encoder: one embedding per bit of an action mask."""
+
+    embedding_dim: int
+    action_weights: tuple[int, ...]  # bit masks
+    watchtime_thresholds: tuple[int, ...] = ()  # seconds; reaching one sets its mask
+    watchtime_weights: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContextualizedMlpConfig:
+    """simple_mlp, or parameterized_mlp whose weights depend on the contextual features."""
+
+    hidden_dim: int
+    parameterized: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class UihPreprocessorConfig:
+    """uih_preprocessor: history only, no candidates in the sequence."""
+
+    action_encoder: ActionEncoderConfig | None = None
+    action_mlp: ContextualizedMlpConfig | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PositionalEncoderConfig:
+    """Position buckets, and time buckets where time encoding is on."""
+
+    num_position_buckets: int
+    num_time_buckets: int = 0
+    use_time_encoding: bool = False
+    time_bucket_fn: str = "sqrt"  # or "log"
+    time_bucket_increments: float = 60.0  # seconds
+
+
+class PostprocessorKind(StrEnum):
+    """What happens to the encoded sequence last."""
+
+    L2NORM = "l2norm_postprocessor"
+    LAYERNORM = "layernorm_postprocessor"
+    TIMESTAMP_LAYERNORM = "timestamp_layernorm_postprocessor"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PostprocessorConfig:
+    """The output postprocessor; the periods are those of the timestamp kind."""
+
+    kind: PostprocessorKind
+    period_units: tuple[int, ...] = ()  # time_duration_period_units, seconds
+    units_per_period: tuple[int, ...] = ()  # time_duration_units_per_period
+
+
+@dataclass(frozen=True, kw_only=True)
+class StuConfig:
+    """One STU layer (all layers are alike)."""
+
+    embedding_dim: int
+    num_heads: int
+    hidden_dim: int
+    attention_dim: int
+    use_group_norm: bool = False
+    max_attn_len: int = 0  # 0: unlimited
+    attn_alpha: float | None = None  # None: 1 / sqrt(attention_dim)
+    contextual_seq_len: int = -1  # < 0: as many as the preprocessor puts in front
+    scaling_seqlen: int = -1  # < 0: the tower's max_seq_len
+    sla_k1: int = 0
+    sla_k2: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class HstuConfig:
+    """The encoder: preprocessor, positions, STU layers, postprocessor."""
+
+    stu: StuConfig
+    num_layers: int
+    positional_encoder: PositionalEncoderConfig | None
+    preprocessor: UihPreprocessorConfig
+    postprocessor: PostprocessorConfig
+    attn_truncation_split_layer: int = 0
+    attn_truncation_tail_len: int = 0
+    name: str = ""  # replaces "uih" in the names of the groups that are read
+
+
+@dataclass(frozen=True, kw_only=True)
+class HstuMatchConfig:
+    """hstu_match: a user tower over the history, an item tower over the candidate."""
+
+    user_input: str  # group name
+    hstu: HstuConfig
+    max_seq_len: int
+    item_input: str  # group name
+    item_mlp: MlpConfig | None
+    output_dim: int  # 0: no output projection
+    similarity: Similarity
+    timestamps_ascending: bool
+    family: str = "hstu_match"

@@ -1,0 +1,159 @@
+"""Everything that can go wrong in an export, as a tree; each leaf has a stable code.
+
+ExportError
+├── InvalidSpec              the request contradicts itself or what the model offers
+├── InvalidPipelineConfig    the pipeline config does not parse or contradicts itself
+│   └── UnsupportedConfig    it parses, and asks for something Slipway does not build
+├── InvalidRows              a row, column or file of the input rows cannot be used
+├── CheckpointError
+│   ├── CheckpointUnreadable   not a checkpoint, damaged, or asks to run code
+│   └── CheckpointMismatch     checkpoint and model disagree on names, shapes or dtypes
+├── DimPlanViolated          the traced program's sizes are not those of the plan
+├── TraceFailed              torch.export could not capture the tower
+├── CompileFailed            AOTInductor could not build the package
+├── VerificationFailed       the package does not compute what eager computes
+├── InvalidArtifact          a published artifact is incomplete or damaged
+├── AlreadyPublished         the destination key exists; keys are never overwritten
+├── SourceNotFound           a URI names nothing
+├── StorageError             an object store refused or could not be reached (may be retryable)
+└── AttemptFailed            the attempt's processes ended without an outcome
+"""
+
+from typing import ClassVar
+
+
+class ExportError(Exception):
+    """Base of the tree: a stable code, what happened, and what to do about it."""
+
+    code: ClassVar[str] = "export_error"
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, message: str, *, hint: str = "", where: str = "") -> None:
+        """Say what happened (`message`), what to do (`hint`) and at which field, line or file (`where`)."""
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.where = where
+
+
+class InvalidSpec(ExportError):
+    """The request contradicts itself or what the model offers."""
+
+    code = "invalid_spec"
+
+
+class InvalidPipelineConfig(ExportError):
+    """The pipeline config does not parse or contradicts itself."""
+
+    code = "invalid_pipeline_config"
+
+
+class UnsupportedConfig(InvalidPipelineConfig):
+    """The pipeline config parses, and asks for something Slipway does not build."""
+
+    code = "unsupported_config"
+
+
+class InvalidRows(ExportError):
+    """A row, column or file of the input rows cannot be used."""
+
+    code = "invalid_rows"
+
+
+class CheckpointError(ExportError):
+    """The checkpoint cannot be used."""
+
+    code = "checkpoint_error"
+
+
+class CheckpointUnreadable(CheckpointError):
+    """Not a checkpoint, damaged, or asks to run code while being opened."""
+
+    code = "checkpoint_unreadable"
+
+
+class CheckpointMismatch(CheckpointError):
+    """Checkpoint and model disagree on names, shapes or dtypes."""
+
+    code = "checkpoint_mismatch"
+
+    def __init__(
+        self,
+        *,
+        missing: list[str],
+        unexpected: list[str],
+        mismatched: list[str],
+        where: str = "",
+    ) -> None:
+        """Carry the evidence: `mismatched` entries read "name: checkpoint (…), model (…)"."""
+        parts = [
+            f"{len(names)} {kind}: {', '.join(names[:5])}{', …' if len(names) > 5 else ''}"
+            for kind, names in (
+                ("missing", missing),
+                ("unexpected", unexpected),
+                ("mismatched", mismatched),
+            )
+            if names
+        ]
+        super().__init__(
+            "checkpoint and model disagree; " + "; ".join(parts),
+            hint="export with the pipeline config this checkpoint was trained with",
+            where=where,
+        )
+        self.missing, self.unexpected, self.mismatched = missing, unexpected, mismatched
+
+
+class DimPlanViolated(ExportError):
+    """The traced program's sizes are not those of the plan."""
+
+    code = "dim_plan_violated"
+
+
+class TraceFailed(ExportError):
+    """torch.export could not capture the tower."""
+
+    code = "trace_failed"
+
+
+class CompileFailed(ExportError):
+    """AOTInductor could not build the package."""
+
+    code = "compile_failed"
+
+
+class VerificationFailed(ExportError):
+    """The package does not compute what eager computes."""
+
+    code = "verification_failed"
+
+
+class InvalidArtifact(ExportError):
+    """A published artifact is incomplete or damaged."""
+
+    code = "invalid_artifact"
+
+
+class AlreadyPublished(ExportError):
+    """The destination key exists; keys are never overwritten."""
+
+    code = "already_published"
+
+
+class SourceNotFound(ExportError):
+    """A URI names nothing."""
+
+    code = "source_not_found"
+
+
+class StorageError(ExportError):
+    """An object store refused or could not be reached."""
+
+    code = "storage_error"
+    retryable = True
+
+
+class AttemptFailed(ExportError):
+    """The attempt's processes ended without an outcome."""
+
+    code = "attempt_failed"
+    retryable = True

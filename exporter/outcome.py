@@ -1,0 +1,45 @@
+"""What became of an export: one record per tower, written by rank 0 as outcome.json."""
+
+from exporter.errors import ExportError
+from exporter.manifest import TowerEntry
+from exporter.spec import Frozen, TowerName
+
+
+class Failure(Frozen):
+    """Why a tower, or the whole export, failed: what a caller can act on."""
+
+    code: str
+    message: str
+    hint: str = ""
+    where: str = ""
+    retryable: bool = False
+
+    @classmethod
+    def of(cls, error: BaseException) -> "Failure":
+        """Describe an error; one outside the tree is reported as `internal_error`."""
+        if isinstance(error, ExportError):
+            return cls(
+                code=error.code,
+                message=error.message,
+                hint=error.hint,
+                where=error.where,
+                retryable=error.retryable,
+            )
+        return cls(code="internal_error", message=f"{type(error).__name__}: {error}")
+
+
+class TowerOutcome(Frozen):
+    """One tower: either published, with its entry and URI, or failed, with the reason."""
+
+    tower: TowerName
+    entry: TowerEntry | None = None
+    package_uri: str | None = None
+    failure: Failure | None = None
+
+
+class ExportOutcome(Frozen):
+    """The whole export. `failure` is set when nothing could be tried at all."""
+
+    towers: tuple[TowerOutcome, ...] = ()
+    manifest_uri: str | None = None
+    failure: Failure | None = None

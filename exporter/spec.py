@@ -1,0 +1,78 @@
+"""What a caller asks for: one frozen request, from the HTTP body to the compiler call."""
+
+from enum import StrEnum
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+MAX_RANKS = 16
+
+
+class Frozen(BaseModel):
+    """A value at a process border: immutable, and a misspelt field is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class TowerName(StrEnum):
+    """A servable slice of a model."""
+
+    USER = "user"
+    ITEM = "item"
+    MODEL = "model"
+
+
+class Device(StrEnum):
+    """Where the package runs."""
+
+    CPU = "cpu"
+    CUDA = "cuda"
+
+
+Uri = Annotated[str, Field(min_length=1, max_length=4096)]
+
+
+class ExportSpec(Frozen):
+    """One export: which model, from which weights, checked on which rows, published where."""
+
+    config_uri: Uri | None = Field(
+        default=None, description="Where the pipeline config is; or give its text in `config`."
+    )
+    config: str | None = Field(
+        default=None, max_length=4_000_000, description="The pipeline config's text, inline."
+    )
+    checkpoint_uri: Uri = Field(description="A checkpoint folder (DCP) or a .safetensors file.")
+    item_input_uri: Uri | None = Field(
+        default=None, description="Parquet with one item per row; the item tower's rows."
+    )
+    sample_input_uri: Uri | None = Field(
+        default=None,
+        description="Parquet with training rows for the other towers; "
+        "default: the config's train_input_path.",
+    )
+    output_uri: Uri = Field(description="Folder or object-store prefix; the artifact goes to <output_uri>/<job id>/.")
+    towers: tuple[TowerName, ...] | None = Field(
+        default=None, min_length=1, description="Default: every tower of the model."
+    )
+    mode: Literal["unified"] = Field(
+        default="unified", description="unified: lookup and dense part in one package."
+    )
+    device: Device = Device.CPU
+    ranks: int | None = Field(
+        default=None, ge=1, le=MAX_RANKS, description="Processes per attempt; default: one per tower."
+    )
+    max_batch_size: int = Field(
+        default=512, ge=2, le=65_536, description="The largest batch a package accepts."
+    )
+
+    @model_validator(mode="after")
+    def _one_config(self) -> Self:
+        if (self.config is None) == (self.config_uri is None):
+            raise ValueError("give exactly one of `config` (text) and `config_uri`")
+        return self
+
+    @model_validator(mode="after")
+    def _towers_are_distinct(self) -> Self:
+        if self.towers is not None and len(set(self.towers)) != len(self.towers):
+            raise ValueError("`towers` names a tower twice")
+        return self

@@ -1,0 +1,42 @@
+"""The named steps of an export, and the events by which a rank reports them."""
+
+from enum import StrEnum
+from typing import Literal, Protocol
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Stage(StrEnum):
+    """A step inside one tower's export, in the order they run."""
+
+    CONFIG = "config"  # read the pipeline config, choose the view, plan the dims
+    CHECKPOINT = "checkpoint"  # read the weights, strictly
+    ROWS = "rows"  # read rows and encode them
+    TRACE = "trace"  # torch.export
+    COMPILE = "compile"  # AOTInductor
+    VERIFY = "verify"  # package against eager, in a fresh process
+    PUBLISH = "publish"  # upload, check digests, write the manifest
+
+
+class StageEvent(BaseModel):
+    """One line of a rank's report: a tower entered, moved within, or left a stage."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    tower: str
+    stage: Stage
+    kind: Literal["started", "progress", "finished"]
+    at: float  # Unix seconds
+    seconds: float | None = None  # with "finished": how long the stage took
+    fraction: float | None = None  # with "progress": 0 to 1 of this stage
+    detail: str = ""  # with "progress": what is being done, for people
+
+
+class OnStage(Protocol):
+    """Receives the events of an export as they happen."""
+
+    def __call__(self, event: StageEvent) -> None: ...
+
+
+def ignore_stages(event: StageEvent) -> None:
+    """Drop the event: the listener of callers that do not report progress."""
