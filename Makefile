@@ -1,0 +1,115 @@
+# The commands of the project; `make help` lists them. Everything is installed into .venv.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+LOCKS := $(wildcard requirements/*.txt)
+PROTOS := $(shell find protos -name '*.proto' 2>/dev/null)
+PROTO_STAMP := exporter/config/pb/.stamp
+INSTALLED := $(VENV)/.installed
+CODE := cli examples exporter jobs launcher service telemetry tests worker setup.py
+
+# python3.11, or a python3 that is one. Override with `make PYTHON=/path/to/python3.11 …`.
+is_python311 = $(shell $(1) -c 'import sys; print(sys.version_info[:2] == (3, 11))' 2>/dev/null)
+PYTHON ?= $(firstword $(foreach name,python3.11 python3 python,$(if $(filter True,$(call is_python311,$(name))),$(name))))
+
+##@ Run
+
+.PHONY: demo
+demo: install ## train a small model on MovieLens-100K, export it, and measure the packages
+	@$(BIN)/python -m examples.movielens.demo
+
+.PHONY: up
+up: install ## start Redis, the API and a worker, print their URLs, and stay
+	@$(BIN)/python -m launcher
+
+##@ Work on it
+
+.PHONY: install
+install: $(INSTALLED) $(PROTO_STAMP) ## install everything, pinned, into .venv
+
+.PHONY: check
+check: install ## formatting, lint, types, import contracts, spelling
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy $(CODE)
+	@$(BIN)/lint-imports
+	@$(BIN)/codespell
+
+.PHONY: test
+test: install ## all tests; narrow with ARGS, as in make test ARGS="tests/jobs -k lease"
+	@$(BIN)/python -m pytest -q $(ARGS)
+
+.PHONY: format
+format: install ## format and sort imports in place
+	@$(BIN)/ruff check --fix-only --quiet .
+	@$(BIN)/ruff format .
+
+.PHONY: protos
+protos: $(INSTALLED) ## compile protos/ anew
+	@rm -f $(PROTO_STAMP)
+	@$(MAKE) --no-print-directory $(PROTO_STAMP)
+
+.PHONY: lock
+lock: $(INSTALLED) ## resolve the dependencies of pyproject.toml anew into requirements/
+	@$(PIP) install -qq 'pip-tools==7.6.2'
+	@$(call lock,torch,--extra torch,)
+	@$(call lock,dev,--extra service --extra worker --extra exporter --extra dev,-c requirements/torch.txt)
+	@$(call lock,service,--extra service,-c requirements/dev.txt)
+	@$(call lock,worker,--extra worker,-c requirements/dev.txt)
+	@$(call lock,exporter,--extra exporter,-c requirements/dev.txt -c requirements/torch.txt)
+
+.PHONY: clean
+clean: ## remove .venv, generated code and caches
+	@rm -rf $(VENV) exporter/config/pb build dist *.egg-info .slipway .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.PHONY: help
+help: ## this list
+	@awk 'BEGIN { FS = ":.*## " } \
+	  /^##@ / { printf "\n%s\n", substr($$0, 5) } \
+	  /^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# --- how it is done -----------------------------------------------------------------------------------
+
+# Written last, so that an interrupted install is taken up again; pip skips what it finds installed.
+$(INSTALLED): $(LOCKS) pyproject.toml setup.py | $(VENV)/.created
+	@echo 'installing torch (1/4)'
+	@$(PIP) install -qq -r requirements/torch.txt
+	@echo 'installing the other dependencies (2/4)'
+	@$(PIP) install -qq -r requirements/dev.txt
+	@echo 'installing torchrec and fbgemm for CPU (3/4)'
+	@$(PIP) install -qq --no-deps -r requirements/cpu.txt
+	@echo 'installing slipway itself (4/4)'
+	@$(PIP) install -qq --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.created:
+	@test -n '$(PYTHON)' || $(call stop,Slipway needs Python 3.11 and found none,python3.11 python3.11-venv)
+	@command -v g++ >/dev/null || $(call stop,Slipway needs g++ to compile packages and found none,g++)
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || $(call stop,$(PYTHON) cannot make a virtual environment,python3.11-venv)
+	@echo 'creating $(VENV) with $(PYTHON)'
+	@$(PYTHON) -m venv --clear $(VENV)
+	@touch $@
+
+$(PROTO_STAMP): $(PROTOS) protos/compile.py | $(INSTALLED)
+	@$(BIN)/python protos/compile.py
+	@touch $@
+
+stop = { echo '$(1); on Debian or Ubuntu: apt install $(2)' >&2; exit 1; }
+
+# lock <file> <extras> <constraints>. Left out: the build of torch that this machine's index offers
+# (+cpu), and the CUDA libraries that one build of it pins for itself.
+define lock
+echo 'requirements/$(1).txt' && CUSTOM_COMPILE_COMMAND='make lock' $(BIN)/pip-compile --quiet --strip-extras \
+  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --allow-unsafe --annotation-style=line \
+  $(2) $(3) $(ARGS) --output-file requirements/$(1).txt pyproject.toml \
+  && sed -i -E $(if $(filter torch,$(1)),,-e '/^(torch|triton)==/d') -e '/^(nvidia|cuda)-/d' -e 's/\+cpu//' \
+  -e 's/-c requirements.[a-z]+.txt, //g' requirements/$(1).txt
+endef

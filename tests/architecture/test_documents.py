@@ -1,0 +1,35 @@
+"""What the documents tell a reader to do and to read exists."""
+
+import re
+
+import pytest
+
+from tests.architecture.tree import ROOT
+
+DOCUMENTS = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"]
+MAKE = re.compile(r"\bmake ([a-z]+)\b(?=[`\s])")
+PATH = re.compile(r"`((?:[\w.-]+/)+[\w.-]*)`")
+TARGET = re.compile(r"^([a-z]+):", re.MULTILINE)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_its_commands_exist(document: str) -> None:
+    commands = re.findall(r"^    make ([a-z]+)|`make ([a-z]+)", (ROOT / document).read_text(), re.MULTILINE)
+    targets = set(TARGET.findall((ROOT / "Makefile").read_text()))
+    assert {left or right for left, right in commands} <= targets
+
+
+@pytest.mark.parametrize("document", [*DOCUMENTS, "docs/errors.md"])
+def test_the_files_it_names_exist(document: str) -> None:
+    named = set(PATH.findall((ROOT / document).read_text()))
+    assert sorted(path for path in named if not (ROOT / path).exists()) == []
+
+
+def test_the_readme_fits_a_screen_or_two() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 110
+
+
+def test_every_decision_has_its_three_parts() -> None:
+    for decision in sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md")):
+        headings = re.findall(r"^## (\w+)", decision.read_text(), re.MULTILINE)
+        assert headings == ["Context", "Choice", "Consequence"], decision.name

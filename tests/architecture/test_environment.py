@@ -1,0 +1,33 @@
+"""The environment is read in settings.py and nowhere else."""
+
+import ast
+
+import pytest
+
+from tests.architecture.tree import Module
+
+ENVIRONMENT = {"environ", "environb", "getenv", "putenv", "unsetenv"}
+
+
+def test_only_settings_read_the_environment(modules: list[Module]) -> None:
+    readers = {
+        f"{module.path}:{node.lineno}"
+        for module in modules
+        if module.is_shipped and not module.path.endswith("/settings.py")
+        for node in ast.walk(module.tree)
+        if _reads_environment(node)
+    }
+    assert readers == set()
+
+
+@pytest.mark.parametrize(
+    "source", ["import os\nos.environ['A']", "from os import environ", "import os as o\no.getenv('A')"]
+)
+def test_a_reader_is_recognised(source: str) -> None:
+    assert any(_reads_environment(node) for node in ast.walk(ast.parse(source)))
+
+
+def _reads_environment(node: ast.AST) -> bool:
+    if isinstance(node, ast.ImportFrom):
+        return node.module == "os" and any(alias.name in ENVIRONMENT for alias in node.names)
+    return isinstance(node, ast.Attribute) and node.attr in ENVIRONMENT

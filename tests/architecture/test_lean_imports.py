@@ -1,0 +1,38 @@
+"""What must run without torch imports without torch, each in an interpreter of its own."""
+
+import subprocess
+import sys
+
+import pytest
+
+TORCH_FREE = [
+    "cli.main",
+    "exporter.config.parse",
+    "exporter.dims.plan",
+    "exporter.errors",
+    "exporter.manifest",
+    "exporter.outcome",
+    "exporter.planning",
+    "exporter.spec",
+    "exporter.stages",
+    "jobs.model",
+    "jobs.store",
+    "launcher.__main__",
+    "service.app",
+    "worker.app",
+    "worker.tasks",
+]
+
+
+@pytest.mark.parametrize("module", TORCH_FREE)
+def test_it_imports_without_torch(module: str) -> None:
+    program = f"import sys, {module}; print(*{{'torch', 'torchrec', 'fbgemm_gpu'}} & set(sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert loaded.stdout.split() == []
+
+
+@pytest.mark.parametrize("module", ["service.app", "jobs.control"])
+def test_the_front_end_reads_no_rows(module: str) -> None:
+    program = f"import sys, {module}; print(*{{'pyarrow', 'numpy', 'safetensors'}} & set(sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert loaded.stdout.split() == []
