@@ -22,7 +22,7 @@ class DimEntry(Frozen):
 
     name: str
     low: int
-    high: int
+    high: int | None  # None: bounded by nothing in the config
     reason: str
 
 

@@ -1,5 +1,8 @@
 """The named steps of an export, and the events by which a rank reports them."""
 
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from typing import Literal, Protocol
 
@@ -40,3 +43,35 @@ class OnStage(Protocol):
 
 def ignore_stages(event: StageEvent) -> None:
     """Drop the event: the listener of callers that do not report progress."""
+
+
+Progress = Callable[[float, str], None]  # fraction of the stage, what is being done
+
+
+class StageClock:
+    """Reports the stages of one tower and keeps the seconds of each."""
+
+    def __init__(self, tower: str, on_stage: OnStage) -> None:
+        self.tower = tower
+        self.seconds: dict[str, float] = {}
+        self._on_stage = on_stage
+
+    @contextmanager
+    def stage(self, stage: Stage) -> Iterator[Progress]:
+        """Enter a stage; inside it, call what is yielded to report progress.
+
+        A stage that raises is not reported as finished.
+        """
+        begun = time.monotonic()
+
+        def emit(kind: Literal["started", "progress", "finished"], **values: float | str | None) -> None:
+            self._on_stage(
+                StageEvent.model_validate(
+                    {"tower": self.tower, "stage": stage, "kind": kind, "at": time.time(), **values}
+                )
+            )
+
+        emit("started")
+        yield lambda fraction, detail: emit("progress", fraction=fraction, detail=detail)
+        self.seconds[stage] = round(time.monotonic() - begun, 3)
+        emit("finished", seconds=self.seconds[stage])

@@ -1,0 +1,62 @@
+"""A program becomes a package: AOTInductor."""
+
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import torch
+from torch.export import ExportedProgram
+
+from exporter.aoti.torch_private import compile_and_package, cpu_instruction_set
+from exporter.errors import CompileFailed
+from exporter.manifest import Versions
+from exporter.spec import Device
+from exporter.version import __version__
+
+
+def compile_package(program: ExportedProgram, path: Path) -> Path:
+    """Compile `program` into the package at `path`, weights beside the code and not inside it.
+
+    Raises:
+        CompileFailed: with the compiler's last words.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        compile_and_package(program, path)
+    except Exception as error:  # inductor and the C++ compiler fail in many types; all mean the same here
+        text = str(error).strip()
+        raise CompileFailed(
+            f"{type(error).__name__}: {text[:1500]}",
+            hint="a C++ compiler (g++) must be on the PATH" if "compiler" in text.lower() else "",
+        ) from error
+    return path
+
+
+def architecture(device: Device) -> str:
+    """What the packages compiled here run on: "x86_64 avx512", "sm_90", ..."""
+    if device is Device.CUDA:
+        major, minor = torch.cuda.get_device_capability()
+        return f"sm_{major}{minor}"
+    return f"{platform.machine()} {cpu_instruction_set()}"
+
+
+def versions() -> Versions:
+    """The versions a package compiled here depends on."""
+    return Versions(
+        slipway=__version__,
+        python=platform.python_version(),
+        torch=torch.__version__,
+        torchrec=version("torchrec"),
+        fbgemm=_fbgemm_version(),
+        triton=version("triton"),
+        cuda=torch.version.cuda,
+    )
+
+
+def _fbgemm_version() -> str:
+    for distribution in ("fbgemm-gpu", "fbgemm-gpu-cpu"):
+        try:
+            return f"{distribution} {version(distribution)}"
+        except PackageNotFoundError:
+            continue
+    return "none"

@@ -1,0 +1,109 @@
+"""What a manifest and the files beside a package say about an exported tower."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torch import SymInt
+from torch.export import ExportedProgram
+
+from exporter.aoti.compile import architecture, versions
+from exporter.config.render import render_fg_json, render_model_acc, render_pipeline_config
+from exporter.dims.plan import DimPlan
+from exporter.dims.torch_dims import check_program
+from exporter.manifest import (
+    DimEntry,
+    Manifest,
+    SourceRef,
+    TensorEntry,
+    TowerEntry,
+    VerificationReport,
+)
+from exporter.planning import PlannedTower
+from exporter.publish import file_ref
+from exporter.spec import ExportSpec
+from exporter.towers.tower import Tower
+
+if TYPE_CHECKING:  # pipeline imports this module; the types below are all that is needed of it
+    from exporter.pipeline import Attempt, ExportedTower
+
+
+def write_tower_files(planned: PlannedTower, spec: ExportSpec, folder: Path) -> dict[str, Path]:
+    """Write what TorchEasyRec's servers read beside the package, for the tower's view."""
+    texts = {
+        "pipeline.config": render_pipeline_config(planned.config),
+        "fg.json": render_fg_json(planned.config),
+        "model_acc.json": render_model_acc(planned.config, max_batch_size=spec.max_batch_size),
+    }
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    return {f"{planned.config.name}/{name}": folder / name for name in texts}
+
+
+def tower_entry(
+    tower: Tower,
+    program: ExportedProgram,
+    files: Mapping[str, Path],
+    verified: VerificationReport,
+    stage_seconds: Mapping[str, float],
+) -> TowerEntry:
+    """The tower's entry; asking for the verification report is what keeps the unverified out."""
+    refs = [file_ref(path, local) for path, local in files.items()]
+    package = next(ref for ref in refs if ref.path.endswith(".pt2"))
+    return TowerEntry(
+        name=tower.name,
+        view=tower.config.view,
+        package=package,
+        files=tuple(ref for ref in refs if ref is not package),
+        inputs=tuple(
+            TensorEntry(name=tensor.name, dtype=tensor.dtype, shape=tensor.shape)
+            for tensor in tower.plan.inputs
+        ),
+        outputs=output_entries(program, tower.plan),
+        dims=tuple(
+            DimEntry(name=dim.name, low=dim.low, high=dim.high, reason=dim.reason) for dim in tower.plan.dims
+        ),
+        verified=verified,
+        stage_seconds=dict(stage_seconds),
+    )
+
+
+def output_entries(program: ExportedProgram, plan: DimPlan) -> tuple[TensorEntry, ...]:
+    """The program's outputs; a size that is a planned dim goes by the dim's name."""
+    dims = {symbol: dim for dim, symbol in check_program(program, plan).items()}
+    names = list(program.call_spec.out_spec.context)
+    nodes = {node.name: node for node in program.graph.nodes}
+    values = [nodes[str(name)].meta["val"] for name in program.graph_signature.user_outputs]
+    return tuple(
+        TensorEntry(
+            name=name,
+            dtype=str(value.dtype).removeprefix("torch."),
+            shape=tuple(
+                dims.get(str(size), str(size)) if isinstance(size, SymInt) else size for size in value.shape
+            ),
+        )
+        for name, value in zip(names, values, strict=True)
+    )
+
+
+def manifest_of(exported: "Sequence[ExportedTower]", planned: PlannedTower, attempt: "Attempt") -> Manifest:
+    """The manifest of the towers that passed the gate."""
+    spec = attempt.spec
+    return Manifest(
+        job_id=attempt.job_id,
+        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        family=planned.config.pipeline.model.family,
+        mode=spec.mode,
+        device=spec.device,
+        architecture=architecture(spec.device),
+        max_batch_size=spec.max_batch_size,
+        versions=versions(),
+        op_libraries=tuple(sorted({library for tower in exported for library in tower.op_libraries})),
+        sources=_distinct(source for tower in exported for source in tower.sources),
+        towers=tuple(tower.entry for tower in exported),
+    )
+
+
+def _distinct(sources: Iterable[SourceRef]) -> tuple[SourceRef, ...]:
+    return tuple(dict.fromkeys(sources))

@@ -1,0 +1,177 @@
+"""export(): the table of contents of an export, from a spec to a published artifact."""
+
+import logging
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from exporter.aoti.compile import compile_package
+from exporter.aoti.op_libraries import op_libraries
+from exporter.aoti.trace import trace
+from exporter.checkpoint.load import load_weights
+from exporter.data.batch import contradicting_batches, trace_inputs, verification_batches
+from exporter.describe import manifest_of, tower_entry, write_tower_files
+from exporter.distributed.ranks import Ranks
+from exporter.errors import InvalidSpec
+from exporter.manifest import SourceRef, TowerEntry
+from exporter.models.registry import build_tower
+from exporter.outcome import ExportOutcome, Failure, TowerOutcome
+from exporter.planning import PlannedTower, plan_export
+from exporter.publish import publish
+from exporter.sources import config_source, fetch_checkpoint_once, open_rows, read_config
+from exporter.spec import Device, ExportSpec
+from exporter.stages import OnStage, Stage, StageClock
+from exporter.verify.gate import Gate
+
+log = logging.getLogger(__name__)
+
+PACKAGE_PATH = "aoti/aoti_model.pt2"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """One try at one export: what is asked for, under which id, and where to work."""
+
+    job_id: str
+    spec: ExportSpec
+    workspace: Path
+    replace_unfinished: bool = False  # overwrite what an earlier attempt left without a manifest
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportedTower:
+    """A tower that passed the gate: its manifest entry, and the local files the entry speaks of."""
+
+    entry: TowerEntry
+    files: dict[str, Path]  # path below the artifact's root -> local file
+    sources: tuple[SourceRef, ...]
+    op_libraries: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TowerResult:
+    """What one rank made of one tower: exported, or failed."""
+
+    planned: PlannedTower
+    exported: ExportedTower | None = None
+    failure: Failure | None = None
+
+
+def export(attempt: Attempt, ranks: Ranks, on_stage: OnStage) -> ExportOutcome | None:
+    """Export the towers that are this rank's; on rank 0 also publish all of them as one artifact.
+
+    A tower's failure is part of the outcome and does not stop the others. Returns None on every rank
+    but 0.
+
+    Raises:
+        ExportError: nothing could be tried (bad spec or config), or nothing could be published.
+    """
+    config_text = read_config(attempt.spec)
+    planned = plan_export(attempt.spec, config_text)
+    results = [try_tower(tower, attempt, config_text, on_stage) for tower in ranks.share_out(planned)]
+    gathered = ranks.gather(results)
+    if gathered is None:
+        return None
+    by_name = {result.planned.config.name: result for rank_results in gathered for result in rank_results}
+    return publish_towers([by_name[tower.config.name] for tower in planned], attempt, on_stage)
+
+
+def try_tower(planned: PlannedTower, attempt: Attempt, config_text: str, on_stage: OnStage) -> TowerResult:
+    """Export one tower; whatever goes wrong becomes its failure."""
+    try:
+        exported = export_tower(planned, attempt, config_text, on_stage)
+    except Exception as error:
+        log.exception("tower_failed", extra={"tower": planned.config.name})
+        return TowerResult(planned=planned, failure=Failure.of(error))
+    return TowerResult(planned=planned, exported=exported)
+
+
+def export_tower(
+    planned: PlannedTower, attempt: Attempt, config_text: str, on_stage: OnStage
+) -> ExportedTower:
+    """One tower through every stage; returns only what has passed the gate."""
+    spec, name = attempt.spec, planned.config.name
+    clock = StageClock(name, on_stage)
+    folder = attempt.workspace / name
+    folder.mkdir()
+    with clock.stage(Stage.CONFIG):
+        device = require_device(spec.device)
+        tower = build_tower(planned.config, planned.plan)
+    with clock.stage(Stage.CHECKPOINT):
+        checkpoint, checkpoint_source = fetch_checkpoint_once(spec, attempt.workspace)
+        load_weights(tower.module, checkpoint)
+        tower.module.to(device)
+    with clock.stage(Stage.ROWS):
+        rows, rows_source = open_rows(planned, spec)
+    with clock.stage(Stage.TRACE):
+        program = trace(tower, trace_inputs(rows, tower.plan), device)
+        libraries = op_libraries(program)
+    with clock.stage(Stage.COMPILE):
+        package = compile_package(program, folder / PACKAGE_PATH)
+    with clock.stage(Stage.VERIFY) as progress:
+        gate = Gate(tower, package, op_libraries=libraries, scratch=folder, device=device)
+        report = gate.verify(
+            verification_batches(rows, tower.plan), contradicting_batches(rows, tower.plan), progress
+        )
+    files = {f"{name}/{PACKAGE_PATH}": package, **write_tower_files(planned, spec, folder)}
+    return ExportedTower(
+        entry=tower_entry(tower, program, files, report, clock.seconds),
+        files=files,
+        sources=(config_source(spec, config_text), checkpoint_source, rows_source),
+        op_libraries=libraries,
+    )
+
+
+def publish_towers(results: list[TowerResult], attempt: Attempt, on_stage: OnStage) -> ExportOutcome:
+    """Publish the exported towers and their manifest, together; failed ones leave nothing behind."""
+    exported = [result.exported for result in results if result.exported is not None]
+    failed = tuple(
+        TowerOutcome(tower=result.planned.config.name, failure=result.failure)
+        for result in results
+        if result.failure is not None
+    )
+    if not exported:
+        return ExportOutcome(towers=failed)
+    root = artifact_root(attempt)
+    with ExitStack() as publishing:
+        progress = [
+            publishing.enter_context(StageClock(tower.entry.name, on_stage).stage(Stage.PUBLISH))
+            for tower in exported
+        ]
+        manifest_uri = publish(
+            manifest_of(exported, results[0].planned, attempt),
+            {path: local for tower in exported for path, local in tower.files.items()},
+            root,
+            replace_unfinished=attempt.replace_unfinished,
+            on_sent=lambda sent, total: [
+                report(sent / total, f"{sent:,} of {total:,} bytes") for report in progress
+            ],
+        )
+    succeeded = tuple(
+        TowerOutcome(
+            tower=tower.entry.name, entry=tower.entry, package_uri=f"{root}/{tower.entry.package.path}"
+        )
+        for tower in exported
+    )
+    return ExportOutcome(towers=succeeded + failed, manifest_uri=manifest_uri)
+
+
+def artifact_root(attempt: Attempt) -> str:
+    return f"{attempt.spec.output_uri.rstrip('/')}/{attempt.job_id}"
+
+
+def require_device(device: Device) -> torch.device:
+    """The device to trace, compile and verify on.
+
+    Raises:
+        InvalidSpec: CUDA was asked for and this machine has none.
+    """
+    if device is Device.CUDA and not torch.cuda.is_available():
+        raise InvalidSpec(
+            "device is cuda, and this worker has no CUDA device",
+            hint="send the job to a worker with a GPU, or export with device cpu",
+            where="device",
+        )
+    return torch.device(device)

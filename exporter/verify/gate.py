@@ -1,0 +1,152 @@
+"""The gate: a package is held against eager at many sizes, and only then may be published."""
+
+import statistics
+import time
+from collections.abc import Iterable
+from contextlib import ExitStack
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from exporter.data.batch import NamedBatch
+from exporter.dims.torch_dims import input_sizes
+from exporter.errors import VerificationFailed
+from exporter.manifest import CaseKind, CaseReport, Latency, VerificationReport
+from exporter.stages import Progress
+from exporter.towers.tower import Tower
+from exporter.verify.numerics import FP32_TOLERANCE, compare
+from exporter.verify.runner import PackageCrashed, PackageRunner, Refused
+
+_TIMED_BATCH = "batch_32"
+_TIMED_REPEATS = 20
+
+
+class Gate:
+    """Verifies one tower's package in a fresh process; see `verify`."""
+
+    def __init__(
+        self,
+        tower: Tower,
+        package: Path,
+        *,
+        op_libraries: tuple[str, ...],
+        scratch: Path,
+        device: torch.device,
+    ) -> None:
+        self._tower = tower
+        self._package = package
+        self._op_libraries = op_libraries
+        self._scratch = scratch
+        self._device = device
+
+    def verify(
+        self, agreeing: Iterable[NamedBatch], contradicting: Iterable[NamedBatch], progress: Progress
+    ) -> VerificationReport:
+        """Package and eager must agree on `agreeing`; `contradicting` inputs must be refused.
+
+        Raises:
+            VerificationFailed: naming the case, its sizes, the output and the difference.
+        """
+        cases, refusals = list(agreeing), list(contradicting)
+        reports, latency = [], []
+        with self._runner() as runner:
+            for done, batch in enumerate(cases):
+                progress(done / (len(cases) + len(refusals)), f"{batch.name}: package against eager")
+                reports.append(self._agrees(runner, batch))
+                if batch.name == _TIMED_BATCH:
+                    latency.append(self._latency(runner, batch))
+        with ExitStack() as running:
+            runner_or_none: PackageRunner | None = None
+            for done, batch in enumerate(refusals, start=len(cases)):
+                progress(done / (len(cases) + len(refusals)), f"{batch.name}: must be refused")
+                runner_or_none = runner_or_none or running.enter_context(self._runner())
+                try:
+                    reports.append(self._refuses(runner_or_none, batch))
+                except PackageCrashed as crash:  # a package without checks may read past its inputs
+                    reports.append(_not_refused(batch, crash.message))
+                    runner_or_none = None
+        failed = [report for report in reports if not report.passed]
+        if failed:
+            raise VerificationFailed(
+                f"{self._tower.name} tower: {len(failed)} of {len(reports)} cases failed; first: "
+                f"{_describe(failed[0])}",
+                hint="nothing of this tower was published; report the case with the pipeline config",
+                where=failed[0].name,
+            )
+        return VerificationReport(
+            tolerance=FP32_TOLERANCE,
+            largest_difference=max(report.largest_difference or 0.0 for report in reports),
+            cases=tuple(reports),
+            latency=tuple(latency),
+        )
+
+    def _agrees(self, runner: PackageRunner, batch: NamedBatch) -> CaseReport:
+        sizes = input_sizes(self._tower.plan, batch.inputs)
+        expected = self._eager(batch.inputs)
+        try:
+            difference = compare(expected, runner.run(batch.inputs))
+        except Refused as refusal:
+            return CaseReport(
+                name=batch.name, kind=CaseKind.AGREES, sizes=sizes, passed=False, detail=refusal.message
+            )
+        finite = not difference.problem
+        return CaseReport(
+            name=batch.name,
+            kind=CaseKind.AGREES,
+            sizes=sizes,
+            passed=difference.within(FP32_TOLERANCE),
+            largest_difference=difference.largest if finite else None,
+            scale=difference.scale if finite else None,
+            output=difference.output,
+            detail=difference.problem,
+        )
+
+    def _refuses(self, runner: PackageRunner, batch: NamedBatch) -> CaseReport:
+        try:
+            runner.run(batch.inputs)
+        except Refused as refusal:
+            return CaseReport(
+                name=batch.name, kind=CaseKind.REFUSES, sizes={}, passed=True, detail=refusal.message
+            )
+        return _not_refused(batch, "was computed instead of refused")
+
+    def _latency(self, runner: PackageRunner, batch: NamedBatch) -> Latency:
+        _, compiled_ms = runner.time(batch.inputs, repeats=_TIMED_REPEATS)
+        times_ms = []
+        for _ in range(_TIMED_REPEATS):
+            begun = time.perf_counter()
+            self._eager(batch.inputs)
+            times_ms.append((time.perf_counter() - begun) * 1e3)
+        rows = input_sizes(self._tower.plan, batch.inputs)["batch"]
+        assert compiled_ms is not None
+        return Latency(batch=rows, eager_ms=statistics.median(times_ms), compiled_ms=compiled_ms)
+
+    def _eager(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        with torch.no_grad():
+            on_device = {name: value.to(self._device) for name, value in inputs.items()}
+            outputs: dict[str, Tensor] = self._tower.module(on_device)
+        return {name: value.cpu() for name, value in outputs.items()}
+
+    def _runner(self) -> PackageRunner:
+        return PackageRunner(
+            self._package,
+            op_libraries=self._op_libraries,
+            scratch=self._scratch,
+            device=str(self._device),
+            threads=torch.get_num_threads(),
+        )
+
+
+def _not_refused(batch: NamedBatch, detail: str) -> CaseReport:
+    return CaseReport(name=batch.name, kind=CaseKind.REFUSES, sizes={}, passed=False, detail=detail)
+
+
+def _describe(report: CaseReport) -> str:
+    at = ", ".join(f"{name}={size}" for name, size in report.sizes.items())
+    if report.largest_difference is None:
+        return f"{report.name} ({at}): {report.detail}"
+    return (
+        f"{report.name} ({at}): {report.output} differs by {report.largest_difference:.3g} "
+        f"at scale {report.scale:.3g}, allowed {FP32_TOLERANCE:g} of it"
+    )

@@ -1,0 +1,87 @@
+"""The child process that loads a package and runs it: torch, the op libraries, nothing of the model.
+
+Started by `exporter.verify.runner`. Reads one JSON request per line on stdin and answers each with one
+JSON line on stdout. Native code that crashes takes only this process with it.
+"""
+
+import importlib
+import json
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import TextIO
+
+import torch
+from pydantic import BaseModel
+from safetensors.torch import load_file, save_file
+
+from exporter.aoti.torch_private import Package
+
+
+class Setup(BaseModel):
+    """The first line on stdin."""
+
+    package: Path
+    op_libraries: tuple[str, ...]
+    device: str
+    threads: int
+
+
+class RunRequest(BaseModel):
+    """Run the package once on a file of inputs; `repeats` more times to time it."""
+
+    inputs: Path
+    order: tuple[str, ...]  # safetensors does not keep the order of its tensors
+    outputs: Path
+    repeats: int = 0
+
+
+class RunReply(BaseModel):
+    """Either outputs were written, or the package refused."""
+
+    refused: str | None = None
+    median_ms: float | None = None
+
+
+def main(requests: TextIO, replies: TextIO) -> None:
+    setup = Setup.model_validate_json(requests.readline())
+    torch.set_num_threads(setup.threads)
+    for library in setup.op_libraries:
+        importlib.import_module(library)
+    device = torch.device(setup.device)
+    package = Package(setup.package, device_index=device.index if device.index is not None else -1)
+    _answer(replies, RunReply())
+    for line in requests:
+        _answer(replies, _run(package, RunRequest.model_validate_json(line), device))
+
+
+def _run(package: Package, request: RunRequest, device: torch.device) -> RunReply:
+    tensors = load_file(request.inputs)
+    inputs = {name: tensors[name].to(device) for name in request.order}
+    try:
+        outputs = package(inputs)
+    except RuntimeError as error:
+        return RunReply(refused=_first_line(str(error)))
+    save_file({name: value.cpu().contiguous() for name, value in outputs.items()}, request.outputs)
+    times_ms = []
+    for _ in range(request.repeats):
+        begun = time.perf_counter()
+        package(inputs)
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        times_ms.append((time.perf_counter() - begun) * 1e3)
+    return RunReply(median_ms=statistics.median(times_ms) if times_ms else None)
+
+
+def _first_line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "no message")[:500]
+
+
+def _answer(replies: TextIO, reply: RunReply) -> None:
+    replies.write(json.dumps(reply.model_dump()) + "\n")
+    replies.flush()
+
+
+if __name__ == "__main__":
+    main(sys.stdin, sys.stdout)

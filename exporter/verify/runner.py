@@ -1,0 +1,125 @@
+"""Runs a package in a fresh process, with input checks on: what a server would do, at no risk to us."""
+
+import subprocess
+import sys
+import tempfile
+from collections import deque
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from threading import Thread
+from types import TracebackType
+from typing import IO, Self
+
+from pydantic import BaseModel
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from exporter.errors import ExportError, VerificationFailed
+from exporter.verify.reload import RunReply, RunRequest, Setup
+
+# AOTInductor reads past the end of short inputs unless this is set; servers are told to set it too.
+_INPUT_CHECKS = "AOTI_RUNTIME_CHECK_INPUTS=1"
+
+
+class Refused(ExportError):
+    """The package rejected the inputs."""
+
+    code = "inputs_refused"
+
+
+class PackageCrashed(VerificationFailed):
+    """The process that ran the package died."""
+
+
+class PackageRunner:
+    """A loaded package in a process of its own; use as a context manager."""
+
+    def __init__(
+        self,
+        package: Path,
+        *,
+        op_libraries: tuple[str, ...],
+        scratch: Path,
+        device: str = "cpu",
+        threads: int = 1,
+    ) -> None:
+        """Prepare to run `package`; tensors travel as files below `scratch`."""
+        self._setup = Setup(package=package, op_libraries=op_libraries, device=device, threads=threads)
+        self._scratch = scratch
+
+    def __enter__(self) -> Self:
+        self._folder = tempfile.TemporaryDirectory(dir=self._scratch, prefix="run-")
+        self._process = subprocess.Popen(
+            ["env", _INPUT_CHECKS, sys.executable, "-m", "exporter.verify.reload"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self._process.stderr is not None
+        self._last_words: deque[str] = deque(maxlen=20)
+        self._listener = Thread(target=self._listen, args=(self._process.stderr,), daemon=True)
+        self._listener.start()
+        self._ask(self._setup)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        if kind is not None:
+            self._process.kill()
+        with suppress(BrokenPipeError):  # it died before; whoever asked last has been told
+            self._process.stdin.close()
+        self._process.wait()
+        self._listener.join()
+        self._process.stdout.close()
+        self._folder.cleanup()
+
+    def run(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Run once.
+
+        Raises:
+            Refused: the package rejected the inputs.
+            PackageCrashed: its process died.
+        """
+        return self.time(inputs, repeats=0)[0]
+
+    def time(self, inputs: Mapping[str, Tensor], *, repeats: int) -> tuple[dict[str, Tensor], float | None]:
+        """Run once for the outputs, then `repeats` times for the median milliseconds of a call."""
+        folder = Path(self._folder.name)
+        request = RunRequest(
+            inputs=folder / "inputs.safetensors",
+            order=tuple(inputs),
+            outputs=folder / "outputs.safetensors",
+            repeats=repeats,
+        )
+        # Contiguous copies: safetensors refuses views that share storage.
+        save_file({name: value.cpu().clone().contiguous() for name, value in inputs.items()}, request.inputs)
+        reply = self._ask(request)
+        if reply.refused is not None:
+            raise Refused(reply.refused)
+        return load_file(request.outputs), reply.median_ms
+
+    def _ask(self, request: BaseModel) -> RunReply:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        try:
+            self._process.stdin.write(request.model_dump_json() + "\n")
+            self._process.stdin.flush()
+            line = self._process.stdout.readline()
+        except BrokenPipeError:
+            line = ""
+        if not line:
+            status = self._process.wait()
+            self._listener.join(timeout=5)
+            raise PackageCrashed(
+                f"the process running the package ended with status {status}: "
+                + " | ".join(self._last_words)[-1000:]
+            )
+        return RunReply.model_validate_json(line)
+
+    def _listen(self, stderr: IO[str]) -> None:
+        with stderr:
+            for line in stderr:
+                self._last_words.append(line.rstrip())

@@ -1,0 +1,44 @@
+"""What counts as close, and what never does."""
+
+import pytest
+import torch
+
+from exporter.verify.numerics import FP32_TOLERANCE, compare
+
+
+def test_equal_outputs_differ_by_nothing() -> None:
+    difference = compare({"y": torch.ones(3)}, {"y": torch.ones(3)})
+    assert difference.within(0.0)
+
+
+def test_the_tolerance_is_a_fraction_of_the_outputs_scale() -> None:
+    reference = {"y": torch.tensor([1000.0, 0.0])}
+    assert compare(reference, {"y": torch.tensor([1000.0, 0.009])}).within(FP32_TOLERANCE)
+    assert not compare(reference, {"y": torch.tensor([1000.0, 0.011])}).within(FP32_TOLERANCE)
+
+
+def test_the_worst_output_is_the_one_reported() -> None:
+    reference = {"big": torch.tensor([1000.0]), "small": torch.tensor([1.0])}
+    actual = {"big": torch.tensor([1000.001]), "small": torch.tensor([1.01])}
+    assert compare(reference, actual).output == "small"
+
+
+@pytest.mark.parametrize("poison", [float("nan"), float("inf")])
+def test_a_number_that_is_not_finite_never_passes(poison: float) -> None:
+    poisoned = {"y": torch.tensor([poison, 1.0])}
+    assert not compare(poisoned, poisoned).within(1.0)
+    assert not compare({"y": torch.ones(2)}, poisoned).within(1.0)
+
+
+def test_outputs_of_zero_must_be_zero() -> None:
+    assert compare({"y": torch.zeros(2)}, {"y": torch.zeros(2)}).within(FP32_TOLERANCE)
+    assert not compare({"y": torch.zeros(2)}, {"y": torch.full((2,), 1e-9)}).within(FP32_TOLERANCE)
+
+
+@pytest.mark.parametrize(
+    "actual",
+    [{}, {"z": torch.ones(3)}, {"y": torch.ones(4)}, {"y": torch.ones(3, 1)}, {"y": torch.ones(3).long()}],
+    ids=["missing", "another name", "another size", "another rank", "another dtype"],
+)
+def test_outputs_of_another_shape_never_pass(actual: dict[str, torch.Tensor]) -> None:
+    assert not compare({"y": torch.ones(3)}, actual).within(1.0)

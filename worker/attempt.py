@@ -1,0 +1,74 @@
+"""One rank of one attempt: `torchrun -m worker.attempt <workspace>`.
+
+Reads `attempt.json`, reports stages as lines of `events-<rank>.jsonl`; rank 0 writes `outcome.json`,
+and every rank then exits with 0. Without that file, the attempt has crashed.
+"""
+
+import argparse
+import logging
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from exporter.distributed.ranks import Ranks
+from exporter.errors import ExportError
+from exporter.outcome import ExportOutcome, Failure
+from exporter.pipeline import Attempt, export
+from exporter.spec import ExportSpec
+from exporter.stages import OnStage, StageEvent
+from worker.settings import RankSettings
+
+log = logging.getLogger(__name__)
+
+
+class AttemptFile(BaseModel):
+    """attempt.json, as the supervisor wrote it."""
+
+    job_id: str
+    attempt: int
+    spec: ExportSpec
+    replace_unfinished: bool
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="worker.attempt", description="Run one rank of one export attempt.")
+    parser.add_argument("workspace", type=Path)
+    workspace: Path = parser.parse_args().workspace
+    logging.basicConfig(level=logging.INFO)
+    request = AttemptFile.model_validate_json((workspace / "attempt.json").read_text())
+    settings = RankSettings()
+    attempt = Attempt(
+        job_id=request.job_id,
+        spec=request.spec,
+        workspace=workspace,
+        replace_unfinished=request.replace_unfinished,
+    )
+    with (workspace / f"events-{settings.rank}.jsonl").open("a", buffering=1) as events:
+
+        def report(event: StageEvent) -> None:
+            events.write(event.model_dump_json() + "\n")
+
+        with Ranks(rank=settings.rank, size=settings.world_size) as ranks:
+            outcome = run(attempt, ranks, report)
+    if outcome is not None:
+        write_outcome(outcome, workspace)
+
+
+def run(attempt: Attempt, ranks: Ranks, report: OnStage) -> ExportOutcome | None:
+    """Export; a failure of the whole becomes the outcome."""
+    try:
+        return export(attempt, ranks, report)
+    except ExportError as error:
+        log.exception("export_failed")
+        return ExportOutcome(failure=Failure.of(error)) if ranks.rank == 0 else None
+
+
+def write_outcome(outcome: ExportOutcome, workspace: Path) -> None:
+    """Write outcome.json whole or not at all."""
+    partial = workspace / "outcome.json.partial"
+    partial.write_text(outcome.model_dump_json(indent=2))
+    partial.rename(workspace / "outcome.json")
+
+
+if __name__ == "__main__":
+    main()
