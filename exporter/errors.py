@@ -17,6 +17,7 @@ ExportError
 ├── SourceNotFound           a URI names nothing
 ├── StorageError             an object store refused or could not be reached (may be retryable)
 └── AttemptFailed            the attempt's processes ended without an outcome
+    └── AttemptTimedOut      they took longer than they may
 """
 
 from typing import ClassVar
@@ -26,7 +27,7 @@ class ExportError(Exception):
     """Base of the tree: a stable code, what happened, and what to do about it."""
 
     code: ClassVar[str] = "export_error"
-    retryable: ClassVar[bool] = False
+    retryable: bool = False
 
     def __init__(self, message: str, *, hint: str = "", where: str = "") -> None:
         """Say what happened (`message`), what to do (`hint`) and at which field, line or file (`where`)."""
@@ -151,9 +152,21 @@ class StorageError(ExportError):
     code = "storage_error"
     retryable = True
 
+    def __init__(self, message: str, *, hint: str = "", where: str = "", retryable: bool = True) -> None:
+        """As every error; `retryable=False` where trying again cannot help, as with denied access."""
+        super().__init__(message, hint=hint, where=where)
+        self.retryable = retryable
+
 
 class AttemptFailed(ExportError):
     """The attempt's processes ended without an outcome."""
 
     code = "attempt_failed"
     retryable = True
+
+
+class AttemptTimedOut(AttemptFailed):
+    """The attempt took longer than it may; it would again."""
+
+    code = "attempt_timed_out"
+    retryable = False

@@ -1,0 +1,133 @@
+"""A store in a folder of this machine."""
+
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from exporter.errors import AlreadyPublished, SourceNotFound, StorageError
+from exporter.storage.store import (
+    CHUNK_SIZE,
+    ArtifactStore,
+    OnSent,
+    StoredFile,
+    check_key,
+    check_prefix,
+    ignore_sent,
+)
+
+_UNFINISHED = ".unfinished"  # suffix of a file that is being written; never listed
+
+
+class LocalStore(ArtifactStore):
+    """Keeps files below a folder. As in an object store, folders come and go with their files."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root.absolute()
+
+    def uri_of(self, key: str) -> str:
+        return str(self._root / key)
+
+    def size(self, key: str) -> int:
+        path = self._path(key)
+        with _translated(path):
+            if not path.is_file():
+                raise FileNotFoundError(path)
+            return path.stat().st_size
+
+    def chunks(self, key: str) -> Iterator[bytes]:
+        path = self._path(key)
+        with _translated(path), path.open("rb") as file:
+            while chunk := file.read(CHUNK_SIZE):
+                yield chunk
+
+    def list(self, prefix: str = "") -> tuple[StoredFile, ...]:
+        folder = self._root / check_prefix(prefix)
+        if not folder.is_dir():
+            return ()
+        with _translated(folder):
+            return tuple(sorted(self._stored(path) for path in _files_below(folder)))
+
+    def write(self, source: BinaryIO, size: int, key: str, on_sent: OnSent = ignore_sent) -> None:
+        target = self._path(key)
+        unfinished = target.with_name(f".{target.name}.{secrets.token_hex(8)}{_UNFINISHED}")
+        with _translated(target):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                _copy(source, unfinished, on_sent)
+                _publish(unfinished, target)
+            finally:
+                unfinished.unlink(missing_ok=True)
+
+    def delete(self, key: str) -> None:
+        path = self._path(key)
+        with _translated(path):
+            path.unlink(missing_ok=True)
+            self._remove_empty_folders(path.parent)
+
+    def delete_prefix(self, prefix: str) -> None:
+        folder = self._path(prefix)
+        if not folder.is_dir():
+            return
+        with _translated(folder):
+            shutil.rmtree(folder)
+            self._remove_empty_folders(folder.parent)
+
+    def _path(self, key: str) -> Path:
+        return self._root / check_key(key)
+
+    def _stored(self, path: Path) -> StoredFile:
+        return StoredFile(key=path.relative_to(self._root).as_posix(), size=path.stat().st_size)
+
+    def _remove_empty_folders(self, folder: Path) -> None:
+        while folder != self._root and folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()
+            folder = folder.parent
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    def refuse(error: OSError) -> None:
+        raise error
+
+    for parent, _, names in os.walk(folder, onerror=refuse):
+        for name in names:
+            path = Path(parent, name)
+            if not name.endswith(_UNFINISHED) and path.is_file():
+                yield path
+
+
+def _copy(source: BinaryIO, path: Path, on_sent: OnSent) -> None:
+    with path.open("xb") as file:
+        while chunk := source.read(CHUNK_SIZE):
+            file.write(chunk)
+            on_sent(len(chunk))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _publish(unfinished: Path, target: Path) -> None:
+    """Give the finished file its name: a link, because a rename would replace what is there."""
+    try:
+        os.link(unfinished, target)
+    except FileExistsError:
+        raise AlreadyPublished(f"{target} exists; a key is never overwritten", where=str(target)) from None
+
+
+@contextmanager
+def _translated(path: Path) -> Iterator[None]:
+    """The system's errors in the exporter's words."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise SourceNotFound(f"there is no {path}", where=str(path)) from error
+    except (NotADirectoryError, IsADirectoryError, FileExistsError) as error:
+        raise SourceNotFound(f"{path} is not a file, or lies below one", where=str(path)) from error
+    except PermissionError as error:
+        raise StorageError(
+            f"{path}: access denied", hint="check the file's rights", where=str(path), retryable=False
+        ) from error
+    except OSError as error:
+        raise StorageError(f"{path}: {error.strerror}", where=str(path)) from error

@@ -1,0 +1,253 @@
+"""A store in an S3 bucket, or in anything that speaks its protocol.
+
+Endpoint, region and credentials come from boto3's own sources (environment, config file, instance role).
+The rights it needs: GetObject, PutObject, DeleteObject, ListBucket, AbortMultipartUpload,
+ListMultipartUploadParts and ListBucketMultipartUploads.
+"""
+
+import logging
+import math
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, BinaryIO
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    NoCredentialsError,
+    ParamValidationError,
+    PartialCredentialsError,
+)
+
+from exporter.errors import AlreadyPublished, ExportError, InvalidSpec, SourceNotFound, StorageError
+from exporter.storage.store import (
+    CHUNK_SIZE,
+    ArtifactStore,
+    OnSent,
+    StoredFile,
+    check_key,
+    check_prefix,
+    ignore_sent,
+)
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+    from mypy_boto3_s3.type_defs import CompletedPartTypeDef
+
+PART_SIZE = 32 << 20  # bytes; larger files go up in parts, one of which is held in memory
+MAX_PARTS = 10_000  # of one upload, by the protocol
+
+_TOKEN = "slipway-write"  # metadata by which a write recognises its own object
+_RETRYABLE_CODES = {"ExpiredToken", "RequestTimeout", "SlowDown", "ThrottlingException"}
+_RETRYABLE_STATUS = {408, 409, 429}  # 409: another write to the same key is under way
+_NEVER_RETRYABLE = (NoCredentialsError, PartialCredentialsError, ParamValidationError)
+
+log = logging.getLogger(__name__)
+
+
+class ObjectStore(ArtifactStore):
+    """Keeps files below a prefix of a bucket."""
+
+    def __init__(
+        self, client: "S3Client", bucket: str, prefix: str = "", *, part_size: int = PART_SIZE
+    ) -> None:
+        self._client = client
+        self._bucket = bucket
+        self._root = f"{prefix}/" if prefix else ""
+        self._part_size = part_size
+
+    def uri_of(self, key: str) -> str:
+        return f"s3://{self._bucket}/{self._root}{key}".rstrip("/")
+
+    def size(self, key: str) -> int:
+        with _translated(self.uri_of(key)):
+            return self._client.head_object(Bucket=self._bucket, Key=self._path(key))["ContentLength"]
+
+    def chunks(self, key: str) -> Iterator[bytes]:
+        with _translated(self.uri_of(key)):
+            response = self._client.get_object(Bucket=self._bucket, Key=self._path(key))
+            with closing(response["Body"]) as body:  # `with body` would skip its check of the length
+                yield from body.iter_chunks(CHUNK_SIZE)
+
+    def list(self, prefix: str = "") -> tuple[StoredFile, ...]:
+        pages = self._client.get_paginator("list_objects_v2")
+        with _translated(self.uri_of(prefix)):
+            return tuple(
+                sorted(
+                    StoredFile(key=entry["Key"].removeprefix(self._root), size=entry["Size"])
+                    for page in pages.paginate(Bucket=self._bucket, Prefix=self._folder(prefix))
+                    for entry in page.get("Contents", ())
+                    if not entry["Key"].endswith("/")  # the marks some programs leave for folders
+                )
+            )
+
+    def write(self, source: BinaryIO, size: int, key: str, on_sent: OnSent = ignore_sent) -> None:
+        if self.exists(key):  # spares sending a large file; the condition on the write decides
+            raise _already_published(self.uri_of(key))
+        token = uuid4().hex
+        with _translated(self.uri_of(key)):
+            try:
+                if size <= self._part_size:
+                    self._write_whole(source, size, self._path(key), token, on_sent)
+                else:
+                    self._write_parts(source, size, self._path(key), token, on_sent)
+            except ClientError as error:
+                if not self._landed(error, key, token):
+                    raise
+
+    def delete(self, key: str) -> None:
+        with _translated(self.uri_of(key)):
+            self._client.delete_object(Bucket=self._bucket, Key=self._path(key))
+
+    def delete_prefix(self, prefix: str) -> None:
+        for file in self.list(check_key(prefix)):
+            self.delete(file.key)
+        uploads = self._client.get_paginator("list_multipart_uploads")
+        with _translated(self.uri_of(prefix)):
+            for page in uploads.paginate(Bucket=self._bucket, Prefix=self._folder(prefix)):
+                for upload in page.get("Uploads", ()):
+                    self._client.abort_multipart_upload(
+                        Bucket=self._bucket, Key=upload["Key"], UploadId=upload["UploadId"]
+                    )
+
+    def _path(self, key: str) -> str:
+        return self._root + check_key(key)
+
+    def _folder(self, prefix: str) -> str:
+        return f"{self._path(prefix)}/" if check_prefix(prefix) else self._root
+
+    def _write_whole(self, source: BinaryIO, size: int, path: str, token: str, on_sent: OnSent) -> None:
+        self._client.put_object(
+            Bucket=self._bucket,
+            Key=path,
+            Body=source,
+            ContentLength=size,
+            IfNoneMatch="*",
+            Metadata={_TOKEN: token},
+        )
+        on_sent(size)
+
+    def _write_parts(self, source: BinaryIO, size: int, path: str, token: str, on_sent: OnSent) -> None:
+        upload = self._client.create_multipart_upload(
+            Bucket=self._bucket, Key=path, Metadata={_TOKEN: token}
+        )["UploadId"]
+        try:
+            parts = list(self._send_parts(source, size, path, upload, on_sent))
+            self._client.complete_multipart_upload(
+                Bucket=self._bucket,
+                Key=path,
+                UploadId=upload,
+                MultipartUpload={"Parts": parts},
+                IfNoneMatch="*",
+            )
+        except BaseException:  # whatever ends the upload, its parts would be kept, and paid for
+            self._abort(path, upload)
+            raise
+
+    def _send_parts(
+        self, source: BinaryIO, size: int, path: str, upload: str, on_sent: OnSent
+    ) -> "Iterator[CompletedPartTypeDef]":
+        part_size = max(self._part_size, math.ceil(size / MAX_PARTS))
+        for number, start in enumerate(range(0, size, part_size), start=1):
+            part = source.read(min(part_size, size - start))
+            sent = self._client.upload_part(
+                Bucket=self._bucket, Key=path, UploadId=upload, PartNumber=number, Body=part
+            )
+            on_sent(len(part))
+            yield {"ETag": sent["ETag"], "PartNumber": number}
+
+    def _abort(self, path: str, upload: str) -> None:
+        try:
+            self._client.abort_multipart_upload(Bucket=self._bucket, Key=path, UploadId=upload)
+        except (BotoCoreError, ClientError):
+            log.warning("upload_not_aborted", exc_info=True, extra={"key": path, "upload": upload})
+
+    def _landed(self, error: ClientError, key: str, token: str) -> bool:
+        """Whether a refused write is there all the same.
+
+        boto3 sends a request again when its answer is lost; the second one then meets the object, or
+        misses the upload, of the first.
+        """
+        if _status(error) not in (404, 412) or not self.exists(key):
+            return False
+        head = self._client.head_object(Bucket=self._bucket, Key=self._path(key))
+        return head["Metadata"].get(_TOKEN) == token
+
+
+def open_object_store(uri: str) -> ObjectStore:
+    """The store of `s3://bucket/prefix`."""
+    bucket, _, prefix = uri.removeprefix("s3://").partition("/")
+    if not bucket:
+        raise InvalidSpec(f"{uri!r} names no bucket", hint="write s3://bucket/prefix", where=uri)
+    return ObjectStore(_client(), bucket, check_prefix(prefix.rstrip("/")))
+
+
+def _client() -> "S3Client":
+    """A client that tries again a few times and gives up in minutes, not hours.
+
+    Checksums are off where the protocol does not ask for them: many stores other than AWS refuse them,
+    and digests are compared after every upload. Those stores are also reached by path, not by a host
+    name per bucket, unless the AWS config file sets `addressing_style`.
+    """
+    config = Config(
+        connect_timeout=10,
+        read_timeout=60,
+        retries={"mode": "standard", "total_max_attempts": 5},
+        request_checksum_calculation="when_required",
+        response_checksum_validation="when_required",
+        tcp_keepalive=True,
+    )
+    session = boto3.session.Session()
+    with _translated("s3://"):
+        client = session.client("s3", config=config)
+        if _is_aws(client.meta.endpoint_url) or _has_addressing_style(client):
+            return client
+        return session.client("s3", config=config.merge(Config(s3={"addressing_style": "path"})))
+
+
+def _is_aws(endpoint: str) -> bool:
+    return (urlsplit(endpoint).hostname or "").endswith((".amazonaws.com", ".amazonaws.com.cn"))
+
+
+def _has_addressing_style(client: "S3Client") -> bool:
+    settings: dict[str, object] | None = getattr(client.meta.config, "s3", None)
+    return bool(settings and settings.get("addressing_style"))
+
+
+def _already_published(uri: str) -> AlreadyPublished:
+    return AlreadyPublished(f"{uri} exists; a key is never overwritten", where=uri)
+
+
+@contextmanager
+def _translated(uri: str) -> Iterator[None]:
+    """boto3's errors in the exporter's words."""
+    try:
+        yield
+    except ClientError as error:
+        raise _from_answer(error, uri) from error
+    except BotoCoreError as error:
+        can_retry = not isinstance(error, _NEVER_RETRYABLE)
+        raise StorageError(f"{uri}: {error}", where=uri, retryable=can_retry) from error
+    except ValueError as error:  # what boto3 raises for an endpoint that is no URL
+        raise StorageError(f"{uri}: {error}", where=uri, retryable=False) from error
+
+
+def _from_answer(error: ClientError, uri: str) -> ExportError:
+    status = _status(error)
+    code = error.response.get("Error", {}).get("Code", "")
+    if status == 412:
+        return _already_published(uri)
+    if status == 404:
+        return SourceNotFound(f"there is no {uri}", where=uri)
+    if status >= 500 or status in _RETRYABLE_STATUS or code in _RETRYABLE_CODES:
+        return StorageError(f"{uri}: {error}", where=uri)
+    hint = "check the credentials and what they allow" if status in (401, 403) else ""
+    return StorageError(f"{uri}: {error}", hint=hint, where=uri, retryable=False)
+
+
+def _status(error: ClientError) -> int:
+    return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))

@@ -1,0 +1,171 @@
+"""Files by URI: the protocol every store meets, how one is opened, and the parts of a URI."""
+
+import hashlib
+import os
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import BinaryIO, Protocol
+from urllib.parse import unquote
+
+from exporter.errors import InvalidSpec, SourceNotFound, StorageError
+
+CHUNK_SIZE = 1 << 20  # bytes held at a time while a file is copied or digested
+READ_LIMIT = 16 << 20  # bytes `read` takes into memory unless told otherwise
+
+OnSent = Callable[[int], None]  # bytes sent since the last call
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class StoredFile:
+    """One file of a store."""
+
+    key: str
+    size: int  # bytes
+
+
+def ignore_sent(count: int) -> None:
+    """Drop the count: the listener of callers that do not report progress."""
+
+
+class ArtifactStore(Protocol):
+    """Files below one URI, each by its key: relative, "/" between names, never leaving that URI.
+
+    A key is written once. Every error names the URI: SourceNotFound, AlreadyPublished or StorageError.
+    """
+
+    @abstractmethod
+    def uri_of(self, key: str) -> str:
+        """The URI under which `open_store` and `split_uri` find this key again; of "" the store's own."""
+
+    @abstractmethod
+    def size(self, key: str) -> int: ...
+
+    @abstractmethod
+    def chunks(self, key: str) -> Iterator[bytes]:
+        """The file's bytes in order, a bounded piece at a time."""
+
+    @abstractmethod
+    def list(self, prefix: str = "") -> tuple[StoredFile, ...]:
+        """Every file below a folder, sorted by key; none where there is no such folder."""
+
+    @abstractmethod
+    def write(self, source: BinaryIO, size: int, key: str, on_sent: OnSent = ignore_sent) -> None:
+        """Store `size` bytes of `source`, whole or not at all; a key that exists is AlreadyPublished."""
+
+    @abstractmethod
+    def delete(self, key: str) -> None:
+        """Remove a file of an unfinished artifact; one that is not there is fine."""
+
+    @abstractmethod
+    def delete_prefix(self, prefix: str) -> None:
+        """Remove a folder of an unfinished artifact, uploads that never ended included."""
+
+    def exists(self, key: str) -> bool:
+        try:
+            self.size(key)
+        except SourceNotFound:
+            return False
+        return True
+
+    def read(self, key: str, *, limit: int = READ_LIMIT) -> bytes:
+        """A small file's bytes; one of more than `limit` bytes is refused."""
+        data = bytearray()
+        for chunk in self.chunks(key):
+            data += chunk
+            if len(data) > limit:
+                raise StorageError(f"{self.uri_of(key)} holds more than {limit} bytes", retryable=False)
+        return bytes(data)
+
+    def sha256(self, key: str) -> str:
+        """The digest of what the store holds now, read back from it."""
+        digest = hashlib.sha256()
+        for chunk in self.chunks(key):
+            digest.update(chunk)
+        return digest.hexdigest()
+
+    def fetch(self, key: str, local: Path) -> None:
+        """Copy a file here; `local` appears whole or not at all."""
+        partial = local.with_name(local.name + ".partial")
+        try:
+            local.parent.mkdir(parents=True, exist_ok=True)
+            with partial.open("wb") as file:
+                for chunk in self.chunks(key):
+                    file.write(chunk)
+            partial.replace(local)
+        except OSError as error:
+            raise StorageError(f"{local} could not be written: {error}", where=str(local)) from error
+        finally:
+            partial.unlink(missing_ok=True)
+
+    def fetch_folder(self, prefix: str, local: Path) -> None:
+        """Copy every file below a folder here; a folder without files is SourceNotFound."""
+        files = self.list(prefix)
+        if not files:
+            raise SourceNotFound(f"there is no file below {self.uri_of(prefix)}")
+        for file in files:
+            self.fetch(file.key, local / check_key(file.key).removeprefix(prefix).lstrip("/"))
+
+    def put(self, local: Path, key: str, on_sent: OnSent = ignore_sent) -> None:
+        """Store a local file under a key that does not exist yet."""
+        try:
+            with local.open("rb") as source:
+                self.write(source, os.fstat(source.fileno()).st_size, key, on_sent)
+        except OSError as error:
+            raise StorageError(f"{local} could not be read: {error}", where=str(local)) from error
+
+    def put_bytes(self, data: bytes, key: str) -> None:
+        """Store a small file under a key that does not exist yet."""
+        self.write(BytesIO(data), len(data), key)
+
+
+def open_store(uri: str) -> ArtifactStore:
+    """The store of a folder: a path, `file:///path` or `s3://bucket/prefix`."""
+    if uri.startswith("s3://"):
+        from exporter.storage.object_store import open_object_store  # boto3 only where it is used
+
+        return open_object_store(uri)
+    path = local_path(uri)
+    if path is None:
+        raise InvalidSpec(
+            f"{uri!r} is in no store Slipway knows", hint="give a path, a file:// or an s3:// URI", where=uri
+        )
+    from exporter.storage.local import LocalStore  # local.py imports this module
+
+    return LocalStore(path)
+
+
+def local_path(uri: str) -> Path | None:
+    """The path that a plain path or a `file://` URI names; None for any other scheme."""
+    scheme, separator, rest = uri.partition("://")
+    if not separator:
+        return Path(uri)
+    host, _, path = rest.partition("/")
+    return Path("/" + unquote(path)) if scheme == "file" and host in ("", "localhost") else None
+
+
+def split_uri(uri: str) -> tuple[str, str]:
+    """A file's URI as its folder's URI, to be opened, and its key there."""
+    path = local_path(uri)
+    folder, _, name = uri.rpartition("/") if path is None else (str(path.parent), "/", path.name)
+    if not name or (path is None and folder.endswith("/")):
+        raise InvalidSpec(f"{uri!r} names no file", hint="give the URI of a file", where=uri)
+    return folder, name
+
+
+def join_uri(uri: str, key: str) -> str:
+    return f"{uri.rstrip('/')}/{check_key(key)}"
+
+
+def check_key(key: str) -> str:
+    """The key itself, if it stays below the store's root."""
+    if "\0" in key or any(name in ("", ".", "..") for name in key.split("/")):
+        raise StorageError(f"{key!r} is no key: it could leave its folder", where=key, retryable=False)
+    return key
+
+
+def check_prefix(prefix: str) -> str:
+    """The prefix itself, if it is empty or stays below the store's root."""
+    return prefix and check_key(prefix)

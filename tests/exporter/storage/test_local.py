@@ -1,0 +1,57 @@
+import io
+import os
+from pathlib import Path
+
+import pytest
+
+from exporter.errors import SourceNotFound
+from exporter.storage.local import LocalStore
+
+
+class _Breaks(io.BytesIO):
+    def read(self, size: int | None = -1, /) -> bytes:
+        raise RuntimeError("broken source")
+
+
+def test_a_broken_write_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="broken source"):
+        LocalStore(tmp_path).write(_Breaks(), 5, "key")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unfinished_file_is_not_listed(tmp_path: Path) -> None:
+    (tmp_path / ".key.0123.unfinished").touch()
+    assert LocalStore(tmp_path).list() == ()
+
+
+def test_a_dot_file_is_listed(tmp_path: Path) -> None:
+    (tmp_path / ".metadata").touch()
+    assert [file.key for file in LocalStore(tmp_path).list()] == [".metadata"]
+
+
+def test_a_stored_file_has_the_rights_of_any_new_file(tmp_path: Path) -> None:
+    LocalStore(tmp_path).put_bytes(b"", "stored")
+    (tmp_path / "plain").touch()
+    assert (tmp_path / "stored").stat().st_mode == (tmp_path / "plain").stat().st_mode
+    assert sorted(os.listdir(tmp_path)) == ["plain", "stored"]
+
+
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(SourceNotFound):
+        LocalStore(tmp_path).read("folder")
+    assert not LocalStore(tmp_path).exists("folder")
+
+
+def test_a_key_below_a_file_cannot_be_written(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    store.put_bytes(b"", "file")
+    with pytest.raises(SourceNotFound, match="file"):
+        store.put_bytes(b"", "file/below")
+
+
+def test_deleting_the_last_file_removes_its_folders(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    store.put_bytes(b"", "a/b/c")
+    store.delete("a/b/c")
+    assert list(tmp_path.iterdir()) == []
