@@ -155,6 +155,12 @@ def split_uri(uri: str) -> tuple[str, str]:
     return folder, name
 
 
+def read_uri(uri: str, *, limit: int = READ_LIMIT) -> bytes:
+    """A small file's bytes, by its URI; one of more than `limit` bytes is refused."""
+    folder, key = split_uri(uri)
+    return open_store(folder).read(key, limit=limit)
+
+
 def join_uri(uri: str, key: str) -> str:
     return f"{uri.rstrip('/')}/{check_key(key)}"
 

@@ -1,5 +1,4 @@
 import io
-import os
 from pathlib import Path
 
 import pytest
@@ -33,7 +32,7 @@ def test_a_stored_file_has_the_rights_of_any_new_file(tmp_path: Path) -> None:
     LocalStore(tmp_path).put_bytes(b"", "stored")
     (tmp_path / "plain").touch()
     assert (tmp_path / "stored").stat().st_mode == (tmp_path / "plain").stat().st_mode
-    assert sorted(os.listdir(tmp_path)) == ["plain", "stored"]
+    assert {path.name for path in tmp_path.iterdir()} == {"plain", "stored"}
 
 
 def test_a_folder_is_no_file(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from exporter.errors import InvalidSpec, StorageError
 from exporter.storage.local import LocalStore
-from exporter.storage.store import join_uri, local_path, open_store, split_uri
+from exporter.storage.store import join_uri, local_path, open_store, read_uri, split_uri
 
 
 @pytest.mark.parametrize(
@@ -52,3 +52,10 @@ def test_joining_keeps_below_the_uri() -> None:
     assert join_uri("s3://bucket/a/", "b/c") == "s3://bucket/a/b/c"
     with pytest.raises(StorageError):
         join_uri("s3://bucket/a", "../b")
+
+
+def test_a_small_file_is_read_by_its_uri(tmp_path: Path) -> None:
+    (tmp_path / "pipeline.config").write_bytes(b"text")
+    assert read_uri((tmp_path / "pipeline.config").as_uri()) == b"text"
+    with pytest.raises(StorageError, match="more than 3 bytes"):
+        read_uri(str(tmp_path / "pipeline.config"), limit=3)
