@@ -13,7 +13,7 @@ LOCKS := $(wildcard requirements/*.txt)
 PROTOS := $(shell find protos -name '*.proto' 2>/dev/null)
 PROTO_STAMP := exporter/config/pb/.stamp
 INSTALLED := $(VENV)/.installed
-CODE := cli examples exporter jobs launcher service telemetry tests worker setup.py
+CODE := cli examples exporter jobs launcher processes protos service telemetry tests worker setup.py
 
 # python3.11, or a python3 that is one. Override with `make PYTHON=/path/to/python3.11 …`.
 is_python311 = $(shell $(1) -c 'import sys; print(sys.version_info[:2] == (3, 11))' 2>/dev/null)

@@ -11,7 +11,7 @@ ENVIRONMENT = {"environ", "environb", "getenv", "putenv", "unsetenv"}
 
 def test_only_settings_read_the_environment(modules: list[Module]) -> None:
     readers = {
-        f"{module.path}:{node.lineno}"
+        f"{module.path}: {ast.unparse(node)}"
         for module in modules
         if module.is_shipped and not module.path.endswith("/settings.py")
         for node in ast.walk(module.tree)

@@ -1,6 +1,8 @@
-"""Each program's pins agree with the others', and the front end's name no torch."""
+"""A program's pins suffice to import it, agree with the others', and name no torch in vain."""
 
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -8,24 +10,60 @@ from tests.architecture.tree import ROOT
 
 PIN = re.compile(r"^([a-z0-9][a-z0-9._-]*)==(\S+)", re.MULTILINE)
 
+# Run with distributions as arguments: hides every other one, then imports what standard input names.
+IMPORT_WITH_ONLY = """
+import importlib, importlib.metadata, re, sys
 
-def _pins(name: str) -> dict[str, str]:
-    return dict(PIN.findall((ROOT / "requirements" / f"{name}.txt").read_text()))
+allowed = set(sys.argv[1:])
+owners = importlib.metadata.packages_distributions()
+
+class Hidden:
+    def find_spec(self, name, path=None, target=None):
+        names = {re.sub("[-_.]+", "-", owner).lower() for owner in owners.get(name, ())}
+        if names and not names & allowed:
+            raise ModuleNotFoundError(f"{name} is of {names}, which is not pinned", name=name)
+
+sys.meta_path.insert(0, Hidden())
+for module in sys.stdin.read().split():
+    importlib.import_module(module)
+"""
+
+
+def _pins(*names: str) -> dict[str, str]:
+    return {
+        pin: version
+        for name in names
+        for pin, version in PIN.findall((ROOT / "requirements" / f"{name}.txt").read_text())
+    }
+
+
+@pytest.mark.parametrize(
+    ("requirements", "modules"),
+    [
+        (["service"], "service.app cli.main"),
+        (["worker"], "worker.app worker.tasks cli.main"),
+        (["exporter", "torch", "cpu"], "exporter.pipeline cli.main"),
+    ],
+)
+def test_a_program_imports_with_its_pins_alone(requirements: list[str], modules: str) -> None:
+    command = [sys.executable, "-c", IMPORT_WITH_ONLY, "slipway", *_pins(*requirements)]
+    imported = subprocess.run(command, input=modules, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert imported.returncode == 0, imported.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize("program", ["service", "worker", "exporter", "torch"])
 def test_a_program_runs_on_what_was_tested(program: str) -> None:
-    tested = _pins("dev") | _pins("torch")
+    tested = _pins("dev", "torch")
     assert {name: version for name, version in _pins(program).items() if tested.get(name) != version} == {}
 
 
 @pytest.mark.parametrize("program", ["service", "worker"])
 def test_no_torch_where_none_is_needed(program: str) -> None:
-    torch_stack = _pins("torch").keys() - _pins("dev").keys() | _pins("cpu").keys() | _pins("cuda").keys()
+    torch_stack = (_pins("torch").keys() - _pins("dev").keys()) | _pins("cpu", "cuda").keys()
     assert _pins(program).keys() & torch_stack == set()
 
 
 def test_the_compiler_of_protos_is_the_pinned_one() -> None:
-    """Generated code asks for a protobuf runtime no older than its compiler."""
+    """Generated code asks for a protobuf runtime no older than its compiler's."""
     wanted = f'"grpcio-tools=={_pins("dev")["grpcio-tools"]}"'
     assert (ROOT / "pyproject.toml").read_text().count(wanted) == 2

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PROGRAMS = ("cli", "exporter", "jobs", "launcher", "service", "telemetry", "worker")
+PROGRAMS = ("cli", "exporter", "jobs", "launcher", "processes", "service", "telemetry", "worker")
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
