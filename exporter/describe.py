@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from torch import SymInt
 from torch.export import ExportedProgram
 
-from exporter.aoti.compile import architecture, versions
+from exporter.aoti.architecture import architecture
+from exporter.aoti.compile import versions
 from exporter.config.render import render_fg_json, render_model_acc, render_pipeline_config
 from exporter.dims.plan import DimPlan
 from exporter.dims.torch_dims import check_program

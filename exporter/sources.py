@@ -4,11 +4,14 @@ import fcntl
 import hashlib
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
+from typing import Literal
 
 from exporter.checkpoint.read import Checkpoint, fetch_checkpoint, open_checkpoint
+from exporter.data.batch import Rows, read_rows
 from exporter.errors import InvalidPipelineConfig
 from exporter.manifest import SourceRef
-from exporter.spec import ExportSpec
+from exporter.planning import PlannedTower
+from exporter.spec import ExportSpec, TowerName
 from exporter.storage.store import read_uri
 
 _MAX_CONFIG_BYTES = 4_000_000
@@ -38,6 +41,19 @@ def resolve_input_path(path: str, spec: ExportSpec) -> str:
     if "://" in path or PurePosixPath(path).is_absolute() or spec.config_uri is None:
         return path
     return spec.config_uri.rpartition("/")[0] + "/" + path if "/" in spec.config_uri else path
+
+
+def open_rows(planned: PlannedTower, spec: ExportSpec) -> tuple[Rows, SourceRef]:
+    """Real rows for a tower: only the item tower reads `item_input_uri`."""
+    role: Literal["item_input", "sample_input"]
+    if planned.config.name is TowerName.ITEM:
+        role, uri = "item_input", spec.item_input_uri
+    else:
+        role = "sample_input"
+        uri = spec.sample_input_uri or resolve_input_path(planned.config.pipeline.train_input_path, spec)
+    assert uri is not None  # plan_export refuses a spec without it
+    rows = read_rows(uri, planned.config.pipeline.features)
+    return rows, SourceRef(role=role, uri=rows.uri, sha256=rows.sha256)
 
 
 def fetch_checkpoint_once(spec: ExportSpec, workspace: Path) -> tuple[Checkpoint, SourceRef]:

@@ -7,10 +7,9 @@ from pathlib import Path
 import torch
 from torch.export import ExportedProgram
 
-from exporter.aoti.torch_private import compile_and_package, cpu_instruction_set
+from exporter.aoti.torch_private import compile_and_package
 from exporter.errors import CompileFailed
 from exporter.manifest import Versions
-from exporter.spec import Device
 from exporter.version import __version__
 
 
@@ -30,14 +29,6 @@ def compile_package(program: ExportedProgram, path: Path) -> Path:
             hint="a C++ compiler (g++) must be on the PATH" if "compiler" in text.lower() else "",
         ) from error
     return path
-
-
-def architecture(device: Device) -> str:
-    """What the packages compiled here run on: "x86_64 avx512", "sm_90", ..."""
-    if device is Device.CUDA:
-        major, minor = torch.cuda.get_device_capability()
-        return f"sm_{major}{minor}"
-    return f"{platform.machine()} {cpu_instruction_set()}"
 
 
 def versions() -> Versions:

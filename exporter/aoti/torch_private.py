@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 import torch._inductor
 import torch.fx.experimental._config as symbolic_shapes_config
+from torch._inductor import cpu_vec_isa
 from torch.export import ExportedProgram
 
 # What inductor is told for every package; values are inductor's own configuration keys.
@@ -36,10 +37,10 @@ class Package:
 
 @contextmanager
 def sizes_zero_and_one_stay_dynamic() -> Iterator[None]:
-    """Trace without assuming that dynamic sizes are at least 2.
+    """Trace and compile without assuming that dynamic sizes are at least 2.
 
-    Otherwise torch.export treats 0 and 1 as special, and the package's input checks refuse an empty
-    history or a single row whatever lower bound the `Dim` states.
+    Otherwise torch.export and AOTInductor treat 0 and 1 as special, and the package's input checks
+    refuse an empty history or a single row whatever lower bound the `Dim` states.
     """
     with symbolic_shapes_config.patch(backed_size_oblivious=True):
         yield
@@ -47,16 +48,14 @@ def sizes_zero_and_one_stay_dynamic() -> Iterator[None]:
 
 def compile_and_package(program: ExportedProgram, path: Path) -> None:
     """Compile a program with AOTInductor into one `.pt2` at `path`."""
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), sizes_zero_and_one_stay_dynamic():
         warnings.simplefilter("ignore")  # inductor's remarks on its own internals; failures raise
         torch._inductor.aoti_compile_and_package(
             program, package_path=str(path), inductor_configs=dict(_PACKAGE_CONFIG)
         )
 
 
-def cpu_instruction_set() -> str:
-    """The vector instruction set that inductor compiles for here: "avx512", "avx2", ..."""
-    from torch._inductor import cpu_vec_isa
-
+def cpu_instruction_sets() -> tuple[str, ...]:
+    """The vector instruction sets that inductor compiles for here: ("avx512", "avx512_vnni"), ..."""
     isa = cpu_vec_isa.pick_vec_isa()
-    return str(isa).split()[0].lower() if isa else "scalar"
+    return tuple(str(isa).lower().split()) if isa else ()

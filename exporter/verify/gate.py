@@ -49,23 +49,22 @@ class Gate:
             VerificationFailed: naming the case, its sizes, the output and the difference.
         """
         cases, refusals = list(agreeing), list(contradicting)
+        total = len(cases) + len(refusals)
         reports, latency = [], []
-        with self._runner() as runner:
+        with ExitStack() as running:
+            runner = running.enter_context(self._runner())
             for done, batch in enumerate(cases):
-                progress(done / (len(cases) + len(refusals)), f"{batch.name}: package against eager")
+                progress(done / total, f"{batch.name}: package against eager")
                 reports.append(self._agrees(runner, batch))
                 if batch.name == _TIMED_BATCH:
                     latency.append(self._latency(runner, batch))
-        with ExitStack() as running:
-            runner_or_none: PackageRunner | None = None
             for done, batch in enumerate(refusals, start=len(cases)):
-                progress(done / (len(cases) + len(refusals)), f"{batch.name}: must be refused")
-                runner_or_none = runner_or_none or running.enter_context(self._runner())
+                progress(done / total, f"{batch.name}: must be refused")
                 try:
-                    reports.append(self._refuses(runner_or_none, batch))
+                    reports.append(self._refuses(runner, batch))
                 except PackageCrashed as crash:  # a package without checks may read past its inputs
                     reports.append(_not_refused(batch, crash.message))
-                    runner_or_none = None
+                    runner = running.enter_context(self._runner())
         failed = [report for report in reports if not report.passed]
         if failed:
             raise VerificationFailed(
@@ -99,7 +98,7 @@ class Gate:
             largest_difference=difference.largest if finite else None,
             scale=difference.scale if finite else None,
             output=difference.output,
-            detail=difference.problem,
+            detail=difference.problem or batch.note,
         )
 
     def _refuses(self, runner: PackageRunner, batch: NamedBatch) -> CaseReport:

@@ -5,7 +5,7 @@ import sys
 import tempfile
 from collections import deque
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import ExitStack
 from pathlib import Path
 from threading import Thread
 from types import TracebackType
@@ -49,33 +49,32 @@ class PackageRunner:
         self._scratch = scratch
 
     def __enter__(self) -> Self:
-        self._folder = tempfile.TemporaryDirectory(dir=self._scratch, prefix="run-")
-        self._process = subprocess.Popen(
-            ["env", _INPUT_CHECKS, sys.executable, "-m", "exporter.verify.reload"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert self._process.stderr is not None
-        self._last_words: deque[str] = deque(maxlen=20)
-        self._listener = Thread(target=self._listen, args=(self._process.stderr,), daemon=True)
-        self._listener.start()
-        self._ask(self._setup)
+        with ExitStack() as starting:
+            folder = tempfile.TemporaryDirectory(dir=self._scratch, prefix="run-")
+            self._folder = Path(starting.enter_context(folder))
+            self._process = starting.enter_context(
+                subprocess.Popen(
+                    ["env", _INPUT_CHECKS, sys.executable, "-m", "exporter.verify.reload"],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                )
+            )
+            assert self._process.stderr is not None
+            self._last_words: deque[str] = deque(maxlen=20)
+            self._listener = Thread(target=self._listen, args=(self._process.stderr,), daemon=True)
+            self._listener.start()
+            starting.callback(self._listener.join)
+            starting.callback(self._process.kill)  # it holds nothing that would need a gentler end
+            self._ask(self._setup)
+            self._running = starting.pop_all()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._process.stdin is not None and self._process.stdout is not None
-        if kind is not None:
-            self._process.kill()
-        with suppress(BrokenPipeError):  # it died before; whoever asked last has been told
-            self._process.stdin.close()
-        self._process.wait()
-        self._listener.join()
-        self._process.stdout.close()
-        self._folder.cleanup()
+        self._running.close()
 
     def run(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Run once.
@@ -88,11 +87,10 @@ class PackageRunner:
 
     def time(self, inputs: Mapping[str, Tensor], *, repeats: int) -> tuple[dict[str, Tensor], float | None]:
         """Run once for the outputs, then `repeats` times for the median milliseconds of a call."""
-        folder = Path(self._folder.name)
         request = RunRequest(
-            inputs=folder / "inputs.safetensors",
+            inputs=self._folder / "inputs.safetensors",
             order=tuple(inputs),
-            outputs=folder / "outputs.safetensors",
+            outputs=self._folder / "outputs.safetensors",
             repeats=repeats,
         )
         # Contiguous copies: safetensors refuses views that share storage.
