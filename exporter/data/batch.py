@@ -1,0 +1,261 @@
+"""Batches made of real rows: one to trace with, several to verify at, and some that must be refused."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from torch import Tensor
+
+from exporter.config.schema import Feature
+from exporter.data.encode import read_features, to_tensors
+from exporter.data.parquet import open_parquet
+from exporter.data.ragged import Counts, Ragged, concatenate
+from exporter.dims.plan import BATCH, DimPlan
+from exporter.dims.sizes import trace_sizes, verification_batch_sizes
+
+_ROWS_READ = 8192  # enough to fill large batches and meet long histories; bounds memory
+_SEVERAL = 3  # rows of a small mixed batch, values of a multi-valued row
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NamedBatch:
+    """One verification case: a tower's inputs, named for what they try."""
+
+    name: str
+    inputs: dict[str, Tensor]
+    note: str = ""  # what was done to the rows, if anything
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Rows:
+    """Real rows of one tower's features; tensors are made when asked for."""
+
+    uri: str
+    sha256: str  # of the files that were read
+    features: Sequence[Feature]
+    columns: Mapping[str, Ragged]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    def tensors(self, plan: DimPlan) -> dict[str, Tensor]:
+        return to_tensors(self.columns, self.features, plan)
+
+    def select(self, rows: Sequence[int] | Counts) -> "Rows":
+        return self._with({name: column.select(rows) for name, column in self.columns.items()})
+
+    def row(self, index: int) -> "Rows":
+        return self.select([index])
+
+    def take(self, count: int) -> "Rows":
+        """The first `count` rows; from the start again where there are fewer."""
+        return self.select(np.arange(count) % len(self))
+
+    @cached_property
+    def longest(self) -> int:
+        """The row with the most events, over all its sequences."""
+        events = np.zeros(len(self), dtype=np.int64)
+        for feature in self.sequences:
+            events += self.columns[feature.name].per_row
+        return int(events.argmax())
+
+    @property
+    def sequences(self) -> list[Feature]:
+        return [feature for feature in self.features if feature.is_sequence]
+
+    @property
+    def multivalued(self) -> list[Feature]:
+        """Those outside sequences."""
+        return [feature for feature in self.features if feature.is_multivalued and not feature.is_sequence]
+
+    def without_history(self) -> "Rows":
+        """The same rows, every sequence emptied."""
+        return self.resize(self.sequences, np.zeros(len(self), dtype=np.int64))
+
+    def resize(self, features: Sequence[Feature], per_row: Counts) -> "Rows":
+        """The same rows, holding other numbers of elements of these features, made of the real ones."""
+        return self._with({f.name: _resized(self.columns[f.name], f, per_row) for f in features})
+
+    def cut(self) -> "Rows":
+        """The same rows, none with more events or values than the config declares."""
+        limits = {f.name: f.sequence.length for f in self.features if f.sequence is not None}
+        limits |= {f.name: f.value_dim for f in self.multivalued}
+        return self._with({name: self.columns[name].cut(limit) for name, limit in limits.items() if limit})
+
+    def _with(self, columns: Mapping[str, Ragged]) -> "Rows":
+        return replace(self, columns={**self.columns, **columns})
+
+
+def read_rows(uri: str, features: Sequence[Feature], *, limit: int = _ROWS_READ) -> Rows:
+    """Read and check the first `limit` rows behind `uri`, of the columns that `features` need.
+
+    Raises:
+        SourceNotFound: the URI names no parquet file.
+        InvalidRows: a file, column or row cannot be used.
+    """
+    source = open_parquet(uri)
+    parts: list[dict[str, Ragged]] = []
+    files: dict[str, None] = {}
+    missing = limit
+    for batch in source.batches([feature.name for feature in features]):
+        table = batch.table.slice(0, missing)
+        parts.append(read_features(table, features, where=batch.where, first_row=batch.first_row))
+        files[batch.where] = None
+        missing -= table.num_rows
+        if not missing:
+            break
+    return Rows(
+        uri=uri,
+        sha256=source.sha256(list(files)),
+        features=tuple(features),
+        columns={f.name: concatenate([part[f.name] for part in parts]) for f in features},
+    )
+
+
+def trace_inputs(rows: Rows, plan: DimPlan) -> dict[str, Tensor]:
+    """Inputs whose dynamic sizes are all at least 2 and pairwise different: real values, made-up lengths."""
+    sizes = trace_sizes(plan)
+    shaped = rows.take(sizes[BATCH])
+    totals = _planned_totals(rows.sequences, plan, sizes)
+    columns: dict[str, Ragged] = {}
+    for feature in [*rows.sequences, *rows.multivalued]:
+        column = shaped.columns[feature.name]
+        total_values = sizes[_dim_of(feature, plan)]
+        if feature.sequence is None:
+            columns[feature.name] = _resized(column, feature, _spread(total_values, sizes[BATCH]))
+            continue
+        column = _resized(column, feature, _spread(totals[feature.sequence.name], sizes[BATCH]))
+        if feature.is_multivalued:
+            column = column.resize_elements(_spread(total_values, len(column.per_element)))
+        columns[feature.name] = column
+    return replace(shaped, columns={**shaped.columns, **columns}).tensors(plan)
+
+
+def verification_batches(rows: Rows, plan: DimPlan) -> Iterator[NamedBatch]:
+    """Batches at which package and eager must agree: many sizes, and every edge the features have."""
+    for size in verification_batch_sizes(plan):
+        note = f"{len(rows)} rows, repeated" if size > len(rows) else ""
+        yield _named(f"batch_{size}", rows.take(size), plan, note)
+    few = rows.take(min(_SEVERAL, verification_batch_sizes(plan)[-1]))
+    if rows.sequences:
+        longest = rows.row(rows.longest)
+        yield _named("longest_history", longest, plan)
+        yield _named("full_history", _full(longest), plan, "as many events as the config declares")
+        yield _named("empty_history", longest.without_history(), plan)
+        yield _named("all_histories_empty", few.without_history(), plan)
+        yield _named("empty_among_others", _first_emptied(few), plan)
+    if rows.multivalued:
+        none = np.zeros(1, dtype=np.int64)
+        yield _named("no_values", rows.row(0).resize(rows.multivalued, none), plan)
+        yield _named("several_values", few.resize(rows.multivalued, _several(few)).cut(), plan)
+
+
+def contradicting_batches(rows: Rows, plan: DimPlan) -> Iterator[NamedBatch]:
+    """Inputs that contradict themselves, which a package must refuse; one of each kind per sequence."""
+    inputs = trace_inputs(rows, plan)
+    *_, last = plan.inputs_of(BATCH)
+    yield _changed(f"one_row_short:{last.name}", inputs, {last.name: inputs[last.name][:-1]})
+    for siblings in _by_sequence(rows.sequences).values():
+        yield from _contradicting_sequence(siblings, inputs)
+    for feature in rows.features:
+        if feature.is_sparse and not feature.is_sequence:
+            lengths = f"{feature.name}.lengths"
+            longer = {lengths: _one_more(inputs[lengths])}
+            yield _changed(f"lengths_exceed_values:{feature.name}", inputs, longer)
+            break  # one of them stands for all
+
+
+def _contradicting_sequence(siblings: Sequence[Feature], inputs: dict[str, Tensor]) -> Iterator[NamedBatch]:
+    lengths = [f"{feature.name}.lengths" for feature in siblings]
+    longer = {name: _one_more(inputs[name]) for name in lengths}
+    yield _changed(f"lengths_exceed_values:{siblings[0].name}", inputs, longer)
+    if len(siblings) == 1:
+        return
+    moved = inputs[lengths[-1]].clone()
+    moved[0] -= 1
+    moved[-1] += 1
+    yield _changed(f"lengths_differ:{siblings[-1].name}", inputs, {lengths[-1]: moved})
+    sharing = [f.name for f in siblings if not f.is_multivalued]
+    if len(sharing) > 1:
+        values = f"{sharing[-1]}.values"
+        yield _changed(f"one_event_short:{sharing[-1]}", inputs, {values: inputs[values][:-1]})
+
+
+def _named(name: str, rows: Rows, plan: DimPlan, note: str = "") -> NamedBatch:
+    """A case from these rows; if they exceed what the plan allows, cut to what the config declares."""
+    inputs = rows.tensors(plan)
+    if any(
+        isinstance(axis, str) and (high := plan.dim(axis).high) is not None and size > high
+        for tensor in plan.inputs
+        for axis, size in zip(tensor.shape, inputs[tensor.name].shape, strict=True)
+    ):
+        inputs = rows.cut().tensors(plan)
+        note = "; ".join(filter(None, [note, "histories cut to the declared length"]))
+    return NamedBatch(name=name, inputs=inputs, note=note)
+
+
+def _changed(name: str, inputs: dict[str, Tensor], changes: dict[str, Tensor]) -> NamedBatch:
+    return NamedBatch(name=name, inputs={**inputs, **changes})
+
+
+def _one_more(lengths: Tensor) -> Tensor:
+    more = lengths.clone()
+    more[-1] += 1
+    return more
+
+
+def _resized(column: Ragged, feature: Feature, per_row: Counts) -> Ragged:
+    return column.resize(per_row, width=1 if feature.is_sparse else feature.value_dim)
+
+
+def _full(row: Rows) -> Rows:
+    """A row whose every sequence has its declared length, where one is declared."""
+    columns = dict(row.columns)
+    for feature in row.sequences:
+        if feature.sequence is not None and feature.sequence.length:
+            length = np.array([feature.sequence.length], dtype=np.int64)
+            columns[feature.name] = _resized(columns[feature.name], feature, length)
+    return replace(row, columns=columns)
+
+
+def _first_emptied(rows: Rows) -> Rows:
+    emptied, rest = rows.row(0).without_history(), rows.select(range(1, len(rows)))
+    columns = {name: concatenate([emptied.columns[name], rest.columns[name]]) for name in rows.columns}
+    return replace(rows, columns=columns)
+
+
+def _several(rows: Rows) -> Counts:
+    return np.arange(len(rows), dtype=np.int64) + _SEVERAL - 1
+
+
+def _spread(total: int, groups: int) -> Counts:
+    """Counts that differ and add up to `total`."""
+    counts = np.full(groups, total // groups, dtype=np.int64)
+    counts[: total % groups] += 1
+    return counts
+
+
+def _by_sequence(features: Sequence[Feature]) -> dict[str, list[Feature]]:
+    siblings: dict[str, list[Feature]] = {}
+    for feature in features:
+        assert feature.sequence is not None
+        siblings.setdefault(feature.sequence.name, []).append(feature)
+    return siblings
+
+
+def _planned_totals(features: Sequence[Feature], plan: DimPlan, sizes: Mapping[str, int]) -> dict[str, int]:
+    """The events of each sequence: the size of the dim its single-valued features share, if any does."""
+    totals = {}
+    for name, siblings in _by_sequence(features).items():
+        sharing = [feature for feature in siblings if not feature.is_multivalued]
+        totals[name] = sizes[_dim_of(sharing[0], plan)] if sharing else 2 * sizes[BATCH] + 1
+    return totals
+
+
+def _dim_of(feature: Feature, plan: DimPlan) -> str:
+    """The dim of a feature's values."""
+    values = next(tensor for tensor in plan.inputs if tensor.name == f"{feature.name}.values")
+    axis = values.shape[0]
+    assert isinstance(axis, str)
+    return axis

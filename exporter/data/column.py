@@ -1,0 +1,207 @@
+"""One parquet column becomes one feature's ragged values, or an error that names the row."""
+
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from exporter.config.schema import Feature, Table
+from exporter.data.ragged import Counts, Ragged, Values
+from exporter.errors import InvalidPipelineConfig, InvalidRows
+
+Numbers = NDArray[np.integer[Any]] | NDArray[np.floating[Any]]
+
+_ID = r"^-?[0-9]{1,18}$"
+_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where a column's rows come from, for errors."""
+
+    where: str  # the file
+    column: str
+    first_row: int
+
+    def refuse(self, problem: str, *, row: int | None = None, hint: str) -> NoReturn:
+        at = "" if row is None else f", row {self.first_row + row}"
+        raise InvalidRows(f"{self.where}, column {self.column}{at}: {problem}", hint=hint, where=self.where)
+
+
+def read_column(array: pa.Array, feature: Feature, place: Place) -> Ragged:
+    """Take a column apart and check every value. Values are used as they are: nothing is cut or bucketised.
+
+    Accepts numbers, strings of digits, lists of either, lists of lists, and delimited strings. Null, ""
+    and [] are an empty row, or the feature's `fill_value` where it has one.
+
+    Raises:
+        InvalidRows: naming file, column and row (counted from 0).
+    """
+    if isinstance(array.type, pa.DictionaryType):
+        array = array.dictionary_decode()
+    if pa.types.is_null(array.type):
+        array = array.cast(pa.list_(pa.int64()))  # a column that was null in every row it was written from
+    if feature.sequence is None:
+        leaves, per_row = _split(array, feature.separator, place)
+        per_element = np.ones(len(leaves), dtype=np.int64)
+    else:
+        if not (_is_text(array.type) or _is_list(array.type)):
+            place.refuse(
+                f"is of type {array.type}, one value per row, but {feature.name} is a sequence",
+                hint=f"write lists, or strings with {feature.sequence.delim!r} between events",
+            )
+        elements, per_row = _split(array, feature.sequence.delim, place)
+        leaves, per_element = _split(elements, feature.separator, place)
+    checked = _Leaves(place, per_element=per_element, per_row=per_row)
+    values = checked.numbers(leaves) if feature.table is None else checked.ids(leaves, feature.table)
+    ragged = Ragged(values=values, per_element=per_element, per_row=per_row)
+    if feature.fill_value:
+        ragged = ragged.fill_empty(_filler(feature), one_element=feature.is_sequence)
+    _check_counts(ragged, feature, place)
+    return ragged
+
+
+class _Leaves:
+    """Turns a column's innermost values into numbers; knows the row of each for errors."""
+
+    def __init__(self, place: Place, *, per_element: Counts, per_row: Counts) -> None:
+        self._place = place
+        self._per_element = per_element
+        self._per_row = per_row
+
+    def ids(self, leaves: pa.Array, table: Table) -> NDArray[np.int64]:
+        numbers = self._parse(leaves, pa.int64(), _ID, "is not an id")
+        if pa.types.is_floating(leaves.type):
+            whole = np.floor(numbers) == numbers
+            self._refuse_first(~whole, numbers, "is not an id", hint="ids are whole numbers")
+        self._refuse_first(
+            (numbers < 0) | (numbers >= table.rows),
+            numbers,
+            f"is not in 0 to {table.rows - 1}, the rows of table {table.name}",
+            hint="correct the row, or train again with a larger table",
+        )
+        return numbers.astype(np.int64)
+
+    def numbers(self, leaves: pa.Array) -> NDArray[np.float32]:
+        """To float32 as training does it, so Unix seconds are rounded to steps of 128."""
+        parsed = self._parse(leaves, pa.float32(), _NUMBER, "is not a number")
+        with np.errstate(over="ignore"):  # what does not fit becomes infinite, and is refused
+            numbers = parsed.astype(np.float32)
+        self._refuse_first(
+            ~np.isfinite(numbers),
+            parsed,
+            "is not a finite 32-bit number",
+            hint="replace NaN and infinities before training and export",
+        )
+        return numbers
+
+    def _parse(self, leaves: pa.Array, kind: pa.DataType, pattern: str, problem: str) -> Numbers:
+        missing = leaves.is_null().to_numpy(zero_copy_only=False)
+        self._refuse_first(
+            missing,
+            leaves,
+            "inside a list",
+            hint="leave the value out, or write a value for it",
+        )
+        if pa.types.is_null(leaves.type):
+            return np.empty(0, dtype=np.int64)
+        if _is_text(leaves.type):
+            matches = pc.match_substring_regex(leaves, pattern).to_numpy(zero_copy_only=False)
+            self._refuse_first(
+                ~matches.astype(np.bool_), leaves, problem, hint="check the column and its delimiters"
+            )
+            leaves = pc.cast(leaves, kind)
+        elif not _is_number(leaves.type):
+            self._place.refuse(
+                f"holds values of type {leaves.type}",
+                hint="use one value, a list, or for multi-valued features of a sequence a list of lists",
+            )
+        values: Numbers = leaves.to_numpy(zero_copy_only=False)
+        return values
+
+    def _refuse_first(
+        self, wrong: NDArray[np.bool_], values: pa.Array | Numbers, problem: str, *, hint: str
+    ) -> None:
+        if not wrong.any():
+            return
+        position = int(wrong.argmax())
+        element = int(np.searchsorted(np.cumsum(self._per_element), position, side="right"))
+        row = int(np.searchsorted(np.cumsum(self._per_row), element, side="right"))
+        value = values[position]
+        if isinstance(value, pa.Scalar):
+            shown = repr(value.as_py()) if value.is_valid else "null"
+        else:
+            shown = str(value)
+        self._place.refuse(f"{shown} {problem}", row=row, hint=hint)
+
+
+def _split(array: pa.Array, delim: str, place: Place) -> tuple[pa.Array, Counts]:
+    """Go down one level: what every entry holds, and how many; a null or an empty string holds nothing."""
+    if _is_text(array.type):
+        present = pc.if_else(pc.equal(array, ""), pa.scalar(None, array.type), array)
+        array = pc.split_pattern(present, delim)
+    if _is_list(array.type):
+        counts = pc.fill_null(pc.list_value_length(array), 0)
+        return pc.list_flatten(array), counts.to_numpy().astype(np.int64)
+    if not (_is_number(array.type) or pa.types.is_null(array.type)):
+        place.refuse(
+            f"is of type {array.type}, which is neither numbers, strings nor lists of them",
+            hint="convert the column to int64, float32, string or lists of these (times to Unix seconds)",
+        )
+    return array.drop_null(), array.is_valid().to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def _filler(feature: Feature) -> Values:
+    """The values of `fg_encoded_default_value`, which FG_NONE puts into empty rows."""
+    assert feature.fill_value is not None
+    texts = feature.fill_value.split(feature.separator)
+    try:
+        if feature.table is None:
+            return np.array([float(text) for text in texts], dtype=np.float32)
+        ids = np.array([int(text) for text in texts], dtype=np.int64)
+        if (ids < 0).any() or (ids >= feature.table.rows).any():
+            raise ValueError(f"not in 0 to {feature.table.rows - 1}")
+    except ValueError as error:
+        raise InvalidPipelineConfig(
+            f"fg_encoded_default_value {feature.fill_value!r} of {feature.name} cannot be used: {error}",
+            where=feature.name,
+        ) from error
+    return ids
+
+
+def _check_counts(ragged: Ragged, feature: Feature, place: Place) -> None:
+    """Dense vectors are `value_dim` wide, and single-valued features hold exactly one value."""
+    if feature.is_multivalued:
+        return
+    wanted = 1 if feature.is_sparse else feature.value_dim
+    counts = ragged.per_element if feature.is_sequence else ragged.per_row
+    wrong = counts != wanted
+    if wrong.any():
+        position = int(wrong.argmax())
+        place.refuse(
+            f"{'an event' if feature.is_sequence else 'the row'} holds {_values(int(counts[position]))}, "
+            f"feature {feature.name} takes {_values(wanted)}",
+            row=int(np.searchsorted(np.cumsum(ragged.per_row), position, side="right"))
+            if feature.is_sequence
+            else position,
+            hint="correct the row, or set value_dim or fg_encoded_default_value in the pipeline config",
+        )
+
+
+def _values(count: int) -> str:
+    return {0: "no value", 1: "1 value"}.get(count, f"{count} values")
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))

@@ -1,0 +1,88 @@
+"""Rows of a table become the tensors that TorchEasyRec's models take."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from exporter.config.schema import Feature
+from exporter.data.column import Place, read_column
+from exporter.data.ragged import Ragged
+from exporter.dims.plan import DimPlan
+from exporter.dims.sizes import sizes_of
+from exporter.errors import InvalidRows
+
+
+def encode(
+    table: pa.Table, features: Sequence[Feature], plan: DimPlan, *, where: str, first_row: int = 0
+) -> dict[str, Tensor]:
+    """The tensors of all rows, keyed and ordered as `plan.inputs`.
+
+    `where` and `first_row` say which file the rows are from and where in it they start, for errors.
+
+    Raises:
+        InvalidRows: naming file, column, row (counted from 0) and value; or together the rows
+            exceed what the plan lets one call take.
+    """
+    tensors = to_tensors(read_features(table, features, where=where, first_row=first_row), features, plan)
+    for name, size in sizes_of(plan, {name: tensor.shape for name, tensor in tensors.items()}).items():
+        dim = plan.dim(name)
+        if dim.high is not None and size > dim.high:
+            raise InvalidRows(
+                f"{where}: rows {first_row} to {first_row + table.num_rows - 1} have {size} for dim {name} "
+                f"({dim.reason}), more than the {dim.high} that one call takes",
+                hint="pass fewer rows per call, or export with a larger max_batch_size",
+                where=where,
+            )
+    return tensors
+
+
+def read_features(
+    table: pa.Table, features: Sequence[Feature], *, where: str, first_row: int = 0
+) -> dict[str, Ragged]:
+    """Every feature's values, checked one by one and against their siblings of one parent sequence."""
+    columns: dict[str, Ragged] = {}
+    leaders: dict[str, Feature] = {}
+    for feature in features:
+        place = Place(where=where, column=feature.name, first_row=first_row)
+        if feature.name not in table.column_names:
+            place.refuse("is not in the file", hint="a feature is read from the column of its name")
+        columns[feature.name] = read_column(_whole(table, feature.name), feature, place)
+        if feature.sequence is not None:
+            leader = leaders.setdefault(feature.sequence.name, feature)
+            _check_siblings(columns[feature.name], columns[leader.name], leader, place)
+    return columns
+
+
+def to_tensors(
+    columns: Mapping[str, Ragged], features: Sequence[Feature], plan: DimPlan
+) -> dict[str, Tensor]:
+    """The features' values as tensors, keyed and ordered as `plan.inputs`."""
+    tensors: dict[str, Tensor] = {}
+    for feature in features:
+        column = columns[feature.name]
+        values = column.values if feature.is_sparse else column.values.reshape(-1, feature.value_dim)
+        lengths_type = np.int64 if feature.is_sparse else np.int32
+        tensors[f"{feature.name}.values"] = torch.from_numpy(values)
+        tensors[f"{feature.name}.lengths"] = torch.from_numpy(column.per_row.astype(lengths_type))
+        tensors[f"{feature.name}.key_lengths"] = torch.from_numpy(column.per_element)
+    return {tensor.name: tensors[tensor.name] for tensor in plan.inputs}
+
+
+def _whole(table: pa.Table, name: str) -> pa.Array:
+    column = table.column(name).combine_chunks()
+    return pa.concat_arrays(column.chunks) if isinstance(column, pa.ChunkedArray) else column
+
+
+def _check_siblings(column: Ragged, leading: Ragged, leader: Feature, place: Place) -> None:
+    differ = column.per_row != leading.per_row
+    if differ.any():
+        row = int(differ.argmax())
+        place.refuse(
+            f"holds {column.per_row[row]} events, but {leader.name} of the same sequence holds "
+            f"{leading.per_row[row]}",
+            row=row,
+            hint="all features of one sequence describe the same events; write them with equal lengths",
+        )

@@ -1,0 +1,99 @@
+"""A feature's values over rows of different lengths, as flat arrays."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Counts = NDArray[np.int64]
+Values = NDArray[np.int64] | NDArray[np.float32]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Ragged:
+    """Rows hold elements, elements hold values; everything is laid end to end.
+
+    An element is an event of a sequence; outside a sequence every value is an element of its own.
+    """
+
+    values: Values
+    per_element: Counts  # values of each element
+    per_row: Counts  # elements of each row
+
+    def __len__(self) -> int:
+        return len(self.per_row)
+
+    def select(self, rows: Sequence[int] | Counts) -> "Ragged":
+        """These rows, in this order; a row may come several times."""
+        chosen = np.asarray(rows, dtype=np.int64)
+        return self._gather(_spans(self.per_row, chosen), self.per_row[chosen])
+
+    def resize(self, per_row: Counts, *, width: int = 1) -> "Ragged":
+        """Rows of the given lengths, filled with these elements over and over.
+
+        Where there are no elements at all: with zeros, `width` values each.
+        """
+        total = int(per_row.sum())
+        if len(self.per_element):
+            return self._gather(np.arange(total) % len(self.per_element), per_row)
+        return Ragged(
+            values=np.zeros(total * width, dtype=self.values.dtype),
+            per_element=np.full(total, width, dtype=np.int64),
+            per_row=per_row,
+        )
+
+    def resize_elements(self, per_element: Counts) -> "Ragged":
+        """The same elements holding other numbers of values, made of these; zeros if there are none."""
+        total = int(per_element.sum())
+        pool = self.values if len(self.values) else np.zeros(1, dtype=self.values.dtype)
+        return Ragged(values=np.resize(pool, total), per_element=per_element, per_row=self.per_row)
+
+    def cut(self, longest: int) -> "Ragged":
+        """The first `longest` elements of every row."""
+        place_in_row = np.arange(len(self.per_element)) - np.repeat(_starts(self.per_row), self.per_row)
+        return self._gather(np.flatnonzero(place_in_row < longest), np.minimum(self.per_row, longest))
+
+    def fill_empty(self, filler: Values, *, one_element: bool) -> "Ragged":
+        """Give every empty row the values of `filler`, as one element or as one element each."""
+        empty = self.per_row == 0
+        element = np.array([len(filler)] if one_element else [1] * len(filler), dtype=np.int64)
+        at_element = _starts(self.per_row)[empty]
+        at_value = np.append(_starts(self.per_element), len(self.values))[at_element]
+        return Ragged(
+            values=_insert(self.values, at_value, filler),
+            per_element=_insert(self.per_element, at_element, element),
+            per_row=np.where(empty, len(element), self.per_row),
+        )
+
+    def _gather(self, elements: Counts, per_row: Counts) -> "Ragged":
+        return Ragged(
+            values=self.values[_spans(self.per_element, elements)],
+            per_element=self.per_element[elements],
+            per_row=per_row,
+        )
+
+
+def concatenate(parts: Sequence[Ragged]) -> Ragged:
+    """The rows of all parts, one part after another."""
+    return Ragged(
+        values=np.concatenate([part.values for part in parts]),
+        per_element=np.concatenate([part.per_element for part in parts]),
+        per_row=np.concatenate([part.per_row for part in parts]),
+    )
+
+
+def _starts(counts: Counts) -> Counts:
+    return np.cumsum(counts) - counts
+
+
+def _spans(counts: Counts, chosen: Counts) -> Counts:
+    """The positions that the chosen groups cover: group i starts where the counts before it end."""
+    lengths = counts[chosen]
+    offsets = _starts(counts)[chosen] - _starts(lengths)
+    return np.repeat(offsets, lengths) + np.arange(lengths.sum())
+
+
+def _insert(values: NDArray[Any], positions: Counts, filler: NDArray[Any]) -> NDArray[Any]:
+    return np.insert(values, np.repeat(positions, len(filler)), np.tile(filler, len(positions)))

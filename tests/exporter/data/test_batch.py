@@ -1,0 +1,169 @@
+"""Batches for tracing and verification come from real rows and reach every edge."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from torch import Tensor
+
+from exporter.config.schema import Feature
+from exporter.data.batch import (
+    NamedBatch,
+    Rows,
+    contradicting_batches,
+    read_rows,
+    trace_inputs,
+    verification_batches,
+)
+from exporter.dims.plan import BATCH, DimPlan, plan_dims
+from exporter.dims.sizes import sizes_of
+from exporter.errors import InvalidRows
+
+
+@pytest.fixture(scope="module")
+def plan(user_features: tuple[Feature, ...]) -> DimPlan:
+    return plan_dims(user_features, max_batch_size=48)
+
+
+@pytest.fixture(scope="module")
+def rows(fixtures: Path, user_features: tuple[Feature, ...]) -> Rows:
+    return read_rows(str(fixtures / "data" / "ref_b32.parquet"), user_features)
+
+
+def agreed_sizes(inputs: dict[str, Tensor], plan: DimPlan) -> dict[str, int]:
+    """The size of each dim, which every input that carries it has."""
+    shapes = {name: tuple(tensor.shape) for name, tensor in inputs.items()}
+    sizes = sizes_of(plan, shapes)
+    for tensor in plan.inputs:
+        assert shapes[tensor.name] == tuple(sizes.get(str(axis), axis) for axis in tensor.shape), tensor.name
+    return sizes
+
+
+def history(inputs: dict[str, Tensor]) -> list[int]:
+    return inputs["uih_seq__video_id.lengths"].tolist()
+
+
+def test_traces_at_different_sizes_of_at_least_2(rows: Rows, plan: DimPlan) -> None:
+    inputs = trace_inputs(rows, plan)
+    sizes = agreed_sizes(inputs, plan)
+    assert len(set(sizes.values())) == len(plan.dims)
+    assert min(sizes.values()) >= 2
+    assert list(inputs) == [tensor.name for tensor in plan.inputs]
+
+
+def test_trace_inputs_are_consistent(rows: Rows, plan: DimPlan) -> None:
+    inputs = trace_inputs(rows, plan)
+    for name, tensor in inputs.items():
+        if name.endswith(".lengths"):
+            assert int(tensor.sum()) == len(inputs[name.replace(".lengths", ".values")])
+
+
+@pytest.mark.parametrize("lists", [[[]], [[1]], [[1, 2]]])
+def test_traces_from_a_single_row_whatever_it_holds(
+    user_features: tuple[Feature, ...], fixtures: Path, tmp_path: Path, lists: list[list[int]]
+) -> None:
+    table = pq.read_table(fixtures / "data" / "ref_b1.parquet")
+    for index, name in enumerate(table.column_names):
+        if name.startswith("uih_seq__"):
+            table = table.set_column(index, name, pa.array(lists, pa.list_(pa.int64())))
+    pq.write_table(table, tmp_path / "one.parquet")
+    plan = plan_dims(user_features, max_batch_size=8)
+    rows = read_rows(str(tmp_path / "one.parquet"), user_features)
+    assert len(set(agreed_sizes(trace_inputs(rows, plan), plan).values())) == len(plan.dims)
+    assert all(agreed_sizes(batch.inputs, plan) for batch in verification_batches(rows, plan))
+
+
+def test_every_verified_batch_keeps_to_the_plan(rows: Rows, plan: DimPlan) -> None:
+    for batch in verification_batches(rows, plan):
+        for name, size in agreed_sizes(batch.inputs, plan).items():
+            dim = plan.dim(name)
+            assert dim.low <= size
+            assert dim.high is None or size <= dim.high
+
+
+def test_verifies_at_the_planned_batch_sizes_repeating_rows_where_they_run_out(
+    rows: Rows, plan: DimPlan
+) -> None:
+    by_name = {batch.name: batch for batch in verification_batches(rows, plan)}
+    for size in (1, 2, 3, 7, 32, 48):
+        assert agreed_sizes(by_name[f"batch_{size}"].inputs, plan)[BATCH] == size
+    assert by_name["batch_48"].note == "32 rows, repeated"
+    assert not by_name["batch_32"].note
+
+
+def test_verifies_histories_of_every_extreme(rows: Rows, plan: DimPlan) -> None:
+    by_name = {batch.name: history(batch.inputs) for batch in verification_batches(rows, plan)}
+    assert by_name["longest_history"] == [max(by_name["batch_32"])]
+    assert by_name["full_history"] == [96]
+    assert by_name["empty_history"] == [0]
+    assert by_name["all_histories_empty"] == [0, 0, 0]
+    assert by_name["empty_among_others"][0] == 0 < min(by_name["empty_among_others"][1:])
+
+
+def test_verifies_rows_without_and_with_several_values(rows: Rows, plan: DimPlan) -> None:
+    by_name = {batch.name: batch.inputs["user_id.lengths"] for batch in verification_batches(rows, plan)}
+    assert by_name["no_values"].tolist() == [0]
+    assert by_name["several_values"].tolist() == [2, 3, 4]
+
+
+def test_rows_longer_than_declared_are_cut_where_the_bound_would_break(
+    user_features: tuple[Feature, ...], fixtures: Path
+) -> None:
+    rows = read_rows(str(fixtures / "data" / "ref_b32.parquet"), user_features)
+    long = rows.resize(rows.sequences, rows.columns["uih_seq__video_id"].per_row + 200)
+    plan = plan_dims(user_features, max_batch_size=8)
+    by_name = {batch.name: batch for batch in verification_batches(long, plan)}
+    assert history(by_name["batch_8"].inputs) == [96] * 8
+    assert "cut" in by_name["batch_8"].note
+    assert history(by_name["batch_1"].inputs)[0] > 200
+
+
+def test_an_item_tower_is_verified_at_one_item(item_features: tuple[Feature, ...], fixtures: Path) -> None:
+    plan = plan_dims(item_features, max_batch_size=512)
+    rows = read_rows(str(fixtures / "data" / "items.parquet"), item_features)
+    batches = list(verification_batches(rows, plan))
+    assert [batch.name for batch in batches] == [f"batch_{size}" for size in (1, 2, 3, 7, 32, 512)]
+    assert trace_inputs(rows, plan).keys() == {"video_id.values", "video_id.lengths"}
+
+
+def test_contradictions_of_each_kind_are_made(rows: Rows, plan: DimPlan) -> None:
+    good = trace_inputs(rows, plan)
+    batches = list(contradicting_batches(rows, plan))
+    kinds: dict[str, Callable[[dict[str, Tensor]], bool]] = {
+        "one_row_short": lambda bad: len({len(t) for n, t in bad.items() if n.endswith("lengths")}) > 1,
+        "one_event_short": lambda bad: (
+            len(bad["uih_seq__video_id.values"]) != len(bad["uih_seq__action_timestamp.values"])
+        ),
+        "lengths_differ": lambda bad: (
+            bad["uih_seq__action_timestamp.lengths"].tolist() != bad["uih_seq__video_id.lengths"].tolist()
+        ),
+        "lengths_exceed_values": lambda bad: any(
+            bad[f"{n}.lengths"].sum() > len(bad[f"{n}.values"]) for n in ("user_id", "uih_seq__video_id")
+        ),
+    }
+    assert {batch.name.partition(":")[0] for batch in batches} == kinds.keys()
+    for batch in batches:
+        assert kinds[batch.name.partition(":")[0]](batch.inputs), batch.name
+        assert any(not torch.equal(batch.inputs[name], good[name]) for name in good), batch.name
+
+
+def test_a_bad_row_is_found_in_a_later_batch(item_features: tuple[Feature, ...], tmp_path: Path) -> None:
+    pq.write_table(pa.table({"video_id": [*range(1999), 2000]}), tmp_path / "items.parquet")
+    with pytest.raises(
+        InvalidRows, match=r"items.parquet, column video_id, row 1999: 2000 is not in 0 to 1999"
+    ):
+        read_rows(str(tmp_path / "items.parquet"), item_features)
+
+
+def test_reads_no_more_rows_than_asked_for(item_features: tuple[Feature, ...], fixtures: Path) -> None:
+    rows = read_rows(str(fixtures / "data" / "items.parquet"), item_features, limit=1500)
+    assert len(rows) == 1500
+    assert rows.row(3).columns["video_id"].values.tolist() == [3]
+
+
+def test_named_batches_are_named_apart(rows: Rows, plan: DimPlan) -> None:
+    batches: list[NamedBatch] = [*verification_batches(rows, plan), *contradicting_batches(rows, plan)]
+    assert len({batch.name for batch in batches}) == len(batches)
