@@ -1,0 +1,26 @@
+"""Job ids: in the order of their making, and not to be guessed."""
+
+import re
+import secrets
+import time
+from typing import NewType
+
+JobId = NewType("JobId", str)
+
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32: no i, l, o, u
+_TIME_DIGITS, _RANDOM_DIGITS = 10, 16  # 50 bits of milliseconds, 80 random bits
+_PATTERN = re.compile(f"[{_ALPHABET}]{{{_TIME_DIGITS + _RANDOM_DIGITS}}}")
+
+
+def new_job_id() -> JobId:
+    """A new id; a later one sorts after an earlier one, to the millisecond."""
+    milliseconds = time.time_ns() // 1_000_000
+    return JobId(_digits(milliseconds, _TIME_DIGITS) + _digits(secrets.randbits(80), _RANDOM_DIGITS))
+
+
+def is_job_id(text: str) -> bool:
+    return _PATTERN.fullmatch(text) is not None
+
+
+def _digits(number: int, count: int) -> str:
+    return "".join(_ALPHABET[number >> 5 * place & 31] for place in reversed(range(count)))

@@ -1,0 +1,107 @@
+"""Taking a job, keeping it, and letting go of it: every change is refused once the lease has moved on."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from exporter.errors import AttemptFailed
+from exporter.outcome import ExportOutcome, Failure
+from exporter.stages import StageEvent
+from jobs.errors import IllegalMove, JobNotFound
+from jobs.ids import JobId
+from jobs.model import Job, JobState, Lease
+from jobs.progress import finish, fold_events
+from jobs.store import JobStore
+
+
+def update(store: JobStore, job_id: JobId, change: Callable[[Job, datetime], Job]) -> Job:
+    """Apply a pure change to the stored job, again if another program was faster."""
+    while True:
+        old, now = store.get(job_id), store.now()
+        new = change(old, now)
+        if new == old:
+            return old
+        new = new.model_copy(update={"revision": old.revision + 1, "updated_at": now})
+        if store.replace(old, new):
+            return new
+
+
+@dataclass(frozen=True, kw_only=True)
+class Holding:
+    """One worker's attempt at one job; LeaseLost is raised once it is another's."""
+
+    store: JobStore
+    job: Job  # as it was claimed
+    worker: str
+    length: timedelta  # of the lease, from each renewal
+
+    def keep(self, events: Iterable[StageEvent] = ()) -> Job:
+        """Renew the lease and save what the ranks reported; returns the job as it is now."""
+        return self._change(lambda job, now: fold_events(self._renewed(job, now), events))
+
+    def finish(self, outcome: ExportOutcome) -> Job:
+        """Record what became of the export."""
+        return self._change(lambda job, now: finish(job, outcome, now))
+
+    def set_back(self, failure: Failure) -> Job:
+        """The attempt ended without a result."""
+        return self._change(lambda job, now: job.set_back(failure, now))
+
+    def hand_back(self) -> Job:
+        """This worker is leaving; another is to begin anew."""
+        return self._change(lambda job, now: job.handed_back(now))
+
+    def cancel(self) -> Job:
+        """The caller asked to stop, and the attempt's processes have ended."""
+        return self._change(lambda job, now: job.move_to(JobState.CANCELLED, now))
+
+    def _change(self, change: Callable[[Job, datetime], Job]) -> Job:
+        return update(
+            self.store,
+            self.job.id,
+            lambda job, now: change(job.held_by(self.worker, self.job.attempt), now),
+        )
+
+    def _renewed(self, job: Job, now: datetime) -> Job:
+        """Renew in the lease's second third, so that the record changes no oftener than it must."""
+        if job.lease is None or job.lease.until - now > self.length * 2 / 3:
+            return job
+        return job.model_copy(update={"lease": Lease(worker=self.worker, until=now + self.length)})
+
+
+def claim(store: JobStore, job_id: JobId, *, worker: str, length: timedelta) -> Holding | None:
+    """Take a queued job, or one whose lease has ended; None when it is another's, or finished."""
+
+    def take(job: Job, now: datetime) -> Job:
+        if job.has_expired(now):
+            job = _abandoned(job, now)
+            if job.state is not JobState.QUEUED:
+                return job
+        return job.claimed(Lease(worker=worker, until=now + length), now)
+
+    try:
+        job = update(store, job_id, take)
+    except (IllegalMove, JobNotFound):
+        return None
+    if job.state is not JobState.RUNNING:
+        return None
+    return Holding(store=store, job=job, worker=worker, length=length)
+
+
+def release_expired(store: JobStore) -> tuple[JobId, ...]:
+    """Take expired jobs from workers that stopped renewing; returns those that are queued again."""
+
+    def release(job: Job, now: datetime) -> Job:
+        return _abandoned(job, now) if job.has_expired(now) else job
+
+    released = [update(store, job_id, release) for job_id in store.expired()]
+    return tuple(job.id for job in released if job.state is JobState.QUEUED)
+
+
+def _abandoned(job: Job, now: datetime) -> Job:
+    worker = job.lease.worker if job.lease else "unknown"
+    error = AttemptFailed(
+        f"worker {worker} stopped renewing its lease during attempt {job.attempt}",
+        hint="the worker died or lost the job store; see its log",
+    )
+    return job.set_back(Failure.of(error), now)

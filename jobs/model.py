@@ -1,0 +1,161 @@
+"""A job: one immutable record, its states, and the table of moves between them."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
+from typing import Literal, Self
+
+from pydantic import Field
+
+from exporter.outcome import Failure
+from exporter.spec import ExportSpec, Frozen, TowerName
+from exporter.stages import Stage
+from jobs.errors import IllegalMove, JobFinished, LeaseLost
+from jobs.ids import JobId
+
+MAX_SETBACKS = 3
+
+
+class JobState(StrEnum):
+    """Where a job is in its life."""
+
+    QUEUED = "queued"  # accepted; no worker has it
+    RUNNING = "running"  # one worker holds the lease
+    SUCCEEDED = "succeeded"  # every tower is published
+    PARTIALLY_SUCCEEDED = "partially_succeeded"  # some towers are published, others failed
+    FAILED = "failed"  # nothing is published; see Job.failure
+    CANCELLED = "cancelled"  # stopped at the caller's request
+
+    @property
+    def is_final(self) -> bool:
+        return self not in MOVES
+
+
+MOVES: dict[JobState, frozenset[JobState]] = {
+    JobState.QUEUED: frozenset({JobState.RUNNING, JobState.CANCELLED}),
+    JobState.RUNNING: frozenset(JobState) - {JobState.RUNNING},
+}  # a finished job moves nowhere
+
+
+class TowerState(StrEnum):
+    """Where one tower is in its attempt."""
+
+    WAITING = "waiting"  # no stage has begun
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"  # published
+    FAILED = "failed"  # see TowerProgress.failure
+
+
+class VerificationSummary(Frozen):
+    """What the manifest's verification report comes to."""
+
+    cases: int
+    passed: int
+    largest_difference: float
+    tolerance: float
+
+
+class TowerProgress(Frozen):
+    """One tower: where it is, and in the end what became of it."""
+
+    name: TowerName
+    state: TowerState = TowerState.WAITING
+    stage: Stage | None = None
+    stage_started_at: float | None = None  # Unix seconds
+    fraction: float | None = None  # of this stage, 0 to 1
+    detail: str = ""
+    stage_seconds: Mapping[Stage, float] = Field(default_factory=dict)
+    package_uri: str | None = None
+    package_size: int | None = None  # bytes
+    digest: str | None = None  # sha256 of the package
+    verification: VerificationSummary | None = None
+    failure: Failure | None = None
+
+
+class Lease(Frozen):
+    """A worker's right to a job until a time."""
+
+    worker: str
+    until: datetime
+
+
+class Job(Frozen):
+    """One accepted export."""
+
+    version: Literal[1] = 1  # of this record's layout
+    revision: int = 1  # grows by one with every change
+    id: JobId
+    spec: ExportSpec  # with the pipeline config's text as it was at submit
+    config_uri: str | None = None  # where that text came from
+    state: JobState = JobState.QUEUED
+    towers: tuple[TowerProgress, ...]
+    attempt: int = 0  # how many were begun
+    setbacks: int = 0  # attempts that ended without a result
+    lease: Lease | None = None
+    cancel_requested: bool = False
+    failure: Failure | None = None
+    manifest_uri: str | None = None
+    created_at: datetime
+    updated_at: datetime
+    started_at: datetime | None = None  # of the latest attempt
+    finished_at: datetime | None = None
+
+    @property
+    def ranks(self) -> int:
+        return self.spec.ranks or len(self.towers)
+
+    def move_to(self, state: JobState, now: datetime) -> Self:
+        """This job in another state, or IllegalMove."""
+        if state not in MOVES.get(self.state, frozenset()):
+            raise IllegalMove(f"a {self.state} job cannot become {state}", where=self.id)
+        finished_at = now if state.is_final else None
+        lease = self.lease if state is JobState.RUNNING else None
+        return self.model_copy(update={"state": state, "lease": lease, "finished_at": finished_at})
+
+    def claimed(self, lease: Lease, now: datetime) -> Self:
+        """Begin an attempt: every tower starts afresh."""
+        fresh = tuple(TowerProgress(name=tower.name) for tower in self.towers)
+        return self.move_to(JobState.RUNNING, now).model_copy(
+            update={
+                "lease": lease,
+                "attempt": self.attempt + 1,
+                "towers": fresh,
+                "failure": None,
+                "started_at": now,
+            }
+        )
+
+    def held_by(self, worker: str, attempt: int) -> Self:
+        """This job, or LeaseLost when `worker`'s attempt no longer has it."""
+        if self.lease is None or (self.lease.worker, self.attempt) != (worker, attempt):
+            raise LeaseLost(f"attempt {attempt} of {worker} no longer holds job {self.id}")
+        return self
+
+    def has_expired(self, now: datetime) -> bool:
+        return self.lease is not None and self.lease.until < now
+
+    def cancelled(self, now: datetime) -> Self:
+        """Cancel at once when no worker has it, else ask the worker to stop."""
+        if self.state.is_final:
+            raise JobFinished(f"job {self.id} has {self.state} and cannot be cancelled")
+        asked = self.model_copy(update={"cancel_requested": True})
+        return asked if self.state is JobState.RUNNING else asked.move_to(JobState.CANCELLED, now)
+
+    def handed_back(self, now: datetime) -> Self:
+        """Queued again, with nothing held against it; cancelled if that was asked meanwhile."""
+        return self.move_to(JobState.CANCELLED if self.cancel_requested else JobState.QUEUED, now)
+
+    def set_back(self, failure: Failure, now: datetime) -> Self:
+        """An attempt broke: queued again, or failed for good when that will not help."""
+        counted = self.model_copy(update={"setbacks": self.setbacks + 1, "failure": failure})
+        if self.cancel_requested:
+            return counted.handed_back(now)
+        if not failure.retryable or counted.setbacks >= MAX_SETBACKS:
+            return counted.failed(failure, now)
+        return counted.handed_back(now)
+
+    def failed(self, failure: Failure, now: datetime) -> Self:
+        if self.setbacks >= MAX_SETBACKS:
+            message = f"gave up after {self.setbacks} attempts; the last: {failure.message}"
+            failure = failure.model_copy(update={"message": message})
+        return self.move_to(JobState.FAILED, now).model_copy(update={"failure": failure})

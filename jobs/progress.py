@@ -1,0 +1,76 @@
+"""How the reports of an attempt change a job's record: pure functions."""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from exporter.outcome import ExportOutcome, Failure, TowerOutcome
+from exporter.stages import StageEvent
+from jobs.model import Job, JobState, TowerProgress, TowerState, VerificationSummary
+
+
+def fold_events(job: Job, events: Iterable[StageEvent]) -> Job:
+    """The job after these events; one about a tower it does not have changes nothing."""
+    towers = {str(tower.name): tower for tower in job.towers}
+    for event in events:
+        if event.tower in towers:
+            towers[event.tower] = _after(towers[event.tower], event)
+    return job.model_copy(update={"towers": tuple(towers.values())})
+
+
+def finish(job: Job, outcome: ExportOutcome, now: datetime) -> Job:
+    """The job as its outcome leaves it; set back when trying again may help."""
+    outcomes = {tower.tower: tower for tower in outcome.towers}
+    towers = tuple(_ended(tower, outcomes.get(tower.name), outcome) for tower in job.towers)
+    told = job.model_copy(update={"towers": towers, "manifest_uri": outcome.manifest_uri, "failure": None})
+    failures = [tower.failure for tower in towers if tower.failure]
+    if not failures:
+        return told.move_to(JobState.SUCCEEDED, now)
+    if len(failures) < len(towers):
+        return told.move_to(JobState.PARTIALLY_SUCCEEDED, now)
+    failure = outcome.failure or failures[0]
+    if all(each.retryable for each in failures):
+        return told.set_back(failure, now)
+    return told.failed(failure, now)
+
+
+def _after(tower: TowerProgress, event: StageEvent) -> TowerProgress:
+    match event.kind:
+        case "started":
+            entered = {"state": TowerState.RUNNING, "stage": event.stage, "stage_started_at": event.at}
+            return tower.model_copy(update={**entered, "fraction": None, "detail": event.detail})
+        case "progress":
+            return tower.model_copy(update={"fraction": event.fraction, "detail": event.detail})
+        case "finished":
+            seconds = {**tower.stage_seconds, event.stage: event.seconds or 0.0}
+            return tower.model_copy(update={"stage_seconds": seconds, "fraction": 1.0, "detail": ""})
+
+
+def _ended(tower: TowerProgress, told: TowerOutcome | None, outcome: ExportOutcome) -> TowerProgress:
+    if told is None or told.entry is None:
+        failure = (told and told.failure) or outcome.failure or _NOT_TOLD
+        return tower.model_copy(update={"state": TowerState.FAILED, "failure": failure})
+    report = told.entry.verified
+    summary = VerificationSummary(
+        cases=len(report.cases),
+        passed=sum(case.passed for case in report.cases),
+        largest_difference=report.largest_difference,
+        tolerance=report.tolerance,
+    )
+    return tower.model_copy(
+        update={
+            "state": TowerState.SUCCEEDED,
+            "fraction": 1.0,
+            "detail": "",
+            "package_uri": told.package_uri,
+            "package_size": told.entry.package.size,
+            "digest": told.entry.package.sha256,
+            "verification": summary,
+        }
+    )
+
+
+_NOT_TOLD = Failure(
+    code="attempt_failed",
+    message="the attempt's outcome does not say what became of this tower",
+    hint="see the worker's log",
+)

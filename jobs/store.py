@@ -1,0 +1,42 @@
+"""Where jobs are kept: compare-and-set on whole records. Leases and moves are built on it."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from jobs.ids import JobId
+from jobs.model import Job, JobState
+
+
+@dataclass(frozen=True)
+class Page:
+    """Jobs, newest first; `next` continues after the last of them, None at the end."""
+
+    jobs: tuple[Job, ...]
+    next: JobId | None
+
+
+class JobStore(Protocol):
+    """Jobs by id, by state in order of age, and by the end of their lease."""
+
+    def now(self) -> datetime:
+        """The one clock by which all programs judge leases."""
+        ...
+
+    def add(self, job: Job) -> None: ...
+
+    def get(self, job_id: JobId) -> Job:
+        """The job, or JobNotFound."""
+        ...
+
+    def replace(self, old: Job, new: Job) -> bool:
+        """Put `new` in place of `old`; False when the stored revision is no longer `old`'s."""
+        ...
+
+    def page(self, *, limit: int, state: JobState | None = None, before: JobId | None = None) -> Page:
+        """Up to `limit` jobs older than `before`, in one state or in any."""
+        ...
+
+    def expired(self) -> tuple[JobId, ...]:
+        """Jobs whose lease has ended."""
+        ...

@@ -1,0 +1,63 @@
+"""`python -m launcher`: start Redis, the API and a worker, print their URLs, and stay."""
+
+import argparse
+import signal
+import sys
+import time
+from pathlib import Path
+
+from launcher.errors import LaunchFailed
+from launcher.settings import LauncherSettings
+from launcher.up import Stack, running_stack
+
+_LOOK_S = 0.5
+
+
+def main() -> int:
+    """Run until interrupted; 1 when a program does not start or ends by itself."""
+    settings = _settings()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with running_stack(
+            settings.data_dir, host=settings.host, port=settings.port, redis_url=settings.redis_url
+        ) as stack:
+            _print_urls(stack)
+            while True:
+                stack.check()
+                time.sleep(_LOOK_S)
+    except LaunchFailed as error:
+        hint = f" ({error.hint})" if error.hint else ""
+        sys.stderr.write(f"error [{error.code}]: {error.message}{hint}\n")
+        return 1
+    except KeyboardInterrupt:
+        sys.stderr.write("stopped\n")
+        return 0
+
+
+def _settings() -> LauncherSettings:
+    defaults = LauncherSettings()
+    parser = argparse.ArgumentParser(
+        prog="python -m launcher",
+        description="Start Redis (or use SLIPWAY_REDIS_URL), the API and a worker; ctrl-C stops them.",
+        epilog="example: python -m launcher --port 9000 --data /tmp/slipway",
+    )
+    parser.add_argument("--host", default=defaults.host, help="default: %(default)s")
+    parser.add_argument("--port", type=int, default=defaults.port, help="0: any; default: %(default)s")
+    parser.add_argument("--data", type=Path, default=defaults.data_dir, help="default: %(default)s")
+    given = parser.parse_args()
+    return defaults.model_copy(update={"host": given.host, "port": given.port, "data_dir": given.data})
+
+
+def _print_urls(stack: Stack) -> None:
+    sys.stdout.write(
+        f"API     {stack.url}/exports\n"
+        f"docs    {stack.url}/docs\n"
+        f"health  {stack.url}/readyz\n"
+        f"logs    {stack.data_dir / 'logs'}\n"
+        "stop with ctrl-C\n"
+    )
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

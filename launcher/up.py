@@ -1,0 +1,133 @@
+"""The whole of Slipway on one machine: Redis, the API and one worker, as children of this process."""
+
+import contextlib
+import fcntl
+import json
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from launcher.errors import LaunchFailed
+from launcher.ports import claim_port
+from launcher.redis_server import running_redis
+from processes.guarded import GuardedProcess
+
+_GRACE = timedelta(seconds=10)  # the worker ends its attempt within five
+_START_S = 90.0
+_LOG_LINES = 15
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stack:
+    """A running Slipway."""
+
+    url: str  # of the API
+    redis_url: str
+    data_dir: Path
+    programs: Mapping[str, GuardedProcess]
+
+    def check(self) -> None:
+        """Raise LaunchFailed if a program has ended."""
+        for name, process in self.programs.items():
+            if (status := process.exit_status()) is not None:
+                raise LaunchFailed(
+                    f"the {name} ended with exit status {status}; its log ends:\n"
+                    f"{process.last_lines(_LOG_LINES)}",
+                    where=str(process.log),
+                )
+
+
+@contextlib.contextmanager
+def running_stack(
+    data_dir: Path,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    redis_url: str | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[Stack]:
+    """Start what is missing, wait until a worker is ready, and end all of it with the block.
+
+    Data and logs are kept below `data_dir`. The programs end as well when this process is killed.
+    `environment` is laid over the programs' own.
+    """
+    data_dir = data_dir.absolute()
+    data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with contextlib.ExitStack() as exits:
+        exits.enter_context(_only_one(data_dir))
+        port = claim_port(host, port)
+        redis_url = redis_url or exits.enter_context(running_redis(data_dir / "redis"))
+        settings = {
+            **(environment or {}),
+            "SLIPWAY_REDIS_URL": redis_url,
+            "SLIPWAY_WORK_DIR": str(data_dir / "work"),
+        }
+        stack = Stack(
+            url=f"http://{host}:{port}",
+            redis_url=redis_url,
+            data_dir=data_dir,
+            programs={
+                name: exits.enter_context(_running(name, command, data_dir, settings))
+                for name, command in _commands(host, port).items()
+            },
+        )
+        _wait_until_ready(stack)
+        yield stack
+
+
+def _commands(host: str, port: int) -> dict[str, list[str]]:
+    api = ["uvicorn", "--factory", "service.app:create_app", "--host", host, "--port", str(port)]
+    worker = ["celery", "-A", "worker.app", "worker", "--without-gossip", "--without-mingle"]
+    return {"API": [sys.executable, "-m", *api], "worker": [sys.executable, "-m", *worker]}
+
+
+@contextlib.contextmanager
+def _running(
+    name: str, command: list[str], data_dir: Path, settings: Mapping[str, str]
+) -> Iterator[GuardedProcess]:
+    logs = data_dir / "logs"
+    logs.mkdir(exist_ok=True)
+    log = logs / f"{name.lower()}.log"
+    process = GuardedProcess.start(command, log=log, grace=_GRACE, environment=settings)
+    try:
+        yield process
+    finally:
+        process.stop()
+
+
+@contextlib.contextmanager
+def _only_one(data_dir: Path) -> Iterator[None]:
+    """Hold the folder's lock, which the kernel releases however this process ends."""
+    with (data_dir / "lock").open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise LaunchFailed(
+                f"another Slipway runs with its data in {data_dir}",
+                hint="stop it, or choose another folder with --data",
+            ) from None
+        yield
+
+
+def _wait_until_ready(stack: Stack) -> None:
+    deadline = time.monotonic() + _START_S
+    while time.monotonic() < deadline:
+        stack.check()
+        if _workers(stack.url):
+            return
+        time.sleep(0.1)
+    raise LaunchFailed(f"no worker was ready within {_START_S:.0f} s", where=str(stack.data_dir / "logs"))
+
+
+def _workers(url: str) -> int:
+    try:
+        with urllib.request.urlopen(f"{url}/readyz", timeout=5) as answer:  # noqa: S310 (our own http URL)
+            workers: int = json.load(answer)["workers"]
+            return workers
+    except (OSError, urllib.error.HTTPError):
+        return 0

@@ -1,0 +1,124 @@
+"""Run a command and end everything it started: when it exits, when told to, and when the parent dies.
+
+    python -m processes.guard GRACE_SECONDS COMMAND...
+
+Standard input is a pipe that the parent holds open; its end means that the parent is gone, however it
+went. The guard adopts orphans (PR_SET_CHILD_SUBREAPER), so that processes in sessions of their own, as
+torchrun's ranks are, cannot slip away. It exits with the command's status.
+"""
+
+import contextlib
+import ctypes
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+_PR_SET_CHILD_SUBREAPER = 36
+_STOPPED = 128 + signal.SIGTERM
+_TICK_S = 0.05
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command given after the grace period; return its exit status."""
+    grace_s, command = float(arguments[0]), arguments[1:]
+    _adopt_orphans()
+    wake = _signals_as_bytes()
+    try:
+        child = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+    except OSError as error:
+        sys.stderr.write(f"{command[0]}: {error}\n")
+        return 127
+    status = _wait_for_end(child.pid, wake)
+    if status is None:
+        os.kill(child.pid, signal.SIGTERM)
+        deadline = time.monotonic() + grace_s
+        while status is None and time.monotonic() < deadline:
+            time.sleep(_TICK_S)
+            status = _reap(child.pid)
+        status = _STOPPED
+    _kill_descendants()
+    return status
+
+
+def _wait_for_end(child: int, wake: int) -> int | None:
+    """The child's exit status; None when the guard is to stop before that."""
+    while True:
+        ready, _, _ = select.select([sys.stdin.fileno(), wake], [], [])
+        if sys.stdin.fileno() in ready and not os.read(sys.stdin.fileno(), 1):
+            return None
+        if wake in ready:
+            received = os.read(wake, 1024)
+            if (status := _reap(child)) is not None:
+                return status
+            if signal.SIGTERM in received or signal.SIGINT in received:
+                return None
+
+
+def _reap(child: int) -> int | None:
+    """Collect every process that ended; the child's exit status if it is among them."""
+    status = None
+    while True:
+        try:
+            pid, wait_status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return status
+        if pid == 0:
+            return status
+        if pid == child:
+            code = os.waitstatus_to_exitcode(wait_status)
+            status = code if code >= 0 else 128 - code
+
+
+def _kill_descendants() -> None:
+    """Kill until none is left: an ended process hands its children to the guard."""
+    while pids := _descendants(os.getpid()):
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        _reap(0)
+        time.sleep(_TICK_S / 5)
+
+
+def _descendants(ancestor: int) -> list[int]:
+    children: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            pid, _, rest = stat.read_text().partition(" (")
+        except OSError:
+            continue
+        parent = int(rest.rpartition(")")[2].split()[1])
+        children.setdefault(parent, []).append(int(pid))
+    found, pending = [], [ancestor]
+    while pending:
+        born = children.get(pending.pop(), [])
+        found += born
+        pending += born
+    return found
+
+
+def _adopt_orphans() -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
+
+
+def _signals_as_bytes() -> int:
+    """A descriptor that becomes readable, with the signals' numbers, when one arrives."""
+    readable, writable = os.pipe()
+    os.set_blocking(writable, False)
+    signal.set_wakeup_fd(writable)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):
+        signal.signal(number, _note)
+    return readable
+
+
+def _note(number: int, frame: object) -> None:
+    """The wake-up descriptor carries the signal; a handler must exist for it to be written."""
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,71 @@
+"""A child process whose whole family ends with it, with us, or when told to."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from processes.settings import inherited_environment
+
+# Between the end of the grace period and killing the guard itself, which should have ended by then.
+_MARGIN_S = 2.0
+
+
+@dataclass(frozen=True)
+class GuardedProcess:
+    """A command under `processes.guard`, in a session of its own, writing to a log file."""
+
+    guard: subprocess.Popen[bytes]
+    grace: timedelta
+    log: Path
+
+    @classmethod
+    def start(
+        cls,
+        command: Sequence[str],
+        *,
+        log: Path,
+        grace: timedelta,
+        environment: Mapping[str, str | None] | None = None,
+    ) -> "GuardedProcess":
+        """Start `command`; on stop it has `grace` to end by itself before all its family is killed."""
+        guarded = [sys.executable, "-m", "processes.guard", str(grace.total_seconds()), *command]
+        with log.open("ab") as output:
+            guard = subprocess.Popen(
+                guarded,
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=inherited_environment(environment or {}),
+                start_new_session=True,
+            )
+        return cls(guard, grace, log)
+
+    def exit_status(self) -> int | None:
+        """None while the command runs; 128 + n when signal n ended it."""
+        return self.guard.poll()
+
+    def wait(self, timeout: timedelta | None = None) -> int | None:
+        """Wait for the end; None when the timeout came first."""
+        try:
+            return self.guard.wait(timeout.total_seconds() if timeout else None)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def stop(self) -> None:
+        """End the command and everything it started; return when all of it is gone."""
+        if self.guard.poll() is None:
+            self.guard.terminate()
+            if self.wait(self.grace + timedelta(seconds=_MARGIN_S)) is None:
+                os.killpg(self.guard.pid, signal.SIGKILL)
+                self.guard.wait()
+        if self.guard.stdin is not None:
+            self.guard.stdin.close()
+
+    def last_lines(self, count: int) -> str:
+        """The end of the log, for people."""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-count:])

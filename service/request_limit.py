@@ -1,0 +1,56 @@
+"""Refuses request bodies that are too large, before they fill the memory."""
+
+from http import HTTPStatus
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from service.errors import problem
+
+
+class RequestLimit:
+    """ASGI middleware: a larger body is 413, whether its length was announced or not."""
+
+    def __init__(self, app: ASGIApp, max_bytes: int) -> None:
+        """Let bodies of up to `max_bytes` through to `app`, each in one piece."""
+        self._app = app
+        self._max_bytes = max_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Read the body, and pass it on if it is small enough."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        body = None if self._announces_too_much(scope) else await self._read(receive)
+        if body is None:
+            await self._refusal()(scope, receive, send)
+            return
+        messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def replayed() -> Message:
+            return messages.pop() if messages else await receive()
+
+        await self._app(scope, replayed, send)
+
+    def _announces_too_much(self, scope: Scope) -> bool:
+        length = dict(scope["headers"]).get(b"content-length", b"0")
+        return length.isdigit() and int(length) > self._max_bytes
+
+    async def _read(self, receive: Receive) -> bytes | None:
+        """The whole body, or None as soon as it is too large."""
+        body = bytearray()
+        more = True
+        while more:
+            message = await receive()
+            body += message.get("body", b"")
+            more = message.get("more_body", False)
+            if len(body) > self._max_bytes:
+                return None
+        return bytes(body)
+
+    def _refusal(self) -> ASGIApp:
+        return problem(
+            HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+            "request_too_large",
+            f"the request's body is larger than {self._max_bytes} bytes",
+            hint="give the pipeline config by URI",
+        )

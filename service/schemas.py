@@ -1,0 +1,128 @@
+"""Bodies of requests and answers."""
+
+import hashlib
+from collections.abc import Mapping
+from datetime import datetime
+
+from pydantic import Field
+
+from exporter.outcome import Failure
+from exporter.spec import Device, ExportSpec, Frozen, TowerName
+from jobs.ids import JobId
+from jobs.model import Job, JobState, TowerProgress
+from jobs.roster import WorkerNotice
+from jobs.store import Page
+
+
+class SpecView(Frozen):
+    """What the job was asked for; of the pipeline config its source and its digest."""
+
+    config_uri: str | None
+    config_sha256: str
+    checkpoint_uri: str
+    item_input_uri: str | None
+    sample_input_uri: str | None
+    output_uri: str
+    towers: tuple[TowerName, ...] | None
+    mode: str
+    device: Device
+    ranks: int | None
+    max_batch_size: int
+
+    @classmethod
+    def of(cls, spec: ExportSpec, config_uri: str | None) -> "SpecView":
+        digest = hashlib.sha256((spec.config or "").encode()).hexdigest()
+        shown = spec.model_dump(exclude={"config", "config_uri"})
+        return cls.model_validate({**shown, "config_uri": config_uri, "config_sha256": digest})
+
+
+class JobView(Frozen):
+    """A job as callers see it."""
+
+    id: JobId
+    state: JobState
+    towers: tuple[TowerProgress, ...]
+    failure: Failure | None = Field(description="Why the job failed, or why its last attempt broke.")
+    manifest_uri: str | None
+    cancel_requested: bool
+    attempt: int = Field(description="How many attempts were begun.")
+    worker: str | None = Field(description="Who runs it.")
+    spec: SpecView
+    created_at: datetime
+    updated_at: datetime
+    started_at: datetime | None = Field(description="Of the latest attempt.")
+    finished_at: datetime | None
+    revision: int = Field(description="Grows with every change; the ETag.")
+
+    @classmethod
+    def of(cls, job: Job) -> "JobView":
+        return cls(
+            id=job.id,
+            state=job.state,
+            towers=job.towers,
+            failure=job.failure,
+            manifest_uri=job.manifest_uri,
+            cancel_requested=job.cancel_requested,
+            attempt=job.attempt,
+            worker=job.lease.worker if job.lease else None,
+            spec=SpecView.of(job.spec, job.config_uri),
+            created_at=job.created_at,
+            updated_at=job.updated_at,
+            started_at=job.started_at,
+            finished_at=job.finished_at,
+            revision=job.revision,
+        )
+
+
+class JobList(Frozen):
+    """Jobs, newest first."""
+
+    jobs: tuple[JobView, ...]
+    next_cursor: str | None = Field(description="Give it as `cursor` for the page after this one.")
+
+    @classmethod
+    def of(cls, page: Page) -> "JobList":
+        return cls(jobs=tuple(JobView.of(job) for job in page.jobs), next_cursor=page.next)
+
+
+class FieldProblem(Frozen):
+    """One thing wrong with one field of a request."""
+
+    where: str
+    detail: str
+
+
+class Problem(Frozen):
+    """An error as application/problem+json (RFC 9457)."""
+
+    type: str = Field(description="urn:slipway:problem:<code>")
+    title: str
+    status: int
+    detail: str = Field(description="What happened.")
+    code: str = Field(description="Stable, for programs.")
+    hint: str = Field(default="", description="What to do about it.")
+    where: str = Field(default="", description="The field; in a pipeline config file:line:column.")
+    errors: tuple[FieldProblem, ...] = Field(default=(), description="All of them, where there are several.")
+
+
+class Health(Frozen):
+    """The process answers."""
+
+    status: str = "ok"
+    version: str
+
+
+class Readiness(Frozen):
+    """Jobs can be accepted; they run while a worker is alive."""
+
+    status: str = "ready"
+    redis: str = "ok"
+    workers: int
+    alive: tuple[WorkerNotice, ...]
+    by_device: Mapping[Device, int]
+
+    @classmethod
+    def of(cls, alive: tuple[WorkerNotice, ...]) -> "Readiness":
+        devices = [worker.device for worker in alive]
+        counts = {device: devices.count(device) for device in set(devices)}
+        return cls(workers=len(alive), alive=alive, by_device=counts)

@@ -1,0 +1,86 @@
+"""States, moves and ids."""
+
+import pytest
+
+from jobs.errors import IllegalMove, JobFinished, LeaseLost
+from jobs.ids import is_job_id, new_job_id
+from jobs.model import MAX_SETBACKS, MOVES, Job, JobState, Lease
+from tests.jobs.factories import MINUTE, NOW, make_failure, make_job
+
+FINAL = [state for state in JobState if state.is_final]
+
+
+def test_every_unfinished_state_has_moves() -> None:
+    assert set(MOVES) == {JobState.QUEUED, JobState.RUNNING}
+
+
+@pytest.mark.parametrize("state", FINAL)
+@pytest.mark.parametrize("target", list(JobState))
+def test_a_finished_job_moves_nowhere(state: JobState, target: JobState) -> None:
+    with pytest.raises(IllegalMove, match=f"a {state} job cannot become {target}"):
+        make_job(state).move_to(target, NOW)
+
+
+def test_a_claimed_job_counts_an_attempt_and_forgets_the_last_ones_progress() -> None:
+    job = make_job(attempt=1).claimed(Lease(worker="w", until=NOW + MINUTE), NOW)
+    assert (job.state, job.attempt, job.started_at) == (JobState.RUNNING, 2, NOW)
+
+
+def test_leaving_running_gives_up_the_lease() -> None:
+    assert make_job(JobState.RUNNING).handed_back(NOW).lease is None
+
+
+@pytest.mark.parametrize(("worker", "attempt"), [("w2", 1), ("w1", 2)])
+def test_a_job_is_held_by_one_attempt_of_one_worker(worker: str, attempt: int) -> None:
+    with pytest.raises(LeaseLost):
+        make_job(JobState.RUNNING, attempt=1).held_by(worker, attempt)
+
+
+def test_a_queued_job_is_cancelled_at_once() -> None:
+    job = make_job().cancelled(NOW)
+    assert (job.state, job.finished_at) == (JobState.CANCELLED, NOW)
+
+
+def test_a_running_job_is_asked_to_stop() -> None:
+    job = make_job(JobState.RUNNING).cancelled(NOW)
+    assert (job.state, job.cancel_requested) == (JobState.RUNNING, True)
+
+
+@pytest.mark.parametrize("state", FINAL)
+def test_a_finished_job_cannot_be_cancelled(state: JobState) -> None:
+    with pytest.raises(JobFinished):
+        make_job(state).cancelled(NOW)
+
+
+def test_a_job_that_was_to_stop_is_not_queued_again() -> None:
+    assert make_job(JobState.RUNNING).cancelled(NOW).handed_back(NOW).state is JobState.CANCELLED
+
+
+def test_setbacks_are_capped() -> None:
+    job: Job = make_job()
+    for number in range(MAX_SETBACKS):
+        assert job.state is JobState.QUEUED, number
+        job = job.claimed(Lease(worker="w", until=NOW), NOW).set_back(make_failure(retryable=True), NOW)
+    assert job.state is JobState.FAILED
+    assert job.failure is not None and "gave up after 3 attempts" in job.failure.message
+
+
+def test_handing_back_is_not_a_setback() -> None:
+    assert make_job(JobState.RUNNING).handed_back(NOW).setbacks == 0
+
+
+def test_a_failure_that_would_repeat_is_final_at_once() -> None:
+    assert make_job(JobState.RUNNING).set_back(make_failure(), NOW).state is JobState.FAILED
+
+
+def test_ids_are_valid_and_differ() -> None:
+    ids = {new_job_id() for _ in range(1000)}
+    assert len(ids) == 1000
+    assert all(is_job_id(each) for each in ids)
+    assert not is_job_id("../etc/passwd")
+
+
+def test_a_later_id_sorts_after_an_earlier_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    earlier = new_job_id()
+    monkeypatch.setattr("time.time_ns", lambda: 4_000_000_000 * 10**9)
+    assert new_job_id() > earlier

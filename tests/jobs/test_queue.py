@@ -1,0 +1,71 @@
+"""Messages on a real broker, and the roster beside it."""
+
+import json
+from datetime import timedelta
+
+import pytest
+import redis
+from celery import Celery
+
+from exporter.spec import Device
+from jobs.ids import new_job_id
+from jobs.queue import QUEUE, CeleryQueue, make_celery
+from jobs.roster import MemoryRoster, RedisRoster, Roster, WorkerNotice
+from tests.jobs.factories import NOW
+
+
+@pytest.fixture
+def app(redis_url: str) -> Celery:
+    return make_celery(redis_url)
+
+
+def test_a_message_is_the_id_as_json(app: Celery, redis_client: redis.Redis) -> None:
+    queue, job_id = CeleryQueue(app, redis_client), new_job_id()
+    queue.enqueue(job_id)
+    assert queue.undelivered() == {job_id}
+    (message,) = redis_client.lrange(QUEUE, 0, -1)
+    assert json.loads(message)["content-type"] == "application/json"
+
+
+def test_a_message_that_a_worker_holds_is_on_its_way(app: Celery, redis_client: redis.Redis) -> None:
+    queue, job_id = CeleryQueue(app, redis_client), new_job_id()
+    queue.enqueue(job_id)
+    with app.connection() as connection, connection.SimpleQueue(QUEUE) as messages:
+        message = messages.get(timeout=5)
+        assert queue.undelivered() == {job_id}
+        score = redis_client.zscore("unacked_index", message.delivery_tag)
+        queue.put_off_redelivery(message.delivery_tag)
+        later = redis_client.zscore("unacked_index", message.delivery_tag)
+        assert score is not None and later is not None and later > score
+        message.ack()
+    assert queue.undelivered() == frozenset()
+
+
+def test_an_acknowledged_message_stays_so(app: Celery, redis_client: redis.Redis) -> None:
+    CeleryQueue(app, redis_client).put_off_redelivery("gone")
+    assert redis_client.zcard("unacked_index") == 0
+
+
+NOTICE = WorkerNotice(id="w1", host="h", pid=1, device=Device.CPU, versions={}, started_at=NOW)
+
+
+@pytest.mark.parametrize("kind", ["memory", "redis"])
+def test_a_worker_is_alive_until_it_withdraws(kind: str, redis_client: redis.Redis) -> None:
+    roster: Roster = MemoryRoster() if kind == "memory" else RedisRoster(redis_client)
+    roster.announce(NOTICE, timedelta(minutes=1))
+    assert roster.alive() == (NOTICE,)
+    roster.withdraw("w1")
+    assert roster.alive() == ()
+
+
+def test_a_silent_worker_is_forgotten(redis_client: redis.Redis) -> None:
+    roster = RedisRoster(redis_client)
+    roster.announce(NOTICE, timedelta(milliseconds=1))
+    while redis_client.exists("slipway:worker:w1"):
+        pass
+    assert roster.alive() == ()
+
+
+def test_one_worker_sweeps_at_a_time(redis_client: redis.Redis) -> None:
+    roster = RedisRoster(redis_client)
+    assert [roster.may_sweep(worker, timedelta(minutes=1)) for worker in ("w1", "w2")] == [True, False]

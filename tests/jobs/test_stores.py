@@ -1,0 +1,89 @@
+"""What every job store promises, on each of them."""
+
+import pytest
+import redis
+
+from jobs.errors import JobNotFound, StoreUnavailable
+from jobs.ids import JobId, new_job_id
+from jobs.model import Job, JobState, Lease
+from jobs.redis_store import RedisJobStore, connect
+from jobs.store import JobStore
+from tests.jobs.factories import MINUTE, make_job
+
+
+def changed(job: Job, state: JobState, store: JobStore) -> Job:
+    return job.move_to(state, store.now()).model_copy(update={"revision": job.revision + 1})
+
+
+def test_what_was_added_is_found(store: JobStore) -> None:
+    job = make_job()
+    store.add(job)
+    assert store.get(job.id) == job
+
+
+def test_an_unknown_job_is_not_found(store: JobStore) -> None:
+    with pytest.raises(JobNotFound):
+        store.get(new_job_id())
+
+
+def test_a_change_of_an_old_revision_is_refused(store: JobStore) -> None:
+    job = make_job()
+    store.add(job)
+    assert store.replace(job, changed(job, JobState.RUNNING, store))
+    assert not store.replace(job, changed(job, JobState.CANCELLED, store))
+    assert store.get(job.id).state is JobState.RUNNING
+
+
+def test_pages_are_newest_first_and_end(store: JobStore) -> None:
+    ids = [JobId(f"{number:026d}") for number in range(5)]
+    for job_id in ids:
+        store.add(make_job(job_id=job_id))
+    first = store.page(limit=3)
+    second = store.page(limit=3, before=first.next)
+    assert [job.id for job in first.jobs + second.jobs] == ids[::-1]
+    assert (first.next, second.next) == (ids[2], None)
+
+
+def test_a_page_may_show_one_state(store: JobStore) -> None:
+    queued, cancelled = make_job(), make_job()
+    store.add(queued)
+    store.add(cancelled)
+    store.replace(cancelled, changed(cancelled, JobState.CANCELLED, store))
+    assert [job.id for job in store.page(limit=9, state=JobState.CANCELLED).jobs] == [cancelled.id]
+    assert [job.id for job in store.page(limit=9, state=JobState.QUEUED).jobs] == [queued.id]
+
+
+def test_expired_leases_are_found(store: JobStore) -> None:
+    for until in (store.now() - MINUTE, store.now() + MINUTE):
+        job = make_job(JobState.QUEUED)
+        store.add(job)
+        held = changed(job, JobState.RUNNING, store).model_copy(
+            update={"lease": Lease(worker="w", until=until)}
+        )
+        store.replace(job, held)
+    (expired,) = store.expired()
+    assert store.get(expired).has_expired(store.now())
+
+
+def test_an_ended_lease_is_no_longer_expired(store: JobStore) -> None:
+    job = make_job()
+    store.add(job)
+    held = changed(job, JobState.RUNNING, store).model_copy(
+        update={"lease": Lease(worker="w", until=store.now() - MINUTE)}
+    )
+    store.replace(job, held)
+    store.replace(held, changed(held, JobState.FAILED, store))
+    assert store.expired() == ()
+
+
+def test_a_redis_that_is_away_is_named() -> None:
+    store = RedisJobStore(connect("redis://127.0.0.1:1/0"))
+    with pytest.raises(StoreUnavailable, match="cannot be reached"):
+        store.get(new_job_id())
+
+
+def test_the_config_is_not_rewritten_with_every_change(redis_client: redis.Redis) -> None:
+    store, job = RedisJobStore(redis_client), make_job()
+    store.add(job)
+    record = redis_client.hget(f"slipway:job:{job.id}", "record")
+    assert isinstance(record, str) and job.spec.config not in (None, "") and job.spec.config not in record

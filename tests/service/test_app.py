@@ -1,0 +1,94 @@
+"""Health, errors and limits of the API."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+from starlette.testclient import TestClient
+
+from exporter.errors import ExportError
+from exporter.spec import Device
+from jobs.control import JobControl, Plan
+from jobs.roster import MemoryRoster, WorkerNotice
+from service.app import create_app
+from service.dependencies import Backend
+from service.errors import status_of
+from service.settings import ServiceSettings
+from tests.jobs.factories import NOW, make_job
+from tests.service.requests import export_request
+
+
+def test_health_needs_nothing(client: TestClient) -> None:
+    assert client.get("/healthz").json()["status"] == "ok"
+
+
+def test_readiness_counts_the_workers(client: TestClient, backend: Backend) -> None:
+    assert client.get("/readyz").json()["workers"] == 0
+    notice = WorkerNotice(id="w", host="h", pid=1, device=Device.CPU, versions={}, started_at=NOW)
+    backend.roster.announce(notice, timedelta(minutes=1))
+    ready = client.get("/readyz").json()
+    assert (ready["workers"], ready["by_device"]) == (1, {"cpu": 1})
+
+
+@pytest.fixture
+def stranded() -> Iterator[TestClient]:
+    """The application where Redis is away."""
+    with TestClient(create_app(ServiceSettings(redis_url="redis://127.0.0.1:1/0"))) as client:
+        yield client
+
+
+@pytest.mark.parametrize("path", ["/readyz", "/exports", f"/exports/{make_job().id}"])
+def test_a_redis_that_is_away_is_a_problem_to_retry(stranded: TestClient, path: str) -> None:
+    answer = stranded.get(path)
+    assert (answer.status_code, answer.json()["code"]) == (503, "store_unavailable")
+    assert int(answer.headers["Retry-After"]) > 0
+
+
+def test_a_submit_without_redis_is_refused(stranded: TestClient) -> None:
+    assert stranded.post("/exports", json=export_request()).status_code == 503
+
+
+@pytest.mark.parametrize("announced", [True, False])
+def test_a_large_request_is_refused(client: TestClient, announced: bool) -> None:
+    body = b" " * 200_001
+    content = body if announced else iter([body[:100_000], body[100_000:]])
+    answer = client.post("/exports", content=content, headers={"content-type": "application/json"})
+    assert (answer.status_code, answer.json()["code"]) == (413, "request_too_large")
+
+
+def test_an_unknown_path_is_a_problem_too(client: TestClient) -> None:
+    answer = client.get("/nowhere")
+    assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
+    assert client.put("/exports").json()["code"] == "method_not_allowed"
+
+
+def test_an_unforeseen_error_is_no_traceback(backend: Backend) -> None:
+    def broken(spec: object) -> Plan:
+        raise ZeroDivisionError("secret")
+
+    backend = Backend(JobControl(backend.jobs.store, backend.jobs.queue, broken), MemoryRoster())
+    with TestClient(create_app(ServiceSettings(), backend), raise_server_exceptions=False) as client:
+        answer = client.post("/exports", json=export_request())
+    assert (answer.status_code, answer.json()["code"]) == (500, "internal_error")
+    assert "secret" not in answer.text
+
+
+def _tree(error: type[ExportError]) -> Iterator[type[ExportError]]:
+    yield error
+    for child in error.__subclasses__():
+        yield from _tree(child)
+
+
+def test_every_error_has_a_status_and_a_code_of_its_own() -> None:
+    errors = list(_tree(ExportError))
+    assert all(400 <= status_of(error) < 600 for error in errors)
+    assert len({error.code for error in errors}) == len(errors)
+
+
+def test_the_documentation_shows_the_problems(client: TestClient) -> None:
+    document = client.get("/openapi.json").json()
+    answers = document["paths"]["/exports"]["post"]["responses"]
+    assert set(answers) == {"202", "422", "502", "503"}
+    assert answers["422"]["content"].keys() == {"application/problem+json"}
+    assert "code" in document["components"]["schemas"]["Problem"]["properties"]
+    assert client.get("/docs").status_code == 200

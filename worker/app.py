@@ -1,0 +1,77 @@
+"""The worker program: `celery -A worker.app worker`. It starts exports and never imports torch."""
+
+import os
+import secrets
+import socket
+from datetime import UTC, datetime
+
+from celery import Celery
+from celery.signals import setup_logging, worker_ready, worker_shutdown, worker_shutting_down
+
+from jobs.queue import CeleryQueue, make_celery
+from jobs.redis_store import RedisJobStore, connect
+from jobs.roster import RedisRoster, Roster
+from telemetry.logging import configure_logging
+from worker.heartbeat import Heartbeat, Sweeper
+from worker.launch import CommandLauncher, Launcher, TorchrunLauncher
+from worker.settings import WorkerSettings
+from worker.supervisor import Supervisor
+from worker.tasks import Runner, register
+from worker.workspace import own_worker_dir, remove_leftovers
+
+
+def build(settings: WorkerSettings) -> Celery:
+    """The Celery app with its task, and what lives as long as the worker."""
+    app, client = make_celery(settings.redis_url), connect(settings.redis_url)
+    queue = CeleryQueue(app, client)
+    supervisor = Supervisor(
+        _launcher(settings),
+        worker_dir=own_worker_dir(settings.work_dir, os.getpid()),
+        time_limit=settings.attempt_time_limit,
+    )
+    runner = Runner(
+        store=RedisJobStore(client),
+        queue=queue,
+        supervisor=supervisor,
+        worker=f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}",
+        lease=settings.lease,
+    )
+    register(app, runner, queue)
+    _follow_life(settings, runner, RedisRoster(client))
+    return app
+
+
+def _follow_life(settings: WorkerSettings, runner: Runner, roster: Roster) -> None:
+    """Connect Celery's signals: begin when the worker is ready, end its attempts when it is told to."""
+    heartbeat = Heartbeat(roster, runner, settings.heartbeat_interval, datetime.now(UTC))
+    sweeper = Sweeper(roster, runner, settings.sweep_interval)
+
+    def log_our_way(**_: object) -> None:
+        configure_logging(settings.log_format, settings.log_level)
+
+    def begin(**_: object) -> None:
+        remove_leftovers(settings.work_dir)
+        heartbeat.start()
+        sweeper.start()
+
+    def end_attempts(**_: object) -> None:
+        runner.supervisor.stop()
+
+    def end(**_: object) -> None:
+        sweeper.stop()
+        heartbeat.stop()
+
+    # Celery holds signal handlers weakly unless told otherwise.
+    setup_logging.connect(log_our_way, weak=False)
+    worker_ready.connect(begin, weak=False)
+    worker_shutting_down.connect(end_attempts, weak=False)
+    worker_shutdown.connect(end, weak=False)
+
+
+def _launcher(settings: WorkerSettings) -> Launcher:
+    if settings.attempt_command is not None:
+        return CommandLauncher(settings.attempt_command)
+    return TorchrunLauncher()
+
+
+app = build(WorkerSettings())

@@ -1,0 +1,47 @@
+"""Reading the stage events that the ranks of an attempt append to their files."""
+
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from exporter.stages import StageEvent
+from telemetry.logging import logger
+
+log = logger(__name__)
+
+
+class EventTail:
+    """What the ranks reported since the last look."""
+
+    def __init__(self, workspace: Path) -> None:
+        """Begin before the first event."""
+        self._workspace = workspace
+        self._offsets: dict[Path, int] = {}
+        self._put_back: list[StageEvent] = []
+
+    def read(self) -> list[StageEvent]:
+        """The new events of all ranks, in the order of their time."""
+        events, self._put_back = self._put_back, []
+        for path in self._workspace.glob("events-*.jsonl"):
+            events += self._read(path)
+        return sorted(events, key=lambda event: event.at)
+
+    def put_back(self, events: list[StageEvent]) -> None:
+        """Give these again at the next look: nobody could be told of them."""
+        self._put_back = events
+
+    def _read(self, path: Path) -> list[StageEvent]:
+        with path.open("rb") as file:
+            file.seek(self._offsets.get(path, 0))
+            text = file.read()
+        complete = text[: text.rfind(b"\n") + 1]  # a line still being written waits for the next look
+        self._offsets[path] = self._offsets.get(path, 0) + len(complete)
+        return [event for line in complete.splitlines() if (event := _parse(line))]
+
+
+def _parse(line: bytes) -> StageEvent | None:
+    try:
+        return StageEvent.model_validate_json(line)
+    except ValidationError as error:
+        log.warning("stage_event_unreadable", line=line.decode(errors="replace"), error=str(error))
+        return None

@@ -1,0 +1,129 @@
+"""What every worker does in the background: announce itself, and see that no job is forgotten."""
+
+import os
+import socket
+import threading
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from exporter.spec import Device
+from jobs.control import enqueue_lost
+from jobs.errors import StoreUnavailable
+from jobs.leases import release_expired
+from jobs.queue import JobQueue
+from jobs.roster import Roster, WorkerNotice
+from jobs.store import JobStore
+from telemetry.logging import logger
+from worker.tasks import Runner
+
+log = logger(__name__)
+
+_MISSED_BEATS = 3  # a worker that misses these is not alive
+_PACKAGES = ("torch", "torchrec", "fbgemm-gpu", "fbgemm-gpu-cpu", "triton")
+
+
+class Repeating:
+    """A thread that calls `action` every `interval` until stopped; a store that is away is waited for."""
+
+    def __init__(self, name: str, interval: timedelta, action: Callable[[], None]) -> None:
+        """Does nothing before `start`."""
+        self._interval_s = interval.total_seconds()
+        self._action = action
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self._action()
+            except StoreUnavailable as error:
+                log.warning("job_store_away", message=error.message)
+            except Exception:
+                log.exception("background_failed", thread=self._thread.name)
+            self._stopping.wait(self._interval_s)
+
+
+class Heartbeat:
+    """Announces the worker as long as it lives; a worker that misses some beats counts as dead."""
+
+    def __init__(self, roster: Roster, runner: Runner, interval: timedelta, started_at: datetime) -> None:
+        """Announce `runner`'s worker every `interval`."""
+        self._roster = roster
+        self._runner = runner
+        self._lifetime = interval * _MISSED_BEATS
+        self._notice = _notice(runner.worker, started_at)
+        self._repeating = Repeating("heartbeat", interval, self._beat)
+
+    def start(self) -> None:
+        self._repeating.start()
+
+    def stop(self) -> None:
+        """Say goodbye; a store that is away forgets the worker by itself."""
+        self._repeating.stop()
+        try:
+            self._roster.withdraw(self._notice.id)
+        except StoreUnavailable as error:
+            log.warning("job_store_away", message=error.message)
+
+    def _beat(self) -> None:
+        busy = self._notice.model_copy(update={"jobs": tuple(self._runner.running)})
+        self._roster.announce(busy, self._lifetime)
+
+
+class Sweeper:
+    """One worker per interval looks for jobs that nobody would otherwise run."""
+
+    def __init__(self, roster: Roster, runner: Runner, interval: timedelta) -> None:
+        """Take turns with the other workers of the roster."""
+        self._roster = roster
+        self._runner = runner
+        self._interval = interval
+        self._repeating = Repeating("sweep", interval, self._take_turn)
+
+    def start(self) -> None:
+        self._repeating.start()
+
+    def stop(self) -> None:
+        self._repeating.stop()
+
+    def _take_turn(self) -> None:
+        if self._roster.may_sweep(self._runner.worker, self._interval):
+            sweep(self._runner.store, self._runner.queue)
+
+
+def sweep(store: JobStore, queue: JobQueue) -> None:
+    """Take expired jobs from dead workers, then enqueue every queued job that no message names."""
+    for job_id in release_expired(store):
+        log.warning("expired_job_released", job_id=job_id)
+        queue.enqueue(job_id)  # the dead worker's message may still count as on its way
+    for job_id in enqueue_lost(store, queue):
+        log.warning("job_enqueued_again", job_id=job_id)
+
+
+def _notice(worker: str, started_at: datetime) -> WorkerNotice:
+    """What this worker says of itself, without importing what it names."""
+    return WorkerNotice(
+        id=worker,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        device=Device.CUDA if Path("/dev/nvidiactl").exists() else Device.CPU,
+        versions={package: found for package in _PACKAGES if (found := _version(package))},
+        started_at=started_at,
+    )
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

@@ -1,0 +1,53 @@
+"""Starting the ranks of an attempt as one family of processes."""
+
+import os
+import sys
+from datetime import timedelta
+from typing import Protocol
+
+from processes.guarded import GuardedProcess
+from worker.workspace import Workspace
+
+# Between asking the ranks to end and killing them: a cancel takes effect within five seconds.
+_GRACE = timedelta(seconds=2)
+
+
+class Launcher(Protocol):
+    """Starts an attempt's processes on a workspace that holds attempt.json."""
+
+    def start(self, workspace: Workspace, *, ranks: int) -> GuardedProcess: ...
+
+
+class TorchrunLauncher:
+    """One process per rank under torchrun."""
+
+    def start(self, workspace: Workspace, *, ranks: int) -> GuardedProcess:
+        torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
+        command = [sys.executable, *torchrun, "-m", "worker.attempt", str(workspace.path)]
+        return _start(command, workspace, ranks)
+
+
+class CommandLauncher:
+    """One process of a given program, which does what rank 0 would."""
+
+    def __init__(self, command: tuple[str, ...]) -> None:
+        """Take the program and its first arguments; the workspace follows them."""
+        self._command = command
+
+    def start(self, workspace: Workspace, *, ranks: int) -> GuardedProcess:
+        return _start([*self._command, str(workspace.path)], workspace, ranks)
+
+
+def _start(command: list[str], workspace: Workspace, ranks: int) -> GuardedProcess:
+    threads = max(1, len(os.sched_getaffinity(0)) // ranks)
+    return GuardedProcess.start(
+        command,
+        log=workspace.log,
+        grace=_GRACE,
+        environment={
+            "TMPDIR": str(workspace.tmp),
+            "OMP_NUM_THREADS": str(threads),
+            "PYTHONUNBUFFERED": "1",
+            "SLIPWAY_REDIS_URL": None,  # an attempt has no business with the job store
+        },
+    )

@@ -1,0 +1,179 @@
+"""One attempt from start to end: watch the ranks, keep the lease, obey time limit and cancel."""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from exporter.errors import AttemptFailed, AttemptTimedOut
+from exporter.outcome import ExportOutcome, Failure
+from jobs.errors import LeaseLost, StoreUnavailable
+from jobs.leases import Holding
+from jobs.model import Job
+from processes.guarded import GuardedProcess
+from telemetry.logging import logger
+from worker.events import EventTail
+from worker.launch import Launcher
+from worker.workspace import Workspace, workspace_of
+
+log = logger(__name__)
+
+_LOG_LINES = 20
+_POLL_S = 0.3
+_STORE_PATIENCE_S = 300.0
+_STORE_RETRY_S = 1.0
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The ranks ended by themselves and told the outcome."""
+
+    outcome: ExportOutcome
+
+
+@dataclass(frozen=True)
+class Broken:
+    """The attempt ended without an outcome."""
+
+    failure: Failure
+
+
+@dataclass(frozen=True)
+class Cancelled:
+    """The caller asked to stop."""
+
+
+@dataclass(frozen=True)
+class HandedBack:
+    """This worker is shutting down."""
+
+
+Ending = Finished | Broken | Cancelled | HandedBack
+
+
+class Supervisor:
+    """Runs attempts in child processes; `stop` ends them all and hands their jobs back."""
+
+    def __init__(
+        self, launcher: Launcher, *, worker_dir: Path, time_limit: timedelta, poll_s: float = _POLL_S
+    ) -> None:
+        """Keep workspaces under `worker_dir`; an attempt may take `time_limit`."""
+        self._launcher = launcher
+        self._worker_dir = worker_dir
+        self._time_limit = time_limit
+        self._poll_s = poll_s
+        self._stopping = threading.Event()
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    def run(self, holding: Holding, on_beat: Callable[[], None] = lambda: None) -> Job | None:
+        """Run the attempt and record its end; None when the job was lost to another worker.
+
+        `on_beat` is called as long as the attempt lives, some times a second.
+        """
+        try:
+            with workspace_of(holding.job, self._worker_dir) as workspace:
+                ending = self._attempt(holding, workspace, on_beat)
+            job = _record(holding, ending)
+        except LeaseLost as error:
+            log.warning("lease_lost", message=error.message)
+            return None
+        log.info("attempt_ended", ending=type(ending).__name__, state=job.state)
+        return job
+
+    def _attempt(self, holding: Holding, workspace: Workspace, on_beat: Callable[[], None]) -> Ending:
+        ranks = holding.job.ranks
+        log.info("attempt_started", ranks=ranks, workspace=str(workspace.path))
+        process = self._launcher.start(workspace, ranks=ranks)
+        try:
+            ending = self._watch(holding, process, EventTail(workspace.path), on_beat)
+        finally:
+            process.stop()
+        return ending or _outcome(workspace, process)
+
+    def _watch(
+        self, holding: Holding, process: GuardedProcess, tail: EventTail, on_beat: Callable[[], None]
+    ) -> Ending | None:
+        """Until the ranks end by themselves (None), or are to be ended."""
+        deadline = time.monotonic() + self._time_limit.total_seconds()
+        running = True
+        while running:
+            if self._stopping.wait(self._poll_s):
+                return HandedBack()
+            running = process.exit_status() is None  # before the last look at the events
+            job = _keep(holding, tail, on_beat)
+            if running and job is not None and job.cancel_requested:
+                return Cancelled()
+            if running and time.monotonic() > deadline:
+                return Broken(Failure.of(_timed_out(self._time_limit, process)))
+        return None
+
+
+def _keep(holding: Holding, tail: EventTail, on_beat: Callable[[], None]) -> Job | None:
+    """Renew and report; a store that is away is tried again at the next beat."""
+    events = tail.read()
+    try:
+        job = holding.keep(events)
+        on_beat()
+        return job
+    except StoreUnavailable as error:
+        tail.put_back(events)
+        log.warning("job_store_away", message=error.message)
+        return None
+
+
+def _outcome(workspace: Workspace, process: GuardedProcess) -> Ending:
+    status = process.exit_status()
+    if status != 0:
+        return Broken(Failure.of(_broke(f"ended with exit status {status}", process)))
+    try:
+        outcome = workspace.outcome()
+    except ValidationError as error:
+        return Broken(Failure.of(_broke(f"wrote an unreadable outcome ({error})", process)))
+    if outcome is None:
+        return Broken(Failure.of(_broke("ended without an outcome", process)))
+    return Finished(outcome)
+
+
+def _broke(what: str, process: GuardedProcess) -> AttemptFailed:
+    return AttemptFailed(
+        f"the attempt's processes {what}; the log ends:\n{process.last_lines(_LOG_LINES)}",
+        hint="the log's last lines tell the cause; status 137 is often too little memory",
+    )
+
+
+def _timed_out(limit: timedelta, process: GuardedProcess) -> AttemptTimedOut:
+    return AttemptTimedOut(
+        f"the attempt took longer than {limit} and was ended; the log ends:\n"
+        f"{process.last_lines(_LOG_LINES)}",
+        hint="raise SLIPWAY_ATTEMPT_TIME_LIMIT (seconds), or look in the log for what hangs",
+    )
+
+
+def _record(holding: Holding, ending: Ending) -> Job:
+    """Write the end down; an outcome is worth waiting for a store that is away."""
+    deadline = time.monotonic() + _STORE_PATIENCE_S
+    while True:
+        try:
+            return _write(holding, ending)
+        except StoreUnavailable:
+            if isinstance(ending, HandedBack) or time.monotonic() > deadline:
+                raise
+            time.sleep(_STORE_RETRY_S)
+
+
+def _write(holding: Holding, ending: Ending) -> Job:
+    match ending:
+        case Finished(outcome):
+            return holding.finish(outcome)
+        case Broken(failure):
+            return holding.set_back(failure)
+        case Cancelled():
+            return holding.cancel()
+        case HandedBack():
+            return holding.hand_back()

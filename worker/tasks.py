@@ -1,0 +1,54 @@
+"""The one Celery task: take the job a message names, run it, record its end."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from celery import Celery, Task
+from structlog.contextvars import bound_contextvars
+
+from jobs.ids import JobId
+from jobs.leases import claim
+from jobs.model import JobState
+from jobs.queue import RUN_EXPORT, CeleryQueue, JobQueue, enqueue_if_possible
+from jobs.store import JobStore
+from telemetry.logging import logger
+from worker.supervisor import Supervisor
+
+log = logger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Runner:
+    """A worker's way with a job id."""
+
+    store: JobStore
+    queue: JobQueue
+    supervisor: Supervisor
+    worker: str
+    lease: timedelta
+    running: set[JobId] = field(default_factory=set)  # read by the heartbeat
+
+    def run(self, job_id: JobId, on_beat: Callable[[], None] = lambda: None) -> None:
+        """Run the job; does nothing when another worker has it, or it is finished."""
+        holding = claim(self.store, job_id, worker=self.worker, length=self.lease)
+        if holding is None:
+            log.info("job_not_free", job_id=job_id)
+            return
+        self.running.add(job_id)
+        try:
+            with bound_contextvars(job_id=job_id, attempt=holding.job.attempt):
+                job = self.supervisor.run(holding, on_beat)
+        finally:
+            self.running.discard(job_id)
+        if job is not None and job.state is JobState.QUEUED:
+            enqueue_if_possible(self.queue, job_id)
+
+
+def register(app: Celery, runner: Runner, queue: CeleryQueue) -> None:
+    """Make `runner` the app's task."""
+
+    @app.task(name=RUN_EXPORT, bind=True)
+    def run_export(task: "Task[[str], None]", job_id: str) -> None:
+        tag: str = task.request.properties["delivery_tag"]
+        runner.run(JobId(job_id), on_beat=lambda: queue.put_off_redelivery(tag))

@@ -1,0 +1,97 @@
+"""The directories of attempts: one per attempt below one per worker process, removed afterwards."""
+
+import hashlib
+import shutil
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from exporter.outcome import ExportOutcome
+from exporter.spec import ExportSpec, Frozen
+from jobs.model import Job
+from telemetry.logging import logger
+
+log = logger(__name__)
+
+
+class AttemptFile(Frozen):
+    """attempt.json: what the ranks are to do."""
+
+    job_id: str
+    attempt: int
+    spec: ExportSpec
+    replace_unfinished: bool  # an earlier attempt may have left files without a manifest
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """One attempt's directory, shared with its ranks."""
+
+    path: Path
+
+    @property
+    def log(self) -> Path:
+        return self.path / "log.txt"
+
+    @property
+    def tmp(self) -> Path:
+        return self.path / "tmp"
+
+    def outcome(self) -> ExportOutcome | None:
+        """What rank 0 wrote, if it came to that."""
+        path = self.path / "outcome.json"
+        return ExportOutcome.model_validate_json(path.read_bytes()) if path.exists() else None
+
+
+@contextmanager
+def workspace_of(job: Job, worker_dir: Path) -> Iterator[Workspace]:
+    """Make the directory of a job's attempt, and remove it with all it holds."""
+    # Short: a Unix socket below TMPDIR may have a path of 108 bytes at most.
+    workspace = Workspace(worker_dir / f"{job.id[-8:]}-{job.attempt}")
+    workspace.path.mkdir(parents=True, mode=0o700)
+    workspace.tmp.mkdir()
+    order = AttemptFile(job_id=job.id, attempt=job.attempt, spec=job.spec, replace_unfinished=job.attempt > 1)
+    (workspace.path / "attempt.json").write_text(order.model_dump_json())
+    try:
+        yield workspace
+    finally:
+        shutil.rmtree(workspace.path, ignore_errors=True)
+
+
+def own_worker_dir(work_dir: Path, pid: int) -> Path:
+    """The directory of a worker process.
+
+    Its name is HOST-PID-INCARNATION: host and incarnation are digests, the latter of the boot and the
+    process's start, so that a process number used again is not taken for its first owner.
+    """
+    return work_dir.absolute() / f"{_host()}-{pid}-{_incarnation(pid)}"
+
+
+def remove_leftovers(work_dir: Path) -> None:
+    """Remove the directories of dead workers on this host; those of other hosts cannot be judged."""
+    for left in work_dir.absolute().glob(f"{_host()}-*-*"):
+        _, pid, incarnation = left.name.split("-")
+        if incarnation != _incarnation(int(pid)):
+            log.info("workspace_left_over", path=str(left))
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _host() -> str:
+    return _digest(socket.gethostname())[:4]
+
+
+def _incarnation(pid: int) -> str | None:
+    """Which process now has this number; None when there is none."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    started = stat.rpartition(")")[2].split()[19]  # field 22: ticks since boot
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text()
+    return _digest(f"{boot} {started}")[:8]
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
