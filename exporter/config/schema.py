@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Literal
 
 from exporter.config.hstu import HstuMatchConfig
+from exporter.spec import TowerName
 
 
 class FeatureKind(StrEnum):
@@ -21,12 +23,19 @@ class GroupKind(StrEnum):
     JAGGED_SEQUENCE = "JAGGED_SEQUENCE"  # all elements of all rows one after another
 
 
+class Pooling(StrEnum):
+    """How the embeddings of one row's ids become one vector."""
+
+    SUM = "sum"
+    MEAN = "mean"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Sequence:
     """A parent whose features share lengths: element i of each belongs to one event."""
 
     name: str
-    length: int  # sequence_length: events per row that the config declares
+    length: int  # sequence_length: events per row that the config declares; 0: it declares none
     delim: str  # sequence_delim: between events where a row is one string
 
 
@@ -47,7 +56,8 @@ class Feature:
     bare_name: str  # as written in the config: "video_id"
     kind: FeatureKind
     expression: str
-    sequence: Sequence | None = None  # of a standalone sequence feature: named like the feature
+    sequence: Sequence | None = None  # of a standalone sequence feature: named like the feature,
+    # or like the sequence whose lengths the model requires it to have
     grouped: bool = False  # written inside a `sequence_feature` block
     table: Table | None = None  # None: dense values go into the model as they are
     value_dim: int = 1  # values per element; 0: any number
@@ -56,6 +66,8 @@ class Feature:
     default_value_is_set: bool = False
     fill_value: str | None = None  # fg_encoded_default_value: what a null row becomes
     separator: str = "\x03"  # between the values of one element in a string
+    pooling: Pooling = Pooling.SUM  # where a row's ids become one vector
+    view_of: str | None = None  # in a scalar view: the training feature that this one presents
 
     @property
     def is_sequence(self) -> bool:
@@ -92,9 +104,23 @@ class PipelineConfig:
     groups: tuple[FeatureGroup, ...]
     model: ModelConfig
     train_input_path: str
+    train_rows_are_encoded: bool = True  # False: raw rows, which feature generation must turn into ids first
 
     def feature(self, name: str) -> Feature:
         return next(feature for feature in self.features if feature.name == name)
 
     def group(self, name: str) -> FeatureGroup:
         return next(group for group in self.groups if group.name == name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TowerConfig:
+    """What a tower reads: the pipeline config as seen through the tower's view.
+
+    `pipeline.features` and `pipeline.groups` are the tower's own, in that view; `pipeline.text` and
+    `pipeline.model` stay those of the training view.
+    """
+
+    name: TowerName
+    view: Literal["training", "scalar"]
+    pipeline: PipelineConfig

@@ -54,9 +54,7 @@ def plan_dims(features: Seq[Feature], *, max_batch_size: int) -> DimPlan:
         for feature in sorted(features, key=_call_order)
         for tensor in feature_inputs(feature)
     ]
-    names = dict.fromkeys(
-        axis for tensor, _ in owners for axis in tensor.shape if isinstance(axis, str)
-    )
+    names = dict.fromkeys(axis for tensor, _ in owners for axis in tensor.shape if isinstance(axis, str))
     return DimPlan(
         inputs=tuple(tensor for tensor, _ in owners),
         dims=tuple(
@@ -102,9 +100,7 @@ def _dim(name: str, owners: list[tuple[TensorInput, Feature]], max_batch_size: i
     feature = owners[0][1]
     inputs = f"{len(owners)} input{'s' if len(owners) > 1 else ''}"
     if name == BATCH:
-        return DynamicDim(
-            name=name, low=1, high=max_batch_size, reason=f"rows per call, shared by {inputs}"
-        )
+        return DynamicDim(name=name, low=1, high=max_batch_size, reason=f"rows per call, shared by {inputs}")
     if feature.is_multivalued:
         per_row = feature.value_dim or None
         return DynamicDim(
@@ -117,6 +113,6 @@ def _dim(name: str, owners: list[tuple[TensorInput, Feature]], max_batch_size: i
     return DynamicDim(
         name=name,
         low=0,
-        high=feature.sequence.length * max_batch_size,
+        high=feature.sequence.length * max_batch_size or None,
         reason=f"elements of all rows, shared by {inputs} of sequence {feature.sequence.name}",
     )

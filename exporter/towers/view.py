@@ -1,20 +1,57 @@
-"""How a tower presents its inputs: the training view, or the scalar view of an item tower. No torch."""
+"""Which towers a model has, and in which view each presents its inputs. No torch."""
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import replace
 
+from exporter.config.parse import parse_published_config
 from exporter.config.schema import PipelineConfig
+from exporter.config.schema import TowerConfig as TowerConfig  # builders of towers import it from here
+from exporter.errors import InvalidSpec
 from exporter.spec import TowerName
+from exporter.towers.scalar_view import scalar_view
+
+TOWERS = (TowerName.USER, TowerName.ITEM)  # of every family there is
 
 
-@dataclass(frozen=True, kw_only=True)
-class TowerConfig:
-    """What a tower reads: the pipeline config as seen through the tower's view.
+def tower_configs(pipeline: PipelineConfig, wanted: tuple[TowerName, ...] | None) -> tuple[TowerConfig, ...]:
+    """The wanted towers, or all of them, each in the view it is served in.
 
-    `pipeline.features` and `pipeline.groups` are the tower's own, in that view; `pipeline.text` and
-    `pipeline.model` stay those of the training view.
+    Raises:
+        InvalidSpec: the model has no such tower.
+        UnsupportedConfig: a tower has no view to be served in.
     """
+    for name in wanted or ():
+        if name not in TOWERS:
+            raise InvalidSpec(
+                f"{pipeline.model.family} has no tower {name}",
+                hint=f"its towers are {' and '.join(TOWERS)}",
+                where="towers",
+            )
+    return tuple(_served(pipeline, name) for name in wanted or TOWERS)
 
-    name: TowerName
-    view: Literal["training", "scalar"]
-    pipeline: PipelineConfig
+
+def training_tower(pipeline: PipelineConfig, name: TowerName) -> TowerConfig:
+    """A tower as training sees it: the item tower reads the candidate group, the user tower all others."""
+    groups = tuple(
+        group
+        for group in pipeline.groups
+        if (group.name == pipeline.model.item_input) == (name is TowerName.ITEM)
+    )
+    names = dict.fromkeys(feature for group in groups for feature in group.features)
+    return TowerConfig(
+        name=name,
+        view="training",
+        pipeline=replace(
+            pipeline, groups=groups, features=tuple(pipeline.feature(feature) for feature in names)
+        ),
+    )
+
+
+def published_tower(text: str, name: TowerName, *, where: str = "config") -> TowerConfig:
+    """A tower as its artifact's pipeline.config describes it, already in the view it was packaged in."""
+    tower = training_tower(parse_published_config(text, where=where), name)
+    return replace(tower, view="scalar") if name is TowerName.ITEM else tower
+
+
+def _served(pipeline: PipelineConfig, name: TowerName) -> TowerConfig:
+    tower = training_tower(pipeline, name)
+    return scalar_view(tower) if name is TowerName.ITEM else tower

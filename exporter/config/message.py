@@ -1,0 +1,59 @@
+"""Pipeline-config text to its protobuf message and back, with errors that point into the text."""
+
+import re
+
+from google.protobuf import text_format
+
+from exporter.config.pb.pipeline_pb2 import EasyRecConfig
+from exporter.errors import InvalidPipelineConfig
+
+# Losses and metrics belong to training; `expression` names raw columns, which encoded rows do not have.
+_NEEDED = re.compile(
+    r"^(feature_configs\[|model_config\.(?!losses|metrics|train_metrics)).*(?<!\.expression)$"
+)
+
+
+def read_message(text: str, where: str) -> EasyRecConfig:
+    """Parse the text as TorchEasyRec does: a field given twice takes its last value.
+
+    Raises:
+        InvalidPipelineConfig: bad syntax, a name nobody knows, or a missing field that an export needs.
+    """
+    message = EasyRecConfig()
+    try:
+        text_format.Merge(text, message)
+    except text_format.ParseError as error:
+        line, column = error.GetLine(), error.GetColumn()
+        place = where if line is None else f"{where}:{line}:{column}"
+        problem = str(error).split(" : ", 1)[-1].replace("slipway.protos.", "")
+        raise InvalidPipelineConfig(
+            f"{place}: {problem}",
+            hint="correct the text there; names are those of TorchEasyRec's pipeline.config",
+            where=place,
+        ) from error
+    unset = message.FindInitializationErrors()  # type: ignore[attr-defined]  # the stubs lack it
+    missing = [path for path in unset if _is_needed(path)]
+    if missing:
+        raise InvalidPipelineConfig(
+            f"{where} lacks required fields: {', '.join(missing)}",
+            hint="add them; feature_configs[0] is the first entry",
+            where=f"{where}: {missing[0]}",
+        )
+    return message
+
+
+def write_message(message: EasyRecConfig) -> str:
+    return text_format.MessageToString(message, as_utf8=True)
+
+
+def _is_needed(path: str) -> bool:
+    """Whether an export reads the required field at `path`, and no default of it stands in the .proto."""
+    if not _NEEDED.match(path):
+        return False
+    *parents, name = re.sub(r"\[[^]]*\]", "", path).split(".")
+    fields = EasyRecConfig.DESCRIPTOR.fields_by_name
+    for parent in parents:
+        inner = fields[parent].message_type
+        assert inner is not None
+        fields = inner.fields_by_name
+    return not fields[name].has_default_value

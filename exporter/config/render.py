@@ -1,0 +1,105 @@
+"""The texts beside a package, in the tower's view: pipeline.config, fg.json and model_acc.json."""
+
+import json
+
+from pydantic import JsonValue
+
+from exporter.config.feature_messages import FeatureSource, feature_sources
+from exporter.config.fg_json import fg_json, fg_sequence
+from exporter.config.message import read_message, write_message
+from exporter.config.parse import effective_fg_mode
+from exporter.config.pb.feature_pb2 import FeatureConfig, SeqFeatureConfig, SequenceFeature
+from exporter.config.pb.model_pb2 import FeatureGroupConfig
+from exporter.config.pb.pipeline_pb2 import EasyRecConfig
+from exporter.config.schema import Feature, TowerConfig
+
+
+def render_pipeline_config(tower: TowerConfig) -> str:
+    """The config the model came with, its features and feature groups replaced by the tower's own."""
+    return write_message(_view_message(tower))
+
+
+def render_fg_json(tower: TowerConfig) -> str:
+    """What TorchEasyRec's feature generator needs to turn raw values into the tower's inputs."""
+    blocks: list[JsonValue] = []
+    members: dict[str, list[JsonValue]] = {}
+    for source in feature_sources(_view_message(tower)):
+        if source.parent is None:
+            blocks.append(fg_json(source))
+            continue
+        sequence = source.parent.sequence_name
+        if sequence not in members:
+            members[sequence] = []
+            blocks.append(fg_sequence(source, members[sequence]))
+        members[sequence].append(fg_json(source))
+    return json.dumps({"features": blocks}, indent=4)
+
+
+def render_model_acc(tower: TowerConfig, *, max_batch_size: int) -> str:  # noqa: ARG001  the tower: rankers need it
+    """How TorchEasyRec's servers are to run the package; numbers are strings, as it writes them."""
+    return json.dumps(
+        {
+            "SPARSE_INT64": "1",
+            "QUANT_EMB": "0",
+            "ENABLE_AOT": "2",  # lookup and dense part in one package
+            "MAX_EXPORT_BATCH_SIZE": str(max_batch_size),
+        },
+        indent=4,
+    )
+
+
+def _view_message(tower: TowerConfig) -> EasyRecConfig:
+    message = read_message(tower.pipeline.text, "config")
+    features = _feature_configs(message, tower.pipeline.features)
+    del message.feature_configs[:]
+    message.feature_configs.extend(features)
+    del message.model_config.feature_groups[:]
+    message.model_config.feature_groups.extend(
+        FeatureGroupConfig(group_name=group.name, feature_names=group.features, group_type=group.kind.value)
+        for group in tower.pipeline.groups
+    )
+    message.data_config.fg_mode = effective_fg_mode(message.data_config)
+    return message
+
+
+def _feature_configs(message: EasyRecConfig, features: tuple[Feature, ...]) -> list[FeatureConfig]:
+    """One entry per feature or sequence, in the tower's order."""
+    sources = {source.name: source for source in feature_sources(message)}
+    entries: dict[str, FeatureConfig] = {}
+    for feature in features:
+        source = sources[feature.view_of or feature.name]
+        if source.parent is None or feature.view_of is not None:
+            entries[feature.name] = _top_level(feature, source)
+        else:
+            key = f"{source.parent.sequence_name}__"  # no feature's own name
+            block = entries.setdefault(key, _empty_sequence(source.parent))
+            _fill(block.sequence_feature.features.add(), source)
+    return list(entries.values())
+
+
+def _top_level(feature: Feature, source: FeatureSource) -> FeatureConfig:
+    """The feature's own entry; in a scalar view with what its sequence implied, and its table's name."""
+    entry = FeatureConfig()
+    _fill(entry, source)
+    if feature.view_of is not None:
+        message = getattr(entry, source.kind)
+        message.default_value = feature.default_value
+        message.value_dim = feature.value_dim
+        if feature.table is not None:
+            message.embedding_name = feature.table.name
+    return entry
+
+
+def _fill(entry: FeatureConfig | SeqFeatureConfig, source: FeatureSource) -> None:
+    getattr(entry, source.kind).CopyFrom(source.message)
+
+
+def _empty_sequence(parent: SequenceFeature) -> FeatureConfig:
+    return FeatureConfig(
+        sequence_feature=SequenceFeature(
+            sequence_name=parent.sequence_name,
+            sequence_length=parent.sequence_length,
+            sequence_delim=parent.sequence_delim,
+            sequence_pk=parent.sequence_pk or f"user:{parent.sequence_name}",
+        )
+    )

@@ -1,0 +1,65 @@
+"""What a spec and a pipeline config amount to: the towers, their views and their dims. No torch."""
+
+from dataclasses import dataclass
+
+from exporter.config.parse import parse_pipeline_config
+from exporter.config.schema import PipelineConfig, TowerConfig
+from exporter.dims.plan import DimPlan, plan_dims
+from exporter.errors import InvalidSpec
+from exporter.spec import ExportSpec, TowerName
+from exporter.towers.view import tower_configs
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedTower:
+    """A tower to export: its config in the view it is served in, and its input sizes."""
+
+    config: TowerConfig
+    plan: DimPlan
+
+
+def plan_export(spec: ExportSpec, config_text: str) -> tuple[PlannedTower, ...]:
+    """Decide everything about an export that can be decided before anything is read or built.
+
+    Raises:
+        InvalidPipelineConfig: the config does not parse, contradicts itself or is not supported.
+        InvalidSpec: the spec contradicts the model, or leaves out rows that a tower needs.
+    """
+    pipeline = parse_pipeline_config(config_text, where=spec.config_uri or "config")
+    planned = tuple(
+        PlannedTower(
+            config=config, plan=plan_dims(config.pipeline.features, max_batch_size=spec.max_batch_size)
+        )
+        for config in tower_configs(pipeline, spec.towers)
+    )
+    for tower in planned:
+        _require_rows(tower.config, pipeline, spec)
+    return planned
+
+
+def _require_rows(tower: TowerConfig, pipeline: PipelineConfig, spec: ExportSpec) -> None:
+    if tower.name is TowerName.ITEM:
+        if spec.item_input_uri is None:
+            raise InvalidSpec(
+                "the item tower needs item_input_uri: parquet with one item per row",
+                hint="give item_input_uri, or export towers [user] only",
+                where="item_input_uri",
+            )
+    elif spec.sample_input_uri is None:
+        _require_train_rows(tower, pipeline)
+
+
+def _require_train_rows(tower: TowerConfig, pipeline: PipelineConfig) -> None:
+    if not pipeline.train_input_path:
+        raise InvalidSpec(
+            f"the {tower.name} tower needs rows, and the config names no train_input_path",
+            hint="give sample_input_uri: parquet with training rows",
+            where="sample_input_uri",
+        )
+    if not pipeline.train_rows_are_encoded:
+        raise InvalidSpec(
+            f"the {tower.name} tower needs encoded rows, but the config's fg_mode says that the rows of "
+            "train_input_path are raw",
+            hint="give sample_input_uri: parquet with encoded values, ids as row numbers of their tables",
+            where="sample_input_uri",
+        )

@@ -1,0 +1,65 @@
+"""The item tower's export view: one row per item, where training reads a jagged sequence of candidates."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from exporter.config.schema import Feature, FeatureGroup, TowerConfig
+from exporter.errors import UnsupportedConfig
+
+
+def scalar_view(tower: TowerConfig) -> TowerConfig:
+    """Present every feature of a grouped sequence as one of its own, under its bare name.
+
+    What sequence mode makes of unset fields, `default_value` "0" and `value_dim` 1, becomes part of the
+    feature; what the config sets stays. Tables keep their names, so the same weights are read.
+
+    Raises:
+        UnsupportedConfig: a feature that is not grouped, or two of one bare name.
+    """
+    features = tower.pipeline.features
+    scalars = {feature.name: _scalar(feature) for feature in features}
+    _check_distinct(scalars)
+    return replace(
+        tower,
+        view="scalar",
+        pipeline=replace(
+            tower.pipeline,
+            features=tuple(scalars[feature.name] for feature in features),
+            groups=tuple(_renamed(group, scalars) for group in tower.pipeline.groups),
+        ),
+    )
+
+
+def _scalar(feature: Feature) -> Feature:
+    if not feature.grouped:
+        raise UnsupportedConfig(
+            f"feature {feature.name} of the item tower does not stand in a sequence_feature, "
+            "so it has no scalar view",
+            hint="write the candidate's features inside one sequence_feature",
+            where=f"feature_configs: {feature.name}",
+        )
+    return replace(
+        feature,
+        name=feature.bare_name,
+        sequence=None,
+        grouped=False,
+        value_dim_is_set=True,
+        default_value_is_set=True,
+        view_of=feature.name,
+    )
+
+
+def _check_distinct(scalars: Mapping[str, Feature]) -> None:
+    taken: dict[str, str] = {}
+    for training_name, scalar in scalars.items():
+        other = taken.setdefault(scalar.name, training_name)
+        if other != training_name:
+            raise UnsupportedConfig(
+                f"{other} and {training_name} would both be {scalar.name} in the item tower's scalar view",
+                hint="give one of them another feature_name",
+                where=f"feature_configs: {training_name}",
+            )
+
+
+def _renamed(group: FeatureGroup, scalars: Mapping[str, Feature]) -> FeatureGroup:
+    return replace(group, features=tuple(scalars[name].name for name in group.features))

@@ -1,0 +1,151 @@
+"""Feature messages to features: effective defaults, tables, refusals."""
+
+import pytest
+
+from exporter.config.schema import FeatureKind, Sequence, Table
+from exporter.errors import InvalidPipelineConfig, UnsupportedConfig
+from tests.exporter.config.conftest import ParseEdited
+
+
+def _id(fields: str, kind: str = "id_feature") -> str:
+    return f'{kind} {{ feature_name: "f" expression: "item:f" embedding_dim: 4 {fields} }}'
+
+
+def _raw(fields: str, kind: str = "raw_feature") -> str:
+    return f'{kind} {{ feature_name: "f" expression: "item:f" {fields} }}'
+
+
+@pytest.mark.parametrize(
+    ("fields", "rows"),
+    [
+        ("num_buckets: 7", 7),
+        ("hash_bucket_size: 9", 9),
+        ("hash_bucket_size: 9 num_buckets: 7", 9),
+        ('num_buckets: 7 vocab_list: ["a", "b"]', 7),
+        ('vocab_list: ["a", "b"]', 4),
+        ('vocab_list: ["a", "b"] default_bucketize_value: 1', 2),
+        ('vocab_dict { key: "a" value: 5 }', 6),
+    ],
+)
+def test_an_id_tables_rows_are_counted_as_training_does(
+    parse_with_feature: ParseEdited, fields: str, rows: int
+) -> None:
+    assert parse_with_feature(_id(fields)).feature("f").table == Table(name="f_emb", rows=rows, dim=4)
+
+
+def test_boundaries_make_a_raw_feature_an_id_of_its_bucket(parse_with_feature: ParseEdited) -> None:
+    feature = parse_with_feature(_raw("boundaries: [1, 2, 3] embedding_dim: 4")).feature("f")
+    assert feature.table == Table(name="f_emb", rows=4, dim=4)
+    assert feature.kind is FeatureKind.RAW
+    assert not feature.is_multivalued
+
+
+def test_an_id_takes_any_number_of_values_but_one_in_a_sequence(parse_with_feature: ParseEdited) -> None:
+    config = parse_with_feature(_id("num_buckets: 7"))
+    assert config.feature("f").value_dim == 0
+    assert config.feature("f").default_value == ""
+    sub_feature = config.feature("uih_seq__video_id")
+    assert (sub_feature.value_dim, sub_feature.default_value) == (1, "0")
+    assert not sub_feature.value_dim_is_set
+    assert not sub_feature.default_value_is_set
+
+
+def test_what_the_config_sets_is_marked_as_set(parse_with_feature: ParseEdited) -> None:
+    feature = parse_with_feature(_id('num_buckets: 7 value_dim: 3 default_value: "5"')).feature("f")
+    assert (feature.value_dim, feature.value_dim_is_set) == (3, True)
+    assert (feature.default_value, feature.default_value_is_set) == ("5", True)
+
+
+def test_a_grouped_feature_is_flattened(parse_edited: ParseEdited) -> None:
+    feature = parse_edited().feature("uih_seq__action_timestamp")
+    assert feature.bare_name == "action_timestamp"
+    assert feature.sequence == Sequence(name="uih_seq", length=96, delim="|")
+    assert feature.grouped
+
+
+def test_a_grouped_features_own_table_has_the_flattened_name(parse_edited: ParseEdited) -> None:
+    config = parse_edited(('embedding_name: "video_id_emb"', ""))
+    table = config.feature("uih_seq__video_id").table
+    assert table is not None
+    assert table.name == "uih_seq__video_id_emb"
+
+
+def test_a_standalone_sequence_is_a_sequence_of_its_own(parse_with_feature: ParseEdited) -> None:
+    fields = 'num_buckets: 7 sequence_length: 50 sequence_delim: ","'
+    feature = parse_with_feature(_id(fields, "sequence_id_feature")).feature("f")
+    assert feature.sequence == Sequence(name="f", length=50, delim=",")
+    assert not feature.grouped
+
+
+def test_a_standalone_sequence_of_numbers_keeps_its_width(parse_with_feature: ParseEdited) -> None:
+    feature = parse_with_feature(_raw("value_dim: 3", "sequence_raw_feature")).feature("f")
+    assert feature.value_dim == 3
+    assert feature.sequence == Sequence(name="f", length=0, delim=";")
+
+
+def test_null_rows_become_the_encoded_default(parse_with_feature: ParseEdited) -> None:
+    assert parse_with_feature(_raw('fg_encoded_default_value: "1.5"')).feature("f").fill_value == "1.5"
+    assert parse_with_feature(_raw('fg_encoded_default_value: ""')).feature("f").fill_value is None
+
+
+def test_values_of_one_element_are_split_as_the_data_config_says(parse_edited: ParseEdited) -> None:
+    assert parse_edited().feature("user_id").separator == "\x03"
+    edited = parse_edited(("data_config {", 'data_config { fg_encoded_multival_sep: ","'))
+    assert edited.feature("user_id").separator == ","
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["combo_feature", "lookup_feature", "expr_feature", "tokenize_feature", "sequence_combo_feature"],
+)
+def test_an_unsupported_kind_is_refused_by_name(parse_with_feature: ParseEdited, kind: str) -> None:
+    needed = {
+        "lookup_feature": 'map: "m" key: "k"',
+        "expr_feature": 'expression: "a+b"',
+        "tokenize_feature": 'expression: "i:t" vocab_file: "v" embedding_dim: 4',
+    }
+    with pytest.raises(UnsupportedConfig, match=f"{kind} 'crossed'") as raised:
+        parse_with_feature(f'{kind} {{ feature_name: "crossed" {needed.get(kind, "")} }}')
+    assert "id_feature" in raised.value.hint
+
+
+@pytest.mark.parametrize(
+    ("feature", "named"),
+    [
+        (_id("zch { zch_size: 10 lfu {} }"), "zch"),
+        (_id("dynamicemb { max_capacity: 10 }"), "dynamicemb"),
+        (_id('vocab_file: "v" default_bucketize_value: 0'), "vocab_file"),
+        (_id("num_buckets: 7 weighted: true"), "weighted"),
+        (_id('num_buckets: 7 data_type: "FP16"'), "FP16"),
+        (_id("num_buckets: 7 value_dim: 0", "sequence_id_feature"), "several ids"),
+        (_raw("mlp {} embedding_dim: 4"), "mlp"),
+    ],
+)
+def test_an_unsupported_property_is_refused_by_name(
+    parse_with_feature: ParseEdited, feature: str, named: str
+) -> None:
+    with pytest.raises(UnsupportedConfig, match=rf" f: .*{named}"):
+        parse_with_feature(feature)
+
+
+@pytest.mark.parametrize(
+    ("feature", "named"),
+    [
+        (_id(""), "size of its table"),
+        (_id("num_buckets: 0"), "0 rows"),
+        (_id('vocab_list: ["a"] default_bucketize_value: 1'), "default_bucketize_value"),
+        (_id('num_buckets: 7 pooling: "max"'), "pooling"),
+        (_raw("value_dim: 0"), "value_dim"),
+        (_raw('sequence_delim: ""', "sequence_raw_feature"), "sequence_delim"),
+        (_id('num_buckets: 7 embedding_name: "video_id_emb"'), "share table video_id_emb"),
+        (
+            'raw_feature { feature_name: "user_id" expression: "user:user_id" }',
+            "two features are named user_id",
+        ),
+    ],
+)
+def test_a_feature_that_contradicts_itself_or_another_is_invalid(
+    parse_with_feature: ParseEdited, feature: str, named: str
+) -> None:
+    with pytest.raises(InvalidPipelineConfig, match=named):
+        parse_with_feature(feature)

@@ -1,0 +1,45 @@
+"""Text to message: what TorchEasyRec's parser takes is taken, and errors point into the text."""
+
+import pytest
+
+from exporter.config.message import read_message
+from exporter.errors import InvalidPipelineConfig
+
+
+def test_an_unknown_name_is_an_error_with_line_and_column(text: str) -> None:
+    with pytest.raises(InvalidPipelineConfig, match='no field named "batch_sise"') as raised:
+        read_message(text.replace("batch_size:", "batch_sise:", 1), "pipeline.config")
+    line = text[: text.index("batch_size:")].count("\n") + 1
+    assert raised.value.where == f"pipeline.config:{line}:3"
+
+
+def test_broken_syntax_is_an_error_with_its_line() -> None:
+    with pytest.raises(InvalidPipelineConfig) as raised:
+        read_message("model_config {\n  num_class: }\n", "c")
+    assert raised.value.where.startswith("c:2:")
+
+
+def test_a_field_given_twice_takes_its_last_value() -> None:
+    message = read_message('model_dir: "a"\nmodel_dir: "b"', "c")
+    assert message.model_dir == "b"
+
+
+def test_missing_fields_that_an_export_needs_are_named(text: str) -> None:
+    edited = text.replace('feature_name: "user_id"', "", 1).replace("max_seq_len: 96", "", 1)
+    with pytest.raises(InvalidPipelineConfig) as raised:
+        read_message(edited, "c")
+    assert "feature_configs[0].id_feature.feature_name" in raised.value.message
+    assert "model_config.hstu_match.user_tower.max_seq_len" in raised.value.message
+
+
+@pytest.mark.parametrize(
+    "unneeded", ['model_dir: "."', 'eval_input_path: "data/eval.parquet"', 'expression: "user:user_id"']
+)
+def test_missing_fields_that_only_training_needs_are_none_of_our_business(text: str, unneeded: str) -> None:
+    assert unneeded in text
+    read_message(text.replace(unneeded, "", 1), "c")
+
+
+def test_a_required_field_with_a_default_may_be_left_out(text: str) -> None:
+    message = read_message(text.replace("group_type: DEEP", "", 1), "c")
+    assert message.model_config.feature_groups[0].group_type == 0

@@ -1,0 +1,81 @@
+"""The whole config: what only trains is ignored, what changes the export is read or refused."""
+
+import pytest
+
+from exporter.config.parse import parse_pipeline_config
+from exporter.errors import InvalidPipelineConfig, UnsupportedConfig
+from tests.exporter.config.conftest import ParseEdited
+
+
+def test_a_whole_config_of_another_family_is_refused_with_those_supported(text: str) -> None:
+    mask_net = "mask_net { mask_net_module { n_mask_blocks: 1 mask_block { hidden_dim: 1 } } }"
+    needed = text[: text.index("model_config {")]
+    with pytest.raises(UnsupportedConfig, match="model mask_net") as raised:
+        parse_pipeline_config(f"{needed} model_config {{ {mask_net} }}")
+    assert "hstu_match" in raised.value.hint
+
+
+def test_a_config_without_a_model_is_invalid() -> None:
+    with pytest.raises(InvalidPipelineConfig, match="describes no model"):
+        parse_pipeline_config("")
+
+
+def test_the_text_and_the_training_rows_are_kept(text: str) -> None:
+    config = parse_pipeline_config(text)
+    assert config.text == text
+    assert config.train_input_path == "data/train.parquet"
+    assert config.train_rows_are_encoded
+
+
+def test_training_only_fields_are_ignored(parse_edited: ParseEdited) -> None:
+    edited = parse_edited(("num_steps: 12", 'num_steps: 12 mixed_precision: "BF16" cudnn_allow_tf32: true'))
+    assert edited.model == parse_edited().model
+
+
+@pytest.mark.parametrize("mode", ["FG_NORMAL", "FG_DAG", "FG_BUCKETIZE"])
+def test_raw_training_rows_of_plain_ids_are_as_good_as_encoded(parse_edited: ParseEdited, mode: str) -> None:
+    assert parse_edited(("FG_NONE", mode)).train_rows_are_encoded
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("num_buckets: 500", "hash_bucket_size: 500"),
+        ('expression: "user:user_id"', 'expression: "user:uid"'),
+    ],
+)
+def test_raw_training_rows_that_need_generation_are_not_encoded(
+    parse_edited: ParseEdited, edit: tuple[str, str]
+) -> None:
+    assert not parse_edited(("FG_NONE", "FG_DAG"), edit).train_rows_are_encoded
+    assert parse_edited(edit).train_rows_are_encoded
+
+
+def test_the_older_switch_wins_over_fg_mode(parse_edited: ParseEdited) -> None:
+    hashed = ("num_buckets: 500", "hash_bucket_size: 500")
+    assert not parse_edited(hashed, ("fg_mode: FG_NONE", "fg_encoded: false")).train_rows_are_encoded
+
+
+@pytest.mark.parametrize(
+    ("edit", "named"),
+    [
+        (("export_config {", 'export_config { mixed_precision: "BF16"'), "mixed_precision is BF16"),
+        (("dense_optimizer {", "dense_optimizer { ema {}"), "dense_optimizer.ema"),
+        (
+            ("force_base_data_group: true", 'negative_sampler { attr_fields: "cand_seq__video_id" }'),
+            "cand_seq__video_id: negative_sampler samples it",
+        ),
+    ],
+)
+def test_what_would_change_the_weights_is_refused_by_name(
+    parse_edited: ParseEdited, edit: tuple[str, str], named: str
+) -> None:
+    with pytest.raises(UnsupportedConfig, match=named):
+        parse_edited(edit)
+
+
+def test_averaged_weights_may_be_declined(parse_edited: ParseEdited) -> None:
+    parse_edited(
+        ("dense_optimizer {", "dense_optimizer { ema {}"),
+        ("export_config {", "export_config { use_dense_ema: false"),
+    )

@@ -1,0 +1,84 @@
+"""A spec and a config become planned towers, or an error that names the field."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from exporter.errors import InvalidPipelineConfig, InvalidSpec
+from exporter.planning import plan_export
+from exporter.spec import ExportSpec, TowerName
+
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "torcheasyrec"
+
+
+@pytest.fixture(scope="module")
+def text() -> str:
+    return (FIXTURES / "hstu_match" / "pipeline.config").read_text()
+
+
+def _spec(
+    *towers: TowerName, item_input_uri: str | None = "items.parquet", sample_input_uri: str | None = None
+) -> ExportSpec:
+    return ExportSpec(
+        config_uri="models/pipeline.config",
+        checkpoint_uri="ckpt",
+        item_input_uri=item_input_uri,
+        sample_input_uri=sample_input_uri,
+        output_uri="out",
+        towers=towers or None,
+        max_batch_size=128,
+    )
+
+
+def test_every_tower_is_planned_in_its_view(text: str) -> None:
+    planned = plan_export(_spec(), text)
+    assert [(tower.config.name, tower.config.view) for tower in planned] == [
+        (TowerName.USER, "training"),
+        (TowerName.ITEM, "scalar"),
+    ]
+    assert all(tower.plan.dim("batch").high == 128 for tower in planned)
+
+
+def test_the_family_is_known_from_the_plan(text: str) -> None:
+    assert plan_export(_spec(), text)[0].config.pipeline.model.family == "hstu_match"
+
+
+def test_the_item_tower_needs_item_rows(text: str) -> None:
+    with pytest.raises(InvalidSpec) as raised:
+        plan_export(_spec(item_input_uri=None), text)
+    assert raised.value.where == "item_input_uri"
+
+
+def test_the_user_tower_does_not_need_item_rows(text: str) -> None:
+    assert len(plan_export(_spec(TowerName.USER, item_input_uri=None), text)) == 1
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [('train_input_path: "data/train.parquet"', ""), ("num_buckets: 500", "hash_bucket_size: 500")],
+)
+def test_the_user_tower_needs_encoded_training_rows(text: str, edit: tuple[str, str]) -> None:
+    edited = text.replace("FG_NONE", "FG_DAG").replace(*edit, 1)
+    with pytest.raises(InvalidSpec) as raised:
+        plan_export(_spec(), edited)
+    assert raised.value.where == "sample_input_uri"
+    plan_export(_spec(sample_input_uri="rows.parquet"), edited)
+    plan_export(_spec(TowerName.ITEM), edited)
+
+
+def test_a_tower_that_the_model_lacks_is_refused(text: str) -> None:
+    with pytest.raises(InvalidSpec, match="no tower model"):
+        plan_export(_spec(TowerName.MODEL), text)
+
+
+def test_errors_in_the_config_name_its_uri_and_line(text: str) -> None:
+    with pytest.raises(InvalidPipelineConfig) as raised:
+        plan_export(_spec(), f"modle_dir: 1\n{text}")
+    assert raised.value.where == "models/pipeline.config:1:1"
+
+
+def test_planning_does_not_import_torch() -> None:
+    program = "import sys, exporter.planning, exporter.config.render; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

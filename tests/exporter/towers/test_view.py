@@ -1,0 +1,47 @@
+"""Which towers a model has, and what each of them reads."""
+
+import pytest
+
+from exporter.config.schema import PipelineConfig
+from exporter.errors import InvalidSpec
+from exporter.spec import TowerName
+from exporter.towers.view import tower_configs
+
+
+def test_all_towers_are_exported_unless_some_are_named(pipeline: PipelineConfig) -> None:
+    assert [tower.name for tower in tower_configs(pipeline, None)] == [TowerName.USER, TowerName.ITEM]
+    assert [tower.name for tower in tower_configs(pipeline, (TowerName.ITEM,))] == [TowerName.ITEM]
+
+
+def test_the_user_tower_reads_every_group_but_the_candidates_in_the_training_view(
+    pipeline: PipelineConfig,
+) -> None:
+    [user] = tower_configs(pipeline, (TowerName.USER,))
+    assert user.view == "training"
+    assert "candidate" not in {group.name for group in user.pipeline.groups}
+    assert len(user.pipeline.groups) == len(pipeline.groups) - 1
+
+
+def test_the_item_tower_reads_the_candidates_only_in_the_scalar_view(pipeline: PipelineConfig) -> None:
+    [item] = tower_configs(pipeline, (TowerName.ITEM,))
+    assert item.view == "scalar"
+    assert [group.name for group in item.pipeline.groups] == ["candidate"]
+    assert [feature.name for feature in item.pipeline.features] == ["video_id"]
+
+
+def test_a_towers_features_stand_in_the_order_of_its_groups(pipeline: PipelineConfig) -> None:
+    [user] = tower_configs(pipeline, (TowerName.USER,))
+    grouped = [name for group in user.pipeline.groups for name in group.features]
+    assert [feature.name for feature in user.pipeline.features] == grouped
+
+
+def test_text_and_model_stay_those_of_the_whole(pipeline: PipelineConfig) -> None:
+    for tower in tower_configs(pipeline, None):
+        assert tower.pipeline.text == pipeline.text
+        assert tower.pipeline.model == pipeline.model
+
+
+def test_a_tower_that_the_family_lacks_is_refused_with_those_it_has(pipeline: PipelineConfig) -> None:
+    with pytest.raises(InvalidSpec, match="hstu_match has no tower model") as raised:
+        tower_configs(pipeline, (TowerName.MODEL,))
+    assert "user and item" in raised.value.hint
