@@ -1,0 +1,135 @@
+"""Distributed checkpoints (torch DCP): tensors put together from the chunks that training's ranks wrote.
+
+Not by torch's own planner: its reader unpickles with everything in reach where an entry is no tensor,
+joins whatever path the metadata names, ignores gaps and overlaps, and holds a second copy of each chunk.
+What is left of it once those are replaced is the slicing below.
+"""
+
+import io
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import BinaryIO
+
+import torch
+from torch import Tensor
+from typing_extensions import Buffer
+
+from exporter.checkpoint.dcp_metadata import METADATA_NAME, Chunk, read_metadata
+from exporter.checkpoint.tensors import TensorMeta, digest_files
+from exporter.errors import CheckpointUnreadable
+
+
+class DcpCheckpoint:
+    """A folder with `.metadata` and the files it speaks of."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._stored = read_metadata(folder / METADATA_NAME)
+
+    def tensors(self) -> Mapping[str, TensorMeta]:
+        return {name: stored.meta for name, stored in self._stored.items()}
+
+    def read(self, name: str) -> Tensor:
+        stored = self._stored[name]
+        meta, chunks = stored.meta, stored.chunks
+        for chunk in chunks:  # before memory is set aside for what is not there
+            self._check_place(name, chunk, meta.dtype)
+        if len(chunks) == 1:
+            return self._read_chunk(name, chunks[0], meta.dtype)
+        whole = torch.empty(meta.shape, dtype=meta.dtype)
+        for chunk in chunks:
+            box = tuple(slice(at, at + size) for at, size in zip(chunk.offset, chunk.size, strict=True))
+            whole[box] = self._read_chunk(name, chunk, meta.dtype)
+        return whole
+
+    def digest(self) -> str:
+        files = {chunk.file for stored in self._stored.values() for chunk in stored.chunks}
+        return digest_files(self._folder, {METADATA_NAME, *files})
+
+    def _check_place(self, name: str, chunk: Chunk, dtype: torch.dtype) -> None:
+        try:
+            size = (self._folder / chunk.file).stat().st_size
+        except OSError as error:
+            raise self._damaged(name, chunk, f"the file could not be read: {error.strerror}") from error
+        if chunk.start + chunk.length > size:
+            raise self._damaged(
+                name, chunk, f"the file ends at byte {size} of {chunk.start + chunk.length}; it is cut short"
+            )
+        if chunk.volume * dtype.itemsize > chunk.length:
+            raise self._damaged(
+                name, chunk, f"{chunk.length} bytes cannot hold {list(chunk.size)} of {dtype}"
+            )
+
+    def _read_chunk(self, name: str, chunk: Chunk, dtype: torch.dtype) -> Tensor:
+        try:
+            with (self._folder / chunk.file).open("rb") as file:
+                tensor = _load_tensor(_Slice(file, chunk.start, chunk.length))
+        except Exception as error:  # a stranger's bytes may raise anything
+            reason = str(error).strip().partition("\n")[0]
+            raise self._damaged(name, chunk, f"{type(error).__name__}: {reason}") from error
+        found = TensorMeta(shape=tuple(tensor.shape), dtype=tensor.dtype)
+        expected = TensorMeta(shape=chunk.size, dtype=dtype)
+        if found != expected:
+            raise self._damaged(name, chunk, f"it holds {found} where {METADATA_NAME} says {expected}")
+        return tensor
+
+    def _damaged(self, name: str, chunk: Chunk, reason: str) -> CheckpointUnreadable:
+        return CheckpointUnreadable(
+            f"{self._folder / chunk.file}: tensor {name} could not be read: {reason}",
+            hint="copy the checkpoint again, or export another step",
+            where=name,
+        )
+
+
+def _load_tensor(item: "_Slice") -> Tensor:
+    """A dense tensor with its own memory, from what torch.save wrote; no code of the item's is run."""
+    reader = io.BufferedReader(item)
+    with zipfile.ZipFile(reader) as archive:
+        entries = archive.infolist()
+    if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
+        raise ValueError("compressed, as torch.save never writes; its size cannot be trusted")
+    if sum(entry.file_size for entry in entries) > item.length:
+        raise ValueError("claims more bytes than the file has for it")
+    reader.seek(0)
+    tensor = torch.load(reader, map_location="cpu", weights_only=True)
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"{type(tensor).__name__} where a tensor belongs")
+    if tensor.layout is not torch.strided or tensor.device.type != "cpu":
+        raise TypeError(f"a {tensor.layout} tensor on {tensor.device} where a dense one belongs")
+    tensor = tensor.detach().contiguous()
+    return tensor if tensor.untyped_storage().nbytes() == tensor.nbytes else tensor.clone()
+
+
+class _Slice(io.RawIOBase):
+    """A part of a file as a file of its own; reads no further, whatever is asked for."""
+
+    def __init__(self, file: BinaryIO, start: int, length: int) -> None:
+        super().__init__()
+        self.length = length
+        self._file = file
+        self._start = start
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self.length}[whence]
+        if base + offset < 0:
+            raise ValueError(f"seek to {base + offset}, before the start")
+        self._at = base + offset
+        return self._at
+
+    def readinto(self, buffer: Buffer, /) -> int:
+        target = memoryview(buffer).cast("B")[: max(0, self.length - self._at)]
+        self._file.seek(self._start + self._at)
+        count = self._file.readinto(target)  # type: ignore[attr-defined]  # of every buffered file
+        self._at += count
+        return int(count)

@@ -1,0 +1,259 @@
+"""The `.metadata` file of a distributed checkpoint, read without running what is pickled in it.
+
+torch's own reader unpickles the file with every class and function of the process in reach. Here a
+handful of names is admitted, and each of them stands for an inert record, made anew for every file: a
+pickle may set attributes on whatever class it is given, so it is given none of torch's.
+"""
+
+import io
+import itertools
+import math
+import pickle
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+import torch
+
+from exporter.checkpoint.tensors import TensorMeta
+from exporter.errors import CheckpointUnreadable
+
+METADATA_NAME = ".metadata"
+MAX_METADATA_BYTES = 256 << 20  # some 300 bytes per chunk of a tensor
+
+_HINT = "copy the checkpoint again, or export another step"
+_METADATA, _FILESYSTEM = "torch.distributed.checkpoint.metadata", "torch.distributed.checkpoint.filesystem"
+_RECORDS = {
+    (_METADATA, "Metadata"),
+    (_METADATA, "TensorStorageMetadata"),
+    (_METADATA, "BytesStorageMetadata"),
+    (_METADATA, "ChunkStorageMetadata"),
+    (_METADATA, "MetadataIndex"),
+    (_METADATA, "TensorProperties"),
+    (_METADATA, "StorageMeta"),
+    (_METADATA, "_MEM_FORMAT_ENCODING"),
+    (_FILESYSTEM, "_StorageInfo"),
+    ("torch.serialization", "_get_layout"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chunk:
+    """A box of a tensor, and the bytes of a file that hold it."""
+
+    offset: tuple[int, ...]  # of the box in the tensor, per axis
+    size: tuple[int, ...]
+    file: str
+    start: int  # bytes
+    length: int
+
+    @property
+    def volume(self) -> int:
+        return math.prod(self.size)
+
+    def overlaps(self, other: "Chunk") -> bool:
+        return all(
+            mine < theirs + their_size and theirs < mine + my_size
+            for mine, my_size, theirs, their_size in zip(
+                self.offset, self.size, other.offset, other.size, strict=True
+            )
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredTensor:
+    """A tensor, and the chunks that cover it without gap or overlap."""
+
+    meta: TensorMeta
+    chunks: tuple[Chunk, ...]
+
+
+class _ImpossibleTensor(Exception):
+    """A tensor's entry contradicts itself or the other entries."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"tensor {name} {reason}")
+        self.name = name
+
+
+class _Record:
+    """What an admitted name stands for: it keeps what it is given and does nothing."""
+
+    kind = ""
+
+    def __init__(self, *arguments: object) -> None:
+        self.arguments = arguments
+
+    def __setstate__(self, state: object) -> None:
+        self.state = state
+
+
+class _Unpickler(pickle.Unpickler):
+    """Builds records, tuples and dtypes; asked for anything else, it refuses the file."""
+
+    def __init__(self, data: bytes, path: Path) -> None:
+        super().__init__(io.BytesIO(data))
+        self._path = path
+        self._records = {key: type(key[1], (_Record,), {"kind": key[1]}) for key in _RECORDS}
+
+    def find_class(self, module: str, name: str) -> object:
+        if (module, name) in self._records:
+            return self._records[module, name]
+        if (module, name) == ("torch", "Size"):
+            return tuple
+        if module == "torch" and isinstance(dtype := getattr(torch, name, None), torch.dtype):
+            return dtype
+        raise CheckpointUnreadable(
+            f"{self._path} asks for {module}.{name}, which describes no tensor; nothing of it was run",
+            hint="mind where this checkpoint is from: torch.distributed.checkpoint writes no such name",
+            where=METADATA_NAME,
+        )
+
+
+def read_metadata(path: Path) -> dict[str, StoredTensor]:
+    """The checkpoint's tensors by name; entries that are no tensors are left out.
+
+    Raises:
+        CheckpointUnreadable: the file is none of torch's, or describes a tensor that cannot be.
+    """
+    data = _read_bounded(path)
+    try:
+        metadata = _Unpickler(data, path).load()
+        return _stored_tensors(metadata)
+    except CheckpointUnreadable:
+        raise
+    except _ImpossibleTensor as error:
+        raise CheckpointUnreadable(f"{path}: {error}", hint=_HINT, where=error.name) from error
+    except Exception as error:  # a stranger's bytes may raise anything
+        raise CheckpointUnreadable(
+            f"{path} does not describe a distributed checkpoint: {type(error).__name__}: {error}",
+            hint=_HINT,
+            where=METADATA_NAME,
+        ) from error
+
+
+def _read_bounded(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_METADATA_BYTES + 1)
+    except OSError as error:
+        raise CheckpointUnreadable(f"{path} could not be read: {error.strerror}", where=path.name) from error
+    if len(data) > MAX_METADATA_BYTES:
+        raise CheckpointUnreadable(f"{path} holds more than {MAX_METADATA_BYTES} bytes", where=path.name)
+    return data
+
+
+def _stored_tensors(metadata: object) -> dict[str, StoredTensor]:
+    fields = _fields(metadata, "Metadata")
+    places = _places(_mapping(fields["storage_data"]))
+    return {
+        _text(name): _stored_tensor(_text(name), _fields(entry, "TensorStorageMetadata"), places)
+        for name, entry in _mapping(fields["state_dict_metadata"]).items()
+        if not _is_record(entry, "BytesStorageMetadata")
+    }
+
+
+_Places = Mapping[tuple[str, tuple[int, ...]], Mapping[object, object]]
+
+
+def _places(storage_data: Mapping[object, object]) -> _Places:
+    """Storage entries by tensor name and offset; entries of other things than tensors have no offset."""
+    places: dict[tuple[str, tuple[int, ...]], Mapping[object, object]] = {}
+    for index, info in storage_data.items():
+        at = _fields(index, "MetadataIndex")
+        if at.get("offset") is None:
+            continue
+        key = _text(at["fqn"]), _sizes(at["offset"])
+        if key in places:
+            raise _ImpossibleTensor(key[0], f"has chunks that overlap: two at {list(key[1])}")
+        places[key] = _fields(info, "_StorageInfo")
+    return places
+
+
+def _stored_tensor(name: str, fields: Mapping[object, object], places: _Places) -> StoredTensor:
+    properties = fields["properties"]
+    if not _is_record(properties, "TensorProperties"):
+        raise TypeError(f"properties of {name}")
+    dtype, layout, *_ = properties.state  # type: ignore[attr-defined]  # set while unpickling
+    if not isinstance(dtype, torch.dtype) or layout.arguments != ("torch.strided",):
+        raise _ImpossibleTensor(name, "is not a dense one")
+    boxes = fields["chunks"]
+    if not isinstance(boxes, list):
+        raise TypeError(f"chunks of {name}")
+    chunks = [_chunk(name, _fields(box, "ChunkStorageMetadata"), places) for box in boxes]
+    shape = _sizes(fields["size"])
+    solid = tuple(chunk for chunk in chunks if chunk.volume)
+    _check_cover(name, shape, solid)
+    return StoredTensor(meta=TensorMeta(shape=shape, dtype=dtype), chunks=solid)
+
+
+def _chunk(name: str, box: Mapping[object, object], places: _Places) -> Chunk:
+    offset = _sizes(box["offsets"])
+    place = places.get((name, offset))
+    if place is None:
+        raise _ImpossibleTensor(name, f"has a chunk at {list(offset)} that no file holds")
+    file = _text(place["relative_path"])
+    if file in ("", ".", "..") or PurePosixPath(file).name != file or "\0" in file:
+        raise _ImpossibleTensor(name, f"points at {file!r}, which could lie outside the checkpoint")
+    if place.get("transform_descriptors"):
+        raise _ImpossibleTensor(name, f"is stored in {file} through a stream extension")
+    start, length = _sizes((place["offset"], place["length"]))
+    return Chunk(offset=offset, size=_sizes(box["sizes"]), file=file, start=start, length=length)
+
+
+def _check_cover(name: str, shape: tuple[int, ...], chunks: Sequence[Chunk]) -> None:
+    """Every element of the tensor is in exactly one chunk."""
+    for chunk in chunks:
+        reach = [start + size for start, size in zip(chunk.offset, chunk.size, strict=True)]
+        if any(end > size for end, size in zip(reach, shape, strict=True)):
+            raise _ImpossibleTensor(name, f"of shape {list(shape)} has a chunk that ends at {reach}")
+    if overlap := _first_overlap(chunks):
+        first, second = (f"{list(chunk.offset)} of size {list(chunk.size)}" for chunk in overlap)
+        raise _ImpossibleTensor(name, f"has chunks that overlap: {first}, {second}")
+    covered = sum(chunk.volume for chunk in chunks)
+    if covered != math.prod(shape):
+        raise _ImpossibleTensor(name, f"has a gap: its chunks hold {covered} of {math.prod(shape)} elements")
+
+
+def _first_overlap(chunks: Sequence[Chunk]) -> tuple[Chunk, Chunk] | None:
+    """A sweep along the axis that is cut most, so that only neighbours are compared."""
+    axes = len(chunks[0].offset) if chunks else 0
+    if not axes:
+        return (chunks[0], chunks[1]) if len(chunks) > 1 else None
+    axis = max(range(axes), key=lambda axis: len({chunk.offset[axis] for chunk in chunks}))
+    ordered = sorted(chunks, key=lambda chunk: chunk.offset[axis])
+    for position, first in enumerate(ordered):
+        end = first.offset[axis] + first.size[axis]
+        later = itertools.islice(ordered, position + 1, None)
+        for second in itertools.takewhile(lambda chunk, end=end: chunk.offset[axis] < end, later):  # type: ignore[misc]  # mypy cannot infer the default
+            if first.overlaps(second):
+                return first, second
+    return None
+
+
+def _is_record(value: object, kind: str) -> bool:
+    return isinstance(value, _Record) and value.kind == kind
+
+
+def _fields(value: object, kind: str) -> Mapping[object, object]:
+    if not isinstance(value, _Record) or value.kind != kind:
+        raise TypeError(f"{type(value).__name__} where {kind} belongs")
+    return _mapping(value.state)
+
+
+def _mapping(value: object) -> Mapping[object, object]:
+    if not isinstance(value, dict):
+        raise TypeError(f"{type(value).__name__} where a dict belongs")
+    return value
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{type(value).__name__} where a name belongs")
+    return value
+
+
+def _sizes(value: object) -> tuple[int, ...]:
+    if not isinstance(value, tuple) or any(type(size) is not int or size < 0 for size in value):
+        raise TypeError(f"{value!r} where sizes belong")
+    return value

@@ -1,0 +1,82 @@
+"""Fill a model from a checkpoint, strictly: nothing missing, nothing left over, nothing reshaped."""
+
+from collections.abc import Collection, Mapping
+
+import torch
+from torch import Tensor, nn
+
+from exporter.checkpoint.keymap import PREFIX, checkpoint_names, unexpected_names
+from exporter.checkpoint.read import Checkpoint
+from exporter.checkpoint.tensors import TensorMeta
+from exporter.errors import CheckpointError, CheckpointMismatch
+
+
+def load_weights(
+    module: nn.Module,
+    checkpoint: Checkpoint,
+    *,
+    prefix: str = PREFIX,
+    known: Collection[str] | None = None,
+) -> None:
+    """Put the checkpoint's tensors into every parameter and persistent buffer of `module`, on the CPU.
+
+    The module may be on the meta device: its tensors are replaced, and only the ones it has are read.
+
+    Args:
+        module: a tower, whose names are the checkpoint's without `prefix`.
+        checkpoint: may hold more than the tower needs.
+        prefix: in front of every name in the checkpoint.
+        known: every name of the whole model; a checkpoint that holds any other is refused.
+
+    Raises:
+        CheckpointMismatch: names every tensor that is missing, unexpected or of another shape or dtype.
+        CheckpointError: a parameter holds NaN or infinity.
+    """
+    needed = {
+        name: TensorMeta(shape=tuple(tensor.shape), dtype=tensor.dtype)
+        for name, tensor in module.state_dict().items()
+    }
+    names = checkpoint_names(needed, prefix)
+    _check_match(needed, names, checkpoint.tensors(), known, prefix)
+    weights = {name: checkpoint.read(names[name]) for name in needed}
+    _check_finite({names[name]: weights[name] for name, _ in module.named_parameters() if name in weights})
+    module.load_state_dict(weights, strict=True, assign=True)
+    unfilled = [name for name, tensor in module.named_buffers() if tensor.is_meta]
+    assert not unfilled, f"no checkpoint holds non-persistent buffers; build {unfilled} off the meta device"
+
+
+def _check_match(
+    needed: Mapping[str, TensorMeta],
+    names: Mapping[str, str],
+    found: Mapping[str, TensorMeta],
+    known: Collection[str] | None,
+    prefix: str,
+) -> None:
+    missing = sorted(name for name in names.values() if name not in found)
+    unexpected = [] if known is None else unexpected_names(found, known, prefix)
+    mismatched = [
+        f"{names[name]}: checkpoint ({found[names[name]]}), model ({meta})"
+        for name, meta in needed.items()
+        if names[name] in found and found[names[name]] != meta
+    ]
+    if missing or unexpected or mismatched:
+        raise CheckpointMismatch(missing=missing, unexpected=unexpected, mismatched=mismatched)
+
+
+def _check_finite(parameters: Mapping[str, Tensor]) -> None:
+    """Refuse weights of a training that diverged; a mask's buffer may well hold infinity."""
+    broken = [name for name, tensor in parameters.items() if not _is_finite(tensor)]
+    if broken:
+        raise CheckpointError(
+            f"weights hold NaN or infinity: {', '.join(broken)}",
+            hint="export a checkpoint from before the training diverged",
+            where=broken[0],
+        )
+
+
+def _is_finite(tensor: Tensor) -> bool:
+    """Without a second tensor of its size, as `tensor.isfinite()` would need."""
+    if not tensor.is_floating_point() or not tensor.numel():
+        return True
+    low, high = torch.aminmax(tensor)
+    return bool(low.isfinite() and high.isfinite())

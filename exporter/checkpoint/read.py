@@ -1,0 +1,78 @@
+"""Open a checkpoint by its type and list its tensors, without running its code."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Protocol
+
+from torch import Tensor
+
+from exporter.checkpoint.dcp import DcpCheckpoint
+from exporter.checkpoint.dcp_metadata import METADATA_NAME
+from exporter.checkpoint.safetensors import SafetensorsCheckpoint
+from exporter.checkpoint.tensors import TensorMeta
+from exporter.errors import CheckpointUnreadable, SourceNotFound
+from exporter.storage.store import ArtifactStore, local_path, open_store, split_uri
+
+_MODEL = "model"  # TorchEasyRec keeps the weights apart from optimizer/ and dense_ema/
+_SAFETENSORS = ".safetensors"
+_HINT = "give a folder with model/.metadata or .metadata, a .safetensors file, or a folder of such"
+
+
+class Checkpoint(Protocol):
+    """Named tensors in files; only the ones asked for are read."""
+
+    def tensors(self) -> Mapping[str, TensorMeta]: ...
+
+    def read(self, name: str) -> Tensor:
+        """One tensor, on the CPU, in memory of its own; a name that `tensors` lacks is a KeyError."""
+
+    def digest(self) -> str:
+        """sha256 over the names and contents of the files the tensors are read from."""
+
+
+def open_checkpoint(path: Path) -> Checkpoint:
+    """Open a distributed checkpoint (its `model` folder or the folder around it) or .safetensors files."""
+    for folder in (path / _MODEL, path):
+        if (folder / METADATA_NAME).is_file():
+            return DcpCheckpoint(folder)
+    if path.is_file() and path.suffix == _SAFETENSORS:
+        return SafetensorsCheckpoint([path])
+    if files := sorted(path.glob(f"*{_SAFETENSORS}")):
+        return SafetensorsCheckpoint(files)
+    if not path.exists():
+        raise SourceNotFound(f"there is no {path}", hint=_HINT, where=str(path))
+    raise CheckpointUnreadable(f"{path} is no checkpoint", hint=_HINT, where=str(path))
+
+
+def fetch_checkpoint(uri: str, into: Path) -> Path:
+    """Bring the weights of a checkpoint here, and nothing else of it; returns what to open.
+
+    One that is on this machine already is opened in place: it may be as large as the disk.
+    """
+    path = local_path(uri)
+    if path is not None:
+        if not path.exists():
+            raise SourceNotFound(f"there is no {uri}", hint=_HINT, where=uri)
+        return path
+    if uri.endswith(_SAFETENSORS):
+        folder, name = split_uri(uri)
+        open_store(folder).fetch(name, into / name)
+        return into / name
+    store = open_store(uri)
+    for key in _weights(store):
+        store.fetch(key, into / key)
+    return into
+
+
+def _weights(store: ArtifactStore) -> Iterator[str]:
+    """The keys that `open_checkpoint` would read, were they files of a folder."""
+    keys = {PurePosixPath(file.key) for file in store.list()}
+    if not keys:
+        raise SourceNotFound(f"there is nothing at {store.uri_of('')}", hint=_HINT, where=store.uri_of(""))
+    for folder in (PurePosixPath(_MODEL), PurePosixPath()):
+        if folder / METADATA_NAME in keys:
+            return (str(key) for key in sorted(keys) if key.parent == folder)
+    files = [str(key) for key in sorted(keys) if key.suffix == _SAFETENSORS and len(key.parts) == 1]
+    if not files:
+        raise CheckpointUnreadable(f"{store.uri_of('')} is no checkpoint", hint=_HINT, where=store.uri_of(""))
+    return iter(files)

@@ -1,0 +1,80 @@
+"""Weights in .safetensors files: a header and raw bytes, nothing that could run."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from exporter.checkpoint.tensors import TensorMeta, digest_files
+from exporter.errors import CheckpointUnreadable
+
+_DTYPES = {
+    "BOOL": torch.bool,
+    "U8": torch.uint8,
+    "I8": torch.int8,
+    "I16": torch.int16,
+    "I32": torch.int32,
+    "I64": torch.int64,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "F32": torch.float32,
+    "F64": torch.float64,
+}
+
+
+class SafetensorsCheckpoint:
+    """One or more files of one folder; no two hold a tensor of the same name."""
+
+    def __init__(self, files: Sequence[Path]) -> None:
+        self._files = tuple(files)
+        self._tensors: dict[str, tuple[Path, TensorMeta]] = {}
+        for path in self._files:
+            for name, meta in _header(path).items():
+                if name in self._tensors:
+                    raise CheckpointUnreadable(
+                        f"tensor {name} is in both {self._tensors[name][0].name} and {path}", where=name
+                    )
+                self._tensors[name] = path, meta
+
+    def tensors(self) -> Mapping[str, TensorMeta]:
+        return {name: meta for name, (_, meta) in self._tensors.items()}
+
+    def read(self, name: str) -> Tensor:
+        path, _ = self._tensors[name]
+        with _opened(path) as file:
+            tensor: Tensor = file.get_tensor(name)  # type: ignore[no-untyped-call]  # native code, no types
+        owns_memory = tensor.untyped_storage().nbytes() == tensor.nbytes  # not the whole file's
+        return tensor if owns_memory else tensor.clone()
+
+    def digest(self) -> str:
+        return digest_files(self._files[0].parent, [path.name for path in self._files])
+
+
+def _header(path: Path) -> dict[str, TensorMeta]:
+    with _opened(path) as file:
+        names: list[str] = file.keys()  # type: ignore[no-untyped-call]  # native code, no types
+        slices = {name: file.get_slice(name) for name in names}  # type: ignore[no-untyped-call]  # as above
+        return {
+            name: TensorMeta(shape=tuple(view.get_shape()), dtype=_dtype(view.get_dtype(), name, path))
+            for name, view in slices.items()
+        }
+
+
+def _dtype(code: str, name: str, path: Path) -> torch.dtype:
+    if code not in _DTYPES:
+        raise CheckpointUnreadable(
+            f"{path}: tensor {name} is of type {code}, which is not supported", where=name
+        )
+    return _DTYPES[code]
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[safe_open]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            yield file
+    except (SafetensorError, OSError) as error:
+        raise CheckpointUnreadable(f"{path} is no .safetensors file: {error}", where=path.name) from error

@@ -1,0 +1,35 @@
+"""What is known of a checkpoint's tensors before they are read, and the digest of its files."""
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from exporter.errors import CheckpointUnreadable
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorMeta:
+    """A tensor's shape and dtype."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+    def __str__(self) -> str:
+        return f"{str(self.dtype).removeprefix('torch.')} {list(self.shape)}"
+
+
+def digest_files(folder: Path, names: Iterable[str]) -> str:
+    """One sha256 over the files' names and contents, whatever the order they are given in."""
+    total = hashlib.sha256()
+    for name in sorted(names):
+        try:
+            with (folder / name).open("rb") as file:
+                total.update(f"{hashlib.file_digest(file, 'sha256').hexdigest()}  {name}\n".encode())
+        except OSError as error:
+            raise CheckpointUnreadable(
+                f"{folder / name} could not be read: {error.strerror}", where=name
+            ) from error
+    return total.hexdigest()
