@@ -85,8 +85,6 @@ def _pooling(source: FeatureSource) -> Pooling:
     pooling = source.message.pooling.lower()
     if pooling not in set(Pooling):
         source.invalid(f"pooling is {source.message.pooling!r}", hint='write "sum" or "mean"')
-    if pooling == Pooling.MEAN:
-        source.refuse("pooling mean is not supported", hint="supported is sum")
     return Pooling(pooling)
 
 

@@ -1,6 +1,7 @@
 """Pipeline-config text to its protobuf message and back, with errors that point into the text."""
 
 import re
+from textwrap import shorten
 
 from google.protobuf import text_format
 
@@ -12,12 +13,14 @@ _NEEDED = re.compile(
     r"^(feature_configs\[|model_config\.(?!losses|metrics|train_metrics)).*(?<!\.expression)$"
 )
 
+_LONGEST_QUOTE = 300  # protobuf quotes the whole line
+
 
 def read_message(text: str, where: str) -> EasyRecConfig:
     """Parse the text as TorchEasyRec does: a field given twice takes its last value.
 
     Raises:
-        InvalidPipelineConfig: bad syntax, a name nobody knows, or a missing field that an export needs.
+        InvalidPipelineConfig: bad syntax, or a name nobody knows; with line and column.
     """
     message = EasyRecConfig()
     try:
@@ -27,10 +30,25 @@ def read_message(text: str, where: str) -> EasyRecConfig:
         place = where if line is None else f"{where}:{line}:{column}"
         problem = str(error).split(" : ", 1)[-1].replace("slipway.protos.", "")
         raise InvalidPipelineConfig(
-            f"{place}: {problem}",
+            f"{place}: {shorten(problem, _LONGEST_QUOTE)}",
             hint="correct the text there; names are those of TorchEasyRec's pipeline.config",
             where=place,
         ) from error
+    except RecursionError as error:
+        raise InvalidPipelineConfig(
+            f"{where}: messages are nested too deeply",
+            hint="nest operator_params of custom features less deeply",
+            where=where,
+        ) from error
+    return message
+
+
+def require_fields(message: EasyRecConfig, where: str) -> None:
+    """Demand the required fields that an export reads; training's own may be missing, as they may there.
+
+    Raises:
+        InvalidPipelineConfig: naming all that are missing.
+    """
     unset = message.FindInitializationErrors()  # type: ignore[attr-defined]  # the stubs lack it
     missing = [path for path in unset if _is_needed(path)]
     if missing:
@@ -39,7 +57,6 @@ def read_message(text: str, where: str) -> EasyRecConfig:
             hint="add them; feature_configs[0] is the first entry",
             where=f"{where}: {missing[0]}",
         )
-    return message
 
 
 def write_message(message: EasyRecConfig) -> str:

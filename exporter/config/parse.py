@@ -4,7 +4,7 @@ from exporter.config.feature_messages import feature_sources
 from exporter.config.features import needs_generation, read_features
 from exporter.config.groups import read_groups
 from exporter.config.hstu_match import check_hstu_match, read_hstu_match, with_history_lengths_shared
-from exporter.config.message import read_message
+from exporter.config.message import read_message, require_fields
 from exporter.config.pb.data_pb2 import DataConfig, FgMode
 from exporter.config.pb.pipeline_pb2 import EasyRecConfig
 from exporter.config.schema import PipelineConfig
@@ -43,6 +43,7 @@ def parse_published_config(text: str, *, where: str = "config") -> PipelineConfi
             hint=f"supported are {', '.join(SUPPORTED_MODELS)}",
             where=f"model_config.{kind}",
         )
+    require_fields(message, where)
     _refuse_other_weights(message)
     _refuse_negative_tables(message)
     features = read_features(message)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from exporter.config.schema import FeatureKind, Sequence, Table
+from exporter.config.schema import FeatureKind, Pooling, Sequence, Table
 from exporter.errors import InvalidPipelineConfig, UnsupportedConfig
 from tests.exporter.config.conftest import ParseEdited
 
@@ -81,6 +81,11 @@ def test_a_standalone_sequence_of_numbers_keeps_its_width(parse_with_feature: Pa
     feature = parse_with_feature(_raw("value_dim: 3", "sequence_raw_feature")).feature("f")
     assert feature.value_dim == 3
     assert feature.sequence == Sequence(name="f", length=0, delim=";")
+
+
+def test_ids_of_a_row_are_pooled_as_the_config_says(parse_with_feature: ParseEdited) -> None:
+    assert parse_with_feature(_id("num_buckets: 7")).feature("f").pooling is Pooling.SUM
+    assert parse_with_feature(_id('num_buckets: 7 pooling: "mean"')).feature("f").pooling is Pooling.MEAN
 
 
 def test_null_rows_become_the_encoded_default(parse_with_feature: ParseEdited) -> None:

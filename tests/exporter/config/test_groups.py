@@ -33,6 +33,17 @@ def test_a_group_that_cannot_be_read_is_invalid(
         parse_edited(edit)
 
 
+def test_one_table_is_pooled_in_one_way(parse_edited: ParseEdited) -> None:
+    shared = 'embedding_dim: 16 embedding_name: "t"'
+    one_size = ("num_buckets: 500", "num_buckets: 8")
+    with pytest.raises(InvalidPipelineConfig, match="share table t, but one is pooled by mean"):
+        parse_edited(
+            one_size,
+            ("embedding_dim: 16", f'{shared} pooling: "mean"'),
+            ('"user:user_active_degree"\n    embedding_dim: 16', f'"user:user_active_degree" {shared}'),
+        )
+
+
 def test_a_near_miss_is_offered(parse_edited: ParseEdited) -> None:
     with pytest.raises(InvalidPipelineConfig) as raised:
         parse_edited(('feature_names: "uih_seq__video_id"', 'feature_names: "uih_video_id"'))

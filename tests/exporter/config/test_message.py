@@ -2,7 +2,7 @@
 
 import pytest
 
-from exporter.config.message import read_message
+from exporter.config.message import read_message, require_fields
 from exporter.errors import InvalidPipelineConfig
 
 
@@ -19,6 +19,12 @@ def test_broken_syntax_is_an_error_with_its_line() -> None:
     assert raised.value.where.startswith("c:2:")
 
 
+def test_endless_nesting_is_an_error_not_a_crash() -> None:
+    deep = 'fields { key: "a" value { struct_value { ' * 2000
+    with pytest.raises(InvalidPipelineConfig, match="nested too deeply"):
+        read_message(f"feature_configs {{ custom_feature {{ operator_params {{ {deep}", "c")
+
+
 def test_a_field_given_twice_takes_its_last_value() -> None:
     message = read_message('model_dir: "a"\nmodel_dir: "b"', "c")
     assert message.model_dir == "b"
@@ -27,7 +33,7 @@ def test_a_field_given_twice_takes_its_last_value() -> None:
 def test_missing_fields_that_an_export_needs_are_named(text: str) -> None:
     edited = text.replace('feature_name: "user_id"', "", 1).replace("max_seq_len: 96", "", 1)
     with pytest.raises(InvalidPipelineConfig) as raised:
-        read_message(edited, "c")
+        require_fields(read_message(edited, "c"), "c")
     assert "feature_configs[0].id_feature.feature_name" in raised.value.message
     assert "model_config.hstu_match.user_tower.max_seq_len" in raised.value.message
 
@@ -37,9 +43,10 @@ def test_missing_fields_that_an_export_needs_are_named(text: str) -> None:
 )
 def test_missing_fields_that_only_training_needs_are_none_of_our_business(text: str, unneeded: str) -> None:
     assert unneeded in text
-    read_message(text.replace(unneeded, "", 1), "c")
+    require_fields(read_message(text.replace(unneeded, "", 1), "c"), "c")
 
 
 def test_a_required_field_with_a_default_may_be_left_out(text: str) -> None:
     message = read_message(text.replace("group_type: DEEP", "", 1), "c")
+    require_fields(message, "c")
     assert message.model_config.feature_groups[0].group_type == 0

@@ -7,11 +7,11 @@ from exporter.errors import InvalidPipelineConfig, UnsupportedConfig
 from tests.exporter.config.conftest import ParseEdited
 
 
-def test_a_whole_config_of_another_family_is_refused_with_those_supported(text: str) -> None:
-    mask_net = "mask_net { mask_net_module { n_mask_blocks: 1 mask_block { hidden_dim: 1 } } }"
-    needed = text[: text.index("model_config {")]
-    with pytest.raises(UnsupportedConfig, match="model mask_net") as raised:
-        parse_pipeline_config(f"{needed} model_config {{ {mask_net} }}")
+@pytest.mark.parametrize("family", ["dssm", "dlrm_hstu", "multi_tower_din", "mask_net"])
+def test_another_family_is_refused_by_name(text: str, family: str) -> None:
+    others = text[: text.index("model_config {")]
+    with pytest.raises(UnsupportedConfig, match=f"model {family}") as raised:
+        parse_pipeline_config(f"{others} model_config {{ {family} {{}} }}")
     assert "hstu_match" in raised.value.hint
 
 
