@@ -46,14 +46,11 @@ def plan_dims(features: Seq[Feature], *, max_batch_size: int) -> DimPlan:
 
     Single-valued features of one parent sequence share one total-length dim, `seq_<parent>`, bounded
     by the largest batch times the declared sequence length; every `.lengths` and every dense row
-    shares `batch`; a multi-valued feature has a dim of its own. Inputs come in the order in which
-    TorchEasyRec's batches hold them, because a package takes its inputs by position.
+    shares `batch`; a multi-valued feature has a dim of its own. A package takes its inputs by position,
+    and TorchEasyRec's servers pass them sorted by name; so inputs come in that order.
     """
-    owners = [
-        (tensor, feature)
-        for feature in sorted(features, key=_call_order)
-        for tensor in feature_inputs(feature)
-    ]
+    owners = [(tensor, feature) for feature in features for tensor in feature_inputs(feature)]
+    owners.sort(key=lambda owner: owner[0].name)
     names = dict.fromkeys(axis for tensor, _ in owners for axis in tensor.shape if isinstance(axis, str))
     return DimPlan(
         inputs=tuple(tensor for tensor, _ in owners),
@@ -78,13 +75,6 @@ def feature_inputs(feature: Feature) -> tuple[TensorInput, ...]:
         TensorInput(name=values, dtype="int64", shape=(_total(feature),)),
         TensorInput(name=lengths, dtype="int64", shape=(BATCH,)),
     )
-
-
-def _call_order(feature: Feature) -> int:
-    """Dense rows first, then everything sparse, then dense sequences; each in config order."""
-    if feature.is_sparse:
-        return 1
-    return 2 if feature.is_sequence else 0
 
 
 def _total(feature: Feature) -> str:
