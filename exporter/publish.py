@@ -1,0 +1,234 @@
+"""Publish an artifact: its files first, checked after they went up, and then the manifest that names them.
+
+What a reader may rely on: where there is a manifest, every file it names is there, whole, and will not
+change. Without one there is no artifact, whatever files may lie about.
+"""
+
+import hashlib
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from exporter.errors import AlreadyPublished, ExportError, InvalidArtifact, SourceNotFound, StorageError
+from exporter.manifest import MANIFEST_NAME, FileRef, Manifest, TowerEntry
+from exporter.spec import TowerName
+from exporter.storage.store import ArtifactStore, check_key, join_uri, open_store, split_uri
+
+log = logging.getLogger(__name__)
+
+OnProgress = Callable[[int, int], object]  # bytes sent so far, bytes to send
+
+
+def file_ref(path: str, local: Path) -> FileRef:
+    """The reference of a local file that will be `path` below the artifact's root."""
+    with local.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return FileRef(path=path, size=local.stat().st_size, sha256=digest)
+
+
+def publish(
+    manifest: Manifest,
+    files: Mapping[str, Path],
+    artifact_uri: str,
+    *,
+    replace_unfinished: bool,
+    on_sent: OnProgress = lambda sent, total: None,
+) -> str:
+    """Publish `files`, by their paths in the artifact, and `manifest` below `artifact_uri`.
+
+    Returns:
+        The manifest's URI.
+
+    Raises:
+        AlreadyPublished: there is a manifest already, or files whose owner may still be at work.
+        StorageError: a file did not arrive as it was sent, or not at all.
+        InvalidArtifact: the manifest and the files disagree; nothing was sent.
+    """
+    output_uri, name = split_uri(artifact_uri)
+    return publish_in(
+        open_store(output_uri),
+        name,
+        manifest,
+        files,
+        replace_unfinished=replace_unfinished,
+        on_sent=on_sent,
+    )
+
+
+def publish_in(
+    store: ArtifactStore,
+    folder: str,
+    manifest: Manifest,
+    files: Mapping[str, Path],
+    *,
+    replace_unfinished: bool,
+    on_sent: OnProgress = lambda sent, total: None,
+) -> str:
+    """As `publish`, into a folder of a store.
+
+    A failed attempt removes what it sent. One that was killed cannot, and its files would refuse the next
+    attempt's, as keys are written once. `replace_unfinished` says that the caller knows such files to be
+    dead: it holds the job's lease, no other attempt does, and so it removes them, but only while there is
+    no manifest. They are never reused: two compiles of one program differ, and a straggler that fails at
+    last would remove a reused file under the new manifest. Should a straggler write after all, one of the
+    two meets a key of the other and gives up; neither overwrites anything.
+    """
+    refs = _checked_refs(manifest, files)
+    _make_room(store, folder, replace_unfinished=replace_unfinished)
+    sent_keys: list[str] = []
+    try:
+        _send(store, folder, refs, files, sent_keys, on_sent)
+        for ref in refs:
+            _check_arrived(store, f"{folder}/{ref.path}", ref)
+        manifest_key = f"{folder}/{MANIFEST_NAME}"
+        store.put_bytes(_text(manifest), manifest_key)
+    except BaseException:
+        _remove(store, folder, sent_keys)
+        raise
+    return store.uri_of(manifest_key)
+
+
+def read_manifest(uri: str) -> Manifest:
+    """The manifest of an artifact, by the artifact's URI or the manifest's own.
+
+    Raises:
+        InvalidArtifact: there is none, or it is not one that this version reads.
+    """
+    root = _root(uri)
+    where = join_uri(root, MANIFEST_NAME)
+    try:
+        return Manifest.model_validate_json(open_store(root).read(MANIFEST_NAME))
+    except SourceNotFound as error:
+        raise InvalidArtifact(
+            f"{root} is no artifact: it has no {MANIFEST_NAME}",
+            hint="give the URI of <output>/<job id>; one without a manifest was never published",
+            where=where,
+        ) from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"])
+        raise InvalidArtifact(
+            f"{where} is no manifest this version reads: {field or 'text'}: {first['msg']}", where=where
+        ) from error
+
+
+def fetch_tower(uri: str, tower: TowerName, into: Path) -> Path:
+    """Download one tower's package below `into`, check it, and return where it is.
+
+    Raises:
+        InvalidArtifact: the artifact has no such tower, or the package is not the one it names.
+    """
+    root = _root(uri)
+    entry = _tower(read_manifest(root), tower, root)
+    where = join_uri(root, _checked_path(entry.package.path))
+    local = into / entry.package.path
+    try:
+        open_store(root).fetch(entry.package.path, local)
+    except SourceNotFound as error:
+        raise InvalidArtifact(f"{where} is missing, though the manifest names it", where=where) from error
+    if file_ref(entry.package.path, local) != entry.package:
+        local.unlink()
+        raise InvalidArtifact(
+            f"{where} is damaged: it is not the file whose digest the manifest holds",
+            hint="export again, under a new job",
+            where=where,
+        )
+    return local
+
+
+def _checked_refs(manifest: Manifest, files: Mapping[str, Path]) -> list[FileRef]:
+    """Every file the manifest names: exactly the ones given, as they are on disk now."""
+    refs = [ref for tower in manifest.towers for ref in (tower.package, *tower.files)]
+    paths = [_checked_path(ref.path) for ref in refs]
+    if len(set(paths)) != len(paths) or MANIFEST_NAME in paths:
+        raise InvalidArtifact(f"the manifest names a file twice, or itself: {', '.join(sorted(paths))}")
+    if odd := set(paths) ^ set(files):
+        raise InvalidArtifact(f"the manifest and the files to publish disagree on {', '.join(sorted(odd))}")
+    for ref in refs:
+        if file_ref(ref.path, files[ref.path]) != ref:
+            raise InvalidArtifact(
+                f"{files[ref.path]} is not the file that the manifest describes", where=ref.path
+            )
+    return refs
+
+
+def _make_room(store: ArtifactStore, folder: str, *, replace_unfinished: bool) -> None:
+    """Refuse a folder that is taken; clear one that a dead attempt left unfinished."""
+    uri = store.uri_of(folder)
+    if store.exists(f"{folder}/{MANIFEST_NAME}"):
+        raise AlreadyPublished(f"{uri} is published; it is never overwritten", where=uri)
+    if replace_unfinished:
+        store.delete_prefix(folder)
+    elif left := store.list(folder):
+        raise AlreadyPublished(
+            f"{uri} holds {len(left)} files of an attempt that did not finish, the first {left[0].key}",
+            hint="publish under a new job id, or remove them once that attempt is known to be dead",
+            where=uri,
+        )
+
+
+def _send(
+    store: ArtifactStore,
+    folder: str,
+    refs: list[FileRef],
+    files: Mapping[str, Path],
+    sent_keys: list[str],
+    on_sent: OnProgress,
+) -> None:
+    """Send every file, recording in `sent_keys` each key that is this attempt's to remove."""
+    total, sent = sum(ref.size for ref in refs), 0
+
+    def report(count: int) -> None:
+        nonlocal sent
+        sent += count
+        on_sent(sent, total)
+
+    for ref in refs:
+        key = f"{folder}/{ref.path}"
+        store.put(files[ref.path], key, report)
+        sent_keys.append(key)
+
+
+def _check_arrived(store: ArtifactStore, key: str, ref: FileRef) -> None:
+    if store.size(key) != ref.size or store.sha256(key) != ref.sha256:
+        uri = store.uri_of(key)
+        raise StorageError(
+            f"{uri} did not arrive as it was sent",
+            hint="try again; if it stays so, the store damages files",
+            where=uri,
+        )
+
+
+def _remove(store: ArtifactStore, folder: str, sent_keys: list[str]) -> None:
+    """Take back what this attempt sent, unless a manifest stands: then it is part of an artifact."""
+    try:
+        if not store.exists(f"{folder}/{MANIFEST_NAME}"):
+            for key in sent_keys:
+                store.delete(key)
+    except ExportError:  # the failure that led here is the one to report
+        log.warning("unfinished_artifact_left", exc_info=True, extra={"uri": store.uri_of(folder)})
+
+
+def _text(manifest: Manifest) -> bytes:
+    return (manifest.model_dump_json(indent=2) + "\n").encode()
+
+
+def _root(uri: str) -> str:
+    return uri.rstrip("/").removesuffix(f"/{MANIFEST_NAME}")
+
+
+def _tower(manifest: Manifest, tower: TowerName, root: str) -> TowerEntry:
+    for entry in manifest.towers:
+        if entry.name is tower:
+            return entry
+    there = ", ".join(entry.name for entry in manifest.towers)
+    raise InvalidArtifact(f"{root} has no {tower} tower", hint=f"its towers: {there}", where=root)
+
+
+def _checked_path(path: str) -> str:
+    try:
+        return check_key(path)
+    except StorageError as error:
+        raise InvalidArtifact(f"the manifest names {path!r}, which could lie outside the artifact") from error
