@@ -4,6 +4,7 @@ import ast
 import importlib
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator
 
 from exporter.errors import ExportError
@@ -32,7 +33,11 @@ def test_every_error_has_a_code_of_its_own() -> None:
 
 
 def test_every_error_stands_in_the_drawing_of_its_module() -> None:
-    drawings = {error: str(sys.modules[error.__module__].__doc__) for error in ERRORS}
+    """A module with a single error needs no drawing."""
+    crowded = {module for module, count in Counter(error.__module__ for error in ERRORS).items() if count > 1}
+    drawings = {
+        error: str(sys.modules[error.__module__].__doc__) for error in ERRORS if error.__module__ in crowded
+    }
     assert [error.__name__ for error, drawing in drawings.items() if error.__name__ not in drawing] == []
 
 
