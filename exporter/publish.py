@@ -115,27 +115,32 @@ def read_manifest(uri: str) -> Manifest:
 
 
 def fetch_tower(uri: str, tower: TowerName, into: Path) -> Path:
-    """Download one tower's package below `into`, check it, and return where it is.
+    """Download one tower's files below `into`, check each, and return the folder that holds `aoti/`.
 
     Raises:
-        InvalidArtifact: the artifact has no such tower, or the package is not the one it names.
+        InvalidArtifact: the artifact has no such tower, or a file is not the one the manifest names.
     """
     root = _root(uri)
     entry = _tower(read_manifest(root), tower, root)
-    where = join_uri(root, _checked_path(entry.package.path))
-    local = into / entry.package.path
+    store = open_store(root)
+    for ref in (entry.package, *entry.files):
+        _fetch(store, ref, into / _checked_path(ref.path))
+    return (into / entry.package.path).parent.parent
+
+
+def _fetch(store: ArtifactStore, ref: FileRef, local: Path) -> None:
+    where = store.uri_of(ref.path)
     try:
-        open_store(root).fetch(entry.package.path, local)
+        store.fetch(ref.path, local)
     except SourceNotFound as error:
         raise InvalidArtifact(f"{where} is missing, though the manifest names it", where=where) from error
-    if file_ref(entry.package.path, local) != entry.package:
+    if file_ref(ref.path, local) != ref:
         local.unlink()
         raise InvalidArtifact(
             f"{where} is damaged: it is not the file whose digest the manifest holds",
             hint="export again, under a new job",
             where=where,
         )
-    return local
 
 
 def _checked_refs(manifest: Manifest, files: Mapping[str, Path]) -> list[FileRef]:

@@ -95,9 +95,11 @@ def test_a_published_artifact_reads_back(
     uri = publish(manifest, files, artifact_uri, replace_unfinished=False)
     assert uri == f"{artifact_uri}/manifest.json"
     assert read_manifest(uri) == read_manifest(artifact_uri) == read_manifest(artifact_uri + "/") == manifest
-    package = fetch_tower(artifact_uri, TowerName.ITEM, tmp_path / "here")
-    assert package == tmp_path / "here" / "item" / "aoti" / "aoti_model.pt2"
-    assert package.read_text() == "aoti/aoti_model.pt2 of item"
+    folder = fetch_tower(artifact_uri, TowerName.ITEM, tmp_path / "here")
+    assert folder == tmp_path / "here" / "item"
+    for name in TOWER_FILES:
+        assert (folder / name).read_text() == f"{name} of item"
+    assert not (tmp_path / "here" / "user").exists()
 
 
 def test_the_layout_is_that_of_torcheasyrecs_servers(
@@ -215,15 +217,16 @@ def test_files_and_manifest_must_agree(manifest: Manifest, files: dict[str, Path
     assert keys(store) == set()
 
 
-def test_a_damaged_package_is_refused(
-    artifact_uri: str, manifest: Manifest, files: dict[str, Path], tmp_path: Path
+@pytest.mark.parametrize("name", ["aoti/aoti_model.pt2", "fg.json"])
+def test_a_damaged_or_missing_file_is_refused(
+    name: str, artifact_uri: str, manifest: Manifest, files: dict[str, Path], tmp_path: Path
 ) -> None:
     publish(manifest, files, artifact_uri, replace_unfinished=False)
-    store, key = open_store(artifact_uri), "user/aoti/aoti_model.pt2"
+    store, key = open_store(artifact_uri), f"user/{name}"
     store.delete(key)
     with pytest.raises(InvalidArtifact, match="is missing, though the manifest names it"):
         fetch_tower(artifact_uri, TowerName.USER, tmp_path / "here")
-    store.put_bytes(b"aoti/aoti_model.pt2 of usex", key)
+    store.put_bytes(files[key].read_bytes()[:-1] + b"X", key)
     with pytest.raises(InvalidArtifact, match="is damaged"):
         fetch_tower(artifact_uri, TowerName.USER, tmp_path / "here")
     assert not (tmp_path / "here" / key).exists()
