@@ -11,16 +11,17 @@ from exporter.aoti.compile import compile_package
 from exporter.aoti.op_libraries import op_libraries
 from exporter.aoti.trace import trace
 from exporter.checkpoint.load import load_weights
+from exporter.config.parse import parse_pipeline_config
 from exporter.data.batch import contradicting_batches, trace_inputs, verification_batches
 from exporter.describe import manifest_of, tower_entry, write_tower_files
 from exporter.distributed.ranks import Ranks
 from exporter.errors import InvalidSpec
 from exporter.manifest import SourceRef, TowerEntry
-from exporter.models.registry import build_tower
+from exporter.models.registry import build_tower, weight_names
 from exporter.outcome import ExportOutcome, Failure, TowerOutcome
-from exporter.planning import PlannedTower, plan_export
+from exporter.planning import PlannedTower, plan_export, read_config
 from exporter.publish import publish
-from exporter.sources import config_source, fetch_checkpoint_once, open_rows, read_config
+from exporter.sources import config_source, fetch_checkpoint_once, open_rows
 from exporter.spec import Device, ExportSpec
 from exporter.stages import OnStage, Stage, StageClock
 from exporter.verify.gate import Gate
@@ -37,6 +38,7 @@ class Attempt:
     job_id: str
     spec: ExportSpec
     workspace: Path
+    config_uri: str | None = None  # where the spec's inline config was read, if anywhere
     replace_unfinished: bool = False  # overwrite what an earlier attempt left without a manifest
 
 
@@ -101,7 +103,7 @@ def export_tower(
         tower = build_tower(planned.config, planned.plan)
     with clock.stage(Stage.CHECKPOINT):
         checkpoint, checkpoint_source = fetch_checkpoint_once(spec, attempt.workspace)
-        load_weights(tower.module, checkpoint)
+        load_weights(tower.module, checkpoint, known=weight_names(parse_pipeline_config(config_text)))
         tower.module.to(device)
     with clock.stage(Stage.ROWS):
         rows, rows_source = open_rows(planned, spec)
@@ -119,7 +121,11 @@ def export_tower(
     return ExportedTower(
         entry=tower_entry(tower, program, files, report, clock.seconds),
         files=files,
-        sources=(config_source(spec, config_text), checkpoint_source, rows_source),
+        sources=(
+            config_source(attempt.config_uri or spec.config_uri, config_text),
+            checkpoint_source,
+            rows_source,
+        ),
         op_libraries=libraries,
     )
 

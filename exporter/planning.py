@@ -1,13 +1,17 @@
 """What a spec and a pipeline config amount to: the towers, their views and their dims. No torch."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from exporter.config.parse import parse_pipeline_config
 from exporter.config.schema import PipelineConfig, TowerConfig
 from exporter.dims.plan import DimPlan, plan_dims
-from exporter.errors import InvalidSpec
+from exporter.errors import InvalidPipelineConfig, InvalidSpec
 from exporter.spec import ExportSpec, TowerName
+from exporter.storage.store import read_uri
 from exporter.towers.view import tower_configs
+
+_MAX_CONFIG_BYTES = 4_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,6 +20,46 @@ class PlannedTower:
 
     config: TowerConfig
     plan: DimPlan
+
+
+def read_config(spec: ExportSpec) -> str:
+    """The pipeline config's text, given inline or by URI.
+
+    Raises:
+        SourceNotFound: the URI names nothing.
+        InvalidPipelineConfig: what it names is not text.
+    """
+    if spec.config is not None:
+        return spec.config
+    assert spec.config_uri is not None, "ExportSpec admits no spec without a config"
+    try:
+        return read_uri(spec.config_uri, limit=_MAX_CONFIG_BYTES).decode()
+    except UnicodeDecodeError as error:
+        raise InvalidPipelineConfig(
+            f"{spec.config_uri} is not text: {error}",
+            hint="give the URI of a pipeline.config in protobuf text format",
+            where=spec.config_uri,
+        ) from error
+
+
+def pin(spec: ExportSpec, config_text: str, planned: "Sequence[PlannedTower]") -> ExportSpec:
+    """The same request with everything the config's place stood for written out.
+
+    The text replaces the URI, so that a later change of the file does not reach the export; and the
+    config's own rows, whose path may be relative to the config, become `sample_input_uri`.
+    """
+    rows = spec.sample_input_uri
+    if rows is None and any(tower.config.name is not TowerName.ITEM for tower in planned):
+        rows = _beside(planned[0].config.pipeline.train_input_path, spec.config_uri)
+    return spec.model_copy(update={"config": config_text, "config_uri": None, "sample_input_uri": rows})
+
+
+def _beside(path: str, config_uri: str | None) -> str:
+    """A path of the config, taken from the config's folder if it is relative and that is known."""
+    is_absolute = "://" in path or path.startswith("/")
+    if is_absolute or config_uri is None or "/" not in config_uri:
+        return path
+    return f"{config_uri.rpartition('/')[0]}/{path}"
 
 
 def plan_export(spec: ExportSpec, config_text: str) -> tuple[PlannedTower, ...]:

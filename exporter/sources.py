@@ -3,44 +3,18 @@
 import fcntl
 import hashlib
 from collections.abc import Callable
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Literal
 
 from exporter.checkpoint.read import Checkpoint, fetch_checkpoint, open_checkpoint
 from exporter.data.batch import Rows, read_rows
-from exporter.errors import InvalidPipelineConfig
 from exporter.manifest import SourceRef
 from exporter.planning import PlannedTower
 from exporter.spec import ExportSpec, TowerName
-from exporter.storage.store import read_uri
-
-_MAX_CONFIG_BYTES = 4_000_000
 
 
-def read_config(spec: ExportSpec) -> str:
-    """The pipeline config's text, given inline or by URI."""
-    if spec.config is not None:
-        return spec.config
-    assert spec.config_uri is not None
-    try:
-        return read_uri(spec.config_uri, limit=_MAX_CONFIG_BYTES).decode()
-    except UnicodeDecodeError as error:
-        raise InvalidPipelineConfig(
-            f"not text: {error}", hint="give a pipeline.config in protobuf text format", where=spec.config_uri
-        ) from error
-
-
-def config_source(spec: ExportSpec, text: str) -> SourceRef:
-    return SourceRef(
-        role="config", uri=spec.config_uri or "inline", sha256=hashlib.sha256(text.encode()).hexdigest()
-    )
-
-
-def resolve_input_path(path: str, spec: ExportSpec) -> str:
-    """`train_input_path` as a URI: a relative one is relative to the folder the config came from."""
-    if "://" in path or PurePosixPath(path).is_absolute() or spec.config_uri is None:
-        return path
-    return spec.config_uri.rpartition("/")[0] + "/" + path if "/" in spec.config_uri else path
+def config_source(uri: str | None, text: str) -> SourceRef:
+    return SourceRef(role="config", uri=uri or "inline", sha256=hashlib.sha256(text.encode()).hexdigest())
 
 
 def open_rows(planned: PlannedTower, spec: ExportSpec) -> tuple[Rows, SourceRef]:
@@ -50,7 +24,7 @@ def open_rows(planned: PlannedTower, spec: ExportSpec) -> tuple[Rows, SourceRef]
         role, uri = "item_input", spec.item_input_uri
     else:
         role = "sample_input"
-        uri = spec.sample_input_uri or resolve_input_path(planned.config.pipeline.train_input_path, spec)
+        uri = spec.sample_input_uri or planned.config.pipeline.train_input_path
     assert uri is not None  # plan_export refuses a spec without it
     rows = read_rows(uri, planned.config.pipeline.features)
     return rows, SourceRef(role=role, uri=rows.uri, sha256=rows.sha256)

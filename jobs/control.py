@@ -19,7 +19,7 @@ _SCAN = 200  # queued jobs looked at together
 class Plan:
     """What a spec comes to before anything runs."""
 
-    config_text: str
+    spec: ExportSpec  # pinned: with the config's text, as it was read
     towers: tuple[TowerName, ...]
 
 
@@ -43,7 +43,7 @@ class JobControl:
         now = self.store.now()
         job = Job(
             id=new_job_id(),
-            spec=spec.model_copy(update={"config": plan.config_text, "config_uri": None}),
+            spec=plan.spec,
             config_uri=spec.config_uri,
             towers=tuple(TowerProgress(name=name) for name in plan.towers),
             created_at=now,

@@ -71,6 +71,18 @@ class TowerProgress(Frozen):
     verification: VerificationSummary | None = None
     failure: Failure | None = None
 
+    def at_rest(self) -> Self:
+        """This tower when nobody works on it: it runs no more."""
+        if self.state is not TowerState.RUNNING:
+            return self
+        return self.model_copy(update={"state": TowerState.WAITING, "detail": ""})
+
+    def failed(self, failure: Failure) -> Self:
+        """This tower when it was not published and will not be; its own reason stands."""
+        if self.state is TowerState.SUCCEEDED or self.failure is not None:
+            return self
+        return self.model_copy(update={"state": TowerState.FAILED, "failure": failure})
+
 
 class Lease(Frozen):
     """A worker's right to a job until a time."""
@@ -108,9 +120,14 @@ class Job(Frozen):
         """This job in another state, or IllegalMove."""
         if state not in MOVES.get(self.state, frozenset()):
             raise IllegalMove(f"a {self.state} job cannot become {state}", where=self.id)
-        finished_at = now if state.is_final else None
-        lease = self.lease if state is JobState.RUNNING else None
-        return self.model_copy(update={"state": state, "lease": lease, "finished_at": finished_at})
+        return self.model_copy(
+            update={
+                "state": state,
+                "lease": None,
+                "finished_at": now if state.is_final else None,
+                "towers": tuple(tower.at_rest() for tower in self.towers),
+            }
+        )
 
     def claimed(self, lease: Lease, now: datetime) -> Self:
         """Begin an attempt: every tower starts afresh."""
@@ -158,4 +175,6 @@ class Job(Frozen):
         if self.setbacks >= MAX_SETBACKS:
             message = f"gave up after {self.setbacks} attempts; the last: {failure.message}"
             failure = failure.model_copy(update={"message": message})
-        return self.move_to(JobState.FAILED, now).model_copy(update={"failure": failure})
+        towers = tuple(tower.failed(failure) for tower in self.towers)
+        told = self.model_copy(update={"failure": failure, "towers": towers})
+        return told.move_to(JobState.FAILED, now)

@@ -8,26 +8,15 @@ import argparse
 import logging
 from pathlib import Path
 
-from pydantic import BaseModel
-
 from exporter.distributed.ranks import Ranks
 from exporter.errors import ExportError
 from exporter.outcome import ExportOutcome, Failure
 from exporter.pipeline import Attempt, export
-from exporter.spec import ExportSpec
 from exporter.stages import OnStage, StageEvent
 from worker.settings import RankSettings
+from worker.workspace import AttemptFile
 
 log = logging.getLogger(__name__)
-
-
-class AttemptFile(BaseModel):
-    """attempt.json, as the supervisor wrote it."""
-
-    job_id: str
-    attempt: int
-    spec: ExportSpec
-    replace_unfinished: bool
 
 
 def main() -> None:
@@ -41,6 +30,7 @@ def main() -> None:
         job_id=request.job_id,
         spec=request.spec,
         workspace=workspace,
+        config_uri=request.config_uri,
         replace_unfinished=request.replace_unfinished,
     )
     with (workspace / f"events-{settings.rank}.jsonl").open("a", buffering=1) as events:

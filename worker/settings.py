@@ -4,10 +4,18 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from telemetry.logging import LogFormat, LogLevel
+
+
+def _seconds(given: object) -> object:
+    """An environment variable's number is text, which pydantic would read as hours and minutes."""
+    return float(given) if isinstance(given, str) else given
+
+
+Duration = Annotated[timedelta, BeforeValidator(_seconds), Field(gt=timedelta(0))]
 
 
 class WorkerSettings(BaseSettings):
@@ -17,10 +25,12 @@ class WorkerSettings(BaseSettings):
 
     redis_url: str = "redis://127.0.0.1:6379/0"
     work_dir: Path = Field(default=Path(".slipway/work"), description="Workspaces of attempts.")
-    lease: Annotated[timedelta, Field(gt=timedelta(0))] = timedelta(seconds=60)
-    attempt_time_limit: Annotated[timedelta, Field(gt=timedelta(0))] = timedelta(hours=4)
-    sweep_interval: Annotated[timedelta, Field(gt=timedelta(0))] = timedelta(seconds=20)
-    heartbeat_interval: Annotated[timedelta, Field(gt=timedelta(0))] = timedelta(seconds=5)
+    lease: Duration = Field(
+        default=timedelta(seconds=60), description="Longer than ending an attempt takes: four seconds."
+    )
+    attempt_time_limit: Duration = timedelta(hours=4)
+    sweep_interval: Duration = timedelta(seconds=20)
+    heartbeat_interval: Duration = timedelta(seconds=5)
     attempt_command: tuple[str, ...] | None = Field(
         default=None,
         min_length=1,

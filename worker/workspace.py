@@ -22,6 +22,7 @@ class AttemptFile(Frozen):
     job_id: str
     attempt: int
     spec: ExportSpec
+    config_uri: str | None = None  # where the spec's inline config was read
     replace_unfinished: bool  # an earlier attempt may have left files without a manifest
 
 
@@ -52,7 +53,13 @@ def workspace_of(job: Job, worker_dir: Path) -> Iterator[Workspace]:
     workspace = Workspace(worker_dir / f"{job.id[-8:]}-{job.attempt}")
     workspace.path.mkdir(parents=True, mode=0o700)
     workspace.tmp.mkdir()
-    order = AttemptFile(job_id=job.id, attempt=job.attempt, spec=job.spec, replace_unfinished=job.attempt > 1)
+    order = AttemptFile(
+        job_id=job.id,
+        attempt=job.attempt,
+        spec=job.spec,
+        config_uri=job.config_uri,
+        replace_unfinished=job.attempt > 1,
+    )
     (workspace.path / "attempt.json").write_text(order.model_dump_json())
     try:
         yield workspace

@@ -13,7 +13,8 @@ from tests.jobs.factories import make_job, make_spec
 
 
 def plan(spec: ExportSpec) -> Plan:
-    return Plan(config_text="text of the day", towers=(TowerName.USER,))
+    pinned = spec.model_copy(update={"config": "text of the day", "config_uri": None})
+    return Plan(spec=pinned, towers=(TowerName.USER,))
 
 
 class DeafQueue(MemoryQueue):

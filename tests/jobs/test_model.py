@@ -4,7 +4,7 @@ import pytest
 
 from jobs.errors import IllegalMove, JobFinished, LeaseLost
 from jobs.ids import is_job_id, new_job_id
-from jobs.model import MAX_SETBACKS, MOVES, Job, JobState, Lease
+from jobs.model import MAX_SETBACKS, MOVES, Job, JobState, Lease, TowerState
 from tests.jobs.factories import MINUTE, NOW, make_failure, make_job
 
 FINAL = [state for state in JobState if state.is_final]
@@ -84,3 +84,18 @@ def test_a_later_id_sorts_after_an_earlier_one(monkeypatch: pytest.MonkeyPatch) 
     earlier = new_job_id()
     monkeypatch.setattr("time.time_ns", lambda: 4_000_000_000 * 10**9)
     assert new_job_id() > earlier
+
+
+def test_a_failed_job_has_no_running_towers() -> None:
+    running = make_job(JobState.RUNNING)
+    towers = tuple(tower.model_copy(update={"state": TowerState.RUNNING}) for tower in running.towers)
+    job = running.model_copy(update={"towers": towers}).failed(make_failure(), NOW)
+    assert {(tower.state, tower.failure) for tower in job.towers} == {(TowerState.FAILED, make_failure())}
+
+
+@pytest.mark.parametrize("state", [JobState.QUEUED, JobState.CANCELLED])
+def test_towers_of_a_job_that_nobody_runs_are_at_rest(state: JobState) -> None:
+    running = make_job(JobState.RUNNING)
+    towers = tuple(tower.model_copy(update={"state": TowerState.RUNNING}) for tower in running.towers)
+    job = running.model_copy(update={"towers": towers}).move_to(state, NOW)
+    assert {tower.state for tower in job.towers} == {TowerState.WAITING}

@@ -1,0 +1,130 @@
+"""Rows through a published package: what a server would answer, one output column per output."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from torch import Tensor
+
+from exporter.aoti.architecture import require_runnable
+from exporter.config.schema import Feature
+from exporter.data.encode import encode
+from exporter.data.parquet import open_parquet
+from exporter.dims.plan import DimPlan, plan_dims
+from exporter.errors import InvalidArtifact, InvalidSpec
+from exporter.manifest import Manifest, TowerEntry
+from exporter.publish import fetch_tower, read_manifest
+from exporter.spec import TowerName
+from exporter.stages import Progress
+from exporter.storage.store import open_store, split_uri
+from exporter.towers.view import published_tower
+from exporter.verify.runner import PackageRunner
+
+_ROWS_PER_CALL = 256  # at most; never more than the package takes
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServedTower:
+    """A published tower, downloaded and checked, with what is needed to feed it."""
+
+    manifest: Manifest
+    entry: TowerEntry
+    package: Path
+    features: tuple[Feature, ...]
+    plan: DimPlan
+
+
+def download(artifact_uri: str, tower: TowerName, into: Path) -> ServedTower:
+    """Fetch a tower's package and the description of its inputs.
+
+    Raises:
+        InvalidSpec: the artifact has no such tower.
+        InvalidArtifact: it is incomplete, damaged, contradicts itself, or was built for another machine.
+    """
+    manifest = read_manifest(artifact_uri)
+    entry = _entry(manifest, tower, artifact_uri)
+    require_runnable(manifest.device, manifest.architecture)
+    folder = fetch_tower(artifact_uri, tower, into)
+    config_path = folder / "pipeline.config"
+    config = published_tower(config_path.read_text(), tower, where=f"{artifact_uri}: {tower}/pipeline.config")
+    features = config.pipeline.features
+    plan = plan_dims(features, max_batch_size=manifest.max_batch_size)
+    if [(tensor.name, tensor.shape) for tensor in plan.inputs] != [(i.name, i.shape) for i in entry.inputs]:
+        raise InvalidArtifact(
+            f"{artifact_uri}: the {tower} tower's pipeline.config and the manifest describe different inputs",
+            hint="export again; the artifact was changed or made by another version",
+            where=artifact_uri,
+        )
+    return ServedTower(
+        manifest=manifest,
+        entry=entry,
+        package=folder / "aoti" / "aoti_model.pt2",
+        features=features,
+        plan=plan,
+    )
+
+
+def predict(
+    served: ServedTower, input_uri: str, output_uri: str, *, scratch: Path, progress: Progress
+) -> int:
+    """Run a tower over every row of a parquet input and write its outputs; returns the number of rows.
+
+    The output has one column per output of the package, in the order of the input's rows; an output of
+    more than one number per row is a list.
+
+    Raises:
+        InvalidRows: a row cannot be encoded; nothing is written.
+        AlreadyPublished: the output exists.
+    """
+    store_uri, key = split_uri(output_uri)
+    local = scratch / "predictions.parquet"
+    rows = 0
+    with PackageRunner(
+        served.package,
+        op_libraries=served.manifest.op_libraries,
+        scratch=scratch,
+        device=served.manifest.device,
+    ) as runner:
+        writer: pq.ParquetWriter | None = None
+        try:
+            for inputs in _batches(served, input_uri):
+                table = _table(runner.run(inputs), served.entry)
+                writer = writer or pq.ParquetWriter(local, table.schema)
+                writer.write_table(table)
+                rows += table.num_rows
+                progress(0.0, f"{rows:,} rows")
+        finally:
+            if writer is not None:
+                writer.close()
+    open_store(store_uri).put(local, key)
+    return rows
+
+
+def _entry(manifest: Manifest, tower: TowerName, where: str) -> TowerEntry:
+    for entry in manifest.towers:
+        if entry.name is tower:
+            return entry
+    names = ", ".join(entry.name for entry in manifest.towers)
+    raise InvalidSpec(f"{where} has no {tower} tower", hint=f"it has: {names}", where="tower")
+
+
+def _batches(served: ServedTower, input_uri: str) -> Iterator[dict[str, Tensor]]:
+    columns = [feature.name for feature in served.features]
+    size = min(_ROWS_PER_CALL, served.manifest.max_batch_size)
+    for batch in open_parquet(input_uri).batches(columns, rows_per_batch=size):
+        yield encode(batch.table, served.features, served.plan, where=batch.where, first_row=batch.first_row)
+
+
+def _table(outputs: dict[str, Tensor], entry: TowerEntry) -> pa.Table:
+    """One column per output: numbers for one per row, lists for more."""
+    return pa.table({output.name: _column(outputs[output.name]) for output in entry.outputs})
+
+
+def _column(values: Tensor) -> pa.Array:
+    if values.dim() == 1:
+        return pa.array(values.numpy())
+    width = values[0].numel()
+    flat = pa.array(values.reshape(-1).numpy())
+    return pa.FixedSizeListArray.from_arrays(flat, width).cast(pa.list_(flat.type))
