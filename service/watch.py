@@ -1,0 +1,124 @@
+"""Following a job: a live line per tower on a terminal, a plain line per change elsewhere."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TextIO
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from exporter.errors import ExportError
+from exporter.stages import Stage
+from jobs.model import TowerProgress, TowerState
+from service.client import SlipwayClient
+from service.schemas import JobView
+
+Show = Callable[[JobView], None]
+
+_POLL_S = 0.5
+_PATIENCE_S = 60.0  # with a service that does not answer
+_BAR = 20
+_STAGES = tuple(Stage)
+
+
+def watch(client: SlipwayClient, job_id: str, show: Show) -> JobView:
+    """Show the job at every change until it has ended."""
+    job = client.get(job_id)
+    show(job)
+    heard_at = time.monotonic()
+    while not job.state.is_final:
+        time.sleep(_POLL_S)
+        try:
+            latest = client.get_if_changed(job)
+        except ExportError as error:
+            if not error.retryable or time.monotonic() - heard_at > _PATIENCE_S:
+                raise
+            continue
+        heard_at = time.monotonic()
+        if latest is not job:
+            job = latest
+            show(job)
+    return job
+
+
+@contextmanager
+def display(stream: TextIO) -> Iterator[Show]:
+    """How to show a job on `stream`: rewritten in place on a terminal, else line after line."""
+    if not stream.isatty():
+        lines = PlainLines(stream)
+        yield lines.show
+        return
+    latest: list[JobView] = []
+    with Live(
+        console=Console(file=stream),
+        get_renderable=lambda: live_table(latest[-1]) if latest else Table.grid(),
+        refresh_per_second=4,
+    ):
+        yield latest.append
+
+
+def live_table(job: JobView) -> Table:
+    """A line for the job and one per tower: stage, progress, elapsed."""
+    table = Table.grid(padding=(0, 2))
+    table.add_row(job.id, f"[bold]{job.state}[/bold]", *_attempt(job))
+    for tower in job.towers:
+        place, seconds = _place(tower), _elapsed(tower)
+        table.add_row(f"  {tower.name}", place, _bar(tower), f"{seconds:6.1f} s", tower.detail)
+    return table
+
+
+class PlainLines:
+    """Prints a line when the job's state or a tower's stage is another than before."""
+
+    def __init__(self, stream: TextIO) -> None:
+        """Print to `stream`."""
+        self._stream = stream
+        self._said: dict[str, str] = {}
+
+    def show(self, job: JobView) -> None:
+        self._say("job", f"{job.state}{''.join(f' ({note})' for note in _attempt(job))}")
+        for tower in job.towers:
+            if tower.state is not TowerState.WAITING:
+                self._say(tower.name, _place(tower), f"  {_elapsed(tower):.1f} s")
+
+    def _say(self, who: str, what: str, also: str = "") -> None:
+        if self._said.get(who) != what:
+            self._said[who] = what
+            self._stream.write(f"{who:<5} {what}{also}\n")
+            self._stream.flush()
+
+
+def _attempt(job: JobView) -> list[str]:
+    if job.cancel_requested and not job.state.is_final:
+        return ["stopping"]
+    return [f"attempt {job.attempt}"] if job.attempt > 1 else []
+
+
+def _place(tower: TowerProgress) -> str:
+    if tower.failure is not None:
+        return f"failed: {tower.failure.code}"
+    if tower.state is TowerState.RUNNING and tower.stage is not None:
+        return f"{tower.stage} ({_STAGES.index(tower.stage) + 1}/{len(_STAGES)})"
+    return str(tower.state)
+
+
+def _bar(tower: TowerProgress) -> str:
+    if tower.state is TowerState.SUCCEEDED:
+        done = 1.0
+    elif tower.stage is None:
+        done = 0.0
+    else:
+        done = (_STAGES.index(tower.stage) + (tower.fraction or 0.0)) / len(_STAGES)
+    filled = round(done * _BAR)
+    return "█" * filled + "░" * (_BAR - filled)
+
+
+def _elapsed(tower: TowerProgress) -> float:
+    """Seconds in all stages so far."""
+    finished = sum(tower.stage_seconds.values())
+    if tower.state is not TowerState.RUNNING or tower.stage_started_at is None:
+        return finished
+    open_stage = tower.stage is not None and tower.stage not in tower.stage_seconds
+    return finished + (max(0.0, time.time() - tower.stage_started_at) if open_stage else 0.0)

@@ -1,0 +1,93 @@
+"""Starting and ending the programs together."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from launcher.errors import LaunchFailed
+from launcher.ports import claim_port
+from launcher.redis_server import running_redis
+from launcher.up import Stack, running_stack
+
+
+def test_a_taken_port_is_refused_with_its_number(stack: Stack) -> None:
+    port = int(stack.url.rpartition(":")[2])
+    with pytest.raises(LaunchFailed, match=f"port {port}"):
+        claim_port("127.0.0.1", port)
+
+
+def test_two_slipways_do_not_share_a_folder(stack: Stack) -> None:
+    with pytest.raises(LaunchFailed, match="another Slipway"), running_stack(stack.data_dir):
+        pass
+
+
+def test_redis_asks_for_its_password(stack: Stack) -> None:
+    stranger = redis.Redis.from_url("redis://" + stack.redis_url.rpartition("@")[2])
+    with pytest.raises(redis.AuthenticationError):
+        stranger.ping()
+    stranger.close()
+
+
+def test_redis_keeps_its_data(tmp_path: Path) -> None:
+    for expected in (1, 2):
+        with running_redis(tmp_path) as url:
+            client = redis.Redis.from_url(url)
+            assert client.incr("starts") == expected
+            client.close()
+
+
+def test_the_data_is_for_the_owner_alone(stack: Stack) -> None:
+    assert (stack.data_dir / "redis").stat().st_mode & 0o077 == 0
+    assert (stack.data_dir / "redis" / "redis.conf").stat().st_mode & 0o077 == 0
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
+    """`python -m launcher`, once it has printed its URLs."""
+    command = [sys.executable, "-m", "launcher", "--port", "0", "--data", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline().startswith("API     http://127.0.0.1:")
+        yield program
+        program.kill()
+
+
+def family(pid: int) -> list[Path]:
+    """The process and all its descendants."""
+    found = [Path(f"/proc/{pid}")]
+    for process in found:
+        for thread in process.glob("task/*/children"):
+            found += [Path(f"/proc/{child}") for child in thread.read_text().split()]
+    return found
+
+
+def still_alive(family: list[Path]) -> list[Path]:
+    return [
+        process for process in family if process.exists() and "\tZ" not in (process / "status").read_text()
+    ]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_ends_all_programs(program: "subprocess.Popen[str]", number: signal.Signals) -> None:
+    processes = family(program.pid)
+    assert len(processes) >= 7  # itself, three guards and what they guard
+    program.send_signal(number)
+    assert program.wait(timeout=30) == 0
+    assert still_alive(processes) == []
+
+
+def test_a_killed_launcher_takes_all_programs_with_it(program: "subprocess.Popen[str]") -> None:
+    processes = family(program.pid)
+    os.kill(program.pid, signal.SIGKILL)
+    program.wait()
+    deadline = time.monotonic() + 20
+    while still_alive(processes):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)

@@ -1,0 +1,50 @@
+"""A supervisor of stand-in attempts, on a store in memory."""
+
+import sys
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from jobs.leases import Holding, claim
+from jobs.memory_store import MemoryJobStore
+from tests.jobs.factories import MINUTE, make_job
+from worker.launch import CommandLauncher
+from worker.supervisor import Supervisor
+
+MakeSupervisor = Callable[..., Supervisor]
+
+
+@pytest.fixture
+def pids(tmp_path: Path) -> Path:
+    """Where a hanging stand-in writes the numbers of its processes."""
+    return tmp_path / "pids"
+
+
+@pytest.fixture
+def worker_dir(tmp_path: Path) -> Path:
+    return tmp_path / "work"
+
+
+@pytest.fixture
+def make_supervisor(worker_dir: Path, pids: Path) -> MakeSupervisor:
+    def make(behaviour: str, *, time_limit: timedelta = MINUTE) -> Supervisor:
+        command = (sys.executable, "-m", "tests.worker.stand_in", behaviour, str(pids))
+        return Supervisor(CommandLauncher(command), worker_dir=worker_dir, time_limit=time_limit, poll_s=0.05)
+
+    return make
+
+
+@pytest.fixture
+def store() -> MemoryJobStore:
+    return MemoryJobStore()
+
+
+@pytest.fixture
+def holding(store: MemoryJobStore) -> Holding:
+    job = make_job()
+    store.add(job)
+    holding = claim(store, job.id, worker="w1", length=MINUTE)
+    assert holding is not None
+    return holding

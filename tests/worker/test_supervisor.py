@@ -1,0 +1,155 @@
+"""One attempt from start to end, with real processes."""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from exporter.stages import Stage
+from jobs.leases import Holding, claim, update
+from jobs.memory_store import MemoryJobStore
+from jobs.model import Job, JobState, TowerState
+from tests.jobs.factories import MINUTE
+from worker.launch import CommandLauncher
+from worker.supervisor import Supervisor
+
+MakeSupervisor = Callable[..., Supervisor]
+
+
+def run(supervisor: Supervisor, holding: Holding) -> Job:
+    job = supervisor.run(holding)
+    assert job is not None
+    return job
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+
+
+def assert_all_ended(pids: Path) -> None:
+    assert [is_alive(int(pid)) for pid in pids.read_text().split()] == [False, False]
+
+
+def once_hanging(pids: Path, action: Callable[[], object]) -> None:
+    """Do something as soon as the stand-in hangs, on another thread."""
+
+    def wait() -> None:
+        while not pids.exists() or len(pids.read_text().split()) < 2:
+            time.sleep(0.02)
+        action()
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def test_a_finished_attempt_is_recorded(make_supervisor: MakeSupervisor, holding: Holding) -> None:
+    job = run(make_supervisor("succeed"), holding)
+    assert job.state is JobState.SUCCEEDED
+    user = job.towers[0]
+    assert (user.state, user.package_uri) == (TowerState.SUCCEEDED, "/out/user")
+    assert user.stage_seconds == {Stage.TRACE: 0.5, Stage.COMPILE: 0.5}
+
+
+def test_progress_shows_while_it_runs(
+    make_supervisor: MakeSupervisor, holding: Holding, store: MemoryJobStore
+) -> None:
+    seen: set[TowerState] = set()
+    make_supervisor("succeed").run(
+        holding, on_beat=lambda: seen.add(store.get(holding.job.id).towers[0].state)
+    )
+    assert TowerState.RUNNING in seen
+
+
+def test_the_workspace_is_removed(
+    make_supervisor: MakeSupervisor, holding: Holding, worker_dir: Path
+) -> None:
+    run(make_supervisor("crash"), holding)
+    assert list(worker_dir.iterdir()) == []
+
+
+def test_a_crash_is_told_with_the_logs_end(make_supervisor: MakeSupervisor, holding: Holding) -> None:
+    job = run(make_supervisor("crash"), holding)
+    assert (job.state, job.setbacks) == (JobState.QUEUED, 1)
+    assert job.failure is not None and "boom: no memory left" in job.failure.message
+
+
+@pytest.mark.parametrize("behaviour", ["silent", "garble"])
+def test_an_attempt_without_an_outcome_has_broken(
+    make_supervisor: MakeSupervisor, holding: Holding, behaviour: str
+) -> None:
+    failure = run(make_supervisor(behaviour), holding).failure
+    assert failure is not None and failure.code == "attempt_failed" and "outcome" in failure.message
+
+
+def test_an_attempt_has_its_own_tmpdir_and_no_access_to_redis(
+    holding: Holding, worker_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLIPWAY_REDIS_URL", "redis://secret")
+    tell = CommandLauncher(
+        ("/bin/sh", "-c", "echo $TMPDIR $OMP_NUM_THREADS ${SLIPWAY_REDIS_URL-none}; exit 1")
+    )
+    failure = run(Supervisor(tell, worker_dir=worker_dir, time_limit=MINUTE), holding).failure
+    assert failure is not None
+    tmp, threads, redis_url = failure.message.splitlines()[-1].split()
+    assert (Path(tmp).parents[1], Path(tmp).name, redis_url) == (worker_dir, "tmp", "none")
+    assert int(threads) >= 1
+
+
+def test_a_hanging_attempt_is_ended(make_supervisor: MakeSupervisor, holding: Holding, pids: Path) -> None:
+    job = run(make_supervisor("hang", time_limit=timedelta(seconds=2)), holding)
+    assert job.state is JobState.FAILED
+    assert job.failure is not None and job.failure.code == "attempt_timed_out"
+    assert_all_ended(pids)
+
+
+def test_a_cancel_ends_all_processes_within_five_seconds(
+    make_supervisor: MakeSupervisor, holding: Holding, store: MemoryJobStore, pids: Path
+) -> None:
+    asked: list[float] = []
+
+    def cancel() -> None:
+        update(store, holding.job.id, lambda job, now: job.cancelled(now))
+        asked.append(time.monotonic())
+
+    once_hanging(pids, cancel)
+    assert run(make_supervisor("hang"), holding).state is JobState.CANCELLED
+    assert time.monotonic() - asked[0] < 5
+    assert_all_ended(pids)
+
+
+def test_a_worker_that_leaves_hands_its_job_back(
+    make_supervisor: MakeSupervisor, holding: Holding, pids: Path
+) -> None:
+    supervisor = make_supervisor("hang")
+    once_hanging(pids, supervisor.stop)
+    job = run(supervisor, holding)
+    assert (job.state, job.setbacks) == (JobState.QUEUED, 0)
+    assert_all_ended(pids)
+
+
+def test_an_attempt_whose_lease_is_lost_is_ended(
+    make_supervisor: MakeSupervisor, holding: Holding, store: MemoryJobStore, pids: Path
+) -> None:
+    def take_away() -> None:
+        update(store, holding.job.id, lambda job, now: job.handed_back(now))
+        claim(store, holding.job.id, worker="w2", length=MINUTE)
+
+    once_hanging(pids, take_away)
+    assert make_supervisor("hang").run(holding) is None
+    assert store.get(holding.job.id).attempt == 2
+    assert_all_ended(pids)
+
+
+def test_the_lease_is_renewed(
+    make_supervisor: MakeSupervisor, holding: Holding, store: MemoryJobStore
+) -> None:
+    ends: set[object] = set()
+    impatient = replace(holding, length=MINUTE * 2)  # so that a lease of one minute is due for renewal
+    make_supervisor("succeed").run(impatient, lambda: ends.add(store.get(holding.job.id).lease))
+    assert len(ends) == 1 and holding.job.lease not in ends

@@ -1,0 +1,63 @@
+"""A worker's way with a message, and its sweep."""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from jobs.leases import claim
+from jobs.memory_store import MemoryJobStore
+from jobs.model import JobState
+from jobs.queue import MemoryQueue
+from tests.jobs.factories import MINUTE, make_job
+from worker.heartbeat import sweep
+from worker.supervisor import Supervisor
+from worker.tasks import Runner
+
+MakeSupervisor = Callable[..., Supervisor]
+
+
+@pytest.fixture
+def queue() -> MemoryQueue:
+    return MemoryQueue()
+
+
+def runner(supervisor: Supervisor, store: MemoryJobStore, queue: MemoryQueue) -> Runner:
+    return Runner(store=store, queue=queue, supervisor=supervisor, worker="w1", lease=MINUTE)
+
+
+def test_a_message_runs_its_job(
+    make_supervisor: MakeSupervisor, store: MemoryJobStore, queue: MemoryQueue
+) -> None:
+    job = make_job()
+    store.add(job)
+    runner(make_supervisor("succeed"), store, queue).run(job.id)
+    assert store.get(job.id).state is JobState.SUCCEEDED
+
+
+def test_a_redelivered_message_does_nothing_when_the_job_is_taken(
+    make_supervisor: MakeSupervisor, store: MemoryJobStore, queue: MemoryQueue
+) -> None:
+    job = make_job()
+    store.add(job)
+    claim(store, job.id, worker="w2", length=MINUTE)
+    before = store.get(job.id)
+    runner(make_supervisor("succeed"), store, queue).run(job.id)
+    assert store.get(job.id) == before
+
+
+def test_a_broken_job_is_enqueued_again(
+    make_supervisor: MakeSupervisor, store: MemoryJobStore, queue: MemoryQueue
+) -> None:
+    job = make_job()
+    store.add(job)
+    runner(make_supervisor("crash"), store, queue).run(job.id)
+    assert queue.sent == [job.id]
+
+
+def test_the_sweep_enqueues_what_a_dead_worker_held(store: MemoryJobStore, queue: MemoryQueue) -> None:
+    job = make_job()
+    store.add(job)
+    claim(store, job.id, worker="dead", length=timedelta(seconds=-1))
+    sweep(store, queue)
+    assert (store.get(job.id).state, queue.sent) == (JobState.QUEUED, [job.id])
