@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from torch import SymInt
 from torch.export import ExportedProgram
 
 from exporter.aoti.architecture import architecture
 from exporter.aoti.compile import versions
+from exporter.attempt import Attempt, ExportedTower
 from exporter.config.render import render_fg_json, render_model_acc, render_pipeline_config
 from exporter.dims.plan import DimPlan
 from exporter.dims.torch_dims import check_program
@@ -25,9 +25,6 @@ from exporter.planning import PlannedTower
 from exporter.publish import file_ref
 from exporter.spec import ExportSpec
 from exporter.towers.tower import Tower
-
-if TYPE_CHECKING:  # pipeline imports this module; the types below are all that is needed of it
-    from exporter.pipeline import Attempt, ExportedTower
 
 
 def write_tower_files(planned: PlannedTower, spec: ExportSpec, folder: Path) -> dict[str, Path]:
@@ -88,7 +85,7 @@ def output_entries(program: ExportedProgram, plan: DimPlan) -> tuple[TensorEntry
     )
 
 
-def manifest_of(exported: "Sequence[ExportedTower]", planned: PlannedTower, attempt: "Attempt") -> Manifest:
+def manifest_of(exported: Sequence[ExportedTower], planned: PlannedTower, attempt: Attempt) -> Manifest:
     """The manifest of the towers that passed the gate."""
     spec = attempt.spec
     return Manifest(

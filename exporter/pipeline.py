@@ -1,64 +1,35 @@
 """export(): the table of contents of an export, from a spec to a published artifact."""
 
 import logging
+from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 
 from exporter.aoti.compile import compile_package
 from exporter.aoti.op_libraries import op_libraries
 from exporter.aoti.trace import trace
+from exporter.attempt import Attempt, ExportedTower, TowerResult
 from exporter.checkpoint.load import load_weights
 from exporter.config.parse import parse_pipeline_config
 from exporter.data.batch import contradicting_batches, trace_inputs, verification_batches
 from exporter.describe import manifest_of, tower_entry, write_tower_files
 from exporter.distributed.ranks import Ranks
-from exporter.errors import InvalidSpec
-from exporter.manifest import SourceRef, TowerEntry
+from exporter.errors import InvalidArtifact, InvalidSpec
+from exporter.manifest import MANIFEST_NAME, TowerEntry
 from exporter.models.registry import build_tower, weight_names
 from exporter.outcome import ExportOutcome, Failure, TowerOutcome
 from exporter.planning import PlannedTower, plan_export, read_config
-from exporter.publish import publish
+from exporter.publish import publish, read_manifest
 from exporter.sources import config_source, fetch_checkpoint_once, open_rows
-from exporter.spec import Device, ExportSpec
+from exporter.spec import Device
 from exporter.stages import OnStage, Stage, StageClock
+from exporter.storage.store import join_uri
 from exporter.verify.gate import Gate
 
 log = logging.getLogger(__name__)
 
 PACKAGE_PATH = "aoti/aoti_model.pt2"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Attempt:
-    """One try at one export: what is asked for, under which id, and where to work."""
-
-    job_id: str
-    spec: ExportSpec
-    workspace: Path
-    config_uri: str | None = None  # where the spec's inline config was read, if anywhere
-    replace_unfinished: bool = False  # overwrite what an earlier attempt left without a manifest
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExportedTower:
-    """A tower that passed the gate: its manifest entry, and the local files the entry speaks of."""
-
-    entry: TowerEntry
-    files: dict[str, Path]  # path below the artifact's root -> local file
-    sources: tuple[SourceRef, ...]
-    op_libraries: tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class TowerResult:
-    """What one rank made of one tower: exported, or failed."""
-
-    planned: PlannedTower
-    exported: ExportedTower | None = None
-    failure: Failure | None = None
 
 
 def export(attempt: Attempt, ranks: Ranks, on_stage: OnStage) -> ExportOutcome | None:
@@ -72,6 +43,8 @@ def export(attempt: Attempt, ranks: Ranks, on_stage: OnStage) -> ExportOutcome |
     """
     config_text = read_config(attempt.spec)
     planned = plan_export(attempt.spec, config_text)
+    if attempt.replace_unfinished and (earlier := published_earlier(attempt, planned)):
+        return earlier if ranks.rank == 0 else None
     results = [try_tower(tower, attempt, config_text, on_stage) for tower in ranks.share_out(planned)]
     gathered = ranks.gather(results)
     if gathered is None:
@@ -155,13 +128,32 @@ def publish_towers(results: list[TowerResult], attempt: Attempt, on_stage: OnSta
                 report(sent / total, f"{sent:,} of {total:,} bytes") for report in progress
             ],
         )
-    succeeded = tuple(
-        TowerOutcome(
-            tower=tower.entry.name, entry=tower.entry, package_uri=f"{root}/{tower.entry.package.path}"
-        )
-        for tower in exported
+    published = tuple(succeeded(tower.entry, root) for tower in exported)
+    return ExportOutcome(towers=published + failed, manifest_uri=manifest_uri)
+
+
+def published_earlier(attempt: Attempt, planned: Sequence[PlannedTower]) -> ExportOutcome | None:
+    """What an attempt published that died before it could say so; None if there was none."""
+    root = artifact_root(attempt)
+    try:
+        manifest = read_manifest(root)
+    except InvalidArtifact:
+        return None
+    entries = {entry.name: entry for entry in manifest.towers}
+    lost = Failure(code="attempt_failed", message="failed in an earlier attempt that could not say why")
+    return ExportOutcome(
+        towers=tuple(
+            succeeded(entries[tower.config.name], root)
+            if tower.config.name in entries
+            else TowerOutcome(tower=tower.config.name, failure=lost)
+            for tower in planned
+        ),
+        manifest_uri=join_uri(root, MANIFEST_NAME),
     )
-    return ExportOutcome(towers=succeeded + failed, manifest_uri=manifest_uri)
+
+
+def succeeded(entry: TowerEntry, root: str) -> TowerOutcome:
+    return TowerOutcome(tower=entry.name, entry=entry, package_uri=join_uri(root, entry.package.path))
 
 
 def artifact_root(attempt: Attempt) -> str:

@@ -50,7 +50,9 @@ class ExportSpec(Frozen):
         description="Parquet with training rows for the other towers; "
         "default: the config's train_input_path.",
     )
-    output_uri: Uri = Field(description="Folder or object-store prefix; the artifact goes to <output_uri>/<job id>/.")
+    output_uri: Uri = Field(
+        description="Folder or object-store prefix; the artifact goes to <output_uri>/<job id>/."
+    )
     towers: tuple[TowerName, ...] | None = Field(
         default=None, min_length=1, description="Default: every tower of the model."
     )

@@ -8,10 +8,11 @@ import argparse
 import logging
 from pathlib import Path
 
+from exporter.attempt import Attempt
 from exporter.distributed.ranks import Ranks
 from exporter.errors import ExportError
 from exporter.outcome import ExportOutcome, Failure
-from exporter.pipeline import Attempt, export
+from exporter.pipeline import export
 from exporter.stages import OnStage, StageEvent
 from worker.settings import RankSettings
 from worker.workspace import AttemptFile
