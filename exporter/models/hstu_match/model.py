@@ -1,0 +1,137 @@
+"""hstu_match: a user tower over the history, an item tower over the candidate.
+
+B rows, N candidates, D width of the outputs.
+"""
+
+from collections.abc import Mapping
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from exporter.config.hstu import HstuMatchConfig, Similarity
+from exporter.config.schema import PipelineConfig, TowerConfig
+from exporter.errors import InvalidSpec
+from exporter.models.contract import checked
+from exporter.models.dropout import Dropout
+from exporter.models.embedding import EmbeddingGroup, group_widths
+from exporter.models.hstu.encoder import HstuEncoder
+from exporter.models.hstu.groups import HistoryGroups
+from exporter.models.mlp import Mlp
+from exporter.spec import TowerName
+
+USER_OUTPUT = "user_tower_emb"
+ITEM_OUTPUT = "item_tower_emb"
+
+
+class UserTower(nn.Module):
+    """Embedded user groups to one vector per row."""
+
+    def __init__(self, pipeline: PipelineConfig, dropout: Dropout) -> None:
+        super().__init__()
+        config = pipeline.model
+        self._config = config
+        self._hstu_encoder = HstuEncoder(
+            config.hstu,
+            HistoryGroups.of(pipeline, config.hstu),
+            max_seq_len=config.max_seq_len,
+            dropout=dropout,
+        )
+        self.output = _output(config.hstu.stu.embedding_dim, config)
+
+    def forward(self, embedded: Mapping[str, Tensor]) -> Tensor:
+        if self._config.timestamps_ascending:
+            user_BD = self._hstu_encoder(embedded)
+        else:
+            # Everything back to front: rows are then oldest event first, and come in reverse order.
+            reversed_groups = {key: value.flip(0) for key, value in embedded.items()}
+            user_BD = self._hstu_encoder(reversed_groups).flip(0)
+        return _normalised(self.output(user_BD), self._config.similarity)
+
+
+class ItemTower(nn.Module):
+    """The embedded candidate group to one vector per candidate."""
+
+    def __init__(self, pipeline: PipelineConfig) -> None:
+        super().__init__()
+        config = pipeline.model
+        self._config = config
+        width = sum(group_widths(pipeline, config.item_input))
+        self.mlp = nn.Identity() if config.item_mlp is None else Mlp(width, config.item_mlp)
+        self.output = _output(width if config.item_mlp is None else config.item_mlp.hidden_units[-1], config)
+        is_sequence = pipeline.feature(pipeline.group(config.item_input).features[0]).is_sequence
+        self._candidates = f"{config.item_input}.{'sequence' if is_sequence else 'query'}"
+
+    def forward(self, embedded: Mapping[str, Tensor]) -> Tensor:
+        return _normalised(self.output(self.mlp(embedded[self._candidates])), self._config.similarity)
+
+
+class ServedUserTower(nn.Module):
+    """The user tower with the tables it reads: from input tensors to `user_tower_emb`."""
+
+    def __init__(self, pipeline: PipelineConfig) -> None:
+        super().__init__()
+        self._features = pipeline.features
+        self.embedding_group = EmbeddingGroup(pipeline)
+        self.user_tower = UserTower(pipeline, Dropout())
+
+    def forward(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        embedded = self.embedding_group(checked(inputs, self._features))
+        return {USER_OUTPUT: self.user_tower(embedded)}
+
+
+class ServedItemTower(nn.Module):
+    """The item tower with the tables it reads: from input tensors to `item_tower_emb`."""
+
+    def __init__(self, pipeline: PipelineConfig) -> None:
+        super().__init__()
+        self._features = pipeline.features
+        self.embedding_group = EmbeddingGroup(pipeline)
+        self.item_tower = ItemTower(pipeline)
+
+    def forward(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        embedded = self.embedding_group(checked(inputs, self._features))
+        return {ITEM_OUTPUT: self.item_tower(embedded)}
+
+
+class HstuMatch(nn.Module):
+    """Both towers over one set of tables, in the training view: what is trained and saved."""
+
+    def __init__(self, pipeline: PipelineConfig, dropout: Dropout) -> None:
+        super().__init__()
+        self._item_input = pipeline.model.item_input
+        self.embedding_group = EmbeddingGroup(pipeline)
+        self.user_tower = UserTower(pipeline, dropout)
+        self.item_tower = ItemTower(pipeline)
+
+    def forward(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        embedded = self.embedding_group(inputs)
+        history = {
+            key: value for key, value in embedded.items() if not key.startswith(f"{self._item_input}.")
+        }
+        return {USER_OUTPUT: self.user_tower(history), ITEM_OUTPUT: self.item_tower(embedded)}
+
+
+def build_served(config: TowerConfig) -> nn.Module:
+    """The module of one tower, in the view of its config.
+
+    Raises:
+        InvalidSpec: the family has no such tower.
+    """
+    match config.name:
+        case TowerName.USER:
+            return ServedUserTower(config.pipeline)
+        case TowerName.ITEM:
+            return ServedItemTower(config.pipeline)
+        case TowerName.MODEL:
+            raise InvalidSpec(
+                "hstu_match has no tower `model`", hint="its towers are user and item", where="towers"
+            )
+
+
+def _output(in_features: int, config: HstuMatchConfig) -> nn.Module:
+    return nn.Linear(in_features, config.output_dim) if config.output_dim else nn.Identity()
+
+
+def _normalised(x_ND: Tensor, similarity: Similarity) -> Tensor:
+    """Unit length where similarity is the cosine; other similarities take vectors as they are."""
+    return F.normalize(x_ND, dim=-1, eps=1e-6) if similarity is Similarity.COSINE else x_ND

@@ -1,0 +1,47 @@
+"""Which code builds which model family, by the type of its config."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from exporter.config.hstu import HstuMatchConfig
+from exporter.config.schema import ModelConfig, PipelineConfig, TowerConfig
+from exporter.dims.plan import DimPlan
+from exporter.models.dropout import Dropout
+from exporter.models.hstu_match.model import HstuMatch, build_served
+from exporter.towers.tower import Tower
+
+
+@dataclass(frozen=True, kw_only=True)
+class Family:
+    """How a model family is built: one tower to serve, or the whole model to train."""
+
+    served: Callable[[TowerConfig], nn.Module]
+    trained: Callable[[PipelineConfig, Dropout], nn.Module]
+
+
+_FAMILIES: dict[type[ModelConfig], Family] = {
+    HstuMatchConfig: Family(served=build_served, trained=HstuMatch),
+}
+
+
+def build_tower(config: TowerConfig, plan: DimPlan) -> Tower:
+    """Build a tower to serve, untrained; its state dict has the checkpoint's names without "model."."""
+    module = _FAMILIES[type(config.pipeline.model)].served(config)
+    return Tower(config=config, module=module.eval(), plan=plan)
+
+
+def build_model(pipeline: PipelineConfig, dropout: Dropout | None = None) -> nn.Module:
+    """Build the whole model in the training view, initialised to be trained from nothing.
+
+    Its state dict has the names of a TorchEasyRec checkpoint without the leading "model.".
+    """
+    return _FAMILIES[type(pipeline.model)].trained(pipeline, dropout or Dropout())
+
+
+def weight_names(pipeline: PipelineConfig) -> frozenset[str]:
+    """The names of every tensor that a checkpoint of the whole model holds, without "model."."""
+    with torch.device("meta"):
+        return frozenset(build_model(pipeline).state_dict())

@@ -1,0 +1,47 @@
+"""Jagged and padded are two spellings of the same rows."""
+
+import pytest
+import torch
+
+from exporter.models.jagged import Layout, first, last, pad, prepend, unpad
+
+
+@pytest.fixture
+def layout():
+    return Layout.of(torch.tensor([2, 0, 3]), total=5)
+
+
+@pytest.fixture
+def values():
+    return torch.arange(1.0, 11.0).view(5, 2)
+
+
+def test_padding_comes_behind_each_row(layout, values):
+    padded = pad(values, layout)
+    assert padded[0].tolist() == [[1, 2], [3, 4], [0, 0]]
+    assert padded[1].tolist() == [[0, 0]] * 3
+
+
+def test_unpadding_undoes_padding(layout, values):
+    assert torch.equal(unpad(pad(values, layout), layout), values)
+
+
+def test_an_empty_row_has_neither_first_nor_last(layout, values):
+    assert last(values, layout).tolist() == [[3, 4], [0, 0], [9, 10]]
+    assert first(values, layout.offsets).tolist() == [[1, 2], [0, 0], [5, 6]]
+
+
+def test_a_prefix_stands_in_front_of_every_row(layout, values):
+    rows = prepend(torch.full((3, 1, 2), 7.0), values, layout)
+    assert rows[:, 0].tolist() == [7, 1, 3, 7, 7, 5, 7, 9]
+
+
+def test_places_count_from_the_start_of_each_row(layout):
+    assert layout.rows().tolist() == [0, 0, 2, 2, 2]
+    assert layout.places().tolist() == [0, 1, 0, 1, 2]
+
+
+def test_rows_may_all_be_empty():
+    layout = Layout.of(torch.tensor([0, 0]), total=0)
+    assert last(torch.empty(0, 4), layout).tolist() == [[0] * 4] * 2
+    assert unpad(pad(torch.empty(0, 4), layout), layout).shape == (0, 4)

@@ -1,0 +1,65 @@
+"""What each stage of TorchEasyRec's user tower gave, where ours has the same stage."""
+
+import pytest
+import torch
+
+ENCODER = "model.user_tower._hstu_encoder"
+STAGES = ("_input_preprocessor._action_encoder", "_positional_encoder", "_stu_module._stu_layers.0",
+          "_stu_module._stu_layers.1")  # fmt: skip
+BATCHES = [("hstu_match", batch) for batch in ("b1", "b2", "b3_empty", "b32")] + [
+    ("hstu_match_desc", batch) for batch in ("b1_desc", "b2_desc", "b3_empty_desc", "b32_desc")
+]
+
+
+@pytest.fixture(params=BATCHES, ids="-".join)
+def observed(request, load_tower, read_batch):
+    """Our stages' outputs on a batch, and the recorded ones."""
+    model, batch = request.param
+    tower, seen = load_tower(model, "user"), {}
+    encoder = tower.module.user_tower._hstu_encoder
+
+    def keep(name):
+        return lambda _module, _inputs, output: seen.__setitem__(name, output)
+
+    modules = {name: encoder.get_submodule(name) for name in (*STAGES, "_input_preprocessor")}
+    modules["embedding_group"] = tower.module.embedding_group
+    handles = [module.register_forward_hook(keep(name)) for name, module in modules.items()]
+    with torch.no_grad():
+        tower.module(read_batch(model, f"user_tower__{batch}", "in"))
+    for handle in handles:
+        handle.remove()
+    return seen, read_batch(model, f"user_tower__{batch}", "mid"), encoder
+
+
+def close(actual, expected):
+    torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_embedding_groups_agree(observed):
+    seen, recorded, _ = observed
+    for group, tensor in seen["embedding_group"].items():
+        close(tensor, recorded[f"model.embedding_group[{group}]"].to(tensor.dtype))
+
+
+def test_preprocessor_agrees(observed):
+    seen, recorded, _ = observed
+    values, timestamps, layout = seen["_input_preprocessor"]
+    close(values, recorded[f"{ENCODER}._input_preprocessor.6"])
+    close(timestamps, recorded[f"{ENCODER}._input_preprocessor.5"])
+    assert torch.equal(layout.lengths, recorded[f"{ENCODER}._input_preprocessor.3"])
+    assert torch.equal(layout.offsets, recorded[f"{ENCODER}._input_preprocessor.4"])
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_stages_agree(observed, stage):
+    seen, recorded, _ = observed
+    output = 0 if "layers" in stage else None
+    close(seen[stage], recorded[f"{ENCODER}.{stage}" + (f".{output}" if output is not None else "")])
+
+
+def test_postprocessor_agrees(observed):
+    _, recorded, encoder = observed
+    values = recorded[f"{ENCODER}._stu_module._stu_layers.1.0"]
+    timestamps = recorded[f"{ENCODER}._input_preprocessor.5"]
+    actual = encoder.get_submodule("_output_postprocessor")(values, timestamps)
+    close(actual, recorded[f"{ENCODER}._output_postprocessor"])
