@@ -20,13 +20,11 @@ ExportError
     └── AttemptTimedOut      they took longer than they may
 """
 
-from typing import ClassVar
-
 
 class ExportError(Exception):
     """Base of the tree: a stable code, what happened, and what to do about it."""
 
-    code: ClassVar[str] = "export_error"
+    code: str = "export_error"
     retryable: bool = False
 
     def __init__(self, message: str, *, hint: str = "", where: str = "") -> None:

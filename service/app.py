@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 
 from exporter.version import __version__
+from jobs.celery_queue import CeleryQueue, make_celery
 from jobs.control import JobControl
-from jobs.queue import CeleryQueue, make_celery
+from jobs.redis_roster import RedisRoster
 from jobs.redis_store import RedisJobStore, connect
-from jobs.roster import RedisRoster
 from service.dependencies import Backend
 from service.errors import handle_errors
 from service.planning import plan

@@ -1,4 +1,10 @@
-"""Every error as application/problem+json with a stable code: one table, one rendering."""
+"""Every error as application/problem+json with a stable code: one table, one rendering.
+
+ExportError
+├── InvalidRequest   a field of the request is missing, unknown or has a wrong value
+├── RequestTooLarge  the request's body is larger than the service takes
+└── NoSuchCall       the API does not have this path, or not with this method
+"""
 
 import logging
 from http import HTTPStatus
@@ -10,16 +16,35 @@ from starlette.exceptions import HTTPException
 
 from exporter import errors as export
 from exporter.errors import ExportError
+from exporter.outcome import Failure
 from jobs import errors as job
 from service.schemas import FieldProblem, Problem
 
 PROBLEM_JSON = "application/problem+json"
-INVALID_REQUEST = "invalid_request"
 RETRY_AFTER_S = 5
 
 _SCHEMAS = "#/components/schemas/"
 
 log = logging.getLogger(__name__)
+
+
+class InvalidRequest(ExportError):
+    """A field of the request is missing, unknown or has a wrong value."""
+
+    code = "invalid_request"
+
+
+class RequestTooLarge(ExportError):
+    """The request's body is larger than the service takes."""
+
+    code = "request_too_large"
+
+
+class NoSuchCall(ExportError):
+    """The API does not have this path, or not with this method."""
+
+    code = "no_such_call"
+
 
 # The nearest class decides.
 STATUS: dict[type[ExportError], HTTPStatus] = {
@@ -33,6 +58,9 @@ STATUS: dict[type[ExportError], HTTPStatus] = {
     export.InvalidArtifact: HTTPStatus.UNPROCESSABLE_ENTITY,
     export.AlreadyPublished: HTTPStatus.CONFLICT,
     export.StorageError: HTTPStatus.BAD_GATEWAY,
+    InvalidRequest: HTTPStatus.UNPROCESSABLE_ENTITY,
+    RequestTooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    NoSuchCall: HTTPStatus.NOT_FOUND,
     job.JobNotFound: HTTPStatus.NOT_FOUND,
     job.JobFinished: HTTPStatus.CONFLICT,
     job.IllegalMove: HTTPStatus.CONFLICT,
@@ -46,7 +74,7 @@ def status_of(error: type[ExportError]) -> HTTPStatus:
 
 def problem_responses(*errors: type[ExportError]) -> dict[int | str, dict[str, object]]:
     """What OpenAPI says of the errors that a route may answer with."""
-    codes = {HTTPStatus.UNPROCESSABLE_ENTITY: [INVALID_REQUEST]}
+    codes = {HTTPStatus.UNPROCESSABLE_ENTITY: [InvalidRequest.code]}
     for error in errors:
         codes.setdefault(status_of(error), []).append(error.code)
     return {
@@ -59,23 +87,18 @@ def problem_responses(*errors: type[ExportError]) -> dict[int | str, dict[str, o
 
 
 def problem(
-    status: HTTPStatus,
-    code: str,
-    detail: str,
-    *,
-    hint: str = "",
-    where: str = "",
-    fields: tuple[FieldProblem, ...] = (),
+    error: ExportError, status: HTTPStatus | None = None, fields: tuple[FieldProblem, ...] = ()
 ) -> Response:
     """An answer that says what went wrong."""
+    status = status or status_of(type(error))
     body = Problem(
-        type=f"urn:slipway:problem:{code}",
+        type=f"urn:slipway:problem:{error.code}",
         title=status.phrase,
         status=status,
-        detail=detail,
-        code=code,
-        hint=hint,
-        where=where,
+        detail=error.message,
+        code=error.code,
+        hint=error.hint,
+        where=error.where,
         errors=fields,
     )
     waits = status in (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.BAD_GATEWAY)
@@ -107,20 +130,19 @@ def _with_problem_schema(document: dict[str, Any]) -> dict[str, Any]:
 
 def _export_error(_request: Request, error: Exception) -> Response:
     assert isinstance(error, ExportError)
-    return problem(status_of(type(error)), error.code, error.message, hint=error.hint, where=error.where)
+    return problem(error)
 
 
 def _invalid_request(_request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     fields = tuple(FieldProblem(where=_field(each["loc"]), detail=each["msg"]) for each in error.errors())
-    return problem(
-        HTTPStatus.UNPROCESSABLE_ENTITY,
-        INVALID_REQUEST,
-        f"{fields[0].where}: {fields[0].detail}" if fields[0].where else fields[0].detail,
+    first = fields[0]
+    invalid = InvalidRequest(
+        f"{first.where}: {first.detail}" if first.where else first.detail,
         hint="correct the fields in `errors`; the schema is at /docs",
-        where=fields[0].where,
-        fields=fields,
+        where=first.where,
     )
+    return problem(invalid, fields=fields)
 
 
 def _field(location: tuple[int | str, ...]) -> str:
@@ -129,18 +151,21 @@ def _field(location: tuple[int | str, ...]) -> str:
 
 
 def _http_error(request: Request, error: Exception) -> Response:
+    """FastAPI itself answers so where there is no route."""
     assert isinstance(error, HTTPException)
-    status = HTTPStatus(error.status_code)
-    answer = problem(status, status.name.lower(), f"{request.method} {request.url.path}: {error.detail}")
+    unknown = NoSuchCall(
+        f"{request.method} {request.url.path}: {error.detail}", hint="the calls are at /docs"
+    )
+    answer = problem(unknown, HTTPStatus(error.status_code))
     answer.headers.update(error.headers or {})
     return answer
 
 
 def _our_fault(request: Request, error: Exception) -> Response:
     log.error("request_failed", exc_info=error, extra={"path": request.url.path})
-    return problem(
-        HTTPStatus.INTERNAL_SERVER_ERROR,
-        "internal_error",
-        "an error that Slipway did not foresee",
-        hint="the service's log has the details",
+    failure = Failure.of(error)
+    unforeseen = ExportError(
+        "an error that Slipway did not foresee", hint="the service's log has the details"
     )
+    unforeseen.code = failure.code
+    return problem(unforeseen)

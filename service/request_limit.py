@@ -1,10 +1,8 @@
 """Refuses request bodies that are too large, before they fill the memory."""
 
-from http import HTTPStatus
-
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.errors import problem
+from service.errors import RequestTooLarge, problem
 
 
 class RequestLimit:
@@ -48,9 +46,8 @@ class RequestLimit:
         return bytes(body)
 
     def _refusal(self) -> ASGIApp:
-        return problem(
-            HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-            "request_too_large",
+        error = RequestTooLarge(
             f"the request's body is larger than {self._max_bytes} bytes",
             hint="give the pipeline config by URI",
         )
+        return problem(error)

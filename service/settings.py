@@ -1,9 +1,9 @@
-"""Where the API and its client find things; the only place of the service that reads the environment."""
+"""Where the API finds things; the only place of the service that reads the environment."""
 
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from telemetry.logging import LogFormat, LogLevel
+from telemetry.choices import LogFormat, LogLevel
 
 
 class ServiceSettings(BaseSettings):
@@ -15,11 +15,3 @@ class ServiceSettings(BaseSettings):
     max_request_bytes: int = Field(default=8 << 20, gt=0, description="A pipeline config fits well.")
     log_format: LogFormat = LogFormat.CONSOLE
     log_level: LogLevel = LogLevel.INFO
-
-
-class ClientSettings(BaseSettings):
-    """Read from SLIPWAY_<NAME>."""
-
-    model_config = SettingsConfigDict(env_prefix="SLIPWAY_", frozen=True)
-
-    url: str = Field(default="http://127.0.0.1:8080", description="The API that submit, watch and list call.")

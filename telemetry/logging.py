@@ -1,26 +1,11 @@
 """Logging of the programs: constant event names, data in fields, as JSON or for people."""
 
 import logging
-from enum import StrEnum
 
 import structlog
 from structlog.typing import Processor
 
-
-class LogFormat(StrEnum):
-    """Who reads the log."""
-
-    JSON = "json"
-    CONSOLE = "console"
-
-
-class LogLevel(StrEnum):
-    """The least important messages that are written."""
-
-    DEBUG = "DEBUG"
-    INFO = "INFO"
-    WARNING = "WARNING"
-    ERROR = "ERROR"
+from telemetry.choices import LogFormat, LogLevel
 
 
 def configure_logging(log_format: LogFormat, level: LogLevel) -> None:

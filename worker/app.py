@@ -8,9 +8,10 @@ from datetime import UTC, datetime
 from celery import Celery
 from celery.signals import setup_logging, worker_ready, worker_shutdown, worker_shutting_down
 
-from jobs.queue import CeleryQueue, make_celery
+from jobs.celery_queue import CeleryQueue, make_celery
+from jobs.redis_roster import RedisRoster
 from jobs.redis_store import RedisJobStore, connect
-from jobs.roster import RedisRoster, Roster
+from jobs.roster import Roster
 from telemetry.logging import configure_logging
 from worker.heartbeat import Heartbeat, Sweeper
 from worker.launch import CommandLauncher, Launcher, TorchrunLauncher

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from telemetry.logging import LogFormat, LogLevel
+from telemetry.choices import LogFormat, LogLevel
 
 
 def _seconds(given: object) -> object:

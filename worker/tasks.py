@@ -7,10 +7,11 @@ from datetime import timedelta
 from celery import Celery, Task
 from structlog.contextvars import bound_contextvars
 
+from jobs.celery_queue import RUN_EXPORT, CeleryQueue
 from jobs.ids import JobId
 from jobs.leases import claim
 from jobs.model import JobState
-from jobs.queue import RUN_EXPORT, CeleryQueue, JobQueue, enqueue_if_possible
+from jobs.queue import JobQueue, enqueue_if_possible
 from jobs.store import JobStore
 from telemetry.logging import logger
 from worker.supervisor import Supervisor

@@ -15,9 +15,10 @@ from exporter.spec import ExportSpec
 from jobs.model import JobState, TowerState
 from launcher.up import Stack
 from processes.guarded import GuardedProcess
-from service.client import RequestRefused, ServiceUnreachable, SlipwayClient
+from service.client.errors import RequestRefused, ServiceUnreachable
+from service.client.rest import SlipwayClient
+from service.client.watch import watch
 from service.schemas import JobView
-from service.watch import watch
 from tests.launcher.conftest import stand_in
 from tests.service.requests import export_request
 

@@ -1,8 +1,11 @@
 """The application on stores in memory, as a client sees it."""
 
+import socket
+import threading
 from collections.abc import Iterator
 
 import pytest
+import uvicorn
 from starlette.testclient import TestClient
 
 from jobs.control import JobControl
@@ -30,3 +33,16 @@ def client(backend: Backend) -> Iterator[TestClient]:
     app = create_app(ServiceSettings(max_request_bytes=200_000), backend)
     with TestClient(app, raise_server_exceptions=False) as client:
         yield client
+
+
+@pytest.fixture
+def url(backend: Backend) -> Iterator[str]:
+    """The application behind a real socket."""
+    config = uvicorn.Config(create_app(ServiceSettings(), backend), log_config=None, port=0)
+    server = uvicorn.Server(config)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        server.should_exit = True
+        thread.join()

@@ -1,5 +1,6 @@
 """Following a job: a live line per tower on a terminal, a plain line per change elsewhere."""
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,9 +11,10 @@ from rich.live import Live
 from rich.table import Table
 
 from exporter.errors import ExportError
+from exporter.outcome import Failure
 from exporter.stages import Stage
 from jobs.model import TowerProgress, TowerState
-from service.client import SlipwayClient
+from service.client.rest import SlipwayClient
 from service.schemas import JobView
 
 Show = Callable[[JobView], None]
@@ -57,6 +59,24 @@ def display(stream: TextIO) -> Iterator[Show]:
         refresh_per_second=4,
     ):
         yield latest.append
+
+
+def show_end(job: JobView) -> None:
+    """Print what was published, and to standard error what was not and why."""
+    if job.failure is not None:
+        _print_failure("job", job.failure)
+    for tower in job.towers:
+        if tower.failure is not None and tower.failure != job.failure:
+            _print_failure(tower.name, tower.failure)
+        elif tower.package_uri is not None:
+            sys.stdout.write(f"{tower.name:<5} {tower.package_uri}  sha256:{tower.digest}\n")
+    if job.manifest_uri is not None:
+        sys.stdout.write(f"manifest {job.manifest_uri}\n")
+
+
+def _print_failure(who: str, failure: Failure) -> None:
+    hint = f" ({failure.hint})" if failure.hint else ""
+    sys.stderr.write(f"{who}: [{failure.code}] {failure.message}{hint}\n")
 
 
 def live_table(job: JobView) -> Table:

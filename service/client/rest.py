@@ -8,32 +8,12 @@ from urllib.parse import SplitResult, urlencode, urlsplit
 
 from pydantic import ValidationError
 
-from exporter.errors import ExportError
 from exporter.spec import ExportSpec
 from jobs.model import JobState
+from service.client.errors import RequestRefused, ServiceUnreachable
 from service.schemas import JobList, JobView, Problem, Readiness
 
 _TIMEOUT_S = 30.0
-
-
-class ServiceUnreachable(ExportError):
-    """Nothing answers at the service's URL."""
-
-    code = "service_unreachable"
-    retryable = True
-
-
-class RequestRefused(ExportError):
-    """The service answered with a problem, whose code this error carries."""
-
-    code = "request_refused"
-
-    def __init__(self, problem: Problem) -> None:
-        """Say what the service said."""
-        super().__init__(problem.detail, hint=problem.hint, where=problem.where)
-        self.code = problem.code
-        self.status = problem.status
-        self.retryable = problem.status in (HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE)
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,10 @@ import redis
 from celery import Celery
 
 from exporter.spec import Device
+from jobs.celery_queue import QUEUE, CeleryQueue, make_celery
 from jobs.ids import new_job_id
-from jobs.queue import QUEUE, CeleryQueue, make_celery
-from jobs.roster import MemoryRoster, RedisRoster, Roster, WorkerNotice
+from jobs.redis_roster import RedisRoster
+from jobs.roster import MemoryRoster, Roster, WorkerNotice
 from tests.jobs.factories import NOW
 
 

@@ -1,0 +1,61 @@
+"""An export's spec as command-line options."""
+
+import argparse
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from exporter.errors import InvalidSpec
+from exporter.spec import Device, ExportSpec, TowerName
+
+
+def add_spec_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that `spec_of` reads."""
+    parser.add_argument("--spec", type=Path, metavar="FILE", help="the request as JSON; options override it")
+    parser.add_argument("--config", metavar="URI", help="pipeline config; a local file's text is sent along")
+    parser.add_argument("--checkpoint", metavar="URI", dest="checkpoint_uri", type=_uri)
+    parser.add_argument("--item-input", metavar="URI", dest="item_input_uri", type=_uri)
+    parser.add_argument("--sample-input", metavar="URI", dest="sample_input_uri", type=_uri)
+    parser.add_argument("--output", metavar="URI", dest="output_uri", type=_uri)
+    towers = [name.value for name in TowerName]
+    parser.add_argument("--tower", action="append", dest="towers", choices=towers, help="may be repeated")
+    parser.add_argument("--mode", choices=["unified"])
+    parser.add_argument("--device", choices=[device.value for device in Device])
+    parser.add_argument("--ranks", type=int, metavar="N")
+    parser.add_argument("--max-batch-size", type=int, metavar="N", dest="max_batch_size")
+
+
+def spec_of(arguments: argparse.Namespace) -> ExportSpec:
+    """The request: --spec's, with the options laid over it."""
+    given: dict[str, object] = {}
+    try:
+        if arguments.spec is not None:
+            given = ExportSpec.model_validate_json(arguments.spec.read_bytes()).model_dump(exclude_unset=True)
+        if arguments.config is not None:
+            given = {**given, "config": None, "config_uri": None, **_config(arguments.config)}
+        named = {
+            name: getattr(arguments, name) for name in ExportSpec.model_fields if hasattr(arguments, name)
+        }
+        named.pop("config", None)
+        given |= {name: value for name, value in named.items() if value is not None}
+        return ExportSpec.model_validate(given)
+    except OSError as error:
+        raise InvalidSpec(f"{error.filename} cannot be read: {error.strerror}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(step) for step in first["loc"])
+        raise InvalidSpec(
+            f"{where}: {first['msg']}" if where else first["msg"],
+            hint="see slipway submit --help",
+            where=where,
+        ) from error
+
+
+def _config(uri: str) -> dict[str, object]:
+    """A local file is read here: the service may run elsewhere."""
+    return {"config_uri": uri} if "://" in uri else {"config": Path(uri).read_text()}
+
+
+def _uri(given: str) -> str:
+    """A plain path is made absolute, because the service has another working directory."""
+    return given if "://" in given else str(Path(given).absolute())

@@ -1,0 +1,188 @@
+"""`slipway submit`, `watch` and `list` against a real socket."""
+
+import argparse
+import io
+import json
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from exporter.errors import InvalidSpec
+from exporter.outcome import ExportOutcome
+from exporter.spec import TowerName
+from exporter.stages import Stage
+from jobs.leases import claim
+from jobs.memory_store import MemoryJobStore
+from jobs.model import Job, JobState
+from jobs.progress import fold_events
+from service import cli_commands
+from service.client.errors import RequestRefused
+from service.client.rest import SlipwayClient
+from service.client.watch import PlainLines, live_table
+from service.schemas import JobView
+from tests.jobs.factories import MINUTE, make_event, make_failure, make_job, make_outcome
+from tests.service.requests import CONFIG, FIXTURES
+
+Slipway = Callable[..., int]
+
+SUBMIT = ("submit", "--config", str(CONFIG), "--checkpoint", "ckpt", "--output", "out")
+ROWS = ("--item-input", str(FIXTURES / "data" / "items.parquet"), "--sample-input", "train.parquet")
+
+
+@pytest.fixture
+def slipway(url: str) -> Slipway:
+    parser = argparse.ArgumentParser()
+    cli_commands.add_commands(parser.add_subparsers())
+
+    def run(*arguments: str) -> int:
+        parsed = parser.parse_args([*arguments, "--url", url])
+        code: int = parsed.run(parsed)
+        return code
+
+    return run
+
+
+def run_in_background(store: MemoryJobStore, job: Job, outcome: ExportOutcome) -> None:
+    """Be the worker: after a moment, report a stage, and after another, the outcome."""
+
+    def work() -> None:
+        holding = claim(store, job.id, worker="w", length=MINUTE)
+        assert holding is not None
+        holding.keep([make_event()])
+        time.sleep(0.7)
+        holding.finish(outcome)
+
+    threading.Thread(target=work, daemon=True).start()
+
+
+def test_submit_prints_the_job(
+    slipway: Slipway,
+    store: MemoryJobStore,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(CONFIG.parent)
+    assert slipway(*SUBMIT, *ROWS, "--tower", "item", "--ranks", "2") == 0
+    (job,) = store.page(limit=2).jobs
+    assert capsys.readouterr().out.split() == [job.id]
+    assert job.spec.checkpoint_uri == str(CONFIG.parent / "ckpt")
+    assert (job.spec.config, job.spec.towers, job.spec.ranks) == (CONFIG.read_text(), (TowerName.ITEM,), 2)
+
+
+def test_options_override_the_spec_file(slipway: Slipway, store: MemoryJobStore, tmp_path: Path) -> None:
+    spec = {"config_uri": "/nowhere", "checkpoint_uri": "/c", "output_uri": "/o", "item_input_uri": "/i"}
+    (tmp_path / "spec.json").write_text(json.dumps(spec))
+    assert slipway(*SUBMIT[:3], "--spec", str(tmp_path / "spec.json"), "--sample-input", "s3://b/s") == 0
+    (job,) = store.page(limit=2).jobs
+    assert (job.spec.output_uri, job.spec.sample_input_uri) == ("/o", "s3://b/s")
+
+
+def test_a_missing_option_is_said_by_its_field(slipway: Slipway) -> None:
+    with pytest.raises(InvalidSpec, match="checkpoint_uri: Field required"):
+        slipway("submit", "--config", str(CONFIG), "--output", "out")
+
+
+def test_a_file_that_is_not_there_is_said(slipway: Slipway) -> None:
+    with pytest.raises(InvalidSpec, match=r"no\.config cannot be read"):
+        slipway("submit", "--config", "no.config", "--checkpoint", "c", "--output", "out")
+
+
+def test_a_refusal_carries_the_services_code(slipway: Slipway) -> None:
+    with pytest.raises(RequestRefused) as refused:
+        slipway("watch", "nonsense")
+    assert (refused.value.code, refused.value.retryable) == ("job_not_found", False)
+
+
+FAILED = {TowerName.ITEM: make_failure()}
+ALL_FAILED = dict.fromkeys((TowerName.USER, TowerName.ITEM), make_failure())
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code"),
+    [(make_outcome(), 0), (make_outcome(failed=FAILED), 3), (make_outcome(failed=ALL_FAILED), 1)],
+)
+def test_watch_exits_with_what_became_of_the_job(
+    slipway: Slipway, store: MemoryJobStore, outcome: ExportOutcome, code: int
+) -> None:
+    job = make_job()
+    store.add(job)
+    run_in_background(store, job, outcome)
+    assert slipway("watch", job.id) == code
+
+
+def test_watch_prints_a_line_per_change_and_the_packages(
+    slipway: Slipway, store: MemoryJobStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = make_job()
+    store.add(job)
+    run_in_background(store, job, make_outcome(failed=FAILED))
+    slipway("watch", job.id)
+    told = capsys.readouterr()
+    assert "user  trace (4/7)" in told.out and "user  /out/user  sha256:abab" in told.out
+    assert "item: [trace_failed] a size was specialised (report it)" in told.err
+
+
+def test_watch_gives_machines_a_line_of_json_per_change(
+    slipway: Slipway, store: MemoryJobStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = make_job()
+    store.add(job)
+    run_in_background(store, job, make_outcome())
+    slipway("watch", job.id, "--json")
+    lines = [JobView.model_validate_json(line) for line in capsys.readouterr().out.splitlines()]
+    assert lines[-1].state is JobState.SUCCEEDED
+    assert len({line.revision for line in lines}) == len(lines)
+
+
+def test_an_interrupt_stops_watching_not_the_job(
+    slipway: Slipway,
+    store: MemoryJobStore,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupt(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    job = make_job()
+    store.add(job)
+    monkeypatch.setattr("service.client.watch.time.sleep", interrupt)
+    assert slipway("watch", job.id) == cli_commands.INTERRUPTED
+    assert f"job {job.id} goes on" in capsys.readouterr().err
+    assert store.get(job.id).state is JobState.QUEUED
+
+
+def test_list_shows_pages(
+    slipway: Slipway, store: MemoryJobStore, capsys: pytest.CaptureFixture[str], url: str
+) -> None:
+    for _ in range(2):
+        store.add(make_job())
+    assert slipway("list", "--limit", "1") == 0
+    newest = SlipwayClient(url).page(limit=1)
+    assert newest.jobs[0].id in (told := capsys.readouterr().out)
+    assert f"--cursor {newest.next_cursor}" in told
+
+
+def running_view() -> JobView:
+    events = [make_event(), make_event(kind="progress", fraction=0.5, detail="guards")]
+    return JobView.of(fold_events(make_job(JobState.RUNNING, attempt=2), events))
+
+
+def test_a_terminal_shows_a_line_per_tower() -> None:
+    console = Console(file=io.StringIO(), width=120, record=True)
+    console.print(live_table(running_view()))
+    job, user, item = console.export_text().splitlines()
+    assert "running" in job and "attempt 2" in job
+    assert all(part in user for part in ("user", f"{Stage.TRACE} (4/7)", "██████████░", "guards"))
+    assert "item" in item and "waiting" in item
+
+
+def test_plain_lines_say_nothing_twice() -> None:
+    stream = io.StringIO()
+    lines = PlainLines(stream)
+    lines.show(running_view())
+    lines.show(running_view())
+    assert len(stream.getvalue().splitlines()) == 2
