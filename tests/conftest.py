@@ -1,0 +1,16 @@
+"""What every test shares: one folder for what compilers can keep between packages."""
+
+import os
+import shutil
+import tempfile
+
+import pytest
+
+CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Instruction-set probes and precompiled headers are paid once per session, attempts included."""
+    if CACHE_VARIABLE not in os.environ:
+        os.environ[CACHE_VARIABLE] = tempfile.mkdtemp(prefix="slipway-tests-")
+        config.add_cleanup(lambda: shutil.rmtree(os.environ.pop(CACHE_VARIABLE), ignore_errors=True))
