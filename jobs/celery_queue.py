@@ -28,6 +28,7 @@ def make_celery(redis_url: str) -> Celery:
     app = Celery("slipway", broker=redis_url)
     app.conf.update(
         accept_content=["json"],
+        broker_connection_max_retries=None,  # Redis may be away for as long as it likes
         broker_connection_retry_on_startup=True,
         broker_transport_options={
             "visibility_timeout": int(VISIBILITY_TIMEOUT.total_seconds()),

@@ -1,5 +1,6 @@
 """The worker program: `celery -A worker.app worker`. It starts exports and never imports torch."""
 
+import contextlib
 import os
 import secrets
 import socket
@@ -61,6 +62,8 @@ def _follow_life(settings: WorkerSettings, runner: Runner, roster: Roster) -> No
     def end(**_: object) -> None:
         sweeper.stop()
         heartbeat.stop()
+        with contextlib.suppress(OSError):  # there is none if it never had a job
+            own_worker_dir(settings.work_dir, os.getpid()).rmdir()
 
     # Celery holds signal handlers weakly unless told otherwise.
     setup_logging.connect(log_our_way, weak=False)
