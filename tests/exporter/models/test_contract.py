@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+from tests.exporter.models.recorded import random_inputs, recorded_tower
+
 CONTRADICTIONS = [
     (
         {"uih_seq__watch_time.lengths": [4, 3]},
@@ -19,17 +21,17 @@ CONTRADICTIONS = [
 
 
 @pytest.mark.parametrize(("changes", "message"), CONTRADICTIONS, ids=lambda value: str(value)[:40])
-def test_contradicting_inputs_are_refused_by_name(load_tower, make_inputs, changes, message):
-    tower = load_tower("hstu_match", "user")
-    inputs = make_inputs(tower, [3, 4])
+def test_contradicting_inputs_are_refused_by_name(changes: dict[str, list[int]], message: str) -> None:
+    tower = recorded_tower("hstu_match", "user")
+    inputs = random_inputs(tower, [3, 4])
     inputs |= {name: torch.tensor(values, dtype=inputs[name].dtype) for name, values in changes.items()}
     with pytest.raises(RuntimeError, match=message):
         tower.module(inputs)
 
 
-def test_lengths_cannot_overflow_into_the_right_sum(load_tower, make_inputs):
-    tower = load_tower("hstu_match", "user")
-    inputs = make_inputs(tower, [3, 4, 0])
+def test_lengths_cannot_overflow_into_the_right_sum() -> None:
+    tower = recorded_tower("hstu_match", "user")
+    inputs = random_inputs(tower, [3, 4, 0])
     largest = torch.iinfo(torch.int64).max
     inputs["user_id.lengths"] = torch.tensor([largest, largest, 5])
     assert inputs["user_id.lengths"].sum() == 3
@@ -37,9 +39,9 @@ def test_lengths_cannot_overflow_into_the_right_sum(load_tower, make_inputs):
         tower.module(inputs)
 
 
-def test_history_lengths_must_add_up_to_the_history(load_tower, make_inputs):
-    tower = load_tower("hstu_match", "user")
-    inputs = make_inputs(tower, [3, 4])
+def test_history_lengths_must_add_up_to_the_history() -> None:
+    tower = recorded_tower("hstu_match", "user")
+    inputs = random_inputs(tower, [3, 4])
     inputs |= {
         name: tensor - 1 for name, tensor in inputs.items() if name.startswith("uih_") and "lengths" in name
     }

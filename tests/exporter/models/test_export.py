@@ -11,12 +11,16 @@ from exporter.aoti.trace import trace
 from exporter.config.hstu import PostprocessorConfig, PostprocessorKind
 from exporter.config.schema import PipelineConfig
 from exporter.spec import TowerName
+from exporter.towers.tower import Tower
 from exporter.towers.view import training_tower
+from tests.exporter.models.recorded import pipeline_of, random_inputs, recorded_tower, untrained
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.filterwarnings("ignore:_check_is_size will be removed:FutureWarning"),  # fbgemm calls it
 ]
+
+Compiled = tuple[Tower, Package]
 
 TRACED = [3, 9, 5, 0, 4, 2, 6]  # 7 rows and 29 events
 HISTORIES = ([5], [0], [1], [0, 0], [7, 0], [0, 3, 0], [3] * 7, [0] * 7, [96, 1], [200, 2, 0] + [11] * 29)
@@ -40,38 +44,27 @@ def stacked(pipeline: PipelineConfig) -> PipelineConfig:
     )
 
 
-def compiled(tower, inputs, folder):
+@pytest.fixture(scope="module", params=["recorded", "stacked"])
+def compiled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Compiled:
+    """A tower, and what became of it; compiled once for all tests of this file."""
+    if request.param == "recorded":
+        tower = recorded_tower("hstu_match", "user")
+    else:
+        tower = untrained(training_tower(stacked(pipeline_of("hstu_match_desc")), TowerName.USER))
+    inputs = random_inputs(tower, TRACED)
+    multivalued = [feature for feature in tower.config.pipeline.features if feature.is_multivalued]
+    for number, feature in enumerate(multivalued):
+        inputs[f"{feature.name}.lengths"][0] = number + 5  # totals of their own, so that none coincide
+        inputs[f"{feature.name}.values"] = torch.zeros(number + 11, dtype=torch.long)
     program = trace(tower, inputs, torch.device("cpu"))
-    return Package(compile_package(program, folder / "aoti_model.pt2"))
-
-
-@pytest.fixture(scope="module")
-def packages():
-    """Compile each tower once for all tests of this file."""
-    return {}
-
-
-@pytest.fixture(params=["recorded", "stacked"])
-def tower_and_package(
-    request, load_tower, load_pipeline, build_untrained, make_inputs, packages, tmp_path_factory
-):
-    if request.param not in packages:
-        if request.param == "recorded":
-            tower = load_tower("hstu_match", "user")
-        else:
-            tower = build_untrained(training_tower(stacked(load_pipeline("hstu_match_desc")), TowerName.USER))
-        inputs = make_inputs(tower, TRACED)
-        for number, feature in enumerate(f for f in tower.config.pipeline.features if f.is_multivalued):
-            inputs[f"{feature.name}.lengths"][0] = number + 5  # totals of their own, so that none coincide
-            inputs[f"{feature.name}.values"] = torch.zeros(number + 11, dtype=torch.long)
-        packages[request.param] = tower, compiled(tower, inputs, tmp_path_factory.mktemp(request.param))
-    return packages[request.param]
+    path = tmp_path_factory.mktemp(request.param) / "aoti_model.pt2"
+    return tower, Package(compile_package(program, path))
 
 
 @pytest.mark.parametrize("history", HISTORIES, ids=lambda history: f"{len(history)}x{max(history)}")
-def test_a_package_computes_what_eager_computes(tower_and_package, make_inputs, history):
-    tower, package = tower_and_package
-    inputs = make_inputs(tower, history)
+def test_a_package_computes_what_eager_computes(compiled: Compiled, history: list[int]) -> None:
+    tower, package = compiled
+    inputs = random_inputs(tower, history)
     with torch.no_grad():
         expected = tower.module(inputs)["user_tower_emb"]
     tolerance = 1e-5 * expected.abs().max().item()
@@ -79,9 +72,9 @@ def test_a_package_computes_what_eager_computes(tower_and_package, make_inputs, 
 
 
 @pytest.mark.parametrize("difference", [-1, 1, 5000])
-def test_a_package_refuses_lengths_that_do_not_add_up(tower_and_package, make_inputs, difference):
-    tower, package = tower_and_package
-    inputs = make_inputs(tower, [3, 4])
+def test_a_package_refuses_lengths_that_do_not_add_up(compiled: Compiled, difference: int) -> None:
+    tower, package = compiled
+    inputs = random_inputs(tower, [3, 4])
     for name in inputs:
         if name.startswith("uih_seq") and name.endswith("lengths"):
             inputs[name][1] += difference
@@ -89,9 +82,11 @@ def test_a_package_refuses_lengths_that_do_not_add_up(tower_and_package, make_in
         package(inputs)
 
 
-def test_a_package_refuses_lengths_that_differ_within_a_sequence(tower_and_package, make_inputs):
-    tower, package = tower_and_package
-    inputs = make_inputs(tower, [3, 4])
+def test_a_package_refuses_lengths_that_differ_within_a_sequence(
+    compiled: Compiled,
+) -> None:
+    tower, package = compiled
+    inputs = random_inputs(tower, [3, 4])
     inputs["uih_seq__action_timestamp.lengths"] = torch.tensor([4, 3], dtype=torch.int32)
     with pytest.raises(
         RuntimeError, match="uih_seq__action_timestamp.lengths differs from uih_seq__video_id"
@@ -100,9 +95,9 @@ def test_a_package_refuses_lengths_that_differ_within_a_sequence(tower_and_packa
 
 
 @pytest.mark.parametrize("stranger", [-1, 2000, 2**40])
-def test_a_package_refuses_ids_without_a_row(tower_and_package, make_inputs, stranger):
-    tower, package = tower_and_package
-    inputs = make_inputs(tower, [3, 4])
+def test_a_package_refuses_ids_without_a_row(compiled: Compiled, stranger: int) -> None:
+    tower, package = compiled
+    inputs = random_inputs(tower, [3, 4])
     inputs["uih_seq__video_id.values"][6] = stranger
     with pytest.raises(RuntimeError, match="uih_seq__video_id.values has an id outside the 2000 rows"):
         package(inputs)

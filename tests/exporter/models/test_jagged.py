@@ -2,46 +2,47 @@
 
 import pytest
 import torch
+from torch import Tensor
 
 from exporter.models.jagged import Layout, first, last, pad, prepend, unpad
 
 
 @pytest.fixture
-def layout():
+def layout() -> Layout:
     return Layout.of(torch.tensor([2, 0, 3]), total=5)
 
 
 @pytest.fixture
-def values():
+def values() -> Tensor:
     return torch.arange(1.0, 11.0).view(5, 2)
 
 
-def test_padding_comes_behind_each_row(layout, values):
+def test_padding_comes_behind_each_row(layout: Layout, values: Tensor) -> None:
     padded = pad(values, layout)
     assert padded[0].tolist() == [[1, 2], [3, 4], [0, 0]]
     assert padded[1].tolist() == [[0, 0]] * 3
 
 
-def test_unpadding_undoes_padding(layout, values):
+def test_unpadding_undoes_padding(layout: Layout, values: Tensor) -> None:
     assert torch.equal(unpad(pad(values, layout), layout), values)
 
 
-def test_an_empty_row_has_neither_first_nor_last(layout, values):
+def test_an_empty_row_has_neither_first_nor_last(layout: Layout, values: Tensor) -> None:
     assert last(values, layout).tolist() == [[3, 4], [0, 0], [9, 10]]
     assert first(values, layout.offsets).tolist() == [[1, 2], [0, 0], [5, 6]]
 
 
-def test_a_prefix_stands_in_front_of_every_row(layout, values):
+def test_a_prefix_stands_in_front_of_every_row(layout: Layout, values: Tensor) -> None:
     rows = prepend(torch.full((3, 1, 2), 7.0), values, layout)
     assert rows[:, 0].tolist() == [7, 1, 3, 7, 7, 5, 7, 9]
 
 
-def test_places_count_from_the_start_of_each_row(layout):
+def test_places_count_from_the_start_of_each_row(layout: Layout) -> None:
     assert layout.rows().tolist() == [0, 0, 2, 2, 2]
     assert layout.places().tolist() == [0, 1, 0, 1, 2]
 
 
-def test_rows_may_all_be_empty():
+def test_rows_may_all_be_empty() -> None:
     layout = Layout.of(torch.tensor([0, 0]), total=0)
     assert last(torch.empty(0, 4), layout).tolist() == [[0] * 4] * 2
     assert unpad(pad(torch.empty(0, 4), layout), layout).shape == (0, 4)

@@ -1,12 +1,10 @@
 """Every output that TorchEasyRec recorded for the fixture models."""
 
-import json
-from pathlib import Path
-
 import pytest
 import torch
 
-FIXTURES = Path(__file__).parents[2] / "fixtures" / "torcheasyrec"
+from tests.exporter.models.recorded import FIXTURES, read_batch, recorded_state, recorded_tower
+
 TOLERANCE = 1e-5  # of the output's scale: sums may be taken in another order
 
 RECORDED = [
@@ -16,13 +14,13 @@ RECORDED = [
 ]
 
 
-def test_all_recorded_batches_are_found():
+def test_all_recorded_batches_are_found() -> None:
     assert len(RECORDED) == 22
 
 
 @pytest.mark.parametrize(("model", "batch"), RECORDED)
-def test_outputs_are_the_recorded_ones(load_tower, read_batch, model, batch):
-    tower = load_tower(model, batch.split("_tower")[0])
+def test_outputs_are_the_recorded_ones(model: str, batch: str) -> None:
+    tower = recorded_tower(model, batch.split("_tower")[0])
     with torch.no_grad():
         outputs = tower.module(read_batch(model, batch, "in"))
     recorded = read_batch(model, batch, "out")
@@ -35,7 +33,8 @@ def test_outputs_are_the_recorded_ones(load_tower, read_batch, model, batch):
 
 @pytest.mark.parametrize("model", ["hstu_match", "hstu_match_desc"])
 @pytest.mark.parametrize("name", ["user", "item"])
-def test_state_dict_has_exactly_the_recorded_names_shapes_and_dtypes(load_tower, model, name):
-    recorded = json.loads((FIXTURES / model / "outputs" / f"{name}_tower.state_dict.json").read_text())
-    state = load_tower(model, name).module.state_dict()
-    assert {f"model.{k}": [list(v.shape), str(v.dtype)] for k, v in state.items()} == recorded
+def test_state_dict_has_exactly_the_recorded_names_shapes_and_dtypes(model: str, name: str) -> None:
+    state = recorded_tower(model, name).module.state_dict()
+    assert {f"model.{k}": [list(v.shape), str(v.dtype)] for k, v in state.items()} == recorded_state(
+        model, name
+    )

@@ -1,7 +1,13 @@
 """What each stage of TorchEasyRec's user tower gave, where ours has the same stage."""
 
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
 import pytest
 import torch
+from torch import Tensor, nn
+
+from tests.exporter.models.recorded import read_batch, recorded_tower
 
 ENCODER = "model.user_tower._hstu_encoder"
 STAGES = ("_input_preprocessor._action_encoder", "_positional_encoder", "_stu_module._stu_layers.0",
@@ -11,37 +17,45 @@ BATCHES = [("hstu_match", batch) for batch in ("b1", "b2", "b3_empty", "b32")] +
 ]
 
 
-@pytest.fixture(params=BATCHES, ids="-".join)
-def observed(request, load_tower, read_batch):
-    """Our stages' outputs on a batch, and the recorded ones."""
-    model, batch = request.param
-    tower, seen = load_tower(model, "user"), {}
-    encoder = tower.module.user_tower._hstu_encoder
+class Observed(NamedTuple):
+    """What our stages gave on a batch, what was recorded, and our encoder."""
 
-    def keep(name):
+    seen: dict[str, Any]
+    recorded: dict[str, Tensor]
+    encoder: nn.Module
+
+
+@pytest.fixture(params=BATCHES, ids="-".join)
+def observed(request: pytest.FixtureRequest) -> Observed:
+    model, batch = request.param
+    tower = recorded_tower(model, "user")
+    seen: dict[str, Any] = {}
+    encoder = tower.module.get_submodule("user_tower._hstu_encoder")
+
+    def keep(name: str) -> Callable[[nn.Module, object, object], None]:
         return lambda _module, _inputs, output: seen.__setitem__(name, output)
 
     modules = {name: encoder.get_submodule(name) for name in (*STAGES, "_input_preprocessor")}
-    modules["embedding_group"] = tower.module.embedding_group
+    modules["embedding_group"] = tower.module.get_submodule("embedding_group")
     handles = [module.register_forward_hook(keep(name)) for name, module in modules.items()]
     with torch.no_grad():
         tower.module(read_batch(model, f"user_tower__{batch}", "in"))
     for handle in handles:
         handle.remove()
-    return seen, read_batch(model, f"user_tower__{batch}", "mid"), encoder
+    return Observed(seen, read_batch(model, f"user_tower__{batch}", "mid"), encoder)
 
 
-def close(actual, expected):
+def close(actual: Tensor, expected: Tensor) -> None:
     torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_embedding_groups_agree(observed):
+def test_embedding_groups_agree(observed: Observed) -> None:
     seen, recorded, _ = observed
     for group, tensor in seen["embedding_group"].items():
         close(tensor, recorded[f"model.embedding_group[{group}]"].to(tensor.dtype))
 
 
-def test_preprocessor_agrees(observed):
+def test_preprocessor_agrees(observed: Observed) -> None:
     seen, recorded, _ = observed
     values, timestamps, layout = seen["_input_preprocessor"]
     close(values, recorded[f"{ENCODER}._input_preprocessor.6"])
@@ -51,13 +65,13 @@ def test_preprocessor_agrees(observed):
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_stages_agree(observed, stage):
+def test_stages_agree(observed: Observed, stage: str) -> None:
     seen, recorded, _ = observed
     output = 0 if "layers" in stage else None
     close(seen[stage], recorded[f"{ENCODER}.{stage}" + (f".{output}" if output is not None else "")])
 
 
-def test_postprocessor_agrees(observed):
+def test_postprocessor_agrees(observed: Observed) -> None:
     _, recorded, encoder = observed
     values = recorded[f"{ENCODER}._stu_module._stu_layers.1.0"]
     timestamps = recorded[f"{ENCODER}._input_preprocessor.5"]

@@ -1,62 +1,71 @@
 """Which position and which age an element gets."""
 
-import pytest
 import torch
+from torch import Tensor
 
 from exporter.config.hstu import PositionalEncoderConfig
 from exporter.models.hstu.positional_encoder import PositionalEncoder
 from exporter.models.jagged import Layout
 
 
-@pytest.fixture
-def added():
-    """What is added to zeros: the position's number first, the age bucket's second."""
-
-    def added(timestamps, lengths, *, query_time=None, prefix=0, **options):
-        config = PositionalEncoderConfig(num_position_buckets=6, num_time_buckets=100, **options)
-        encoder = PositionalEncoder(config, width=2, prefix=prefix)
-        for name, weight in encoder.named_parameters():
-            column = 0 if "position" in name else 1
-            weight.data.zero_()[:, column] = torch.arange(float(len(weight)))
-        layout = Layout.of(torch.tensor(lengths), total=len(timestamps))
-        values = torch.zeros(len(timestamps), 2)
-        return encoder(values, torch.tensor(timestamps), layout, query_time).T.tolist()
-
-    return added
+def config(*, use_time_encoding: bool = True, log: bool = False) -> PositionalEncoderConfig:
+    return PositionalEncoderConfig(
+        num_position_buckets=6,
+        num_time_buckets=100,
+        use_time_encoding=use_time_encoding,
+        time_bucket_fn="log" if log else "sqrt",
+        time_bucket_increments=1.0 if log else 60.0,
+    )
 
 
-def test_positions_count_back_from_the_newest_event(added):
-    positions, _ = added([0.0] * 5, [3, 2], use_time_encoding=True)
+def added(
+    timestamps: list[float],
+    lengths: list[int],
+    *,
+    config: PositionalEncoderConfig,
+    query_time: Tensor | None = None,
+    prefix: int = 0,
+) -> tuple[list[float], list[float]]:
+    """What each element gets: the number of its position, and that of its age's bucket."""
+    encoder = PositionalEncoder(config, width=2, prefix=prefix)
+    for name, weight in encoder.named_parameters():
+        column = 0 if "position" in name else 1
+        weight.data.zero_()[:, column] = torch.arange(float(len(weight)))
+    layout = Layout.of(torch.tensor(lengths), total=len(timestamps))
+    rows = encoder(torch.zeros(len(timestamps), 2), torch.tensor(timestamps), layout, query_time)
+    return rows[:, 0].tolist(), rows[:, 1].tolist()
+
+
+def test_positions_count_back_from_the_newest_event() -> None:
+    positions, _ = added([0.0] * 5, [3, 2], config=config())
     assert positions == [3, 2, 1, 2, 1]
 
 
-def test_the_context_keeps_the_first_positions(added):
-    positions, _ = added([0.0] * 4, [4], prefix=2, use_time_encoding=True)
+def test_the_context_keeps_the_first_positions() -> None:
+    positions, _ = added([0.0] * 4, [4], prefix=2, config=config())
     assert positions == [0, 1, 4, 3]
 
 
-def test_positions_end_at_the_last_bucket(added):
-    positions, _ = added([0.0] * 8, [8], use_time_encoding=True)
+def test_positions_end_at_the_last_bucket() -> None:
+    positions, _ = added([0.0] * 8, [8], config=config())
     assert positions == [5, 5, 5, 5, 4, 3, 2, 1]
 
 
-def test_positions_count_from_the_start_without_time_encoding(added):
-    positions, ages = added([9.0] * 3, [3])
+def test_positions_count_from_the_start_without_time_encoding() -> None:
+    positions, ages = added([9.0] * 3, [3], config=config(use_time_encoding=False))
     assert (positions, ages) == ([0, 1, 2], [0, 0, 0])
 
 
-def test_ages_count_back_from_the_newest_event(added):
-    _, ages = added([0.0, 300.0, 540.0], [3], use_time_encoding=True)
+def test_ages_count_back_from_the_newest_event() -> None:
+    _, ages = added([0.0, 300.0, 540.0], [3], config=config())
     assert ages == [3, 2, 0]  # square roots of 9, 4 and 0 minutes
 
 
-def test_ages_count_back_from_the_query_where_it_has_a_time(added):
-    _, ages = added([0.0, 960.0], [1, 1], query_time=torch.tensor([[960.0], [960.0]]), use_time_encoding=True)
+def test_ages_count_back_from_the_query_where_it_has_a_time() -> None:
+    _, ages = added([0.0, 960.0], [1, 1], query_time=torch.tensor([[960.0], [960.0]]), config=config())
     assert ages == [4, 0]
 
 
-def test_ages_may_be_bucketed_by_logarithm(added):
-    _, ages = added(
-        [0.0, 600.0], [2], use_time_encoding=True, time_bucket_fn="log", time_bucket_increments=1.0
-    )
+def test_ages_may_be_bucketed_by_logarithm() -> None:
+    _, ages = added([0.0, 600.0], [2], config=config(log=True))
     assert ages == [6, 0]

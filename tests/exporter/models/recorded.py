@@ -1,11 +1,10 @@
 """Towers with TorchEasyRec's weights, and the batches recorded from it."""
 
+import json
 import warnings
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-import pytest
 import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
@@ -22,25 +21,23 @@ from exporter.towers.view import tower_configs
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "torcheasyrec"
 
 Batch = dict[str, Tensor]
-LoadTower = Callable[[str, str], Tower]
-ReadBatch = Callable[[str, str, str], Batch]
-MakeInputs = Callable[[Tower, list[int]], Batch]
 
 
 @cache
-def _pipeline(model: str) -> PipelineConfig:
+def pipeline_of(model: str) -> PipelineConfig:
     return parse_pipeline_config((FIXTURES / model / "pipeline.config").read_text())
 
 
 @cache
-def _tower(model: str, name: str) -> Tower:
-    [config] = tower_configs(_pipeline(model), (TowerName(name),))
-    tower = _untrained(config)
+def recorded_tower(model: str, name: str) -> Tower:
+    """A tower of a fixture model, with the checkpoint's weights, in the view it is served in."""
+    [config] = tower_configs(pipeline_of(model), (TowerName(name),))
+    tower = untrained(config)
     load_recorded_weights(tower.module, model)
     return tower
 
 
-def _untrained(config: TowerConfig) -> Tower:
+def untrained(config: TowerConfig) -> Tower:
     torch.manual_seed(0)
     return build_tower(config, plan_dims(config.pipeline.features, max_batch_size=64))
 
@@ -56,40 +53,21 @@ def load_recorded_weights(module: nn.Module, model: str) -> None:
     module.load_state_dict({name.removeprefix("model."): tensor for name, tensor in wanted.items()})
 
 
-@pytest.fixture
-def load_pipeline() -> Callable[[str], PipelineConfig]:
-    return _pipeline
+def read_batch(model: str, batch: str, kind: str) -> Batch:
+    """Tensors of a recorded batch, named "<tower>_tower__<batch>"; the kind is in, mid or out."""
+    return load_file(FIXTURES / model / "outputs" / f"{batch}.{kind}.safetensors")
 
 
-@pytest.fixture
-def load_tower() -> LoadTower:
-    """A tower of a fixture model, with the checkpoint's weights, in the view it is served in."""
-    return _tower
+def recorded_state(model: str, name: str) -> dict[str, list[object]]:
+    """Name -> shape and dtype of every weight that a tower uses."""
+    state: dict[str, list[object]] = json.loads(
+        (FIXTURES / model / "outputs" / f"{name}_tower.state_dict.json").read_text()
+    )
+    return state
 
 
-@pytest.fixture
-def build_untrained() -> Callable[[TowerConfig], Tower]:
-    return _untrained
-
-
-@pytest.fixture
-def load_weights() -> Callable[[nn.Module, str], None]:
-    return load_recorded_weights
-
-
-@pytest.fixture
-def read_batch() -> ReadBatch:
-    """Tensors of a recorded batch by model, "<tower>_tower__<batch>" and kind: in, mid or out."""
-    return lambda model, batch, kind: load_file(FIXTURES / model / "outputs" / f"{batch}.{kind}.safetensors")
-
-
-@pytest.fixture
-def make_inputs() -> MakeInputs:
-    """Random inputs for a tower: one value per row, and histories of the given lengths."""
-    return _inputs
-
-
-def _inputs(tower: Tower, history: list[int]) -> Batch:
+def random_inputs(tower: Tower, history: list[int]) -> Batch:
+    """Inputs for a tower: one value per row, and histories of the given lengths."""
     inputs: Batch = {}
     for feature in tower.config.pipeline.features:
         lengths = torch.tensor(history) if feature.is_sequence else torch.ones(len(history), dtype=torch.long)
