@@ -1,6 +1,7 @@
 """`slipway inspect`: a published artifact's manifest, as tables or as it is."""
 
 import argparse
+from collections.abc import Mapping
 
 from rich.console import Console
 from rich.table import Table
@@ -80,7 +81,18 @@ def _verification(tower: TowerEntry) -> Table:
         title_justify="left",
     )
     for case in report.cases:
-        sizes = ", ".join(f"{name} {size}" for name, size in case.sizes.items())
         close = "refused" if case.largest_difference is None else f"{case.largest_difference:.2g}"
-        table.add_row(case.name, sizes, close)
+        table.add_row(case.name, _sizes(case.sizes), close)
     return table
+
+
+def _sizes(sizes: Mapping[str, int]) -> str:
+    """Dims of one size together, named by the first: "batch 3, seq_clicks 218, tags and 5 others 9"."""
+    names: dict[int, list[str]] = {}
+    for name, size in sizes.items():
+        names.setdefault(size, []).append(name)
+    others = {1: "", 2: " and another"}
+    return ", ".join(
+        f"{first[0]}{others.get(len(first), f' and {len(first) - 1} others')} {size}"
+        for size, first in names.items()
+    )

@@ -38,6 +38,6 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _show(fraction: float, detail: str) -> None:
+def _show(_fraction: float, detail: str) -> None:
     if sys.stderr.isatty():
         print(f"\r{detail}", end="", file=sys.stderr, flush=True)

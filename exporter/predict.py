@@ -13,14 +13,14 @@ from exporter.config.schema import Feature
 from exporter.data.encode import encode
 from exporter.data.parquet import open_parquet
 from exporter.dims.plan import DimPlan, plan_dims
-from exporter.errors import InvalidArtifact, InvalidSpec
+from exporter.errors import AlreadyPublished, InvalidArtifact, InvalidRows, InvalidSpec
 from exporter.manifest import Manifest, TowerEntry
 from exporter.publish import fetch_tower, read_manifest
 from exporter.spec import TowerName
 from exporter.stages import Progress
 from exporter.storage.store import open_store, split_uri
 from exporter.towers.view import published_tower
-from exporter.verify.runner import PackageRunner
+from exporter.verify.runner import PackageRunner, Refused
 
 _ROWS_PER_CALL = 256  # at most; never more than the package takes
 
@@ -78,7 +78,10 @@ def predict(
         InvalidRows: a row cannot be encoded; nothing is written.
         AlreadyPublished: the output exists.
     """
-    store_uri, key = split_uri(output_uri)
+    folder, key = split_uri(output_uri)
+    store = open_store(folder)
+    if store.exists(key):  # `put` would refuse as well, after all the work
+        raise AlreadyPublished(f"{output_uri} exists", hint="choose another output", where=output_uri)
     local = scratch / "predictions.parquet"
     rows = 0
     with PackageRunner(
@@ -90,7 +93,7 @@ def predict(
         writer: pq.ParquetWriter | None = None
         try:
             for inputs in _batches(served, input_uri):
-                table = _table(runner.run(inputs), served.entry)
+                table = _table(_answer(runner, inputs, input_uri), served.entry)
                 writer = writer or pq.ParquetWriter(local, table.schema)
                 writer.write_table(table)
                 rows += table.num_rows
@@ -98,7 +101,7 @@ def predict(
         finally:
             if writer is not None:
                 writer.close()
-    open_store(store_uri).put(local, key)
+    store.put(local, key)
     return rows
 
 
@@ -115,6 +118,13 @@ def _batches(served: ServedTower, input_uri: str) -> Iterator[dict[str, Tensor]]
     size = min(_ROWS_PER_CALL, served.manifest.max_batch_size)
     for batch in open_parquet(input_uri).batches(columns, rows_per_batch=size):
         yield encode(batch.table, served.features, served.plan, where=batch.where, first_row=batch.first_row)
+
+
+def _answer(runner: PackageRunner, inputs: dict[str, Tensor], where: str) -> dict[str, Tensor]:
+    try:
+        return runner.run(inputs)
+    except Refused as refusal:
+        raise InvalidRows(f"the package refused rows of {where}: {refusal}", where=where) from refusal
 
 
 def _table(outputs: dict[str, Tensor], entry: TowerEntry) -> pa.Table:

@@ -42,8 +42,9 @@ def sizes_zero_and_one_stay_dynamic() -> Iterator[None]:
     Otherwise torch.export and AOTInductor treat 0 and 1 as special, and the package's input checks
     refuse an empty history or a single row whatever lower bound the `Dim` states.
     """
-    # The config module grows its `patch` when it is imported, where type checkers do not see it.
-    with symbolic_shapes_config.patch(backed_size_oblivious=True):  # type: ignore[attr-defined]
+    with symbolic_shapes_config.patch(  # type: ignore[attr-defined] # added when the module is imported
+        backed_size_oblivious=True
+    ):
         yield
 
 

@@ -1,5 +1,7 @@
 """A tower becomes a program: torch.export under the dim plan."""
 
+import warnings
+
 import torch
 from torch import Tensor
 from torch.export import ExportedProgram
@@ -19,7 +21,8 @@ def trace(tower: Tower, inputs: dict[str, Tensor], device: torch.device) -> Expo
     """
     ordered = {tensor.name: inputs[tensor.name].to(device) for tensor in tower.plan.inputs}
     try:
-        with torch.no_grad(), sizes_zero_and_one_stay_dynamic():
+        with torch.no_grad(), sizes_zero_and_one_stay_dynamic(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of torch and fbgemm about each other; failures raise
             program = torch.export.export(
                 tower.module, (ordered,), dynamic_shapes=(to_torch_dims(tower.plan),), strict=False
             )

@@ -87,7 +87,7 @@ class Gate:
             difference = compare(expected, runner.run(batch.inputs))
         except Refused as refusal:
             return CaseReport(
-                name=batch.name, kind=CaseKind.AGREES, sizes=sizes, passed=False, detail=refusal.message
+                name=batch.name, kind=CaseKind.AGREES, sizes=sizes, passed=False, detail=str(refusal)
             )
         finite = not difference.problem
         return CaseReport(
@@ -106,7 +106,7 @@ class Gate:
             runner.run(batch.inputs)
         except Refused as refusal:
             return CaseReport(
-                name=batch.name, kind=CaseKind.REFUSES, sizes={}, passed=True, detail=refusal.message
+                name=batch.name, kind=CaseKind.REFUSES, sizes={}, passed=True, detail=str(refusal)
             )
         return _not_refused(batch, "was computed instead of refused")
 

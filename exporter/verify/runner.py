@@ -15,17 +15,15 @@ from pydantic import BaseModel
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from exporter.errors import ExportError, VerificationFailed
+from exporter.errors import VerificationFailed
 from exporter.verify.reload import RunReply, RunRequest, Setup
 
 # AOTInductor reads past the end of short inputs unless this is set; servers are told to set it too.
 _INPUT_CHECKS = "AOTI_RUNTIME_CHECK_INPUTS=1"
 
 
-class Refused(ExportError):
-    """The package rejected the inputs."""
-
-    code = "inputs_refused"
+class Refused(Exception):
+    """The package rejected the inputs: an answer, and for contradicting inputs the right one."""
 
 
 class PackageCrashed(VerificationFailed):

@@ -1,0 +1,73 @@
+"""`slipway export`: the whole export on this machine, without the service."""
+
+import argparse
+import sys
+import tempfile
+from datetime import timedelta
+from pathlib import Path
+
+from jobs.control import JobControl
+from jobs.ids import JobId
+from jobs.leases import Holding, claim
+from jobs.memory_store import MemoryJobStore
+from jobs.model import JobState
+from jobs.queue import MemoryQueue
+from service.cli_commands import EXIT_CODES
+from service.client.options import add_spec_options, spec_of
+from service.client.watch import display, show_end
+from service.planning import plan
+from service.schemas import JobView
+from worker.launch import TorchrunLauncher
+from worker.supervisor import Supervisor
+
+_WORKER = "slipway-export"
+_NO_LIMIT = timedelta(days=365)  # a person is watching, and has ctrl-C
+_EXAMPLE = (
+    "example: slipway export --config pipeline.config --checkpoint model.ckpt-11 "
+    "--item-input items.parquet --sample-input train.parquet --output exports/"
+)
+
+
+def add_command(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add `export`."""
+    parser = subparsers.add_parser(
+        "export",
+        help="export a model here, without the service",
+        description="Export a model here. Exit code: 0 succeeded, 1 failed, 3 partially succeeded.",
+        epilog=_EXAMPLE,
+    )
+    add_spec_options(parser)
+    parser.add_argument("--json", action="store_true", help="print the job as JSON at the end")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Export, show the progress, and end with what was published or why not."""
+    if arguments.config is not None and "://" not in arguments.config:
+        # By its URI and not its text: the manifest names it, and its relative paths are found beside it.
+        arguments.config = Path(arguments.config).absolute().as_uri()
+    store = MemoryJobStore()
+    control = JobControl(store=store, queue=MemoryQueue(), plan=plan)
+    job = control.submit(spec_of(arguments))
+    progress = sys.stderr if arguments.json else sys.stdout
+    with tempfile.TemporaryDirectory(prefix="slipway-export-") as folder, display(progress) as show:
+        supervisor = Supervisor(TorchrunLauncher(), worker_dir=Path(folder), time_limit=_NO_LIMIT)
+
+        def show_progress() -> None:
+            show(JobView.of(store.get(job.id)))
+
+        while store.get(job.id).state is JobState.QUEUED:  # again after a failure that may pass
+            supervisor.run(_claimed(store, job.id), on_beat=show_progress)
+            show_progress()
+    ended = JobView.of(store.get(job.id))
+    if arguments.json:
+        print(ended.model_dump_json())
+    else:
+        show_end(ended)
+    return EXIT_CODES[ended.state]
+
+
+def _claimed(store: MemoryJobStore, job_id: JobId) -> Holding:
+    holding = claim(store, job_id, worker=_WORKER, length=_NO_LIMIT)
+    assert holding is not None, "nobody else knows of this job"
+    return holding
