@@ -6,6 +6,8 @@ import tempfile
 
 import pytest
 
+pytest_plugins = ["tests.s3_server"]
+
 CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
 
 

@@ -23,10 +23,19 @@ def s3_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     url = f"http://127.0.0.1:{port}"
     with (tmp_path_factory.mktemp("moto") / "log").open("wb") as log:
         server = subprocess.Popen(
-            [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
+            [
+                "env",
+                "MOTO_SERVICE=s3",
+                sys.executable,
+                "-m",
+                "moto.server",
+                "-H",
+                "127.0.0.1",
+                "-p",
+                str(port),
+            ],
             stdout=log,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "MOTO_SERVICE": "s3"},
         )
     try:
         _wait_for(url, server)

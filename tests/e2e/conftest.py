@@ -1,0 +1,47 @@
+"""The recorded models, exported once per session with the command that users type."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cli.main import main
+
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "torcheasyrec"
+SAMPLES = {"hstu_match": "train.parquet", "hstu_match_desc": "train_desc.parquet"}
+
+Export = Callable[[str], str]
+
+
+def export_command(model: str, output: Path) -> list[str]:
+    """`slipway export` of a recorded model."""
+    return [
+        "export",
+        *("--config", str(FIXTURES / model / "pipeline.config")),
+        *("--checkpoint", str(FIXTURES / model / "model.ckpt-11")),
+        *("--item-input", str(FIXTURES / "data" / "items.parquet")),
+        *("--sample-input", str(FIXTURES / "data" / SAMPLES[model])),
+        *("--output", str(output)),
+    ]
+
+
+@pytest.fixture(scope="session")
+def artifact_of(tmp_path_factory: pytest.TempPathFactory) -> Export:
+    """The artifact of a recorded model, by name; compiled when first asked for."""
+    made: dict[str, str] = {}
+
+    def artifact(model: str) -> str:
+        if model not in made:
+            output = tmp_path_factory.mktemp(model)
+            assert main(export_command(model, output)) == 0
+            [made[model]] = (str(folder) for folder in output.iterdir())
+        return made[model]
+
+    return artifact
+
+
+def recorded_batches(model: str) -> list[dict[str, str]]:
+    """The batches that TorchEasyRec's outputs were recorded for: part, name and rows."""
+    index = json.loads((FIXTURES / model / "outputs" / "index.json").read_text())
+    return [{key: batch[key] for key in ("part", "batch", "parquet")} for batch in index["batches"]]

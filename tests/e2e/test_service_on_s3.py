@@ -1,0 +1,62 @@
+"""HTTP to Redis to Celery to torchrun to packages on S3, every part real."""
+
+from pathlib import Path
+
+import pytest
+
+from cli.main import main
+from exporter.publish import read_manifest
+from exporter.spec import ExportSpec
+from exporter.storage.store import open_store
+from jobs.model import JobState
+from launcher.up import running_stack
+from service.client.rest import SlipwayClient
+from service.client.watch import watch
+from service.schemas import JobView
+from tests.e2e.conftest import FIXTURES, SAMPLES
+
+pytestmark = pytest.mark.slow
+
+
+def upload_inputs(s3_uri: str, model: str) -> ExportSpec:
+    """Put a recorded model and its rows where a training job would leave them."""
+    store = open_store(s3_uri)
+    names = {"pipeline.config": f"{model}/pipeline.config"}
+    names |= {name: f"data/{name}" for name in ("items.parquet", SAMPLES[model])}
+    checkpoint = FIXTURES / model / "model.ckpt-11"
+    names |= {
+        str(path.relative_to(FIXTURES / model)): str(path.relative_to(FIXTURES))
+        for path in checkpoint.rglob("*")
+        if path.is_file()
+    }
+    for key, path in names.items():
+        store.put(FIXTURES / path, key)
+    return ExportSpec(
+        config_uri=f"{s3_uri}/pipeline.config",
+        checkpoint_uri=f"{s3_uri}/model.ckpt-11",
+        item_input_uri=f"{s3_uri}/items.parquet",
+        sample_input_uri=f"{s3_uri}/{SAMPLES[model]}",
+        output_uri=f"{s3_uri}/exports",
+        max_batch_size=64,
+    )
+
+
+def test_a_posted_job_ends_with_two_packages_and_a_manifest(
+    s3_uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = upload_inputs(s3_uri, "hstu_match")
+    seen: list[JobView] = []
+    with running_stack(tmp_path / "stack") as stack:
+        client = SlipwayClient(stack.url)
+        job = watch(client, client.submit(spec).id, seen.append)
+    assert job.state is JobState.SUCCEEDED, job.failure or [tower.failure for tower in job.towers]
+    assert [tower.name for tower in job.towers] == ["user", "item"]
+    assert {tower.stage for view in seen for tower in view.towers} >= {"compile", "verify"}
+    manifest = read_manifest(f"{spec.output_uri}/{job.id}")
+    assert [tower.package.sha256 for tower in manifest.towers] == [tower.digest for tower in job.towers]
+    store = open_store(spec.output_uri)
+    for tower in manifest.towers:
+        assert store.sha256(f"{job.id}/{tower.package.path}") == tower.package.sha256
+    assert main(["inspect", f"{spec.output_uri}/{job.id}"]) == 0
+    assert job.id in capsys.readouterr().out
+    assert list((tmp_path / "stack" / "work").iterdir()) == []
