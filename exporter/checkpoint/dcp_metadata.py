@@ -34,6 +34,11 @@ _RECORDS = {
     (_METADATA, "_MEM_FORMAT_ENCODING"),
     (_FILESYSTEM, "_StorageInfo"),
     ("torch.serialization", "_get_layout"),
+    # StorageMeta remembers where the trainer saved to: a path, if it was given one.
+    ("pathlib", "PosixPath"),
+    ("pathlib", "WindowsPath"),
+    ("pathlib._local", "PosixPath"),  # Python 3.13
+    ("pathlib._local", "WindowsPath"),
 }
 
 

@@ -7,8 +7,10 @@ import torch
 from torch import Tensor
 from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import save
 
 from exporter.checkpoint.dcp import DcpCheckpoint
+from exporter.checkpoint.read import open_checkpoint
 from exporter.errors import CheckpointUnreadable
 
 Write = Callable[..., Path]
@@ -130,3 +132,11 @@ def test_the_digest_changes_with_any_byte_read(write_dcp: Write) -> None:
     data[-1] ^= 1
     (folder / "__1_0.distcp").write_bytes(data)
     assert DcpCheckpoint(folder).digest() != before
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.distributed is disabled")
+@pytest.mark.parametrize("folder_type", [str, Path])
+def test_a_checkpoint_saved_to_a_string_or_a_path_is_read(folder_type: type, tmp_path: Path) -> None:
+    weights = {"model.weight": torch.arange(6.0).reshape(2, 3)}
+    save(weights, checkpoint_id=folder_type(tmp_path / "model"), no_dist=True)
+    assert torch.equal(open_checkpoint(tmp_path).read("model.weight"), weights["model.weight"])
