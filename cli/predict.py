@@ -1,8 +1,11 @@
 """`slipway predict`: rows through a published package, in a process of its own."""
 
 import argparse
+import json
 import sys
 import tempfile
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 from exporter.spec import TowerName
@@ -10,6 +13,8 @@ from exporter.spec import TowerName
 _EXAMPLE = (
     "example: slipway predict --artifact out/01J... --tower item --input items.parquet --output out.parquet"
 )
+
+_LINE_EVERY_S = 5.0
 
 
 def add_command(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -21,6 +26,7 @@ def add_command(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]
     parser.add_argument("--tower", required=True, choices=[name.value for name in TowerName])
     parser.add_argument("--input", metavar="URI", required=True, help="parquet with the tower's features")
     parser.add_argument("--output", metavar="URI", required=True, help="parquet to write; must not exist")
+    parser.add_argument("--json", action="store_true", help="print the result, or the error, as JSON")
     parser.set_defaults(run=run)
 
 
@@ -31,13 +37,24 @@ def run(arguments: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="slipway-predict-") as folder:
         scratch = Path(folder)
         served = download(arguments.artifact, TowerName(arguments.tower), scratch / "artifact")
-        rows = predict(served, arguments.input, arguments.output, scratch=scratch, progress=_show)
-    if sys.stderr.isatty():
-        print(file=sys.stderr)
-    print(f"{rows:,} rows written to {arguments.output}")
+        rows = predict(served, arguments.input, arguments.output, scratch=scratch, on_rows=_shown())
+    if arguments.json:
+        print(json.dumps({"rows": rows, "output": arguments.output}))
+    else:
+        print(f"{rows:,} rows written to {arguments.output}")
     return 0
 
 
-def _show(_fraction: float, detail: str) -> None:
+def _shown() -> Callable[[int], None]:
+    """How to show the number of rows so far: in place on a terminal, else a line now and then."""
     if sys.stderr.isatty():
-        print(f"\r{detail}", end="", file=sys.stderr, flush=True)
+        return lambda rows: print(f"\r{rows:,} rows", end="\r", file=sys.stderr, flush=True)
+    said_at = time.monotonic()
+
+    def say(rows: int) -> None:
+        nonlocal said_at
+        if time.monotonic() - said_at > _LINE_EVERY_S:
+            said_at = time.monotonic()
+            print(f"{rows:,} rows", file=sys.stderr, flush=True)
+
+    return say

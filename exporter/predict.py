@@ -1,6 +1,6 @@
 """Rows through a published package: what a server would answer, one output column per output."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,6 @@ from exporter.errors import AlreadyPublished, InvalidArtifact, InvalidRows, Inva
 from exporter.manifest import Manifest, TowerEntry
 from exporter.publish import fetch_tower, read_manifest
 from exporter.spec import TowerName
-from exporter.stages import Progress
 from exporter.storage.store import open_store, split_uri
 from exporter.towers.view import published_tower
 from exporter.verify.runner import PackageRunner, Refused
@@ -67,9 +66,11 @@ def download(artifact_uri: str, tower: TowerName, into: Path) -> ServedTower:
 
 
 def predict(
-    served: ServedTower, input_uri: str, output_uri: str, *, scratch: Path, progress: Progress
+    served: ServedTower, input_uri: str, output_uri: str, *, scratch: Path, on_rows: Callable[[int], None]
 ) -> int:
     """Run a tower over every row of a parquet input and write its outputs; returns the number of rows.
+
+    `on_rows` is told the rows done so far after every call of the package.
 
     The output has one column per output of the package, in the order of the input's rows; an output of
     more than one number per row is a list.
@@ -97,7 +98,7 @@ def predict(
                 writer = writer or pq.ParquetWriter(local, table.schema)
                 writer.write_table(table)
                 rows += table.num_rows
-                progress(0.0, f"{rows:,} rows")
+                on_rows(rows)
         finally:
             if writer is not None:
                 writer.close()
