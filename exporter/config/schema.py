@@ -37,6 +37,7 @@ class Sequence:
     name: str
     length: int  # sequence_length: events per row that the config declares; 0: it declares none
     delim: str  # sequence_delim: between events where a row is one string
+    joined_by: tuple[str, ...] = ()  # groups that join standalone features, and so make them one sequence
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +67,7 @@ class Feature:
     default_value_is_set: bool = False
     fill_value: str | None = None  # fg_encoded_default_value: what a null row becomes
     separator: str = "\x03"  # between the values of one element in a string
+    weighted: bool = False  # every id comes with a factor
     pooling: Pooling = Pooling.SUM  # where a row's ids become one vector
     view_of: str | None = None  # in a scalar view: the training feature that this one presents
 
@@ -81,6 +83,11 @@ class Feature:
     @property
     def is_multivalued(self) -> bool:
         return self.is_sparse and self.value_dim != 1
+
+    @property
+    def width(self) -> int:
+        """How many numbers it adds to the vector of its group."""
+        return self.table.dim if self.table else self.value_dim
 
 
 @dataclass(frozen=True, kw_only=True)

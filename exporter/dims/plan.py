@@ -1,9 +1,9 @@
 """Which input sizes vary, and which vary together. Pure data: no torch here."""
 
-from collections.abc import Sequence as Seq
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from exporter.config.schema import Feature
+from exporter.config.schema import Feature, FeatureGroup, GroupKind, PipelineConfig
 
 BATCH = "batch"
 
@@ -41,68 +41,187 @@ class DimPlan:
         return tuple(tensor for tensor in self.inputs if dim in tensor.shape)
 
 
-def plan_dims(features: Seq[Feature], *, max_batch_size: int) -> DimPlan:
+def plan_dims(features: Sequence[Feature], *, max_batch_size: int) -> DimPlan:
     """Plan the inputs of a tower that reads `features`, for batches of 1 to `max_batch_size` rows.
 
-    Single-valued features of one parent sequence share one total-length dim, `seq_<parent>`, bounded
-    by the largest batch times the declared sequence length; every `.lengths` and every dense row
-    shares `batch`; a multi-valued feature has a dim of its own. A package takes its inputs by position,
-    and TorchEasyRec's servers pass them sorted by name; so inputs come in that order.
+    Features of one parent sequence have one element per event, so whatever holds one entry per element
+    shares `seq_<parent>`: the `.values` and `.weights` of single-valued features, the `.key_lengths` of
+    multi-valued ones. The `.values` and `.weights` of a multi-valued feature have a dim of their own;
+    every `.lengths` and every dense row shares `batch`. A package takes its inputs by position, and
+    TorchEasyRec's servers pass them sorted by name; so inputs come in that order.
     """
-    owners = [(tensor, feature) for feature in features for tensor in feature_inputs(feature)]
-    owners.sort(key=lambda owner: owner[0].name)
-    names = dict.fromkeys(axis for tensor, _ in owners for axis in tensor.shape if isinstance(axis, str))
+    return _plan(tensor for feature in features for tensor in _inputs(feature, max_batch_size))
+
+
+def plan_group_tensors(pipeline: PipelineConfig, *, max_batch_size: int) -> DimPlan:
+    """Plan what the dense half of a tower reads: the tensors of `pipeline.groups`, sorted by name.
+
+    Names are those of TorchEasyRec's dense packages, `group_tensor_name` of an embedded group's key. A
+    jagged group has the total length of its parent on axis 0, a padded one the longest on axis 1: two
+    symbols, each shared by all groups of one parent.
+    """
+    tensors = (
+        tensor for group in pipeline.groups for tensor in _group_tensors(group, pipeline, max_batch_size)
+    )
+    return _plan(tensors)
+
+
+def group_tensor_name(key: str) -> str:
+    """The dense package's input for an embedded group's key: `deep` and `uih.sequence_length` become
+    `deep__ebc` and `uih__sequence_length`.
+    """
+    group, dot, part = key.rpartition(".")
+    return f"{group}__{part}" if dot else f"{key}__ebc"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Extent:
+    """A dynamic axis before it is known which inputs share it."""
+
+    name: str
+    low: int = 0
+    high: int | None
+    counts: str  # what one more of it is: "rows per call"
+    owner: str = ""  # "sequence uih_seq"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Tensor:
+    name: str
+    dtype: str
+    shape: tuple[int | _Extent, ...]
+
+
+def _plan(tensors: Iterable[_Tensor]) -> DimPlan:
+    """The tensors in call order, and a dim for every extent with the number of inputs that share it."""
+    ordered = sorted(tensors, key=lambda tensor: tensor.name)
+    shared: dict[str, tuple[_Extent, int]] = {}
+    for tensor in ordered:
+        for extent in (axis for axis in tensor.shape if isinstance(axis, _Extent)):
+            first, inputs = shared.setdefault(extent.name, (extent, 0))
+            shared[extent.name] = first, inputs + 1
     return DimPlan(
-        inputs=tuple(tensor for tensor, _ in owners),
-        dims=tuple(
-            _dim(name, [owner for owner in owners if name in owner[0].shape], max_batch_size)
-            for name in names
+        inputs=tuple(
+            TensorInput(
+                name=tensor.name,
+                dtype=tensor.dtype,
+                shape=tuple(axis.name if isinstance(axis, _Extent) else axis for axis in tensor.shape),
+            )
+            for tensor in ordered
         ),
+        dims=tuple(_dim(extent, inputs) for extent, inputs in shared.values()),
     )
 
 
-def feature_inputs(feature: Feature) -> tuple[TensorInput, ...]:
-    """The tensors of one feature: values, and lengths where rows may differ in length."""
-    values, lengths = f"{feature.name}.values", f"{feature.name}.lengths"
-    if not feature.is_sparse and not feature.is_sequence:
-        return (TensorInput(name=values, dtype="float32", shape=(BATCH, feature.value_dim)),)
+def _dim(extent: _Extent, inputs: int) -> DynamicDim:
+    owner = f" of {extent.owner}" if extent.owner else ""
+    reason = (
+        f"{extent.counts}, shared by {inputs} inputs{owner}"
+        if inputs > 1
+        else f"{extent.counts}{owner}, shared by no other input"
+    )
+    return DynamicDim(name=extent.name, low=extent.low, high=extent.high, reason=reason)
+
+
+def _inputs(feature: Feature, max_batch_size: int) -> list[_Tensor]:
+    """The tensors of one feature: values, and whatever says how they are divided among the rows."""
+    batch, total = _batch(max_batch_size), _total(feature, max_batch_size)
     if not feature.is_sparse:
-        return (
-            TensorInput(name=values, dtype="float32", shape=(_total(feature), feature.value_dim)),
-            TensorInput(name=lengths, dtype="int32", shape=(BATCH,)),
+        values = _Tensor(
+            name=f"{feature.name}.values", dtype="float32", shape=(total or batch, feature.value_dim)
         )
-    return (
-        TensorInput(name=values, dtype="int64", shape=(_total(feature),)),
-        TensorInput(name=lengths, dtype="int64", shape=(BATCH,)),
-    )
+        return [values, _lengths(feature, batch, "int32")] if feature.is_sequence else [values]
+    flat = _values(feature, max_batch_size) if feature.is_multivalued else total or batch
+    tensors = [
+        _Tensor(name=f"{feature.name}.values", dtype="int64", shape=(flat,)),
+        _lengths(feature, batch, "int64"),
+    ]
+    if feature.weighted:
+        tensors.append(_Tensor(name=f"{feature.name}.weights", dtype="float32", shape=(flat,)))
+    if feature.is_multivalued and total is not None:
+        tensors.append(_Tensor(name=f"{feature.name}.key_lengths", dtype="int64", shape=(total,)))
+    return tensors
 
 
-def _total(feature: Feature) -> str:
-    """The dim of a feature's `.values`: the parent's, the batch's or its own."""
-    if feature.is_multivalued:
-        return f"values_{feature.name}"
-    if feature.sequence is not None:
-        return f"seq_{feature.sequence.name}"
-    return BATCH
+def _lengths(feature: Feature, batch: _Extent, dtype: str) -> _Tensor:
+    return _Tensor(name=f"{feature.name}.lengths", dtype=dtype, shape=(batch,))
 
 
-def _dim(name: str, owners: list[tuple[TensorInput, Feature]], max_batch_size: int) -> DynamicDim:
-    feature = owners[0][1]
-    inputs = f"{len(owners)} input{'s' if len(owners) > 1 else ''}"
-    if name == BATCH:
-        return DynamicDim(name=name, low=1, high=max_batch_size, reason=f"rows per call, shared by {inputs}")
-    if feature.is_multivalued:
-        per_row = feature.value_dim or None
-        return DynamicDim(
-            name=name,
-            low=0,
-            high=per_row and per_row * max_batch_size,
-            reason=f"values of multi-valued feature {feature.name}, its own",
-        )
-    assert feature.sequence is not None
-    return DynamicDim(
-        name=name,
-        low=0,
+def _group_tensors(group: FeatureGroup, pipeline: PipelineConfig, max_batch_size: int) -> list[_Tensor]:
+    """The tensors of one group, by what its kind makes of plain features and of sequences."""
+    members = [pipeline.feature(name) for name in group.features]
+    batch = _batch(max_batch_size)
+
+    def tensor(key: str, *shape: int | _Extent, dtype: str = "float32") -> _Tensor:
+        return _Tensor(name=group_tensor_name(key), dtype=dtype, shape=shape)
+
+    if group.kind is GroupKind.DEEP:
+        return [tensor(group.name, batch, _width(members))]
+    queries = [feature for feature in members if not feature.is_sequence]
+    sequences = [feature for feature in members if feature.is_sequence]
+    tensors = [tensor(f"{group.name}.query", batch, _width(queries))] if queries else []
+    if not sequences:
+        return tensors
+    axes: list[_Extent]
+    if group.kind is GroupKind.SEQUENCE:
+        axes = [batch, _longest(sequences[0])]
+    else:
+        total = _total(sequences[0], max_batch_size)
+        assert total is not None
+        axes = [total]
+    return [
+        *tensors,
+        tensor(f"{group.name}.sequence", *axes, _width(sequences)),
+        tensor(f"{group.name}.sequence_length", batch, dtype="int64"),
+    ]
+
+
+def _width(features: Sequence[Feature]) -> int:
+    return sum(feature.width for feature in features)
+
+
+def _batch(max_batch_size: int) -> _Extent:
+    return _Extent(name=BATCH, low=1, high=max_batch_size, counts="rows per call")
+
+
+def _total(feature: Feature, max_batch_size: int) -> _Extent | None:
+    """The events of all rows; None outside a sequence."""
+    if feature.sequence is None:
+        return None
+    return _Extent(
+        name=f"seq_{feature.sequence.name}",
         high=feature.sequence.length * max_batch_size or None,
-        reason=f"elements of all rows, shared by {inputs} of sequence {feature.sequence.name}",
+        counts="elements of all rows",
+        owner=_sequence(feature),
     )
+
+
+def _longest(feature: Feature) -> _Extent:
+    """The events of the row that has the most: what a padded group is as long as."""
+    assert feature.sequence is not None
+    return _Extent(
+        name=f"longest_{feature.sequence.name}",
+        high=feature.sequence.length or None,
+        counts="elements of the longest row",
+        owner=_sequence(feature),
+    )
+
+
+def _values(feature: Feature, max_batch_size: int) -> _Extent:
+    """The values of a multi-valued feature: as many as each row, or each event of it, happens to hold."""
+    events = feature.sequence.length if feature.sequence else 1
+    return _Extent(
+        name=f"values_{feature.name}",
+        high=feature.value_dim * events * max_batch_size or None,
+        counts="values of all rows",
+        owner=f"multi-valued feature {feature.name}",
+    )
+
+
+def _sequence(feature: Feature) -> str:
+    assert feature.sequence is not None
+    name, groups = feature.sequence.name, feature.sequence.joined_by
+    if not groups:
+        return f"sequence {name}"
+    joining = f"group {groups[0]} joins" if len(groups) == 1 else f"groups {', '.join(groups)} join"
+    return f"sequence {name}, whose standalone features {joining} element by element"
