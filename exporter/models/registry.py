@@ -11,14 +11,14 @@ from exporter.config.schema import ModelConfig, PipelineConfig, TowerConfig
 from exporter.dims.plan import DimPlan
 from exporter.models.dropout import Dropout
 from exporter.models.hstu_match.model import HstuMatch, build_served
-from exporter.towers.tower import Tower
+from exporter.towers.tower import ServedModule, Tower
 
 
 @dataclass(frozen=True, kw_only=True)
 class Family:
     """How a model family is built: one tower to serve, or the whole model to train."""
 
-    served: Callable[[TowerConfig], nn.Module]
+    served: Callable[[TowerConfig], ServedModule]
     trained: Callable[[PipelineConfig, Dropout], nn.Module]
 
 

@@ -1,17 +1,34 @@
 """A servable slice of a model: a module from named inputs to named outputs."""
 
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from torch import nn
+from torch import Tensor, nn
 
+from exporter.config.schema import TowerConfig
 from exporter.dims.plan import DimPlan
 from exporter.spec import TowerName
-from exporter.towers.view import TowerConfig
+
+
+class ServedModule(nn.Module, ABC):
+    """A tower and the tables it reads, in two steps that can also be packaged one by one."""
+
+    @abstractmethod
+    def lookup(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Check the inputs and embed them: feature groups by TorchEasyRec's keys (`uih.sequence`)."""
+
+    @abstractmethod
+    def compute(self, embedded: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The outputs, by name, from embedded feature groups."""
+
+    def forward(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return self.compute(self.lookup(inputs))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tower:
-    """A tower ready to be traced.
+    """A tower, or one of its parts, ready to be traced.
 
     The module's forward takes one dict of tensors, keyed and ordered as `plan.inputs`, and returns a
     dict of tensors keyed by output name. Its parameters and buffers carry the checkpoint's names.

@@ -11,13 +11,14 @@ from torch import Tensor, nn
 from exporter.config.hstu import HstuMatchConfig, Similarity
 from exporter.config.schema import PipelineConfig, TowerConfig
 from exporter.errors import InvalidSpec
-from exporter.models.contract import checked
 from exporter.models.dropout import Dropout
 from exporter.models.embedding import EmbeddingGroup, group_widths
 from exporter.models.hstu.encoder import HstuEncoder
 from exporter.models.hstu.groups import HistoryGroups
 from exporter.models.mlp import Mlp
+from exporter.models.served import EmbeddedTower
 from exporter.spec import TowerName
+from exporter.towers.tower import ServedModule
 
 USER_OUTPUT = "user_tower_emb"
 ITEM_OUTPUT = "item_tower_emb"
@@ -65,31 +66,25 @@ class ItemTower(nn.Module):
         return _normalised(self.output(self.mlp(embedded[self._candidates])), self._config.similarity)
 
 
-class ServedUserTower(nn.Module):
+class ServedUserTower(EmbeddedTower):
     """The user tower with the tables it reads: from input tensors to `user_tower_emb`."""
 
     def __init__(self, pipeline: PipelineConfig) -> None:
-        super().__init__()
-        self._features = pipeline.features
-        self.embedding_group = EmbeddingGroup(pipeline)
+        super().__init__(pipeline)
         self.user_tower = UserTower(pipeline, Dropout())
 
-    def forward(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-        embedded = self.embedding_group(checked(inputs, self._features))
+    def compute(self, embedded: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return {USER_OUTPUT: self.user_tower(embedded)}
 
 
-class ServedItemTower(nn.Module):
+class ServedItemTower(EmbeddedTower):
     """The item tower with the tables it reads: from input tensors to `item_tower_emb`."""
 
     def __init__(self, pipeline: PipelineConfig) -> None:
-        super().__init__()
-        self._features = pipeline.features
-        self.embedding_group = EmbeddingGroup(pipeline)
+        super().__init__(pipeline)
         self.item_tower = ItemTower(pipeline)
 
-    def forward(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-        embedded = self.embedding_group(checked(inputs, self._features))
+    def compute(self, embedded: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return {ITEM_OUTPUT: self.item_tower(embedded)}
 
 
@@ -111,7 +106,7 @@ class HstuMatch(nn.Module):
         return {USER_OUTPUT: self.user_tower(history), ITEM_OUTPUT: self.item_tower(embedded)}
 
 
-def build_served(config: TowerConfig) -> nn.Module:
+def build_served(config: TowerConfig) -> ServedModule:
     """The module of one tower, in the view of its config.
 
     Raises:

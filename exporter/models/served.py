@@ -1,0 +1,23 @@
+"""What every served tower begins with: its inputs checked, and looked up in its tables."""
+
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from exporter.config.schema import PipelineConfig
+from exporter.models.contract import checked
+from exporter.models.embedding import EmbeddingGroup
+from exporter.towers.tower import ServedModule
+
+
+class EmbeddedTower(ServedModule):
+    """A tower over an embedding group of its own; a family adds `compute`."""
+
+    def __init__(self, pipeline: PipelineConfig) -> None:
+        super().__init__()
+        self._features = pipeline.features
+        self.embedding_group = EmbeddingGroup(pipeline)
+
+    def lookup(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        embedded: dict[str, Tensor] = self.embedding_group(checked(inputs, self._features))
+        return embedded
