@@ -64,7 +64,7 @@ def feature_sources(config: EasyRecConfig) -> Iterator[FeatureSource]:
     for position, entry in enumerate(config.feature_configs):
         kind = entry.WhichOneof("feature")
         if kind == "sequence_feature":
-            yield from _grouped(entry.sequence_feature)
+            yield from _grouped(entry.sequence_feature, f"feature_configs[{position}]")
         else:
             where = f"feature_configs[{position}]"
             yield FeatureSource(
@@ -72,7 +72,15 @@ def feature_sources(config: EasyRecConfig) -> Iterator[FeatureSource]:
             )
 
 
-def _grouped(parent: SequenceFeature) -> Iterator[FeatureSource]:
+def _grouped(parent: SequenceFeature, place: str) -> Iterator[FeatureSource]:
+    if not parent.sequence_name:
+        inner = [(entry, entry.WhichOneof("feature")) for entry in parent.features]
+        names = ", ".join(str(getattr(entry, kind).feature_name) for entry, kind in inner if kind)
+        raise InvalidPipelineConfig(
+            f"{place}: the sequence_feature of {names or 'no features'} has an empty sequence_name",
+            hint="name it: its features are called <sequence_name>__<feature_name> in groups and rows",
+            where=f"{place}.sequence_feature.sequence_name",
+        )
     for position, entry in enumerate(parent.features):
         kind = entry.WhichOneof("feature")
         where = f"feature_configs: {parent.sequence_name}, features[{position}]"

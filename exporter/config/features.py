@@ -65,6 +65,7 @@ def _read(source: FeatureSource, separator: str) -> Feature:
         default_value_is_set=bool(message.default_value) and message.HasField("default_value"),
         fill_value=message.fg_encoded_default_value or None,
         separator=separator,
+        weighted=isinstance(message, IdFeature) and message.weighted,
         pooling=_pooling(source),
     )
     _check_width(feature, source)
@@ -95,8 +96,6 @@ def _id_table(source: FeatureSource, message: IdFeature) -> Table:
                 f"{name} is not supported",
                 hint="supported are num_buckets, hash_bucket_size, vocab_list and vocab_dict",
             )
-    if message.weighted:
-        source.refuse("weighted ids are not supported", hint="train the feature without `weighted`")
     return _table(source, rows=_id_rows(source, message))
 
 
@@ -150,11 +149,6 @@ def _check_width(feature: Feature, source: FeatureSource) -> None:
     if feature.table is None and feature.value_dim == 0:
         source.invalid(
             "value_dim is 0, but plain numbers need a fixed width", hint="set value_dim to 1 or more"
-        )
-    if feature.is_sequence and feature.is_multivalued:
-        source.refuse(
-            f"a sequence of several ids per event (value_dim {feature.value_dim}) is not supported",
-            hint="supported inside a sequence is value_dim 1, its default",
         )
 
 

@@ -50,7 +50,12 @@ def _read(message: FeatureGroupConfig, features: Mapping[str, Feature]) -> Featu
         _check_member(name, feature, features, kind)
         if feature in message.feature_names[:position]:
             _invalid(name, f"it names {feature} twice", hint="delete one of the two")
-    return FeatureGroup(name=name, kind=GroupKind(kind), features=tuple(message.feature_names))
+    group = FeatureGroup(name=name, kind=GroupKind(kind), features=tuple(message.feature_names))
+    if group.kind is not GroupKind.DEEP:  # a DEEP group pools each of its sequences by itself
+        sequences = [features[feature] for feature in group.features if features[feature].is_sequence]
+        _check_parents(group, sequences)
+        _check_values(group, sequences)
+    return group
 
 
 def _check_member(group: str, name: str, features: Mapping[str, Feature], kind: str) -> None:
@@ -58,12 +63,62 @@ def _check_member(group: str, name: str, features: Mapping[str, Feature], kind: 
         near = get_close_matches(name, features, n=3) or sorted(features)[:5]
         _invalid(group, f"no feature is named {name}", hint=f"near it are {', '.join(near)}")
     feature = features[name]
+    if feature.weighted:
+        _refuse(
+            group,
+            f"{name} is weighted, and no model that Slipway exports reads the weights",
+            hint="train the feature without `weighted`, or leave it out of the model's groups",
+        )
+    if kind == GroupKind.DEEP and feature.is_sequence and feature.is_multivalued:
+        _refuse(
+            group,
+            f"{name} is a sequence of several values per event, and no model that Slipway exports pools them",
+            hint="set value_dim: 1, or leave the feature out of the model's groups",
+        )
     if kind == GroupKind.DEEP and feature.is_sequence and not feature.is_sparse:
         _invalid(
             group,
             f"{name} is a sequence of plain numbers, which a DEEP group has no vector for",
             hint="use group_type JAGGED_SEQUENCE",
         )
+
+
+def _check_parents(group: FeatureGroup, sequences: Sequence[Feature]) -> None:
+    """The group's sequences are of one parent, or all standalone.
+
+    In a padded group standalone features may also stand beside a parent's: each is padded, or cut, to the
+    longest row of the first, so that nothing is assumed of their lengths.
+    """
+    parents: dict[str, list[str]] = {}
+    for feature in sequences:
+        if feature.grouped and feature.sequence:
+            parents.setdefault(f"sequence {feature.sequence.name}", []).append(feature.name)
+    standalone = [feature.name for feature in sequences if not feature.grouped]
+    if parents and standalone and group.kind is GroupKind.JAGGED_SEQUENCE:
+        parents["no sequence_feature"] = standalone
+    if len(parents) > 1:
+        named = " and ".join(f"{', '.join(names)} of {parent}" for parent, names in parents.items())
+        _refuse(
+            group.name,
+            f"it mixes {named}, whose rows need not be equally long",
+            hint="give every sequence a group of its own, or write these features in one sequence_feature",
+        )
+
+
+def _check_values(group: FeatureGroup, sequences: Sequence[Feature]) -> None:
+    """Every event of the group's sequences has one value per feature."""
+    several = [feature for feature in sequences if feature.is_multivalued]
+    if not several:
+        return
+    parents = ", ".join(dict.fromkeys(f.sequence.name for f in several if f.sequence))
+    single = [feature.name for feature in sequences if not feature.is_multivalued]
+    mixed = f" beside {', '.join(single)}, which have one" if single else ""
+    _refuse(
+        group.name,
+        f"{', '.join(feature.name for feature in several)} of sequence {parents} may have several values per "
+        f"event{mixed}, and no model that Slipway exports reads such a sequence",
+        hint="set value_dim: 1, or leave the feature out of the model's groups",
+    )
 
 
 def _check_bag_pooling(groups: Sequence[FeatureGroup], features: Mapping[str, Feature]) -> None:

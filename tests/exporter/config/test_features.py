@@ -120,9 +120,7 @@ def test_an_unsupported_kind_is_refused_by_name(parse_with_feature: ParseEdited,
         (_id("zch { zch_size: 10 lfu {} }"), "zch"),
         (_id("dynamicemb { max_capacity: 10 }"), "dynamicemb"),
         (_id('vocab_file: "v" default_bucketize_value: 0'), "vocab_file"),
-        (_id("num_buckets: 7 weighted: true"), "weighted"),
         (_id('num_buckets: 7 data_type: "FP16"'), "FP16"),
-        (_id("num_buckets: 7 value_dim: 0", "sequence_id_feature"), "several ids"),
         (_raw("mlp {} embedding_dim: 4"), "mlp"),
     ],
 )
@@ -154,3 +152,13 @@ def test_a_feature_that_contradicts_itself_or_another_is_invalid(
 ) -> None:
     with pytest.raises(InvalidPipelineConfig, match=named):
         parse_with_feature(feature)
+
+
+def test_a_sequence_without_a_name_is_named_by_its_features(parse_edited: ParseEdited) -> None:
+    with pytest.raises(InvalidPipelineConfig, match=r"sequence_feature of video_id, .* empty sequence_name"):
+        parse_edited(('sequence_name: "uih_seq"', 'sequence_name: ""'))
+
+
+def test_a_sequence_that_leaves_its_name_out_is_placed(parse_edited: ParseEdited) -> None:
+    with pytest.raises(InvalidPipelineConfig, match=r"feature_configs\[6\].sequence_feature.sequence_name"):
+        parse_edited(('sequence_name: "uih_seq"', ""))

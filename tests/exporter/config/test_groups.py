@@ -68,3 +68,73 @@ def test_an_unsupported_part_of_a_group_is_refused_by_name(
 def test_a_wide_group_is_refused(parse_edited: ParseEdited) -> None:
     with pytest.raises(UnsupportedConfig, match="WIDE"):
         parse_edited(("group_type: DEEP", "group_type: WIDE"))
+
+
+_SEVERAL = """sequence_name: "uih_seq"
+    features { id_feature {
+      feature_name: "tags" expression: "item:tags" num_buckets: 9 embedding_dim: 16 value_dim: 0 } }"""
+_CLICKS = """feature_configs { sequence_feature { sequence_name: "click_seq" sequence_length: 9
+    features { id_feature {
+      feature_name: "item" expression: "item:item" num_buckets: 9 embedding_dim: 16 } } } }"""
+_ALONE = """feature_configs { sequence_id_feature {
+    feature_name: "item" expression: "item:item" num_buckets: 9 embedding_dim: 16 } }"""
+_UIH = 'feature_names: "uih_seq__video_id"'
+
+
+def _beside(feature: str) -> tuple[str, str]:
+    return _UIH, f'{_UIH} feature_names: "{feature}"'
+
+
+def test_a_group_that_mixes_parents_is_refused(parse_edited: ParseEdited) -> None:
+    with pytest.raises(UnsupportedConfig) as raised:
+        parse_edited(("feature_configs", f"{_CLICKS} feature_configs"), _beside("click_seq__item"))
+    assert raised.value.message == (
+        "feature group uih: it mixes uih_seq__video_id of sequence uih_seq and click_seq__item of sequence "
+        "click_seq, whose rows need not be equally long"
+    )
+
+
+def test_a_jagged_group_that_mixes_a_parent_and_none_is_refused(parse_edited: ParseEdited) -> None:
+    with pytest.raises(UnsupportedConfig, match="uih: .* sequence uih_seq and item of no sequence_feature"):
+        parse_edited(("feature_configs", f"{_ALONE} feature_configs"), _beside("item"))
+
+
+def test_a_padded_group_assumes_nothing_of_standalone_features(parse_edited: ParseEdited) -> None:
+    group = 'feature_groups { group_name: "din" group_type: SEQUENCE'
+    members = f'{_UIH} feature_names: "item" feature_names: "user_id" }}'
+    config = parse_edited(
+        ("feature_configs", f"{_ALONE} feature_configs"),
+        ("feature_groups {", f"{group} {members} feature_groups {{"),
+    )
+    sequence = config.feature("item").sequence
+    assert sequence is not None
+    assert sequence.name == "item"
+
+
+@pytest.mark.parametrize("features", ["beside one of one value", "alone"])
+def test_several_values_per_event_are_refused(parse_edited: ParseEdited, features: str) -> None:
+    alone = (_UIH, 'feature_names: "uih_seq__tags"')
+    with pytest.raises(UnsupportedConfig, match="group uih: uih_seq__tags of sequence uih_seq") as raised:
+        parse_edited(
+            ('sequence_name: "uih_seq"', _SEVERAL), alone if features == "alone" else _beside("uih_seq__tags")
+        )
+    assert ("beside uih_seq__video_id" in raised.value.message) is (features != "alone")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "feature", "named"),
+    [
+        ('sequence_name: "uih_seq"', _SEVERAL, "uih_seq__tags", "several values per event"),
+        ("num_buckets: 500", "num_buckets: 500 weighted: true", "user_id", "weighted"),
+    ],
+)
+def test_a_deep_group_pools_neither_several_values_per_event_nor_weights(
+    parse_edited: ParseEdited, old: str, new: str, feature: str, named: str
+) -> None:
+    with pytest.raises(UnsupportedConfig, match=f"contextual: {feature} is .*{named}"):
+        parse_edited((old, new), ('feature_names: "user_id"', f'feature_names: "{feature}"'))
+
+
+def test_what_no_group_names_is_no_obstacle(parse_edited: ParseEdited) -> None:
+    config = parse_edited(('sequence_name: "uih_seq"', _SEVERAL))
+    assert config.feature("uih_seq__tags").is_multivalued
