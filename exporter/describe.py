@@ -15,56 +15,78 @@ from exporter.dims.plan import DimPlan
 from exporter.dims.torch_dims import check_program
 from exporter.manifest import (
     DimEntry,
+    FileRef,
     Manifest,
     SourceRef,
+    SparseEntry,
     TensorEntry,
     TowerEntry,
     VerificationReport,
 )
+from exporter.parts import CompiledPart
 from exporter.planning import PlannedTower
 from exporter.publish import file_ref
 from exporter.spec import ExportSpec
 from exporter.towers.tower import Tower
 
 
-def write_tower_files(planned: PlannedTower, spec: ExportSpec, folder: Path) -> dict[str, Path]:
-    """Write what TorchEasyRec's servers read beside the package, for the tower's view."""
+def write_tower_files(
+    planned: PlannedTower, compiled: Sequence[CompiledPart], spec: ExportSpec, folder: Path
+) -> dict[str, Path]:
+    """Write what TorchEasyRec's servers read beside the package, for the tower's view.
+
+    Returns every file of the tower, packages included: its path in the artifact, and where it is now.
+    """
     texts = {
         "pipeline.config": render_pipeline_config(planned.config),
         "fg.json": render_fg_json(planned.config),
-        "model_acc.json": render_model_acc(planned.config, max_batch_size=spec.max_batch_size),
+        "model_acc.json": render_model_acc(
+            planned.config, mode=spec.mode, max_batch_size=spec.max_batch_size
+        ),
     }
     for name, text in texts.items():
         (folder / name).write_text(text)
-    return {f"{planned.config.name}/{name}": folder / name for name in texts}
+    paths = [part.part.path for part in compiled] + list(texts)
+    return {f"{planned.config.name}/{path}": folder / path for path in paths}
 
 
 def tower_entry(
     tower: Tower,
-    program: ExportedProgram,
+    compiled: Sequence[CompiledPart],
     files: Mapping[str, Path],
     verified: VerificationReport,
     stage_seconds: Mapping[str, float],
 ) -> TowerEntry:
     """The tower's entry; asking for the verification report is what keeps the unverified out."""
-    refs = [file_ref(path, local) for path, local in files.items()]
-    package = next(ref for ref in refs if ref.path.endswith(".pt2"))
+    refs = {path: file_ref(path, local) for path, local in files.items()}
+    *sparse, last = compiled
+    packages = [refs.pop(f"{tower.name}/{part.part.path}") for part in compiled]
     return TowerEntry(
         name=tower.name,
         view=tower.config.view,
-        package=package,
-        files=tuple(ref for ref in refs if ref is not package),
-        inputs=tuple(
-            TensorEntry(name=tensor.name, dtype=tensor.dtype, shape=tensor.shape)
-            for tensor in tower.plan.inputs
-        ),
-        outputs=output_entries(program, tower.plan),
-        dims=tuple(
-            DimEntry(name=dim.name, low=dim.low, high=dim.high, reason=dim.reason) for dim in tower.plan.dims
-        ),
+        package=packages[-1],
+        sparse=_sparse_entry(packages[0], last.part.tower.plan) if sparse else None,
+        files=tuple(refs.values()),
+        inputs=_tensors(tower.plan),
+        outputs=output_entries(last.program, last.part.tower.plan),
+        dims=_dims(tower.plan),
         verified=verified,
         stage_seconds=dict(stage_seconds),
     )
+
+
+def _sparse_entry(package: FileRef, plan: DimPlan) -> SparseEntry:
+    return SparseEntry(package=package, tensors=_tensors(plan), dims=_dims(plan))
+
+
+def _tensors(plan: DimPlan) -> tuple[TensorEntry, ...]:
+    return tuple(
+        TensorEntry(name=tensor.name, dtype=tensor.dtype, shape=tensor.shape) for tensor in plan.inputs
+    )
+
+
+def _dims(plan: DimPlan) -> tuple[DimEntry, ...]:
+    return tuple(DimEntry(name=dim.name, low=dim.low, high=dim.high, reason=dim.reason) for dim in plan.dims)
 
 
 def output_entries(program: ExportedProgram, plan: DimPlan) -> tuple[TensorEntry, ...]:

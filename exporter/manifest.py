@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Literal
 
-from exporter.spec import Device, Frozen, TowerName
+from exporter.spec import Device, Frozen, Mode, TowerName
 
 MANIFEST_NAME = "manifest.json"
 MANIFEST_VERSION = 1
@@ -91,18 +91,37 @@ class Versions(Frozen):
     cuda: str | None
 
 
+class SparseEntry(Frozen):
+    """The first of a tower's two packages: run it on the tower's inputs, in their order.
+
+    What it returns are the inputs of the second one (`TowerEntry.package`), joined by name: pass them in
+    the order of `tensors`.
+    """
+
+    package: FileRef
+    tensors: tuple[TensorEntry, ...]
+    dims: tuple[DimEntry, ...]  # that the tensors' shapes name
+
+
 class TowerEntry(Frozen):
-    """One published tower."""
+    """One published tower: a package, or a sparse one and a dense one to be run one after the other."""
 
     name: TowerName
     view: Literal["training", "scalar"]
-    package: FileRef
+    package: FileRef  # of the whole tower; in two_stage of its dense part
+    sparse: SparseEntry | None = None  # two_stage only
     files: tuple[FileRef, ...]  # pipeline.config, fg.json, model_acc.json
     inputs: tuple[TensorEntry, ...]
     outputs: tuple[TensorEntry, ...]
     dims: tuple[DimEntry, ...]
     verified: VerificationReport
     stage_seconds: dict[str, float]
+
+    @property
+    def all_files(self) -> tuple[FileRef, ...]:
+        """Every file of the tower, packages first."""
+        sparse = (self.sparse.package,) if self.sparse else ()
+        return (self.package, *sparse, *self.files)
 
 
 class Manifest(Frozen):
@@ -112,7 +131,7 @@ class Manifest(Frozen):
     job_id: str
     created_at: str  # RFC 3339, UTC
     family: str
-    mode: Literal["unified"]
+    mode: Mode
     device: Device
     architecture: str  # "x86_64 avx512", "sm_90", ...
     max_batch_size: int

@@ -6,9 +6,7 @@ from contextlib import ExitStack
 
 import torch
 
-from exporter.aoti.compile import compile_package
 from exporter.aoti.op_libraries import op_libraries
-from exporter.aoti.trace import trace
 from exporter.attempt import Attempt, ExportedTower, TowerResult
 from exporter.checkpoint.load import load_weights
 from exporter.config.parse import parse_pipeline_config
@@ -19,6 +17,7 @@ from exporter.errors import InvalidArtifact, InvalidSpec
 from exporter.manifest import MANIFEST_NAME, TowerEntry
 from exporter.models.registry import build_tower, weight_names
 from exporter.outcome import ExportOutcome, Failure, TowerOutcome
+from exporter.parts import compile_parts, parts_of, trace_parts
 from exporter.planning import PlannedTower, plan_export, read_config
 from exporter.publish import publish, read_manifest
 from exporter.sources import config_source, fetch_checkpoint_once, open_rows
@@ -28,8 +27,6 @@ from exporter.storage.store import join_uri
 from exporter.verify.gate import Gate
 
 log = logging.getLogger(__name__)
-
-PACKAGE_PATH = "aoti/aoti_model.pt2"
 
 
 def export(attempt: Attempt, ranks: Ranks, on_stage: OnStage) -> ExportOutcome | None:
@@ -81,18 +78,20 @@ def export_tower(
     with clock.stage(Stage.ROWS):
         rows, rows_source = open_rows(planned, spec)
     with clock.stage(Stage.TRACE):
-        program = trace(tower, trace_inputs(rows, tower.plan), device)
-        libraries = op_libraries(program)
-    with clock.stage(Stage.COMPILE):
-        package = compile_package(program, folder / PACKAGE_PATH)
+        parts = parts_of(tower, spec.mode, max_batch_size=spec.max_batch_size)
+        traced = trace_parts(parts, trace_inputs(rows, tower.plan), device)
+        libraries = op_libraries(part.program for part in traced)
+    with clock.stage(Stage.COMPILE) as progress:
+        compiled = compile_parts(traced, folder, progress)
     with clock.stage(Stage.VERIFY) as progress:
-        gate = Gate(tower, package, op_libraries=libraries, scratch=folder, device=device)
+        chain = [part.link for part in compiled]
+        gate = Gate(tower, chain, op_libraries=libraries, scratch=folder, device=device)
         report = gate.verify(
             verification_batches(rows, tower.plan), contradicting_batches(rows, tower.plan), progress
         )
-    files = {f"{name}/{PACKAGE_PATH}": package, **write_tower_files(planned, spec, folder)}
+    files = write_tower_files(planned, compiled, spec, folder)
     return ExportedTower(
-        entry=tower_entry(tower, program, files, report, clock.seconds),
+        entry=tower_entry(tower, compiled, files, report, clock.seconds),
         files=files,
         sources=(
             config_source(attempt.config_uri or spec.config_uri, config_text),

@@ -19,6 +19,7 @@ from exporter.publish import fetch_tower, read_manifest
 from exporter.spec import TowerName
 from exporter.storage.store import open_store, split_uri
 from exporter.towers.view import published_tower
+from exporter.verify.reload import Link
 from exporter.verify.runner import PackageRunner, Refused
 
 _ROWS_PER_CALL = 256  # at most; never more than the package takes
@@ -26,11 +27,11 @@ _ROWS_PER_CALL = 256  # at most; never more than the package takes
 
 @dataclass(frozen=True, kw_only=True)
 class ServedTower:
-    """A published tower, downloaded and checked, with what is needed to feed it."""
+    """A published tower, downloaded and checked, with what is needed to feed it and to call it."""
 
     manifest: Manifest
     entry: TowerEntry
-    package: Path
+    chain: tuple[Link, ...]
     features: tuple[Feature, ...]
     plan: DimPlan
 
@@ -59,7 +60,7 @@ def download(artifact_uri: str, tower: TowerName, into: Path) -> ServedTower:
     return ServedTower(
         manifest=manifest,
         entry=entry,
-        package=folder / "aoti" / "aoti_model.pt2",
+        chain=tuple(_chain(entry, folder.parent)),
         features=features,
         plan=plan,
     )
@@ -86,7 +87,7 @@ def predict(
     local = scratch / "predictions.parquet"
     rows = 0
     with PackageRunner(
-        served.package,
+        served.chain,
         op_libraries=served.manifest.op_libraries,
         scratch=scratch,
         device=served.manifest.device,
@@ -112,6 +113,15 @@ def _entry(manifest: Manifest, tower: TowerName, where: str) -> TowerEntry:
             return entry
     names = ", ".join(entry.name for entry in manifest.towers)
     raise InvalidSpec(f"{where} has no {tower} tower", hint=f"it has: {names}", where="tower")
+
+
+def _chain(entry: TowerEntry, root: Path) -> Iterator[Link]:
+    """The packages in calling order, and how the manifest says to call each."""
+    inputs = tuple(tensor.name for tensor in entry.inputs)
+    if entry.sparse is not None:
+        yield Link(package=root / entry.sparse.package.path, order=inputs)
+        inputs = tuple(tensor.name for tensor in entry.sparse.tensors)
+    yield Link(package=root / entry.package.path, order=inputs)
 
 
 def _batches(served: ServedTower, input_uri: str) -> Iterator[dict[str, Tensor]]:

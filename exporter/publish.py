@@ -123,7 +123,7 @@ def fetch_tower(uri: str, tower: TowerName, into: Path) -> Path:
     root = _root(uri)
     entry = _tower(read_manifest(root), tower, root)
     store = open_store(root)
-    for ref in (entry.package, *entry.files):
+    for ref in entry.all_files:
         _fetch(store, ref, into / _checked_path(ref.path))
     return (into / entry.package.path).parent.parent
 
@@ -145,7 +145,7 @@ def _fetch(store: ArtifactStore, ref: FileRef, local: Path) -> None:
 
 def _checked_refs(manifest: Manifest, files: Mapping[str, Path]) -> list[FileRef]:
     """Every file the manifest names: exactly the ones given, as they are on disk now."""
-    refs = [ref for tower in manifest.towers for ref in (tower.package, *tower.files)]
+    refs = [ref for tower in manifest.towers for ref in tower.all_files]
     paths = [_checked_path(ref.path) for ref in refs]
     if len(set(paths)) != len(paths) or MANIFEST_NAME in paths:
         raise InvalidArtifact(f"the manifest names a file twice, or itself: {', '.join(sorted(paths))}")

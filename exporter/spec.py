@@ -1,7 +1,7 @@
 """What a caller asks for: one frozen request, from the HTTP body to the compiler call."""
 
 from enum import StrEnum
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -20,6 +20,13 @@ class TowerName(StrEnum):
     USER = "user"
     ITEM = "item"
     MODEL = "model"
+
+
+class Mode(StrEnum):
+    """How a tower is packaged."""
+
+    UNIFIED = "unified"  # one package holds tables and dense part
+    TWO_STAGE = "two_stage"  # a sparse package looks up, a dense package computes
 
 
 class Device(StrEnum):
@@ -56,8 +63,9 @@ class ExportSpec(Frozen):
     towers: tuple[TowerName, ...] | None = Field(
         default=None, min_length=1, description="Default: every tower of the model."
     )
-    mode: Literal["unified"] = Field(
-        default="unified", description="unified: lookup and dense part in one package."
+    mode: Mode = Field(
+        default=Mode.UNIFIED,
+        description="unified: tables and dense part in one package; two_stage: one package each.",
     )
     device: Device = Device.CPU
     ranks: int | None = Field(

@@ -2,7 +2,7 @@
 
 import statistics
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from exporter.manifest import CaseKind, CaseReport, Latency, VerificationReport
 from exporter.stages import Progress
 from exporter.towers.tower import Tower
 from exporter.verify.numerics import FP32_TOLERANCE, compare
+from exporter.verify.reload import Link
 from exporter.verify.runner import PackageCrashed, PackageRunner, Refused
 
 _TIMED_BATCH = "batch_32"
@@ -23,19 +24,19 @@ _TIMED_REPEATS = 20
 
 
 class Gate:
-    """Verifies one tower's package in a fresh process; see `verify`."""
+    """Verifies one tower's package, or chain of packages, in a fresh process; see `verify`."""
 
     def __init__(
         self,
         tower: Tower,
-        package: Path,
+        chain: Sequence[Link],
         *,
         op_libraries: tuple[str, ...],
         scratch: Path,
         device: torch.device,
     ) -> None:
         self._tower = tower
-        self._package = package
+        self._chain = chain
         self._op_libraries = op_libraries
         self._scratch = scratch
         self._device = device
@@ -129,7 +130,7 @@ class Gate:
 
     def _runner(self) -> PackageRunner:
         return PackageRunner(
-            self._package,
+            self._chain,
             op_libraries=self._op_libraries,
             scratch=self._scratch,
             device=str(self._device),

@@ -1,4 +1,4 @@
-"""The child process that loads a package and runs it: torch, the op libraries, nothing of the model.
+"""The child process that loads packages and runs them: torch, the op libraries, nothing of the model.
 
 Started by `exporter.verify.runner`. Reads one JSON request per line on stdin and answers each with one
 JSON line on stdout. Native code that crashes takes only this process with it.
@@ -9,6 +9,7 @@ import json
 import statistics
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
@@ -19,20 +20,26 @@ from safetensors.torch import load_file, save_file
 from exporter.aoti.torch_private import Package
 
 
-class Setup(BaseModel):
-    """The first line on stdin."""
+class Link(BaseModel):
+    """One package of a chain, and the order in which it takes its inputs."""
 
     package: Path
+    order: tuple[str, ...]
+
+
+class Setup(BaseModel):
+    """The first line on stdin. What a package of the chain returns, the next one takes, by name."""
+
+    chain: tuple[Link, ...]
     op_libraries: tuple[str, ...]
     device: str
     threads: int
 
 
 class RunRequest(BaseModel):
-    """Run the package once on a file of inputs; `repeats` more times to time it."""
+    """Run the chain once on a file of inputs; `repeats` more times to time it."""
 
     inputs: Path
-    order: tuple[str, ...]  # safetensors does not keep the order of its tensors
     outputs: Path
     repeats: int = 0
 
@@ -50,24 +57,36 @@ def main(requests: TextIO, replies: TextIO) -> None:
     for library in setup.op_libraries:
         importlib.import_module(library)
     device = torch.device(setup.device)
-    package = Package(setup.package, device_index=device.index if device.index is not None else -1)
+    chain = Chain(setup.chain, device)
     _answer(replies, RunReply())
     for line in requests:
-        _answer(replies, _run(package, RunRequest.model_validate_json(line), device))
+        _answer(replies, _run(chain, RunRequest.model_validate_json(line), device))
 
 
-def _run(package: Package, request: RunRequest, device: torch.device) -> RunReply:
-    tensors = load_file(request.inputs)
-    inputs = {name: tensors[name].to(device) for name in request.order}
+class Chain:
+    """Loaded packages, run one after the other."""
+
+    def __init__(self, links: Sequence[Link], device: torch.device) -> None:
+        index = -1 if device.index is None else device.index
+        self._links = [(Package(link.package, device_index=index), link.order) for link in links]
+
+    def __call__(self, tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        for package, order in self._links:
+            tensors = package({name: tensors[name] for name in order})
+        return tensors
+
+
+def _run(chain: Chain, request: RunRequest, device: torch.device) -> RunReply:
+    inputs = {name: tensor.to(device) for name, tensor in load_file(request.inputs).items()}
     try:
-        outputs = package(inputs)
+        outputs = chain(inputs)
     except RuntimeError as error:
         return RunReply(refused=_first_line(str(error)))
     save_file({name: value.cpu().contiguous() for name, value in outputs.items()}, request.outputs)
     times_ms = []
     for _ in range(request.repeats):
         begun = time.perf_counter()
-        package(inputs)
+        chain(inputs)
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         times_ms.append((time.perf_counter() - begun) * 1e3)

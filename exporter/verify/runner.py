@@ -4,7 +4,7 @@ import subprocess
 import sys
 import tempfile
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from threading import Thread
@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from exporter.errors import VerificationFailed
-from exporter.verify.reload import RunReply, RunRequest, Setup
+from exporter.verify.reload import Link, RunReply, RunRequest, Setup
 
 # AOTInductor reads past the end of short inputs unless this is set; servers are told to set it too.
 _INPUT_CHECKS = "AOTI_RUNTIME_CHECK_INPUTS=1"
@@ -31,19 +31,19 @@ class PackageCrashed(VerificationFailed):
 
 
 class PackageRunner:
-    """A loaded package in a process of its own; use as a context manager."""
+    """A tower's loaded package, or its chain of them, in a process of its own; a context manager."""
 
     def __init__(
         self,
-        package: Path,
+        chain: Sequence[Link],
         *,
         op_libraries: tuple[str, ...],
         scratch: Path,
         device: str = "cpu",
         threads: int = 1,
     ) -> None:
-        """Prepare to run `package`; tensors travel as files below `scratch`."""
-        self._setup = Setup(package=package, op_libraries=op_libraries, device=device, threads=threads)
+        """Prepare to run `chain`; tensors travel as files below `scratch`."""
+        self._setup = Setup(chain=tuple(chain), op_libraries=op_libraries, device=device, threads=threads)
         self._scratch = scratch
 
     def __enter__(self) -> Self:
@@ -87,7 +87,6 @@ class PackageRunner:
         """Run once for the outputs, then `repeats` times for the median milliseconds of a call."""
         request = RunRequest(
             inputs=self._folder / "inputs.safetensors",
-            order=tuple(inputs),
             outputs=self._folder / "outputs.safetensors",
             repeats=repeats,
         )

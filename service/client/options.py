@@ -6,7 +6,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from exporter.errors import InvalidSpec
-from exporter.spec import Device, ExportSpec, TowerName
+from exporter.spec import Device, ExportSpec, Mode, TowerName
 
 
 def add_spec_options(parser: argparse.ArgumentParser) -> None:
@@ -19,7 +19,7 @@ def add_spec_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", metavar="URI", dest="output_uri", type=_uri)
     towers = [name.value for name in TowerName]
     parser.add_argument("--tower", action="append", dest="towers", choices=towers, help="may be repeated")
-    parser.add_argument("--mode", choices=["unified"])
+    parser.add_argument("--mode", choices=[mode.value for mode in Mode])
     parser.add_argument("--device", choices=[device.value for device in Device])
     parser.add_argument("--ranks", type=int, metavar="N")
     parser.add_argument("--max-batch-size", type=int, metavar="N", dest="max_batch_size")
@@ -46,7 +46,7 @@ def spec_of(arguments: argparse.Namespace) -> ExportSpec:
         where = ".".join(str(step) for step in first["loc"])
         raise InvalidSpec(
             f"{where}: {first['msg']}" if where else first["msg"],
-            hint="see slipway submit --help",
+            hint="see --help",
             where=where,
         ) from error
 

@@ -1,7 +1,5 @@
 """A tower small enough to compile in seconds, with a history, and its package."""
 
-from pathlib import Path
-
 import pytest
 import torch
 from torch import Tensor, nn
@@ -24,6 +22,7 @@ from exporter.dims.plan import BATCH, DimPlan, DynamicDim, TensorInput
 from exporter.spec import TowerName
 from exporter.towers.tower import Tower
 from exporter.towers.view import TowerConfig
+from exporter.verify.reload import Link
 
 PLAN = DimPlan(
     inputs=(
@@ -98,6 +97,7 @@ def tower() -> Tower:
 
 
 @pytest.fixture(scope="session")
-def package(tower: Tower, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def chain(tower: Tower, tmp_path_factory: pytest.TempPathFactory) -> list[Link]:
     program = trace(tower, clicks(3, 0, 4), torch.device("cpu"))
-    return compile_package(program, tmp_path_factory.mktemp("mean_price") / "aoti_model.pt2")
+    package = compile_package(program, tmp_path_factory.mktemp("mean_price") / "aoti_model.pt2")
+    return [Link(package=package, order=tuple(tensor.name for tensor in PLAN.inputs))]

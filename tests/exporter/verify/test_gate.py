@@ -10,17 +10,22 @@ from exporter.errors import VerificationFailed
 from exporter.manifest import CaseKind, VerificationReport
 from exporter.towers.tower import Tower
 from exporter.verify.gate import Gate
+from exporter.verify.reload import Link
 from tests.exporter.verify.conftest import batch, clicks, mean_price_tower
 
 
 def verify(
-    tower: Tower, package: Path, scratch: Path, agreeing: list[NamedBatch], contradicting: list[NamedBatch]
+    tower: Tower,
+    chain: list[Link],
+    scratch: Path,
+    agreeing: list[NamedBatch],
+    contradicting: list[NamedBatch],
 ) -> VerificationReport:
-    gate = Gate(tower, package, op_libraries=(), scratch=scratch, device=torch.device("cpu"))
+    gate = Gate(tower, chain, op_libraries=(), scratch=scratch, device=torch.device("cpu"))
     return gate.verify(agreeing, contradicting, lambda fraction, detail: None)
 
 
-def test_a_faithful_package_passes_at_every_size(tower: Tower, package: Path, tmp_path: Path) -> None:
+def test_a_faithful_package_passes_at_every_size(tower: Tower, chain: list[Link], tmp_path: Path) -> None:
     agreeing = [
         batch("one_row", 3),
         batch("one_event", 1),
@@ -28,34 +33,34 @@ def test_a_faithful_package_passes_at_every_size(tower: Tower, package: Path, tm
         batch("batch_32", *[5] * 32),
         batch("largest", *[10] * 64),
     ]
-    report = verify(tower, package, tmp_path, agreeing, [])
+    report = verify(tower, chain, tmp_path, agreeing, [])
     assert [case.name for case in report.cases] == [case.name for case in agreeing]
     assert report.largest_difference < 1e-5
     assert report.latency[0].batch == 32
 
 
-def test_another_models_package_fails_at_the_first_case(package: Path, tmp_path: Path) -> None:
+def test_another_models_package_fails_at_the_first_case(chain: list[Link], tmp_path: Path) -> None:
     with pytest.raises(VerificationFailed, match=r"one_row \(seq_clicks=3, batch=1\): embedding differs by"):
-        verify(mean_price_tower(seed=1), package, tmp_path, [batch("one_row", 3)], [])
+        verify(mean_price_tower(seed=1), chain, tmp_path, [batch("one_row", 3)], [])
 
 
-def test_contradicting_inputs_are_refused(tower: Tower, package: Path, tmp_path: Path) -> None:
+def test_contradicting_inputs_are_refused(tower: Tower, chain: list[Link], tmp_path: Path) -> None:
     short = clicks(3, 4)
     short["price.values"] = short["price.values"][:-1]
     wrong_sum = clicks(3, 4)
     wrong_sum["clicks.lengths"] = torch.tensor([3, 5])
     contradicting = [NamedBatch(name="short", inputs=short), NamedBatch(name="wrong_sum", inputs=wrong_sum)]
-    report = verify(tower, package, tmp_path, [batch("one_row", 3)], contradicting)
+    report = verify(tower, chain, tmp_path, [batch("one_row", 3)], contradicting)
     assert [(case.kind, case.passed) for case in report.cases[1:]] == [(CaseKind.REFUSES, True)] * 2
 
 
 def test_inputs_that_are_computed_although_they_should_be_refused_fail(
-    tower: Tower, package: Path, tmp_path: Path
+    tower: Tower, chain: list[Link], tmp_path: Path
 ) -> None:
     with pytest.raises(VerificationFailed, match="was computed instead of refused"):
-        verify(tower, package, tmp_path, [batch("one_row", 3)], [batch("sound", 2, 2)])
+        verify(tower, chain, tmp_path, [batch("one_row", 3)], [batch("sound", 2, 2)])
 
 
-def test_a_size_beyond_the_planned_bound_is_refused(tower: Tower, package: Path, tmp_path: Path) -> None:
+def test_a_size_beyond_the_planned_bound_is_refused(tower: Tower, chain: list[Link], tmp_path: Path) -> None:
     with pytest.raises(VerificationFailed, match="batch=65"):
-        verify(tower, package, tmp_path, [batch("too_many", *[1] * 65)], [])
+        verify(tower, chain, tmp_path, [batch("too_many", *[1] * 65)], [])

@@ -6,23 +6,24 @@ import pytest
 import torch
 
 from exporter.towers.tower import Tower
+from exporter.verify.reload import Link
 from exporter.verify.runner import PackageCrashed, PackageRunner, Refused
 from tests.exporter.verify.conftest import clicks
 
 
-def test_outputs_come_back_by_name(tower: Tower, package: Path, tmp_path: Path) -> None:
+def test_outputs_come_back_by_name(tower: Tower, chain: list[Link], tmp_path: Path) -> None:
     inputs = clicks(2, 3)
-    with PackageRunner(package, op_libraries=(), scratch=tmp_path) as runner:
+    with PackageRunner(chain, op_libraries=(), scratch=tmp_path) as runner:
         outputs = runner.run(inputs)
     torch.testing.assert_close(outputs, {"embedding": tower.module(inputs)["embedding"].detach()})
 
 
 def test_ids_outside_the_table_are_refused_and_the_next_call_still_works(
-    package: Path, tmp_path: Path
+    chain: list[Link], tmp_path: Path
 ) -> None:
     outside = clicks(2)
     outside["clicks.values"] += 1000
-    with PackageRunner(package, op_libraries=(), scratch=tmp_path) as runner:
+    with PackageRunner(chain, op_libraries=(), scratch=tmp_path) as runner:
         with pytest.raises(Refused, match="out of bounds"):
             runner.run(outside)
         assert runner.run(clicks(2))["embedding"].shape == (1, 8)
@@ -31,12 +32,12 @@ def test_ids_outside_the_table_are_refused_and_the_next_call_still_works(
 def test_a_file_that_is_no_package_is_a_crash_with_its_last_words(tmp_path: Path) -> None:
     broken = tmp_path / "aoti_model.pt2"
     broken.write_bytes(b"not a zip")
-    runner = PackageRunner(broken, op_libraries=(), scratch=tmp_path)
+    runner = PackageRunner([Link(package=broken, order=())], op_libraries=(), scratch=tmp_path)
     with pytest.raises(PackageCrashed, match="ended with status 1"):
         runner.__enter__()
 
 
-def test_nothing_is_left_in_the_scratch_folder(package: Path, tmp_path: Path) -> None:
-    with PackageRunner(package, op_libraries=(), scratch=tmp_path) as runner:
+def test_nothing_is_left_in_the_scratch_folder(chain: list[Link], tmp_path: Path) -> None:
+    with PackageRunner(chain, op_libraries=(), scratch=tmp_path) as runner:
         runner.run(clicks(2))
     assert list(tmp_path.iterdir()) == []

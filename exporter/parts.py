@@ -1,0 +1,82 @@
+"""The packages a tower becomes: one, or a sparse and a dense one, traced and compiled one by one."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.export import ExportedProgram
+
+from exporter.aoti.compile import compile_package
+from exporter.aoti.trace import trace
+from exporter.spec import Mode
+from exporter.stages import Progress
+from exporter.towers.split import split
+from exporter.towers.tower import Tower
+from exporter.verify.reload import Link
+
+# The last package of a tower is where TorchEasyRec's servers look for one.
+PACKAGE_PATH = "aoti/aoti_model.pt2"
+SPARSE_PATH = "aoti/sparse_model.pt2"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """One step of a tower, in calling order: its module and plan, and where its package goes."""
+
+    tower: Tower
+    path: str  # below the tower's folder
+
+
+@dataclass(frozen=True, kw_only=True)
+class TracedPart:
+    """A part as torch.export captured it."""
+
+    part: Part
+    program: ExportedProgram
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompiledPart:
+    """A part's package on disk."""
+
+    part: Part
+    program: ExportedProgram
+    package: Path
+
+    @property
+    def link(self) -> Link:
+        order = tuple(tensor.name for tensor in self.part.tower.plan.inputs)
+        return Link(package=self.package, order=order)
+
+
+def parts_of(tower: Tower, mode: Mode, *, max_batch_size: int) -> tuple[Part, ...]:
+    """The whole tower, or its lookups and then its dense part."""
+    if mode is Mode.UNIFIED:
+        return (Part(tower=tower, path=PACKAGE_PATH),)
+    sparse, dense = split(tower, max_batch_size=max_batch_size)
+    return (Part(tower=sparse, path=SPARSE_PATH), Part(tower=dense, path=PACKAGE_PATH))
+
+
+def trace_parts(
+    parts: Sequence[Part], inputs: dict[str, Tensor], device: torch.device
+) -> tuple[TracedPart, ...]:
+    """Trace each part on what the one before it returns; the first on `inputs`."""
+    traced = []
+    tensors = {name: tensor.to(device) for name, tensor in inputs.items()}
+    for part in parts:
+        traced.append(TracedPart(part=part, program=trace(part.tower, tensors, device)))
+        with torch.no_grad():
+            tensors = part.tower.module(tensors)
+    return tuple(traced)
+
+
+def compile_parts(traced: Sequence[TracedPart], folder: Path, progress: Progress) -> tuple[CompiledPart, ...]:
+    """Compile each part into its package below `folder`."""
+    compiled = []
+    for done, each in enumerate(traced):
+        progress(done / len(traced), each.part.path)
+        package = compile_package(each.program, folder / each.part.path)
+        compiled.append(CompiledPart(part=each.part, program=each.program, package=package))
+    return tuple(compiled)
