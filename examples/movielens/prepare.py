@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-HISTORY = 50  # events per row; the config's sequence_length
+HISTORY = 20  # events per row; the config's sequence_length
 _AGES = (18, 25, 35, 45, 50, 56)  # the buckets begin here
 
 
