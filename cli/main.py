@@ -5,7 +5,7 @@ import json
 import sys
 from collections.abc import Sequence
 
-from cli import export, inspect, predict
+from cli import export, inspect, plan, predict
 from exporter.errors import ExportError
 from exporter.outcome import Failure
 from exporter.version import __version__
@@ -41,6 +41,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"slipway {__version__}")
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
+    plan.add_command(subparsers)
     export.add_command(subparsers)
     predict.add_command(subparsers)
     inspect.add_command(subparsers)

@@ -3,15 +3,24 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pydantic import Field
+
 from exporter.config.parse import parse_pipeline_config
 from exporter.config.schema import PipelineConfig, TowerConfig
 from exporter.dims.plan import DimPlan, plan_dims
 from exporter.errors import InvalidPipelineConfig, InvalidSpec
-from exporter.spec import ExportSpec, TowerName
+from exporter.spec import ExportSpec, TowerName, Uri
 from exporter.storage.store import read_uri
 from exporter.towers.view import tower_configs
 
 _MAX_CONFIG_BYTES = 4_000_000
+
+
+class PlanRequest(ExportSpec):
+    """An export to plan and not to run: of its fields a plan needs only the config."""
+
+    checkpoint_uri: Uri = Field(default="unread", description="Not needed for a plan.")
+    output_uri: Uri = Field(default="unread", description="Not needed for a plan.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,19 +78,29 @@ def plan_export(spec: ExportSpec, config_text: str) -> tuple[PlannedTower, ...]:
         InvalidPipelineConfig: the config does not parse, contradicts itself or is not supported.
         InvalidSpec: the spec contradicts the model, or leaves out rows that a tower needs.
     """
+    planned = plan_towers(spec, config_text)
+    for tower in planned:
+        _require_rows(tower.config, spec)
+    return planned
+
+
+def plan_towers(spec: ExportSpec, config_text: str) -> tuple[PlannedTower, ...]:
+    """The towers of an export and their dims, whether or not there are rows to export them with.
+
+    Raises:
+        InvalidPipelineConfig: the config does not parse, contradicts itself or is not supported.
+        InvalidSpec: the spec asks for a tower that the model lacks.
+    """
     pipeline = parse_pipeline_config(config_text, where=spec.config_uri or "config")
-    planned = tuple(
+    return tuple(
         PlannedTower(
             config=config, plan=plan_dims(config.pipeline.features, max_batch_size=spec.max_batch_size)
         )
         for config in tower_configs(pipeline, spec.towers)
     )
-    for tower in planned:
-        _require_rows(tower.config, pipeline, spec)
-    return planned
 
 
-def _require_rows(tower: TowerConfig, pipeline: PipelineConfig, spec: ExportSpec) -> None:
+def _require_rows(tower: TowerConfig, spec: ExportSpec) -> None:
     if tower.name is TowerName.ITEM:
         if spec.item_input_uri is None:
             raise InvalidSpec(
@@ -90,7 +109,7 @@ def _require_rows(tower: TowerConfig, pipeline: PipelineConfig, spec: ExportSpec
                 where="item_input_uri",
             )
     elif spec.sample_input_uri is None:
-        _require_train_rows(tower, pipeline)
+        _require_train_rows(tower, tower.pipeline)
 
 
 def _require_train_rows(tower: TowerConfig, pipeline: PipelineConfig) -> None:

@@ -3,11 +3,15 @@
 import hashlib
 from collections.abc import Mapping
 from datetime import datetime
+from typing import Literal
 
 from pydantic import Field
 
+from exporter.dims.plan import DimPlan, plan_group_tensors
+from exporter.manifest import DimEntry, TensorEntry
 from exporter.outcome import Failure
-from exporter.spec import Device, ExportSpec, Frozen, TowerName
+from exporter.planning import PlannedTower
+from exporter.spec import Device, ExportSpec, Frozen, Mode, TowerName
 from jobs.ids import JobId
 from jobs.model import Job, JobState, TowerProgress
 from jobs.roster import WorkerNotice
@@ -83,6 +87,52 @@ class JobList(Frozen):
     @classmethod
     def of(cls, page: Page) -> "JobList":
         return cls(jobs=tuple(JobView.of(job) for job in page.jobs), next_cursor=page.next)
+
+
+class TowerPlan(Frozen):
+    """One tower's inputs: which sizes vary, within which bounds, and which vary together."""
+
+    name: TowerName
+    view: Literal["training", "scalar"]
+    inputs: tuple[TensorEntry, ...] = Field(description="In call order; an axis is a size or a dim's name.")
+    dims: tuple[DimEntry, ...]
+    group_tensors: tuple[TensorEntry, ...] = Field(
+        default=(), description="two_stage only: what the sparse package hands to the dense one."
+    )
+    group_dims: tuple[DimEntry, ...] = ()
+
+    @classmethod
+    def of(cls, planned: PlannedTower, spec: ExportSpec) -> "TowerPlan":
+        groups = None
+        if spec.mode is Mode.TWO_STAGE:
+            groups = plan_group_tensors(planned.config.pipeline, max_batch_size=spec.max_batch_size)
+        return cls(
+            name=planned.config.name,
+            view=planned.config.view,
+            inputs=_tensors(planned.plan),
+            dims=_dims(planned.plan),
+            group_tensors=_tensors(groups) if groups else (),
+            group_dims=_dims(groups) if groups else (),
+        )
+
+
+class PlanView(Frozen):
+    """What an export would come to: the same dims that its manifest will hold."""
+
+    family: str
+    mode: Mode
+    max_batch_size: int
+    towers: tuple[TowerPlan, ...]
+
+
+def _tensors(plan: DimPlan) -> tuple[TensorEntry, ...]:
+    return tuple(
+        TensorEntry(name=tensor.name, dtype=tensor.dtype, shape=tensor.shape) for tensor in plan.inputs
+    )
+
+
+def _dims(plan: DimPlan) -> tuple[DimEntry, ...]:
+    return tuple(DimEntry(name=dim.name, low=dim.low, high=dim.high, reason=dim.reason) for dim in plan.dims)
 
 
 class FieldProblem(Frozen):

@@ -2,43 +2,54 @@
 
 import argparse
 from pathlib import Path
+from typing import TypeVar
 
 from pydantic import ValidationError
 
 from exporter.errors import InvalidSpec
 from exporter.spec import Device, ExportSpec, Mode, TowerName
 
+Spec = TypeVar("Spec", bound=ExportSpec)
+
 
 def add_spec_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that `spec_of` reads."""
-    parser.add_argument("--spec", type=Path, metavar="FILE", help="the request as JSON; options override it")
-    parser.add_argument("--config", metavar="URI", help="pipeline config; a local file's text is sent along")
+    """Add all the options that `spec_of` reads."""
+    add_plan_options(parser)
     parser.add_argument("--checkpoint", metavar="URI", dest="checkpoint_uri", type=_uri)
     parser.add_argument("--item-input", metavar="URI", dest="item_input_uri", type=_uri)
     parser.add_argument("--sample-input", metavar="URI", dest="sample_input_uri", type=_uri)
     parser.add_argument("--output", metavar="URI", dest="output_uri", type=_uri)
+    parser.add_argument("--device", choices=[device.value for device in Device])
+    parser.add_argument("--ranks", type=int, metavar="N")
+
+
+def add_plan_options(parser: argparse.ArgumentParser) -> None:
+    """Add those that decide what the inputs of a package are."""
+    parser.add_argument("--spec", type=Path, metavar="FILE", help="the request as JSON; options override it")
+    parser.add_argument("--config", metavar="URI", help="pipeline config; a local file's text is sent along")
     towers = [name.value for name in TowerName]
     parser.add_argument("--tower", action="append", dest="towers", choices=towers, help="may be repeated")
     parser.add_argument("--mode", choices=[mode.value for mode in Mode])
-    parser.add_argument("--device", choices=[device.value for device in Device])
-    parser.add_argument("--ranks", type=int, metavar="N")
     parser.add_argument("--max-batch-size", type=int, metavar="N", dest="max_batch_size")
 
 
 def spec_of(arguments: argparse.Namespace) -> ExportSpec:
     """The request: --spec's, with the options laid over it."""
+    return request_of(arguments, ExportSpec)
+
+
+def request_of(arguments: argparse.Namespace, kind: type[Spec]) -> Spec:
+    """The same for a kind of request that asks for less."""
     given: dict[str, object] = {}
     try:
         if arguments.spec is not None:
-            given = ExportSpec.model_validate_json(arguments.spec.read_bytes()).model_dump(exclude_unset=True)
+            given = kind.model_validate_json(arguments.spec.read_bytes()).model_dump(exclude_unset=True)
         if arguments.config is not None:
             given = {**given, "config": None, "config_uri": None, **_config(arguments.config)}
-        named = {
-            name: getattr(arguments, name) for name in ExportSpec.model_fields if hasattr(arguments, name)
-        }
+        named = {name: getattr(arguments, name) for name in kind.model_fields if hasattr(arguments, name)}
         named.pop("config", None)
         given |= {name: value for name, value in named.items() if value is not None}
-        return ExportSpec.model_validate(given)
+        return kind.model_validate(given)
     except OSError as error:
         raise InvalidSpec(f"{error.filename} cannot be read: {error.strerror}") from error
     except ValidationError as error:

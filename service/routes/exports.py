@@ -11,13 +11,15 @@ from exporter.errors import (
     StorageError,
     UnsupportedConfig,
 )
+from exporter.planning import PlanRequest
 from exporter.spec import ExportSpec
 from jobs.errors import JobFinished, JobNotFound, StoreUnavailable
 from jobs.model import JobState
 from service.dependencies import Jobs
 from service.errors import problem_responses
 from service.etag import etag_of, matches
-from service.schemas import JobList, JobView
+from service.planning import view_plan
+from service.schemas import JobList, JobView, PlanView
 
 router = APIRouter(prefix="/exports", tags=["exports"])
 
@@ -39,6 +41,17 @@ def submit(spec: ExportSpec, jobs: Jobs, response: Response) -> JobView:
     response.headers["Location"] = f"/exports/{job.id}"
     response.headers["ETag"] = etag_of(job)
     return JobView.of(job)
+
+
+@router.post(
+    "/plan",
+    responses=problem_responses(
+        InvalidSpec, InvalidPipelineConfig, UnsupportedConfig, SourceNotFound, StorageError
+    ),
+)
+def plan(request: PlanRequest) -> PlanView:
+    """Show the inputs an export would have, and which of their sizes vary together; nothing is run."""
+    return view_plan(request)
 
 
 @router.get("", responses=problem_responses(StoreUnavailable))

@@ -6,7 +6,7 @@ import pytest
 
 from cli.main import main
 
-COMMANDS = ["export", "predict", "inspect", "submit", "watch", "list"]
+COMMANDS = ["plan", "export", "predict", "inspect", "submit", "watch", "list"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -1,0 +1,71 @@
+"""`slipway plan`: which input sizes an export lets vary, which of them vary together, and why."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from exporter.manifest import DimEntry, TensorEntry
+from exporter.planning import PlanRequest
+from service.client.options import add_plan_options, request_of
+from service.planning import view_plan
+from service.schemas import PlanView
+
+_UNBOUNDED = 10_000  # of a file's lines
+_EXAMPLE = "example: slipway plan --config pipeline.config --max-batch-size 128"
+
+
+def add_command(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add `plan`."""
+    parser = subparsers.add_parser(
+        "plan",
+        help="show an export's inputs and their dims, without running it",
+        description="Show the inputs of every tower and which of their sizes vary together.",
+        epilog=_EXAMPLE,
+    )
+    add_plan_options(parser)
+    parser.add_argument("--json", action="store_true", help="print the plan as JSON")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the plan."""
+    if arguments.config is not None and "://" not in arguments.config:
+        arguments.config = Path(arguments.config).absolute().as_uri()  # so that errors name the file
+    view = view_plan(request_of(arguments, PlanRequest))
+    if arguments.json:
+        print(view.model_dump_json(indent=2))
+        return 0
+    console = Console() if sys.stdout.isatty() else Console(width=_UNBOUNDED)
+    for title, tensors, dims in _parts(view):
+        console.print(_table(title, tensors, dims))
+    return 0
+
+
+def _parts(view: PlanView) -> list[tuple[str, Sequence[TensorEntry], Sequence[DimEntry]]]:
+    """A table for the inputs of each tower, and one for what passes between its two packages."""
+    parts: list[tuple[str, Sequence[TensorEntry], Sequence[DimEntry]]] = []
+    for tower in view.towers:
+        parts.append((f"{view.family}, {tower.name} tower, {tower.view} view", tower.inputs, tower.dims))
+        if tower.group_tensors:
+            parts.append((f"{tower.name} tower, between its packages", tower.group_tensors, tower.group_dims))
+    return parts
+
+
+def _table(title: str, tensors: Sequence[TensorEntry], dims: Sequence[DimEntry]) -> Table:
+    table = Table(title=title, title_justify="left")
+    for column in ("input", "axis", "dim", "bounds", "why"):
+        table.add_column(column, overflow="fold")  # a name cut short is no name
+    by_name = {dim.name: dim for dim in dims}
+    for tensor in tensors:
+        for axis, size in enumerate(tensor.shape):
+            if isinstance(size, str):
+                table.add_row(tensor.name, str(axis), size, _bounds(by_name[size]), by_name[size].reason)
+    return table
+
+
+def _bounds(dim: DimEntry) -> str:
+    return f"{dim.low} or more" if dim.high is None else f"{dim.low} to {dim.high:,}"

@@ -1,0 +1,107 @@
+"""`slipway plan`: the plan as a table and as JSON, at once and without torch."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from cli.main import main
+
+CONFIG = Path(__file__).parents[1] / "fixtures" / "torcheasyrec" / "hstu_match" / "pipeline.config"
+LIMIT_S = 3.0  # a second is promised on a machine that does nothing else
+
+
+def _json(capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, object]:
+    assert main(["plan", "--config", str(CONFIG), "--json", *options]) == 0
+    plan: dict[str, object] = json.loads(capsys.readouterr().out)
+    return plan
+
+
+def test_the_table_says_what_is_shared_and_why(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "--config", str(CONFIG), "--max-batch-size", "8"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    [row] = [line for line in lines if "uih_seq__video_id.values" in line]
+    assert [cell.strip() for cell in row.strip("│ ").split("│")] == [
+        "uih_seq__video_id.values",
+        "0",
+        "seq_uih_seq",
+        "0 to 768",
+        "elements of all rows, shared by 4 inputs of sequence uih_seq",
+    ]
+
+
+def test_the_plan_can_be_had_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    plan = _json(capsys, "--tower", "item", "--max-batch-size", "8")
+    assert plan["family"] == "hstu_match"
+    assert plan["towers"] == [
+        {
+            "name": "item",
+            "view": "scalar",
+            "inputs": [
+                {"name": "video_id.lengths", "dtype": "int64", "shape": ["batch"]},
+                {"name": "video_id.values", "dtype": "int64", "shape": ["batch"]},
+            ],
+            "dims": [{"name": "batch", "low": 1, "high": 8, "reason": "rows per call, shared by 2 inputs"}],
+            "group_tensors": [],
+            "group_dims": [],
+        }
+    ]
+
+
+def test_two_stages_show_what_passes_between_them(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "--config", str(CONFIG), "--mode", "two_stage"]) == 0
+    assert "uih_action__sequence " in capsys.readouterr().out
+
+
+def test_a_spec_for_an_export_can_be_planned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spec = {"config": CONFIG.read_text(), "checkpoint_uri": "c", "output_uri": "o", "max_batch_size": 4}
+    (tmp_path / "spec.json").write_text(json.dumps(spec))
+    assert main(["plan", "--spec", str(tmp_path / "spec.json"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["max_batch_size"] == 4
+
+
+def test_a_config_that_cannot_be_planned_names_its_place(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "pipeline.config").write_text(f"modle_dir: 1\n{CONFIG.read_text()}")
+    assert main(["plan", "--config", str(tmp_path / "pipeline.config")]) == 1
+    assert "pipeline.config:1:1" in capsys.readouterr().err
+
+
+def test_planning_is_quick_and_needs_no_torch() -> None:
+    program = (
+        "import sys, cli.main; code = cli.main.main(sys.argv[1:]); sys.exit(code or 'torch' in sys.modules)"
+    )
+    began = time.monotonic()
+    ended = subprocess.run([sys.executable, "-c", program, "plan", "--config", str(CONFIG)], check=False)
+    assert ended.returncode == 0
+    assert time.monotonic() - began < LIMIT_S
+
+
+def test_a_hundred_features_are_planned_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Fifty of the history, fifty of the user."""
+    text = CONFIG.read_text()
+    id_feature = (
+        'id_feature {{ feature_name: "x{}" expression: "user:x{}" num_buckets: 9 embedding_dim: 16 }}'
+    )
+    event = "".join(f"features {{ {id_feature.format(i, i)} }}\n" for i in range(50))
+    user = "".join(f"feature_configs {{ {id_feature.format(i, i)} }}\n" for i in range(50, 100))
+    text = text.replace('sequence_name: "uih_seq"', f'sequence_name: "uih_seq"\n{event}', 1)
+    text = text.replace("feature_configs", f"{user}feature_configs", 1)
+    names = "".join(f'feature_names: "uih_seq__x{i}"\n' for i in range(50))
+    text = text.replace(
+        'feature_names: "uih_seq__video_id"', f'feature_names: "uih_seq__video_id"\n{names}', 1
+    )
+    names = "".join(f'feature_names: "x{i}"\n' for i in range(50, 100))
+    text = text.replace('feature_names: "user_id"', f'feature_names: "user_id"\n{names}', 1)
+    text = text.replace("num_position_buckets: ", "num_position_buckets: 9")
+    (tmp_path / "pipeline.config").write_text(text)
+    began = time.monotonic()
+    assert main(["plan", "--config", str(tmp_path / "pipeline.config"), "--tower", "user", "--json"]) == 0
+    assert time.monotonic() - began < LIMIT_S
+    [tower] = json.loads(capsys.readouterr().out)["towers"]
+    [history] = [dim for dim in tower["dims"] if dim["name"] == "seq_uih_seq"]
+    assert history["reason"] == "elements of all rows, shared by 54 inputs of sequence uih_seq"
