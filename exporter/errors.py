@@ -9,9 +9,12 @@ ExportError
 │   ├── CheckpointUnreadable   not a checkpoint, damaged, or asks to run code
 │   └── CheckpointMismatch     checkpoint and model disagree on names, shapes or dtypes
 ├── DimPlanViolated          the traced program's sizes are not those of the plan
+│   ├── DimsConflict           the model requires sizes to be equal that the plan keeps apart
+│   └── DimSpecialised         tracing narrowed or fixed a size that the plan lets vary
 ├── TraceFailed              torch.export could not capture the tower
 ├── CompileFailed            AOTInductor could not build the package
 ├── VerificationFailed       the package does not compute what eager computes
+│   └── PackageCrashed         the process that ran the package died
 ├── InvalidArtifact          a published artifact is incomplete or damaged
 ├── AlreadyPublished         the destination key exists; keys are never overwritten
 ├── SourceNotFound           a URI names nothing
@@ -26,6 +29,7 @@ class ExportError(Exception):
 
     code: str = "export_error"
     retryable: bool = False
+    report: str = ""  # what torch had to say, where that is longer than a message
 
     def __init__(self, message: str, *, hint: str = "", where: str = "") -> None:
         """Say what happened (`message`), what to do (`hint`) and at which field, line or file (`where`)."""
@@ -108,6 +112,18 @@ class DimPlanViolated(ExportError):
     code = "dim_plan_violated"
 
 
+class DimsConflict(DimPlanViolated):
+    """The model requires sizes to be equal that the plan keeps apart."""
+
+    code = "dims_conflict"
+
+
+class DimSpecialised(DimPlanViolated):
+    """Tracing narrowed or fixed a size that the plan lets vary."""
+
+    code = "dim_specialised"
+
+
 class TraceFailed(ExportError):
     """torch.export could not capture the tower."""
 
@@ -124,6 +140,12 @@ class VerificationFailed(ExportError):
     """The package does not compute what eager computes."""
 
     code = "verification_failed"
+
+
+class PackageCrashed(VerificationFailed):
+    """The process that ran the package died."""
+
+    code = "package_crashed"
 
 
 class InvalidArtifact(ExportError):

@@ -1,8 +1,12 @@
 """What became of an export: one record per tower, written by rank 0 as outcome.json."""
 
+from pydantic import Field
+
 from exporter.errors import ExportError
 from exporter.manifest import TowerEntry
 from exporter.spec import Frozen, TowerName
+
+_LONGEST_REPORT = 8000
 
 
 class Failure(Frozen):
@@ -13,6 +17,7 @@ class Failure(Frozen):
     hint: str = ""
     where: str = ""
     retryable: bool = False
+    report: str = Field(default="", description="What torch reported; its beginning, where it is long.")
 
     @classmethod
     def of(cls, error: BaseException) -> "Failure":
@@ -24,6 +29,7 @@ class Failure(Frozen):
                 hint=error.hint,
                 where=error.where,
                 retryable=error.retryable,
+                report=error.report[:_LONGEST_REPORT],
             )
         return cls(code="internal_error", message=f"{type(error).__name__}: {error}")
 

@@ -1,5 +1,6 @@
 """Every use of torch's private API, in one place (torch 2.13)."""
 
+import gc
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -9,7 +10,12 @@ import torch
 import torch._inductor
 import torch.fx.experimental._config as symbolic_shapes_config
 from torch._inductor import cpu_vec_isa
+from torch._logging.structured import INTERN_TABLE
 from torch.export import ExportedProgram
+from torch.export._draft_export import FailureReport, FailureType
+
+from exporter.dims.diagnose import SizeGuard, sizes_in
+from exporter.dims.torch_dims import TorchDims
 
 # What inductor is told for every package; values are inductor's own configuration keys.
 # - Weights stay outside the .so, as a plain blob in the order of the package's constants table, so
@@ -46,6 +52,42 @@ def sizes_zero_and_one_stay_dynamic() -> Iterator[None]:
         backed_size_oblivious=True
     ):
         yield
+
+
+def draft_guards(
+    module: torch.nn.Module, inputs: dict[str, torch.Tensor], dims: TorchDims
+) -> tuple[SizeGuard, ...]:
+    """What the module's code demands of the sizes of its inputs, as torch's draft_export reports it."""
+    with torch.no_grad(), sizes_zero_and_one_stay_dynamic(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        program = torch.export.draft_export(module, (inputs,), dynamic_shapes=(dims,), strict=False)
+        gc.collect()  # draft_export leaves its log file open, which would be a ResourceWarning later
+    failures = program._report.failures  # type: ignore[attr-defined]  # set by draft_export
+    # The report's own text is not usable: printing fails on a guard without a stack, and files that
+    # torch has logged before in this process have no name in it.
+    files = {number: file for file, number in INTERN_TABLE.items()}
+    added = [failure for failure in failures if failure.failure_type == FailureType.GUARD_ADDED]
+    return tuple(_size_guard(failure, files) for failure in added)
+
+
+def _size_guard(failure: FailureReport, files: Mapping[int, str]) -> SizeGuard:
+    outside_torch = [
+        (Path(files[frame["filename"]]), frame)
+        for frame in failure.data["user_stack"]
+        if "torch" not in Path(files.get(frame["filename"], "torch")).parts
+    ]
+    place, code = "", ""
+    if outside_torch:
+        file, frame = outside_torch[-1]
+        parts = file.parts[file.parts.index("exporter") :] if "exporter" in file.parts else file.parts[-2:]
+        place, code = f"{'/'.join(parts)}:{frame['line']}", str(frame["loc"])
+    sources = failure.data["symbol_to_sources"].values()
+    return SizeGuard(
+        condition=str(failure.data["expr"]),
+        sizes=tuple(size for source in sources for size in sizes_in(str(source))),
+        place=place,
+        code=code,
+    )
 
 
 def compile_and_package(program: ExportedProgram, path: Path) -> None:

@@ -31,6 +31,16 @@ def trace_sizes(plan: DimPlan) -> dict[str, int]:
     return {dim.name: sizes[dim.name] for dim in plan.dims}
 
 
+def common_size(plan: DimPlan) -> int:
+    """A size that every dim may have, unlike any fixed axis where that can be."""
+    fixed = {axis for tensor in plan.inputs for axis in tensor.shape if isinstance(axis, int)}
+    highest = min(
+        (dim.high for dim in plan.dims if dim.high is not None), default=_SMALLEST_TRACED + len(fixed)
+    )
+    candidates = [*range(_SMALLEST_TRACED, highest + 1), *range(highest, 0, -1)]
+    return next((size for size in candidates if size not in fixed), highest)
+
+
 def verification_batch_sizes(plan: DimPlan) -> tuple[int, ...]:
     """Rows per call to verify at: small ones, sizes never traced, and the largest allowed."""
     largest = plan.dim(BATCH).high

@@ -7,7 +7,7 @@ import torch
 from torch.export import Dim, ExportedProgram
 
 from exporter.dims.plan import DimPlan, DynamicDim, TensorInput
-from exporter.errors import DimPlanViolated
+from exporter.errors import DimPlanViolated, DimsConflict, DimSpecialised
 
 TorchDims = dict[str, dict[int, Dim]]
 
@@ -29,7 +29,9 @@ def check_program(program: ExportedProgram, plan: DimPlan) -> dict[str, str]:
     program's symbol of each planned dim.
 
     Raises:
-        DimPlanViolated: naming the input, the axis, and what the trace made of it.
+        DimSpecialised: naming the input, the planned range and what the trace made of it.
+        DimsConflict: naming dims that became one.
+        DimPlanViolated: the program takes other inputs, or lets a fixed size vary.
     """
     shapes = _input_shapes(program, plan)
     symbols: dict[str, str] = {}
@@ -42,17 +44,18 @@ def check_program(program: ExportedProgram, plan: DimPlan) -> dict[str, str]:
                 )
                 continue
             if not isinstance(traced, torch.SymInt) or not traced.node.expr.is_symbol:
-                raise DimPlanViolated(
-                    f"{where}: planned as dynamic dim {planned!r}, traced as {traced}",
+                raise DimSpecialised(
+                    f"{where}: planned as dim {planned} of {_bounds(plan.dim(planned))}, traced as {traced}",
                     hint="the model's code ties this size to a constant or to another size",
                     where=tensor.name,
                 )
             _require(symbols.setdefault(planned, str(traced)) == str(traced), where, planned, traced)
             _check_bounds(program, plan.dim(planned), traced, where)
     if len(set(symbols.values())) != len(symbols):
-        raise DimPlanViolated(
-            f"dims that the plan keeps apart became one in the trace: {symbols}",
-            hint="the model's code requires these sizes to be equal",
+        raise DimsConflict(
+            f"dims that the plan keeps apart became one in the trace: {_merged(symbols, plan)}",
+            hint="the model's code requires these sizes to be equal: write the features in one "
+            "sequence_feature",
         )
     return symbols
 
@@ -73,12 +76,24 @@ def _check_bounds(program: ExportedProgram, dim: DynamicDim, traced: torch.SymIn
     # Unbounded is torch's own integer infinity, which is no Python int but compares with one.
     high_agrees = bounds.upper == dim.high if dim.high is not None else bounds.upper > sys.maxsize
     if bounds.lower != dim.low or not high_agrees:
-        raise DimPlanViolated(
-            f"{where}: dim {dim.name!r} is planned for {dim.low} to {dim.high}, "
+        raise DimSpecialised(
+            f"{where}: dim {dim.name} is planned for {_bounds(dim)}, "
             f"the trace allows {bounds.lower} to {bounds.upper}",
             hint="the model's code narrows this size",
-            where=dim.name,
+            where=where.partition(",")[0],
         )
+
+
+def _bounds(dim: DynamicDim) -> str:
+    return f"{dim.low} or more" if dim.high is None else f"{dim.low} to {dim.high}"
+
+
+def _merged(symbols: Mapping[str, str], plan: DimPlan) -> str:
+    """The dims of one symbol, each with an input that has it."""
+    of_symbol: dict[str, list[str]] = {}
+    for dim, symbol in symbols.items():
+        of_symbol.setdefault(symbol, []).append(f"{dim} ({plan.inputs_of(dim)[0].name})")
+    return "; ".join(" and ".join(dims) for dims in of_symbol.values() if len(dims) > 1)
 
 
 def _require(holds: bool, where: str, planned: int | str, traced: object) -> None:

@@ -1,0 +1,20 @@
+"""torch.export under a dim plan, and nothing else: what it raises is for `untraceable` to explain."""
+
+import warnings
+
+import torch
+from torch import Tensor
+from torch.export import ExportedProgram
+
+from exporter.aoti.torch_private import sizes_zero_and_one_stay_dynamic
+from exporter.dims.torch_dims import to_torch_dims
+from exporter.towers.tower import Tower
+
+
+def capture(tower: Tower, inputs: dict[str, Tensor]) -> ExportedProgram:
+    """The tower's program, traced on `inputs` in the plan's order."""
+    with torch.no_grad(), sizes_zero_and_one_stay_dynamic(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of torch and fbgemm about each other; failures raise
+        return torch.export.export(
+            tower.module, (inputs,), dynamic_shapes=(to_torch_dims(tower.plan),), strict=False
+        )
