@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
-from typing import Literal, Protocol
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -35,10 +35,7 @@ class StageEvent(BaseModel):
     detail: str = ""  # with "progress": what is being done, for people
 
 
-class OnStage(Protocol):
-    """Receives the events of an export as they happen."""
-
-    def __call__(self, event: StageEvent) -> None: ...
+OnStage = Callable[[StageEvent], None]  # receives the events of an export as they happen
 
 
 def ignore_stages(event: StageEvent) -> None:
