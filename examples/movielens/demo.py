@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from cli.main import main as slipway
 from examples.movielens.download import DownloadFailed, download
@@ -120,7 +120,7 @@ def result(artifact: str, manifest: Manifest, recall: Recall) -> Table:
     """The table the demo ends with: what was published, and how well it does."""
     table = Table(
         "tower",
-        "package",
+        Column("package", overflow="fold"),  # the URI is there to be copied
         "size",
         "largest difference\nfrom eager",
         "latency eager → compiled",
