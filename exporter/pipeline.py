@@ -72,7 +72,9 @@ def export_tower(
         device = require_device(spec.device)
         tower = build_tower(planned.config, planned.plan)
     with clock.stage(Stage.CHECKPOINT):
-        checkpoint, checkpoint_source = fetch_checkpoint_once(spec, attempt.workspace)
+        checkpoint, checkpoint_source = fetch_checkpoint_once(
+            spec, attempt.workspace, averaged=planned.config.pipeline.averaged_weights
+        )
         load_weights(tower.module, checkpoint, known=weight_names(parse_pipeline_config(config_text)))
         tower.module.to(device)
     with clock.stage(Stage.ROWS):

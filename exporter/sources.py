@@ -30,18 +30,24 @@ def open_rows(planned: PlannedTower, spec: ExportSpec) -> tuple[Rows, SourceRef]
     return rows, SourceRef(role=role, uri=rows.uri, sha256=rows.sha256)
 
 
-def fetch_checkpoint_once(spec: ExportSpec, workspace: Path) -> tuple[Checkpoint, SourceRef]:
-    """The attempt's checkpoint, opened; whichever rank comes first fetches it for all."""
+def fetch_checkpoint_once(
+    spec: ExportSpec, workspace: Path, *, averaged: bool
+) -> tuple[Checkpoint, SourceRef]:
+    """The attempt's checkpoint, opened; whichever rank comes first fetches it for all.
+
+    With `averaged`, its dense weights are the averages that training kept beside them.
+    """
     folder = workspace / "checkpoint"
     folder.mkdir(exist_ok=True)
 
     def fetch() -> SourceRef:
-        path = fetch_checkpoint(spec.checkpoint_uri, folder / "files")
+        path = fetch_checkpoint(spec.checkpoint_uri, folder / "files", averaged=averaged)
         (folder / "path").write_text(str(path))
-        return SourceRef(role="checkpoint", uri=spec.checkpoint_uri, sha256=open_checkpoint(path).digest())
+        digest = open_checkpoint(path, averaged=averaged).digest()
+        return SourceRef(role="checkpoint", uri=spec.checkpoint_uri, sha256=digest)
 
     source = _once(folder / "source.json", fetch)
-    return open_checkpoint(Path((folder / "path").read_text())), source
+    return open_checkpoint(Path((folder / "path").read_text()), averaged=averaged), source
 
 
 def _once(result: Path, produce: Callable[[], SourceRef]) -> SourceRef:

@@ -5,10 +5,13 @@ from collections.abc import Collection, Mapping
 import torch
 from torch import Tensor, nn
 
+from exporter.checkpoint.averaged import AVERAGES, AveragedCheckpoint
 from exporter.checkpoint.keymap import PREFIX, checkpoint_names, unexpected_names
 from exporter.checkpoint.read import Checkpoint
 from exporter.checkpoint.tensors import TensorMeta
 from exporter.errors import CheckpointError, CheckpointMismatch
+
+_TABLES = "embedding_group."  # in front of the names of embedding tables
 
 
 def load_weights(
@@ -29,7 +32,8 @@ def load_weights(
         known: every name of the whole model; a checkpoint that holds any other is refused.
 
     Raises:
-        CheckpointMismatch: names every tensor that is missing, unexpected or of another shape or dtype.
+        CheckpointMismatch: names every tensor that is missing, unexpected or of another shape or dtype,
+            or has no average where averages are asked for.
         CheckpointError: a parameter holds NaN or infinity.
     """
     needed = {
@@ -38,6 +42,8 @@ def load_weights(
     }
     names = checkpoint_names(needed, prefix)
     _check_match(needed, names, checkpoint.tensors(), known, prefix)
+    if isinstance(checkpoint, AveragedCheckpoint):
+        _check_averages(checkpoint, [names[name] for name, _ in module.named_parameters()], prefix)
     weights = {name: checkpoint.read(names[name]) for name in needed}
     _check_finite({names[name]: weights[name] for name, _ in module.named_parameters() if name in weights})
     module.load_state_dict(weights, strict=True, assign=True)
@@ -61,6 +67,14 @@ def _check_match(
     ]
     if missing or unexpected or mismatched:
         raise CheckpointMismatch(missing=missing, unexpected=unexpected, mismatched=mismatched)
+
+
+def _check_averages(checkpoint: AveragedCheckpoint, parameters: Collection[str], prefix: str) -> None:
+    """Every dense parameter has an average; tables, which are updated while they are read, need none."""
+    dense = (name for name in parameters if not name.startswith(f"{prefix}{_TABLES}"))
+    missing = sorted(name for name in dense if name not in checkpoint.averaged)
+    if missing:
+        raise CheckpointMismatch(missing=missing, unexpected=[], mismatched=[], where=AVERAGES)
 
 
 def _check_finite(parameters: Mapping[str, Tensor]) -> None:

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from torch import Tensor
 
+from exporter.checkpoint.averaged import AVERAGES, AveragedCheckpoint
 from exporter.checkpoint.dcp import DcpCheckpoint
 from exporter.checkpoint.dcp_metadata import METADATA_NAME
 from exporter.checkpoint.safetensors import SafetensorsCheckpoint
@@ -15,6 +16,10 @@ from exporter.storage.store import ArtifactStore, local_path, open_store, split_
 
 _MODEL = "model"  # TorchEasyRec keeps the weights apart from optimizer/ and dense_ema/
 _SAFETENSORS = ".safetensors"
+_NO_AVERAGES = (
+    "give the folder around model/ and dense_ema/, or set export_config { use_dense_ema: false } to export "
+    "the weights without averages"
+)
 _HINT = "give a folder with model/.metadata or .metadata, a .safetensors file, or a folder of such"
 
 
@@ -30,8 +35,19 @@ class Checkpoint(Protocol):
         """sha256 over the names and contents of the files the tensors are read from."""
 
 
-def open_checkpoint(path: Path) -> Checkpoint:
-    """Open a distributed checkpoint (its `model` folder or the folder around it) or .safetensors files."""
+def open_checkpoint(path: Path, *, averaged: bool = False) -> Checkpoint:
+    """Open a distributed checkpoint (its `model` folder or the folder around it) or .safetensors files.
+
+    With `averaged`, dense weights are those of the folder `dense_ema` beside `model`.
+    """
+    if averaged:
+        if not (path / AVERAGES / METADATA_NAME).is_file():
+            raise SourceNotFound(
+                f"the config exports averaged weights, and there is no {path / AVERAGES / METADATA_NAME}",
+                hint=_NO_AVERAGES,
+                where=str(path / AVERAGES),
+            )
+        return AveragedCheckpoint(DcpCheckpoint(path / _MODEL), DcpCheckpoint(path / AVERAGES))
     for folder in (path / _MODEL, path):
         if (folder / METADATA_NAME).is_file():
             return DcpCheckpoint(folder)
@@ -44,8 +60,10 @@ def open_checkpoint(path: Path) -> Checkpoint:
     raise CheckpointUnreadable(f"{path} is no checkpoint", hint=_HINT, where=str(path))
 
 
-def fetch_checkpoint(uri: str, into: Path) -> Path:
+def fetch_checkpoint(uri: str, into: Path, *, averaged: bool = False) -> Path:
     """Bring the weights of a checkpoint here, and nothing else of it; returns what to open.
+
+    Their averages come with them where `averaged` asks for them.
 
     One that is on this machine already is opened in place: it may be as large as the disk.
     """
@@ -61,6 +79,9 @@ def fetch_checkpoint(uri: str, into: Path) -> Path:
     store = open_store(uri)
     for key in _weights(store):
         store.fetch(key, into / key)
+    if averaged:  # opening the folder misses them where there are none
+        for file in store.list(AVERAGES):
+            store.fetch(file.key, into / file.key)
     return into
 
 

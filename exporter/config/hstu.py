@@ -49,6 +49,34 @@ class UihPreprocessorConfig:
     action_mlp: ContextualizedMlpConfig | None = None
 
 
+class ContentEncoderKind(StrEnum):
+    """How the candidates' width and the events' width become one."""
+
+    SLICE = "slice_content_encoder"  # candidates are cut to the events' width
+    PAD = "pad_content_encoder"  # events are filled up to the candidates' width
+    MLP = "mlp_content_encoder"  # both go through perceptrons of their own
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContentEncoderConfig:
+    """One of the content encoders; the perceptrons are those of the mlp kind."""
+
+    kind: ContentEncoderKind
+    uih_mlp: MlpConfig | None = None
+    target_mlp: MlpConfig | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContextualPreprocessorConfig:
+    """contextual_preprocessor, or contextual_interleave_preprocessor: candidates behind the history."""
+
+    content_encoder: ContentEncoderConfig
+    content_mlp: ContextualizedMlpConfig
+    action_encoder: ActionEncoderConfig | None = None
+    action_mlp: ContextualizedMlpConfig | None = None
+    interleaved: bool = False  # an event's action is an element of its own, behind the event's content
+
+
 @dataclass(frozen=True, kw_only=True)
 class PositionalEncoderConfig:
     """Position buckets, and time buckets where time encoding is on."""
@@ -101,7 +129,7 @@ class HstuConfig:
     stu: StuConfig
     num_layers: int
     positional_encoder: PositionalEncoderConfig | None
-    preprocessor: UihPreprocessorConfig
+    preprocessor: UihPreprocessorConfig | ContextualPreprocessorConfig
     postprocessor: PostprocessorConfig
     attn_truncation_split_layer: int = 0
     attn_truncation_tail_len: int = 0
@@ -121,3 +149,36 @@ class HstuMatchConfig:
     similarity: Similarity
     timestamps_ascending: bool
     family: str = "hstu_match"
+
+
+class Loss(StrEnum):
+    """What a task was trained with; it decides which outputs the task has."""
+
+    BINARY_CROSS_ENTROPY = "binary_cross_entropy"
+    BINARY_FOCAL = "binary_focal_loss"
+    SOFTMAX_CROSS_ENTROPY = "softmax_cross_entropy"
+    JRC = "jrc_loss"
+    L2 = "l2_loss"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskConfig:
+    """A task of the fusion tower."""
+
+    name: str
+    num_class: int
+    losses: tuple[Loss, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DlrmHstuConfig:
+    """dlrm_hstu: history and candidates in one sequence, several tasks per candidate."""
+
+    hstu: HstuConfig
+    max_seq_len: int
+    item_embedding_hidden_dim: int
+    tower_mlp: MlpConfig | None
+    tasks: tuple[TaskConfig, ...]
+    timestamps_ascending: bool
+    concat_contextual: bool  # all contextual features are one element, not one each
+    family: str = "dlrm_hstu"

@@ -4,7 +4,10 @@ from typing import NoReturn
 
 from exporter.config.hstu import (
     ActionEncoderConfig,
+    ContentEncoderConfig,
+    ContentEncoderKind,
     ContextualizedMlpConfig,
+    ContextualPreprocessorConfig,
     HstuConfig,
     MlpConfig,
     PositionalEncoderConfig,
@@ -17,7 +20,10 @@ from exporter.config.pb.hstu_pb2 import (
     HSTU,
     STU,
     GRActionEncoder,
+    GRContentEncoder,
+    GRContextualInterleavePreprocessor,
     GRContextualizedMLP,
+    GRContextualPreprocessor,
     GROutputPostprocessor,
     GRPositionalEncoder,
     GRUIHPreprocessor,
@@ -50,7 +56,9 @@ def read_mlp(message: MLP, where: str) -> MlpConfig:
     )
 
 
-def read_hstu(message: HSTU, preprocessor: GRUIHPreprocessor, where: str) -> HstuConfig:
+def read_hstu(
+    message: HSTU, preprocessor: UihPreprocessorConfig | ContextualPreprocessorConfig, where: str
+) -> HstuConfig:
     if message.attn_num_layers == 0:
         invalid(where, "attn_num_layers is 0", hint="set at least 1")
     _check_truncation(message, where)
@@ -58,7 +66,7 @@ def read_hstu(message: HSTU, preprocessor: GRUIHPreprocessor, where: str) -> Hst
         stu=_read_stu(message.stu, f"{where}.stu"),
         num_layers=message.attn_num_layers,
         positional_encoder=_read_positions(message.positional_encoder, f"{where}.positional_encoder"),
-        preprocessor=_read_uih_preprocessor(preprocessor, f"{where}.input_preprocessor.uih_preprocessor"),
+        preprocessor=preprocessor,
         postprocessor=_read_postprocessor(message.output_postprocessor, f"{where}.output_postprocessor"),
         attn_truncation_split_layer=message.attn_truncation_split_layer,
         attn_truncation_tail_len=message.attn_truncation_tail_len,
@@ -130,16 +138,60 @@ def _read_positions(message: GRPositionalEncoder, where: str) -> PositionalEncod
     )
 
 
-def _read_uih_preprocessor(message: GRUIHPreprocessor, where: str) -> UihPreprocessorConfig:
+def read_uih_preprocessor(message: GRUIHPreprocessor, where: str) -> UihPreprocessorConfig:
+    action_encoder, action_mlp = _read_actions(message, where)
+    return UihPreprocessorConfig(action_encoder=action_encoder, action_mlp=action_mlp)
+
+
+def read_contextual_preprocessor(
+    message: GRContextualPreprocessor | GRContextualInterleavePreprocessor, where: str
+) -> ContextualPreprocessorConfig:
+    interleaved = isinstance(message, GRContextualInterleavePreprocessor) and message.enable_interleaving
+    action_encoder, action_mlp = _read_actions(message, where)
+    if interleaved and action_encoder is None:
+        invalid(
+            where,
+            "enable_interleaving is set without action_encoder",
+            hint="add the action_encoder it was trained with, or set enable_interleaving: false",
+        )
+    return ContextualPreprocessorConfig(
+        content_encoder=_read_content_encoder(message.content_encoder, f"{where}.content_encoder"),
+        content_mlp=_read_contextualized_mlp(message.content_mlp, f"{where}.content_mlp"),
+        action_encoder=action_encoder,
+        action_mlp=action_mlp,
+        interleaved=interleaved,
+    )
+
+
+def _read_content_encoder(message: GRContentEncoder, where: str) -> ContentEncoderConfig:
+    kind = message.WhichOneof("content_encoder")
+    if kind is None:
+        invalid(where, "no encoder is chosen", hint=f"add one of {', '.join(ContentEncoderKind)}")
+    if kind != ContentEncoderKind.MLP:
+        return ContentEncoderConfig(kind=ContentEncoderKind(kind))
+    uih = read_mlp(message.mlp_content_encoder.uih_mlp, f"{where}.{kind}.uih_mlp")
+    target = read_mlp(message.mlp_content_encoder.target_mlp, f"{where}.{kind}.target_mlp")
+    if uih.hidden_units[-1] != target.hidden_units[-1]:
+        invalid(
+            f"{where}.{kind}",
+            f"uih_mlp ends in width {uih.hidden_units[-1]} and target_mlp in {target.hidden_units[-1]}",
+            hint="end both in the same width",
+        )
+    return ContentEncoderConfig(kind=ContentEncoderKind.MLP, uih_mlp=uih, target_mlp=target)
+
+
+def _read_actions(
+    message: GRUIHPreprocessor | GRContextualPreprocessor | GRContextualInterleavePreprocessor, where: str
+) -> tuple[ActionEncoderConfig | None, ContextualizedMlpConfig | None]:
     if not message.HasField("action_encoder"):
-        return UihPreprocessorConfig()
+        return None, None
     if not message.HasField("action_mlp"):
         invalid(
             where, "action_encoder is set without action_mlp", hint="add the action_mlp it was trained with"
         )
-    return UihPreprocessorConfig(
-        action_encoder=_read_action_encoder(message.action_encoder, f"{where}.action_encoder"),
-        action_mlp=_read_contextualized_mlp(message.action_mlp, f"{where}.action_mlp"),
+    return (
+        _read_action_encoder(message.action_encoder, f"{where}.action_encoder"),
+        _read_contextualized_mlp(message.action_mlp, f"{where}.action_mlp"),
     )
 
 

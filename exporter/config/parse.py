@@ -1,16 +1,19 @@
 """Pipeline-config text to a PipelineConfig: what TorchEasyRec's text means, for the models Slipway builds."""
 
+from exporter.config import dlrm_hstu, hstu_match
 from exporter.config.feature_messages import feature_sources
 from exporter.config.features import needs_generation, read_features
 from exporter.config.groups import read_groups
-from exporter.config.hstu_match import check_hstu_match, read_hstu_match, with_history_lengths_shared
+from exporter.config.hstu import DlrmHstuConfig, HstuMatchConfig
+from exporter.config.joined_sequences import with_sequences_joined
 from exporter.config.message import read_message, require_fields
 from exporter.config.pb.data_pb2 import DataConfig, FgMode
+from exporter.config.pb.model_pb2 import ModelConfig as ModelMessage
 from exporter.config.pb.pipeline_pb2 import EasyRecConfig
-from exporter.config.schema import PipelineConfig
+from exporter.config.schema import ModelConfig, PipelineConfig
 from exporter.errors import InvalidPipelineConfig, UnsupportedConfig
 
-SUPPORTED_MODELS = ("hstu_match",)
+SUPPORTED_MODELS = ("hstu_match", "dlrm_hstu")
 
 
 def parse_pipeline_config(text: str, *, where: str = "config") -> PipelineConfig:
@@ -25,7 +28,11 @@ def parse_pipeline_config(text: str, *, where: str = "config") -> PipelineConfig
         UnsupportedConfig: it asks for something Slipway does not build.
     """
     config = parse_published_config(text, where=where)
-    check_hstu_match(config.model, config.features, config.groups)
+    match config.model:
+        case HstuMatchConfig() as model:
+            hstu_match.check_hstu_match(model, config.features, config.groups)
+        case DlrmHstuConfig() as model:
+            dlrm_hstu.check_dlrm_hstu(model, config.features, config.groups)
     return config
 
 
@@ -48,14 +55,15 @@ def parse_published_config(text: str, *, where: str = "config") -> PipelineConfi
     _refuse_negative_tables(message)
     features = read_features(message)
     groups = read_groups(message.model_config, features)
-    model = read_hstu_match(message.model_config.hstu_match)
+    model = _read_model(message.model_config)
     return PipelineConfig(
         text=text,
-        features=with_history_lengths_shared(model, features, groups),
+        features=with_sequences_joined(features, groups, by_model=_groups_in_step(model)),
         groups=groups,
         model=model,
         train_input_path=message.train_input_path,
         train_rows_are_encoded=_train_rows_are_encoded(message),
+        averaged_weights=_averaged_weights(message),
     )
 
 
@@ -68,6 +76,26 @@ def effective_fg_mode(data: DataConfig) -> FgMode:
     return FgMode.FG_DAG if data.fg_threads > 0 else FgMode.FG_NORMAL
 
 
+def _read_model(message: ModelMessage) -> ModelConfig:
+    if message.WhichOneof("model") == "hstu_match":
+        return hstu_match.read_hstu_match(message.hstu_match)
+    return dlrm_hstu.read_dlrm_hstu(message)
+
+
+def _groups_in_step(model: ModelConfig) -> tuple[tuple[str, ...], ...]:
+    match model:
+        case HstuMatchConfig():
+            return hstu_match.groups_in_step(model)
+        case DlrmHstuConfig():
+            return dlrm_hstu.groups_in_step(model)
+
+
+def _averaged_weights(message: EasyRecConfig) -> bool:
+    """Whether dense weights are to be the averages that training kept beside the weights."""
+    export, train = message.export_config, message.train_config
+    return export.use_dense_ema if export.HasField("use_dense_ema") else train.dense_optimizer.HasField("ema")
+
+
 def _train_rows_are_encoded(message: EasyRecConfig) -> bool:
     """A package takes encoded values in every fg_mode; the mode only says what the training rows hold."""
     if effective_fg_mode(message.data_config) == FgMode.FG_NONE:
@@ -76,17 +104,8 @@ def _train_rows_are_encoded(message: EasyRecConfig) -> bool:
 
 
 def _refuse_other_weights(message: EasyRecConfig) -> None:
-    """Refuse a config whose export would not take the plain fp32 weights of the checkpoint."""
-    export, train = message.export_config, message.train_config
-    averaged = (
-        export.use_dense_ema if export.HasField("use_dense_ema") else train.dense_optimizer.HasField("ema")
-    )
-    if averaged:
-        raise UnsupportedConfig(
-            "the config exports averaged weights (dense_optimizer.ema), which Slipway does not read",
-            hint="set export_config { use_dense_ema: false } to export the weights that training left",
-            where="export_config.use_dense_ema",
-        )
+    """Refuse a config whose export would not take the fp32 weights of the checkpoint."""
+    export = message.export_config
     if export.mixed_precision:
         raise UnsupportedConfig(
             f"export_config.mixed_precision is {export.mixed_precision}, and Slipway exports FP32",

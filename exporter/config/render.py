@@ -6,12 +6,15 @@ from pydantic import JsonValue
 
 from exporter.config.feature_messages import FeatureSource, feature_sources
 from exporter.config.fg_json import fg_json, fg_sequence
+from exporter.config.hstu import DlrmHstuConfig
+from exporter.config.hstu_groups import CANDIDATE
 from exporter.config.message import read_message, write_message
 from exporter.config.parse import effective_fg_mode
 from exporter.config.pb.feature_pb2 import FeatureConfig, SeqFeatureConfig, SequenceFeature
 from exporter.config.pb.model_pb2 import FeatureGroupConfig
 from exporter.config.pb.pipeline_pb2 import EasyRecConfig
-from exporter.config.schema import Feature, TowerConfig
+from exporter.config.schema import Feature, PipelineConfig, TowerConfig
+from exporter.spec import Mode
 
 
 def render_pipeline_config(tower: TowerConfig) -> str:
@@ -35,17 +38,24 @@ def render_fg_json(tower: TowerConfig) -> str:
     return json.dumps({"features": blocks}, indent=4)
 
 
-def render_model_acc(tower: TowerConfig, *, max_batch_size: int) -> str:  # noqa: ARG001  the tower: rankers need it
+def render_model_acc(tower: TowerConfig, *, mode: Mode, max_batch_size: int) -> str:
     """How TorchEasyRec's servers are to run the package; numbers are strings, as it writes them."""
-    return json.dumps(
-        {
-            "SPARSE_INT64": "1",
-            "QUANT_EMB": "0",
-            "ENABLE_AOT": "2",  # lookup and dense part in one package
-            "MAX_EXPORT_BATCH_SIZE": str(max_batch_size),
-        },
-        indent=4,
-    )
+    settings = {
+        "SPARSE_INT64": "1",
+        "QUANT_EMB": "0",
+        "ENABLE_AOT": "2" if mode is Mode.UNIFIED else "1",
+        "MAX_EXPORT_BATCH_SIZE": str(max_batch_size),
+    }
+    if isinstance(tower.pipeline.model, DlrmHstuConfig):
+        settings["cand_seq_pk"] = _candidate_sequence(tower.pipeline)
+    return json.dumps(settings, indent=4)
+
+
+def _candidate_sequence(pipeline: PipelineConfig) -> str:
+    """The sequence by whose lengths a server counts a row's candidates."""
+    sequence = pipeline.feature(pipeline.group(CANDIDATE).features[0]).sequence
+    assert sequence is not None
+    return sequence.name
 
 
 def _view_message(tower: TowerConfig) -> EasyRecConfig:

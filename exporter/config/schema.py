@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
-from exporter.config.hstu import HstuMatchConfig
+from exporter.config.hstu import DlrmHstuConfig, HstuMatchConfig
 from exporter.spec import TowerName
 
 
@@ -99,7 +99,7 @@ class FeatureGroup:
     features: tuple[str, ...]  # flattened names
 
 
-ModelConfig = HstuMatchConfig  # grows to a union with the second family
+ModelConfig = HstuMatchConfig | DlrmHstuConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,6 +112,7 @@ class PipelineConfig:
     model: ModelConfig
     train_input_path: str
     train_rows_are_encoded: bool = True  # False: raw rows, which feature generation must turn into ids first
+    averaged_weights: bool = False  # dense weights are those of the checkpoint's dense_ema
 
     def feature(self, name: str) -> Feature:
         return next(feature for feature in self.features if feature.name == name)

@@ -145,10 +145,22 @@ def verification_batches(rows: Rows, plan: DimPlan) -> Iterator[NamedBatch]:
         yield _named("empty_history", longest.without_history(), plan)
         yield _named("all_histories_empty", few.without_history(), plan)
         yield _named("empty_among_others", _first_emptied(few), plan)
+        yield from _one_sequence_changed(few, longest, plan)
     if rows.multivalued:
         none = np.zeros(1, dtype=np.int64)
         yield _named("no_values", rows.row(0).resize(rows.multivalued, none), plan)
         yield _named("several_values", few.resize(rows.multivalued, _several(few)).cut(), plan)
+
+
+def _one_sequence_changed(few: Rows, longest: Rows, plan: DimPlan) -> Iterator[NamedBatch]:
+    """Where a model reads several sequences: each of them alone empty, or of one element."""
+    sequences = _by_sequence(few.sequences)
+    if len(sequences) == 1:
+        return
+    for name, siblings in sequences.items():
+        none = np.zeros(len(few), dtype=np.int64)
+        yield _named(f"empty:{name}", few.resize(siblings, none), plan)
+        yield _named(f"one_element:{name}", longest.resize(siblings, np.ones(1, dtype=np.int64)), plan)
 
 
 def contradicting_batches(rows: Rows, plan: DimPlan) -> Iterator[NamedBatch]:

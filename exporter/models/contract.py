@@ -33,9 +33,13 @@ def checked(inputs: Mapping[str, Tensor], features: Iterable[Feature]) -> dict[s
             safe[values] = inputs[values].clamp(0, rows - 1)
         elif not feature.is_sequence:
             continue
+        elements = values
+        if feature.is_sequence and feature.is_multivalued:
+            elements = f"{feature.name}.key_lengths"
+            safe[elements] = _adding_up(inputs[elements], inputs[values].shape[0], elements)
         first = first_of.setdefault(feature.sequence.name, lengths) if feature.sequence else lengths
         if first == lengths:
-            safe[lengths] = _adding_up(inputs[lengths], inputs[values].shape[0], lengths)
+            safe[lengths] = _adding_up(inputs[lengths], inputs[elements].shape[0], lengths)
         else:
             _demand((inputs[lengths] == inputs[first]).all(), f"{lengths} differs from {first}")
             safe[lengths] = safe[first]

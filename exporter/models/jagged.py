@@ -4,6 +4,7 @@ B rows, N elements of all rows together, L positions of the longest row, C eleme
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import cast
 
 import fbgemm_gpu  # noqa: F401  registers torch.ops.fbgemm
@@ -22,24 +23,24 @@ class Layout:
     lengths: Tensor  # (B,)
     offsets: Tensor  # (B + 1,): where each row starts, and N
     total: int  # N
-    longest: int  # L
 
     @classmethod
     def of(cls, lengths_B: Tensor, *, total: int) -> "Layout":
         """The layout of `total` elements; `total` is taken from a shape, so that tracing knows the size."""
-        longest = as_size(lengths_B.max().clamp(min=_LEAST), at_least=_LEAST)
-        return cls(lengths=lengths_B, offsets=cumulated(lengths_B), total=total, longest=longest)
+        return cls(lengths=lengths_B, offsets=cumulated(lengths_B), total=total)
 
-    def with_prefix(self, size: int) -> "Layout":
-        """Every row `size` elements longer."""
-        lengths_B = self.lengths + size
-        return Layout(
-            lengths=lengths_B,
-            offsets=cumulated(lengths_B),
-            total=self.total + size * lengths_B.shape[0],
-            longest=self.longest + size,
-        )
+    @classmethod
+    def even(cls, size: int, *, like: "Layout") -> "Layout":
+        """As many rows as `like`, all of one size."""
+        lengths_B = torch.full_like(like.lengths, size)
+        return cls.of(lengths_B, total=size * lengths_B.shape[0])
 
+    @cached_property
+    def longest(self) -> int:
+        """L, read from the lengths: in a trace a symbol of its own."""
+        return as_size(self.lengths.max().clamp(min=_LEAST), at_least=_LEAST)
+
+    @cached_property
     def rows(self) -> Tensor:
         """The row of each element, (N,)."""
         elements = torch.arange(self.total, device=self.offsets.device)
@@ -47,9 +48,32 @@ class Layout:
         rows = torch.searchsorted(self.offsets, elements, right=True) - 1
         return rows.clamp(max=self.lengths.shape[0] - 1)
 
+    @cached_property
     def places(self) -> Tensor:
         """The place of each element in its row, from 0, (N,)."""
-        return torch.arange(self.total, device=self.offsets.device) - self.offsets[self.rows()]
+        return torch.arange(self.total, device=self.offsets.device) - self.offsets[self.rows]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Joined:
+    """Two jagged tensors row by row: of each row the elements on the left, then those on the right."""
+
+    layout: Layout
+    order: Tensor  # (N + M,): where each element is in the left followed by the right
+
+    @classmethod
+    def of(cls, left: Layout, right: Layout) -> "Joined":
+        layout = Layout.of(left.lengths + right.lengths, total=left.total + right.total)
+        rows, places = layout.rows, layout.places
+        behind = places - left.lengths[rows]
+        order = torch.where(
+            behind < 0, left.offsets[rows] + places, left.total + right.offsets[rows] + behind
+        )
+        return cls(layout=layout, order=order.clamp(max=layout.total - 1))
+
+    def join(self, left_ND: Tensor, right_MD: Tensor) -> Tensor:
+        """(N, D) and (M, D) to (N + M, D)."""
+        return torch.cat([left_ND, right_MD])[self.order]
 
 
 def as_size(scalar: Tensor, *, at_least: int = 0) -> int:
@@ -88,10 +112,11 @@ def unpad(padded_BLD: Tensor, layout: Layout) -> Tensor:
     return values_ND
 
 
-def prepend(prefix_BCD: Tensor, values_ND: Tensor, layout: Layout) -> Tensor:
-    """The same prefix size in front of every row: (B, C, D) and (N, D) to (N + B * C, D)."""
-    padded_BLD = torch.cat([prefix_BCD, pad(values_ND, layout)], dim=1)
-    return unpad(padded_BLD, layout.with_prefix(prefix_BCD.shape[1]))
+def tails(values_ND: Tensor, layout: Layout, tail: Layout) -> Tensor:
+    """The last elements of each row, as many as `tail` has: (N, D) to (M, D)."""
+    behind_M = tail.lengths[tail.rows] - tail.places
+    index_M = layout.offsets[1:][tail.rows] - behind_M
+    return values_ND[index_M.clamp(min=0, max=layout.total - 1)]
 
 
 def _pad(values_ND: Tensor, offsets: Tensor, length: int) -> Tensor:

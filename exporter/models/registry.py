@@ -6,11 +6,12 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from exporter.config.hstu import HstuMatchConfig
+from exporter.config.hstu import DlrmHstuConfig, HstuMatchConfig
 from exporter.config.schema import ModelConfig, PipelineConfig, TowerConfig
 from exporter.dims.plan import DimPlan
+from exporter.models.dlrm_hstu import model as dlrm_hstu
 from exporter.models.dropout import Dropout
-from exporter.models.hstu_match.model import HstuMatch, build_served
+from exporter.models.hstu_match import model as hstu_match
 from exporter.towers.tower import ServedModule, Tower
 
 
@@ -23,7 +24,8 @@ class Family:
 
 
 _FAMILIES: dict[type[ModelConfig], Family] = {
-    HstuMatchConfig: Family(served=build_served, trained=HstuMatch),
+    HstuMatchConfig: Family(served=hstu_match.build_served, trained=hstu_match.HstuMatch),
+    DlrmHstuConfig: Family(served=dlrm_hstu.build_served, trained=dlrm_hstu.DlrmHstu),
 }
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from exporter.config.hstu import DlrmHstuConfig, HstuMatchConfig
 from exporter.config.parse import parse_published_config
 from exporter.config.schema import PipelineConfig
 from exporter.config.schema import TowerConfig as TowerConfig  # builders of towers import it from here
@@ -9,7 +10,10 @@ from exporter.errors import InvalidSpec
 from exporter.spec import TowerName
 from exporter.towers.scalar_view import scalar_view
 
-TOWERS = (TowerName.USER, TowerName.ITEM)  # of every family there is
+_TOWERS = {
+    HstuMatchConfig: (TowerName.USER, TowerName.ITEM),
+    DlrmHstuConfig: (TowerName.MODEL,),
+}
 
 
 def tower_configs(pipeline: PipelineConfig, wanted: tuple[TowerName, ...] | None) -> tuple[TowerConfig, ...]:
@@ -19,23 +23,26 @@ def tower_configs(pipeline: PipelineConfig, wanted: tuple[TowerName, ...] | None
         InvalidSpec: the model has no such tower.
         UnsupportedConfig: a tower has no view to be served in.
     """
+    towers = _TOWERS[type(pipeline.model)]
     for name in wanted or ():
-        if name not in TOWERS:
+        if name not in towers:
             raise InvalidSpec(
                 f"{pipeline.model.family} has no tower {name}",
-                hint=f"its towers are {' and '.join(TOWERS)}",
+                hint=f"its towers are {' and '.join(towers)}",
                 where="towers",
             )
-    return tuple(_served(pipeline, name) for name in wanted or TOWERS)
+    return tuple(_served(pipeline, name) for name in wanted or towers)
 
 
 def training_tower(pipeline: PipelineConfig, name: TowerName) -> TowerConfig:
-    """A tower as training sees it: the item tower reads the candidate group, the user tower all others."""
-    groups = tuple(
-        group
-        for group in pipeline.groups
-        if (group.name == pipeline.model.item_input) == (name is TowerName.ITEM)
-    )
+    """A tower as training sees it: the item tower reads the candidate group, the user tower all others.
+
+    The tower `model` of a ranking model reads every group.
+    """
+    groups = pipeline.groups
+    if isinstance(pipeline.model, HstuMatchConfig):
+        item = pipeline.model.item_input
+        groups = tuple(group for group in groups if (group.name == item) == (name is TowerName.ITEM))
     names = dict.fromkeys(feature for group in groups for feature in group.features)
     return TowerConfig(
         name=name,

@@ -21,7 +21,7 @@ class ActionEncoder(nn.Module):
         self.register_buffer("_combined_action_weights", torch.tensor(masks))
         self.out_features = len(masks) * config.embedding_dim
         self._action_embedding_table = nn.Parameter(torch.empty(len(masks), config.embedding_dim))
-        # Stands for the unknown actions of candidates; unused while the sequence holds history only.
+        # Stands for what will be done to candidates; unused while the sequence holds history only.
         self._target_action_embedding_table = nn.Parameter(torch.empty(1, self.out_features))
         nn.init.normal_(self._action_embedding_table, std=0.1)
         nn.init.normal_(self._target_action_embedding_table, std=0.1)
@@ -38,3 +38,7 @@ class ActionEncoder(nn.Module):
                 masks_N1 = masks_N1 | (watchtimes_N1 >= threshold).long() * mask
         done_NA = (masks_N1 & self._combined_action_weights) > 0
         return (done_NA.unsqueeze(-1) * self._action_embedding_table).flatten(1)
+
+    def of_candidates(self, count: int) -> Tensor:
+        """What stands for the actions of `count` candidates, (M, A * E)."""
+        return self._target_action_embedding_table.expand(count, -1)

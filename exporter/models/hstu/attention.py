@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from exporter.config.hstu import StuConfig
-from exporter.models.jagged import Layout
+from exporter.models.hstu.sequence import EncoderSequence
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,12 +26,18 @@ class Visibility:
     def of(cls, stu: StuConfig, prefix: int) -> "Visibility":
         return cls(prefix=prefix, window=stu.max_attn_len, sla_k1=stu.sla_k1, sla_k2=stu.sla_k2)
 
-    def mask(self, layout: Layout) -> Tensor:
+    def mask(self, sequence: EncoderSequence) -> Tensor:
         """Booleans (1 or B, L, L): may the element of this row attend to that of this column?"""
-        places_L = torch.arange(layout.longest, device=layout.offsets.device)
-        if self.sla_k1 > 0 or self.sla_k2 > 0:
-            return self._semi_local(places_L).unsqueeze(0)
-        return self._causal(places_L, layout)
+        history_B11 = sequence.history_lengths.view(-1, 1, 1)
+        places_L = torch.arange(sequence.layout.longest, device=history_B11.device)
+        if self.sla_k1 == 0 and self.sla_k2 == 0:
+            return self._causal(places_L, history_B11)
+        visible = self._semi_local(places_L).unsqueeze(0)
+        if sequence.candidates is None:
+            return visible
+        # A candidate sees all of the history, and neither itself nor another candidate.
+        is_candidate = places_L.view(1, -1, 1) >= history_B11
+        return torch.where(is_candidate, places_L.view(1, 1, -1) < history_B11, visible)
 
     def _semi_local(self, places_L: Tensor) -> Tensor:
         rows, columns = places_L.unsqueeze(1), places_L.unsqueeze(0)
@@ -39,14 +45,14 @@ class Visibility:
         is_first = columns < max(self.sla_k2, self.prefix)
         return (columns <= rows) & (is_near | is_first)
 
-    def _causal(self, places_L: Tensor, layout: Layout) -> Tensor:
-        last_B11 = layout.lengths.view(-1, 1, 1)
+    def _causal(self, places_L: Tensor, last_B11: Tensor) -> Tensor:
+        itself = torch.eye(places_L.shape[0], dtype=torch.bool, device=places_L.device)
         if self.prefix > 0:  # all of the prefix is at one place, 0
             places_L = (places_L - self.prefix + 1).clamp(min=0)
             last_B11 = last_B11 - self.prefix + 1
+        # All candidates are at one place as well, behind the history, and do not see each other.
         rows = torch.minimum(places_L.view(1, -1, 1), last_B11)
         columns = torch.minimum(places_L.view(1, 1, -1), last_B11)
-        itself = torch.eye(layout.longest, dtype=torch.bool, device=places_L.device)
         visible = itself | (rows > columns)
         if self.window > 0:
             visible = visible & (rows - columns <= self.window)

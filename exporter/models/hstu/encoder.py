@@ -1,36 +1,37 @@
-"""The HSTU encoder of a two-tower model: a user's groups to one embedding per row.
+"""HSTU encoders: a user's groups to one embedding per row, or to one per candidate.
 
-B rows, P elements of all rows together, D width.
+B rows, M candidates, D width.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from exporter.config.hstu import HstuConfig
+from exporter.config.hstu import ContextualPreprocessorConfig, HstuConfig, UihPreprocessorConfig
 from exporter.models.dropout import Dropout
-from exporter.models.hstu.groups import HistoryGroups
+from exporter.models.hstu.contextual_preprocessor import ContextualPreprocessor
+from exporter.models.hstu.groups import CandidateGroups, HistoryGroups
 from exporter.models.hstu.positional_encoder import PositionalEncoder
 from exporter.models.hstu.postprocessor import build_postprocessor
-from exporter.models.hstu.preprocessor import UihPreprocessor
+from exporter.models.hstu.preprocessor import Preprocessor, UihPreprocessor
+from exporter.models.hstu.sequence import EncoderSequence
 from exporter.models.hstu.stu import StuStack
-from exporter.models.jagged import last
+from exporter.models.jagged import last, tails
 
 
 class HstuEncoder(nn.Module):
-    """Preprocessor, positions, STU layers, and the last position of each row through the postprocessor."""
+    """Preprocessor, positions and STU layers; what is taken from the end differs by model."""
 
     def __init__(
-        self, config: HstuConfig, groups: HistoryGroups, *, max_seq_len: int, dropout: Dropout
+        self, preprocessor: Preprocessor, config: HstuConfig, *, max_seq_len: int, dropout: Dropout
     ) -> None:
         super().__init__()
-        width, prefix = config.stu.embedding_dim, groups.contextual_count
-        self._query_time = groups.query_time
+        width, prefix = config.stu.embedding_dim, preprocessor.groups.contextual_count
+        self._query_time = preprocessor.groups.query_time
         self._input_dropout = dropout.input
-        self._input_preprocessor = UihPreprocessor(
-            config.preprocessor, groups, width=width, contextual_dropout=dropout.contextual
-        )
+        self._input_preprocessor = preprocessor
         self._positional_encoder: PositionalEncoder | None = None
         if config.positional_encoder is not None:
             self._positional_encoder = PositionalEncoder(
@@ -39,14 +40,69 @@ class HstuEncoder(nn.Module):
         self._stu_module = StuStack(config, prefix=prefix, max_seq_len=max_seq_len, dropout=dropout.output)
         self._output_postprocessor = build_postprocessor(config.postprocessor, width)
 
-    def forward(self, embedded: Mapping[str, Tensor]) -> Tensor:
-        values_PD, timestamps_P, layout = self._input_preprocessor(embedded)
+    def encode(self, embedded: Mapping[str, Tensor]) -> EncoderSequence:
+        """The sequence after the last STU layer."""
+        sequence: EncoderSequence = self._input_preprocessor(embedded)
         if self._positional_encoder is not None:
             query_time_B1 = None if self._query_time is None else embedded[self._query_time]
-            values_PD = self._positional_encoder(values_PD, timestamps_P, layout, query_time_B1)
-        values_PD = F.dropout(values_PD, self._input_dropout, self.training)
-        values_PD, timestamps_P, layout = self._stu_module(values_PD, timestamps_P, layout)
+            sequence = replace(sequence, values=self._positional_encoder(sequence, query_time_B1))
+        values_PD = F.dropout(sequence.values, self._input_dropout, self.training)
+        encoded: EncoderSequence = self._stu_module(replace(sequence, values=values_PD))
+        return encoded
+
+
+class UserEncoder(HstuEncoder):
+    """A user's history; the last position of each row is the user."""
+
+    def __init__(
+        self, config: HstuConfig, groups: HistoryGroups, *, max_seq_len: int, dropout: Dropout
+    ) -> None:
+        assert isinstance(config.preprocessor, UihPreprocessorConfig)
+        preprocessor = UihPreprocessor(
+            config.preprocessor,
+            groups,
+            width=config.stu.embedding_dim,
+            contextual_dropout=dropout.contextual,
+        )
+        super().__init__(preprocessor, config, max_seq_len=max_seq_len, dropout=dropout)
+
+    def forward(self, embedded: Mapping[str, Tensor]) -> Tensor:
+        """One embedding per row, (B, D)."""
+        encoded = self.encode(embedded)
+        layout = encoded.layout
         # The postprocessor looks at each element alone, so the last one is all it needs to see.
-        newest_B1 = last(timestamps_P.unsqueeze(-1), layout)
-        user_BD = self._output_postprocessor(last(values_PD, layout), newest_B1.squeeze(-1))
+        newest_B1 = last(encoded.timestamps.unsqueeze(-1), layout)
+        user_BD = self._output_postprocessor(last(encoded.values, layout), newest_B1.squeeze(-1))
         return user_BD * (layout.lengths > 0).unsqueeze(-1)
+
+
+class CandidateEncoder(HstuEncoder):
+    """History and candidates in one sequence; each candidate sees the history and no other candidate."""
+
+    def __init__(
+        self,
+        config: HstuConfig,
+        groups: HistoryGroups,
+        candidates: CandidateGroups,
+        *,
+        max_seq_len: int,
+        dropout: Dropout,
+    ) -> None:
+        assert isinstance(config.preprocessor, ContextualPreprocessorConfig)
+        preprocessor = ContextualPreprocessor(
+            config.preprocessor,
+            groups,
+            candidates,
+            width=config.stu.embedding_dim,
+            contextual_dropout=dropout.contextual,
+        )
+        super().__init__(preprocessor, config, max_seq_len=max_seq_len, dropout=dropout)
+
+    def forward(self, embedded: Mapping[str, Tensor]) -> Tensor:
+        """One embedding per candidate, (M, D)."""
+        encoded = self.encode(embedded)
+        assert encoded.candidates is not None
+        times_M1 = tails(encoded.timestamps.unsqueeze(-1), encoded.layout, encoded.candidates)
+        values_MD = tails(encoded.values, encoded.layout, encoded.candidates)
+        candidates_MD: Tensor = self._output_postprocessor(values_MD, times_M1.squeeze(-1))
+        return candidates_MD

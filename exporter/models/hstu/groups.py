@@ -1,14 +1,12 @@
 """The feature groups an HSTU encoder reads, by the names TorchEasyRec gives them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from exporter.config.hstu import HstuConfig
+from exporter.config.hstu_groups import CANDIDATE, CANDIDATE_TIMESTAMP, CONTEXTUAL, QUERY_TIME, history_name
 from exporter.config.schema import GroupKind, PipelineConfig
 from exporter.errors import InvalidPipelineConfig
 from exporter.models.embedding import group_widths
-
-_CONTEXTUAL = "contextual"
-_QUERY_TIME = "query_time"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,10 +15,10 @@ class HistoryGroups:
 
     prefix: str  # "uih", or the encoder's name
     event_width: int
-    contextual: str = _CONTEXTUAL
-    contextual_count: int = 0
+    contextual: str = CONTEXTUAL
+    contextual_count: int = 0  # elements that the context puts in front of a row
     contextual_width: int = 0
-    query_time: str | None = None  # None: the last event's time is the anchor
+    query_time: str | None = None  # None: the last element's time is the anchor
 
     @property
     def events(self) -> str:
@@ -43,27 +41,57 @@ class HistoryGroups:
         return f"{self.prefix}_timestamp.sequence"
 
     @classmethod
-    def of(cls, pipeline: PipelineConfig, hstu: HstuConfig) -> "HistoryGroups":
+    def of(
+        cls, pipeline: PipelineConfig, hstu: HstuConfig, *, concat_contextual: bool = False
+    ) -> "HistoryGroups":
         """Find the groups that `hstu` reads.
 
         Raises:
             InvalidPipelineConfig: a group is missing, or contextual features differ in width.
         """
         names = {group.name for group in pipeline.groups}
-        prefix = hstu.name or "uih"
-        for needed in (prefix, f"{prefix}_timestamp", *_action_groups(hstu, prefix)):
-            if needed not in names:
-                raise InvalidPipelineConfig(
-                    f"the model reads feature group {needed!r}, which is not defined",
-                    hint=f"the groups defined are {', '.join(sorted(names))}",
-                    where="feature_groups",
-                )
+        prefix = history_name(hstu)
+        _require(names, prefix, f"{prefix}_timestamp", *_action_groups(hstu, prefix))
         found = cls(
             prefix=prefix,
             event_width=sum(group_widths(pipeline, prefix)),
-            query_time=_QUERY_TIME if _QUERY_TIME in names else None,
+            query_time=QUERY_TIME if QUERY_TIME in names else None,
         )
-        return _with_context(found, pipeline) if _CONTEXTUAL in names else found
+        return _with_context(found, pipeline, concat_contextual) if CONTEXTUAL in names else found
+
+    def ending_in_candidates(self) -> "HistoryGroups":
+        """The same groups where candidates end each row: the last one's time is that of the request."""
+        return replace(self, query_time=None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CandidateGroups:
+    """Keys of the candidates' embedded groups, and their width."""
+
+    width: int
+    items: str = f"{CANDIDATE}.sequence"
+    lengths: str = f"{CANDIDATE}.sequence_length"
+    timestamps: str = f"{CANDIDATE_TIMESTAMP}.sequence"
+
+    @classmethod
+    def of(cls, pipeline: PipelineConfig) -> "CandidateGroups":
+        """Find the candidates' groups.
+
+        Raises:
+            InvalidPipelineConfig: a group is missing.
+        """
+        _require({group.name for group in pipeline.groups}, CANDIDATE, CANDIDATE_TIMESTAMP)
+        return cls(width=sum(group_widths(pipeline, CANDIDATE)))
+
+
+def _require(names: set[str], *needed: str) -> None:
+    for name in needed:
+        if name not in names:
+            raise InvalidPipelineConfig(
+                f"the model reads feature group {name!r}, which is not defined",
+                hint=f"the groups defined are {', '.join(sorted(names))}",
+                where="feature_groups",
+            )
 
 
 def _action_groups(hstu: HstuConfig, prefix: str) -> list[str]:
@@ -73,20 +101,20 @@ def _action_groups(hstu: HstuConfig, prefix: str) -> list[str]:
     return [f"{prefix}_action"] + ([f"{prefix}_watchtime"] if encoder.watchtime_thresholds else [])
 
 
-def _with_context(found: HistoryGroups, pipeline: PipelineConfig) -> HistoryGroups:
-    widths = group_widths(pipeline, _CONTEXTUAL)
+def _with_context(found: HistoryGroups, pipeline: PipelineConfig, concatenated: bool) -> HistoryGroups:
+    widths = group_widths(pipeline, CONTEXTUAL)
+    if concatenated:
+        widths = (sum(widths),)
     if len(set(widths)) != 1:
         raise InvalidPipelineConfig(
-            f"features of group {_CONTEXTUAL!r} must be equally wide, and are {widths}",
+            f"features of group {CONTEXTUAL!r} must be equally wide, and are {widths}",
             hint="give them one embedding_dim",
-            where=_CONTEXTUAL,
+            where=CONTEXTUAL,
         )
-    is_deep = pipeline.group(_CONTEXTUAL).kind is GroupKind.DEEP
-    return HistoryGroups(
-        prefix=found.prefix,
-        event_width=found.event_width,
-        contextual=_CONTEXTUAL if is_deep else f"{_CONTEXTUAL}.query",
+    is_deep = pipeline.group(CONTEXTUAL).kind is GroupKind.DEEP
+    return replace(
+        found,
+        contextual=CONTEXTUAL if is_deep else f"{CONTEXTUAL}.query",
         contextual_count=len(widths),
         contextual_width=widths[0],
-        query_time=found.query_time,
     )

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from exporter.config.hstu import PositionalEncoderConfig
-from exporter.models.jagged import Layout, last
+from exporter.models.hstu.sequence import EncoderSequence
+from exporter.models.jagged import last
 
 
 class PositionalEncoder(nn.Module):
@@ -26,19 +27,21 @@ class PositionalEncoder(nn.Module):
             buckets = config.num_time_buckets
             self._timestamp_embeddings_weight = _uniform(buckets + 1, buckets, width)
 
-    def forward(
-        self, values_PD: Tensor, timestamps_P: Tensor, layout: Layout, query_time_B1: Tensor | None
-    ) -> Tensor:
-        rows_P, places_P = layout.rows(), layout.places()
+    def forward(self, sequence: EncoderSequence, query_time_B1: Tensor | None) -> Tensor:
+        values_PD, layout = sequence.values * self._scale, sequence.layout
+        history_P = sequence.history_lengths[layout.rows]
         highest = self._config.num_position_buckets - 1
-        if not self._config.use_time_encoding:
-            return values_PD * self._scale + self._position_embeddings_weight[places_P.clamp(max=highest)]
-        # Counted from the row's end, so that the newest are always alike; the prefix from its start.
-        from_end_P = layout.lengths[rows_P] - places_P + self._prefix
-        positions_P = torch.where(places_P < self._prefix, places_P, from_end_P.clamp(max=highest))
-        anchor_B1 = last(timestamps_P.unsqueeze(-1), layout) if query_time_B1 is None else query_time_B1
-        ages_P = anchor_B1.flatten()[rows_P] - timestamps_P
-        return values_PD * self._scale + (
+        if not self._config.use_time_encoding:  # candidates are all at one place, behind the history
+            places_P = torch.minimum(layout.places, history_P).clamp(max=highest)
+            return values_PD + self._position_embeddings_weight[places_P]
+        # Counted from the history's end, so that the newest are always alike; the prefix from its start.
+        from_end_P = (history_P - layout.places).clamp(min=0) + self._prefix
+        positions_P = torch.where(layout.places < self._prefix, layout.places, from_end_P.clamp(max=highest))
+        anchor_B1 = query_time_B1
+        if anchor_B1 is None:
+            anchor_B1 = last(sequence.timestamps.unsqueeze(-1), layout)
+        ages_P = anchor_B1.flatten()[layout.rows] - sequence.timestamps
+        return values_PD + (
             self._timestamp_embeddings_weight[self._time_buckets(ages_P)]
             + self._position_embeddings_weight[positions_P]
         )

@@ -3,13 +3,16 @@
 B rows, N elements of all rows together, L longest row, D width, H heads, V width of their values, E = H * V.
 """
 
+from dataclasses import replace
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from exporter.config.hstu import HstuConfig, StuConfig
 from exporter.models.hstu.attention import Visibility, attend
-from exporter.models.jagged import Layout, as_size, cumulated, pad, unpad
+from exporter.models.hstu.sequence import EncoderSequence
+from exporter.models.jagged import Layout, as_size, pad, unpad
 
 _NORM_EPS = 1e-6
 
@@ -76,34 +79,23 @@ class StuStack(nn.Module):
             StuLayer(stu, divisor=divisor, dropout=dropout) for _ in range(config.num_layers)
         )
 
-    def forward(self, x_ND: Tensor, timestamps_N: Tensor, layout: Layout) -> tuple[Tensor, Tensor, Layout]:
-        """The encoded elements that are left, their timestamps, and their layout."""
-        mask_BLL = self._visibility.mask(layout)
+    def forward(self, sequence: EncoderSequence) -> EncoderSequence:
+        """The encoded sequence, or what truncation leaves of it."""
+        mask_BLL = self._visibility.mask(sequence)
         for number, layer in enumerate(self._stu_layers):
             if self._tail and number == self._split:
-                whole, layout = layout, shortened(layout, self._prefix, self._tail)
-                x_ND = keep_tails(x_ND, whole, layout, self._prefix)
-                timestamps_N = keep_tails(timestamps_N.unsqueeze(-1), whole, layout, self._prefix).squeeze(-1)
-                mask_BLL = self._visibility.mask(layout)
-            x_ND = layer(x_ND, layout, mask_BLL)
-        return x_ND, timestamps_N, layout
+                sequence = truncated(sequence, self._prefix, self._tail)
+                mask_BLL = self._visibility.mask(sequence)
+            sequence = replace(sequence, values=layer(sequence.values, sequence.layout, mask_BLL))
+        return sequence
 
 
-def shortened(layout: Layout, prefix: int, tail: int) -> Layout:
-    """The layout of rows that keep their first `prefix` and their last `tail` elements."""
-    lengths_B = layout.lengths.clamp(max=prefix + tail)
-    return Layout(
-        lengths=lengths_B,
-        offsets=cumulated(lengths_B),
-        total=as_size(lengths_B.sum()),
-        longest=torch.sym_min(layout.longest, prefix + tail),
-    )
-
-
-def keep_tails(values_ND: Tensor, whole: Layout, short: Layout, prefix: int) -> Tensor:
-    """Drop, after each row's prefix, what `short` has no room for."""
-    places_L = torch.arange(short.longest, device=values_ND.device)
-    dropped_B1 = (whole.lengths - short.lengths).unsqueeze(1)
-    kept_BL = torch.where(places_L < prefix, places_L, places_L + dropped_B1)
-    index_BLD = kept_BL.unsqueeze(-1).expand(-1, -1, values_ND.shape[1])
-    return unpad(pad(values_ND, whole).gather(1, index_BLD), short)
+def truncated(sequence: EncoderSequence, prefix: int, tail: int) -> EncoderSequence:
+    """Rows keep their first `prefix` elements, the last `tail` of their events, and all candidates."""
+    whole = sequence.layout
+    dropped_B = (sequence.history_lengths - prefix - tail).clamp(min=0)
+    lengths_B = whole.lengths - dropped_B
+    short = Layout.of(lengths_B, total=as_size(lengths_B.sum()))
+    places = torch.where(short.places < prefix, short.places, short.places + dropped_B[short.rows])
+    kept = (whole.offsets[short.rows] + places).clamp(max=whole.total - 1)
+    return replace(sequence, values=sequence.values[kept], timestamps=sequence.timestamps[kept], layout=short)

@@ -13,7 +13,7 @@ from exporter.config.schema import PipelineConfig, TowerConfig
 from exporter.errors import InvalidSpec
 from exporter.models.dropout import Dropout
 from exporter.models.embedding import EmbeddingGroup, group_widths
-from exporter.models.hstu.encoder import HstuEncoder
+from exporter.models.hstu.encoder import UserEncoder
 from exporter.models.hstu.groups import HistoryGroups
 from exporter.models.mlp import Mlp
 from exporter.models.served import EmbeddedTower
@@ -29,9 +29,9 @@ class UserTower(nn.Module):
 
     def __init__(self, pipeline: PipelineConfig, dropout: Dropout) -> None:
         super().__init__()
-        config = pipeline.model
+        config = _config(pipeline)
         self._config = config
-        self._hstu_encoder = HstuEncoder(
+        self._hstu_encoder = UserEncoder(
             config.hstu,
             HistoryGroups.of(pipeline, config.hstu),
             max_seq_len=config.max_seq_len,
@@ -54,7 +54,7 @@ class ItemTower(nn.Module):
 
     def __init__(self, pipeline: PipelineConfig) -> None:
         super().__init__()
-        config = pipeline.model
+        config = _config(pipeline)
         self._config = config
         width = sum(group_widths(pipeline, config.item_input))
         self.mlp = nn.Identity() if config.item_mlp is None else Mlp(width, config.item_mlp)
@@ -93,7 +93,7 @@ class HstuMatch(nn.Module):
 
     def __init__(self, pipeline: PipelineConfig, dropout: Dropout) -> None:
         super().__init__()
-        self._item_input = pipeline.model.item_input
+        self._item_input = _config(pipeline).item_input
         self.embedding_group = EmbeddingGroup(pipeline)
         self.user_tower = UserTower(pipeline, dropout)
         self.item_tower = ItemTower(pipeline)
@@ -121,6 +121,11 @@ def build_served(config: TowerConfig) -> ServedModule:
             raise InvalidSpec(
                 "hstu_match has no tower `model`", hint="its towers are user and item", where="towers"
             )
+
+
+def _config(pipeline: PipelineConfig) -> HstuMatchConfig:
+    assert isinstance(pipeline.model, HstuMatchConfig)
+    return pipeline.model
 
 
 def _output(in_features: int, config: HstuMatchConfig) -> nn.Module:

@@ -5,6 +5,7 @@ import pytest
 from exporter.config.hstu import (
     ActionEncoderConfig,
     ContextualizedMlpConfig,
+    HstuMatchConfig,
     MlpConfig,
     PositionalEncoderConfig,
     PostprocessorKind,
@@ -12,6 +13,7 @@ from exporter.config.hstu import (
     StuConfig,
 )
 from exporter.config.parse import parse_pipeline_config
+from exporter.config.schema import PipelineConfig
 from exporter.errors import InvalidPipelineConfig, UnsupportedConfig
 from tests.exporter.config.conftest import ParseEdited
 
@@ -21,8 +23,13 @@ _SIMPLE_MLP = "simple_mlp {\n                hidden_dim: 48\n              }"
 _ACTION_MLP = (f"action_mlp {{\n              {_SIMPLE_MLP}\n            }}", "")
 
 
+def two_tower(pipeline: PipelineConfig) -> HstuMatchConfig:
+    assert isinstance(pipeline.model, HstuMatchConfig)
+    return pipeline.model
+
+
 def test_the_towers_are_read(parse_edited: ParseEdited) -> None:
-    model = parse_edited().model
+    model = two_tower(parse_edited())
     assert (model.user_input, model.item_input) == ("uih", "candidate")
     assert (model.max_seq_len, model.output_dim) == (96, 0)
     assert model.similarity is Similarity.COSINE
@@ -43,7 +50,7 @@ def test_the_encoder_is_read(parse_edited: ParseEdited) -> None:
 
 
 def test_the_actions_are_read(desc_text: str) -> None:
-    model = parse_pipeline_config(desc_text).model
+    model = two_tower(parse_pipeline_config(desc_text))
     assert model.hstu.preprocessor.action_encoder == ActionEncoderConfig(
         embedding_dim=8,
         action_weights=(1, 2, 4, 8, 16, 32, 64, 128),
@@ -83,6 +90,7 @@ def test_attention_scale_of_zero_is_unset(parse_edited: ParseEdited) -> None:
         (("num_heads: 2", "num_heads: 0"), "num_heads is 0"),
         (("similarity: COSINE", "similarity: COSINE in_batch_negative: true"), "in_batch_negative"),
         (("embedding_dim: 16", "embedding_dim: 8"), "differ in width"),
+        (("num_position_buckets: 128", "num_position_buckets: 5"), "do not fit into num_position_buckets 5"),
         (_NO_MLP_WIDTH, r"user 32 .*item 16"),
         (('input: "uih"', 'input: "history"'), "read from group uih"),
     ],
@@ -124,7 +132,7 @@ def test_a_named_encoder_reads_groups_of_its_name(text: str) -> None:
     renamed = text.replace('group_name: "uih', 'group_name: "clicks').replace(
         'input: "uih"', 'input: "clicks"'
     )
-    model = parse_pipeline_config(renamed.replace("hstu {", 'hstu { name: "clicks"', 1)).model
+    model = two_tower(parse_pipeline_config(renamed.replace("hstu {", 'hstu { name: "clicks"', 1)))
     assert (model.user_input, model.hstu.name) == ("clicks", "clicks")
 
 

@@ -7,7 +7,7 @@ from exporter.errors import InvalidPipelineConfig, UnsupportedConfig
 from tests.exporter.config.conftest import ParseEdited
 
 
-@pytest.mark.parametrize("family", ["dssm", "dlrm_hstu", "multi_tower_din", "mask_net"])
+@pytest.mark.parametrize("family", ["dssm", "ultra_hstu", "multi_tower_din", "mask_net"])
 def test_another_family_is_refused_by_name(text: str, family: str) -> None:
     others = text[: text.index("model_config {")]
     with pytest.raises(UnsupportedConfig, match=f"model {family}") as raised:
@@ -60,7 +60,6 @@ def test_the_older_switch_wins_over_fg_mode(parse_edited: ParseEdited) -> None:
     ("edit", "named"),
     [
         (("export_config {", 'export_config { mixed_precision: "BF16"'), "mixed_precision is BF16"),
-        (("dense_optimizer {", "dense_optimizer { ema {}"), "dense_optimizer.ema"),
         (
             ("force_base_data_group: true", 'negative_sampler { attr_fields: "cand_seq__video_id" }'),
             "cand_seq__video_id: negative_sampler samples it",
@@ -74,8 +73,19 @@ def test_what_would_change_the_weights_is_refused_by_name(
         parse_edited(edit)
 
 
-def test_averaged_weights_may_be_declined(parse_edited: ParseEdited) -> None:
-    parse_edited(
-        ("dense_optimizer {", "dense_optimizer { ema {}"),
-        ("export_config {", "export_config { use_dense_ema: false"),
-    )
+_EMA = ("dense_optimizer {", "dense_optimizer { ema {}")
+
+
+@pytest.mark.parametrize(
+    ("edits", "averaged"),
+    [
+        ([], False),
+        ([_EMA], True),
+        ([_EMA, ("export_config {", "export_config { use_dense_ema: false")], False),
+        ([("export_config {", "export_config { use_dense_ema: true")], True),
+    ],
+)
+def test_training_decides_on_averaged_weights_unless_the_export_does(
+    parse_edited: ParseEdited, edits: list[tuple[str, str]], averaged: bool
+) -> None:
+    assert parse_edited(*edits).averaged_weights is averaged

@@ -8,7 +8,7 @@ import pytest
 from exporter.config.parse import parse_pipeline_config
 from exporter.config.render import render_fg_json, render_model_acc, render_pipeline_config
 from exporter.config.schema import Feature, TowerConfig
-from exporter.spec import TowerName
+from exporter.spec import Mode, TowerName
 from exporter.towers.view import published_tower, tower_configs
 
 
@@ -142,7 +142,7 @@ def test_fg_json_of_a_standalone_sequence_says_so_itself(text: str) -> None:
 
 
 def test_model_acc_holds_the_switches_as_strings(text: str) -> None:
-    acc = json.loads(render_model_acc(_towers(text)[TowerName.ITEM], max_batch_size=256))
+    acc = json.loads(render_model_acc(_towers(text)[TowerName.ITEM], mode=Mode.UNIFIED, max_batch_size=256))
     assert acc == {
         "SPARSE_INT64": "1",
         "QUANT_EMB": "0",

@@ -1,15 +1,17 @@
 """Towers with TorchEasyRec's weights, and the batches recorded from it."""
 
 import json
-import warnings
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
-from torch.distributed.checkpoint import FileSystemReader, load
 
+from exporter.checkpoint.load import load_weights
+from exporter.checkpoint.read import open_checkpoint
 from exporter.config.parse import parse_pipeline_config
 from exporter.config.schema import PipelineConfig, TowerConfig
 from exporter.dims.plan import plan_dims
@@ -43,34 +45,51 @@ def untrained(config: TowerConfig) -> Tower:
 
 
 def load_recorded_weights(module: nn.Module, model: str) -> None:
-    wanted = {f"model.{name}": torch.empty_like(tensor) for name, tensor in module.state_dict().items()}
-    with warnings.catch_warnings(action="ignore"):  # that no process group is needed to read
-        load(
-            wanted,
-            storage_reader=FileSystemReader(FIXTURES / model / "model.ckpt-11" / "model"),
-            no_dist=True,
-        )
-    module.load_state_dict({name.removeprefix("model."): tensor for name, tensor in wanted.items()})
+    [checkpoint] = (FIXTURES / model).glob("model.ckpt-*")
+    load_weights(module, open_checkpoint(checkpoint, averaged=pipeline_of(model).averaged_weights))
 
 
 def read_batch(model: str, batch: str, kind: str) -> Batch:
-    """Tensors of a recorded batch, named "<tower>_tower__<batch>"; the kind is in, mid or out."""
+    """Tensors of a recorded batch, named "<part>__<batch>"; the kind is in, mid or out."""
     return load_file(FIXTURES / model / "outputs" / f"{batch}.{kind}.safetensors")
+
+
+def part_of(tower: str) -> str:
+    """What the recordings call a tower."""
+    return tower if tower == "model" else f"{tower}_tower"
+
+
+def observe(tower: Tower, stages: Iterable[str], inputs: Batch) -> dict[str, Any]:
+    """What submodules gave while the tower ran on `inputs`."""
+    seen: dict[str, Any] = {}
+
+    def keep(name: str) -> Callable[[nn.Module, object, object], None]:
+        return lambda _module, _inputs, output: seen.__setitem__(name, output)
+
+    handles = [tower.module.get_submodule(name).register_forward_hook(keep(name)) for name in stages]
+    with torch.no_grad():
+        tower.module(inputs)
+    for handle in handles:
+        handle.remove()
+    return seen
 
 
 def recorded_state(model: str, name: str) -> dict[str, list[object]]:
     """Name -> shape and dtype of every weight that a tower uses."""
     state: dict[str, list[object]] = json.loads(
-        (FIXTURES / model / "outputs" / f"{name}_tower.state_dict.json").read_text()
+        (FIXTURES / model / "outputs" / f"{part_of(name)}.state_dict.json").read_text()
     )
     return state
 
 
-def random_inputs(tower: Tower, history: list[int]) -> Batch:
-    """Inputs for a tower: one value per row, and histories of the given lengths."""
+def random_inputs(tower: Tower, history: list[int], candidates: list[int] | None = None) -> Batch:
+    """Inputs for a tower: one value per row, and histories and candidates of the given lengths."""
     inputs: Batch = {}
     for feature in tower.config.pipeline.features:
-        lengths = torch.tensor(history) if feature.is_sequence else torch.ones(len(history), dtype=torch.long)
+        lengths = torch.ones(len(history), dtype=torch.long)
+        if feature.sequence is not None:
+            is_candidate = feature.name.startswith("cand")
+            lengths = torch.tensor(candidates if is_candidate and candidates is not None else history)
         count = int(lengths.sum())
         if feature.table is None:
             inputs[f"{feature.name}.values"] = torch.randint(1, 900, (count, feature.value_dim)).float()

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from exporter.models.jagged import Layout, first, last, pad, prepend, unpad
+from exporter.models.jagged import Joined, Layout, first, last, pad, tails, unpad
 
 
 @pytest.fixture
@@ -32,14 +32,32 @@ def test_an_empty_row_has_neither_first_nor_last(layout: Layout, values: Tensor)
     assert first(values, layout.offsets).tolist() == [[1, 2], [0, 0], [5, 6]]
 
 
-def test_a_prefix_stands_in_front_of_every_row(layout: Layout, values: Tensor) -> None:
-    rows = prepend(torch.full((3, 1, 2), 7.0), values, layout)
-    assert rows[:, 0].tolist() == [7, 1, 3, 7, 7, 5, 7, 9]
+def test_two_jagged_tensors_are_joined_row_by_row(layout: Layout, values: Tensor) -> None:
+    joined = Joined.of(layout, Layout.of(torch.tensor([0, 1, 2]), total=3))
+    rows = joined.join(values, -torch.ones(3, 2))
+    assert rows[:, 0].tolist() == [1, 3, -1, 5, 7, 9, -1, -1]
+    assert joined.layout.lengths.tolist() == [2, 1, 5]
+
+
+def test_the_same_number_may_stand_in_front_of_every_row(layout: Layout, values: Tensor) -> None:
+    joined = Joined.of(Layout.even(1, like=layout), layout)
+    assert joined.join(torch.zeros(3, 2), values)[:, 0].tolist() == [0, 1, 3, 0, 0, 5, 7, 9]
+
+
+def test_tails_are_the_last_of_each_row(layout: Layout, values: Tensor) -> None:
+    tail = Layout.of(torch.tensor([1, 0, 2]), total=3)
+    assert tails(values, layout, tail)[:, 0].tolist() == [3, 7, 9]
+
+
+def test_lengths_that_do_not_add_up_lead_nowhere_outside(values: Tensor) -> None:
+    safe = Layout.of(torch.tensor([0, 0]), total=5)  # what is left of lengths that were refused
+    assert Joined.of(safe, safe).join(values, values).shape == (10, 2)
+    assert tails(values, safe, safe).shape == (5, 2)
 
 
 def test_places_count_from_the_start_of_each_row(layout: Layout) -> None:
-    assert layout.rows().tolist() == [0, 0, 2, 2, 2]
-    assert layout.places().tolist() == [0, 1, 0, 1, 2]
+    assert layout.rows.tolist() == [0, 0, 2, 2, 2]
+    assert layout.places.tolist() == [0, 1, 0, 1, 2]
 
 
 def test_rows_may_all_be_empty() -> None:

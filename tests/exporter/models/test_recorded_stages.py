@@ -1,15 +1,15 @@
 """What each stage of TorchEasyRec's user tower gave, where ours has the same stage."""
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.exporter.models.recorded import read_batch, recorded_tower
+from tests.exporter.models.recorded import observe, read_batch, recorded_tower
 
-ENCODER = "model.user_tower._hstu_encoder"
+OURS = "user_tower._hstu_encoder"
+ENCODER = f"model.{OURS}"
 STAGES = ("_input_preprocessor._action_encoder", "_positional_encoder", "_stu_module._stu_layers.0",
           "_stu_module._stu_layers.1")  # fmt: skip
 BATCHES = [("hstu_match", batch) for batch in ("b1", "b2", "b3_empty", "b32")] + [
@@ -29,20 +29,13 @@ class Observed(NamedTuple):
 def observed(request: pytest.FixtureRequest) -> Observed:
     model, batch = request.param
     tower = recorded_tower(model, "user")
-    seen: dict[str, Any] = {}
-    encoder = tower.module.get_submodule("user_tower._hstu_encoder")
-
-    def keep(name: str) -> Callable[[nn.Module, object, object], None]:
-        return lambda _module, _inputs, output: seen.__setitem__(name, output)
-
-    modules = {name: encoder.get_submodule(name) for name in (*STAGES, "_input_preprocessor")}
-    modules["embedding_group"] = tower.module.get_submodule("embedding_group")
-    handles = [module.register_forward_hook(keep(name)) for name, module in modules.items()]
-    with torch.no_grad():
-        tower.module(read_batch(model, f"user_tower__{batch}", "in"))
-    for handle in handles:
-        handle.remove()
-    return Observed(seen, read_batch(model, f"user_tower__{batch}", "mid"), encoder)
+    names = [f"{OURS}.{stage}" for stage in (*STAGES, "_input_preprocessor")]
+    seen = observe(tower, [*names, "embedding_group"], read_batch(model, f"user_tower__{batch}", "in"))
+    return Observed(
+        {name.removeprefix(f"{OURS}."): output for name, output in seen.items()},
+        read_batch(model, f"user_tower__{batch}", "mid"),
+        tower.module.get_submodule(OURS),
+    )
 
 
 def close(actual: Tensor, expected: Tensor) -> None:
@@ -57,11 +50,11 @@ def test_embedding_groups_agree(observed: Observed) -> None:
 
 def test_preprocessor_agrees(observed: Observed) -> None:
     seen, recorded, _ = observed
-    values, timestamps, layout = seen["_input_preprocessor"]
-    close(values, recorded[f"{ENCODER}._input_preprocessor.6"])
-    close(timestamps, recorded[f"{ENCODER}._input_preprocessor.5"])
-    assert torch.equal(layout.lengths, recorded[f"{ENCODER}._input_preprocessor.3"])
-    assert torch.equal(layout.offsets, recorded[f"{ENCODER}._input_preprocessor.4"])
+    sequence = seen["_input_preprocessor"]
+    close(sequence.values, recorded[f"{ENCODER}._input_preprocessor.6"])
+    close(sequence.timestamps, recorded[f"{ENCODER}._input_preprocessor.5"])
+    assert torch.equal(sequence.layout.lengths, recorded[f"{ENCODER}._input_preprocessor.3"])
+    assert torch.equal(sequence.layout.offsets, recorded[f"{ENCODER}._input_preprocessor.4"])
 
 
 @pytest.mark.parametrize("stage", STAGES)

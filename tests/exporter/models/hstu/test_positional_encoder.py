@@ -1,10 +1,12 @@
 """Which position and which age an element gets."""
 
+import pytest
 import torch
 from torch import Tensor
 
 from exporter.config.hstu import PositionalEncoderConfig
 from exporter.models.hstu.positional_encoder import PositionalEncoder
+from exporter.models.hstu.sequence import EncoderSequence
 from exporter.models.jagged import Layout
 
 
@@ -25,14 +27,20 @@ def added(
     config: PositionalEncoderConfig,
     query_time: Tensor | None = None,
     prefix: int = 0,
+    candidates: list[int] | None = None,
 ) -> tuple[list[float], list[float]]:
     """What each element gets: the number of its position, and that of its age's bucket."""
     encoder = PositionalEncoder(config, width=2, prefix=prefix)
     for name, weight in encoder.named_parameters():
         column = 0 if "position" in name else 1
         weight.data.zero_()[:, column] = torch.arange(float(len(weight)))
-    layout = Layout.of(torch.tensor(lengths), total=len(timestamps))
-    rows = encoder(torch.zeros(len(timestamps), 2), torch.tensor(timestamps), layout, query_time)
+    sequence = EncoderSequence(
+        values=torch.zeros(len(timestamps), 2),
+        timestamps=torch.tensor(timestamps),
+        layout=Layout.of(torch.tensor(lengths), total=len(timestamps)),
+        candidates=Layout.of(torch.tensor(candidates), total=sum(candidates)) if candidates else None,
+    )
+    rows = encoder(sequence, query_time)
     return rows[:, 0].tolist(), rows[:, 1].tolist()
 
 
@@ -54,6 +62,14 @@ def test_positions_end_at_the_last_bucket() -> None:
 def test_positions_count_from_the_start_without_time_encoding() -> None:
     positions, ages = added([9.0] * 3, [3], config=config(use_time_encoding=False))
     assert (positions, ages) == ([0, 1, 2], [0, 0, 0])
+
+
+@pytest.mark.parametrize(
+    ("use_time_encoding", "expected"), [(True, [2, 1, 0, 0, 0]), (False, [0, 1, 2, 2, 2])]
+)
+def test_candidates_are_all_at_one_position(use_time_encoding: bool, expected: list[int]) -> None:
+    positions, _ = added([0.0] * 5, [5], candidates=[3], config=config(use_time_encoding=use_time_encoding))
+    assert positions == expected
 
 
 def test_ages_count_back_from_the_newest_event() -> None:

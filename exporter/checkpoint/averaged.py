@@ -1,0 +1,46 @@
+"""A checkpoint whose dense weights are the averages that training kept beside them (`dense_ema/`)."""
+
+import hashlib
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from exporter.checkpoint.dcp import DcpCheckpoint
+from exporter.checkpoint.tensors import TensorMeta
+from exporter.errors import CheckpointMismatch
+
+AVERAGES = "dense_ema"  # TorchEasyRec's folder for them, beside model/
+_UPDATES = "__n_averaged__"  # how many updates went into the averages: no weight
+
+
+class AveragedCheckpoint:
+    """The weights of `model/`, replaced by those of `dense_ema/` where it has them."""
+
+    def __init__(self, weights: DcpCheckpoint, averages: DcpCheckpoint) -> None:
+        """Put one over the other.
+
+        Raises:
+            CheckpointMismatch: an average of what is no weight, or of another shape or dtype.
+        """
+        self._weights, self._averages = weights, averages
+        found = averages.tensors()
+        self.averaged = frozenset(found) - {_UPDATES}
+        known = weights.tensors()
+        unexpected = sorted(name for name in self.averaged if name not in known)
+        mismatched = [
+            f"{name}: {AVERAGES} ({found[name]}), model ({known[name]})"
+            for name in sorted(self.averaged)
+            if name in known and found[name] != known[name]
+        ]
+        if unexpected or mismatched:
+            raise CheckpointMismatch(missing=[], unexpected=unexpected, mismatched=mismatched, where=AVERAGES)
+
+    def tensors(self) -> Mapping[str, TensorMeta]:
+        return self._weights.tensors()
+
+    def read(self, name: str) -> Tensor:
+        return (self._averages if name in self.averaged else self._weights).read(name)
+
+    def digest(self) -> str:
+        both = f"{self._weights.digest()}  model\n{self._averages.digest()}  {AVERAGES}\n"
+        return hashlib.sha256(both.encode()).hexdigest()

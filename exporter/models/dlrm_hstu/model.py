@@ -1,0 +1,77 @@
+"""dlrm_hstu: history and candidates in one sequence, several tasks per candidate.
+
+B rows, M candidates of all rows together, D width.
+"""
+
+from collections.abc import Mapping
+
+from torch import Tensor, nn
+
+from exporter.config.hstu import DlrmHstuConfig
+from exporter.config.schema import PipelineConfig, TowerConfig
+from exporter.errors import InvalidSpec
+from exporter.models.dlrm_hstu.tasks import FusionTower, task_outputs
+from exporter.models.dropout import Dropout
+from exporter.models.hstu.contextualized_mlp import SwishLayerNorm, xavier_linear
+from exporter.models.hstu.encoder import CandidateEncoder
+from exporter.models.hstu.groups import CandidateGroups, HistoryGroups
+from exporter.models.served import EmbeddedTower
+from exporter.spec import TowerName
+from exporter.towers.tower import ServedModule
+
+COUNTS_OUTPUT = "__TARGET_REPEAT_INTERLEAVE_KEY__"  # candidates per row, by which servers fold the rest
+
+
+class DlrmHstu(EmbeddedTower):
+    """The whole model: from input tensors to the outputs of every task, one per candidate."""
+
+    def __init__(self, pipeline: PipelineConfig, dropout: Dropout) -> None:
+        super().__init__(pipeline)
+        config = pipeline.model
+        assert isinstance(config, DlrmHstuConfig)
+        groups = HistoryGroups.of(pipeline, config.hstu, concat_contextual=config.concat_contextual)
+        candidates = CandidateGroups.of(pipeline)
+        width, hidden = config.hstu.stu.embedding_dim, config.item_embedding_hidden_dim
+        self._config = config
+        self._candidates = candidates
+        self._hstu_transducer = CandidateEncoder(
+            config.hstu,
+            groups.ending_in_candidates(),
+            candidates,
+            max_seq_len=config.max_seq_len,
+            dropout=dropout,
+        )
+        self._item_embedding_mlp = nn.Sequential(
+            xavier_linear(candidates.width, hidden),
+            SwishLayerNorm(hidden),
+            xavier_linear(hidden, width),
+            nn.LayerNorm(width),
+        )
+        self._multitask_module = FusionTower(width, config.tower_mlp, config.tasks)
+
+    def compute(self, embedded: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        if self._config.timestamps_ascending:
+            numbers = self._numbers(embedded)
+        else:
+            # Everything back to front: rows are then oldest event first, and come in reverse order.
+            reversed_groups = {key: value.flip(0) for key, value in embedded.items()}
+            numbers = {task: value.flip(0) for task, value in self._numbers(reversed_groups).items()}
+        return task_outputs(self._config.tasks, numbers) | {COUNTS_OUTPUT: embedded[self._candidates.lengths]}
+
+    def _numbers(self, embedded: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        items_MD = self._item_embedding_mlp(embedded[self._candidates.items])
+        numbers: dict[str, Tensor] = self._multitask_module(self._hstu_transducer(embedded), items_MD)
+        return numbers
+
+
+def build_served(config: TowerConfig) -> ServedModule:
+    """The module of the one tower there is.
+
+    Raises:
+        InvalidSpec: the family has no such tower.
+    """
+    if config.name is not TowerName.MODEL:
+        raise InvalidSpec(
+            f"dlrm_hstu has no tower `{config.name}`", hint="its tower is model", where="towers"
+        )
+    return DlrmHstu(config.pipeline, Dropout())

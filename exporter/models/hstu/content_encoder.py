@@ -1,0 +1,62 @@
+"""Events and candidates, embedded in different widths, brought to one.
+
+N events, M candidates, U and T their widths.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from exporter.config.hstu import ContentEncoderConfig, ContentEncoderKind
+from exporter.models.mlp import Mlp
+
+
+class SliceContentEncoder(nn.Module):
+    """Candidates are cut to the events' width."""
+
+    def __init__(self, uih: int) -> None:
+        super().__init__()
+        self.out_features = uih
+
+    def forward(self, events_NU: Tensor, candidates_MT: Tensor) -> tuple[Tensor, Tensor]:
+        return events_NU, candidates_MT[:, : self.out_features]
+
+
+class PadContentEncoder(nn.Module):
+    """Events are filled up to the candidates' width, with numbers that were learned."""
+
+    def __init__(self, uih: int, target: int) -> None:
+        super().__init__()
+        self.out_features = target
+        self._target_enrich_dummy_embeddings = nn.Parameter(torch.empty(1, target - uih))
+        nn.init.normal_(self._target_enrich_dummy_embeddings, std=0.1)
+
+    def forward(self, events_NU: Tensor, candidates_MT: Tensor) -> tuple[Tensor, Tensor]:
+        filling = self._target_enrich_dummy_embeddings.expand(events_NU.shape[0], -1)
+        return torch.cat([events_NU, filling], dim=1), candidates_MT
+
+
+class MlpContentEncoder(nn.Module):
+    """Events and candidates each go through perceptrons of their own."""
+
+    def __init__(self, uih_mlp: Mlp, target_mlp: Mlp) -> None:
+        super().__init__()
+        self.out_features = uih_mlp.out_features
+        self.uih_mlp = uih_mlp
+        self.target_mlp = target_mlp
+
+    def forward(self, events_NU: Tensor, candidates_MT: Tensor) -> tuple[Tensor, Tensor]:
+        return self.uih_mlp(events_NU), self.target_mlp(candidates_MT)
+
+
+ContentEncoder = SliceContentEncoder | PadContentEncoder | MlpContentEncoder
+
+
+def build_content_encoder(config: ContentEncoderConfig, *, uih: int, target: int) -> ContentEncoder:
+    match config.kind:
+        case ContentEncoderKind.SLICE:
+            return SliceContentEncoder(uih)
+        case ContentEncoderKind.PAD:
+            return PadContentEncoder(uih, target)
+        case ContentEncoderKind.MLP:
+            assert config.uih_mlp is not None and config.target_mlp is not None
+            return MlpContentEncoder(Mlp(uih, config.uih_mlp), Mlp(target, config.target_mlp))

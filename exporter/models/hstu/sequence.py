@@ -1,0 +1,23 @@
+"""What travels through an HSTU encoder: one sequence per row."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from exporter.models.jagged import Layout
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderSequence:
+    """Of each row: contextual elements, then events oldest first, then candidates if there are any."""
+
+    values: Tensor  # (P, D)
+    timestamps: Tensor  # (P,); the context has time 0
+    layout: Layout
+    candidates: Layout | None = None
+
+    @property
+    def history_lengths(self) -> Tensor:
+        """Elements of each row that are no candidates, (B,)."""
+        lengths_B = self.layout.lengths
+        return lengths_B if self.candidates is None else lengths_B - self.candidates.lengths
