@@ -16,6 +16,7 @@ Numbers = NDArray[np.integer[Any]] | NDArray[np.floating[Any]]
 
 _ID = r"^-?[0-9]{1,18}$"
 _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+_WEIGHTED_ID = f"{_ID[:-1]}:{_NUMBER[1:]}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,8 +35,9 @@ class Place:
 def read_column(array: pa.Array, feature: Feature, place: Place) -> Ragged:
     """Take a column apart and check every value. Values are used as they are: nothing is cut or bucketised.
 
-    Accepts numbers, strings of digits, lists of either, lists of lists, and delimited strings. Null, ""
-    and [] are an empty row, or the feature's `fill_value` where it has one.
+    Accepts numbers, strings of digits, lists of either, lists of lists, and delimited strings; of weighted
+    ids maps, and the others with "id:weight" for an id. Null, "" and [] are an empty row, or the feature's
+    `fill_value` (of weight 1) where it has one.
 
     Raises:
         InvalidRows: naming file, column and row (counted from 0).
@@ -56,8 +58,11 @@ def read_column(array: pa.Array, feature: Feature, place: Place) -> Ragged:
         elements, per_row = _split(array, feature.sequence.delim, place)
         leaves, per_element = _split(elements, feature.separator, place)
     checked = _Leaves(place, per_element=per_element, per_row=per_row)
+    weights = None
+    if feature.weighted:
+        leaves, weights = checked.weighted(leaves)
     values = checked.numbers(leaves) if feature.table is None else checked.ids(leaves, feature.table)
-    ragged = Ragged(values=values, per_element=per_element, per_row=per_row)
+    ragged = Ragged(values=values, per_element=per_element, per_row=per_row, weights=weights)
     if feature.fill_value:
         ragged = ragged.fill_empty(_filler(feature), one_element=feature.is_sequence)
     _check_counts(ragged, feature, place)
@@ -97,6 +102,28 @@ class _Leaves:
             hint="replace NaN and infinities before training and export",
         )
         return numbers
+
+    def weighted(self, leaves: pa.Array) -> tuple[pa.Array, NDArray[np.float32]]:
+        """The ids, still to be read, and their weights."""
+        if pa.types.is_struct(leaves.type):  # the entries of maps
+            ids, weights = leaves.flatten()
+            return ids, self.numbers(weights)
+        if len(leaves) == 0:
+            return leaves, np.empty(0, dtype=np.float32)
+        if not _is_text(leaves.type):
+            self._place.refuse(
+                f"holds values of type {leaves.type}, but the feature is weighted",
+                hint='write maps of ids to weights, or "id:weight"',
+            )
+        matches = pc.fill_null(pc.match_substring_regex(leaves, _WEIGHTED_ID), fill_value=False)
+        self._refuse_first(
+            ~matches.to_numpy(zero_copy_only=False).astype(np.bool_),
+            leaves,
+            "is not an id with its weight",
+            hint='write "id:weight"',
+        )
+        halves = pc.list_flatten(pc.split_pattern(leaves, ":"))
+        return halves[::2], self.numbers(halves[1::2])
 
     def _parse(self, leaves: pa.Array, kind: pa.DataType, pattern: str, problem: str) -> Numbers:
         missing = leaves.is_null().to_numpy(zero_copy_only=False)
@@ -143,6 +170,9 @@ def _split(array: pa.Array, delim: str, place: Place) -> tuple[pa.Array, Counts]
     if _is_text(array.type):
         present = pc.if_else(pc.equal(array, ""), pa.scalar(None, array.type), array)
         array = pc.split_pattern(present, delim)
+    if pa.types.is_map(array.type):
+        entry = pa.struct([("key", array.type.key_type), ("value", array.type.item_type)])
+        array = array.cast(pa.list_(entry))
     if _is_list(array.type):
         counts = pc.fill_null(pc.list_value_length(array), 0)
         return pc.list_flatten(array), counts.to_numpy().astype(np.int64)

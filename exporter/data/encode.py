@@ -68,6 +68,8 @@ def to_tensors(
         tensors[f"{feature.name}.values"] = torch.from_numpy(values)
         tensors[f"{feature.name}.lengths"] = torch.from_numpy(column.per_row.astype(lengths_type))
         tensors[f"{feature.name}.key_lengths"] = torch.from_numpy(column.per_element)
+        if column.weights is not None:
+            tensors[f"{feature.name}.weights"] = torch.from_numpy(column.weights)
     return {tensor.name: tensors[tensor.name] for tensor in plan.inputs}
 
 

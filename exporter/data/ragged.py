@@ -1,7 +1,7 @@
 """A feature's values over rows of different lengths, as flat arrays."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ class Ragged:
     values: Values
     per_element: Counts  # values of each element
     per_row: Counts  # elements of each row
+    weights: NDArray[np.float32] | None = None  # of each value, where the feature is weighted
 
     def __len__(self) -> int:
         return len(self.per_row)
@@ -42,13 +43,17 @@ class Ragged:
             values=np.zeros(total * width, dtype=self.values.dtype),
             per_element=np.full(total, width, dtype=np.int64),
             per_row=per_row,
+            weights=None if self.weights is None else np.ones(total * width, dtype=np.float32),
         )
 
     def resize_elements(self, per_element: Counts) -> "Ragged":
         """The same elements holding other numbers of values, made of these; zeros if there are none."""
         total = int(per_element.sum())
         pool = self.values if len(self.values) else np.zeros(1, dtype=self.values.dtype)
-        return Ragged(values=np.resize(pool, total), per_element=per_element, per_row=self.per_row)
+        weights = self.weights
+        if weights is not None:
+            weights = np.resize(weights if len(weights) else np.ones(1, dtype=np.float32), total)
+        return replace(self, values=np.resize(pool, total), per_element=per_element, weights=weights)
 
     def cut(self, longest: int) -> "Ragged":
         """The first `longest` elements of every row."""
@@ -65,22 +70,27 @@ class Ragged:
             values=_insert(self.values, at_value, filler),
             per_element=_insert(self.per_element, at_element, element),
             per_row=np.where(empty, len(element), self.per_row),
+            weights=None if self.weights is None else _insert(self.weights, at_value, np.ones(len(filler))),
         )
 
     def _gather(self, elements: Counts, per_row: Counts) -> "Ragged":
+        values = _spans(self.per_element, elements)
         return Ragged(
-            values=self.values[_spans(self.per_element, elements)],
+            values=self.values[values],
             per_element=self.per_element[elements],
             per_row=per_row,
+            weights=None if self.weights is None else self.weights[values],
         )
 
 
 def concatenate(parts: Sequence[Ragged]) -> Ragged:
     """The rows of all parts, one part after another."""
+    weights = [part.weights for part in parts if part.weights is not None]
     return Ragged(
         values=np.concatenate([part.values for part in parts]),
         per_element=np.concatenate([part.per_element for part in parts]),
         per_row=np.concatenate([part.per_row for part in parts]),
+        weights=np.concatenate(weights) if weights else None,
     )
 
 

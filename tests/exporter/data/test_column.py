@@ -10,7 +10,7 @@ import pytest
 
 from exporter.config.schema import Feature, FeatureKind, Sequence, Table
 from exporter.data.column import Place, read_column
-from exporter.data.ragged import Ragged
+from exporter.data.ragged import Ragged, concatenate
 from exporter.errors import InvalidPipelineConfig, InvalidRows
 
 PLACE = Place(where="rows.parquet", column="x", first_row=100)
@@ -23,6 +23,8 @@ SINGLE_ID = _ID
 MULTI_ID = replace(_ID, value_dim=0)
 EVENT_ID = replace(_ID, sequence=_CLICKS)
 EVENT_TAGS = replace(_ID, sequence=_CLICKS, value_dim=0)
+WEIGHTED = replace(_ID, value_dim=0, weighted=True)
+EVENT_WEIGHTED = replace(_ID, sequence=_CLICKS, weighted=True)
 NUMBER = _RAW
 VECTOR = replace(_RAW, value_dim=2)
 EVENT_NUMBER = replace(_RAW, sequence=_CLICKS)
@@ -71,6 +73,50 @@ def test_events_may_hold_any_number_of_values(column: list[object]) -> None:
 
 
 @pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([[(3, 0.5), (4, 2.0)], None, [], [(5, 1.0)]], pa.map_(pa.int64(), pa.float32())),
+        pa.array([["3:0.5", "4:2"], None, [], ["5:1e0"]]),
+        pa.array(["3:.5\x034:2.0", None, "", "5:1"]),
+    ],
+    ids=["maps", "lists", "strings"],
+)
+def test_ids_come_with_their_weights(column: pa.Array) -> None:
+    ragged = read(column, WEIGHTED)
+    assert parts(ragged) == ([3, 4, 5], [1, 1, 1], [2, 0, 0, 1])
+    assert ragged.weights is not None
+    assert ragged.weights.dtype == np.float32
+    assert ragged.weights.tolist() == [0.5, 2.0, 1.0]
+
+
+def test_events_come_with_their_weights() -> None:
+    ragged = read(pa.array(["3:0.5;4:2", ""]), EVENT_WEIGHTED)
+    assert parts(ragged) == ([3, 4], [1, 1], [2, 0])
+    assert ragged.weights is not None
+    assert ragged.weights.tolist() == [0.5, 2.0]
+
+
+def test_weights_follow_their_ids() -> None:
+    ragged = concatenate([read(pa.array(["3:0.5\x034:2", "5:3"]), WEIGHTED)] * 2)
+    chosen = ragged.select([1, 0]).resize(np.array([1, 4]))
+    assert chosen.weights is not None
+    assert (chosen.values.tolist(), chosen.weights.tolist()) == ([5, 3, 4, 5, 3], [3.0, 0.5, 2.0, 3.0, 0.5])
+
+
+def test_the_fill_value_has_weight_one() -> None:
+    ragged = read(pa.array(["", "3:0.5"]), replace(WEIGHTED, fill_value="7\x038"))
+    assert ragged.weights is not None
+    assert (ragged.values.tolist(), ragged.weights.tolist()) == ([7, 8, 3], [1.0, 1.0, 0.5])
+
+
+@pytest.mark.parametrize("empty", [pa.array([None, None]), pa.array(["", ""]), pa.array([[], []])])
+def test_rows_without_ids_have_no_weights(empty: pa.Array) -> None:
+    ragged = read(empty, WEIGHTED)
+    assert ragged.weights is not None
+    assert ragged.weights.tolist() == []
+
+
+@pytest.mark.parametrize(
     ("column", "feature", "fill", "expected"),
     [
         ([3, None], SINGLE_ID, "7", ([3, 7], [1, 1], [1, 1])),
@@ -106,6 +152,11 @@ def test_the_fill_value_stands_in_for_an_empty_row(
         ([[3], [3, None]], EVENT_ID, 101, "an event holds no value"),
         (["3;4", "3;;4"], EVENT_ID, 101, "an event holds no value"),
         ([[[3]], [[4, None]]], EVENT_TAGS, 101, "null inside a list"),
+        (["3:1", "3"], WEIGHTED, 101, "'3' is not an id with its weight"),
+        (["3:1", "3:x"], WEIGHTED, 101, "'3:x' is not an id with its weight"),
+        (["3:1", "50:1"], WEIGHTED, 101, "50 is not in 0 to 49"),
+        (["3:1", "3:1e39"], WEIGHTED, 101, "is not a finite"),
+        ([["3:1"], ["3:1", None]], WEIGHTED, 101, "null is not an id with its weight"),
         ([1.0, None], NUMBER, 101, "holds no value"),
         ([1.0, float("nan")], NUMBER, 101, "nan is not a finite"),
         ([1.0, 1e39], NUMBER, 101, r"1e\+39 is not a finite"),
@@ -130,6 +181,8 @@ def test_names_the_row_and_the_value(column: list[object], feature: Feature, row
         (pa.array([0], pa.timestamp("s")), NUMBER),
         (pa.array([[[1]]]), SINGLE_ID),
         (pa.array([1]), EVENT_ID),
+        (pa.array([[1]]), WEIGHTED),
+        (pa.array([[(1, 2.0)]], pa.map_(pa.int64(), pa.float32())), MULTI_ID),
     ],
 )
 def test_names_a_type_it_cannot_use(column: pa.Array, feature: Feature) -> None:

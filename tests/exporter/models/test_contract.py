@@ -1,8 +1,13 @@
 """What eager refuses; test_export.py holds the compiled package to the same."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
+from exporter.config.joined_sequences import with_sequences_joined
+from exporter.config.schema import Feature, FeatureGroup, FeatureKind, GroupKind, Sequence, Table
+from exporter.models.contract import checked
 from tests.exporter.models.recorded import random_inputs, recorded_tower
 
 CONTRADICTIONS = [
@@ -47,3 +52,45 @@ def test_history_lengths_must_add_up_to_the_history() -> None:
     }
     with pytest.raises(RuntimeError, match="uih_seq__video_id.lengths .* does not add up"):
         tower.module(inputs)
+
+
+_TAGS = Feature(
+    name="tags",
+    bare_name="tags",
+    kind=FeatureKind.ID,
+    expression="",
+    sequence=Sequence(name="clicks", length=4, delim=";"),
+    table=Table(name="tags_emb", rows=9, dim=2),
+    value_dim=0,
+)
+_TAG_INPUTS = {
+    "tags.values": torch.tensor([1, 2, 3]),
+    "tags.key_lengths": torch.tensor([2, 0, 1]),
+    "tags.lengths": torch.tensor([1, 2]),
+}
+
+
+def test_several_values_per_event_are_held_to_both_their_lengths() -> None:
+    assert checked(_TAG_INPUTS, [_TAGS])["tags.key_lengths"].tolist() == [2, 0, 1]
+
+
+@pytest.mark.parametrize(("name", "lengths"), [("key_lengths", [2, 1, 1]), ("lengths", [1, 1])])
+def test_several_values_per_event_must_add_up(name: str, lengths: list[int]) -> None:
+    with pytest.raises(RuntimeError, match=f"tags.{name} .* does not add up"):
+        checked({**_TAG_INPUTS, f"tags.{name}": torch.tensor(lengths)}, [_TAGS])
+
+
+def test_standalone_features_that_a_group_joins_must_be_equally_long() -> None:
+    numbers = replace(
+        _TAGS, name="price", table=None, value_dim=1, sequence=Sequence(name="price", length=0, delim=";")
+    )
+    ids = replace(_TAGS, name="item", value_dim=1, sequence=Sequence(name="item", length=0, delim=";"))
+    group = FeatureGroup(name="uih", kind=GroupKind.JAGGED_SEQUENCE, features=("item", "price"))
+    inputs = {
+        "item.values": torch.tensor([1, 2]),
+        "item.lengths": torch.tensor([1, 1]),
+        "price.values": torch.tensor([[1.0], [2.0]]),
+        "price.lengths": torch.tensor([2, 0], dtype=torch.int32),
+    }
+    with pytest.raises(RuntimeError, match="price.lengths differs from item.lengths"):
+        checked(inputs, with_sequences_joined([ids, numbers], [group]))
