@@ -24,7 +24,10 @@ from exporter.towers.view import tower_configs
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "torcheasyrec"
 CPU = torch.device("cpu")
-ROWS = str(FIXTURES / "data" / "train_desc.parquet")
+ROWS = {
+    "hstu_match_desc": FIXTURES / "data" / "train_desc.parquet",
+    "dlrm_hstu": FIXTURES / "data" / "train.parquet",
+}
 
 # Actions and watch times, each standalone, as a config may give them instead of one sequence_feature.
 STANDALONE = {
@@ -34,17 +37,17 @@ STANDALONE = {
 }
 
 
-def _pipeline(*edits: tuple[str, str]) -> PipelineConfig:
-    text = (FIXTURES / "hstu_match_desc" / "pipeline.config").read_text()
+def _pipeline(*edits: tuple[str, str], model: str = "hstu_match_desc") -> PipelineConfig:
+    text = (FIXTURES / model / "pipeline.config").read_text()
     for old, new in edits:
         assert old in text
         text = text.replace(old, new, 1)
     return parse_pipeline_config(text)
 
 
-def _user(pipeline: PipelineConfig) -> TowerConfig:
-    [config] = tower_configs(pipeline, (TowerName.USER,))
-    return config
+def _history_tower(pipeline: PipelineConfig) -> TowerConfig:
+    """The tower that reads the history: the user's, or the whole of a ranking model."""
+    return next(tower for tower in tower_configs(pipeline, None) if tower.name is not TowerName.ITEM)
 
 
 def _without_the_rule(pipeline: PipelineConfig) -> PipelineConfig:
@@ -58,23 +61,24 @@ def _without_the_rule(pipeline: PipelineConfig) -> PipelineConfig:
     return replace(pipeline, features=tuple(map(apart, pipeline.features)))
 
 
-def _trace_user(pipeline: PipelineConfig, rows: str) -> None:
-    config = _user(pipeline)
+def _trace(pipeline: PipelineConfig, rows: str) -> None:
+    config = _history_tower(pipeline)
     tower = build_tower(config, plan_dims(config.pipeline.features, max_batch_size=64))
     trace(tower, trace_inputs(read_rows(rows, config.pipeline.features), tower.plan), CPU)
 
 
-def _standalone(folder: Path) -> tuple[PipelineConfig, str]:
+def _standalone(model: str, folder: Path) -> tuple[PipelineConfig, str]:
     """The recorded model and its rows, with what happened to each event written as standalone features."""
     features = "".join(
         f'feature_configs {{ sequence_raw_feature {{ feature_name: "{name}" expression: "user:{name}" }} }}\n'
         for name in STANDALONE.values()
     )
     groups = [(f'feature_names: "{old}"', f'feature_names: "{new}"') for old, new in STANDALONE.items()]
-    rows = pq.read_table(ROWS)
+    rows = pq.read_table(ROWS[model])
     renamed = rows.rename_columns([STANDALONE.get(name, name) for name in rows.column_names])
     pq.write_table(renamed, folder / "rows.parquet")
-    return _pipeline(("feature_configs", f"{features}feature_configs"), *groups), str(folder / "rows.parquet")
+    edited = _pipeline(("feature_configs", f"{features}feature_configs"), *groups, model=model)
+    return edited, str(folder / "rows.parquet")
 
 
 class Toy(ServedModule):
@@ -92,9 +96,9 @@ class Toy(ServedModule):
 
 
 def _trace_toy(step: Callable[[Mapping[str, Tensor]], Tensor]) -> ExportError:
-    config = _user(_without_the_rule(_pipeline()))
+    config = _history_tower(_without_the_rule(_pipeline()))
     plan = plan_dims(config.pipeline.features, max_batch_size=64)
-    inputs = trace_inputs(read_rows(ROWS, config.pipeline.features), plan)
+    inputs = trace_inputs(read_rows(str(ROWS["hstu_match_desc"]), config.pipeline.features), plan)
     with pytest.raises(ExportError) as raised:
         trace(Tower(config=config, module=Toy(step), plan=plan), inputs, CPU)
     return raised.value
@@ -125,22 +129,28 @@ def test_another_failure_keeps_its_own_words() -> None:
 
 
 def test_alike_inputs_have_one_size_and_agree_with_themselves() -> None:
-    config = _user(_without_the_rule(_pipeline()))
+    config = _history_tower(_without_the_rule(_pipeline()))
     plan = plan_dims(config.pipeline.features, max_batch_size=64)
-    rows = read_rows(ROWS, config.pipeline.features)
+    rows = read_rows(str(ROWS["hstu_match_desc"]), config.pipeline.features)
     alike = one_element_per_row(trace_inputs(rows, plan), plan)
     assert len({tensor.shape[0] for tensor in alike.values()}) == 1
     assert all(tensor.sum() == len(tensor) for name, tensor in alike.items() if "lengths" in name)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("standalone", [False, True], ids=["grouped", "standalone"])
-def test_the_action_encoder_needs_the_sharing_rule(standalone: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("model", "standalone"),
+    [("hstu_match_desc", False), ("dlrm_hstu", False), ("dlrm_hstu", True)],
+    ids=["two-tower", "ranking", "ranking, standalone features"],
+)
+def test_the_action_encoder_needs_the_sharing_rule(model: str, standalone: bool, tmp_path: Path) -> None:
     """watchtime_to_action_thresholds join actions and watch times: traced with the rule, not without it."""
-    pipeline, rows = _standalone(tmp_path) if standalone else (_pipeline(), ROWS)
-    _trace_user(pipeline, rows)
+    pipeline, rows = _pipeline(model=model), str(ROWS[model])
+    if standalone:
+        pipeline, rows = _standalone(model, tmp_path)
+    _trace(pipeline, rows)
     with pytest.raises(DimsConflict) as raised:
-        _trace_user(_without_the_rule(pipeline), rows)
+        _trace(_without_the_rule(pipeline), rows)
     watch = "watch" if standalone else "uih_seq__watch_time"
     assert f"the size of {watch} (group uih_watchtime)" in raised.value.message
     assert "exporter/models/hstu/action_encoder.py" in raised.value.message
