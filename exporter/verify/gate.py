@@ -11,13 +11,13 @@ from torch import Tensor
 
 from exporter.data.batch import NamedBatch
 from exporter.dims.torch_dims import input_sizes
-from exporter.errors import VerificationFailed
+from exporter.errors import PackageCrashed, VerificationFailed
 from exporter.manifest import CaseKind, CaseReport, Latency, VerificationReport
 from exporter.stages import Progress
 from exporter.towers.tower import Tower
 from exporter.verify.numerics import FP32_TOLERANCE, compare
 from exporter.verify.reload import Link
-from exporter.verify.runner import PackageCrashed, PackageRunner, Refused
+from exporter.verify.runner import PackageRunner, Refused
 
 _TIMED_BATCH = "batch_32"
 _TIMED_REPEATS = 20

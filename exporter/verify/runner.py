@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from exporter.errors import VerificationFailed
+from exporter.errors import PackageCrashed
 from exporter.verify.reload import Link, RunReply, RunRequest, Setup
 
 # AOTInductor reads past the end of short inputs unless this is set; servers are told to set it too.
@@ -24,10 +24,6 @@ _INPUT_CHECKS = "AOTI_RUNTIME_CHECK_INPUTS=1"
 
 class Refused(Exception):
     """The package rejected the inputs: an answer, and for contradicting inputs the right one."""
-
-
-class PackageCrashed(VerificationFailed):
-    """The process that ran the package died."""
 
 
 class PackageRunner:

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from exporter.errors import PackageCrashed
 from exporter.towers.tower import Tower
 from exporter.verify.reload import Link
-from exporter.verify.runner import PackageCrashed, PackageRunner, Refused
+from exporter.verify.runner import PackageRunner, Refused
 from tests.exporter.verify.conftest import clicks
 
 
