@@ -1,6 +1,6 @@
 """Rows through a published package: what a server would answer, one output column per output."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from exporter.aoti.architecture import require_runnable
 from exporter.config.schema import Feature
 from exporter.data.encode import encode
 from exporter.data.parquet import open_parquet
-from exporter.dims.plan import DimPlan, plan_dims
+from exporter.dims.plan import BATCH, DimPlan, plan_dims
 from exporter.errors import AlreadyPublished, InvalidArtifact, InvalidRows, InvalidSpec
 from exporter.manifest import Manifest, TowerEntry
 from exporter.publish import fetch_tower, read_manifest
@@ -73,8 +73,8 @@ def predict(
 
     `on_rows` is told the rows done so far after every call of the package.
 
-    The output has one column per output of the package, in the order of the input's rows; an output of
-    more than one number per row is a list.
+    The output has one column per output of the package, in the order of the input's rows. An output of
+    more than one number per row is a list; one of a value per candidate is a list of each row's own.
 
     Raises:
         InvalidRows: a row cannot be encoded; nothing is written.
@@ -95,7 +95,7 @@ def predict(
         writer: pq.ParquetWriter | None = None
         try:
             for inputs in _batches(served, input_uri):
-                table = _table(_answer(runner, inputs, input_uri), served.entry)
+                table = _table(_answer(runner, inputs, input_uri), inputs, served)
                 writer = writer or pq.ParquetWriter(local, table.schema)
                 writer.write_table(table)
                 rows += table.num_rows
@@ -138,14 +138,36 @@ def _answer(runner: PackageRunner, inputs: dict[str, Tensor], where: str) -> dic
         raise InvalidRows(f"the package refused rows of {where}: {refusal}", where=where) from refusal
 
 
-def _table(outputs: dict[str, Tensor], entry: TowerEntry) -> pa.Table:
-    """One column per output: numbers for one per row, lists for more."""
-    return pa.table({output.name: _column(outputs[output.name]) for output in entry.outputs})
+def _table(outputs: Mapping[str, Tensor], inputs: Mapping[str, Tensor], served: ServedTower) -> pa.Table:
+    """One column per output: numbers for one per row, lists for more, lists of lists for several each."""
+    columns: dict[str, pa.Array] = {}
+    for output in served.entry.outputs:
+        column, axis = _column(outputs[output.name]), output.shape[0]
+        columns[output.name] = column if axis == BATCH else _folded(column, _per_row(axis, inputs, served))
+    return pa.table(columns)
 
 
 def _column(values: Tensor) -> pa.Array:
     if values.dim() == 1:
         return pa.array(values.numpy())
-    width = values[0].numel()
+    width = values.shape[1:].numel()
     flat = pa.array(values.reshape(-1).numpy())
     return pa.FixedSizeListArray.from_arrays(flat, width).cast(pa.list_(flat.type))
+
+
+def _folded(column: pa.Array, per_row: Tensor) -> pa.Array:
+    """The column cut into one list per row."""
+    offsets = pa.array([0, *per_row.cumsum(0).tolist()], type=pa.int32())
+    return pa.ListArray.from_arrays(offsets, column)
+
+
+def _per_row(dim: int | str, inputs: Mapping[str, Tensor], served: ServedTower) -> Tensor:
+    """How many elements of a dim each row has, as the lengths beside the dim's values say."""
+    for tensor in served.plan.inputs:
+        feature, dot, part = tensor.name.rpartition(".")
+        if tensor.shape[0] == dim and part == "values":
+            return inputs[f"{feature}{dot}lengths"]
+    raise InvalidArtifact(
+        f"the {served.entry.name} tower has outputs of {dim} elements, which no input counts per row",
+        hint="export again; the manifest was changed or made by another version",
+    )

@@ -9,7 +9,9 @@ import pytest
 from cli.main import main
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "torcheasyrec"
-SAMPLES = {"hstu_match": "train.parquet", "hstu_match_desc": "train_desc.parquet"}
+TWO_TOWER = ("hstu_match", "hstu_match_desc")
+RANKING = ("dlrm_hstu", "dlrm_hstu_trunc")
+SAMPLES = dict.fromkeys((*TWO_TOWER, *RANKING), "train.parquet") | {"hstu_match_desc": "train_desc.parquet"}
 
 Export = Callable[[str], str]
 

@@ -1,5 +1,6 @@
 """The packages of `slipway export`, through `slipway predict`, compute what TorchEasyRec computed."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +11,11 @@ from safetensors.numpy import load_file
 from cli.main import main
 from exporter.manifest import CaseKind, Manifest
 from exporter.publish import read_manifest
-from tests.e2e.conftest import FIXTURES, SAMPLES, Export, recorded_batches
+from tests.e2e.conftest import FIXTURES, RANKING, SAMPLES, TWO_TOWER, Export, recorded_batches
 
 pytestmark = pytest.mark.slow
 
+COUNTS = "__TARGET_REPEAT_INTERLEAVE_KEY__"  # candidates per row
 BATCHES = [
     pytest.param(model, batch["part"], batch["batch"], batch["parquet"], id=f"{model}-{batch['batch']}")
     for model in SAMPLES
@@ -32,10 +34,43 @@ def test_predictions_are_the_recorded_outputs(
     recorded = load_file(FIXTURES / model / "outputs" / f"{part}__{batch}.out.safetensors")
     assert predicted.keys() == recorded.keys()
     for name, expected in recorded.items():
-        np.testing.assert_allclose(np.array(predicted[name]), expected, rtol=0, atol=1e-5)
+        values = predicted[name]
+        if part == "model" and name != COUNTS:  # a list per row, of a value per candidate
+            assert [len(row) for row in values] == recorded[COUNTS].tolist()
+            values = [value for row in values for value in row]
+        np.testing.assert_allclose(np.array(values), expected, rtol=0, atol=1e-5)
 
 
-@pytest.fixture(params=SAMPLES)
+@pytest.fixture(params=RANKING)
+def ranker(request: pytest.FixtureRequest, artifact_of: Export) -> str:
+    """The artifact of a ranking model."""
+    return artifact_of(request.param)
+
+
+def test_a_ranking_model_is_one_tower_with_outputs_per_candidate(ranker: str) -> None:
+    [tower] = read_manifest(ranker).towers
+    assert (tower.name, tower.view, tower.package.path) == ("model", "training", "model/aoti/aoti_model.pt2")
+    shapes = {output.name: output.shape for output in tower.outputs}
+    assert shapes.pop(COUNTS) == ("batch",)
+    assert shapes["probs_is_like"] == ("seq_cand_seq", 2)
+    assert {shape[0] for shape in shapes.values()} == {"seq_cand_seq"}
+
+
+def test_a_server_learns_which_sequence_counts_the_candidates(ranker: str) -> None:
+    settings = json.loads(Path(ranker, "model", "model_acc.json").read_text())
+    assert settings["cand_seq_pk"] == "cand_seq"
+
+
+def test_rankings_were_tried_without_history_and_with_one_candidate(ranker: str) -> None:
+    [tower] = read_manifest(ranker).towers
+    sizes = {case.name: case.sizes for case in tower.verified.cases if case.kind is CaseKind.AGREES}
+    assert {case["batch"] for case in sizes.values()} >= {1, 2, 3, 7, 32, 512}
+    assert sizes["empty:uih_seq"]["seq_uih_seq"] == 0 < sizes["empty:uih_seq"]["seq_cand_seq"]
+    assert sizes["empty:cand_seq"]["seq_cand_seq"] == 0
+    assert sizes["one_element:cand_seq"]["seq_cand_seq"] == 1
+
+
+@pytest.fixture(params=TWO_TOWER)
 def manifest(request: pytest.FixtureRequest, artifact_of: Export) -> Manifest:
     return read_manifest(artifact_of(request.param))
 
@@ -75,7 +110,7 @@ def test_a_server_learns_what_to_import(manifest: Manifest) -> None:
 def test_inspect_shows_the_manifest(
     manifest: Manifest, artifact_of: Export, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    artifact = next(artifact_of(model) for model in SAMPLES if manifest.job_id in artifact_of(model))
+    artifact = next(artifact_of(model) for model in TWO_TOWER if manifest.job_id in artifact_of(model))
     assert main(["inspect", artifact, "--json"]) == 0
     assert Manifest.model_validate_json(capsys.readouterr().out) == manifest
     assert main(["inspect", artifact]) == 0

@@ -10,6 +10,7 @@ from exporter.config.render import render_fg_json, render_model_acc, render_pipe
 from exporter.config.schema import Feature, TowerConfig
 from exporter.spec import Mode, TowerName
 from exporter.towers.view import published_tower, tower_configs
+from tests.exporter.config.conftest import FIXTURES
 
 
 def _towers(text: str) -> dict[TowerName, TowerConfig]:
@@ -149,3 +150,18 @@ def test_model_acc_holds_the_switches_as_strings(text: str) -> None:
         "ENABLE_AOT": "2",
         "MAX_EXPORT_BATCH_SIZE": "256",
     }
+
+
+def test_model_acc_of_a_ranking_model_names_the_sequence_of_candidates() -> None:
+    config = parse_pipeline_config((FIXTURES / "dlrm_hstu" / "pipeline.config").read_text())
+    [tower] = tower_configs(config, None)
+    acc = json.loads(render_model_acc(tower, mode=Mode.TWO_STAGE, max_batch_size=256))
+    assert (acc["cand_seq_pk"], acc["ENABLE_AOT"]) == ("cand_seq", "1")
+
+
+def test_a_ranking_model_reads_its_published_config_back() -> None:
+    config = parse_pipeline_config((FIXTURES / "dlrm_hstu" / "pipeline.config").read_text())
+    [tower] = tower_configs(config, None)
+    published = published_tower(render_pipeline_config(tower), TowerName.MODEL)
+    assert published.pipeline.features == tower.pipeline.features
+    assert published.pipeline.model == tower.pipeline.model

@@ -1,4 +1,4 @@
-"""Features of the shared two-tower fixtures, as their pipeline configs define them."""
+"""Features of the shared fixtures, as their pipeline configs define them."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ def tower_features() -> TowerFeatures:
     """By model folder and tower name, in the view that is served."""
     return {
         (model, tower.name.value): tower.pipeline.features
-        for model in ("hstu_match", "hstu_match_desc")
+        for model in ("hstu_match", "hstu_match_desc", "dlrm_hstu")
         for tower in tower_configs(
             parse_pipeline_config((FIXTURES / model / "pipeline.config").read_text()), None
         )

@@ -21,6 +21,7 @@ from exporter.data.batch import (
 from exporter.dims.plan import BATCH, DimPlan, plan_dims
 from exporter.dims.sizes import sizes_of
 from exporter.errors import InvalidRows
+from tests.exporter.data.conftest import TowerFeatures
 
 
 @pytest.fixture(scope="module")
@@ -101,6 +102,16 @@ def test_verifies_histories_of_every_extreme(rows: Rows, plan: DimPlan) -> None:
     assert by_name["empty_history"] == [0]
     assert by_name["all_histories_empty"] == [0, 0, 0]
     assert by_name["empty_among_others"][0] == 0 < min(by_name["empty_among_others"][1:])
+
+
+def test_verifies_each_of_several_sequences_alone(tower_features: TowerFeatures, fixtures: Path) -> None:
+    features = tower_features["dlrm_hstu", "model"]
+    rows = read_rows(str(fixtures / "data" / "ref_b7.parquet"), features)
+    plan = plan_dims(features, max_batch_size=16)
+    sizes = {batch.name: agreed_sizes(batch.inputs, plan) for batch in verification_batches(rows, plan)}
+    assert sizes["empty:uih_seq"]["seq_uih_seq"] == 0 < sizes["empty:uih_seq"]["seq_cand_seq"]
+    assert sizes["empty:cand_seq"]["seq_cand_seq"] == 0 < sizes["empty:cand_seq"]["seq_uih_seq"]
+    assert sizes["one_element:cand_seq"]["seq_cand_seq"] == 1 < sizes["one_element:cand_seq"]["seq_uih_seq"]
 
 
 def test_verifies_rows_without_and_with_several_values(rows: Rows, plan: DimPlan) -> None:

@@ -36,9 +36,12 @@ def trainable() -> tuple[nn.Module, Batch]:
     return build_model(pipeline_of("hstu_match"), Dropout(input=0.5)), inputs
 
 
-@pytest.mark.parametrize("model", ["hstu_match", "hstu_match_desc"])
-def test_a_trained_model_has_exactly_the_checkpoints_names(model: str) -> None:
-    recorded = {name for part in ("user", "item") for name in recorded_state(model, part)}
+@pytest.mark.parametrize(
+    ("model", "parts"),
+    [("hstu_match", ["user", "item"]), ("hstu_match_desc", ["user", "item"]), ("dlrm_hstu", ["model"])],
+)
+def test_a_trained_model_has_exactly_the_checkpoints_names(model: str, parts: list[str]) -> None:
+    recorded = {name for part in parts for name in recorded_state(model, part)}
     assert {f"model.{name}" for name in build_model(pipeline_of(model)).state_dict()} == recorded
 
 

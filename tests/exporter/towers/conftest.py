@@ -1,4 +1,4 @@
-"""The recorded two-tower configs, parsed."""
+"""The recorded configs, parsed."""
 
 from pathlib import Path
 
@@ -18,3 +18,8 @@ def pipeline_text() -> str:
 @pytest.fixture(scope="session")
 def pipeline(pipeline_text: str) -> PipelineConfig:
     return parse_pipeline_config(pipeline_text)
+
+
+@pytest.fixture(scope="session")
+def ranking_pipeline() -> PipelineConfig:
+    return parse_pipeline_config((FIXTURES / "dlrm_hstu" / "pipeline.config").read_text())

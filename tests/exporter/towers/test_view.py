@@ -41,6 +41,14 @@ def test_text_and_model_stay_those_of_the_whole(pipeline: PipelineConfig) -> Non
         assert tower.pipeline.model == pipeline.model
 
 
+def test_a_ranking_model_is_one_tower_that_reads_everything(ranking_pipeline: PipelineConfig) -> None:
+    [tower] = tower_configs(ranking_pipeline, None)
+    assert (tower.name, tower.view) == (TowerName.MODEL, "training")
+    assert tower.pipeline.groups == ranking_pipeline.groups
+    with pytest.raises(InvalidSpec, match="dlrm_hstu has no tower user"):
+        tower_configs(ranking_pipeline, (TowerName.USER,))
+
+
 def test_a_tower_that_the_family_lacks_is_refused_with_those_it_has(pipeline: PipelineConfig) -> None:
     with pytest.raises(InvalidSpec, match="hstu_match has no tower model") as raised:
         tower_configs(pipeline, (TowerName.MODEL,))

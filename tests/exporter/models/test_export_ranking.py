@@ -1,0 +1,75 @@
+"""Ranking models survive torch.export and AOTInductor, at sizes they were not traced with."""
+
+import pytest
+import torch
+
+from exporter.aoti.compile import compile_package
+from exporter.aoti.torch_private import Package
+from exporter.aoti.trace import trace
+from exporter.config.schema import PipelineConfig
+from exporter.spec import TowerName
+from exporter.towers.tower import Tower
+from exporter.towers.view import training_tower
+from tests.exporter.models.ranking_variants import interleaved, without_actions
+from tests.exporter.models.recorded import Batch, random_inputs, untrained
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:_check_is_size will be removed:FutureWarning"),  # fbgemm calls it
+]
+
+Compiled = tuple[Tower, Package]
+
+SIZES = [
+    ([5], [1]),
+    ([0], [1]),
+    ([3], [0]),
+    ([0, 0], [2, 1]),
+    ([7, 0], [0, 3]),
+    ([3] * 7, [0] * 7),
+    ([0] * 4, [0] * 4),
+    ([200, 2, 0] + [11] * 29, [1, 40, 3] + [2] * 29),
+]
+
+
+def traceable(tower: Tower) -> Batch:
+    """Inputs for 7 rows, in which no two sizes coincide."""
+    inputs = random_inputs(tower, [3, 9, 5, 0, 4, 2, 6], [2, 1, 0, 3, 4, 5, 4])
+    multivalued = [feature for feature in tower.config.pipeline.features if feature.is_multivalued]
+    for number, feature in enumerate(multivalued):
+        inputs[f"{feature.name}.lengths"][0] = 31 + number
+        inputs[f"{feature.name}.values"] = torch.zeros(37 + number, dtype=torch.long)
+    return inputs
+
+
+@pytest.fixture(scope="module", params=[interleaved, without_actions], ids=lambda variant: variant.__name__)
+def compiled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Compiled:
+    """A tower, and what became of it; compiled once for all tests of this file."""
+    pipeline: PipelineConfig = request.param()
+    tower = untrained(training_tower(pipeline, TowerName.MODEL))
+    program = trace(tower, traceable(tower), torch.device("cpu"))
+    return tower, Package(compile_package(program, tmp_path_factory.mktemp("ranking") / "aoti_model.pt2"))
+
+
+@pytest.mark.parametrize(("history", "candidates"), SIZES, ids=lambda sizes: f"{len(sizes)}x{max(sizes)}")
+def test_a_package_computes_what_eager_computes(
+    compiled: Compiled, history: list[int], candidates: list[int]
+) -> None:
+    tower, package = compiled
+    inputs = random_inputs(tower, history, candidates)
+    with torch.no_grad():
+        expected = tower.module(inputs)
+    outputs = package(inputs)
+    assert outputs.keys() == expected.keys()
+    for name, tensor in expected.items():
+        scale = tensor.abs().max().item() if tensor.numel() else 0.0
+        torch.testing.assert_close(outputs[name], tensor, rtol=0, atol=1e-5 * scale)
+
+
+def test_a_package_refuses_candidates_that_do_not_add_up(compiled: Compiled) -> None:
+    tower, package = compiled
+    inputs = random_inputs(tower, [3, 4], [2, 1])
+    for name in ("video_id", "query_time"):
+        inputs[f"cand_seq__{name}.lengths"][1] += 1
+    with pytest.raises(RuntimeError, match="cand_seq__.*.lengths .* does not add up"):
+        package(inputs)
