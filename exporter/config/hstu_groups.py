@@ -99,6 +99,8 @@ class GroupInputs:
 
     def contextual(self, hstu: HstuConfig, *, concatenated: bool = False) -> None:
         """The group `contextual`, if there is one: one vector per row and feature, in a position each."""
+        elements = 1 if concatenated else len(self.members(CONTEXTUAL)) if self.has(CONTEXTUAL) else 0
+        self._check_elements(elements, hstu)
         if not self.has(CONTEXTUAL):
             self._refuse_lone_mlps(hstu)
             return
@@ -108,20 +110,27 @@ class GroupInputs:
             invalid(where, f"group_type is {kind}", hint="use DEEP or SEQUENCE: one vector per feature")
         if kind is GroupKind.SEQUENCE:
             self._refuse_sequences(where)
-        if concatenated:
-            return
         widths = {feature.name: width_of(feature) for feature in self.members(CONTEXTUAL)}
-        if len(set(widths.values())) > 1:
+        if len(set(widths.values())) > 1 and not concatenated:
             shown = ", ".join(f"{name} {width}" for name, width in widths.items())
             hint = "give all of them one embedding_dim"
             invalid(where, f"its features differ in width: {shown}", hint=hint)
+
+    def _check_elements(self, elements: int, hstu: HstuConfig) -> None:
+        """What the context puts in front of a row has positions, and is as long as truncation believes."""
         positions = hstu.positional_encoder
-        if positions is not None and positions.num_position_buckets < len(widths):
+        if positions is not None and positions.num_position_buckets < elements:
             invalid(
-                where,
-                f"{len(widths)} features do not fit into num_position_buckets "
-                f"{positions.num_position_buckets}",
+                f"feature_groups: {CONTEXTUAL}",
+                f"{elements} features do not fit into num_position_buckets {positions.num_position_buckets}",
                 hint="train with as many position buckets as features at least",
+            )
+        if hstu.attn_truncation_tail_len and hstu.stu.contextual_seq_len > elements:
+            invalid(
+                self._where,
+                f"truncation would keep contextual_seq_len {hstu.stu.contextual_seq_len} elements of "
+                f"context, and there are {elements}",
+                hint="leave contextual_seq_len out, or truncate nothing",
             )
 
     def _refuse_lone_mlps(self, hstu: HstuConfig) -> None:
