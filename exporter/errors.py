@@ -20,7 +20,8 @@ ExportError
 ├── SourceNotFound           a URI names nothing
 ├── StorageError             an object store refused or could not be reached (may be retryable)
 └── AttemptFailed            the attempt's processes ended without an outcome
-    └── AttemptTimedOut      they took longer than they may
+    ├── AttemptTimedOut      they took longer than they may
+    └── TowerDied            the process of one tower ended without a result
 """
 
 
@@ -190,3 +191,14 @@ class AttemptTimedOut(AttemptFailed):
 
     code = "attempt_timed_out"
     retryable = False
+
+
+class TowerDied(AttemptFailed):
+    """The process of one tower ended without a result."""
+
+    code = "tower_died"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(
+            message, hint="SIGKILL is most often too little memory; else the attempt's log ends with the cause"
+        )

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 
 import torch
 
@@ -12,8 +13,9 @@ from exporter.checkpoint.load import load_weights
 from exporter.config.parse import parse_pipeline_config
 from exporter.data.batch import contradicting_batches, trace_inputs, verification_batches
 from exporter.describe import manifest_of, tower_entry, write_tower_files
+from exporter.distributed.isolation import isolated
 from exporter.distributed.ranks import Ranks
-from exporter.errors import InvalidArtifact, InvalidSpec
+from exporter.errors import InvalidArtifact, InvalidSpec, TowerDied
 from exporter.manifest import MANIFEST_NAME, TowerEntry
 from exporter.models.registry import build_tower, weight_names
 from exporter.outcome import ExportOutcome, Failure, TowerOutcome
@@ -32,7 +34,8 @@ log = logging.getLogger(__name__)
 def export(attempt: Attempt, ranks: Ranks, on_stage: OnStage) -> ExportOutcome | None:
     """Export the towers that are this rank's; on rank 0 also publish all of them as one artifact.
 
-    A tower's failure is part of the outcome and does not stop the others. Returns None on every rank
+    Each tower has a process of its own. Its failure, or its death, is part of the outcome and does not stop
+    the others. Returns None on every rank
     but 0.
 
     Raises:
@@ -42,7 +45,10 @@ def export(attempt: Attempt, ranks: Ranks, on_stage: OnStage) -> ExportOutcome |
     planned = plan_export(attempt.spec, config_text)
     if attempt.replace_unfinished and (earlier := published_earlier(attempt, planned)):
         return earlier if ranks.rank == 0 else None
-    results = [try_tower(tower, attempt, config_text, on_stage) for tower in ranks.share_out(planned)]
+    results = [
+        isolated(partial(try_tower, tower, attempt, config_text, on_stage), died=partial(tower_died, tower))
+        for tower in ranks.share_out(planned)
+    ]
     gathered = ranks.gather(results)
     if gathered is None:
         return None
@@ -58,6 +64,12 @@ def try_tower(planned: PlannedTower, attempt: Attempt, config_text: str, on_stag
         log.exception("tower_failed", extra={"tower": planned.config.name})
         return TowerResult(planned=planned, failure=Failure.of(error))
     return TowerResult(planned=planned, exported=exported)
+
+
+def tower_died(planned: PlannedTower, how: str) -> TowerResult:
+    """The result of a tower whose process ended before it could say anything."""
+    error = TowerDied(f"the process that exported the {planned.config.name} tower {how}")
+    return TowerResult(planned=planned, failure=Failure.of(error))
 
 
 def export_tower(

@@ -39,8 +39,7 @@ def main() -> None:
         def report(event: StageEvent) -> None:
             events.write(event.model_dump_json() + "\n")
 
-        with Ranks(rank=settings.rank, size=settings.world_size) as ranks:
-            outcome = run(attempt, ranks, report)
+        outcome = run(attempt, Ranks(rank=settings.rank, size=settings.world_size), report)
     if outcome is not None:
         write_outcome(outcome, workspace)
 

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import timedelta
-from types import TracebackType
-from typing import Self, TypeVar
+from typing import TypeVar
 
 import torch.distributed as dist
 
@@ -12,25 +11,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Ranks:
-    """This process among `size` ranks; a context manager around the process group.
-
-    Ranks work alone on their towers and meet once, in `gather`.
-    """
+    """This process among `size` ranks. They work alone on their towers and meet once, in `gather`."""
 
     rank: int = 0
     size: int = 1
     time_limit: timedelta = timedelta(hours=6)  # a rank waits at most this long for the slowest
-
-    def __enter__(self) -> Self:
-        if self.size > 1:
-            dist.init_process_group("gloo", timeout=self.time_limit)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self.size > 1:
-            dist.destroy_process_group()
 
     def share_out(self, items: tuple[T, ...]) -> tuple[T, ...]:
         """The items that are this rank's to work on."""
@@ -41,5 +26,10 @@ class Ranks:
         if self.size == 1:
             return [value]
         values: list[T] | None = [value] * self.size if self.rank == 0 else None
-        dist.gather_object(value, values, dst=0)
+        # Not before: the group's threads would not survive the fork that each tower is exported in.
+        dist.init_process_group("gloo", timeout=self.time_limit)
+        try:
+            dist.gather_object(value, values, dst=0)
+        finally:
+            dist.destroy_process_group()
         return values
