@@ -63,12 +63,15 @@ def pin(spec: ExportSpec, config_text: str, planned: "Sequence[PlannedTower]") -
     return spec.model_copy(update={"config": config_text, "config_uri": None, "sample_input_uri": rows})
 
 
-def _beside(path: str, config_uri: str | None) -> str:
-    """A path of the config, taken from the config's folder if it is relative and that is known."""
-    is_absolute = "://" in path or path.startswith("/")
-    if is_absolute or config_uri is None or "/" not in config_uri:
-        return path
-    return f"{config_uri.rpartition('/')[0]}/{path}"
+def _beside(paths: str, config_uri: str | None) -> str:
+    """Paths of the config, by commas; a relative one is taken from the config's folder, if that is known."""
+    if config_uri is None or "/" not in config_uri:
+        return paths
+    folder = config_uri.rpartition("/")[0]
+    return ",".join(
+        path if "://" in path or path.startswith("/") else f"{folder}/{path}"
+        for path in (part.strip() for part in paths.split(","))
+    )
 
 
 def plan_export(spec: ExportSpec, config_text: str) -> tuple[PlannedTower, ...]:

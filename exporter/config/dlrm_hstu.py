@@ -78,6 +78,7 @@ def check_dlrm_hstu(
     if not inputs.has(CONTEXTUAL):
         inputs.require(CONTEXTUAL, "the user's context", GroupKind.DEEP)
     inputs.contextual(model.hstu, concatenated=model.concat_contextual)
+    inputs.refuse_padding()
     _check_content(model, inputs)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from exporter.config.hstu import HstuConfig
 from exporter.config.hstu_messages import invalid
 from exporter.config.schema import Feature, FeatureGroup, GroupKind
-from exporter.errors import InvalidPipelineConfig
+from exporter.errors import InvalidPipelineConfig, UnsupportedConfig
 
 CONTEXTUAL = "contextual"
 QUERY_TIME = "query_time"
@@ -36,6 +36,17 @@ class GroupInputs:
         self._features = {feature.name: feature for feature in features}
         self._groups = {group.name: group for group in groups}
         self._where = where
+
+    def refuse_padding(self) -> None:
+        """No HSTU model pads its sequences, so a group that asks for it would be read by nothing."""
+        for group in self._groups.values():
+            padded = [feature.name for feature in self.members(group.name) if feature.is_sequence]
+            if group.kind is GroupKind.SEQUENCE and group.name != CONTEXTUAL and padded:
+                raise UnsupportedConfig(
+                    f"group {group.name} pads {', '.join(padded)}, and no HSTU model reads padded sequences",
+                    hint="use group_type JAGGED_SEQUENCE, or delete the group",
+                    where=f"feature_groups: {group.name}",
+                )
 
     def has(self, name: str) -> bool:
         return name in self._groups

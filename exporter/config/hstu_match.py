@@ -70,6 +70,7 @@ def check_hstu_match(
     if inputs.has(QUERY_TIME):
         inputs.numbers(QUERY_TIME, "the time of the request", GroupKind.DEEP)
     inputs.contextual(model.hstu)
+    inputs.refuse_padding()
     _check_widths(model, inputs)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from exporter.errors import InvalidPipelineConfig, InvalidSpec
-from exporter.planning import plan_export
+from exporter.planning import pin, plan_export
 from exporter.spec import ExportSpec, TowerName
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "torcheasyrec"
@@ -82,3 +82,23 @@ def test_errors_in_the_config_name_its_uri_and_line(text: str) -> None:
 def test_planning_does_not_import_torch() -> None:
     program = "import sys, exporter.planning, exporter.config.render; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("train.parquet", "s3://b/run/train.parquet"),
+        ("a.parquet, b/*.parquet", "s3://b/run/a.parquet,s3://b/run/b/*.parquet"),
+        ("/data/a.parquet,s3://c/b.parquet", "/data/a.parquet,s3://c/b.parquet"),
+    ],
+)
+def test_pinning_finds_the_configs_own_rows_beside_it(written: str, read: str, text: str) -> None:
+    own = text.replace('train_input_path: "data/train.parquet"', f'train_input_path: "{written}"')
+    spec = _spec().model_copy(update={"config_uri": "s3://b/run/pipeline.config"})
+    pinned = pin(spec, own, plan_export(spec, own))
+    assert (pinned.config, pinned.config_uri, pinned.sample_input_uri) == (own, None, read)
+
+
+def test_pinning_keeps_the_rows_that_were_asked_for(text: str) -> None:
+    spec = _spec(sample_input_uri="mine.parquet")
+    assert pin(spec, text, plan_export(spec, text)).sample_input_uri == "mine.parquet"

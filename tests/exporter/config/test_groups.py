@@ -99,16 +99,10 @@ def test_a_jagged_group_that_mixes_a_parent_and_none_is_refused(parse_edited: Pa
         parse_edited(("feature_configs", f"{_ALONE} feature_configs"), _beside("item"))
 
 
-def test_a_padded_group_assumes_nothing_of_standalone_features(parse_edited: ParseEdited) -> None:
-    group = 'feature_groups { group_name: "din" group_type: SEQUENCE'
-    members = f'{_UIH} feature_names: "item" feature_names: "user_id" }}'
-    config = parse_edited(
-        ("feature_configs", f"{_ALONE} feature_configs"),
-        ("feature_groups {", f"{group} {members} feature_groups {{"),
-    )
-    sequence = config.feature("item").sequence
-    assert sequence is not None
-    assert sequence.name == "item"
+def test_a_padded_group_is_refused_by_models_that_pad_nothing(parse_edited: ParseEdited) -> None:
+    group = f'feature_groups {{ group_name: "din" group_type: SEQUENCE {_UIH} feature_names: "user_id" }}'
+    with pytest.raises(UnsupportedConfig, match="group din pads uih_seq__video_id"):
+        parse_edited(("feature_groups {", f"{group} feature_groups {{"))
 
 
 @pytest.mark.parametrize("features", ["beside one of one value", "alone"])
