@@ -19,6 +19,7 @@ from exporter.errors import PackageCrashed
 from exporter.verify.reload import Link, RunReply, RunRequest, Setup
 
 # AOTInductor reads past the end of short inputs unless this is set; servers are told to set it too.
+_CHILD = "exporter.verify.reload"
 _INPUT_CHECKS = "AOTI_RUNTIME_CHECK_INPUTS=1"
 
 
@@ -48,7 +49,8 @@ class PackageRunner:
             self._folder = Path(starting.enter_context(folder))
             self._process = starting.enter_context(
                 subprocess.Popen(
-                    ["env", _INPUT_CHECKS, sys.executable, "-m", "exporter.verify.reload"],
+                    # AOTInductor unpacks packages below TMPDIR, and a killed process leaves them there.
+                    ["env", _INPUT_CHECKS, f"TMPDIR={self._folder}", sys.executable, "-m", _CHILD],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,

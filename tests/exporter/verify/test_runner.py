@@ -38,7 +38,11 @@ def test_a_file_that_is_no_package_is_a_crash_with_its_last_words(tmp_path: Path
         runner.__enter__()
 
 
-def test_nothing_is_left_in_the_scratch_folder(chain: list[Link], tmp_path: Path) -> None:
-    with PackageRunner(chain, op_libraries=(), scratch=tmp_path) as runner:
+def test_nothing_is_left_behind(chain: list[Link], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scratch, temporary = tmp_path / "scratch", tmp_path / "temporary"
+    scratch.mkdir()
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    with PackageRunner(chain, op_libraries=(), scratch=scratch) as runner:
         runner.run(clicks(2))
-    assert list(tmp_path.iterdir()) == []
+    assert [*scratch.iterdir(), *temporary.iterdir()] == []
