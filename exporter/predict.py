@@ -10,7 +10,7 @@ from torch import Tensor
 
 from exporter.aoti.architecture import require_runnable
 from exporter.config.schema import Feature
-from exporter.data.encode import encode
+from exporter.data.encode import encode_in_calls
 from exporter.data.parquet import open_parquet
 from exporter.dims.plan import BATCH, DimPlan, plan_dims
 from exporter.errors import AlreadyPublished, InvalidArtifact, InvalidRows, InvalidSpec
@@ -128,7 +128,9 @@ def _batches(served: ServedTower, input_uri: str) -> Iterator[dict[str, Tensor]]
     columns = [feature.name for feature in served.features]
     size = min(_ROWS_PER_CALL, served.manifest.max_batch_size)
     for batch in open_parquet(input_uri).batches(columns, rows_per_batch=size):
-        yield encode(batch.table, served.features, served.plan, where=batch.where, first_row=batch.first_row)
+        yield from encode_in_calls(
+            batch.table, served.features, served.plan, where=batch.where, first_row=batch.first_row
+        )
 
 
 def _answer(runner: PackageRunner, inputs: dict[str, Tensor], where: str) -> dict[str, Tensor]:

@@ -1,6 +1,6 @@
 """Rows of a table become the tensors that TorchEasyRec's models take."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -27,16 +27,41 @@ def encode(
             exceed what the plan lets one call take.
     """
     tensors = to_tensors(read_features(table, features, where=where, first_row=first_row), features, plan)
-    for name, size in sizes_of(plan, {name: tensor.shape for name, tensor in tensors.items()}).items():
+    for name, size in _exceeding(tensors, plan):
         dim = plan.dim(name)
-        if dim.high is not None and size > dim.high:
-            raise InvalidRows(
-                f"{where}: rows {first_row} to {first_row + table.num_rows - 1} have {size} for dim {name} "
-                f"({dim.reason}), more than the {dim.high} that one call takes",
-                hint="pass fewer rows per call, or export with a larger max_batch_size",
-                where=where,
-            )
+        raise InvalidRows(
+            f"{where}: rows {first_row} to {first_row + table.num_rows - 1} have {size} for dim {name} "
+            f"({dim.reason}), more than the {dim.high} that one call takes",
+            hint="pass fewer rows per call, or export with a larger max_batch_size",
+            where=where,
+        )
     return tensors
+
+
+def encode_in_calls(
+    table: pa.Table, features: Sequence[Feature], plan: DimPlan, *, where: str, first_row: int = 0
+) -> Iterator[dict[str, Tensor]]:
+    """As `encode`, in as many calls as the plan's bounds make of these rows, in their order."""
+    tensors = to_tensors(read_features(table, features, where=where, first_row=first_row), features, plan)
+    if not _exceeding(tensors, plan):
+        yield tensors
+    elif table.num_rows == 1:
+        yield encode(table, features, plan, where=where, first_row=first_row)
+    else:
+        half = table.num_rows // 2
+        yield from encode_in_calls(table.slice(0, half), features, plan, where=where, first_row=first_row)
+        rest = table.slice(half)
+        yield from encode_in_calls(rest, features, plan, where=where, first_row=first_row + half)
+
+
+def _exceeding(tensors: Mapping[str, Tensor], plan: DimPlan) -> list[tuple[str, int]]:
+    """The dims whose size in `tensors` is beyond the plan's bound."""
+    sizes = sizes_of(plan, {name: tensor.shape for name, tensor in tensors.items()})
+    return [
+        (name, size)
+        for name, size in sizes.items()
+        if (high := plan.dim(name).high) is not None and size > high
+    ]
 
 
 def read_features(

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from exporter.config.schema import Feature, FeatureKind, Sequence, Table
-from exporter.data.encode import encode
+from exporter.data.encode import encode, encode_in_calls
 from exporter.dims.plan import plan_dims
 from exporter.errors import InvalidRows
 
@@ -39,6 +39,19 @@ def test_rows_beyond_the_plan_are_refused() -> None:
     table = pa.table({"clicks__item": [[1, 2, 3], [4, 5]], "clicks__price": [[1, 2, 3], [4, 5]]})
     with pytest.raises(InvalidRows, match=r"f: rows 7 to 8 have 5 for dim seq_clicks .* more than the 4"):
         encode(table, FEATURES, PLAN, where="f", first_row=7)
+
+
+def test_rows_beyond_the_plan_are_divided_into_calls_that_fit() -> None:
+    items = [[1, 2, 3], [4, 5], [], [6]]
+    table = pa.table({"clicks__item": items, "clicks__price": items})
+    calls = encode_in_calls(table, FEATURES, plan_dims(FEATURES, max_batch_size=2), where="f")
+    assert [call["clicks__item.values"].tolist() for call in calls] == [[1, 2, 3], [4, 5], [6]]
+
+
+def test_one_row_beyond_the_plan_is_refused_by_its_number() -> None:
+    table = pa.table({"clicks__item": [[1], [1, 2, 3, 4, 5]], "clicks__price": [[1], [1, 2, 3, 4, 5]]})
+    with pytest.raises(InvalidRows, match="f: rows 1 to 1 have 5 for dim seq_clicks"):
+        list(encode_in_calls(table, FEATURES, PLAN, where="f"))
 
 
 def test_siblings_of_unequal_length_are_named() -> None:
