@@ -7,7 +7,8 @@ ExportError
 ├── InvalidRows              a row, column or file of the input rows cannot be used
 ├── CheckpointError
 │   ├── CheckpointUnreadable   not a checkpoint, damaged, or asks to run code
-│   └── CheckpointMismatch     checkpoint and model disagree on names, shapes or dtypes
+│   ├── CheckpointMismatch     checkpoint and model disagree on names, shapes or dtypes
+│   └── WeightsNotFinite       weights hold NaN or infinity: the training diverged
 ├── DimPlanViolated          the traced program's sizes are not those of the plan
 │   ├── DimsConflict           the model requires sizes to be equal that the plan keeps apart
 │   └── DimSpecialised         tracing narrowed or fixed a size that the plan lets vary
@@ -30,13 +31,14 @@ class ExportError(Exception):
 
     code: str = "export_error"
     retryable: bool = False
-    report: str = ""  # what torch had to say, where that is longer than a message
+    advice: str = ""  # the hint of an error that is raised without one
+    report: str = ""  # all there is to say, torch's words or complete lists, where a message is too short
 
     def __init__(self, message: str, *, hint: str = "", where: str = "") -> None:
         """Say what happened (`message`), what to do (`hint`) and at which field, line or file (`where`)."""
         super().__init__(message)
         self.message = message
-        self.hint = hint
+        self.hint = hint or self.advice
         self.where = where
 
 
@@ -44,42 +46,49 @@ class InvalidSpec(ExportError):
     """The request contradicts itself or what the model offers."""
 
     code = "invalid_spec"
+    advice = "correct the field that `where` names"
 
 
 class InvalidPipelineConfig(ExportError):
     """The pipeline config does not parse or contradicts itself."""
 
     code = "invalid_pipeline_config"
+    advice = "correct the line or the feature that `where` names"
 
 
 class UnsupportedConfig(InvalidPipelineConfig):
     """The pipeline config parses, and asks for something Slipway does not build."""
 
     code = "unsupported_config"
+    advice = "leave that feature or option out, or export without Slipway"
 
 
 class InvalidRows(ExportError):
     """A row, column or file of the input rows cannot be used."""
 
     code = "invalid_rows"
+    advice = "correct the rows; the message names file, column and row"
 
 
 class CheckpointError(ExportError):
     """The checkpoint cannot be used."""
 
     code = "checkpoint_error"
+    advice = "use the checkpoint as training wrote it"
 
 
 class CheckpointUnreadable(CheckpointError):
     """Not a checkpoint, damaged, or asks to run code while being opened."""
 
     code = "checkpoint_unreadable"
+    advice = "point to a DCP folder or a .safetensors file as training wrote it"
 
 
 class CheckpointMismatch(CheckpointError):
     """Checkpoint and model disagree on names, shapes or dtypes."""
 
     code = "checkpoint_mismatch"
+    advice = "use the pipeline config this checkpoint was trained with"
 
     def __init__(
         self,
@@ -90,87 +99,100 @@ class CheckpointMismatch(CheckpointError):
         where: str = "",
     ) -> None:
         """Carry the evidence: `mismatched` entries read "name: checkpoint (…), model (…)"."""
-        parts = [
-            f"{len(names)} {kind}: {', '.join(names[:5])}{', …' if len(names) > 5 else ''}"
-            for kind, names in (
-                ("missing", missing),
-                ("unexpected", unexpected),
-                ("mismatched", mismatched),
-            )
-            if names
-        ]
-        super().__init__(
-            "checkpoint and model disagree; " + "; ".join(parts),
-            hint="export with the pipeline config this checkpoint was trained with",
-            where=where,
-        )
+        lists = {"missing": missing, "unexpected": unexpected, "mismatched": mismatched}
+        parts = [f"{len(names)} {kind}: {_first(names)}" for kind, names in lists.items() if names]
+        super().__init__("checkpoint and model disagree; " + "; ".join(parts), where=where)
         self.missing, self.unexpected, self.mismatched = missing, unexpected, mismatched
+        self.report = "\n".join(f"{kind} {name}" for kind, names in lists.items() for name in names)
+
+
+class WeightsNotFinite(CheckpointError):
+    """Weights hold NaN or infinity."""
+
+    code = "weights_not_finite"
+    advice = "export a checkpoint from before the training diverged"
+
+    def __init__(self, names: list[str]) -> None:
+        """Carry the names of the tensors."""
+        super().__init__(f"{len(names)} weights hold NaN or infinity: {_first(names)}", where=names[0])
+        self.report = "\n".join(names)
 
 
 class DimPlanViolated(ExportError):
     """The traced program's sizes are not those of the plan."""
 
     code = "dim_plan_violated"
+    advice = "report it with the pipeline config: it is a fault in Slipway or in the plan"
 
 
 class DimsConflict(DimPlanViolated):
     """The model requires sizes to be equal that the plan keeps apart."""
 
     code = "dims_conflict"
+    advice = "write the features in one sequence_feature, or declare them of one length"
 
 
 class DimSpecialised(DimPlanViolated):
     """Tracing narrowed or fixed a size that the plan lets vary."""
 
     code = "dim_specialised"
+    advice = "change the model's option that ties the size, or report it with the pipeline config"
 
 
 class TraceFailed(ExportError):
     """torch.export could not capture the tower."""
 
     code = "trace_failed"
+    advice = "report it with the pipeline config"
 
 
 class CompileFailed(ExportError):
     """AOTInductor could not build the package."""
 
     code = "compile_failed"
+    advice = "see the attempt's log; on a new machine check g++"
 
 
 class VerificationFailed(ExportError):
     """The package does not compute what eager computes."""
 
     code = "verification_failed"
+    advice = "nothing of the tower was published; report the case that `where` names"
 
 
 class PackageCrashed(VerificationFailed):
     """The process that ran the package died."""
 
     code = "package_crashed"
+    advice = "check that the artifact was built for this machine; report it with the log"
 
 
 class InvalidArtifact(ExportError):
     """A published artifact is incomplete or damaged."""
 
     code = "invalid_artifact"
+    advice = "export again; never repair an artifact by hand"
 
 
 class AlreadyPublished(ExportError):
     """The destination key exists; keys are never overwritten."""
 
     code = "already_published"
+    advice = "choose another output"
 
 
 class SourceNotFound(ExportError):
     """A URI names nothing."""
 
     code = "source_not_found"
+    advice = "correct the URI"
 
 
 class StorageError(ExportError):
     """An object store refused or could not be reached."""
 
     code = "storage_error"
+    advice = "check credentials and network"
     retryable = True
 
     def __init__(self, message: str, *, hint: str = "", where: str = "", retryable: bool = True) -> None:
@@ -183,6 +205,7 @@ class AttemptFailed(ExportError):
     """The attempt's processes ended without an outcome."""
 
     code = "attempt_failed"
+    advice = "see the worker's log if Slipway, which tries again by itself, gives up"
     retryable = True
 
 
@@ -190,6 +213,7 @@ class AttemptTimedOut(AttemptFailed):
     """The attempt took longer than it may; it would again."""
 
     code = "attempt_timed_out"
+    advice = "raise the worker's limit, or ask for fewer towers"
     retryable = False
 
 
@@ -197,8 +221,8 @@ class TowerDied(AttemptFailed):
     """The process of one tower ended without a result."""
 
     code = "tower_died"
+    advice = "SIGKILL is most often too little memory; else the attempt's log ends with the cause"
 
-    def __init__(self, message: str) -> None:
-        super().__init__(
-            message, hint="SIGKILL is most often too little memory; else the attempt's log ends with the cause"
-        )
+
+def _first(names: list[str]) -> str:
+    return f"{', '.join(names[:5])}{', …' if len(names) > 5 else ''}"

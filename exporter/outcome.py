@@ -7,6 +7,7 @@ from exporter.manifest import TowerEntry
 from exporter.spec import Frozen, TowerName
 
 _LONGEST_REPORT = 8000
+_REPORT_IT = "report it with the log: it is a fault in Slipway"
 
 
 class Failure(Frozen):
@@ -17,7 +18,7 @@ class Failure(Frozen):
     hint: str = ""
     where: str = ""
     retryable: bool = False
-    report: str = Field(default="", description="What torch reported; its beginning, where it is long.")
+    report: str = Field(default="", description="What is too long for `message`; its beginning.")
 
     @classmethod
     def of(cls, error: BaseException) -> "Failure":
@@ -31,7 +32,7 @@ class Failure(Frozen):
                 retryable=error.retryable,
                 report=error.report[:_LONGEST_REPORT],
             )
-        return cls(code="internal_error", message=f"{type(error).__name__}: {error}")
+        return cls(code="internal_error", message=f"{type(error).__name__}: {error}", hint=_REPORT_IT)
 
 
 class TowerOutcome(Frozen):

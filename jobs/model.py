@@ -154,7 +154,7 @@ class Job(Frozen):
     def cancelled(self, now: datetime) -> Self:
         """Cancel at once when no worker has it, else ask the worker to stop."""
         if self.state.is_final:
-            raise JobFinished(f"job {self.id} has {self.state} and cannot be cancelled")
+            raise JobFinished(f"job {self.id} has already ended: it is {self.state}")
         asked = self.model_copy(update={"cancel_requested": True})
         return asked if self.state is JobState.RUNNING else asked.move_to(JobState.CANCELLED, now)
 

@@ -47,10 +47,10 @@ def connect(url: str) -> redis.Redis:
 
 @contextmanager
 def reaching() -> Iterator[None]:
-    """Turn a Redis that is away into StoreUnavailable."""
+    """Turn a Redis that is away, out of memory or read-only into StoreUnavailable."""
     try:
         yield
-    except (redis.ConnectionError, redis.TimeoutError) as error:
+    except redis.RedisError as error:
         raise StoreUnavailable(error) from error
 
 

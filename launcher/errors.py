@@ -7,3 +7,4 @@ class LaunchFailed(ExportError):
     """A program of the stack could not be started, or ended by itself."""
 
     code = "launch_failed"
+    advice = "see the log that the message names; a port may be taken"

@@ -32,18 +32,21 @@ class InvalidRequest(ExportError):
     """A field of the request is missing, unknown or has a wrong value."""
 
     code = "invalid_request"
+    advice = "correct the fields in `errors`; the schema is at /docs"
 
 
 class RequestTooLarge(ExportError):
     """The request's body is larger than the service takes."""
 
     code = "request_too_large"
+    advice = "give the pipeline config by URI"
 
 
 class NoSuchCall(ExportError):
     """The API does not have this path, or not with this method."""
 
     code = "no_such_call"
+    advice = "the calls are at /docs"
 
 
 # The nearest class decides.

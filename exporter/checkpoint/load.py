@@ -9,7 +9,7 @@ from exporter.checkpoint.averaged import AVERAGES, AveragedCheckpoint
 from exporter.checkpoint.keymap import PREFIX, checkpoint_names, unexpected_names
 from exporter.checkpoint.read import Checkpoint
 from exporter.checkpoint.tensors import TensorMeta
-from exporter.errors import CheckpointError, CheckpointMismatch
+from exporter.errors import CheckpointMismatch, WeightsNotFinite
 
 _TABLES = "embedding_group."  # in front of the names of embedding tables
 
@@ -34,7 +34,7 @@ def load_weights(
     Raises:
         CheckpointMismatch: names every tensor that is missing, unexpected or of another shape or dtype,
             or has no average where averages are asked for.
-        CheckpointError: a parameter holds NaN or infinity.
+        WeightsNotFinite: a parameter holds NaN or infinity.
     """
     needed = {
         name: TensorMeta(shape=tuple(tensor.shape), dtype=tensor.dtype)
@@ -81,11 +81,7 @@ def _check_finite(parameters: Mapping[str, Tensor]) -> None:
     """Refuse weights of a training that diverged; a mask's buffer may well hold infinity."""
     broken = [name for name, tensor in parameters.items() if not _is_finite(tensor)]
     if broken:
-        raise CheckpointError(
-            f"weights hold NaN or infinity: {', '.join(broken)}",
-            hint="export a checkpoint from before the training diverged",
-            where=broken[0],
-        )
+        raise WeightsNotFinite(broken)
 
 
 def _is_finite(tensor: Tensor) -> bool:

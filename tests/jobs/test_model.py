@@ -48,7 +48,7 @@ def test_a_running_job_is_asked_to_stop() -> None:
 
 @pytest.mark.parametrize("state", FINAL)
 def test_a_finished_job_cannot_be_cancelled(state: JobState) -> None:
-    with pytest.raises(JobFinished):
+    with pytest.raises(JobFinished, match="already ended: it is "):
         make_job(state).cancelled(NOW)
 
 

@@ -82,6 +82,20 @@ def test_a_redis_that_is_away_is_named() -> None:
         store.get(new_job_id())
 
 
+@pytest.mark.parametrize(
+    ("setting", "value", "usual"), [("maxmemory", "1", "0"), ("min-replicas-to-write", "1", "0")]
+)
+def test_a_redis_that_refuses_is_named(
+    redis_client: redis.Redis, setting: str, value: str, usual: str
+) -> None:
+    redis_client.config_set(setting, value)
+    try:
+        with pytest.raises(StoreUnavailable, match="refuses"):
+            RedisJobStore(redis_client).add(make_job())
+    finally:
+        redis_client.config_set(setting, usual)
+
+
 def test_the_config_is_not_rewritten_with_every_change(redis_client: redis.Redis) -> None:
     store, job = RedisJobStore(redis_client), make_job()
     store.add(job)

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from exporter.checkpoint.load import load_weights
 from exporter.checkpoint.read import Checkpoint, open_checkpoint
-from exporter.errors import CheckpointError, CheckpointMismatch
+from exporter.errors import CheckpointMismatch, WeightsNotFinite
 
 
 class Tower(nn.Module):
@@ -89,7 +89,7 @@ def test_the_prefix_may_be_part_of_the_models_names(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
 def test_weights_of_a_diverged_training_are_refused(bad: float, tower: Tower, tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"NaN or infinity: model\.linear\.bias"):
+    with pytest.raises(WeightsNotFinite, match=r"NaN or infinity: model\.linear\.bias"):
         load_weights(tower, checkpoint_of(tmp_path, linear__bias=torch.tensor([1.0, bad])))
 
 
