@@ -11,10 +11,10 @@ from exporter.aoti.architecture import architecture
 from exporter.aoti.compile import versions
 from exporter.attempt import Attempt, ExportedTower
 from exporter.config.render import render_fg_json, render_model_acc, render_pipeline_config
+from exporter.dims.entries import dim_entries, tensor_entries
 from exporter.dims.plan import DimPlan
 from exporter.dims.torch_dims import check_program
 from exporter.manifest import (
-    DimEntry,
     FileRef,
     Manifest,
     SourceRef,
@@ -67,26 +67,16 @@ def tower_entry(
         package=packages[-1],
         sparse=_sparse_entry(packages[0], last.part.tower.plan) if sparse else None,
         files=tuple(refs.values()),
-        inputs=_tensors(tower.plan),
+        inputs=tensor_entries(tower.plan),
         outputs=output_entries(last.program, last.part.tower.plan),
-        dims=_dims(tower.plan),
+        dims=dim_entries(tower.plan),
         verified=verified,
         stage_seconds=dict(stage_seconds),
     )
 
 
 def _sparse_entry(package: FileRef, plan: DimPlan) -> SparseEntry:
-    return SparseEntry(package=package, tensors=_tensors(plan), dims=_dims(plan))
-
-
-def _tensors(plan: DimPlan) -> tuple[TensorEntry, ...]:
-    return tuple(
-        TensorEntry(name=tensor.name, dtype=tensor.dtype, shape=tensor.shape) for tensor in plan.inputs
-    )
-
-
-def _dims(plan: DimPlan) -> tuple[DimEntry, ...]:
-    return tuple(DimEntry(name=dim.name, low=dim.low, high=dim.high, reason=dim.reason) for dim in plan.dims)
+    return SparseEntry(package=package, tensors=tensor_entries(plan), dims=dim_entries(plan))
 
 
 def output_entries(program: ExportedProgram, plan: DimPlan) -> tuple[TensorEntry, ...]:

@@ -6,7 +6,6 @@ from typing import Literal
 from exporter.spec import Device, Frozen, Mode, TowerName
 
 MANIFEST_NAME = "manifest.json"
-MANIFEST_VERSION = 1
 
 
 class FileRef(Frozen):

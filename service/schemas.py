@@ -7,7 +7,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from exporter.dims.plan import DimPlan, plan_group_tensors
+from exporter.dims.entries import dim_entries, tensor_entries
+from exporter.dims.plan import plan_group_tensors
 from exporter.manifest import DimEntry, TensorEntry
 from exporter.outcome import Failure
 from exporter.planning import PlannedTower
@@ -109,10 +110,10 @@ class TowerPlan(Frozen):
         return cls(
             name=planned.config.name,
             view=planned.config.view,
-            inputs=_tensors(planned.plan),
-            dims=_dims(planned.plan),
-            group_tensors=_tensors(groups) if groups else (),
-            group_dims=_dims(groups) if groups else (),
+            inputs=tensor_entries(planned.plan),
+            dims=dim_entries(planned.plan),
+            group_tensors=tensor_entries(groups) if groups else (),
+            group_dims=dim_entries(groups) if groups else (),
         )
 
 
@@ -123,16 +124,6 @@ class PlanView(Frozen):
     mode: Mode
     max_batch_size: int
     towers: tuple[TowerPlan, ...]
-
-
-def _tensors(plan: DimPlan) -> tuple[TensorEntry, ...]:
-    return tuple(
-        TensorEntry(name=tensor.name, dtype=tensor.dtype, shape=tensor.shape) for tensor in plan.inputs
-    )
-
-
-def _dims(plan: DimPlan) -> tuple[DimEntry, ...]:
-    return tuple(DimEntry(name=dim.name, low=dim.low, high=dim.high, reason=dim.reason) for dim in plan.dims)
 
 
 class FieldProblem(Frozen):

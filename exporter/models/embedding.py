@@ -88,8 +88,7 @@ class EmbeddingGroup(nn.Module):
 
 def group_widths(pipeline: PipelineConfig, group: str) -> tuple[int, ...]:
     """The width of each feature of a group, in the group's order."""
-    features = (pipeline.feature(name) for name in pipeline.group(group).features)
-    return tuple(feature.table.dim if feature.table else feature.value_dim for feature in features)
+    return tuple(pipeline.feature(name).width for name in pipeline.group(group).features)
 
 
 def _pooled_rows(weight: Tensor, inputs: Mapping[str, Tensor], feature: Feature) -> Tensor:

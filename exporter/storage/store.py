@@ -100,14 +100,6 @@ class ArtifactStore(Protocol):
         finally:
             partial.unlink(missing_ok=True)
 
-    def fetch_folder(self, prefix: str, local: Path) -> None:
-        """Copy every file below a folder here; a folder without files is SourceNotFound."""
-        files = self.list(prefix)
-        if not files:
-            raise SourceNotFound(f"there is no file below {self.uri_of(prefix)}")
-        for file in files:
-            self.fetch(file.key, local / check_key(file.key).removeprefix(prefix).lstrip("/"))
-
     def put(self, local: Path, key: str, on_sent: OnSent = ignore_sent) -> None:
         """Store a local file under a key that does not exist yet."""
         try:

@@ -68,23 +68,12 @@ def test_a_folder_lists_its_own_files_sorted(store: ArtifactStore) -> None:
     assert store.list("absent") == ()
 
 
-def test_a_folder_is_fetched_with_its_structure(store: ArtifactStore, tmp_path: Path) -> None:
-    for key in ("model/.metadata", "model/deep/x", "other"):
-        store.put_bytes(key.encode(), key)
-    store.fetch_folder("model", tmp_path / "here")
-    found = sorted(path.relative_to(tmp_path / "here") for path in (tmp_path / "here").rglob("*"))
-    assert found == [Path(".metadata"), Path("deep"), Path("deep/x")]
-    assert (tmp_path / "here" / "deep" / "x").read_bytes() == b"model/deep/x"
-
-
 def test_a_missing_key_is_named(store: ArtifactStore, tmp_path: Path) -> None:
     for read in (store.read, store.size, store.sha256):
         with pytest.raises(SourceNotFound, match=r"there is no .*absent/key"):
             read("absent/key")
     with pytest.raises(SourceNotFound):
         store.fetch("absent/key", tmp_path / "copy")
-    with pytest.raises(SourceNotFound):
-        store.fetch_folder("absent", tmp_path / "copies")
     assert not store.exists("absent/key")
     assert not (tmp_path / "copy").exists()
 
