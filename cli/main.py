@@ -2,44 +2,66 @@
 
 import argparse
 import json
+import os
 import sys
+import traceback
 from collections.abc import Sequence
+from typing import NoReturn
 
 from cli import export, inspect, plan, predict
-from exporter.errors import ExportError
+from cli.errors import InvalidCommand
 from exporter.outcome import Failure
 from exporter.version import __version__
+from processes.interrupts import end_as_by_interrupt
 from service.cli_commands import add_commands
 from telemetry.choices import LogFormat, LogLevel
 from telemetry.logging import configure_logging
 
+INVALID_COMMAND = 2
 INTERRUPTED = 130
+_READER_GONE = 1  # as rich ends when it meets one
+_TRACEBACK = "--traceback"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; an error is one line on stderr, with a stable code."""
-    parser = build_parser()
-    given = parser.parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    end_as_by_interrupt()
     configure_logging(LogFormat.CONSOLE, LogLevel.WARNING)
     try:
+        given = build_parser().parse_args(words)
         code: int = given.run(given)
-    except ExportError as error:
-        print(error_line(Failure.of(error), as_json=getattr(given, "json", False)), file=sys.stderr)
-        return 1
+        sys.stdout.flush()
+        return code
     except KeyboardInterrupt:
         print("slipway: interrupted", file=sys.stderr)
         return INTERRUPTED
-    return code
+    except BrokenPipeError:  # who reads standard output has had enough, as in `slipway inspect … | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
+        return _READER_GONE
+    except Exception as error:  # noqa: BLE001 (whatever it is, it becomes the one line)
+        if _TRACEBACK in words:
+            traceback.print_exc()
+        print(error_line(Failure.of(error), as_json="--json" in words), file=sys.stderr)
+        return INVALID_COMMAND if isinstance(error, InvalidCommand) else 1
+
+
+class _Parser(argparse.ArgumentParser):
+    """Raises what argparse would print, so that it is shown as every error is."""
+
+    def error(self, message: str) -> NoReturn:
+        raise InvalidCommand(message, hint=f"see {self.prog} --help")
 
 
 def build_parser() -> argparse.ArgumentParser:
     """The command line as a whole."""
-    parser = argparse.ArgumentParser(
+    parser: argparse.ArgumentParser = _Parser(
         prog="slipway",
         description="Turn trained TorchRec recommenders into verified, ahead-of-time compiled packages.",
         epilog="example: slipway export --help",
     )
     parser.add_argument("--version", action="version", version=f"slipway {__version__}")
+    parser.add_argument(_TRACEBACK, action="store_true", help="show where an error arose, to report it")
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
     plan.add_command(subparsers)
     export.add_command(subparsers)

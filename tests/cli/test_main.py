@@ -1,11 +1,16 @@
 """The command line: examples, exit codes, and one readable line per error."""
 
 import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from cli.main import main
 
+CONFIG = Path(__file__).parents[1] / "fixtures" / "torcheasyrec" / "hstu_match" / "pipeline.config"
 COMMANDS = ["plan", "export", "predict", "inspect", "submit", "watch", "list"]
 
 
@@ -18,10 +23,53 @@ def test_help_shows_an_example(command: str, capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.parametrize("arguments", [[], ["no-such-command"], ["inspect"], ["predict", "--tower", "x"]])
-def test_a_wrong_command_line_is_exit_code_2(arguments: list[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(arguments)
-    assert ended.value.code == 2
+def test_a_wrong_command_line_is_one_line_and_exit_code_2(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("slipway: error [invalid_command]: ") and said.count("\n") == 1
+
+
+def test_a_wrong_command_line_can_be_had_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", "--json", "--nonsense", "x"]) == 2
+    assert json.loads(capsys.readouterr().err)["error"]["code"] == "invalid_command"
+
+
+@pytest.mark.parametrize(("options", "shown"), [([], False), (["--traceback"], True)])
+def test_an_unforeseen_error_is_a_line_and_its_traceback_only_on_demand(
+    options: list[str],
+    shown: bool,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def break_down(uri: str) -> None:
+        raise ZeroDivisionError("nobody thought of this")
+
+    monkeypatch.setattr("cli.inspect.read_manifest", break_down)
+    assert main([*options, "inspect", "x"]) == 1
+    said = capsys.readouterr().err
+    assert "slipway: error [internal_error]: ZeroDivisionError: nobody thought of this" in said
+    assert ("Traceback" in said) is shown
+
+
+def test_a_reader_that_has_had_enough_is_no_error() -> None:
+    plan = f"{sys.executable} -m cli.main plan --config {CONFIG} --json"
+    piped = subprocess.run(["bash", "-c", f"{plan} | true"], capture_output=True, text=True, check=True)
+    assert piped.stderr == ""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_a_command_as_an_interrupt_does(number: signal.Signals, tmp_path: Path) -> None:
+    program = (
+        "import os, sys, tempfile, cli.main, cli.inspect as inspect\n"
+        "def run(uri):\n"
+        f"    with tempfile.TemporaryDirectory(dir=sys.argv[1]): os.kill(os.getpid(), {int(number)})\n"
+        "inspect.read_manifest = run\n"
+        "sys.exit(cli.main.main(['inspect', 'x']))"
+    )
+    ended = subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=False)
+    assert (ended.returncode, list(tmp_path.iterdir())) == (130, [])
 
 
 def test_an_error_is_one_line_with_its_code(capsys: pytest.CaptureFixture[str]) -> None:
