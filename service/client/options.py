@@ -4,20 +4,23 @@ import argparse
 from pathlib import Path
 from typing import TypeVar
 
-from pydantic import ValidationError
+from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from exporter.errors import InvalidSpec
+from exporter.planning import PlanRequest, read_config
 from exporter.spec import Device, ExportSpec, Mode, TowerName
 
 Spec = TypeVar("Spec", bound=ExportSpec)
+
+_OBJECT = TypeAdapter(dict[str, JsonValue])
 
 
 def add_spec_options(parser: argparse.ArgumentParser) -> None:
     """Add all the options that `spec_of` reads."""
     add_plan_options(parser)
     parser.add_argument("--checkpoint", metavar="URI", dest="checkpoint_uri", type=_uri)
-    parser.add_argument("--item-input", metavar="URI", dest="item_input_uri", type=_uri)
-    parser.add_argument("--sample-input", metavar="URI", dest="sample_input_uri", type=_uri)
+    parser.add_argument("--item-input", metavar="URI", dest="item_input_uri", type=_uris)
+    parser.add_argument("--sample-input", metavar="URI", dest="sample_input_uri", type=_uris)
     parser.add_argument("--output", metavar="URI", dest="output_uri", type=_uri)
     parser.add_argument("--device", choices=[device.value for device in Device])
     parser.add_argument("--ranks", type=int, metavar="N")
@@ -25,7 +28,9 @@ def add_spec_options(parser: argparse.ArgumentParser) -> None:
 
 def add_plan_options(parser: argparse.ArgumentParser) -> None:
     """Add those that decide what the inputs of a package are."""
-    parser.add_argument("--spec", type=Path, metavar="FILE", help="the request as JSON; options override it")
+    parser.add_argument(
+        "--spec", type=Path, metavar="FILE", help="the request, or a part, as JSON; options override it"
+    )
     parser.add_argument("--config", metavar="URI", help="pipeline config; a local file's text is sent along")
     towers = [name.value for name in TowerName]
     parser.add_argument("--tower", action="append", dest="towers", choices=towers, help="may be repeated")
@@ -40,18 +45,14 @@ def spec_of(arguments: argparse.Namespace) -> ExportSpec:
 
 def request_of(arguments: argparse.Namespace, kind: type[Spec]) -> Spec:
     """The same for a kind of request that asks for less."""
-    given: dict[str, object] = {}
+    given: dict[str, object] = {} if arguments.spec is None else {**_spec_file(arguments.spec)}
+    if arguments.config is not None:
+        given |= {"config": None, "config_uri": None, **_config(arguments.config)}
+    named = {name: getattr(arguments, name) for name in kind.model_fields if hasattr(arguments, name)}
+    named.pop("config", None)
+    given |= {name: value for name, value in named.items() if value is not None}
     try:
-        if arguments.spec is not None:
-            given = kind.model_validate_json(arguments.spec.read_bytes()).model_dump(exclude_unset=True)
-        if arguments.config is not None:
-            given = {**given, "config": None, "config_uri": None, **_config(arguments.config)}
-        named = {name: getattr(arguments, name) for name in kind.model_fields if hasattr(arguments, name)}
-        named.pop("config", None)
-        given |= {name: value for name, value in named.items() if value is not None}
         return kind.model_validate(given)
-    except OSError as error:
-        raise InvalidSpec(f"{error.filename} cannot be read: {error.strerror}") from error
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(step) for step in first["loc"])
@@ -62,11 +63,36 @@ def request_of(arguments: argparse.Namespace, kind: type[Spec]) -> Spec:
         ) from error
 
 
+def _spec_file(path: Path) -> dict[str, JsonValue]:
+    """What --spec gives, which may be a part of a request."""
+    try:
+        return _OBJECT.validate_json(path.read_bytes())
+    except OSError as error:
+        raise InvalidSpec(
+            f"{path} cannot be read: {error.strerror}",
+            hint="give --spec the path of a JSON file",
+            where=str(path),
+        ) from error
+    except ValidationError as error:
+        raise InvalidSpec(
+            f"{path} is no JSON object: {error.errors()[0]['msg']}",
+            hint="write the request's fields as one JSON object",
+            where=str(path),
+        ) from error
+
+
 def _config(uri: str) -> dict[str, object]:
     """A local file is read here: the service may run elsewhere."""
-    return {"config_uri": uri} if "://" in uri else {"config": Path(uri).read_text()}
+    if "://" in uri:
+        return {"config_uri": uri}
+    return {"config": read_config(PlanRequest(config_uri=_uri(uri)))}
 
 
 def _uri(given: str) -> str:
     """A plain path is made absolute, because the service has another working directory."""
     return given if "://" in given else str(Path(given).absolute())
+
+
+def _uris(given: str) -> str:
+    """The same for each of several, which commas separate."""
+    return ",".join(_uri(part.strip()) for part in given.split(",") if part.strip())

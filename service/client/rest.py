@@ -4,7 +4,7 @@ import http.client
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from urllib.parse import SplitResult, urlencode, urlsplit
+from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
 from pydantic import ValidationError
 
@@ -33,12 +33,12 @@ class SlipwayClient:
         return JobView.model_validate_json(self._call("POST", "/exports", spec.model_dump_json()).body)
 
     def get(self, job_id: str) -> JobView:
-        return JobView.model_validate_json(self._call("GET", f"/exports/{job_id}").body)
+        return JobView.model_validate_json(self._call("GET", _path_of(job_id)).body)
 
     def get_if_changed(self, known: JobView) -> JobView:
         """The job as it is now; `known` itself when that is still so."""
         headers = {"If-None-Match": f'"{known.revision}"'}
-        answer = self._call("GET", f"/exports/{known.id}", headers=headers)
+        answer = self._call("GET", _path_of(known.id), headers=headers)
         if answer.status == HTTPStatus.NOT_MODIFIED:
             return known
         return JobView.model_validate_json(answer.body)
@@ -49,7 +49,7 @@ class SlipwayClient:
         return JobList.model_validate_json(self._call("GET", f"/exports?{query}").body)
 
     def cancel(self, job_id: str) -> JobView:
-        return JobView.model_validate_json(self._call("POST", f"/exports/{job_id}/cancel").body)
+        return JobView.model_validate_json(self._call("POST", f"{_path_of(job_id)}/cancel").body)
 
     def ready(self) -> Readiness:
         return Readiness.model_validate_json(self._call("GET", "/readyz").body)
@@ -76,6 +76,10 @@ class SlipwayClient:
         if answer.status >= HTTPStatus.BAD_REQUEST:
             raise RequestRefused(_problem(answer, self._url))
         return answer
+
+
+def _path_of(job_id: str) -> str:
+    return f"/exports/{quote(job_id, safe='')}"
 
 
 def _connect(address: SplitResult) -> http.client.HTTPConnection:

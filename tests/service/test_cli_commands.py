@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from exporter.errors import InvalidSpec
+from exporter.errors import InvalidPipelineConfig, InvalidSpec, SourceNotFound
 from exporter.outcome import ExportOutcome
 from exporter.spec import TowerName
 from exporter.stages import Stage
@@ -87,8 +87,48 @@ def test_a_missing_option_is_said_by_its_field(slipway: Slipway) -> None:
 
 
 def test_a_file_that_is_not_there_is_said(slipway: Slipway) -> None:
-    with pytest.raises(InvalidSpec, match=r"no\.config cannot be read"):
+    with pytest.raises(SourceNotFound, match=r"no\.config"):
         slipway("submit", "--config", "no.config", "--checkpoint", "c", "--output", "out")
+    with pytest.raises(InvalidSpec, match=r"no\.json cannot be read") as refused:
+        slipway(*SUBMIT, "--spec", "no.json")
+    assert "--spec" in refused.value.hint
+
+
+def test_a_config_that_is_no_text_is_said(slipway: Slipway, tmp_path: Path) -> None:
+    (tmp_path / "pipeline.config").write_bytes(b"\xff\xfe")
+    with pytest.raises(InvalidPipelineConfig, match=r"pipeline\.config is not text"):
+        slipway("submit", "--config", str(tmp_path / "pipeline.config"), *SUBMIT[3:])
+
+
+@pytest.mark.parametrize("content", [b"{", b"[]", b"\xff", b"[" * 100_000])
+def test_a_spec_file_that_is_no_json_object_is_named(
+    slipway: Slipway, tmp_path: Path, content: bytes
+) -> None:
+    (tmp_path / "spec.json").write_bytes(content)
+    with pytest.raises(InvalidSpec, match=r"spec\.json is no JSON object"):
+        slipway(*SUBMIT, "--spec", str(tmp_path / "spec.json"))
+
+
+def test_a_spec_file_may_leave_out_what_options_give(
+    slipway: Slipway, store: MemoryJobStore, tmp_path: Path
+) -> None:
+    (tmp_path / "spec.json").write_text('{"max_batch_size": 4}')
+    assert slipway(*SUBMIT, *ROWS, "--spec", str(tmp_path / "spec.json")) == 0
+    assert store.page(limit=1).jobs[0].spec.max_batch_size == 4
+
+
+def test_each_of_several_inputs_is_made_absolute(
+    slipway: Slipway, store: MemoryJobStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(CONFIG.parent)
+    assert slipway(*SUBMIT, *ROWS[:2], "--sample-input", "a, s3://b/c") == 0
+    assert store.page(limit=1).jobs[0].spec.sample_input_uri == f"{CONFIG.parent / 'a'},s3://b/c"
+
+
+def test_an_id_of_any_letters_reaches_the_service(slipway: Slipway) -> None:
+    with pytest.raises(RequestRefused) as refused:
+        slipway("watch", "é?")
+    assert refused.value.code == "job_not_found"
 
 
 def test_a_refusal_carries_the_services_code(slipway: Slipway) -> None:
