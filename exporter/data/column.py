@@ -42,8 +42,7 @@ def read_column(array: pa.Array, feature: Feature, place: Place) -> Ragged:
     Raises:
         InvalidRows: naming file, column and row (counted from 0).
     """
-    if isinstance(array.type, pa.DictionaryType):
-        array = array.dictionary_decode()
+    array = _plain(array)
     if pa.types.is_null(array.type):
         array = array.cast(pa.list_(pa.int64()))  # a column that was null in every row it was written from
     if feature.sequence is None:
@@ -175,13 +174,20 @@ def _split(array: pa.Array, delim: str, place: Place) -> tuple[pa.Array, Counts]
         array = array.cast(pa.list_(entry))
     if _is_list(array.type):
         counts = pc.fill_null(pc.list_value_length(array), 0)
-        return pc.list_flatten(array), counts.to_numpy().astype(np.int64)
+        return _plain(pc.list_flatten(array)), counts.to_numpy().astype(np.int64)
     if not (_is_number(array.type) or pa.types.is_null(array.type)):
         place.refuse(
             f"is of type {array.type}, which is neither numbers, strings nor lists of them",
             hint="convert the column to int64, float32, string or lists of these (times to Unix seconds)",
         )
     return array.drop_null(), array.is_valid().to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def _plain(array: pa.Array) -> pa.Array:
+    """The same values without the encodings that pyarrow's kernels do not take."""
+    if isinstance(array.type, pa.DictionaryType):
+        array = array.dictionary_decode()
+    return array.cast(pa.large_string()) if pa.types.is_string_view(array.type) else array
 
 
 def _filler(feature: Feature) -> Values:

@@ -1,20 +1,35 @@
 """Parquet files behind a URI, streamed: a file, a folder or a pattern, on disk or on S3."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import TypeVar
-from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
 from exporter.errors import ExportError, InvalidRows, InvalidSpec, SourceNotFound, StorageError
+from exporter.storage.store import local_path
 
 _CHUNK = 1 << 20  # bytes per read while digesting
+_ABSENT = {"NO_SUCH_BUCKET", "NO_SUCH_KEY", "RESOURCE_NOT_FOUND"}  # pyarrow's names of what S3 answers
+_REFUSED = {
+    "ACCESS_DENIED",
+    "INVALID_ACCESS_KEY_ID",
+    "INVALID_CLIENT_TOKEN_ID",
+    "INVALID_SIGNATURE",
+    "MISSING_AUTHENTICATION_TOKEN",
+    "OPT_IN_REQUIRED",
+    "SIGNATURE_DOES_NOT_MATCH",
+    "UNRECOGNIZED_CLIENT",
+}
+_AWS_ERROR = re.compile(r"AWS Error (\w+)(?: \(HTTP status (\d+)\))?")
+_PASSING_STATUS = {"408", "409", "429"}
 _T = TypeVar("_T")
 
 
@@ -62,7 +77,7 @@ class ParquetSource:
     def _batches_of(self, path: str, columns: Sequence[str], rows_per_batch: int) -> Iterator[RowBatch]:
         with closing(_attempt(path, lambda: self.filesystem.open_input_file(path))) as stream:
             file = _attempt(path, lambda: pq.ParquetFile(stream))
-            _require_columns(path, columns, file.schema_arrow.names)
+            _require_columns(path, columns, Counter(file.schema_arrow.names))
             batches = file.iter_batches(batch_size=rows_per_batch, columns=list(columns))
             first_row = 0
             while (batch := _attempt(path, lambda: next(batches, None))) is not None:
@@ -97,9 +112,9 @@ def open_parquet(uri: str) -> ParquetSource:
 
 
 def _filesystem(uri: str) -> fs.FileSystem:
-    scheme, separator, rest = uri.partition("://")
-    if not separator or scheme == "file":
+    if local_path(uri) is not None:
         return fs.LocalFileSystem()
+    scheme, _, rest = uri.partition("://")
     if scheme == "s3":
         # from_uri, unlike the constructor, honours AWS_ENDPOINT_URL and finds a bucket's region.
         bucket = f"s3://{rest.partition('/')[0]}"
@@ -110,10 +125,8 @@ def _filesystem(uri: str) -> fs.FileSystem:
 
 
 def _path(uri: str) -> str:
-    scheme, separator, rest = uri.partition("://")
-    if separator:
-        return unquote(rest) if scheme == "file" else rest.rstrip("/")
-    return str(Path(uri).absolute())
+    path = local_path(uri)
+    return uri.partition("://")[2].rstrip("/") if path is None else str(path.absolute())
 
 
 def _expand(uri: str, filesystem: fs.FileSystem) -> list[str]:
@@ -158,12 +171,19 @@ def _files_below(filesystem: fs.FileSystem, folder: str) -> list[str]:
     )
 
 
-def _require_columns(path: str, columns: Sequence[str], present: Sequence[str]) -> None:
+def _require_columns(path: str, columns: Sequence[str], present: Mapping[str, int]) -> None:
     for column in columns:
+        if present.get(column, 0) > 1:
+            raise InvalidRows(
+                f"{path} has {present[column]} columns {column!r}",
+                hint="a feature is read from the column of its name: keep one of them",
+                where=path,
+            )
         if column not in present:
+            has = ", ".join(present) or "none"
             raise InvalidRows(
                 f"{path} has no column {column!r}",
-                hint=f"a feature is read from the column of its name; the file has {', '.join(present)}",
+                hint=f"a feature is read from the column of its name; the file has {has}",
                 where=path,
             )
 
@@ -180,12 +200,25 @@ def _explain(path: str, error: Exception) -> ExportError:
     text = str(error).splitlines()[0]
     if isinstance(error, FileNotFoundError):
         return SourceNotFound(f"{path} does not exist", hint="check the path and its spelling", where=path)
-    if "AWS Error" in text:
-        return StorageError(
-            f"{path} cannot be read: {text}", hint="check the endpoint, credentials and network", where=path
-        )
+    if answer := _AWS_ERROR.search(text):
+        return _explain_s3(path, text, name=answer[1], status=answer[2] or "")
     if isinstance(error, PermissionError):
         return InvalidRows(f"{path} may not be read: {text}", hint="give read permission", where=path)
     return InvalidRows(
         f"{path} is not a readable parquet file: {text}", hint="write it again, as parquet", where=path
+    )
+
+
+def _explain_s3(path: str, text: str, *, name: str, status: str) -> ExportError:
+    if name in _ABSENT or status == "404":
+        return SourceNotFound(f"{path} does not exist", hint="check the path and its spelling", where=path)
+    if name in _REFUSED or (status.startswith("4") and status not in _PASSING_STATUS):
+        return StorageError(
+            f"{path} cannot be read: {text}",
+            hint="check the credentials and what they allow",
+            where=path,
+            retryable=False,
+        )
+    return StorageError(
+        f"{path} cannot be read: {text}", hint="check the endpoint, credentials and network", where=path
     )

@@ -3,6 +3,7 @@
 import os
 import secrets
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,13 +35,11 @@ class LocalStore(ArtifactStore):
     def size(self, key: str) -> int:
         path = self._path(key)
         with _translated(path):
-            if not path.is_file():
-                raise FileNotFoundError(path)
-            return path.stat().st_size
+            return _stat_of_file(path).st_size
 
     def chunks(self, key: str) -> Iterator[bytes]:
         path = self._path(key)
-        with _translated(path), path.open("rb") as file:
+        with _translated(path), _opened(path) as file:
             while chunk := file.read(CHUNK_SIZE):
                 yield chunk
 
@@ -97,6 +96,19 @@ def _files_below(folder: Path) -> Iterator[Path]:
             path = Path(parent, name)
             if not name.endswith(_UNFINISHED) and path.is_file():
                 yield path
+
+
+def _opened(path: Path) -> BinaryIO:
+    _stat_of_file(path)
+    return path.open("rb")
+
+
+def _stat_of_file(path: Path) -> os.stat_result:
+    """Of a regular file alone: reading a pipe or a device would wait, perhaps for ever."""
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        raise SourceNotFound(f"{path} is not a regular file", hint="give the path of a file", where=str(path))
+    return found
 
 
 def _copy(source: BinaryIO, path: Path, on_sent: OnSent) -> None:

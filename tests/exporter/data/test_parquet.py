@@ -4,8 +4,10 @@ import hashlib
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import boto3
@@ -39,7 +41,16 @@ def test_streams_batches_that_know_their_place(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "uri", ["file://{}/d/1.parquet", "{}/d", "{}/d/", "{}/d/*.parquet", "{}/*/[1].parquet", "{}/d/1.parquet"]
+    "uri",
+    [
+        "file://{}/d/1.parquet",
+        "file://localhost{}/d/1.parquet",
+        "{}/d",
+        "{}/d/",
+        "{}/d/*.parquet",
+        "{}/*/[1].parquet",
+        "{}/d/1.parquet",
+    ],
 )
 def test_opens_files_folders_and_patterns(tmp_path: Path, uri: str) -> None:
     write(tmp_path / "d" / "1.parquet", [1, 2])
@@ -81,7 +92,9 @@ def test_a_uri_that_names_nothing_is_said(tmp_path: Path, uri: str) -> None:
         open_parquet(uri.format(tmp_path))
 
 
-@pytest.mark.parametrize("uri", ["gs://bucket/rows", "", "/a.parquet,s3://b/c,file:///d"])
+@pytest.mark.parametrize(
+    "uri", ["gs://bucket/rows", "", "/a.parquet,s3://b/c,file:///d", "file://elsewhere/a"]
+)
 def test_a_place_it_cannot_read_from_is_said(uri: str) -> None:
     with pytest.raises(InvalidSpec, match="rows cannot be read from"):
         open_parquet(uri)
@@ -97,6 +110,22 @@ def test_a_missing_column_is_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidRows, match=r"rows.parquet has no column 'c'") as caught:
         list(source.batches(["a", "c"]))
     assert "a, b" in caught.value.hint
+
+
+def test_a_file_without_columns_says_so(tmp_path: Path) -> None:
+    pq.write_table(pa.table({}), tmp_path / "rows.parquet")
+    with pytest.raises(InvalidRows) as caught:
+        values_of(tmp_path / "rows.parquet")
+    assert caught.value.hint.endswith("the file has none")
+
+
+def test_two_columns_of_one_name_are_refused_if_it_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "rows.parquet"
+    columns = [pa.array([value]) for value in (1, 2, 3)]
+    pq.write_table(pa.table(columns, names=["a", "b", "b"]), file)
+    assert values_of(file) == [1]
+    with pytest.raises(InvalidRows, match=r"rows.parquet has 2 columns 'b'"):
+        list(open_parquet(str(file)).batches(["a", "b"]))
 
 
 @pytest.mark.parametrize("content", [b"", b"a,b\n1,2\n" * 100, b"PAR1" + b"\0" * 100 + b"PAR1"])
@@ -166,6 +195,32 @@ def test_reads_from_s3(bucket: str, tmp_path: Path) -> None:
 def test_an_s3_uri_that_names_nothing_is_said(bucket: str, uri: str) -> None:
     with pytest.raises(SourceNotFound, match="names no parquet file"):
         open_parquet(uri.format(bucket))
+
+
+class _Refusing(BaseHTTPRequestHandler):
+    def do_HEAD(self) -> None:
+        self.send_response(403)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def test_an_s3_that_refuses_is_not_asked_again(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Refusing) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
+        with pytest.raises(StorageError, match="ACCESS_DENIED") as caught:
+            open_parquet(f"{bucket}/d/a.parquet")
+        server.shutdown()
+    assert not caught.value.retryable
+
+
+def test_an_s3_object_that_has_gone_is_said(bucket: str) -> None:
+    source = open_parquet(f"{bucket}/d/a.parquet")
+    boto3.client("s3", region_name="us-east-1").delete_object(Bucket="rows", Key="d/a.parquet")
+    with pytest.raises(SourceNotFound, match=r"a\.parquet does not exist"):
+        source.sha256()
 
 
 def test_an_unreachable_s3_is_said(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:

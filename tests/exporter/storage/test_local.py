@@ -1,4 +1,6 @@
 import io
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -40,6 +42,14 @@ def test_a_folder_is_no_file(tmp_path: Path) -> None:
     with pytest.raises(SourceNotFound):
         LocalStore(tmp_path).read("folder")
     assert not LocalStore(tmp_path).exists("folder")
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
+def test_what_could_be_read_for_ever_is_refused_at_once(make: Callable[[Path], None], tmp_path: Path) -> None:
+    make(tmp_path / "pipe")
+    with pytest.raises(SourceNotFound, match="pipe is not a regular file"):
+        LocalStore(tmp_path).read("pipe")
+    assert not LocalStore(tmp_path).exists("pipe")
 
 
 def test_a_key_below_a_file_cannot_be_written(tmp_path: Path) -> None:
