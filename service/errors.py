@@ -3,7 +3,8 @@
 ExportError
 ├── InvalidRequest   a field of the request is missing, unknown or has a wrong value
 ├── RequestTooLarge  the request's body is larger than the service takes
-└── NoSuchCall       the API does not have this path, or not with this method
+├── MethodNotAllowed the API has this path, but not with this method
+└── NoSuchCall       the API does not have this path
 """
 
 import logging
@@ -42,8 +43,15 @@ class RequestTooLarge(ExportError):
     advice = "give the pipeline config by URI"
 
 
+class MethodNotAllowed(ExportError):
+    """The API has this path, but not with this method."""
+
+    code = "method_not_allowed"
+    advice = "the calls are at /docs"
+
+
 class NoSuchCall(ExportError):
-    """The API does not have this path, or not with this method."""
+    """The API does not have this path."""
 
     code = "no_such_call"
     advice = "the calls are at /docs"
@@ -63,11 +71,18 @@ STATUS: dict[type[ExportError], HTTPStatus] = {
     export.StorageError: HTTPStatus.BAD_GATEWAY,
     InvalidRequest: HTTPStatus.UNPROCESSABLE_ENTITY,
     RequestTooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    MethodNotAllowed: HTTPStatus.METHOD_NOT_ALLOWED,
     NoSuchCall: HTTPStatus.NOT_FOUND,
     job.JobNotFound: HTTPStatus.NOT_FOUND,
     job.JobFinished: HTTPStatus.CONFLICT,
     job.IllegalMove: HTTPStatus.CONFLICT,
     job.StoreUnavailable: HTTPStatus.SERVICE_UNAVAILABLE,
+}
+
+# What FastAPI answers by itself.
+_OF_STATUS: dict[int, type[ExportError]] = {
+    HTTPStatus.BAD_REQUEST: InvalidRequest,
+    HTTPStatus.METHOD_NOT_ALLOWED: MethodNotAllowed,
 }
 
 
@@ -154,12 +169,11 @@ def _field(location: tuple[int | str, ...]) -> str:
 
 
 def _http_error(request: Request, error: Exception) -> Response:
-    """FastAPI itself answers so where there is no route."""
+    """FastAPI itself answers so where there is no route, or a body that it cannot parse."""
     assert isinstance(error, HTTPException)
-    unknown = NoSuchCall(
-        f"{request.method} {request.url.path}: {error.detail}", hint="the calls are at /docs"
-    )
-    answer = problem(unknown, HTTPStatus(error.status_code))
+    kind = _OF_STATUS.get(error.status_code, NoSuchCall)
+    said = kind(f"{request.method} {request.url.path}: {error.detail}")
+    answer = problem(said, HTTPStatus(error.status_code))
     answer.headers.update(error.headers or {})
     return answer
 
