@@ -31,8 +31,10 @@ def checked(inputs: Mapping[str, Tensor], features: Iterable[Feature]) -> dict[s
                 f"{values} has an id outside the {rows} rows of table {table}",
             )
             safe[values] = inputs[values].clamp(0, rows - 1)
-        elif not feature.is_sequence:
-            continue
+        else:
+            _read(inputs[values], values)
+            if not feature.is_sequence:
+                continue
         elements = values
         if feature.is_sequence and feature.is_multivalued:
             elements = f"{feature.name}.key_lengths"
@@ -44,6 +46,12 @@ def checked(inputs: Mapping[str, Tensor], features: Iterable[Feature]) -> dict[s
             _demand((inputs[lengths] == inputs[first]).all(), f"{lengths} differs from {first}")
             safe[lengths] = safe[first]
     return safe
+
+
+def _read(values: Tensor, name: str) -> None:
+    """Touch every value, whatever it is: a package checks the sizes of those inputs only that it reads."""
+    is_nan = values.isnan()
+    _demand((is_nan | ~is_nan).all(), f"{name} could not be read")
 
 
 def _adding_up(lengths_B: Tensor, total: int, name: str) -> Tensor:

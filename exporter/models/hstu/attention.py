@@ -65,9 +65,15 @@ def attend(
     q_BLQ: Tensor, k_BLQ: Tensor, v_BLE: Tensor, mask_BLL: Tensor, *, heads: int, alpha: float, divisor: int
 ) -> Tensor:
     """Queries and keys (B, L, H * A), values (B, L, H * V), to (B, L, H * V)."""
+    if heads == 1:  # without an axis of heads: inductor cannot order the strides around a size of 1
+        return _weights(q_BLQ, k_BLQ, alpha, divisor) * mask_BLL @ v_BLE
     q_BHLA, k_BHLA, v_BHLV = (_by_head(x, heads) for x in (q_BLQ, k_BLQ, v_BLE))
-    scores_BHLL = F.silu(torch.matmul(q_BHLA, k_BHLA.transpose(2, 3)) * alpha) / divisor
-    return torch.matmul(scores_BHLL * mask_BLL.unsqueeze(1), v_BHLV).transpose(1, 2).flatten(2)
+    attended_BHLV = _weights(q_BHLA, k_BHLA, alpha, divisor) * mask_BLL.unsqueeze(1) @ v_BHLV
+    return attended_BHLV.transpose(1, 2).flatten(2)
+
+
+def _weights(q: Tensor, k: Tensor, alpha: float, divisor: int) -> Tensor:
+    return F.silu(q @ k.transpose(-2, -1) * alpha) / divisor
 
 
 def _by_head(x_BLQ: Tensor, heads: int) -> Tensor:

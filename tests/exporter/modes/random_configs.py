@@ -38,14 +38,21 @@ def config_text(seed: int) -> str:
         for name in contexts
     ]
     features += ['feature_configs { raw_feature { feature_name: "now" } }'] if query_time else []
-    features += [_sequence("clicks", history, width), _sequence("cand", ["item_id"], width)]
+    standalone = draw.random() < 0.3
+    features += _standalone(history, width) if standalone else [_sequence("clicks", history, width)]
+    features += [_sequence("cand", ["item_id"], width)]
     draw.shuffle(features)
     return "\n".join(
         [
             "data_config { fg_mode: FG_NONE force_base_data_group: true }",
             *features,
             "model_config {",
-            *_groups(contexts, history, query_time=query_time, context_kind=context_kind),
+            *_groups(
+                contexts,
+                {name: f"clicks_{name}" if standalone else f"clicks__{name}" for name in history},
+                query_time=query_time,
+                context_kind=context_kind,
+            ),
             _model(draw, width, with_actions=with_actions, with_watch_times=with_watch_times),
             "}",
         ]
@@ -65,7 +72,26 @@ def _sequence(name: str, features: list[str], width: int) -> str:
     )
 
 
-def _groups(contexts: list[str], history: list[str], *, query_time: bool, context_kind: str) -> list[str]:
+def _standalone(features: list[str], width: int) -> list[str]:
+    """The history as features of no parent, each with a length of its own as far as the config says."""
+    kinds = {
+        "item_id": f'sequence_id_feature {{ feature_name: "clicks_item_id" embedding_name: "item" '
+        f"embedding_dim: {width} num_buckets: {ITEMS} sequence_length: {LENGTH} }}"
+    }
+    return [
+        "feature_configs { "
+        + kinds.get(
+            name,
+            f'sequence_raw_feature {{ feature_name: "clicks_{name}" sequence_length: {LENGTH} }}',
+        )
+        + " }"
+        for name in features
+    ]
+
+
+def _groups(
+    contexts: list[str], history: dict[str, str], *, query_time: bool, context_kind: str
+) -> list[str]:
     names = {
         "item_id": "uih",
         "timestamp": "uih_timestamp",
@@ -73,7 +99,7 @@ def _groups(contexts: list[str], history: list[str], *, query_time: bool, contex
         "watch_time": "uih_watchtime",
     }
     groups = [("candidate", ["cand__item_id"], "JAGGED_SEQUENCE")]
-    groups += [(names[feature], [f"clicks__{feature}"], "JAGGED_SEQUENCE") for feature in history]
+    groups += [(names[part], [feature], "JAGGED_SEQUENCE") for part, feature in history.items()]
     groups += [("contextual", contexts, context_kind)] if contexts else []
     groups += [("query_time", ["now"], "DEEP")] if query_time else []
     return [
@@ -127,13 +153,13 @@ def random_tower(seed: int, name: TowerName) -> Tower:
 def random_rows(seed: int, tower: Tower, *, rows: int = 24) -> Rows:
     """Rows of the tower's features: histories of all lengths, none among them."""
     draw = random.Random(seed)
+    sequences = {f.sequence.name: f.sequence for f in tower.config.pipeline.features if f.sequence}
     lengths = {
-        sequence: [0, 1, LENGTH, *(draw.randint(0, LENGTH) for _ in range(rows - 3))]
-        for sequence in ("clicks", "cand")
+        name: [0, 1, LENGTH, *(draw.randint(0, LENGTH) for _ in range(rows - 3))] for name in sequences
     }
     columns: dict[str, list[object]] = {}
     for feature in tower.config.pipeline.features:
-        high = ITEMS if feature.bare_name == "item_id" else 9
+        high = ITEMS if feature.bare_name.endswith("item_id") else 9
         if feature.sequence is None:
             columns[feature.name] = [draw.randrange(high) for _ in range(rows)]
         else:

@@ -1,16 +1,21 @@
 """Whatever the config: in both modes the traced programs compute what eager computes, at every size."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch import Tensor
 
-from exporter.data.batch import trace_inputs, verification_batches
-from exporter.parts import parts_of, trace_parts
+from exporter.aoti.op_libraries import op_libraries
+from exporter.data.batch import contradicting_batches, trace_inputs, verification_batches
+from exporter.parts import compile_parts, parts_of, trace_parts
 from exporter.spec import Mode, TowerName
 from exporter.towers.tower import Tower
+from exporter.verify.gate import Gate
 from exporter.verify.numerics import FP32_TOLERANCE, compare
 from tests.exporter.modes.random_configs import MAX_BATCH_SIZE, config_text, random_rows, random_tower
 
+CPU = torch.device("cpu")
 CONFIGS = 24  # a handful of seconds each: both towers, both modes
 
 pytestmark = pytest.mark.slow
@@ -20,7 +25,7 @@ def run(tower: Tower, mode: Mode, seed: int) -> int:
     """Trace the tower's parts, hold them against eager at sizes never traced, and count those."""
     rows = random_rows(seed, tower)
     parts = parts_of(tower, mode, max_batch_size=MAX_BATCH_SIZE)
-    traced = trace_parts(parts, trace_inputs(rows, tower.plan), torch.device("cpu"))
+    traced = trace_parts(parts, trace_inputs(rows, tower.plan), CPU)
     programs = [(part.program.module(), part.part.tower.plan) for part in traced]
     sizes = 0
     for batch in verification_batches(rows, tower.plan):
@@ -35,12 +40,34 @@ def run(tower: Tower, mode: Mode, seed: int) -> int:
     return sizes
 
 
-@pytest.mark.parametrize("seed", range(CONFIGS))
+@pytest.mark.parametrize("seed", range(CONFIGS), ids=lambda seed: f"config {seed + 1} of {CONFIGS}")
 def test_traced_programs_equal_eager_in_both_modes(seed: int) -> None:
     for name in (TowerName.USER, TowerName.ITEM):
         tower = random_tower(seed, name)
         for mode in Mode:
             assert run(tower, mode, seed) >= 6
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_packages_of_a_random_config_pass_the_gate(mode: Mode, tmp_path: Path) -> None:
+    tower = random_tower(CONFIGS, TowerName.USER)
+    rows = random_rows(CONFIGS, tower)
+    parts = parts_of(tower, mode, max_batch_size=MAX_BATCH_SIZE)
+    traced = trace_parts(parts, trace_inputs(rows, tower.plan), CPU)
+    compiled = compile_parts(traced, tmp_path, lambda fraction, detail: None)
+    gate = Gate(
+        tower,
+        [part.link for part in compiled],
+        op_libraries=op_libraries(part.program for part in traced),
+        scratch=tmp_path,
+        device=CPU,
+    )
+    report = gate.verify(
+        verification_batches(rows, tower.plan),
+        contradicting_batches(rows, tower.plan),
+        lambda fraction, detail: None,
+    )
+    assert len(report.cases) >= 10
 
 
 def test_the_configs_differ() -> None:
