@@ -1,14 +1,15 @@
 """`python -m launcher`: start Redis, the API and a worker, print their URLs, and stay."""
 
 import argparse
-import signal
 import sys
 import time
 from pathlib import Path
 
-from launcher.errors import LaunchFailed
+from exporter.errors import ExportError
 from launcher.settings import LauncherSettings
 from launcher.up import Stack, running_stack
+from processes.interrupts import end_as_by_interrupt
+from processes.startup import line_of, settings_or_exit
 
 _LOOK_S = 0.5
 
@@ -16,7 +17,7 @@ _LOOK_S = 0.5
 def main() -> int:
     """Run until interrupted; 1 when a program does not start or ends by itself."""
     settings = _settings()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    end_as_by_interrupt()
     try:
         with running_stack(
             settings.data_dir, host=settings.host, port=settings.port, redis_url=settings.redis_url
@@ -25,9 +26,8 @@ def main() -> int:
             while True:
                 stack.check()
                 time.sleep(_LOOK_S)
-    except LaunchFailed as error:
-        hint = f" ({error.hint})" if error.hint else ""
-        sys.stderr.write(f"error [{error.code}]: {error.message}{hint}\n")
+    except ExportError as error:
+        sys.stderr.write(f"{line_of(error)}\n")
         return 1
     except KeyboardInterrupt:
         sys.stderr.write("stopped\n")
@@ -35,17 +35,17 @@ def main() -> int:
 
 
 def _settings() -> LauncherSettings:
-    defaults = LauncherSettings()
+    defaults = settings_or_exit(LauncherSettings)
     parser = argparse.ArgumentParser(
         prog="python -m launcher",
         description="Start Redis (or use SLIPWAY_REDIS_URL), the API and a worker; ctrl-C stops them.",
         epilog="example: python -m launcher --port 9000 --data /tmp/slipway",
     )
     parser.add_argument("--host", default=defaults.host, help="default: %(default)s")
-    parser.add_argument("--port", type=int, default=defaults.port, help="0: any; default: %(default)s")
+    parser.add_argument("--port", default=defaults.port, help="0: any; default: %(default)s")
     parser.add_argument("--data", type=Path, default=defaults.data_dir, help="default: %(default)s")
     given = parser.parse_args()
-    return defaults.model_copy(update={"host": given.host, "port": given.port, "data_dir": given.data})
+    return settings_or_exit(lambda: LauncherSettings(host=given.host, port=given.port, data_dir=given.data))
 
 
 def _print_urls(stack: Stack) -> None:

@@ -5,13 +5,15 @@ from pathlib import Path
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from jobs.redis_url import RedisUrl
+
 
 class LauncherSettings(BaseSettings):
     """Read from SLIPWAY_<NAME>."""
 
     model_config = SettingsConfigDict(env_prefix="SLIPWAY_", frozen=True)
 
-    redis_url: str | None = Field(default=None, description="Default: a redis-server of our own.")
+    redis_url: RedisUrl | None = Field(default=None, description="Default: a redis-server of our own.")
     data_dir: Path = Path(".slipway")
     host: str = "127.0.0.1"
     port: int = Field(default=8080, ge=0, le=65535, description="0: any free port.")

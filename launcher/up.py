@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import TextIO
 
 from launcher.errors import LaunchFailed
 from launcher.ports import claim_port
@@ -57,7 +58,6 @@ def running_stack(
     `environment` is laid over the programs' own.
     """
     data_dir = data_dir.absolute()
-    data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     with contextlib.ExitStack() as exits:
         exits.enter_context(_only_one(data_dir))
         port = claim_port(host, port)
@@ -102,8 +102,8 @@ def _running(
 
 @contextlib.contextmanager
 def _only_one(data_dir: Path) -> Iterator[None]:
-    """Hold the folder's lock, which the kernel releases however this process ends."""
-    with (data_dir / "lock").open("a") as lock:
+    """Make the folder and hold its lock, which the kernel releases however this process ends."""
+    with _opened_lock(data_dir) as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -112,6 +112,16 @@ def _only_one(data_dir: Path) -> Iterator[None]:
                 hint="stop it, or choose another folder with --data",
             ) from None
         yield
+
+
+def _opened_lock(data_dir: Path) -> TextIO:
+    try:
+        data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return (data_dir / "lock").open("a")
+    except OSError as error:
+        raise LaunchFailed(
+            f"data cannot be kept in {data_dir}: {error.strerror}", hint="choose another folder with --data"
+        ) from error
 
 
 def _wait_until_ready(stack: Stack) -> None:

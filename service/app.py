@@ -10,6 +10,7 @@ from jobs.celery_queue import CeleryQueue, make_celery
 from jobs.control import JobControl
 from jobs.redis_roster import RedisRoster
 from jobs.redis_store import RedisJobStore, connect
+from processes.startup import settings_or_exit
 from service.dependencies import Backend
 from service.errors import handle_errors
 from service.planning import plan
@@ -21,7 +22,7 @@ from telemetry.logging import configure_logging
 
 def create_app(settings: ServiceSettings | None = None, backend: Backend | None = None) -> FastAPI:
     """The application; without a `backend`, on the Redis of the settings."""
-    settings = settings or ServiceSettings()
+    settings = settings or settings_or_exit(ServiceSettings)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

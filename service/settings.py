@@ -3,6 +3,7 @@
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from jobs.redis_url import RedisUrl
 from telemetry.choices import LogFormat, LogLevel
 
 
@@ -11,7 +12,7 @@ class ServiceSettings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="SLIPWAY_", frozen=True)
 
-    redis_url: str = "redis://127.0.0.1:6379/0"
+    redis_url: RedisUrl = "redis://127.0.0.1:6379/0"
     max_request_bytes: int = Field(default=8 << 20, gt=0, description="A pipeline config fits well.")
     log_format: LogFormat = LogFormat.CONSOLE
     log_level: LogLevel = LogLevel.INFO

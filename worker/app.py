@@ -13,6 +13,7 @@ from jobs.celery_queue import CeleryQueue, make_celery
 from jobs.redis_roster import RedisRoster
 from jobs.redis_store import RedisJobStore, connect
 from jobs.roster import Roster
+from processes.startup import settings_or_exit
 from telemetry.logging import configure_logging
 from worker.heartbeat import Heartbeat, Sweeper
 from worker.launch import CommandLauncher, Launcher, TorchrunLauncher
@@ -78,4 +79,4 @@ def _launcher(settings: WorkerSettings) -> Launcher:
     return TorchrunLauncher()
 
 
-app = build(WorkerSettings())
+app = build(settings_or_exit(WorkerSettings))

@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from jobs.redis_url import RedisUrl
 from telemetry.choices import LogFormat, LogLevel
 
 
@@ -23,7 +24,7 @@ class WorkerSettings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="SLIPWAY_", frozen=True)
 
-    redis_url: str = "redis://127.0.0.1:6379/0"
+    redis_url: RedisUrl = "redis://127.0.0.1:6379/0"
     work_dir: Path = Field(default=Path(".slipway/work"), description="Workspaces of attempts.")
     lease: Duration = Field(
         default=timedelta(seconds=60), description="Longer than ending an attempt takes: four seconds."

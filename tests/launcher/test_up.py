@@ -15,6 +15,7 @@ from launcher.errors import LaunchFailed
 from launcher.ports import claim_port
 from launcher.redis_server import running_redis
 from launcher.up import Stack, running_stack
+from processes.settings import inherited_environment
 
 
 def test_a_taken_port_is_refused_with_its_number(stack: Stack) -> None:
@@ -48,6 +49,44 @@ def test_the_data_is_for_the_owner_alone(stack: Stack) -> None:
     assert (stack.data_dir / "redis" / "redis.conf").stat().st_mode & 0o077 == 0
 
 
+def _ended(program: list[str], settings: dict[str, str]) -> tuple[int, str]:
+    """How a program ends that cannot start, and its last word."""
+    environment = inherited_environment(settings)
+    ended = subprocess.run(
+        [sys.executable, "-m", *program],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return ended.returncode, ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "settings", "says"),
+    [
+        (["--port", "65536"], {}, "error [invalid_settings]: SLIPWAY_PORT: "),
+        (["--data", "/dev/null/x"], {}, "error [launch_failed]: data cannot be kept in /dev/null/x: "),
+        ([], {"SLIPWAY_PORT": "abc"}, "error [invalid_settings]: SLIPWAY_PORT: "),
+        ([], {"SLIPWAY_REDIS_URL": "foo"}, "error [invalid_settings]: SLIPWAY_REDIS_URL: "),
+    ],
+)
+def test_what_it_cannot_start_with_is_one_line(
+    options: list[str], settings: dict[str, str], says: str
+) -> None:
+    code, said = _ended(["launcher", *options], settings)
+    assert (code, said.count("\n")) == (1, 1) and said.startswith(says)
+
+
+@pytest.mark.parametrize(
+    "program", [["uvicorn", "--factory", "service.app:create_app"], ["celery", "-A", "worker.app", "worker"]]
+)
+def test_the_programs_alone_say_so_too(program: list[str]) -> None:
+    code, said = _ended(program, {"SLIPWAY_REDIS_URL": "foo"})
+    assert (code, said.count("\n")) == (1, 1) and "[invalid_settings]: SLIPWAY_REDIS_URL: " in said
+
+
 @pytest.fixture
 def program(tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
     """`python -m launcher`, once it has printed its URLs."""
@@ -74,7 +113,7 @@ def still_alive(family: list[Path]) -> list[Path]:
     ]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupt_ends_all_programs(program: "subprocess.Popen[str]", number: signal.Signals) -> None:
     processes = family(program.pid)
     assert len(processes) >= 7  # itself, three guards and what they guard

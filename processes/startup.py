@@ -1,0 +1,30 @@
+"""A program's settings, or its end in one line that says which of them is wrong."""
+
+import sys
+from collections.abc import Callable
+from typing import TypeVar
+
+from pydantic import ValidationError
+from pydantic_settings import BaseSettings, SettingsError
+
+from exporter.errors import ExportError
+from processes.errors import InvalidSettings
+
+_Settings = TypeVar("_Settings", bound=BaseSettings)
+
+
+def settings_or_exit(read: Callable[[], _Settings]) -> _Settings:
+    """What `read` gives; of settings that are not valid the program ends."""
+    try:
+        return read()
+    except ValidationError as error:  # its values are not shown: a URL may hold a password
+        first = error.errors()[0]
+        name = f"SLIPWAY_{'_'.join(str(step) for step in first['loc'])}".upper()
+        sys.exit(line_of(InvalidSettings(f"{name}: {first['msg']}", where=name)))
+    except SettingsError as error:
+        sys.exit(line_of(InvalidSettings(str(error))))
+
+
+def line_of(error: ExportError) -> str:
+    """`error [code]: message (hint)`."""
+    return f"error [{error.code}]: {error.message} ({error.hint})"
