@@ -1,13 +1,13 @@
 """`slipway inspect`: a published artifact's manifest, as tables or as it is."""
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from rich.console import Console
 from rich.table import Table
 
-from exporter.manifest import Manifest, TowerEntry
+from exporter.manifest import DimEntry, Manifest, TensorEntry, TowerEntry
 from exporter.publish import read_manifest
+from service.client.tables import console, table_of
 
 _EXAMPLE = "example: slipway inspect s3://models/retrieval/01J.../"
 
@@ -28,16 +28,24 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(manifest.model_dump_json(indent=2))
         return 0
-    console = Console()
-    console.print(_overview(manifest))
+    out = console()
+    out.print(_overview(manifest))
     for tower in manifest.towers:
-        console.print(_inputs(tower))
-        console.print(_verification(tower))
+        out.print(_files(tower))
+        title = f"{tower.name} tower, {tower.view} view"
+        out.print(_tensors(title, (*tower.inputs, *tower.outputs), tower.dims))
+        if tower.sparse is not None:
+            out.print(
+                _tensors(f"{tower.name} tower, between its packages", tower.sparse.tensors, tower.sparse.dims)
+            )
+        out.print(_stages(tower))
+        out.print(_verification(tower))
     return 0
 
 
 def _overview(manifest: Manifest) -> Table:
-    table = Table(title=f"artifact {manifest.job_id}", show_header=False, title_justify="left")
+    table = table_of("what", "value", title=f"artifact {manifest.job_id}", whole="what")
+    table.show_header = False
     versions = manifest.versions
     rows = {
         "family": manifest.family,
@@ -47,24 +55,31 @@ def _overview(manifest: Manifest) -> Table:
         "versions": f"slipway {versions.slipway}, torch {versions.torch}, {versions.fbgemm}",
         "import before loading": ", ".join(manifest.op_libraries) or "nothing",
     }
-    rows |= {source.role: f"{source.uri}  sha256 {source.sha256[:16]}…" for source in manifest.sources}
-    rows |= {
-        f"{tower.name} package": f"{tower.package.path}  {tower.package.size:,} bytes  "
-        f"sha256 {tower.package.sha256[:16]}…"
-        for tower in manifest.towers
-    }
+    rows |= {source.role: f"{source.uri}  sha256 {source.sha256}" for source in manifest.sources}
     for name, value in rows.items():
         table.add_row(name, value)
     return table
 
 
-def _inputs(tower: TowerEntry) -> Table:
-    table = Table(
-        "tensor", "dtype", "shape", title=f"{tower.name} tower, {tower.view} view", title_justify="left"
-    )
-    for tensor in (*tower.inputs, *tower.outputs):
+def _files(tower: TowerEntry) -> Table:
+    table = table_of("file", "bytes", "sha256", title=f"{tower.name} tower, files")
+    for file in tower.all_files:
+        table.add_row(file.path, f"{file.size:,}", file.sha256)
+    return table
+
+
+def _stages(tower: TowerEntry) -> Table:
+    table = table_of("stage", "seconds", title=f"{tower.name} tower, time")
+    for stage, seconds in tower.stage_seconds.items():
+        table.add_row(stage, f"{seconds:.1f}")
+    return table
+
+
+def _tensors(title: str, tensors: Iterable[TensorEntry], dims: Iterable[DimEntry]) -> Table:
+    table = table_of("tensor", "dtype", "shape", title=title)
+    for tensor in tensors:
         table.add_row(tensor.name, tensor.dtype, " × ".join(str(size) for size in tensor.shape))
-    for dim in tower.dims:
+    for dim in dims:
         high = "unbounded" if dim.high is None else f"{dim.high:,}"
         table.add_row(f"dim {dim.name}", f"{dim.low} to {high}", dim.reason)
     return table
@@ -72,14 +87,11 @@ def _inputs(tower: TowerEntry) -> Table:
 
 def _verification(tower: TowerEntry) -> Table:
     report = tower.verified
-    table = Table(
-        "case",
-        "sizes",
-        "result",
-        title=f"{tower.name} verified: largest difference {report.largest_difference:.2g}, "
-        f"allowed {report.tolerance:g} of the output's scale",
-        title_justify="left",
+    title = (
+        f"{tower.name} verified: largest difference {report.largest_difference:.2g}, "
+        f"allowed {report.tolerance:g} of the output's scale"
     )
+    table = table_of("case", "sizes", "result", title=title)
     for case in report.cases:
         close = "refused" if case.largest_difference is None else f"{case.largest_difference:.2g}"
         table.add_row(case.name, _sizes(case.sizes), close)

@@ -1,20 +1,18 @@
 """`slipway plan`: which input sizes an export lets vary, which of them vary together, and why."""
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 
 from exporter.manifest import DimEntry, TensorEntry
 from exporter.planning import PlanRequest
 from service.client.options import add_plan_options, request_of
+from service.client.tables import console, table_of
 from service.planning import view_plan
 from service.schemas import PlanView
 
-_UNBOUNDED = 10_000  # of a file's lines
 _EXAMPLE = "example: slipway plan --config pipeline.config --max-batch-size 128"
 
 
@@ -39,9 +37,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(view.model_dump_json(indent=2))
         return 0
-    console = Console() if sys.stdout.isatty() else Console(width=_UNBOUNDED)
     for title, tensors, dims in _parts(view):
-        console.print(_table(title, tensors, dims))
+        console().print(_table(title, tensors, dims))
     return 0
 
 
@@ -56,9 +53,7 @@ def _parts(view: PlanView) -> list[tuple[str, Sequence[TensorEntry], Sequence[Di
 
 
 def _table(title: str, tensors: Sequence[TensorEntry], dims: Sequence[DimEntry]) -> Table:
-    table = Table(title=title, title_justify="left")
-    for column in ("input", "axis", "dim", "bounds", "why"):
-        table.add_column(column, overflow="fold")  # a name cut short is no name
+    table = table_of("input", "axis", "dim", "bounds", "why", title=title)
     by_name = {dim.name: dim for dim in dims}
     for tensor in tensors:
         for axis, size in enumerate(tensor.shape):

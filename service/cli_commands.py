@@ -4,13 +4,11 @@ import argparse
 import sys
 from datetime import UTC, datetime
 
-from rich.console import Console
-from rich.table import Table
-
 from jobs.model import JobState
 from service.client.options import add_spec_options, spec_of
 from service.client.rest import SlipwayClient
 from service.client.settings import ClientSettings
+from service.client.tables import console, table_of
 from service.client.watch import display, show_end, watch
 from service.schemas import JobView
 
@@ -97,11 +95,12 @@ def run_list(arguments: argparse.Namespace) -> int:
     if arguments.json:
         sys.stdout.write(f"{page.model_dump_json()}\n")
         return 0
-    table = Table("job", "state", "towers", "created", "output", box=None)
+    table = table_of("job", "state", "towers", "created", "output", whole="job")
+    table.box = None
     for job in page.jobs:
         towers = ", ".join(f"{tower.name} {tower.state}" for tower in job.towers)
         table.add_row(job.id, job.state, towers, _utc(job.created_at), job.spec.output_uri)
-    Console().print(table)
+    console().print(table)
     if page.next_cursor is not None:
         sys.stdout.write(f"more: --cursor {page.next_cursor}\n")
     return 0

@@ -22,6 +22,7 @@ from jobs.progress import fold_events
 from service import cli_commands
 from service.client.errors import RequestRefused
 from service.client.rest import SlipwayClient
+from service.client.tables import table_of
 from service.client.watch import PlainLines, live_table
 from service.schemas import JobView
 from tests.jobs.factories import MINUTE, make_event, make_failure, make_job, make_outcome
@@ -204,6 +205,27 @@ def test_list_shows_pages(
     newest = SlipwayClient(url).page(limit=1)
     assert newest.jobs[0].id in (told := capsys.readouterr().out)
     assert f"--cursor {newest.next_cursor}" in told
+
+
+def test_list_cuts_nothing_short(
+    slipway: Slipway, store: MemoryJobStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = make_job()
+    output = f"s3://models/{'deep/' * 40}[1]"
+    store.add(job.model_copy(update={"spec": job.spec.model_copy(update={"output_uri": output})}))
+    assert slipway("list") == 0
+    [row] = [line for line in capsys.readouterr().out.splitlines() if job.id in line]
+    assert output in row
+
+
+def test_a_narrow_terminal_folds_all_but_the_id() -> None:
+    table = table_of("job", "output", whole="job")
+    table.add_row(make_job().id, output := "s3://models/" + "deep/" * 20)
+    console = Console(file=io.StringIO(), width=60, record=True)
+    console.print(table)
+    rows = [line.strip("│").split("│") for line in console.export_text().splitlines() if "│" in line]
+    assert len(rows) > 1 and len(rows[0][0].strip()) == 26
+    assert "".join(cells[1].strip() for cells in rows) == output
 
 
 def running_view() -> JobView:

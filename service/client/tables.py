@@ -1,0 +1,22 @@
+"""Tables for people: what a terminal is too narrow for is folded, and a pipe gets every row in one line."""
+
+import sys
+
+from rich.console import Console
+from rich.table import Table
+
+_UNBOUNDED = 10_000  # columns of a line in a file
+
+
+def table_of(*columns: str, title: str | None = None, whole: str | None = None) -> Table:
+    """An empty table that never cuts a cell short; the column `whole` is not even folded."""
+    table = Table(title=title, title_justify="left")
+    for column in columns:
+        table.add_column(column, overflow="fold", no_wrap=column == whole)
+    return table
+
+
+def console() -> Console:
+    """Standard output; a cell's text is shown as it is."""
+    width = None if sys.stdout.isatty() else _UNBOUNDED
+    return Console(width=width, markup=False, emoji=False, highlight=False)
