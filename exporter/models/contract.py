@@ -4,6 +4,7 @@ B rows. Sizes are the dim plan's business: a package checks them when it runs wi
 """
 
 from collections.abc import Iterable, Mapping
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -16,50 +17,68 @@ def checked(inputs: Mapping[str, Tensor], features: Iterable[Feature]) -> dict[s
 
     A compiled package is free to compute other things before it raises. What is returned is therefore
     safe to compute with even then: where a demand fails, lengths are 0, and ids are some row's.
-
-    `torch._assert_async` is what survives AOTInductor with its message; `torch._check` on an `.item()`
-    survives as "Expected u6 >= 0 but received -1", and costs a synchronisation on a GPU.
     """
+    demands = _Demands()
     safe = dict(inputs)
     first_of: dict[str, str] = {}  # sequence -> the `.lengths` that its other features are held against
     for feature in features:
         values, lengths = f"{feature.name}.values", f"{feature.name}.lengths"
         if feature.table is not None:
             rows, table = feature.table.rows, feature.table.name
-            _demand(
+            demands.add(
                 ((inputs[values] >= 0) & (inputs[values] < rows)).all(),
                 f"{values} has an id outside the {rows} rows of table {table}",
             )
             safe[values] = inputs[values].clamp(0, rows - 1)
         else:
-            _read(inputs[values], values)
+            demands.add(_read(inputs[values]), f"{values} could not be read")
             if not feature.is_sequence:
                 continue
         elements = values
         if feature.is_sequence and feature.is_multivalued:
             elements = f"{feature.name}.key_lengths"
-            safe[elements] = _adding_up(inputs[elements], inputs[values].shape[0], elements)
+            total = inputs[values].shape[0]
+            safe[elements] = demands.adding_up(inputs[elements], total, elements)
         first = first_of.setdefault(feature.sequence.name, lengths) if feature.sequence else lengths
         if first == lengths:
-            safe[lengths] = _adding_up(inputs[lengths], inputs[elements].shape[0], lengths)
+            safe[lengths] = demands.adding_up(inputs[lengths], inputs[elements].shape[0], lengths)
         else:
-            _demand((inputs[lengths] == inputs[first]).all(), f"{lengths} differs from {first}")
+            demands.add((inputs[lengths] == inputs[first]).all(), f"{lengths} differs from {first}")
             safe[lengths] = safe[first]
+    demands.raise_if_unmet()
     return safe
 
 
-def _read(values: Tensor, name: str) -> None:
+class _Demands:
+    """Conditions gathered on the way, and checked as one number: that of the last one that does not hold.
+
+    The number is read by the host and checked there, and so it is in a package, which then says
+    "Expected u6 <= 0 but received 3". An assertion on the device would keep its message, but a package
+    checks it inside of a loop over threads, out of which no exception can come: it ends the process.
+    """
+
+    def __init__(self) -> None:
+        self._unmet: list[Tensor] = []
+        self._messages: list[str] = []
+
+    def add(self, holds: Tensor, otherwise: str) -> None:
+        self._messages.append(otherwise)
+        self._unmet.append(torch.where(holds, 0, len(self._messages)))
+
+    def adding_up(self, lengths_B: Tensor, total: int, name: str) -> Tensor:
+        """The lengths as int64, if they add up to `total`, and zeros if they do not."""
+        # None above `total`, because a sum of large ones may overflow back to it.
+        adds_up = ((lengths_B >= 0) & (lengths_B <= total)).all() & (lengths_B.sum() == total)
+        self.add(adds_up, f"{name} has a negative length, or does not add up to the number of values")
+        return lengths_B.long() * adds_up
+
+    def raise_if_unmet(self) -> None:
+        if self._unmet:
+            number = cast(int, torch.stack(self._unmet).max().item())
+            torch._check(number == 0, lambda: self._messages[number - 1])  # noqa: SLF001  public, despite its name
+
+
+def _read(values: Tensor) -> Tensor:
     """Touch every value, whatever it is: a package checks the sizes of those inputs only that it reads."""
     is_nan = values.isnan()
-    _demand((is_nan | ~is_nan).all(), f"{name} could not be read")
-
-
-def _adding_up(lengths_B: Tensor, total: int, name: str) -> Tensor:
-    # None above `total`, because a sum of large ones may overflow back to it.
-    adds_up = ((lengths_B >= 0) & (lengths_B <= total)).all() & (lengths_B.sum() == total)
-    _demand(adds_up, f"{name} has a negative length, or does not add up to the number of values")
-    return lengths_B.long() * adds_up
-
-
-def _demand(holds: Tensor, otherwise: str) -> None:
-    torch._assert_async(holds, otherwise)  # noqa: SLF001  there is no public spelling of it
+    return (is_nan | ~is_nan).all()

@@ -15,6 +15,8 @@ from exporter.towers.tower import Tower
 from exporter.towers.view import training_tower
 from tests.exporter.models.recorded import pipeline_of, random_inputs, recorded_tower, untrained
 
+REFUSED = "Expected u[0-9]+ <= 0 but received"  # the number of the demand that was not met
+
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.filterwarnings("ignore:_check_is_size will be removed:FutureWarning"),  # fbgemm calls it
@@ -78,7 +80,7 @@ def test_a_package_refuses_lengths_that_do_not_add_up(compiled: Compiled, differ
     for name in inputs:
         if name.startswith("uih_seq") and name.endswith("lengths"):
             inputs[name][1] += difference
-    with pytest.raises(RuntimeError, match="uih_seq__video_id.lengths .* does not add up"):
+    with pytest.raises(RuntimeError, match=REFUSED):
         package(inputs)
 
 
@@ -88,9 +90,7 @@ def test_a_package_refuses_lengths_that_differ_within_a_sequence(
     tower, package = compiled
     inputs = random_inputs(tower, [3, 4])
     inputs["uih_seq__action_timestamp.lengths"] = torch.tensor([4, 3], dtype=torch.int32)
-    with pytest.raises(
-        RuntimeError, match="uih_seq__action_timestamp.lengths differs from uih_seq__video_id"
-    ):
+    with pytest.raises(RuntimeError, match=REFUSED):
         package(inputs)
 
 
@@ -99,5 +99,5 @@ def test_a_package_refuses_ids_without_a_row(compiled: Compiled, stranger: int) 
     tower, package = compiled
     inputs = random_inputs(tower, [3, 4])
     inputs["uih_seq__video_id.values"][6] = stranger
-    with pytest.raises(RuntimeError, match="uih_seq__video_id.values has an id outside the 2000 rows"):
+    with pytest.raises(RuntimeError, match=REFUSED):
         package(inputs)

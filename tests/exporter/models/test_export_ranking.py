@@ -71,5 +71,5 @@ def test_a_package_refuses_candidates_that_do_not_add_up(compiled: Compiled) -> 
     inputs = random_inputs(tower, [3, 4], [2, 1])
     for name in ("video_id", "query_time"):
         inputs[f"cand_seq__{name}.lengths"][1] += 1
-    with pytest.raises(RuntimeError, match="cand_seq__.*.lengths .* does not add up"):
+    with pytest.raises(RuntimeError, match="Expected u[0-9]+ <= 0 but received"):
         package(inputs)
