@@ -26,8 +26,9 @@ class MemoryJobStore:
     def now(self) -> datetime:
         return self._now()
 
-    def add(self, job: Job) -> None:
-        self._jobs[job.id] = job
+    def add(self, job: Job) -> bool:
+        with self._lock:
+            return self._jobs.setdefault(job.id, job) is job
 
     def get(self, job_id: JobId) -> Job:
         if job_id not in self._jobs:

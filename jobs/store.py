@@ -23,7 +23,9 @@ class JobStore(Protocol):
         """The one clock by which all programs judge leases."""
         ...
 
-    def add(self, job: Job) -> None: ...
+    def add(self, job: Job) -> bool:
+        """Keep a new job; False, and nothing done, when there is one with its id."""
+        ...
 
     def get(self, job_id: JobId) -> Job:
         """The job, or JobNotFound."""
