@@ -3,6 +3,9 @@
 ExportError
 ├── InvalidRequest   a field of the request is missing, unknown or has a wrong value
 ├── RequestTooLarge  the request's body is larger than the service takes
+├── CrossSiteRequest a page of another site asked for a change
+├── Unauthenticated  the request carries no key that this service knows
+├── Forbidden        the caller's key does not cover this call
 └── NoSuchCall       the API does not have this path, or not with this method
 """
 
@@ -22,6 +25,11 @@ from service.schemas import FieldProblem, Problem
 
 PROBLEM_JSON = "application/problem+json"
 RETRY_AFTER_S = 5
+_WORTH_REPEATING = {
+    HTTPStatus.TOO_MANY_REQUESTS,
+    HTTPStatus.SERVICE_UNAVAILABLE,
+    HTTPStatus.BAD_GATEWAY,
+}
 
 _SCHEMAS = "#/components/schemas/"
 
@@ -38,6 +46,24 @@ class RequestTooLarge(ExportError):
     """The request's body is larger than the service takes."""
 
     code = "request_too_large"
+
+
+class CrossSiteRequest(ExportError):
+    """A page of another site asked for a change."""
+
+    code = "cross_site_request"
+
+
+class Unauthenticated(ExportError):
+    """The request carries no key that this service knows."""
+
+    code = "unauthenticated"
+
+
+class Forbidden(ExportError):
+    """The caller's key does not cover this call."""
+
+    code = "forbidden"
 
 
 class NoSuchCall(ExportError):
@@ -60,8 +86,18 @@ STATUS: dict[type[ExportError], HTTPStatus] = {
     export.StorageError: HTTPStatus.BAD_GATEWAY,
     InvalidRequest: HTTPStatus.UNPROCESSABLE_ENTITY,
     RequestTooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    CrossSiteRequest: HTTPStatus.FORBIDDEN,
     NoSuchCall: HTTPStatus.NOT_FOUND,
+    Unauthenticated: HTTPStatus.UNAUTHORIZED,
+    Forbidden: HTTPStatus.FORBIDDEN,
     job.JobNotFound: HTTPStatus.NOT_FOUND,
+    job.JobNotFinished: HTTPStatus.CONFLICT,
+    job.JobNotRetryable: HTTPStatus.CONFLICT,
+    job.QuotaExceeded: HTTPStatus.TOO_MANY_REQUESTS,
+    job.KeyReused: HTTPStatus.UNPROCESSABLE_ENTITY,
+    job.KeyInFlight: HTTPStatus.CONFLICT,
+    job.NoArtifact: HTTPStatus.NOT_FOUND,
+    job.ModelNotFound: HTTPStatus.NOT_FOUND,
     job.JobFinished: HTTPStatus.CONFLICT,
     job.IllegalMove: HTTPStatus.CONFLICT,
     job.StoreUnavailable: HTTPStatus.SERVICE_UNAVAILABLE,
@@ -101,13 +137,12 @@ def problem(
         where=error.where,
         errors=fields,
     )
-    waits = status in (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.BAD_GATEWAY)
-    return Response(
-        body.model_dump_json(),
-        status_code=status,
-        media_type=PROBLEM_JSON,
-        headers={"Retry-After": str(RETRY_AFTER_S)} if waits else None,
-    )
+    answer = Response(body.model_dump_json(), status_code=status, media_type=PROBLEM_JSON)
+    if status in _WORTH_REPEATING or isinstance(error, job.KeyInFlight):
+        answer.headers["Retry-After"] = str(RETRY_AFTER_S)
+    if status is HTTPStatus.UNAUTHORIZED:
+        answer.headers["WWW-Authenticate"] = "Bearer"
+    return answer
 
 
 def handle_errors(app: FastAPI) -> None:

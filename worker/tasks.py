@@ -43,7 +43,7 @@ class Runner:
         finally:
             self.running.discard(job_id)
         if job is not None and job.state is JobState.QUEUED:
-            enqueue_if_possible(self.queue, job_id)
+            enqueue_if_possible(self.queue, job)
 
 
 def register(app: Celery, runner: Runner, queue: CeleryQueue) -> None:
