@@ -15,6 +15,7 @@ from service.errors import handle_errors
 from service.planning import plan
 from service.request_limit import RequestLimit
 from service.routes import exports, health
+from service.routes.dashboard import add_dashboard
 from service.settings import ServiceSettings
 from telemetry.logging import configure_logging
 
@@ -46,5 +47,6 @@ def create_app(settings: ServiceSettings | None = None, backend: Backend | None 
     app.add_middleware(RequestLimit, max_bytes=settings.max_request_bytes)
     app.include_router(exports.router)
     app.include_router(health.router)
+    add_dashboard(app)
     handle_errors(app)
     return app
