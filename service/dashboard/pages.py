@@ -97,7 +97,8 @@ class ReportPage(Page):
     every: ClassVar[int] = 0
 
     job: Job
-    manifest: Manifest | None  # None: nothing is published
+    manifest: Manifest | None = None
+    problem: str = "Nothing is published, so there is nothing to report."
 
     @property
     def towers(self) -> tuple[TowerReport, ...]:

@@ -15,7 +15,7 @@ from exporter.errors import ExportError
 from exporter.manifest import Manifest
 from exporter.planning import PlanRequest
 from exporter.publish import read_manifest
-from jobs.model import JobState
+from jobs.model import Job, JobState
 from service.dashboard.pages import ErrorPage, JobPage, JobsPage, PlanPage, ReportPage, WorkersPage
 from service.dashboard.render import STATIC, answer
 from service.dashboard.search import find
@@ -93,8 +93,7 @@ def plan_page(job_id: str, jobs: Jobs, if_none_match: IfNoneMatch = None) -> Res
 def report_page(job_id: str, jobs: Jobs, if_none_match: IfNoneMatch = None) -> Response:
     """The job's verification, from its manifest."""
     job = jobs.get(job_id)
-    manifest = _manifest(job.manifest_uri) if job.manifest_uri else None
-    return answer(ReportPage(job=job, manifest=manifest), if_none_match)
+    return answer(_report(job), if_none_match)
 
 
 @router.get("/workers")
@@ -131,6 +130,15 @@ def _error_page(error: ExportError) -> Response:
     code = status_of(type(error))
     page = ErrorPage(status=code.phrase, code=error.code, message=error.message, hint=error.hint)
     return answer(page, status=code)
+
+
+def _report(job: Job) -> ReportPage:
+    if job.manifest_uri is None:
+        return ReportPage(job=job)
+    try:
+        return ReportPage(job=job, manifest=_manifest(job.manifest_uri))
+    except ExportError as error:  # the job's page stays of use without it
+        return ReportPage(job=job, problem=f"The manifest cannot be read: {error.message}.")
 
 
 @lru_cache(maxsize=_MANIFESTS_KEPT)

@@ -38,7 +38,7 @@ async function refresh() {
     failures += 1;
   }
   fetching = false;
-  connection.textContent = failures > 1 ? "Not connected; trying again" : "";
+  connection.textContent = failures ? "Not connected; trying again" : "";
   if (again) {
     again = false;
     await refresh();
