@@ -22,6 +22,13 @@ def _checked(secret: SecretStr) -> SecretStr:
     return secret
 
 
+def _seconds(value: object) -> object:
+    """An environment variable's number is text, which pydantic would not read as seconds."""
+    return float(value) if isinstance(value, str) else value
+
+
+Duration = Annotated[timedelta, BeforeValidator(_seconds), Field(gt=timedelta())]
+Durations = Annotated[tuple[Duration, ...], NoDecode, BeforeValidator(_split)]
 Secret = Annotated[SecretStr, AfterValidator(_checked)]
 Secrets = Annotated[tuple[Secret, ...], NoDecode, BeforeValidator(_split)]
 Networks = Annotated[tuple[IPvAnyNetwork, ...], NoDecode, BeforeValidator(_split)]
@@ -34,7 +41,7 @@ class _SecretFile(Frozen):
 
 
 class HookSettings(BaseSettings):
-    """Read from SLIPWAY_<NAME>."""
+    """Read from SLIPWAY_<NAME>; durations are in seconds."""
 
     model_config = SettingsConfigDict(env_prefix="SLIPWAY_", frozen=True)
 
@@ -45,7 +52,7 @@ class HookSettings(BaseSettings):
         default=None, description="More of them, separated by blanks or lines; read anew for every event."
     )
     max_event_bytes: int = Field(default=256 << 10, gt=0)
-    event_memory: timedelta = Field(
+    event_memory: Duration = Field(
         default=timedelta(days=30), description="For so long the same event starts nothing again."
     )
 
@@ -55,11 +62,13 @@ class HookSettings(BaseSettings):
     callback_networks: Networks = Field(
         default=(), description="Private networks that callbacks may reach all the same, as 10.1.0.0/16."
     )
-    callback_pauses: tuple[timedelta, ...] = PAUSES
-    callback_timeout: timedelta = Field(default=timedelta(seconds=15), gt=timedelta())
+    callback_pauses: Durations = Field(
+        default=PAUSES, description="Between the tries of a delivery; then it is given up."
+    )
+    callback_timeout: Duration = Field(default=timedelta(seconds=15), description="Of a try, in all.")
     callback_senders: int = Field(default=4, ge=0, le=64, description="Threads; 0: others send.")
-    callback_poll: timedelta = Field(default=timedelta(seconds=0.5), gt=timedelta())
-    delivery_memory: timedelta = Field(
+    callback_poll: Duration = timedelta(seconds=0.5)
+    delivery_memory: Duration = Field(
         default=timedelta(days=14), description="For so long deliveries that ended can be seen."
     )
 
