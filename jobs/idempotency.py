@@ -12,7 +12,6 @@ class KeptAnswer(Frozen):
     """What a request with an idempotency key came to; without a body it is still being answered."""
 
     fingerprint: str  # of the request
-    status: int = 0
     body: str | None = None
 
 

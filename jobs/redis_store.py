@@ -63,13 +63,15 @@ for i = 9, #ARGV do redis.call('RPUSH', KEYS[7], ARGV[i]) end
 return 1
 """
 
-# KEYS: job, index of its state, index of all, the owner's set of its state. ARGV: id, expected revision.
+# KEYS: job, index of its state, index of all, the owner's set of its state, releases of its model. ARGV: id,
+# expected revision.
 _REMOVE = """
 if redis.call('HGET', KEYS[1], 'revision') ~= ARGV[2] then return 0 end
 redis.call('DEL', KEYS[1])
 redis.call('ZREM', KEYS[2], ARGV[1])
 redis.call('ZREM', KEYS[3], ARGV[1])
 redis.call('SREM', KEYS[4], ARGV[1])
+redis.call('ZREM', KEYS[5], ARGV[1])
 return 1
 """
 
@@ -164,7 +166,8 @@ class RedisJobStore:
 
     def remove(self, job: Job) -> bool:
         with reaching():
-            return bool(self._remove(keys=_keys(job), args=[job.id, str(job.revision)]))
+            keys = [*_keys(job), RELEASES_KEY + (job.model or "")]
+            return bool(self._remove(keys=keys, args=[job.id, str(job.revision)]))
 
     def revision(self, job_id: JobId) -> int:
         with reaching():

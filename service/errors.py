@@ -21,6 +21,7 @@ from exporter import errors as export
 from exporter.errors import ExportError
 from exporter.outcome import Failure
 from jobs import errors as job
+from jobs.hooks import errors as hook
 from service.schemas import FieldProblem, Problem
 
 PROBLEM_JSON = "application/problem+json"
@@ -101,6 +102,15 @@ STATUS: dict[type[ExportError], HTTPStatus] = {
     job.JobFinished: HTTPStatus.CONFLICT,
     job.IllegalMove: HTTPStatus.CONFLICT,
     job.StoreUnavailable: HTTPStatus.SERVICE_UNAVAILABLE,
+    hook.WebhookUnverified: HTTPStatus.UNAUTHORIZED,
+    hook.InvalidEvent: HTTPStatus.BAD_REQUEST,
+    hook.TriggerNotFound: HTTPStatus.NOT_FOUND,
+    hook.TriggerUnfilled: HTTPStatus.UNPROCESSABLE_ENTITY,
+    hook.CallbackRefused: HTTPStatus.UNPROCESSABLE_ENTITY,
+    hook.SubscriptionNotFound: HTTPStatus.NOT_FOUND,
+    hook.DeliveryNotFound: HTTPStatus.NOT_FOUND,
+    hook.DeliveryBusy: HTTPStatus.CONFLICT,
+    hook.DeliveryUnsendable: HTTPStatus.CONFLICT,
 }
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from exporter.stages import Stage
 from tests.jobs.factories import make_event, make_outcome
+from worker.logs import mark
 from worker.workspace import AttemptFile
 
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
@@ -25,6 +26,7 @@ def report(workspace: Path) -> None:
                 started = make_event(tower, stage, at=time.time(), detail="begun")
                 finished = make_event(tower, stage, kind="finished", at=time.time(), seconds=0.5)
                 events.write(f"{started.model_dump_json()}\n{finished.model_dump_json()}\n")
+                sys.stderr.write(f"{mark(tower, stage)}\nat work on {stage} of {tower}\n")
 
 
 def succeed(workspace: Path) -> None:

@@ -1,0 +1,91 @@
+"""What routes depend on to know their caller: a key or a token, or a connection from this machine."""
+
+import ipaddress
+from collections.abc import Callable
+from typing import Annotated
+
+from fastapi import Depends, Request, Security
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+from service.access.callers import LOCAL, Caller, Scope
+from service.access.errors import UnsafeSetup
+from service.access.keys import KeyRing, read_keys
+from service.access.tokens import TokenCheck
+from service.errors import Forbidden, Unauthenticated
+from service.settings import ServiceSettings
+
+KEY_COOKIE = "slipway_key"  # the same secret, from a browser
+
+_LOOKS = {"GET", "HEAD"}
+_bearer = HTTPBearer(auto_error=False, description="An API key, or a token of the configured issuer.")
+
+
+class Access:
+    """Decides who a request is from."""
+
+    def __init__(self, keys: KeyRing | None = None, tokens: TokenCheck | None = None) -> None:
+        """Without keys and tokens, everybody who connects from this machine may do everything."""
+        self._finders = [finder.find for finder in (keys, tokens) if finder is not None]
+
+    def caller(self, secret: str | None, server: str | None) -> Caller:
+        """Whose secret it is; `server` is the address by which the request came in."""
+        if not self._finders:
+            if server is not None and not is_loopback(server):
+                raise Unauthenticated(
+                    "this service asks for no keys, and so answers on its own machine only",
+                    hint="name a file of keys in SLIPWAY_API_KEYS_FILE",
+                )
+            return LOCAL
+        for find in self._finders:
+            if secret and (caller := find(secret)):
+                return caller
+        raise Unauthenticated(
+            "the request carries no key that this service knows", hint="send Authorization: Bearer <key>"
+        )
+
+
+def access_of(settings: ServiceSettings) -> Access:
+    """Keys and tokens as the settings say; UnsafeSetup when others could connect and there are none."""
+    keys = read_keys(settings.api_keys_file) if settings.api_keys_file else None
+    tokens = None
+    if settings.oidc_issuer and settings.oidc_audience and settings.oidc_jwks_url:
+        tokens = TokenCheck(
+            issuer=settings.oidc_issuer, audience=settings.oidc_audience, jwks_url=settings.oidc_jwks_url
+        )
+    if keys is None and tokens is None and not is_loopback(settings.host):
+        raise UnsafeSetup(f"it is to listen on {settings.host}, where others can connect, without keys")
+    return Access(keys, tokens)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can connect there; a name is judged by its name."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host in ("localhost", "testserver") or host.startswith("/")  # a Unix socket
+
+
+def requiring(scope: Scope, *, to_read: Scope | None = None) -> Callable[..., Caller]:
+    """A dependency that gives the caller, whose key must cover `scope`, or for a GET `to_read`."""
+
+    def check(
+        request: Request, sent: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)]
+    ) -> Caller:
+        needed = to_read if to_read and request.method in _LOOKS else scope
+        access: Access = request.app.state.access
+        secret = sent.credentials if sent else request.cookies.get(KEY_COOKIE)
+        server = request.scope.get("server")
+        caller = access.caller(secret, server[0] if server else None)
+        if not caller.may(needed):
+            raise Forbidden(f"{caller.name} may not: it takes the scope `{needed}`")
+        return caller
+
+    return check
+
+
+reading, submitting, administering = (requiring(scope) for scope in Scope)
+setting_up = requiring(Scope.ADMIN, to_read=Scope.READ)  # triggers and receivers
+
+Reader = Annotated[Caller, Depends(reading)]
+Submitter = Annotated[Caller, Depends(submitting)]
+Admin = Annotated[Caller, Depends(administering)]
