@@ -66,9 +66,10 @@ def short(job_id: str) -> str:
 
 
 def headline(job: Job) -> str:
-    """What a job exports, in a few words: the end of its checkpoint's URI."""
+    """What a job exports, in a few words: the model's name, and the end of its checkpoint's URI."""
     parts = [part for part in job.spec.checkpoint_uri.split("/") if part]
-    return "/".join(parts[-2:]) or job.spec.checkpoint_uri
+    checkpoint = "/".join(parts[-2:]) or job.spec.checkpoint_uri
+    return f"{job.model} · {checkpoint}" if job.model else checkpoint
 
 
 def took(job: Job) -> float | None:

@@ -6,13 +6,24 @@ from typing import ClassVar
 from urllib.parse import urlencode
 
 from exporter.manifest import Manifest, TowerEntry
-from jobs.model import MAX_SETBACKS, Job, JobState, TowerProgress
+from jobs.logs import LogPart
+from jobs.model import MAX_SETBACKS, Job, JobState, TowerProgress, TowerState
 from jobs.roster import WorkerNotice
+from service.access.callers import Scope
 from service.dashboard.charts import Chart, error_chart, latency_chart
 from service.dashboard.render import Page
 from service.dashboard.search import Found
 from service.dashboard.timeline import StageBar, longest_of, timeline
 from service.schemas import PlanView
+
+
+@dataclass(frozen=True)
+class Filter:
+    """A state to narrow the list to, the address of that list, and how many jobs there are."""
+
+    name: str
+    address: str
+    count: int | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,15 +34,20 @@ class JobsPage(Page):
     here: ClassVar[str] = "jobs"
 
     found: Found
+    counts: Mapping[JobState, int]
     words: str
     state: JobState | None
     is_first: bool
 
     @property
-    def filters(self) -> Mapping[str, str]:
-        """The states to choose from, with the address of each."""
-        addresses = {"all": self._address(None)}
-        return addresses | {state: self._address(state) for state in JobState}
+    def filters(self) -> tuple[Filter, ...]:
+        """The states to choose from."""
+        every = Filter("all", self._address(None), None)
+        return every, *(Filter(state, self._address(state), self.counts[state]) for state in JobState)
+
+    @property
+    def newest(self) -> str:
+        return self._address(self.state)
 
     @property
     def chosen(self) -> str:
@@ -55,13 +71,19 @@ class JobPage(Page):
     attempts: ClassVar[int] = MAX_SETBACKS
 
     job: Job
-    may_retry: bool = False
-    events: str | None = None  # where changes are announced, if anywhere
-    log: str | None = None
 
     @property
     def may_cancel(self) -> bool:
-        return not self.job.state.is_final and not self.job.cancel_requested
+        return self._may_change and not self.job.state.is_final and not self.job.cancel_requested
+
+    @property
+    def may_retry(self) -> bool:
+        failed = any(tower.state is TowerState.FAILED for tower in self.job.towers)
+        return self._may_change and self.job.state.is_final and failed
+
+    @property
+    def _may_change(self) -> bool:
+        return self.reader is not None and self.reader.may(Scope.SUBMIT)
 
     def bars(self, tower: TowerProgress) -> tuple[StageBar, ...]:
         return timeline(tower, longest_of(self.job.towers))
@@ -98,7 +120,7 @@ class ReportPage(Page):
 
     job: Job
     manifest: Manifest | None = None
-    problem: str = "Nothing is published, so there is nothing to report."
+    problem: str = ""  # why there is none
 
     @property
     def towers(self) -> tuple[TowerReport, ...]:
@@ -117,6 +139,16 @@ class PlanPage(Page):
 
 
 @dataclass(frozen=True, kw_only=True)
+class LogPage(Page):
+    """The latest lines that the ranks wrote."""
+
+    template: ClassVar[str] = "log.html"
+
+    job: Job
+    parts: tuple[LogPart, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class WorkersPage(Page):
     """Who is there to work, on what, and what waits."""
 
@@ -125,8 +157,9 @@ class WorkersPage(Page):
 
     workers: tuple[WorkerNotice, ...]
     running: tuple[Job, ...]
-    queued: tuple[Job, ...]  # the longest waiting first
-    more_queued: bool
+    queued: tuple[Job, ...]  # the newest of them, the longest waiting first
+    waiting: int  # how many are queued
+    oldest: Job | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,3 +173,14 @@ class ErrorPage(Page):
     code: str
     message: str
     hint: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SignInPage(Page):
+    """Asks for a key."""
+
+    template: ClassVar[str] = "sign_in.html"
+    every: ClassVar[int] = 0
+
+    wanted: str  # the page to show afterwards
+    refused: str  # why the last key was not taken

@@ -10,6 +10,7 @@ from typing import ClassVar
 from fastapi import Response
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from service.access.callers import LOCAL, Caller
 from service.dashboard.formats import FILTERS
 
 STATIC = Path(__file__).parent / "static"
@@ -30,6 +31,13 @@ class Page:
     here: ClassVar[str] = ""  # which entry of the menu it is
     every: ClassVar[int] = 2  # seconds between looks for a newer one; 0: it never changes
 
+    reader: Caller | None = None  # who looks at it, where that is known
+
+    @property
+    def signed_in(self) -> str | None:
+        """The name to show; where no keys are asked for, nobody has signed in."""
+        return self.reader.name if self.reader is not None and self.reader is not LOCAL else None
+
 
 def answer(page: Page, if_none_match: str | None = None, status: HTTPStatus = HTTPStatus.OK) -> Response:
     """The page as HTML; 304 for a reader who has it as it is."""
@@ -48,12 +56,4 @@ def _templates() -> Environment:
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     templates.filters.update(FILTERS)
-    templates.globals["asset"] = asset
     return templates
-
-
-@cache
-def asset(name: str) -> str:
-    """The address of a static file, which changes when the file does."""
-    digest = hashlib.sha256((STATIC / name).read_bytes()).hexdigest()[:12]
-    return f"/static/{name}?{digest}"

@@ -44,6 +44,9 @@ def _holds(job: Job, wanted: list[str]) -> bool:
     failures = [job.failure, *(tower.failure for tower in job.towers)]
     named = [
         job.id,
+        job.model,
+        job.owner,
+        *job.labels.values(),
         spec.checkpoint_uri,
         spec.output_uri,
         job.config_uri,

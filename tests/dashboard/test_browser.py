@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from exporter.spec import ExportSpec
-from launcher.up import Stack
+from launcher.up import Stack, running_stack
 from service.client.rest import SlipwayClient
 from tests.dashboard.conftest import OpenPage, Screenshot
-from tests.launcher.conftest import MakeStack
+from tests.launcher.conftest import stand_in
 from tests.service.requests import export_request
 
 if TYPE_CHECKING:
@@ -28,10 +28,11 @@ def submit(stack: Stack, **changes: str) -> str:
     return str(SlipwayClient(stack.url).submit(spec).id)
 
 
-@pytest.fixture
-def hanging(make_stack: MakeStack) -> Iterator[Stack]:
-    """A Slipway whose attempts do not end."""
-    with make_stack("hang") as stack:
+@pytest.fixture(scope="module")
+def hanging(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """A Slipway whose attempts do not end; a test leaves no job running."""
+    folder = tmp_path_factory.mktemp("hanging")
+    with running_stack(folder, environment=stand_in("hang", folder)) as stack:
         yield stack
 
 
@@ -54,8 +55,20 @@ def test_a_job_page_follows_the_job_and_says_so_aloud(stack: Stack, open_page: O
         expect(page.locator("main > [role=status]")).to_have_text(re.compile("Export succeeded. user tower"))
         expect(page).to_have_title(re.compile("^succeeded: "))
         expect(page.locator("#tower-user .stage.done")).to_have_count(2)
+        expect(page.locator("#log")).to_contain_text("at work on compile of user")
         expect(page.locator("#plan")).to_contain_text("seq_uih_seq")
         expect(page.locator("#report")).to_contain_text("is no artifact")  # the stand-in publishes nothing
+
+
+def test_a_job_page_is_told_of_changes(hanging: Stack, open_page: OpenPage) -> None:
+    job_id = submit(hanging)
+    with open_page(hanging.url) as page:
+        with page.expect_request(f"**/exports/{job_id}/events"):
+            page.goto(f"{hanging.url}/jobs/{job_id}")
+        expect(page.locator("#tower-user .stage.done")).to_have_count(2)
+        page.wait_for_timeout(2500)  # from here on it looks by itself every fifteen seconds only
+        SlipwayClient(hanging.url).cancel(job_id)
+        expect(page.locator(".bar .pill")).to_have_text("cancelled", timeout=9_000)
 
 
 def test_a_search_narrows_the_list_while_it_is_typed(stack: Stack, open_page: OpenPage) -> None:
@@ -120,6 +133,9 @@ def test_workers_and_queue_are_live(hanging: Stack, open_page: OpenPage, screens
         expect(page.locator(f"#queued-{second}")).to_be_visible()
         expect(page.get_by_text("busy")).to_be_visible()
         screenshot(page, "live-workers")
+        for job_id in (second, first):
+            SlipwayClient(hanging.url).cancel(job_id)
+        expect(page.get_by_text("idle")).to_be_visible()
 
 
 def test_a_service_that_is_away_is_missed_and_found_again(stack: Stack, open_page: OpenPage) -> None:

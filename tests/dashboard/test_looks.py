@@ -4,21 +4,28 @@ import re
 from datetime import timedelta
 from itertools import product
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+from fastapi import FastAPI
 
 from exporter.spec import Device, TowerName
 from exporter.stages import Stage
+from jobs.logs import LogPart
 from jobs.memory_store import MemoryJobStore
 from jobs.model import Job, JobState
 from jobs.roster import WorkerNotice
 from service.dashboard.render import STATIC
 from service.dependencies import Backend
 from tests.dashboard import sample
-from tests.dashboard.conftest import OpenPage, Scheme, Screenshot
+from tests.dashboard.conftest import KEYS, OpenPage, Screenshot
 from tests.jobs.factories import NOW
+from tests.service.conftest import serving
 
-PAGES = ("jobs", "running", "succeeded", "failed", "partial", "workers", "missing")
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+PAGES = ("jobs", "running", "succeeded", "failed", "workers")
 PHONE = 390
 
 
@@ -46,37 +53,47 @@ def jobs(store: MemoryJobStore, backend: Backend, tmp_path: Path) -> dict[str, J
         started_at=NOW,
         jobs=(jobs["running"].id,),
     )
+    lines = ("AUTOTUNE mm(512x64, 64x24)", "compiling 38 of 61", "warning: unused variable")
+    backend.logs.append(
+        jobs["running"].id,
+        [
+            LogPart(lines=("rank 0 of 2 begins",)),
+            LogPart(tower=TowerName.USER, stage=Stage.TRACE, lines=("tracing user",)),
+            LogPart(tower=TowerName.USER, stage=Stage.COMPILE, lines=lines),
+        ],
+    )
     backend.roster.announce(notice, timedelta(minutes=1))
     return jobs
 
 
 def address(url: str, jobs: dict[str, Job], page: str) -> str:
-    paths = {"jobs": "", "workers": "workers", "missing": "jobs/none"}
-    return f"{url}/{paths.get(page) if page in paths else f'jobs/{jobs[page].id}'}"
+    paths = {"jobs": "", "workers": "workers"}
+    return f"{url}/{paths[page] if page in paths else f'jobs/{jobs[page].id}'}"
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", PAGES[:-1])
-def test_a_page_by_day_and_by_night(
-    url: str, jobs: dict[str, Job], open_page: OpenPage, screenshot: Screenshot, name: str, scheme: Scheme
-) -> None:
-    with open_page(address(url, jobs, name), scheme=scheme) as page:
-        page.wait_for_load_state("networkidle")
-        (red, *_) = re.findall(r"\d+", page.evaluate("getComputedStyle(document.body).backgroundColor"))
-        assert int(red) > 200 if scheme == "light" else int(red) < 50
-        screenshot(page, f"{name}-{scheme}")
-
-
-@pytest.mark.browser
-@pytest.mark.parametrize("name", PAGES[:-1])
-def test_a_page_fits_a_phone(
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_by_day_by_night_and_on_a_phone(
     url: str, jobs: dict[str, Job], open_page: OpenPage, screenshot: Screenshot, name: str
 ) -> None:
-    with open_page(address(url, jobs, name), width=PHONE) as page:
-        page.wait_for_load_state("networkidle")
+    with open_page(address(url, jobs, name)) as page:
+        page.locator("#plan table, #jobs, #worker-1").first.wait_for()
+        if name == "succeeded":
+            page.locator("#report .plot").first.wait_for()
+        assert brightness(page) > 200
+        screenshot(page, f"{name}-light")
+        page.emulate_media(color_scheme="dark")
+        assert brightness(page) < 50
+        screenshot(page, f"{name}-dark")
+        page.set_viewport_size({"width": PHONE, "height": 800})
         assert page.evaluate("document.documentElement.scrollWidth") == PHONE
+        page.emulate_media(color_scheme="light")
         screenshot(page, f"{name}-phone")
+
+
+def brightness(page: "Page") -> int:
+    """Of the page's ground, 0 to 255."""
+    return int(re.findall(r"\d+", page.evaluate("getComputedStyle(document.body).backgroundColor"))[0])
 
 
 @pytest.mark.browser
@@ -90,7 +107,28 @@ def test_the_parts_of_a_job_page_come_by_themselves(
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("name", PAGES[:-1])
+def test_a_click_runs_the_failed_towers_again(url: str, jobs: dict[str, Job], open_page: OpenPage) -> None:
+    with open_page(address(url, jobs, "partial")) as page:
+        page.get_by_role("button", name="Retry what failed").click()
+        page.locator(".bar .pill.queued").wait_for()
+        assert jobs["partial"].id not in page.url
+
+
+@pytest.mark.browser
+def test_a_key_is_asked_for_and_kept(
+    guarded: FastAPI, jobs: dict[str, Job], open_page: OpenPage, screenshot: Screenshot
+) -> None:
+    with serving(guarded) as url, open_page(address(url, jobs, "queued")) as page:
+        screenshot(page, "sign-in")
+        page.keyboard.type(KEYS["trainer"])  # the field has the focus
+        page.keyboard.press("Enter")
+        page.locator(".bar .pill.queued").wait_for()
+        page.get_by_role("button", name="Sign out").click()
+        page.locator("#sign-in").wait_for()
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("name", PAGES)
 def test_a_page_is_of_use_without_scripts(
     url: str, jobs: dict[str, Job], open_page: OpenPage, name: str
 ) -> None:

@@ -8,6 +8,7 @@ from starlette.testclient import TestClient
 
 from exporter.spec import Device, TowerName
 from exporter.stages import Stage
+from jobs.logs import LogPart
 from jobs.memory_store import MemoryJobStore
 from jobs.model import Job, JobState
 from jobs.roster import WorkerNotice
@@ -17,7 +18,7 @@ from service.settings import ServiceSettings
 from tests.dashboard import sample
 from tests.jobs.factories import MINUTE, NOW
 
-PAGES = ["/", "/workers", "/jobs/{id}", "/jobs/{id}/plan", "/jobs/{id}/report"]
+PAGES = ["/", "/workers", "/jobs/{id}", "/jobs/{id}/plan", "/jobs/{id}/report", "/jobs/{id}/log"]
 
 
 @pytest.fixture
@@ -48,7 +49,7 @@ def test_a_page_takes_scripts_and_styles_from_itself_alone(
 @pytest.mark.parametrize("path", PAGES)
 def test_what_a_page_is_drawn_with_is_there(client: TestClient, running: Job, path: str) -> None:
     addresses = re.findall(r'(?:src|href)="(/static/[^"]+)"', client.get(path.format(id=running.id)).text)
-    assert len(set(addresses)) == 3
+    assert {"/static/live.js", "/static/style.css", "/static/icon.svg"} == set(addresses)
     assert {client.get(address).status_code for address in addresses} == {200}
 
 
@@ -188,6 +189,37 @@ def test_a_button_cancels_a_job(client: TestClient, store: MemoryJobStore) -> No
     answer = client.post(f"/jobs/{job.id}/cancel", follow_redirects=False)
     assert (answer.status_code, answer.headers["location"]) == (303, f"/jobs/{job.id}")
     assert store.get(job.id).state is JobState.CANCELLED
+
+
+def test_a_button_runs_the_failed_towers_again(client: TestClient, store: MemoryJobStore) -> None:
+    job = sample.partial()
+    store.add(job)
+    assert "Retry what failed" in client.get(f"/jobs/{job.id}").text
+    shown = client.post(f"/jobs/{job.id}/retry")
+    assert shown.status_code == 200
+    assert 'id="tower-item"' in shown.text and 'id="tower-user"' not in shown.text
+    assert f'href="/jobs/{job.id}"' in shown.text
+
+
+@pytest.mark.parametrize("state", [JobState.QUEUED, JobState.CANCELLED, JobState.SUCCEEDED])
+def test_what_has_not_failed_has_no_button_to_retry_it(
+    client: TestClient, store: MemoryJobStore, state: JobState
+) -> None:
+    job = sample.job(state)
+    store.add(job)
+    assert "/retry" not in client.get(f"/jobs/{job.id}").text
+    assert client.post(f"/jobs/{job.id}/retry").status_code == 409
+
+
+def test_the_log_is_shown_by_tower_and_stage(client: TestClient, backend: Backend, running: Job) -> None:
+    parts = [
+        LogPart(lines=("begun",)),
+        LogPart(tower=TowerName.USER, stage=Stage.COMPILE, lines=("one", sample.NASTY)),
+    ]
+    backend.logs.append(running.id, parts)
+    text = client.get(f"/jobs/{running.id}/log").text
+    assert "user tower, compile" in text and "2 lines" in text and "begun" in text
+    assert sample.NASTY not in text
 
 
 @pytest.mark.parametrize(

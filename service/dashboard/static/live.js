@@ -1,6 +1,9 @@
 // Keeps a page as the server would draw it now: fetches it again and changes what differs, so that
 // focus, open details and scrolling stay. Without this script the pages work and stand still.
 
+import { tick } from "./clock.js";
+import { update, updateChildren } from "./update.js";
+
 const BEHIND_MS = 15_000; // the longest pause between two tries while the service is away
 const main = document.querySelector("main");
 const connection = document.querySelector("#connection");
@@ -14,7 +17,8 @@ let again = false; // asked for while a fetch was under way
 
 // --- the page --------------------------------------------------------------------------------------
 
-async function get(address, headers = {}) {
+async function get(address, known) {
+  const headers = known ? { "If-None-Match": known } : {};
   return fetch(address, { headers: { Accept: "text/html", ...headers }, cache: "no-store" });
 }
 
@@ -27,8 +31,8 @@ async function refresh() {
   fetching = true;
   const address = location.href;
   try {
-    const answer = await get(address, tag ? { "If-None-Match": tag } : {});
-    if (answer.status !== 304 && !answer.ok) throw new Error(`status ${answer.status}`);
+    const answer = await get(address, tag);
+    if (answer.status >= 500) throw new Error(`status ${answer.status}`);
     if (answer.status !== 304 && address === location.href) {
       show(await answer.text());
       tag = answer.headers.get("ETag");
@@ -47,7 +51,8 @@ async function refresh() {
 
 function plan() {
   clearTimeout(timer);
-  if (every && !document.hidden) timer = setTimeout(refresh, Math.min(every * 2 ** failures, BEHIND_MS));
+  const pause = events ? BEHIND_MS : Math.min(every * 2 ** failures, BEHIND_MS);
+  if (every && !document.hidden) timer = setTimeout(refresh, pause);
 }
 
 function show(text) {
@@ -55,52 +60,15 @@ function show(text) {
   document.title = fresh.title;
   update(main, fresh.querySelector("main"));
   loadParts();
+  listen();
   tick();
-}
-
-// --- changing what differs ---------------------------------------------------------------------------
-
-function update(shown, fresh) {
-  if (shown.isEqualNode(fresh)) return;
-  if (shown.nodeType !== Node.ELEMENT_NODE) {
-    shown.nodeValue = fresh.nodeValue;
-    return;
-  }
-  updateAttributes(shown, fresh);
-  if (!shown.dataset.load) updateChildren(shown, fresh);
-}
-
-function updateAttributes(shown, fresh) {
-  const isOurs = (name) => name === "open" && shown.localName === "details"; // the reader's choice
-  for (const { name } of [...shown.attributes])
-    if (!fresh.hasAttribute(name) && !isOurs(name)) shown.removeAttribute(name);
-  for (const { name, value } of fresh.attributes)
-    if (shown.getAttribute(name) !== value && !isOurs(name)) shown.setAttribute(name, value);
-}
-
-function updateChildren(shown, fresh) {
-  const named = new Map([...shown.children].filter((child) => child.id).map((child) => [child.id, child]));
-  let place = shown.firstChild;
-  for (const wanted of [...fresh.childNodes]) {
-    const kept = wanted.id ? named.get(wanted.id) : isAlike(place, wanted) ? place : null;
-    if (kept && kept === place) place = place.nextSibling;
-    else shown.insertBefore(kept ?? document.importNode(wanted, true), place);
-    if (kept) update(kept, wanted);
-  }
-  while (place) {
-    const rest = place.nextSibling;
-    place.remove();
-    place = rest;
-  }
-}
-
-function isAlike(node, wanted) {
-  return node?.nodeName === wanted.nodeName && !node.id && !wanted.id;
 }
 
 // --- parts that are fetched on their own -------------------------------------------------------------
 
 const loaded = new Map(); // id -> the version that is shown
+const tags = new Map(); // id -> the tag of what is shown
+const timers = new Map(); // id -> when it is looked at again
 
 function loadParts() {
   for (const part of document.querySelectorAll("[data-load]"))
@@ -111,52 +79,61 @@ async function load(part) {
   const { load: address, version } = part.dataset;
   loaded.set(part.id, version);
   try {
-    const fresh = new DOMParser().parseFromString(await (await get(address)).text(), "text/html");
-    const found = fresh.getElementById(part.id) ?? fresh.querySelector("main");
-    updateChildren(part, found);
-    tick();
+    const answer = await get(address, tags.get(part.id));
+    if (answer.status >= 500) throw new Error(`status ${answer.status}`);
+    if (answer.status !== 304) {
+      const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+      updateChildren(part, fresh.getElementById(part.id) ?? fresh.querySelector("main"));
+      tags.set(part.id, answer.headers.get("ETag"));
+      tick();
+    }
+    if (part.dataset.every) reloadIn(Number(part.dataset.every) * 1000, part);
   } catch {
-    setTimeout(() => loaded.delete(part.id), BEHIND_MS); // its link stays; the next look tries again
+    reloadIn(BEHIND_MS, part); // until then its link stays, or what it showed last
   }
 }
 
-// --- time --------------------------------------------------------------------------------------------
-
-const UNITS = [["day", 86_400], ["hour", 3_600], ["minute", 60]];
-const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
-
-function tick() {
-  const now = Date.now() / 1000;
-  for (const time of document.querySelectorAll("time[data-ago]")) {
-    const then = Date.parse(time.dateTime) / 1000;
-    const unit = UNITS.find(([, seconds]) => now - then >= seconds);
-    write(time, unit ? relative.format(-Math.floor((now - then) / unit[1]), unit[0]) : "just now");
-    time.title = new Date(then * 1000).toLocaleString();
-  }
-  for (const span of document.querySelectorAll("[data-since]")) {
-    const since = span.dataset.since;
-    write(span, duration(Math.max(0, Math.round(now - (Number(since) || Date.parse(since) / 1000)))));
-  }
+function reloadIn(pause, part) {
+  clearTimeout(timers.get(part.id));
+  timers.set(part.id, setTimeout(reload, pause, part));
 }
 
-function write(element, text) {
-  if (element.textContent !== text) element.textContent = text;
-}
-
-function duration(seconds) {
-  const two = (number) => String(number).padStart(2, "0");
-  if (seconds < 60) return `${seconds} s`;
-  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${two(seconds % 60)} s`;
-  return `${Math.floor(seconds / 3600)} h ${two(Math.floor((seconds % 3600) / 60))} min`;
+function reload(part) {
+  loaded.delete(part.id);
+  if (part.isConnected && !document.hidden) load(part);
 }
 
 // --- what sets it in motion --------------------------------------------------------------------------
 
+let events = null; // open only while the page is looked at: a browser has six connections to a host
+
 function listen() {
-  if (!main.dataset.events) return;
-  const events = new EventSource(main.dataset.events);
-  for (const name of ["message", "job", "end"]) events.addEventListener(name, refresh);
-  events.addEventListener("end", () => events.close());
+  const address = main.dataset.events;
+  if (!address || document.hidden) silence();
+  else if (!events) {
+    events = new EventSource(address);
+    events.addEventListener("job", refresh);
+    events.addEventListener("end", silenceAndRefresh);
+    events.addEventListener("error", silenceAndRefresh); // looking again will show what is wrong
+  }
+}
+
+function silence() {
+  events?.close();
+  events = null;
+}
+
+function silenceAndRefresh() {
+  silence();
+  refresh();
+}
+
+function lookedAt() {
+  if (!document.hidden && every) {
+    refresh();
+    loadParts();
+  } else clearTimeout(timer);
+  listen();
 }
 
 function search(field) {
@@ -178,7 +155,12 @@ function search(field) {
   });
 }
 
-document.addEventListener("visibilitychange", () => (document.hidden ? clearTimeout(timer) : every && refresh()));
+document.addEventListener("visibilitychange", lookedAt);
+addEventListener("pageshow", ({ persisted }) => persisted && location.reload()); // back, from the history
+document.addEventListener("submit", ({ target }) => {
+  const buttons = target.method === "post" ? target.querySelectorAll("button") : [];
+  setTimeout(() => buttons.forEach((button) => (button.disabled = true))); // once is enough
+});
 document.querySelectorAll("[data-search]").forEach(search);
 setInterval(tick, 1000);
 tick();
