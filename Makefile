@@ -57,6 +57,10 @@ format: install ## format and sort imports in place
 	@$(BIN)/ruff check --fix-only --quiet .
 	@$(BIN)/ruff format .
 
+.PHONY: openapi
+openapi: install ## write docs/openapi.json anew; ARGS=--breaking if callers may break
+	@$(BIN)/python -m service.openapi $(ARGS)
+
 .PHONY: protos
 protos: $(INSTALLED) ## compile protos/ anew
 	@rm -f $(PROTO_STAMP)
