@@ -17,7 +17,7 @@ from jobs.request import ExportRequest
 
 _REPLAY_WINDOW = timedelta(minutes=15)  # longer than a signature is accepted
 
-Submit = Callable[[ExportRequest, JobId], Job]
+Submit = Callable[[str, ExportRequest, JobId], Job]  # for which trigger, what, under which id
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Intake:
         if trigger is None:
             return start
         try:
-            job = self.submit(trigger.template.fill(event), start.job)
+            job = self.submit(trigger.name, trigger.template.fill(event), start.job)
         except ExportError as error:
             if error.retryable:
                 raise

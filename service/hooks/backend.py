@@ -7,7 +7,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from jobs.control import JobControl
+from jobs.control import JobControl, Owner
 from jobs.hooks.intake import Intake
 from jobs.hooks.redis_book import RedisBook
 from jobs.hooks.redis_outbox import RedisOutbox
@@ -17,6 +17,8 @@ from jobs.hooks.triggers import Trigger
 from jobs.ids import JobId
 from jobs.model import Job
 from jobs.request import ExportRequest
+from service.access.callers import Caller, Scope
+from service.audit import record
 from service.hooks.dispatcher import Dispatcher, Senders
 from service.hooks.posting import Poster
 from service.hooks.receivers import checked_callback_url
@@ -38,8 +40,11 @@ class HookBackend:
 def running_hooks(stores: HookStores, jobs: JobControl, settings: HookSettings) -> Iterator[HookBackend]:
     """Send callbacks in the background as long as the block lasts."""
 
-    def submit(request: ExportRequest, job_id: JobId) -> Job:
-        return jobs.submit(request.spec, request.options, force=request.force, job_id=job_id)
+    def submit(trigger: str, request: ExportRequest, job_id: JobId) -> Job:
+        owner = Owner(f"trigger:{trigger}")
+        job = jobs.submit(request.spec, request.options, owner, force=request.force, job_id=job_id)
+        record(Caller(owner.name, frozenset({Scope.SUBMIT}), owner), "submit", job.id)
+        return job
 
     dispatcher = Dispatcher(
         outbox=stores.outbox,

@@ -26,7 +26,7 @@ class Submitting:
         self.added: list[JobId] = []
         self.error: Exception | None = None
 
-    def __call__(self, request: ExportRequest, job_id: JobId) -> Job:
+    def __call__(self, trigger: str, request: ExportRequest, job_id: JobId) -> Job:
         if self.error:
             raise self.error
         job = make_job(job_id=job_id)
