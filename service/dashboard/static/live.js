@@ -87,13 +87,13 @@ async function load(part) {
       tags.set(part.id, answer.headers.get("ETag"));
       tick();
     }
-    if (part.dataset.every) reloadIn(Number(part.dataset.every) * 1000, part);
+    if (part.dataset.every) reloadLater(Number(part.dataset.every) * 1000, part);
   } catch {
-    reloadIn(BEHIND_MS, part); // until then its link stays, or what it showed last
+    reloadLater(BEHIND_MS, part); // until then its link stays, or what it showed last
   }
 }
 
-function reloadIn(pause, part) {
+function reloadLater(pause, part) {
   clearTimeout(timers.get(part.id));
   timers.set(part.id, setTimeout(reload, pause, part));
 }
