@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, StrictBool
 
 from exporter.spec import ExportSpec, Frozen
 
@@ -20,7 +20,9 @@ class Priority(StrEnum):
 ModelName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 LabelName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$")]
 LabelValue = Annotated[str, Field(max_length=200)]
-CallbackUrl = Annotated[str, Field(pattern=r"^https?://", max_length=2048)]
+_HOST = r"([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?\.?|\[[0-9A-Fa-f:.]+\])"
+_PORT = r"([0-9]{1,4}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-5][0-9]{2})"
+CallbackUrl = Annotated[str, Field(pattern=rf"^https?://{_HOST}(:{_PORT})?([/?][!-~]*)?$", max_length=2048)]
 Labels = Annotated[Mapping[LabelName, LabelValue], Field(max_length=32)]
 
 
@@ -38,7 +40,7 @@ class JobOptions(Frozen):
 class ExportRequest(ExportSpec, JobOptions):
     """The body of POST /exports."""
 
-    force: bool = Field(
+    force: StrictBool = Field(
         default=False, description="Export again, even if the same artifact has been made before."
     )
 

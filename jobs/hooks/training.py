@@ -3,8 +3,17 @@
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
 
+
+def _no_number(value: object) -> object:
+    """CloudEvents write a time as text; pydantic would take a number for seconds."""
+    if isinstance(value, int | float):
+        raise ValueError("a time is written as RFC 3339 says")  # noqa: TRY004 (pydantic reports this one)
+    return value
+
+
+Time = Annotated[AwareDatetime, BeforeValidator(_no_number)]
 Attribute = Annotated[str, Field(min_length=1, max_length=1024)]
 
 # What a training platform may call a job that did not succeed; nothing is exported after any of these.
@@ -21,7 +30,7 @@ class TrainingEvent(BaseModel):
     source: Attribute
     type: Attribute
     subject: Attribute | None = None
-    time: AwareDatetime | None = None
+    time: Time | None = None
     data: Mapping[str, JsonValue] = Field(
         default_factory=dict,
         description="`model`, `status`, `checkpoint_uri`, `config_uri`, `step`, `labels`, and what else "

@@ -4,7 +4,7 @@ from datetime import datetime
 from fnmatch import fnmatchcase
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, StrictBool
 
 from exporter.spec import Frozen
 from jobs.hooks.templates import ExportTemplate
@@ -59,7 +59,7 @@ class EventMatch(Frozen):
 class TriggerRule(Frozen):
     """What a caller puts: when, and what then."""
 
-    enabled: bool = True
+    enabled: StrictBool = True
     when: EventMatch = EventMatch()
     template: ExportTemplate
 

@@ -43,7 +43,7 @@ def subscribe(request: SubscriptionRequest, hooks: Hooks, caller: Admin) -> Subs
     subscription = Subscription(
         id=new_job_id(),
         url=checked_receiver(request.url, hooks.settings),
-        events=request.events,
+        events=frozenset(request.events),
         secret=request.secret or new_secret(),
         created_at=now,
         updated_at=now,
@@ -78,7 +78,7 @@ def replace(
     new = old.model_copy(
         update={
             "url": checked_receiver(request.url, hooks.settings),
-            "events": request.events,
+            "events": frozenset(request.events),
             "secret": request.secret or old.secret,
             "updated_at": hooks.outbox.now(),
         }

@@ -7,7 +7,6 @@ from fastapi import APIRouter, Depends, Request, status
 from exporter.errors import StorageError
 from jobs.errors import QuotaExceeded, StoreUnavailable
 from jobs.hooks.errors import InvalidEvent, WebhookUnverified
-from jobs.hooks.training import TrainingEvent
 from service.errors import RequestTooLarge, problem_responses
 from service.hooks.backend import Hooks
 from service.hooks.cloud_events import read_event
@@ -37,7 +36,7 @@ _DOCUMENTED: dict[str, object] = {
     "requestBody": {
         "description": "A CloudEvent: whole (structured mode), or its data (binary mode).",
         "content": {
-            "application/cloudevents+json": {"schema": TrainingEvent.model_json_schema()},
+            "application/cloudevents+json": {"schema": {"$ref": "#/components/schemas/TrainingEvent"}},
             "application/json": {"schema": {"type": "object"}},
         },
     },

@@ -68,5 +68,5 @@ def test_a_filled_request_is_checked_as_every_request() -> None:
 
 
 def test_a_template_s_callback_is_a_url() -> None:
-    with pytest.raises(ValidationError, match="credentials"):
+    with pytest.raises(ValidationError, match="callback_url"):
         make_template(callback_url="https://user:pass@example.com/")

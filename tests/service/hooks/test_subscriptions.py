@@ -40,6 +40,10 @@ def test_subscriptions_are_paged(client: TestClient) -> None:
     [
         {},
         {"url": "ftp://example.com/"},
+        {"url": "https://"},
+        {"url": "https://user:secret@example.com/"},
+        {"url": "https://example.com:99999/"},
+        {"url": "https://example.com/a b"},
         {"url": URL, "events": []},
         {"url": URL, "events": ["export.begun"]},
         {"url": URL, "secret": "short"},
