@@ -16,6 +16,7 @@ from typing import Any
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from exporter import errors as export
 from exporter.errors import ExportError
@@ -32,6 +33,7 @@ _WORTH_REPEATING = {
     HTTPStatus.BAD_GATEWAY,
 }
 
+_METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE")
 _SCHEMAS = "#/components/schemas/"
 
 log = logging.getLogger(__name__)
@@ -196,14 +198,31 @@ def _field(location: tuple[int | str, ...]) -> str:
 
 
 def _http_error(request: Request, error: Exception) -> Response:
-    """FastAPI itself answers so where there is no route."""
+    """FastAPI itself answers so where there is no route, and to a body that is no text."""
     assert isinstance(error, HTTPException)
+    if error.status_code == HTTPStatus.BAD_REQUEST:
+        return problem(InvalidRequest(f"the body: {error.detail}", hint="send JSON in UTF-8"))
     unknown = NoSuchCall(
         f"{request.method} {request.url.path}: {error.detail}", hint="the calls are at /docs"
     )
     answer = problem(unknown, HTTPStatus(error.status_code))
     answer.headers.update(error.headers or {})
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        answer.headers["Allow"] = ", ".join(_allowed(request))
     return answer
+
+
+def _allowed(request: Request) -> list[str]:
+    """All methods of the path; its routes, one per method, each know of their own only."""
+    routes = request.app.routes
+    if documented := request.app.openapi()["paths"].get(request.url.path):  # no id that is called so
+        return [method.upper() for method in documented]
+    scopes = {method: {**request.scope, "method": method} for method in _METHODS}
+    return [
+        method
+        for method, scope in scopes.items()
+        if any(route.matches(scope)[0] is Match.FULL for route in routes)
+    ]
 
 
 def _our_fault(request: Request, error: Exception) -> Response:

@@ -30,6 +30,17 @@ router = APIRouter(prefix="/exports", tags=["exports"])
 IfNoneMatch = Annotated[str | None, Header(description="The ETag of what you have.")]
 Limit = Annotated[int, Query(ge=1, le=100)]
 Cursor = Annotated[str | None, Query(pattern="^[0-9a-z]{26}$", description="`next_cursor` of a page.")]
+# Where a job can be asked about; tools that follow them know what an id is good for.
+_LINKS = {
+    name: {"operationId": f"{name}_{path}_{method}", "parameters": {"job_id": "$response.body#/id"}}
+    for name, path, method in (
+        ("show", "exports__job_id_", "get"),
+        ("cancel", "exports__job_id__cancel", "post"),
+        ("retry", "exports__job_id__retry", "post"),
+        ("delete", "exports__job_id_", "delete"),
+        ("log", "exports__job_id__log", "get"),
+    )
+}
 
 
 @router.post(
@@ -51,7 +62,9 @@ Cursor = Annotated[str | None, Query(pattern="^[0-9a-z]{26}$", description="`nex
             Unauthenticated,
             Forbidden,
         ),
+        status.HTTP_202_ACCEPTED: {"links": _LINKS},
         status.HTTP_200_OK: {
+            "links": _LINKS,
             "model": JobView,
             "description": "The job that made the same artifact before; `force` exports again.",
         },

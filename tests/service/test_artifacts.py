@@ -1,5 +1,6 @@
 """What jobs published, over HTTP: packages, manifests, a model's releases, and the metrics beside them."""
 
+import re
 import urllib.request
 from datetime import timedelta
 from pathlib import Path
@@ -18,8 +19,10 @@ from jobs.releases import MemoryPointers
 from jobs.roster import WorkerNotice
 from jobs.tallies import tallies_of
 from service.dependencies import Backend
+from tests.architecture.tree import ROOT
 from tests.jobs.factories import MINUTE, NOW, make_entry, make_job, make_outcome
 
+DASHBOARD = ROOT / "deploy" / "grafana" / "slipway.json"
 VERSIONS = Versions(slipway="1", python="3", torch="2", torchrec="1", fbgemm="1", triton="3", cuda=None)
 
 
@@ -135,3 +138,10 @@ def test_the_metrics_say_how_it_goes(client: TestClient, store: MemoryJobStore, 
     assert samples["slipway_stage_seconds_sum cpu trace unified user"] == 4.0
     assert samples["slipway_stage_seconds_bucket 5.0 cpu trace unified user"] == 1
     assert samples["slipway_stage_seconds_bucket 2.0 cpu trace unified user"] == 0
+
+
+def test_the_dashboard_asks_for_metrics_that_there_are(client: TestClient) -> None:
+    shown = set(re.findall(r"slipway_[a-z_]+", DASHBOARD.read_text()))
+    kinds = re.findall(r"^# TYPE (\w+) (\w+)$", client.get("/metrics").text, re.MULTILINE)
+    told = {name + ("_bucket" if kind == "histogram" else "") for name, kind in kinds}
+    assert shown and shown <= told
