@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from exporter.errors import ExportError
 from exporter.outcome import Failure
 from jobs.hooks.errors import WebhookUnverified
-from jobs.hooks.receipts import Receipt, RedisReceipts, Start
+from jobs.hooks.receipts import Noted, Receipt, RedisReceipts, Start
 from jobs.hooks.redis_book import RedisBook
 from jobs.hooks.training import TrainingEvent
 from jobs.hooks.triggers import Trigger
@@ -27,6 +27,7 @@ class Intake:
     triggers: RedisBook[Trigger]
     receipts: RedisReceipts
     submit: Submit
+    now: Callable[[], datetime]
 
     def receive(self, event: TrainingEvent) -> tuple[Receipt | None, bool]:
         """Start what the event starts, once; whether it had come before. None: it fits no trigger.
@@ -69,6 +70,13 @@ class Intake:
         trigger = self.triggers.get(start.trigger)
         if trigger is None:
             return start
+        done = self._tried(trigger, start, event)
+        job = done.job if done.started else None
+        noted = Noted(at=self.now(), source=event.source, event=event.id, job=job, failure=done.failure)
+        self.receipts.note(trigger.name, noted)
+        return done
+
+    def _tried(self, trigger: Trigger, start: Start, event: TrainingEvent) -> Start:
         try:
             job = self.submit(trigger.name, trigger.template.fill(event), start.job)
         except ExportError as error:

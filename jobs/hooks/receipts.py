@@ -1,7 +1,7 @@
 """What an event came to, kept so that the same event starts its jobs once."""
 
 import hashlib
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import redis
 from pydantic import Field
@@ -12,7 +12,10 @@ from jobs.ids import JobId
 from jobs.redis_store import reaching
 
 RECEIPT_KEY = "slipway:event:"  # + digest of source and id: JSON, expires
+LATEST_KEY = "slipway:trigger_latest:"  # + trigger: list of JSON, newest first; expires
 MESSAGE_KEY = "slipway:webhook:"  # + digest of webhook-id: digest of its event, expires
+
+LATEST = 20  # kept per trigger
 
 
 class Start(Frozen):
@@ -30,6 +33,16 @@ class Receipt(Frozen):
     source: str
     id: str
     starts: tuple[Start, ...] = Field(min_length=1)
+
+
+class Noted(Frozen):
+    """What a trigger made of an event of late."""
+
+    at: datetime
+    source: str
+    event: str
+    job: JobId | None
+    failure: Failure | None
 
 
 class RedisReceipts:
@@ -54,6 +67,26 @@ class RedisReceipts:
         """Write down what became of the receipt's starts."""
         with reaching():
             self._redis.set(_key(receipt.source, receipt.id), receipt.model_dump_json(), px=self._memory)
+
+    def note(self, trigger: str, noted: Noted) -> None:
+        """Keep it among the trigger's latest."""
+        key = LATEST_KEY + trigger
+        with reaching(), self._redis.pipeline(transaction=True) as pipe:
+            pipe.lpush(key, noted.model_dump_json())
+            pipe.ltrim(key, 0, LATEST - 1)
+            pipe.pexpire(key, self._memory)
+            pipe.execute()
+
+    def latest(self, trigger: str) -> tuple[Noted, ...]:
+        """The trigger's latest, newest first."""
+        with reaching():
+            texts = self._redis.lrange(LATEST_KEY + trigger, 0, -1)
+        return tuple(Noted.model_validate_json(text) for text in texts)
+
+    def forget(self, trigger: str) -> None:
+        """The trigger is gone; another of its name begins anew."""
+        with reaching():
+            self._redis.delete(LATEST_KEY + trigger)
 
     def bind(self, message_id: str, content: str, lifetime: timedelta) -> bool:
         """False when a webhook with this id brought something else a moment ago."""

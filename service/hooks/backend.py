@@ -60,7 +60,7 @@ def running_hooks(stores: HookStores, jobs: JobControl, settings: HookSettings) 
             triggers=stores.triggers,
             subscriptions=stores.subscriptions,
             outbox=stores.outbox,
-            intake=Intake(stores.triggers, stores.receipts, submit),
+            intake=Intake(stores.triggers, stores.receipts, submit, stores.outbox.now),
         )
     finally:
         senders.stop()

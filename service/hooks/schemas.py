@@ -9,7 +9,7 @@ from exporter.outcome import Failure
 from exporter.spec import Frozen, TowerName
 from jobs.events import EventType
 from jobs.hooks.deliveries import Delivery, DeliveryState, Try
-from jobs.hooks.receipts import Receipt, Start
+from jobs.hooks.receipts import Noted, Receipt, Start
 from jobs.hooks.redis_book import BookPage
 from jobs.hooks.redis_outbox import DeliveryPage
 from jobs.hooks.subscriptions import Subscription
@@ -54,6 +54,12 @@ class EventAnswer(Frozen):
             duplicate=duplicate,
             starts=tuple(StartView.of(start) for start in starts),
         )
+
+
+class TriggerView(Trigger):
+    """A trigger and what came of it of late."""
+
+    latest: tuple[Noted, ...] = Field(description="What it made of the latest events that fitted it.")
 
 
 class TriggerList(Frozen):

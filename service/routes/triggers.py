@@ -16,7 +16,7 @@ from service.dependencies import Jobs
 from service.errors import Forbidden, Unauthenticated, problem_responses
 from service.hooks.backend import HookBackend, Hooks
 from service.hooks.receivers import checked_callback_url
-from service.hooks.schemas import TriggerList, TriggerTrial
+from service.hooks.schemas import TriggerList, TriggerTrial, TriggerView
 
 router = APIRouter(prefix="/triggers", tags=["triggers"])
 
@@ -56,9 +56,9 @@ def put(name: Name, rule: TriggerRule, hooks: Hooks, caller: Admin, response: Re
 
 
 @router.get("/{name}", dependencies=[Depends(reading)], responses=_refusals(TriggerNotFound))
-def show(name: Name, hooks: Hooks) -> Trigger:
-    """One trigger."""
-    return _trigger(hooks, name)
+def show(name: Name, hooks: Hooks) -> TriggerView:
+    """One trigger, and what it made of the latest events."""
+    return TriggerView(**dict(_trigger(hooks, name)), latest=hooks.intake.receipts.latest(name))
 
 
 @router.delete(
@@ -70,6 +70,7 @@ def delete(name: Name, hooks: Hooks, caller: Admin) -> None:
     """Remove a trigger; the jobs it started go on."""
     if not hooks.triggers.delete(name):
         raise TriggerNotFound(name)
+    hooks.intake.receipts.forget(name)
     record(caller, "delete_trigger", name)
 
 

@@ -14,7 +14,7 @@ from jobs.ids import JobId
 from jobs.model import Job
 from jobs.redis_store import RedisJobStore
 from jobs.request import ExportRequest
-from tests.jobs.factories import make_job
+from tests.jobs.factories import NOW, make_job
 from tests.jobs.hooks.factories import make_template, make_training_event, make_trigger
 
 
@@ -44,7 +44,7 @@ def submitting(redis_client: redis.Redis) -> Submitting:
 def intake(redis_client: redis.Redis, submitting: Submitting) -> Intake:
     triggers = RedisBook(redis_client, "triggers", Trigger)
     triggers.put("nightly", make_trigger("nightly"))
-    return Intake(triggers, RedisReceipts(redis_client, timedelta(hours=1)), submitting)
+    return Intake(triggers, RedisReceipts(redis_client, timedelta(hours=1)), submitting, lambda: NOW)
 
 
 def test_an_event_starts_one_job_per_trigger_it_fits(intake: Intake, submitting: Submitting) -> None:
@@ -125,3 +125,13 @@ def test_a_webhook_s_id_belongs_to_one_event(intake: Intake) -> None:
     intake.refuse_replays("msg_1", make_training_event())  # the sender tries again
     with pytest.raises(WebhookUnverified, match="another event"):
         intake.refuse_replays("msg_1", make_training_event(model="other"))
+
+
+def test_a_trigger_shows_what_it_made_of_its_latest_events(intake: Intake) -> None:
+    intake.receive(make_training_event())
+    intake.receive(make_training_event())  # nothing new
+    failing = make_training_event(step=None).model_copy(update={"id": "run-8"})
+    intake.receive(failing)
+    noted = intake.receipts.latest("nightly")
+    assert [(each.event, each.job is not None) for each in noted] == [("run-8", False), ("run-7", True)]
+    assert noted[0].failure is not None

@@ -135,6 +135,18 @@ def test_410_ends_a_subscription(client: TestClient, receiver: Receiver) -> None
     assert (replay.status_code, replay.json()["code"]) == (409, "delivery_unsendable")
 
 
+def test_a_deleted_subscription_ends_what_is_under_way(make_client: MakeClient, receiver: Receiver) -> None:
+    receiver.answers = [500]
+    with make_client(callback_pauses=(timedelta(seconds=0.5),) * 5) as client:
+        made = client.post("/subscriptions", json={"url": receiver.url}).json()
+        job_id = _submit(client)
+        client.post(f"/exports/{job_id}/cancel")
+        receiver.wait_for(1)
+        assert client.delete(f"/subscriptions/{made['id']}").status_code == 204
+        (delivery,) = _deliveries(client, job_id, _ended)
+    assert (delivery["state"], delivery["attempts"]) == ("dropped", 1)
+
+
 def test_subscribers_are_told_of_every_job_by_their_own_secret(
     client: TestClient, receiver: Receiver
 ) -> None:

@@ -3,11 +3,12 @@ import threading
 import time
 from datetime import timedelta
 from ipaddress import ip_network
+from pathlib import Path
 
 import pytest
 
 from service.hooks.posting import Poster
-from tests.service.hooks.receiver import Receiver
+from tests.service.hooks.receiver import Receiver, running_receiver, self_signed
 
 LOOPBACK = (ip_network("127.0.0.0/8"),)
 SECOND = timedelta(seconds=1)
@@ -55,6 +56,19 @@ def test_a_receiver_that_hangs_is_left(poster: Poster, receiver: Receiver) -> No
     answer = poster.post(receiver.url, {}, b"{}")
     assert answer.error == "no answer within 1 s"
     assert time.monotonic() - begun < 2
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+def test_a_certificate_is_checked(
+    receiver: Receiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trusted: bool
+) -> None:
+    certificate = self_signed(tmp_path, "localhost")
+    if trusted:
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    with running_receiver(certificate) as secure:
+        answer = Poster(LOOPBACK, SECOND).post(secure.url, {}, b"{}")
+    assert (answer.accepted, len(secure.received)) == (trusted, int(trusted))
+    assert trusted or "certificate" in answer.error
 
 
 @pytest.mark.parametrize("drip", [b"H", b"HTTP/1.1 200 OK\r\nx: y\r\n"])

@@ -58,6 +58,8 @@ def test_a_value_that_the_event_lacks_is_answered_clearly(client: TestClient, tr
     (start,) = answer.json()["starts"]
     assert (start["job"], start["failure"]["code"]) == (None, "trigger_unfilled")
     assert "no data.step" in start["failure"]["message"]
+    (noted,) = client.get("/triggers/nightly").json()["latest"]
+    assert (noted["event"], noted["failure"]) == ("run-7", start["failure"])
 
 
 class TestSignature:
