@@ -43,7 +43,7 @@ def answer(page: Page, if_none_match: str | None = None, status: HTTPStatus = HT
     """The page as HTML; 304 for a reader who has it as it is."""
     text = _templates().get_template(page.template).render(page=page)
     tag = f'"{hashlib.sha256(text.encode()).hexdigest()[:24]}"'
-    headers = {**_SECURITY, "ETag": tag, "Cache-Control": "no-cache"}
+    headers = {**_SECURITY, "ETag": tag, "Cache-Control": "private, no-cache"}
     if status is HTTPStatus.OK and if_none_match is not None and tag in if_none_match:
         return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
     return Response(text, status_code=status, headers=headers, media_type="text/html")
