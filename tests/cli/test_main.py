@@ -6,7 +6,7 @@ import pytest
 
 from cli.main import main
 
-COMMANDS = ["plan", "export", "predict", "inspect", "submit", "watch", "list"]
+COMMANDS = ["plan", "export", "predict", "inspect", "submit", "watch", "list", "cancel", "retry"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
