@@ -42,12 +42,7 @@ class Intake:
         if known is None:
             standing = self.receipts.open(receipt)
             known, receipt = (None if standing is receipt else standing), standing
-        done = receipt.model_copy(
-            update={"starts": tuple(self._started(start, event) for start in receipt.starts)}
-        )
-        if done != receipt:
-            self.receipts.close(done)
-        return done, known is not None
+        return self._carried_out(receipt, event), known is not None
 
     def refuse_replays(self, message_id: str, event: TrainingEvent) -> None:
         """WebhookUnverified when this webhook's id brought another event before.
@@ -56,6 +51,18 @@ class Intake:
         """
         if not self.receipts.bind(message_id, event.model_dump_json(), _REPLAY_WINDOW):
             raise WebhookUnverified("its webhook-id came with another event before")
+
+    def _carried_out(self, receipt: Receipt, event: TrainingEvent) -> Receipt:
+        """The receipt after every start was tried; what was done is kept even if the next one raises."""
+        done = receipt
+        try:
+            for number, start in enumerate(receipt.starts):
+                starts = (*done.starts[:number], self._started(start, event), *done.starts[number + 1 :])
+                done = done.model_copy(update={"starts": starts})
+        finally:
+            if done != receipt:
+                done = self.receipts.close(done)
+        return done
 
     def _planned(self, event: TrainingEvent) -> Receipt | None:
         fitting = [trigger for trigger in self.triggers.all() if not trigger.misfits(event)]

@@ -2,6 +2,7 @@
 
 import hashlib
 from datetime import datetime, timedelta
+from typing import Self
 
 import redis
 from pydantic import Field
@@ -34,6 +35,13 @@ class Receipt(Frozen):
     id: str
     starts: tuple[Start, ...] = Field(min_length=1)
 
+    def joined(self, other: Self) -> Self:
+        """This receipt, with what `other`, of the same event, has started."""
+        theirs = {start.trigger: start for start in other.starts if start.started}
+        return self.model_copy(
+            update={"starts": tuple(theirs.get(start.trigger, start) for start in self.starts)}
+        )
+
 
 class Noted(Frozen):
     """What a trigger made of an event of late."""
@@ -63,10 +71,20 @@ class RedisReceipts:
         kept = self._keep_first(_key(receipt.source, receipt.id), receipt.model_dump_json(), self._memory)
         return receipt if kept is None else Receipt.model_validate_json(kept)
 
-    def close(self, receipt: Receipt) -> None:
-        """Write down what became of the receipt's starts."""
+    def close(self, receipt: Receipt) -> Receipt:
+        """Write down what became of the receipt's starts; what was started meanwhile stays started."""
+        key, joined = _key(receipt.source, receipt.id), receipt
+
+        def write(pipe: redis.client.Pipeline) -> None:
+            nonlocal joined
+            kept = pipe.get(key)
+            joined = receipt if kept is None else receipt.joined(Receipt.model_validate_json(str(kept)))
+            pipe.multi()
+            pipe.set(key, joined.model_dump_json(), px=self._memory)
+
         with reaching():
-            self._redis.set(_key(receipt.source, receipt.id), receipt.model_dump_json(), px=self._memory)
+            self._redis.transaction(write, key)
+        return joined
 
     def note(self, trigger: str, noted: Noted) -> None:
         """Keep it among the trigger's latest."""

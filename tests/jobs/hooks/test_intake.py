@@ -25,10 +25,13 @@ class Submitting:
         self.store = store
         self.added: list[JobId] = []
         self.error: Exception | None = None
+        self.breaks_after = 100
 
     def __call__(self, trigger: str, request: ExportRequest, job_id: JobId) -> Job:
         if self.error:
             raise self.error
+        if len(self.added) >= self.breaks_after:
+            raise StorageError("S3 is away")
         job = make_job(job_id=job_id)
         if self.store.add(job):
             self.added.append(job_id)
@@ -120,6 +123,23 @@ def test_what_may_pass_is_raised_for_the_sender_to_try_again(intake: Intake, sub
     assert receipt.starts[0].started
 
 
+def test_what_was_started_stays_started_when_the_next_start_breaks(
+    intake: Intake, submitting: Submitting
+) -> None:
+    intake.triggers.put("other", make_trigger("other"))
+    submitting.breaks_after = 1
+    with pytest.raises(StorageError):
+        intake.receive(make_training_event())
+    kept = intake.receipts.find("/trainer/prod", "run-7")
+    assert kept is not None
+    assert [start.started for start in kept.starts] == [True, False]
+    submitting.breaks_after = 2
+    receipt, duplicate = intake.receive(make_training_event())
+    assert receipt is not None
+    assert duplicate
+    assert submitting.added == [start.job for start in receipt.starts]
+
+
 def test_a_webhook_s_id_belongs_to_one_event(intake: Intake) -> None:
     intake.refuse_replays("msg_1", make_training_event())
     intake.refuse_replays("msg_1", make_training_event())  # the sender tries again
@@ -135,3 +155,11 @@ def test_a_trigger_shows_what_it_made_of_its_latest_events(intake: Intake) -> No
     noted = intake.receipts.latest("nightly")
     assert [(each.event, each.job is not None) for each in noted] == [("run-8", False), ("run-7", True)]
     assert noted[0].failure is not None
+
+
+def test_what_another_program_started_meanwhile_stays_started(intake: Intake) -> None:
+    receipt, _ = intake.receive(make_training_event())
+    assert receipt is not None
+    failed = receipt.starts[0].model_copy(update={"started": False})
+    assert intake.receipts.close(receipt.model_copy(update={"starts": (failed,)})) == receipt
+    assert intake.receipts.find(receipt.source, receipt.id) == receipt
