@@ -11,8 +11,10 @@ import sys
 import time
 from pathlib import Path
 
+from exporter.outcome import ExportOutcome
+from exporter.spec import TowerName
 from exporter.stages import Stage
-from tests.jobs.factories import make_event, make_outcome
+from tests.jobs.factories import make_event, make_failure, make_outcome
 from worker.logs import mark
 from worker.workspace import AttemptFile
 
@@ -29,9 +31,9 @@ def report(workspace: Path) -> None:
                 sys.stderr.write(f"{mark(tower, stage)}\nat work on {stage} of {tower}\n")
 
 
-def succeed(workspace: Path) -> None:
+def end(workspace: Path, outcome: ExportOutcome) -> None:
     time.sleep(0.5)
-    (workspace / "partial").write_text(make_outcome().model_dump_json())
+    (workspace / "partial").write_text(outcome.model_dump_json())
     (workspace / "partial").rename(workspace / "outcome.json")
 
 
@@ -53,8 +55,10 @@ def main() -> None:
         sys.exit("boom: no memory left")
     if behaviour == "garble":
         (workspace / "outcome.json").write_text("{")
+    elif behaviour == "fail-item" and attempt.spec.towers is None:
+        end(workspace, make_outcome(failed={TowerName.ITEM: make_failure()}))
     elif behaviour != "silent":
-        succeed(workspace)
+        end(workspace, make_outcome())
 
 
 if __name__ == "__main__":
