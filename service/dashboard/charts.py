@@ -146,7 +146,7 @@ def _decades(values: Sequence[float]) -> tuple[int, int]:
 
 
 def _power(power: int) -> str:
-    return str(10**power) if 0 <= power <= 4 else f"1e{power}"
+    return f"{10.0**power:.10g}" if -2 <= power <= 4 else f"1e{power}"
 
 
 def _thinned(ticks: list[Tick], gap: float = 20) -> tuple[Tick, ...]:

@@ -49,5 +49,11 @@ def test_times_fit(times: tuple[tuple[int, float, float], ...]) -> None:
     assert_fits(chart)
 
 
+def test_an_axis_is_labelled_as_people_write_numbers() -> None:
+    chart = latency_chart(report((1, 0.02, 0.05), (32, 9.0, 1.0)))
+    assert chart is not None
+    assert [tick.label for tick in chart.y_ticks] == ["0.01", "0.1", "1", "10"]
+
+
 def test_one_size_makes_no_line() -> None:
     assert latency_chart(report((32, 31.0, 19.9))) is None
