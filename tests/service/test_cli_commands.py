@@ -15,12 +15,10 @@ from exporter.errors import InvalidSpec
 from exporter.outcome import ExportOutcome
 from exporter.spec import TowerName
 from exporter.stages import Stage
-from jobs.ids import JobId
 from jobs.leases import claim
 from jobs.memory_store import MemoryJobStore
 from jobs.model import Job, JobState
 from jobs.progress import fold_events
-from jobs.request import Priority
 from service import cli_commands
 from service.client.errors import RequestRefused
 from service.client.rest import SlipwayClient
@@ -188,28 +186,3 @@ def test_plain_lines_say_nothing_twice() -> None:
     lines.show(running_view())
     lines.show(running_view())
     assert len(stream.getvalue().splitlines()) == 2
-
-
-def test_a_job_is_cancelled_and_its_failures_retried(
-    slipway: Slipway, store: MemoryJobStore, capsys: pytest.CaptureFixture[str]
-) -> None:
-    waiting, failed = make_job(), make_job()
-    for job in (waiting, failed):
-        store.add(job)
-    assert slipway("cancel", waiting.id) == 0
-    assert store.get(waiting.id).state is JobState.CANCELLED
-    holding = claim(store, failed.id, worker="w", length=MINUTE)
-    assert holding is not None
-    holding.finish(make_outcome(failed=FAILED))
-    capsys.readouterr()
-    assert slipway("retry", failed.id) == 0
-    again = store.page(limit=1).jobs[0]
-    assert (again.id, again.retry_of) == (JobId(capsys.readouterr().out.strip()), failed.id)
-
-
-def test_submit_says_how_the_job_is_to_be_treated(slipway: Slipway, store: MemoryJobStore) -> None:
-    options = ("--priority", "high", "--model", "ranker", "--idempotency-key", "k-1", "--force")
-    for _ in range(2):
-        assert slipway(*SUBMIT, *ROWS, *options) == 0
-    (job,) = store.page(limit=2).jobs
-    assert (job.priority, job.model) == (Priority.HIGH, "ranker")
