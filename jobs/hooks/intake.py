@@ -44,12 +44,13 @@ class Intake:
             known, receipt = (None if standing is receipt else standing), standing
         return self._carried_out(receipt, event), known is not None
 
-    def refuse_replays(self, message_id: str, event: TrainingEvent) -> None:
+    def refuse_replays(self, message_id: str, event: TrainingEvent, body: bytes) -> None:
         """WebhookUnverified when this webhook's id brought another event before.
 
         In binary mode the event's attributes are headers, which the signature does not cover.
         """
-        if not self.receipts.bind(message_id, event.model_dump_json(), _REPLAY_WINDOW):
+        attributes = event.model_dump_json(exclude={"data"}).encode()
+        if not self.receipts.bind(message_id, attributes + body, _REPLAY_WINDOW):
             raise WebhookUnverified("its webhook-id came with another event before")
 
     def _carried_out(self, receipt: Receipt, event: TrainingEvent) -> Receipt:

@@ -106,9 +106,9 @@ class RedisReceipts:
         with reaching():
             self._redis.delete(LATEST_KEY + trigger)
 
-    def bind(self, message_id: str, content: str, lifetime: timedelta) -> bool:
+    def bind(self, message_id: str, content: bytes, lifetime: timedelta) -> bool:
         """False when a webhook with this id brought something else a moment ago."""
-        digest = hashlib.sha256(content.encode()).hexdigest()
+        digest = hashlib.sha256(content).hexdigest()
         key = MESSAGE_KEY + hashlib.sha256(message_id.encode()).hexdigest()
         return self._keep_first(key, digest, lifetime) in (None, digest)
 

@@ -58,6 +58,6 @@ def training(request: Request, body: Body, hooks: Hooks) -> EventAnswer:
         raise RequestTooLarge(f"the event is larger than {limit} bytes", hint="send URIs in it, not contents")
     message_id = verify(request.headers, body, hooks.settings.signing_secrets())
     event = read_event(request.headers, body)
-    hooks.intake.refuse_replays(message_id, event)
+    hooks.intake.refuse_replays(message_id, event, body)
     receipt, duplicate = hooks.intake.receive(event)
     return EventAnswer.of(event, receipt, duplicate=duplicate)

@@ -141,10 +141,12 @@ def test_what_was_started_stays_started_when_the_next_start_breaks(
 
 
 def test_a_webhook_s_id_belongs_to_one_event(intake: Intake) -> None:
-    intake.refuse_replays("msg_1", make_training_event())
-    intake.refuse_replays("msg_1", make_training_event())  # the sender tries again
-    with pytest.raises(WebhookUnverified, match="another event"):
-        intake.refuse_replays("msg_1", make_training_event(model="other"))
+    event = make_training_event()
+    intake.refuse_replays("msg_1", event, b"{}")
+    intake.refuse_replays("msg_1", event, b"{}")  # the sender tries again
+    for other, body in ((event.model_copy(update={"id": "run-8"}), b"{}"), (event, b"{ }")):
+        with pytest.raises(WebhookUnverified, match="another event"):
+            intake.refuse_replays("msg_1", other, body)
 
 
 def test_a_trigger_shows_what_it_made_of_its_latest_events(intake: Intake) -> None:

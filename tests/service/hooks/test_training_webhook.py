@@ -150,3 +150,14 @@ def test_secrets_rotate_by_file_without_a_restart(make_client: MakeClient, tmp_p
         assert client.post(PATH, content=body, headers=headers).status_code == 401
         file.write_text(f"{SECRET}\n{OTHER_SECRET}\n")
         assert client.post(PATH, content=body, headers=headers).status_code == 202
+
+
+def test_text_that_is_no_unicode_harms_nothing(client: TestClient, trigger: str) -> None:
+    body, headers = structured(training_event(step="\ud800", more={"\ud800": "\ud800"}))
+    answer = client.post(PATH, content=body, headers=headers)
+    assert answer.status_code == 202, answer.text
+    assert answer.json()["starts"][0]["failure"]["code"] == "trigger_unfilled"
+    trial = client.post(
+        f"/triggers/{trigger}/test", content=body, headers={"content-type": "application/json"}
+    )
+    assert trial.json()["failure"]["code"] == "trigger_unfilled"
