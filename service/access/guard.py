@@ -27,10 +27,14 @@ class Access:
         """Without keys and tokens, everybody who connects from this machine may do everything."""
         self._finders = [finder.find for finder in (keys, tokens) if finder is not None]
 
-    def caller(self, secret: str | None, server: str | None) -> Caller:
-        """Whose secret it is; `server` is the address by which the request came in."""
+    def caller(self, secret: str | None, server: str | None, named: str | None = None) -> Caller:
+        """Whose secret it is.
+
+        `server` is the address by which the request came in, `named` what the request calls it: a page of
+        another site could let a name of its own stand for this machine.
+        """
         if not self._finders:
-            if server is not None and not is_loopback(server):
+            if _is_outside(server) or (named is not None and "." in named and not is_loopback(named)):
                 raise Unauthenticated(
                     "this service asks for no keys, and so answers on its own machine only",
                     hint="name a file of keys in SLIPWAY_API_KEYS_FILE",
@@ -58,11 +62,19 @@ def access_of(settings: ServiceSettings) -> Access:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can connect there; a name is judged by its name."""
+    """Whether only this machine can connect there."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
-        return host in ("localhost", "testserver") or host.startswith("/")  # a Unix socket
+        return host == "localhost"
+
+
+def _is_outside(server: str | None) -> bool:
+    """Whether a request came in by an address that others can reach; without one, no socket of the kind."""
+    try:
+        return server is not None and not ipaddress.ip_address(server).is_loopback
+    except ValueError:  # the path of a Unix socket
+        return False
 
 
 def requiring(scope: Scope, *, to_read: Scope | None = None) -> Callable[..., Caller]:
@@ -75,7 +87,7 @@ def requiring(scope: Scope, *, to_read: Scope | None = None) -> Callable[..., Ca
         access: Access = request.app.state.access
         secret = sent.credentials if sent else request.cookies.get(KEY_COOKIE)
         server = request.scope.get("server")
-        caller = access.caller(secret, server[0] if server else None)
+        caller = access.caller(secret, server[0] if server else None, request.url.hostname)
         if not caller.may(needed):
             raise Forbidden(f"{caller.name} may not: it takes the scope `{needed}`")
         return caller

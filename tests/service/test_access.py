@@ -143,6 +143,8 @@ def test_without_keys_only_this_machine_is_answered(backend: Backend) -> None:
         assert client.get("/exports").status_code == 401
     with TestClient(app, base_url="http://127.0.0.1") as client:
         assert client.get("/exports").status_code == 200
+        assert client.get("/exports", headers={"Host": "localhost:8080"}).status_code == 200
+        assert client.get("/exports", headers={"Host": "rebound.example"}).status_code == 401
 
 
 ISSUER = "https://id.example"
