@@ -16,7 +16,7 @@ from jobs.redis_pointers import RedisPointers
 from jobs.redis_roster import RedisRoster
 from jobs.redis_store import RedisJobStore, connect
 from jobs.redis_tallies import RedisTallies
-from service.access.guard import access_of, setting_up
+from service.access.guard import access_of, reading
 from service.dependencies import Backend
 from service.errors import handle_errors
 from service.hooks.backend import running_hooks
@@ -82,7 +82,7 @@ def create_app(settings: ServiceSettings | None = None, backend: Backend | None 
     if backend is None:  # webhooks need a Redis
         app.include_router(webhooks.router)  # its callers sign what they send
         for each in (triggers, subscriptions, deliveries):
-            app.include_router(each.router, dependencies=[Depends(setting_up)])
+            app.include_router(each.router, dependencies=[Depends(reading)])
     add_dashboard(app)
     handle_errors(app)
     return app

@@ -16,7 +16,6 @@ from service.settings import ServiceSettings
 
 KEY_COOKIE = "slipway_key"  # the same secret, from a browser
 
-_LOOKS = {"GET", "HEAD"}
 _bearer = HTTPBearer(auto_error=False, description="An API key, or a token of the configured issuer.")
 
 
@@ -77,26 +76,24 @@ def _is_outside(server: str | None) -> bool:
         return False
 
 
-def requiring(scope: Scope, *, to_read: Scope | None = None) -> Callable[..., Caller]:
-    """A dependency that gives the caller, whose key must cover `scope`, or for a GET `to_read`."""
+def requiring(scope: Scope) -> Callable[..., Caller]:
+    """A dependency that gives the caller, whose key must cover `scope`."""
 
     def check(
         request: Request, sent: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)]
     ) -> Caller:
-        needed = to_read if to_read and request.method in _LOOKS else scope
         access: Access = request.app.state.access
         secret = sent.credentials if sent else request.cookies.get(KEY_COOKIE)
         server = request.scope.get("server")
         caller = access.caller(secret, server[0] if server else None, request.url.hostname)
-        if not caller.may(needed):
-            raise Forbidden(f"{caller.name} may not: it takes the scope `{needed}`")
+        if not caller.may(scope):
+            raise Forbidden(f"{caller.name} may not: it takes the scope `{scope}`")
         return caller
 
     return check
 
 
 reading, submitting, administering = (requiring(scope) for scope in Scope)
-setting_up = requiring(Scope.ADMIN, to_read=Scope.READ)  # triggers and receivers
 
 Reader = Annotated[Caller, Depends(reading)]
 Submitter = Annotated[Caller, Depends(submitting)]
