@@ -16,7 +16,7 @@ from exporter.errors import ExportError
 from exporter.outcome import ExportOutcome, Failure
 from exporter.pipeline import export
 from exporter.stages import OnStage, StageEvent
-from worker.logs import mark
+from worker.logs import log_lines
 from worker.settings import RankSettings
 from worker.workspace import AttemptFile
 
@@ -42,8 +42,7 @@ def main() -> None:
 
         def report(event: StageEvent) -> None:
             events.write(event.model_dump_json() + "\n")
-            if event.kind == "started":
-                sys.stderr.write(mark(event.tower, event.stage) + "\n")
+            sys.stderr.write("".join(f"{line}\n" for line in log_lines(event)))
 
         with Ranks(rank=settings.rank, size=settings.world_size) as ranks:
             outcome = run(attempt, ranks, report)

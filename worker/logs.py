@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from exporter.spec import TowerName
-from exporter.stages import Stage
+from exporter.stages import Stage, StageEvent
 from jobs.ids import JobId
 from jobs.logs import LONGEST_LINE, JobLogs, LogPart, Place
 
@@ -20,6 +20,17 @@ _MARK = re.compile(r"^slipway-stage (\w+) (\w+)$")
 def mark(tower: str, stage: Stage) -> str:
     """The line by which a rank says that what it writes next is of this tower and stage."""
     return f"slipway-stage {tower} {stage}"
+
+
+def log_lines(event: StageEvent) -> list[str]:
+    """What a rank writes of an event into its log: first of all where it is."""
+    match event.kind:
+        case "started":
+            return [mark(event.tower, event.stage), f"{event.stage} of {event.tower}"]
+        case "progress":
+            return [f"{event.fraction or 0.0:.0%} {event.detail}"]
+        case "finished":
+            return [f"done in {event.seconds or 0.0:.1f} s"]
 
 
 class LogTail:

@@ -8,7 +8,8 @@ from exporter.spec import TowerName
 from exporter.stages import Stage
 from jobs.ids import new_job_id
 from jobs.logs import LogPart, MemoryLogs
-from worker.logs import LogTail, mark
+from tests.jobs.factories import make_event
+from worker.logs import LogTail, log_lines, mark
 
 JOB = new_job_id()
 
@@ -55,3 +56,18 @@ def test_an_unfinished_line_waits(log: Path, logs: MemoryLogs, tail: LogTail) ->
 def test_nothing_is_read_where_there_is_no_log(logs: MemoryLogs, tail: LogTail) -> None:
     tail.forward()
     assert logs.read(JOB) == ()
+
+
+def test_a_ranks_events_are_lines_of_their_stage(log: Path, logs: MemoryLogs, tail: LogTail) -> None:
+    told = [
+        make_event(),
+        make_event(kind="progress", fraction=0.5, detail="guards"),
+        make_event(kind="finished", seconds=2.0),
+    ]
+    write(log, "".join(f"[default0]:{line}\n" for event in told for line in log_lines(event)))
+    tail.forward()
+    assert logs.read(JOB, TowerName.USER, Stage.TRACE)[0].lines == (
+        "trace of user",
+        "50% guards",
+        "done in 2.0 s",
+    )
