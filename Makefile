@@ -46,10 +46,20 @@ check: install ## formatting, lint, types, import contracts, spelling
 test: install ## all tests; narrow with ARGS, as in make test ARGS="tests/jobs -k lease"
 	@$(BIN)/python -m pytest -q $(ARGS)
 
+.PHONY: browser
+browser: install ## the dashboard in a real Chromium; pictures go to .slipway/screenshots
+	@command -v chromium chromium-browser google-chrome >/dev/null || $(call stop,this needs Chromium,chromium)
+	@$(BIN)/python -m pytest -q -m browser tests/dashboard $(ARGS)
+	@echo 'pictures of the pages: .slipway/screenshots'
+
 .PHONY: format
 format: install ## format and sort imports in place
 	@$(BIN)/ruff check --fix-only --quiet .
 	@$(BIN)/ruff format .
+
+.PHONY: openapi
+openapi: install ## write docs/openapi.json anew; ARGS=--breaking if callers may break
+	@$(BIN)/python -m service.openapi $(ARGS)
 
 .PHONY: protos
 protos: $(INSTALLED) ## compile protos/ anew

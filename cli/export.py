@@ -9,6 +9,7 @@ from pathlib import Path
 from jobs.control import JobControl
 from jobs.ids import JobId
 from jobs.leases import Holding, claim
+from jobs.logs import MemoryLogs
 from jobs.memory_store import MemoryJobStore
 from jobs.model import JobState
 from jobs.queue import MemoryQueue
@@ -51,7 +52,9 @@ def run(arguments: argparse.Namespace) -> int:
     job = control.submit(spec_of(arguments))
     progress = sys.stderr if arguments.json else sys.stdout
     with tempfile.TemporaryDirectory(prefix="slipway-export-") as folder, display(progress) as show:
-        supervisor = Supervisor(TorchrunLauncher(), worker_dir=Path(folder), time_limit=_NO_LIMIT)
+        supervisor = Supervisor(
+            TorchrunLauncher(), worker_dir=Path(folder), time_limit=_NO_LIMIT, logs=MemoryLogs()
+        )
 
         def show_progress() -> None:
             show(JobView.of(store.get(job.id)))

@@ -1,15 +1,18 @@
-"""What callers can do with jobs: submit, look, list, cancel."""
+"""What callers can do with jobs: submit, look, list, cancel, retry, delete."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+from exporter.errors import SourceNotFound
 from exporter.spec import ExportSpec, TowerName
+from jobs.content import Identify, content_key, files_at
 from jobs.errors import JobNotFound
 from jobs.ids import JobId, is_job_id, new_job_id
 from jobs.leases import update
-from jobs.model import Job, JobState, TowerProgress
+from jobs.model import ANYONE, Job, JobState, TowerProgress
 from jobs.queue import JobQueue, enqueue_if_possible
+from jobs.request import JobOptions
 from jobs.store import JobStore, Page
 
 _SCAN = 200  # queued jobs looked at together
@@ -30,31 +33,66 @@ class Planner(Protocol):
 
 
 @dataclass(frozen=True)
+class Owner:
+    """Whose job it is, and how many jobs the owner may have."""
+
+    name: str = ANYONE
+    max_queued: int | None = None
+    max_running: int | None = None
+
+
+NO_OPTIONS = JobOptions()
+NO_OWNER = Owner()
+
+
+@dataclass(frozen=True)
 class JobControl:
     """The jobs, as the routes call them."""
 
     store: JobStore
     queue: JobQueue
     plan: Planner
+    identify: Identify = files_at
 
-    def submit(self, spec: ExportSpec) -> Job:
-        """Accept an export. The job keeps the config's text: a later change of the file does not reach it."""
+    def submit(
+        self,
+        spec: ExportSpec,
+        options: JobOptions = NO_OPTIONS,
+        owner: Owner = NO_OWNER,
+        *,
+        force: bool = False,
+        job_id: JobId | None = None,
+    ) -> Job:
+        """Accept an export, or give the finished job that made the same artifact before.
+
+        The job keeps the config's text: a later change of the file does not reach it. With a `job_id` of
+        the caller's choosing, the second such call gives the job of the first.
+        """
         plan = self.plan(spec)
-        now = self.store.now()
-        job = Job(
-            id=new_job_id(),
-            spec=plan.spec,
-            config_uri=spec.config_uri,
-            towers=tuple(TowerProgress(name=name) for name in plan.towers),
-            created_at=now,
-            updated_at=now,
-        )
-        self.store.add(job)
-        enqueue_if_possible(self.queue, job.id)
-        return job
+        key = content_key(plan.spec, self.identify)
+        if key is not None and not force and (made := self._made_before(key)):
+            return made
+        job = self._new(plan.spec, plan.towers, options, owner)
+        origin = {"config_uri": spec.config_uri, "content_key": key, "id": job_id or job.id}
+        return self._accept(job.model_copy(update=origin), owner)
+
+    def retry(self, job_id: str, owner: Owner = NO_OWNER) -> Job:
+        """Export the failed towers of a finished job again, as a new job with an artifact of its own.
+
+        Keys are written once, so the first artifact stays as it is; a model's release joins the two.
+        """
+        first = self.get(job_id)
+        towers = first.towers_to_retry()
+        spec = first.spec.model_copy(update={"towers": towers})
+        job = self._new(spec, towers, first, owner)
+        origin = {"config_uri": first.config_uri, "retry_of": first.id}
+        return self._accept(job.model_copy(update=origin), owner)
 
     def get(self, job_id: str) -> Job:
         return self.store.get(_known(job_id))
+
+    def revision(self, job_id: str) -> int:
+        return self.store.revision(_known(job_id))
 
     def page(self, *, limit: int, state: JobState | None, before: str | None) -> Page:
         """Jobs, newest first; `before` is a page's `next`."""
@@ -63,6 +101,46 @@ class JobControl:
     def cancel(self, job_id: str) -> Job:
         """Cancel a queued job; ask the worker of a running one to stop it."""
         return update(self.store, _known(job_id), lambda job, now: job.cancelled(now))
+
+    def remove(self, job_id: str) -> Job:
+        """Forget a finished job; what it published stays."""
+        while True:
+            job = self.get(job_id).removable()
+            if self.store.remove(job):
+                return job
+
+    def _new(self, spec: ExportSpec, towers: tuple[TowerName, ...], options: JobOptions, owner: Owner) -> Job:
+        now = self.store.now()
+        return Job(
+            id=new_job_id(),
+            spec=spec,
+            towers=tuple(TowerProgress(name=name) for name in towers),
+            priority=options.priority,
+            model=options.model,
+            labels=options.labels,
+            callback_url=options.callback_url,
+            owner=owner.name,
+            running_limit=owner.max_running,
+            created_at=now,
+            updated_at=now,
+        )
+
+    def _accept(self, job: Job, owner: Owner) -> Job:
+        if not self.store.add(job, max_queued=owner.max_queued):
+            return self.store.get(job.id)
+        enqueue_if_possible(self.queue, job)
+        return job
+
+    def _made_before(self, key: str) -> Job | None:
+        """The job that made this artifact, if its record and its manifest are still there."""
+        found = self.store.find_content(key)
+        try:
+            job = found and self.store.get(found)
+            if job and job.manifest_uri and self.identify(job.manifest_uri):
+                return job
+        except (JobNotFound, SourceNotFound):
+            return None
+        return None
 
 
 def _known(job_id: str) -> JobId:
@@ -75,17 +153,17 @@ def enqueue_lost(store: JobStore, queue: JobQueue) -> tuple[JobId, ...]:
     """Enqueue again the queued jobs that no message names; running twice is harmless, waiting is not."""
     queued = tuple(_queued(store))
     undelivered = queue.undelivered()
-    lost = tuple(job_id for job_id in queued if job_id not in undelivered)
-    for job_id in lost:
-        queue.enqueue(job_id)
-    return lost
+    lost = tuple(job for job in queued if job.id not in undelivered)
+    for job in lost:
+        queue.enqueue(job.id, job.priority)
+    return tuple(job.id for job in lost)
 
 
-def _queued(store: JobStore) -> Iterator[JobId]:
+def _queued(store: JobStore) -> Iterator[Job]:
     before: JobId | None = None
     while True:
         page = store.page(limit=_SCAN, state=JobState.QUEUED, before=before)
-        yield from (job.id for job in page.jobs)
+        yield from page.jobs
         before = page.next
         if before is None:
             return

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from exporter.errors import AttemptFailed
 from exporter.outcome import ExportOutcome, Failure
 from exporter.stages import StageEvent
-from jobs.errors import IllegalMove, JobNotFound
+from jobs.errors import IllegalMove, JobNotFound, QuotaExceeded
 from jobs.ids import JobId
 from jobs.model import Job, JobState, Lease
 from jobs.progress import finish, fold_events
@@ -70,7 +70,11 @@ class Holding:
 
 
 def claim(store: JobStore, job_id: JobId, *, worker: str, length: timedelta) -> Holding | None:
-    """Take a queued job, or one whose lease has ended; None when it is another's, or finished."""
+    """Take a queued job, or one whose lease has ended.
+
+    None when it is another's or finished, or when its owner has as many running as may be: then it stays
+    queued, and the workers' sweep offers it again.
+    """
 
     def take(job: Job, now: datetime) -> Job:
         if job.has_expired(now):
@@ -81,21 +85,21 @@ def claim(store: JobStore, job_id: JobId, *, worker: str, length: timedelta) -> 
 
     try:
         job = update(store, job_id, take)
-    except (IllegalMove, JobNotFound):
+    except (IllegalMove, JobNotFound, QuotaExceeded):
         return None
     if job.state is not JobState.RUNNING:
         return None
     return Holding(store=store, job=job, worker=worker, length=length)
 
 
-def release_expired(store: JobStore) -> tuple[JobId, ...]:
+def release_expired(store: JobStore) -> tuple[Job, ...]:
     """Take expired jobs from workers that stopped renewing; returns those that are queued again."""
 
     def release(job: Job, now: datetime) -> Job:
         return _abandoned(job, now) if job.has_expired(now) else job
 
     released = [update(store, job_id, release) for job_id in store.expired()]
-    return tuple(job.id for job in released if job.state is JobState.QUEUED)
+    return tuple(job for job in released if job.state is JobState.QUEUED)
 
 
 def _abandoned(job: Job, now: datetime) -> Job:

@@ -10,10 +10,12 @@ from pydantic import Field
 from exporter.outcome import Failure
 from exporter.spec import ExportSpec, Frozen, TowerName
 from exporter.stages import Stage
-from jobs.errors import IllegalMove, JobFinished, LeaseLost
+from jobs.errors import IllegalMove, JobFinished, JobNotFinished, JobNotRetryable, LeaseLost
 from jobs.ids import JobId
+from jobs.request import JobOptions
 
 MAX_SETBACKS = 3
+ANYONE = "anyone"  # the owner of jobs where no keys are asked for
 
 
 class JobState(StrEnum):
@@ -91,7 +93,7 @@ class Lease(Frozen):
     until: datetime
 
 
-class Job(Frozen):
+class Job(JobOptions):
     """One accepted export."""
 
     version: Literal[1] = 1  # of this record's layout
@@ -99,6 +101,10 @@ class Job(Frozen):
     id: JobId
     spec: ExportSpec  # with the pipeline config's text as it was at submit
     config_uri: str | None = None  # where that text came from
+    owner: str = ANYONE  # whose quota it counts against
+    running_limit: int | None = None  # jobs of the owner that may run at a time
+    retry_of: JobId | None = None  # the finished job whose failed towers this one runs
+    content_key: str | None = None  # equal for jobs that would make the same artifact
     state: JobState = JobState.QUEUED
     towers: tuple[TowerProgress, ...]
     attempt: int = 0  # how many were begun
@@ -157,6 +163,24 @@ class Job(Frozen):
             raise JobFinished(f"job {self.id} has already ended: it is {self.state}")
         asked = self.model_copy(update={"cancel_requested": True})
         return asked if self.state is JobState.RUNNING else asked.move_to(JobState.CANCELLED, now)
+
+    def towers_to_retry(self) -> tuple[TowerName, ...]:
+        """The towers that failed, of a job that has ended; JobNotRetryable if there are none."""
+        failed = tuple(tower.name for tower in self.towers if tower.state is TowerState.FAILED)
+        if not self.state.is_final or not failed:
+            raise JobNotRetryable(
+                f"job {self.id} has {self.state}: there is no failed tower to run again",
+                hint="only a job that has failed, wholly or in part, can be retried",
+            )
+        return failed
+
+    def removable(self) -> Self:
+        """This job, or JobNotFinished while it may still run."""
+        if not self.state.is_final:
+            raise JobNotFinished(
+                f"job {self.id} is {self.state}", hint="cancel it, and delete it once it has ended"
+            )
+        return self
 
     def handed_back(self, now: datetime) -> Self:
         """Queued again, with nothing held against it; cancelled if that was asked meanwhile."""

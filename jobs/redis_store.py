@@ -8,27 +8,70 @@ import redis
 from redis.backoff import ExponentialBackoff
 from redis.retry import Retry
 
-from jobs.errors import JobNotFound, StoreUnavailable
+from jobs.errors import JobNotFound, QuotaExceeded, StoreUnavailable
+from jobs.events import news_of
 from jobs.ids import JobId
 from jobs.model import Job, JobState
 from jobs.store import Page
 
 JOB_KEY = "slipway:job:"  # + id: hash of spec, record, revision
 INDEX_KEY = "slipway:jobs:"  # + state, or "all": sorted set of ids, in the order of the ids themselves
+OWNER_KEY = "slipway:owner:"  # + state:owner: set of ids
 LEASES_KEY = "slipway:leases"  # sorted set: id by the Unix second its lease ends
+CONTENT_KEY = "slipway:content:"  # + content key: id of the latest successful job
+RELEASES_KEY = "slipway:releases:"  # + model: sorted set of the ids of its successful jobs
+MODELS_KEY = "slipway:models"  # sorted set of models that have any
+OUTBOX_KEY = "slipway:outbox"  # list: what callers are to be told, oldest first (see jobs.hooks.redis_outbox)
 
 _ALL = "all"
 _TIMEOUT_S = 5.0
+_REFUSED = -1
 
-# KEYS: job, index of the old state, index of the new one, leases. ARGV: id, expected revision, new
-# revision, record, end of lease or "".
+# KEYS: job, index of its state, index of all, the owner's set of its state, outbox. ARGV: id, most the
+# owner's set may hold or "", spec, record, revision, then what callers are to be told.
+_ADD = """
+if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
+if ARGV[2] ~= '' and redis.call('SCARD', KEYS[4]) >= tonumber(ARGV[2]) then return -1 end
+redis.call('HSET', KEYS[1], 'spec', ARGV[3], 'record', ARGV[4], 'revision', ARGV[5])
+redis.call('ZADD', KEYS[2], 0, ARGV[1])
+redis.call('ZADD', KEYS[3], 0, ARGV[1])
+redis.call('SADD', KEYS[4], ARGV[1])
+for i = 6, #ARGV do redis.call('RPUSH', KEYS[5], ARGV[i]) end
+return 1
+"""
+
+# KEYS: job, indexes of the old state and of the new one, the owner's sets of both, leases, outbox, content
+# pointer, releases, models. ARGV: id, expected revision, new revision, record, end of lease or "", most the
+# owner's new set may hold or "", "1" if the content pointer is to be set, model to release or "", then what
+# callers are to be told.
 _REPLACE = """
 if redis.call('HGET', KEYS[1], 'revision') ~= ARGV[2] then return 0 end
+if ARGV[6] ~= '' and redis.call('SCARD', KEYS[5]) >= tonumber(ARGV[6]) then return -1 end
 redis.call('HSET', KEYS[1], 'record', ARGV[4], 'revision', ARGV[3])
 redis.call('ZREM', KEYS[2], ARGV[1])
 redis.call('ZADD', KEYS[3], 0, ARGV[1])
-if ARGV[5] == '' then redis.call('ZREM', KEYS[4], ARGV[1])
-else redis.call('ZADD', KEYS[4], ARGV[5], ARGV[1]) end
+redis.call('SREM', KEYS[4], ARGV[1])
+redis.call('SADD', KEYS[5], ARGV[1])
+if ARGV[5] == '' then redis.call('ZREM', KEYS[6], ARGV[1])
+else redis.call('ZADD', KEYS[6], ARGV[5], ARGV[1]) end
+if ARGV[7] == '1' then redis.call('SET', KEYS[8], ARGV[1]) end
+if ARGV[8] ~= '' then
+  redis.call('ZADD', KEYS[9], 0, ARGV[1])
+  redis.call('ZADD', KEYS[10], 0, ARGV[8])
+end
+for i = 9, #ARGV do redis.call('RPUSH', KEYS[7], ARGV[i]) end
+return 1
+"""
+
+# KEYS: job, index of its state, index of all, the owner's set of its state, releases of its model. ARGV: id,
+# expected revision.
+_REMOVE = """
+if redis.call('HGET', KEYS[1], 'revision') ~= ARGV[2] then return 0 end
+redis.call('DEL', KEYS[1])
+redis.call('ZREM', KEYS[2], ARGV[1])
+redis.call('ZREM', KEYS[3], ARGV[1])
+redis.call('SREM', KEYS[4], ARGV[1])
+redis.call('ZREM', KEYS[5], ARGV[1])
 return 1
 """
 
@@ -60,21 +103,27 @@ class RedisJobStore:
     def __init__(self, client: redis.Redis) -> None:
         """Use `client` (see `connect`), which stays the caller's to close."""
         self._redis = client
+        self._add = client.register_script(_ADD)
         self._replace = client.register_script(_REPLACE)
+        self._remove = client.register_script(_REMOVE)
+        self._add = client.register_script(_ADD)
 
     def now(self) -> datetime:
         with reaching():
             seconds, microseconds = self._redis.time()
         return datetime.fromtimestamp(seconds + microseconds / 1e6, UTC)
 
-    def add(self, job: Job) -> None:
+    def add(self, job: Job, *, max_queued: int | None = None) -> bool:
+        limit = "" if max_queued is None else max_queued
         record, spec = job.model_dump_json(exclude={"spec"}), job.spec.model_dump_json()
-        fields = ["spec", spec, "record", record, "revision", str(job.revision)]
-        with reaching(), self._redis.pipeline(transaction=True) as pipe:
-            pipe.hset(JOB_KEY + job.id, items=fields)
-            pipe.zadd(INDEX_KEY + _ALL, {job.id: 0})
-            pipe.zadd(INDEX_KEY + job.state, {job.id: 0})
-            pipe.execute()
+        with reaching():
+            done = self._add(
+                keys=[*_keys(job), OUTBOX_KEY],
+                args=[job.id, limit, spec, record, str(job.revision), *_told(None, job)],
+            )
+        if done == _REFUSED and max_queued is not None:
+            raise QuotaExceeded(job.owner, max_queued, job.state)
+        return bool(done)
 
     def get(self, job_id: JobId) -> Job:
         found = self._read([job_id])
@@ -83,14 +132,63 @@ class RedisJobStore:
         return found[0]
 
     def replace(self, old: Job, new: Job) -> bool:
-        keys = [JOB_KEY + old.id, INDEX_KEY + old.state, INDEX_KEY + new.state, LEASES_KEY]
-        record = new.model_dump_json(exclude={"spec"})
-        lease_end = new.lease.until.timestamp() if new.lease else ""
+        begins = new.state is JobState.RUNNING and old.state is not JobState.RUNNING
+        limit = new.running_limit if begins else None
+        succeeded = new.state is JobState.SUCCEEDED
+        keys = [
+            JOB_KEY + old.id,
+            INDEX_KEY + old.state,
+            INDEX_KEY + new.state,
+            _owner_key(old),
+            _owner_key(new),
+            LEASES_KEY,
+            OUTBOX_KEY,
+            CONTENT_KEY + (new.content_key or ""),
+            RELEASES_KEY + (new.model or ""),
+            MODELS_KEY,
+        ]
+        told = [
+            old.id,
+            str(old.revision),
+            str(new.revision),
+            new.model_dump_json(exclude={"spec"}),
+            new.lease.until.timestamp() if new.lease else "",
+            "" if limit is None else limit,
+            "1" if succeeded and new.content_key else "",
+            (new.model or "") if succeeded else "",
+            *_told(old, new),
+        ]
         with reaching():
-            done = self._replace(
-                keys=keys, args=[old.id, str(old.revision), str(new.revision), record, lease_end]
-            )
+            done = self._replace(keys=keys, args=told)
+        if done == _REFUSED and limit is not None:
+            raise QuotaExceeded(new.owner, limit, new.state)
         return bool(done)
+
+    def remove(self, job: Job) -> bool:
+        with reaching():
+            keys = [*_keys(job), RELEASES_KEY + (job.model or "")]
+            return bool(self._remove(keys=keys, args=[job.id, str(job.revision)]))
+
+    def revision(self, job_id: JobId) -> int:
+        with reaching():
+            found = self._redis.hget(JOB_KEY + job_id, "revision")
+        if found is None:
+            raise JobNotFound(job_id)
+        return int(found)
+
+    def count(self, state: JobState) -> int:
+        with reaching():
+            return int(self._redis.zcard(INDEX_KEY + state))
+
+    def oldest(self, state: JobState) -> Job | None:
+        with reaching():
+            ids = self._redis.zrange(INDEX_KEY + state, 0, 0)
+        return next(iter(self._read([JobId(str(each)) for each in ids])), None)
+
+    def find_content(self, key: str) -> JobId | None:
+        with reaching():
+            found = self._redis.get(CONTENT_KEY + key)
+        return None if found is None else JobId(str(found))
 
     def page(self, *, limit: int, state: JobState | None = None, before: JobId | None = None) -> Page:
         newest = f"({before}" if before else "+"
@@ -115,6 +213,18 @@ class RedisJobStore:
                 pipe.hmget(JOB_KEY + job_id, ["record", "spec"])
             rows = pipe.execute()
         return [_job(record, spec) for record, spec in rows if record is not None]
+
+
+def _told(old: Job | None, new: Job) -> list[str]:
+    return [entry.model_dump_json() for entry in news_of(old, new)]
+
+
+def _keys(job: Job) -> list[str]:
+    return [JOB_KEY + job.id, INDEX_KEY + job.state, INDEX_KEY + _ALL, _owner_key(job)]
+
+
+def _owner_key(job: Job) -> str:
+    return f"{OWNER_KEY}{job.state}:{job.owner}"
 
 
 def _job(record: str, spec: str) -> Job:

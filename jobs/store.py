@@ -23,14 +23,42 @@ class JobStore(Protocol):
         """The one clock by which all programs judge leases."""
         ...
 
-    def add(self, job: Job) -> None: ...
+    def add(self, job: Job, *, max_queued: int | None = None) -> bool:
+        """Keep a new job; False, and nothing done, when there is one with its id.
+
+        QuotaExceeded when its owner has `max_queued` queued ones already.
+        """
+        ...
 
     def get(self, job_id: JobId) -> Job:
         """The job, or JobNotFound."""
         ...
 
     def replace(self, old: Job, new: Job) -> bool:
-        """Put `new` in place of `old`; False when the stored revision is no longer `old`'s."""
+        """Put `new` in place of `old`; False when the stored revision is no longer `old`'s.
+
+        The one place where a record changes. In the same step its news (see jobs.events) go to the outbox,
+        a successful job becomes the one its content key finds and the latest of its model. QuotaExceeded
+        when it would begin to run and its owner has `running_limit` running ones.
+        """
+        ...
+
+    def remove(self, job: Job) -> bool:
+        """Forget a job; False when the stored revision is no longer `job`'s."""
+        ...
+
+    def revision(self, job_id: JobId) -> int:
+        """The job's revision, without reading its record; JobNotFound."""
+        ...
+
+    def count(self, state: JobState) -> int: ...
+
+    def oldest(self, state: JobState) -> Job | None:
+        """The job in a state that was made first."""
+        ...
+
+    def find_content(self, key: str) -> JobId | None:
+        """The latest successful job with this content key; it may have been removed since."""
         ...
 
     def page(self, *, limit: int, state: JobState | None = None, before: JobId | None = None) -> Page:

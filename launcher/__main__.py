@@ -51,6 +51,7 @@ def _settings() -> LauncherSettings:
 def _print_urls(stack: Stack) -> None:
     sys.stdout.write(
         f"API     {stack.url}/exports\n"
+        f"pages   {stack.url}/\n"
         f"docs    {stack.url}/docs\n"
         f"health  {stack.url}/readyz\n"
         f"logs    {stack.data_dir / 'logs'}\n"

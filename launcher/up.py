@@ -64,6 +64,7 @@ def running_stack(
         redis_url = redis_url or exits.enter_context(running_redis(data_dir / "redis"))
         settings = {
             **(environment or {}),
+            "SLIPWAY_HOST": host,
             "SLIPWAY_REDIS_URL": redis_url,
             "SLIPWAY_WORK_DIR": str(data_dir / "work"),
         }
@@ -82,6 +83,7 @@ def running_stack(
 
 def _commands(host: str, port: int) -> dict[str, list[str]]:
     api = ["uvicorn", "--factory", "service.app:create_app", "--host", host, "--port", str(port)]
+    api += ["--timeout-graceful-shutdown", "3"]  # streams of events end only when jobs do
     worker = ["celery", "-A", "worker.app", "worker", "--without-gossip", "--without-mingle"]
     return {"API": [sys.executable, "-m", *api], "worker": [sys.executable, "-m", *worker]}
 

@@ -2,20 +2,41 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 
 from exporter.version import __version__
 from jobs.celery_queue import CeleryQueue, make_celery
 from jobs.control import JobControl
+from jobs.hooks.stores import redis_hooks
+from jobs.redis_answers import RedisAnswers
+from jobs.redis_logs import RedisLogs
+from jobs.redis_pointers import RedisPointers
 from jobs.redis_roster import RedisRoster
 from jobs.redis_store import RedisJobStore, connect
+from jobs.redis_tallies import RedisTallies
 from processes.startup import settings_or_exit
+from service.access.guard import access_of, reading
 from service.dependencies import Backend
 from service.errors import handle_errors
+from service.hooks.backend import running_hooks
 from service.planning import plan
 from service.request_limit import RequestLimit
-from service.routes import exports, health
+from service.routes import (
+    artifacts,
+    control,
+    deliveries,
+    exports,
+    health,
+    live,
+    metrics,
+    models,
+    subscriptions,
+    triggers,
+    webhooks,
+)
+from service.routes.dashboard import add_dashboard
 from service.settings import ServiceSettings
 from telemetry.logging import configure_logging
 
@@ -33,8 +54,18 @@ def create_app(settings: ServiceSettings | None = None, backend: Backend | None 
             return
         client, celery = connect(settings.redis_url), make_celery(settings.redis_url)
         jobs = JobControl(RedisJobStore(client), CeleryQueue(celery, client), plan)
-        app.state.backend = Backend(jobs, RedisRoster(client))
-        yield
+        app.state.backend = Backend(
+            jobs,
+            RedisRoster(client),
+            RedisAnswers(client, timedelta(seconds=settings.idempotency_retention)),
+            RedisLogs(client),
+            RedisTallies(client),
+            RedisPointers(client),
+        )
+        with running_hooks(
+            redis_hooks(client, settings.hooks.event_memory), jobs, settings.hooks
+        ) as app.state.hooks:
+            yield
         celery.close()
         client.close()
 
@@ -45,7 +76,14 @@ def create_app(settings: ServiceSettings | None = None, backend: Backend | None 
         lifespan=lifespan,
     )
     app.add_middleware(RequestLimit, max_bytes=settings.max_request_bytes)
-    app.include_router(exports.router)
-    app.include_router(health.router)
+    app.state.access, app.state.settings = access_of(settings), settings
+    for each in (exports, control, live, artifacts, models, health, metrics):
+        app.include_router(each.router)
+    app.state.hook_settings = settings.hooks
+    if backend is None:  # webhooks need a Redis
+        app.include_router(webhooks.router)  # its callers sign what they send
+        for each in (triggers, subscriptions, deliveries):
+            app.include_router(each.router, dependencies=[Depends(reading)])
+    add_dashboard(app)
     handle_errors(app)
     return app

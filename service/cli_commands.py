@@ -1,11 +1,12 @@
-"""`slipway submit`, `watch` and `list`: the REST calls from a command line."""
+"""`slipway submit`, `watch`, `list`, `cancel` and `retry`: the REST calls from a command line."""
 
 import argparse
 import sys
 from datetime import UTC, datetime
 
 from jobs.model import JobState
-from service.client.options import add_spec_options, spec_of
+from jobs.request import ExportRequest, Priority
+from service.client.options import add_spec_options, request_of
 from service.client.rest import SlipwayClient
 from service.client.settings import ClientSettings
 from service.client.tables import console, table_of
@@ -23,10 +24,12 @@ INTERRUPTED = 130
 
 
 def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the three commands; each parser sets `run`, which returns the exit code."""
+    """Add the commands; each parser sets `run`, which returns the exit code."""
     _add_submit(subparsers)
     _add_watch(subparsers)
     _add_list(subparsers)
+    _add_cancel(subparsers)
+    _add_retry(subparsers)
 
 
 def _add_submit(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -38,8 +41,21 @@ def _add_submit(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]
         "--item-input s3://m/items.parquet --output s3://m/export --watch",
     )
     add_spec_options(parser)
+    _add_job_options(parser)
     parser.add_argument("--watch", action="store_true", help="follow the job until it has ended")
     _add_common(parser, run_submit)
+
+
+def _add_job_options(parser: argparse.ArgumentParser) -> None:
+    priorities = [priority.value for priority in Priority]
+    parser.add_argument("--priority", choices=priorities, help="which of the waiting jobs comes first")
+    parser.add_argument("--model", metavar="NAME", help="the artifact becomes the latest of this model")
+    parser.add_argument(
+        "--force", action="store_true", default=None, help="even if the same artifact was made before"
+    )
+    parser.add_argument(
+        "--idempotency-key", metavar="KEY", help="of your drawing: repeated with it, this starts one job"
+    )
 
 
 def _add_watch(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -66,6 +82,29 @@ def _add_list(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]")
     _add_common(parser, run_list)
 
 
+def _add_cancel(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = subparsers.add_parser(
+        "cancel",
+        help="stop a job",
+        description="Cancel a queued job at once; stop a running one within seconds.",
+        epilog="example: slipway cancel 01jd6v7x4mzq3w8c5kftn2rbha",
+    )
+    parser.add_argument("job_id", metavar="JOB")
+    _add_common(parser, run_cancel)
+
+
+def _add_retry(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = subparsers.add_parser(
+        "retry",
+        help="export the failed towers of a job again",
+        description="Export the towers that failed again, as a new job, and print its id.",
+        epilog="example: slipway retry 01jd6v7x4mzq3w8c5kftn2rbha --watch",
+    )
+    parser.add_argument("job_id", metavar="JOB")
+    parser.add_argument("--watch", action="store_true", help="follow the new job until it has ended")
+    _add_common(parser, run_retry)
+
+
 def _add_common(parser: argparse.ArgumentParser, run: object) -> None:
     default = ClientSettings().url
     parser.add_argument("--url", default=default, help="of the service; default: SLIPWAY_URL or %(default)s")
@@ -75,23 +114,36 @@ def _add_common(parser: argparse.ArgumentParser, run: object) -> None:
 
 def run_submit(arguments: argparse.Namespace) -> int:
     """Submit; with --watch, follow the job as `watch` does."""
-    client = SlipwayClient(arguments.url)
-    job = client.submit(spec_of(arguments))
+    client = _client(arguments)
+    job = client.submit(request_of(arguments, ExportRequest), key=arguments.idempotency_key)
     if arguments.watch:
         return _follow(client, job.id, as_json=arguments.json)
-    sys.stdout.write(f"{job.model_dump_json() if arguments.json else job.id}\n")
-    return 0
+    return _print(job, arguments)
 
 
 def run_watch(arguments: argparse.Namespace) -> int:
     """Follow a job until it has ended."""
-    return _follow(SlipwayClient(arguments.url), arguments.job_id, as_json=arguments.json)
+    return _follow(_client(arguments), arguments.job_id, as_json=arguments.json)
+
+
+def run_cancel(arguments: argparse.Namespace) -> int:
+    """Ask for the end of a job."""
+    return _print(_client(arguments).cancel(arguments.job_id), arguments)
+
+
+def run_retry(arguments: argparse.Namespace) -> int:
+    """Export the failed towers of a job again; with --watch, follow the new job."""
+    client = _client(arguments)
+    job = client.retry(arguments.job_id)
+    if arguments.watch:
+        return _follow(client, job.id, as_json=arguments.json)
+    return _print(job, arguments)
 
 
 def run_list(arguments: argparse.Namespace) -> int:
     """Print one page of jobs."""
     state = JobState(arguments.state) if arguments.state else None
-    page = SlipwayClient(arguments.url).page(limit=arguments.limit, state=state, cursor=arguments.cursor)
+    page = _client(arguments).page(limit=arguments.limit, state=state, cursor=arguments.cursor)
     if arguments.json:
         sys.stdout.write(f"{page.model_dump_json()}\n")
         return 0
@@ -103,6 +155,16 @@ def run_list(arguments: argparse.Namespace) -> int:
     console().print(table)
     if page.next_cursor is not None:
         sys.stdout.write(f"more: --cursor {page.next_cursor}\n")
+    return 0
+
+
+def _client(arguments: argparse.Namespace) -> SlipwayClient:
+    api_key = ClientSettings().api_key
+    return SlipwayClient(arguments.url, api_key.get_secret_value() if api_key else None)
+
+
+def _print(job: JobView, arguments: argparse.Namespace) -> int:
+    sys.stdout.write(f"{job.model_dump_json() if arguments.json else job.id}\n")
     return 0
 
 

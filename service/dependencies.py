@@ -1,20 +1,33 @@
-"""What the routes are given: the jobs and the roster of workers."""
+"""What the routes are given: the jobs, what belongs to them, and the roster of workers."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from fastapi import Depends, Request
 
 from jobs.control import JobControl
+from jobs.idempotency import Answers, MemoryAnswers
+from jobs.logs import JobLogs, MemoryLogs
+from jobs.releases import MemoryPointers, ReleasePointers, Releases
 from jobs.roster import Roster
+from jobs.tallies import MemoryTallies, Tallies
+from service.settings import ServiceSettings
 
 
 @dataclass(frozen=True)
 class Backend:
-    """What the API stands on, made once per application."""
+    """What the API stands on, made once per application; what is not given is kept in memory."""
 
     jobs: JobControl
     roster: Roster
+    answers: Answers = field(default_factory=MemoryAnswers)
+    logs: JobLogs = field(default_factory=MemoryLogs)
+    tallies: Tallies = field(default_factory=MemoryTallies)
+    pointers: ReleasePointers = field(default_factory=MemoryPointers)
+
+    @property
+    def releases(self) -> Releases:
+        return Releases(self.jobs.store, self.pointers)
 
 
 def _backend(request: Request) -> Backend:
@@ -30,5 +43,27 @@ def _roster(request: Request) -> Roster:
     return _backend(request).roster
 
 
+def _answers(request: Request) -> Answers:
+    return _backend(request).answers
+
+
+def _logs(request: Request) -> JobLogs:
+    return _backend(request).logs
+
+
+def _models(request: Request) -> Releases:
+    return _backend(request).releases
+
+
+def _settings(request: Request) -> ServiceSettings:
+    settings: ServiceSettings = request.app.state.settings
+    return settings
+
+
+Everything = Annotated[Backend, Depends(_backend)]
 Jobs = Annotated[JobControl, Depends(_jobs)]
+KeptAnswers = Annotated[Answers, Depends(_answers)]
+Logs = Annotated[JobLogs, Depends(_logs)]
+Models = Annotated[Releases, Depends(_models)]
+Settings = Annotated[ServiceSettings, Depends(_settings)]
 Workers = Annotated[Roster, Depends(_roster)]

@@ -4,6 +4,9 @@ ExportError
 ├── InvalidRequest   a field of the request is missing, unknown or has a wrong value
 ├── RequestTooLarge  the request's body is larger than the service takes
 ├── MethodNotAllowed the API has this path, but not with this method
+├── CrossSiteRequest a page of another site asked for a change
+├── Unauthenticated  the request carries no key that this service knows
+├── Forbidden        the caller's key does not cover this call
 └── NoSuchCall       the API does not have this path
 """
 
@@ -14,16 +17,24 @@ from typing import Any
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from exporter import errors as export
 from exporter.errors import ExportError
 from exporter.outcome import Failure
 from jobs import errors as job
+from jobs.hooks import errors as hook
 from service.schemas import FieldProblem, Problem
 
 PROBLEM_JSON = "application/problem+json"
 RETRY_AFTER_S = 5
+_WORTH_REPEATING = {
+    HTTPStatus.TOO_MANY_REQUESTS,
+    HTTPStatus.SERVICE_UNAVAILABLE,
+    HTTPStatus.BAD_GATEWAY,
+}
 
+_METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE")
 _SCHEMAS = "#/components/schemas/"
 
 log = logging.getLogger(__name__)
@@ -50,6 +61,27 @@ class MethodNotAllowed(ExportError):
     advice = "the calls are at /docs"
 
 
+class CrossSiteRequest(ExportError):
+    """A page of another site asked for a change."""
+
+    code = "cross_site_request"
+    advice = "use the service's own pages, or call the API without a browser"
+
+
+class Unauthenticated(ExportError):
+    """The request carries no key that this service knows."""
+
+    code = "unauthenticated"
+    advice = "send `Authorization: Bearer <key>`"
+
+
+class Forbidden(ExportError):
+    """The caller's key does not cover this call."""
+
+    code = "forbidden"
+    advice = "ask for a key with the scope that the message names"
+
+
 class NoSuchCall(ExportError):
     """The API does not have this path."""
 
@@ -72,11 +104,30 @@ STATUS: dict[type[ExportError], HTTPStatus] = {
     InvalidRequest: HTTPStatus.UNPROCESSABLE_ENTITY,
     RequestTooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     MethodNotAllowed: HTTPStatus.METHOD_NOT_ALLOWED,
+    CrossSiteRequest: HTTPStatus.FORBIDDEN,
     NoSuchCall: HTTPStatus.NOT_FOUND,
+    Unauthenticated: HTTPStatus.UNAUTHORIZED,
+    Forbidden: HTTPStatus.FORBIDDEN,
     job.JobNotFound: HTTPStatus.NOT_FOUND,
+    job.JobNotFinished: HTTPStatus.CONFLICT,
+    job.JobNotRetryable: HTTPStatus.CONFLICT,
+    job.QuotaExceeded: HTTPStatus.TOO_MANY_REQUESTS,
+    job.KeyReused: HTTPStatus.UNPROCESSABLE_ENTITY,
+    job.KeyInFlight: HTTPStatus.CONFLICT,
+    job.NoArtifact: HTTPStatus.NOT_FOUND,
+    job.ModelNotFound: HTTPStatus.NOT_FOUND,
     job.JobFinished: HTTPStatus.CONFLICT,
     job.IllegalMove: HTTPStatus.CONFLICT,
     job.StoreUnavailable: HTTPStatus.SERVICE_UNAVAILABLE,
+    hook.WebhookUnverified: HTTPStatus.UNAUTHORIZED,
+    hook.InvalidEvent: HTTPStatus.BAD_REQUEST,
+    hook.TriggerNotFound: HTTPStatus.NOT_FOUND,
+    hook.TriggerUnfilled: HTTPStatus.UNPROCESSABLE_ENTITY,
+    hook.CallbackRefused: HTTPStatus.UNPROCESSABLE_ENTITY,
+    hook.SubscriptionNotFound: HTTPStatus.NOT_FOUND,
+    hook.DeliveryNotFound: HTTPStatus.NOT_FOUND,
+    hook.DeliveryBusy: HTTPStatus.CONFLICT,
+    hook.DeliveryUnsendable: HTTPStatus.CONFLICT,
 }
 
 # What FastAPI answers by itself.
@@ -119,13 +170,12 @@ def problem(
         where=error.where,
         errors=fields,
     )
-    waits = status in (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.BAD_GATEWAY)
-    return Response(
-        body.model_dump_json(),
-        status_code=status,
-        media_type=PROBLEM_JSON,
-        headers={"Retry-After": str(RETRY_AFTER_S)} if waits else None,
-    )
+    answer = Response(body.model_dump_json(), status_code=status, media_type=PROBLEM_JSON)
+    if status in _WORTH_REPEATING or isinstance(error, job.KeyInFlight):
+        answer.headers["Retry-After"] = str(RETRY_AFTER_S)
+    if status is HTTPStatus.UNAUTHORIZED:
+        answer.headers["WWW-Authenticate"] = "Bearer"
+    return answer
 
 
 def handle_errors(app: FastAPI) -> None:
@@ -175,7 +225,22 @@ def _http_error(request: Request, error: Exception) -> Response:
     said = kind(f"{request.method} {request.url.path}: {error.detail}")
     answer = problem(said, HTTPStatus(error.status_code))
     answer.headers.update(error.headers or {})
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        answer.headers["Allow"] = ", ".join(_allowed(request))
     return answer
+
+
+def _allowed(request: Request) -> list[str]:
+    """All methods of the path; its routes, one per method, each know of their own only."""
+    routes = request.app.routes
+    if documented := request.app.openapi()["paths"].get(request.url.path):  # no id that is called so
+        return [method.upper() for method in documented]
+    scopes = {method: {**request.scope, "method": method} for method in _METHODS}
+    return [
+        method
+        for method, scope in scopes.items()
+        if any(route.matches(scope)[0] is Match.FULL for route in routes)
+    ]
 
 
 def _our_fault(request: Request, error: Exception) -> Response:

@@ -14,7 +14,9 @@ from exporter.outcome import Failure
 from exporter.planning import PlannedTower
 from exporter.spec import Device, ExportSpec, Frozen, Mode, TowerName
 from jobs.ids import JobId
+from jobs.logs import LogPart
 from jobs.model import Job, JobState, TowerProgress
+from jobs.request import Priority
 from jobs.roster import WorkerNotice
 from jobs.store import Page
 
@@ -51,6 +53,12 @@ class JobView(Frozen):
     manifest_uri: str | None
     cancel_requested: bool
     attempt: int = Field(description="How many attempts were begun.")
+    priority: Priority
+    model: str | None
+    labels: Mapping[str, str]
+    callback_url: str | None
+    owner: str = Field(description="The key it was posted with.")
+    retry_of: JobId | None = Field(description="The job whose failed towers this one runs.")
     worker: str | None = Field(description="Who runs it.")
     spec: SpecView
     created_at: datetime
@@ -69,6 +77,12 @@ class JobView(Frozen):
             manifest_uri=job.manifest_uri,
             cancel_requested=job.cancel_requested,
             attempt=job.attempt,
+            priority=job.priority,
+            model=job.model,
+            labels=job.labels,
+            callback_url=job.callback_url,
+            owner=job.owner,
+            retry_of=job.retry_of,
             worker=job.lease.worker if job.lease else None,
             spec=SpecView.of(job.spec, job.config_uri),
             created_at=job.created_at,
@@ -88,6 +102,27 @@ class JobList(Frozen):
     @classmethod
     def of(cls, page: Page) -> "JobList":
         return cls(jobs=tuple(JobView.of(job) for job in page.jobs), next_cursor=page.next)
+
+
+class JobLog(Frozen):
+    """The latest lines that a job's ranks wrote, by tower and stage."""
+
+    job_id: JobId
+    parts: tuple[LogPart, ...]
+
+
+class ModelList(Frozen):
+    """The names of models that have a release."""
+
+    models: tuple[str, ...]
+
+
+class Promotion(Frozen):
+    """Which release is to be promoted."""
+
+    job_id: str | None = Field(
+        default=None, pattern="^[0-9a-z]{26}$", description="The job that made it; default: the latest."
+    )
 
 
 class TowerPlan(Frozen):

@@ -1,9 +1,12 @@
-"""Where the API finds things; the only place of the service that reads the environment."""
+"""Where the API finds things and whom it lets in; the one place where it reads the environment."""
+
+from pathlib import Path
 
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from jobs.redis_url import RedisUrl
+from service.hooks.settings import HookSettings
 from telemetry.choices import LogFormat, LogLevel
 
 
@@ -13,6 +16,17 @@ class ServiceSettings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="SLIPWAY_", frozen=True)
 
     redis_url: RedisUrl = "redis://127.0.0.1:6379/0"
+    host: str = Field(default="127.0.0.1", description="Where it listens; others need keys to be there.")
+    api_keys_file: Path | None = Field(default=None, description="See docs/access.md.")
+    oidc_issuer: str | None = None
+    oidc_audience: str | None = None
+    oidc_jwks_url: str | None = Field(default=None, description="Tokens are taken when all three are set.")
+    idempotency_retention: int = Field(default=86_400, gt=0, description="Seconds an answer is kept.")
+    link_lifetime: int = Field(default=900, gt=0, le=604_800, description="Seconds a package's link works.")
     max_request_bytes: int = Field(default=8 << 20, gt=0, description="A pipeline config fits well.")
     log_format: LogFormat = LogFormat.CONSOLE
     log_level: LogLevel = LogLevel.INFO
+    hooks: HookSettings = Field(
+        default_factory=HookSettings,
+        description="Of webhooks; its own variables, see service.hooks.settings.",
+    )

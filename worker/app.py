@@ -10,8 +10,10 @@ from celery import Celery
 from celery.signals import setup_logging, worker_ready, worker_shutdown, worker_shutting_down
 
 from jobs.celery_queue import CeleryQueue, make_celery
+from jobs.redis_logs import RedisLogs
 from jobs.redis_roster import RedisRoster
 from jobs.redis_store import RedisJobStore, connect
+from jobs.redis_tallies import RedisTallies
 from jobs.roster import Roster
 from processes.startup import settings_or_exit
 from telemetry.logging import configure_logging
@@ -31,6 +33,7 @@ def build(settings: WorkerSettings) -> Celery:
         _launcher(settings),
         worker_dir=own_worker_dir(settings.work_dir, os.getpid()),
         time_limit=settings.attempt_time_limit,
+        logs=RedisLogs(client),
     )
     runner = Runner(
         store=RedisJobStore(client),
@@ -38,6 +41,7 @@ def build(settings: WorkerSettings) -> Celery:
         supervisor=supervisor,
         worker=f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}",
         lease=settings.lease,
+        tallies=RedisTallies(client),
     )
     register(app, runner, queue)
     _follow_life(settings, runner, RedisRoster(client))

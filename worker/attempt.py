@@ -6,6 +6,8 @@ and every rank then exits with 0. Without that file, the attempt has crashed.
 
 import argparse
 import logging
+import os
+import sys
 from pathlib import Path
 
 from exporter.attempt import Attempt
@@ -14,6 +16,7 @@ from exporter.errors import ExportError
 from exporter.outcome import ExportOutcome, Failure
 from exporter.pipeline import export
 from exporter.stages import OnStage, StageEvent
+from worker.logs import log_lines
 from worker.settings import RankSettings
 from worker.workspace import AttemptFile
 
@@ -24,6 +27,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="worker.attempt", description="Run one rank of one export attempt.")
     parser.add_argument("workspace", type=Path)
     workspace: Path = parser.parse_args().workspace
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # one stream, so that marks and lines keep their order
     logging.basicConfig(level=logging.INFO)
     request = AttemptFile.model_validate_json((workspace / "attempt.json").read_text())
     settings = RankSettings()
@@ -38,6 +42,7 @@ def main() -> None:
 
         def report(event: StageEvent) -> None:
             events.write(event.model_dump_json() + "\n")
+            sys.stderr.write("".join(f"{line}\n" for line in log_lines(event)))
 
         outcome = run(attempt, Ranks(rank=settings.rank, size=settings.world_size), report)
     if outcome is not None:

@@ -103,9 +103,9 @@ class Sweeper:
 
 def sweep(store: JobStore, queue: JobQueue) -> None:
     """Take expired jobs from dead workers, then enqueue every queued job that no message names."""
-    for job_id in release_expired(store):
-        log.warning("expired_job_released", job_id=job_id)
-        queue.enqueue(job_id)  # the dead worker's message may still count as on its way
+    for job in release_expired(store):
+        log.warning("expired_job_released", job_id=job.id)
+        queue.enqueue(job.id, job.priority)  # the dead worker's message may still count as on its way
     for job_id in enqueue_lost(store, queue):
         log.warning("job_enqueued_again", job_id=job_id)
 

@@ -23,6 +23,7 @@ class TorchrunLauncher:
 
     def start(self, workspace: Workspace, *, ranks: int) -> GuardedProcess:
         torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
+        torchrun += ["--tee", "3"]  # every line with its rank; see worker.logs
         command = [sys.executable, *torchrun, "-m", "worker.attempt", str(workspace.path)]
         return _start(command, workspace, ranks)
 

@@ -13,11 +13,13 @@ from exporter.errors import AttemptFailed, AttemptTimedOut
 from exporter.outcome import ExportOutcome, Failure
 from jobs.errors import LeaseLost, StoreUnavailable
 from jobs.leases import Holding
+from jobs.logs import JobLogs
 from jobs.model import Job
 from processes.guarded import GuardedProcess
 from telemetry.logging import logger
 from worker.events import EventTail
 from worker.launch import Launcher
+from worker.logs import LogTail
 from worker.workspace import Workspace, workspace_of
 
 log = logger(__name__)
@@ -59,12 +61,19 @@ class Supervisor:
     """Runs attempts in child processes; `stop` ends them all and hands their jobs back."""
 
     def __init__(
-        self, launcher: Launcher, *, worker_dir: Path, time_limit: timedelta, poll_s: float = _POLL_S
+        self,
+        launcher: Launcher,
+        *,
+        worker_dir: Path,
+        time_limit: timedelta,
+        logs: JobLogs,
+        poll_s: float = _POLL_S,
     ) -> None:
-        """Keep workspaces under `worker_dir`; an attempt may take `time_limit`."""
+        """Keep workspaces under `worker_dir`; an attempt may take `time_limit`; its lines go to `logs`."""
         self._launcher = launcher
         self._worker_dir = worker_dir
         self._time_limit = time_limit
+        self._logs = logs
         self._poll_s = poll_s
         self._stopping = threading.Event()
 
@@ -90,10 +99,17 @@ class Supervisor:
         ranks = holding.job.ranks
         log.info("attempt_started", ranks=ranks, workspace=str(workspace.path))
         process = self._launcher.start(workspace, ranks=ranks)
+        lines = LogTail(workspace.log, self._logs, holding.job.id)
+
+        def beat() -> None:
+            _forward(lines)
+            on_beat()
+
         try:
-            ending = self._watch(holding, process, EventTail(workspace.path), on_beat)
+            ending = self._watch(holding, process, EventTail(workspace.path), beat)
         finally:
             process.stop()
+            _forward(lines)
         return ending or _outcome(workspace, process)
 
     def _watch(
@@ -125,6 +141,14 @@ def _keep(holding: Holding, tail: EventTail, on_beat: Callable[[], None]) -> Job
         tail.put_back(events)
         log.warning("job_store_away", message=error.message)
         return None
+
+
+def _forward(lines: LogTail) -> None:
+    """Pass on what the ranks wrote; an attempt does not depend on it."""
+    try:
+        lines.forward()
+    except StoreUnavailable as error:
+        log.warning("job_store_away", message=error.message)
 
 
 def _outcome(workspace: Workspace, process: GuardedProcess) -> Ending:

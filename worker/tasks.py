@@ -8,11 +8,13 @@ from celery import Celery, Task
 from structlog.contextvars import bound_contextvars
 
 from jobs.celery_queue import RUN_EXPORT, CeleryQueue
+from jobs.errors import StoreUnavailable
 from jobs.ids import JobId
 from jobs.leases import claim
-from jobs.model import JobState
+from jobs.model import Job, JobState
 from jobs.queue import JobQueue, enqueue_if_possible
 from jobs.store import JobStore
+from jobs.tallies import Tallies, tallies_of
 from telemetry.logging import logger
 from worker.supervisor import Supervisor
 
@@ -28,6 +30,7 @@ class Runner:
     supervisor: Supervisor
     worker: str
     lease: timedelta
+    tallies: Tallies
     running: set[JobId] = field(default_factory=set)  # read by the heartbeat
 
     def run(self, job_id: JobId, on_beat: Callable[[], None] = lambda: None) -> None:
@@ -42,8 +45,17 @@ class Runner:
                 job = self.supervisor.run(holding, on_beat)
         finally:
             self.running.discard(job_id)
-        if job is not None and job.state is JobState.QUEUED:
-            enqueue_if_possible(self.queue, job_id)
+        if job is None:
+            return
+        self._count(job)
+        if job.state is JobState.QUEUED:
+            enqueue_if_possible(self.queue, job)
+
+    def _count(self, job: Job) -> None:
+        try:
+            self.tallies.add(tallies_of(job))
+        except StoreUnavailable as error:
+            log.warning("attempt_not_counted", message=error.message)
 
 
 def register(app: Celery, runner: Runner, queue: CeleryQueue) -> None:

@@ -32,10 +32,11 @@ class LocalStore(ArtifactStore):
     def uri_of(self, key: str) -> str:
         return str(self._root / key)
 
-    def size(self, key: str) -> int:
+    def stat(self, key: str) -> StoredFile:
         path = self._path(key)
         with _translated(path):
-            return _stat_of_file(path).st_size
+            _stat_of_file(path)
+            return self._stored(path)
 
     def chunks(self, key: str) -> Iterator[bytes]:
         path = self._path(key)
@@ -79,7 +80,9 @@ class LocalStore(ArtifactStore):
         return self._root / check_key(key)
 
     def _stored(self, path: Path) -> StoredFile:
-        return StoredFile(key=path.relative_to(self._root).as_posix(), size=path.stat().st_size)
+        found = path.stat()
+        key = path.relative_to(self._root).as_posix()
+        return StoredFile(key=key, size=found.st_size, version=str(found.st_mtime_ns))
 
     def _remove_empty_folders(self, folder: Path) -> None:
         while folder != self._root and folder.is_dir() and not any(folder.iterdir()):

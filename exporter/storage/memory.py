@@ -25,8 +25,8 @@ class MemoryStore(ArtifactStore):
     def uri_of(self, key: str) -> str:
         return f"{self._uri}/{key}" if key else self._uri
 
-    def size(self, key: str) -> int:
-        return len(self._data(key))
+    def stat(self, key: str) -> StoredFile:
+        return StoredFile(key=key, size=len(self._data(key)))
 
     def chunks(self, key: str) -> Iterator[bytes]:
         data = self._data(key)

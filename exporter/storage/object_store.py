@@ -9,6 +9,7 @@ import logging
 import math
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from datetime import timedelta
 from typing import TYPE_CHECKING, BinaryIO
 from urllib.parse import urlsplit
 from uuid import uuid4
@@ -63,9 +64,18 @@ class ObjectStore(ArtifactStore):
     def uri_of(self, key: str) -> str:
         return f"s3://{self._bucket}/{self._root}{key}".rstrip("/")
 
-    def size(self, key: str) -> int:
+    def stat(self, key: str) -> StoredFile:
         with _translated(self.uri_of(key)):
-            return self._client.head_object(Bucket=self._bucket, Key=self._path(key))["ContentLength"]
+            found = self._client.head_object(Bucket=self._bucket, Key=self._path(key))
+        return StoredFile(key=key, size=found["ContentLength"], version=found["ETag"])
+
+    def link(self, key: str, lifetime: timedelta) -> str | None:
+        with _translated(self.uri_of(key)):
+            return self._client.generate_presigned_url(
+                "get_object",
+                Params={"Bucket": self._bucket, "Key": self._path(key)},
+                ExpiresIn=int(lifetime.total_seconds()),
+            )
 
     def chunks(self, key: str) -> Iterator[bytes]:
         with _translated(self.uri_of(key)):
@@ -78,7 +88,9 @@ class ObjectStore(ArtifactStore):
         with _translated(self.uri_of(prefix)):
             return tuple(
                 sorted(
-                    StoredFile(key=entry["Key"].removeprefix(self._root), size=entry["Size"])
+                    StoredFile(
+                        key=entry["Key"].removeprefix(self._root), size=entry["Size"], version=entry["ETag"]
+                    )
                     for page in pages.paginate(Bucket=self._bucket, Prefix=self._folder(prefix))
                     for entry in page.get("Contents", ())
                     if not entry["Key"].endswith("/")  # the marks some programs leave for folders

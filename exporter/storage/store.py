@@ -4,7 +4,8 @@ import hashlib
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import timedelta
 from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO, Protocol
@@ -24,6 +25,7 @@ class StoredFile:
 
     key: str
     size: int  # bytes
+    version: str = field(default="", compare=False)  # another one after every change: entity tag or time
 
 
 def ignore_sent(count: int) -> None:
@@ -41,7 +43,7 @@ class ArtifactStore(Protocol):
         """The URI under which `open_store` and `split_uri` find this key again; of "" the store's own."""
 
     @abstractmethod
-    def size(self, key: str) -> int: ...
+    def stat(self, key: str) -> StoredFile: ...
 
     @abstractmethod
     def chunks(self, key: str) -> Iterator[bytes]:
@@ -63,9 +65,16 @@ class ArtifactStore(Protocol):
     def delete_prefix(self, prefix: str) -> None:
         """Remove a folder of an unfinished artifact, uploads that never ended included."""
 
+    def link(self, key: str, lifetime: timedelta) -> str | None:
+        """A URL from which anybody can read the file for a while; None where the store has no such."""
+        return None
+
+    def size(self, key: str) -> int:
+        return self.stat(key).size
+
     def exists(self, key: str) -> bool:
         try:
-            self.size(key)
+            self.stat(key)
         except SourceNotFound:
             return False
         return True

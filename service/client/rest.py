@@ -1,99 +1,112 @@
-"""The REST calls as functions: what `slipway submit`, `watch` and `list` use. No FastAPI, no torch."""
+"""The REST calls as functions that wait for their answers: also what the command line uses."""
 
-import http.client
-from collections.abc import Mapping
-from dataclasses import dataclass
-from http import HTTPStatus
-from urllib.parse import SplitResult, quote, urlencode, urlsplit
+from collections.abc import Iterator
+from typing import TypeVar
 
-from pydantic import ValidationError
+import httpx
 
-from exporter.spec import ExportSpec
+from exporter.manifest import Manifest
+from exporter.planning import PlanRequest
+from exporter.spec import ExportSpec, TowerName
+from exporter.stages import Stage
 from jobs.model import JobState
-from service.client.errors import RequestRefused, ServiceUnreachable
-from service.schemas import JobList, JobView, Problem, Readiness
+from jobs.releases import Release
+from service.client import calls
+from service.client.calls import Call
+from service.client.events import EventReader
+from service.schemas import JobList, JobLog, JobView, ModelList, PlanView, Readiness
 
-_TIMEOUT_S = 30.0
-
-
-@dataclass(frozen=True)
-class _Answer:
-    status: int
-    body: bytes
+Result = TypeVar("Result")
 
 
 class SlipwayClient:
-    """Calls one service."""
+    """Calls one service; every call has a connection of its own, so that there is nothing to close."""
 
-    def __init__(self, url: str) -> None:
-        """Take the service's base URL."""
+    def __init__(self, url: str, api_key: str | None = None) -> None:
+        """Take the service's base URL, and the key where it asks for one."""
         self._url = url.rstrip("/")
+        self._api_key = api_key
 
-    def submit(self, spec: ExportSpec) -> JobView:
-        return JobView.model_validate_json(self._call("POST", "/exports", spec.model_dump_json()).body)
+    def submit(self, spec: ExportSpec, *, key: str | None = None) -> JobView:
+        """Post an export; with an idempotency `key`, however often this is called."""
+        return self._send(calls.submit(spec, key))
+
+    def plan(self, request: PlanRequest) -> PlanView:
+        return self._send(calls.plan(request))
 
     def get(self, job_id: str) -> JobView:
-        return JobView.model_validate_json(self._call("GET", _path_of(job_id)).body)
+        return self._send(calls.get(job_id))
 
     def get_if_changed(self, known: JobView) -> JobView:
         """The job as it is now; `known` itself when that is still so."""
-        headers = {"If-None-Match": f'"{known.revision}"'}
-        answer = self._call("GET", _path_of(known.id), headers=headers)
-        if answer.status == HTTPStatus.NOT_MODIFIED:
-            return known
-        return JobView.model_validate_json(answer.body)
+        return self._send(calls.get_if_changed(known))
 
     def page(self, *, limit: int, state: JobState | None = None, cursor: str | None = None) -> JobList:
-        given = {"limit": str(limit), "state": state, "cursor": cursor}
-        query = urlencode({name: value for name, value in given.items() if value is not None})
-        return JobList.model_validate_json(self._call("GET", f"/exports?{query}").body)
+        return self._send(calls.page(limit=limit, state=state, cursor=cursor))
 
     def cancel(self, job_id: str) -> JobView:
-        return JobView.model_validate_json(self._call("POST", f"{_path_of(job_id)}/cancel").body)
+        return self._send(calls.cancel(job_id))
+
+    def retry(self, job_id: str, *, key: str | None = None) -> JobView:
+        return self._send(calls.retry(job_id, key))
+
+    def delete(self, job_id: str) -> None:
+        self._send(calls.delete(job_id))
+
+    def log(self, job_id: str, tower: TowerName | None = None, stage: Stage | None = None) -> JobLog:
+        return self._send(calls.log(job_id, tower, stage))
+
+    def manifest(self, job_id: str) -> Manifest:
+        return self._send(calls.manifest(job_id))
+
+    def models(self) -> ModelList:
+        return self._send(calls.models())
+
+    def latest(self, model: str) -> Release:
+        return self._send(calls.latest(model))
+
+    def promoted(self, model: str) -> Release:
+        return self._send(calls.promoted(model))
+
+    def promote(self, model: str, job_id: str | None = None) -> Release:
+        return self._send(calls.promote(model, job_id))
+
+    def roll_back(self, model: str) -> Release:
+        return self._send(calls.roll_back(model))
 
     def ready(self) -> Readiness:
-        return Readiness.model_validate_json(self._call("GET", "/readyz").body)
+        return self._send(calls.ready())
 
-    def _call(
-        self, method: str, path: str, body: str | None = None, headers: Mapping[str, str] | None = None
-    ) -> _Answer:
-        address = urlsplit(self._url)
-        sent = {"Accept": "application/json", "Content-Type": "application/json", **(headers or {})}
-        try:
-            connection = _connect(address)
+    def events(self, job_id: str) -> Iterator[JobView]:
+        """The job after every change until it has ended; a connection that breaks is taken up again once."""
+        reader, call = EventReader(), calls.get(job_id)
+        for last_try in (False, True):
+            headers = {**calls.headers_of(call, self._api_key), **reader.headers}
             try:
-                connection.request(method, address.path + path, body and body.encode(), sent)
-                response = connection.getresponse()
-                answer = _Answer(response.status, response.read())
-            finally:
-                connection.close()
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            raise ServiceUnreachable(
-                f"{self._url} does not answer: {error}",
-                hint="start it with `make up`, or name another with --url or SLIPWAY_URL",
-                where=self._url,
-            ) from error
-        if answer.status >= HTTPStatus.BAD_REQUEST:
-            raise RequestRefused(_problem(answer, self._url))
-        return answer
+                with (
+                    self._connection() as http,
+                    http.stream("GET", f"{call.path}/events", headers=headers) as answer,
+                ):
+                    if answer.is_error:
+                        answer.read()
+                        calls.refuse_problems(answer, self._url)
+                    yield from (job for line in answer.iter_lines() if (job := reader.take(line)))
+            except httpx.HTTPError as error:
+                if last_try:
+                    raise calls.unreachable(self._url, error) from error
+            if reader.ended:
+                return
 
+    def _send(self, call: Call[Result]) -> Result:
+        headers = calls.headers_of(call, self._api_key)
+        try:
+            with self._connection() as http:
+                answer = http.request(
+                    call.method, call.path, content=call.body, params=dict(call.query), headers=headers
+                )
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise calls.unreachable(self._url, error) from error
+        return calls.result_of(call, answer, self._url)
 
-def _path_of(job_id: str) -> str:
-    return f"/exports/{quote(job_id, safe='')}"
-
-
-def _connect(address: SplitResult) -> http.client.HTTPConnection:
-    if address.scheme not in ("http", "https") or not address.hostname:
-        raise ValueError("it is no http or https URL")
-    kind = http.client.HTTPSConnection if address.scheme == "https" else http.client.HTTPConnection
-    return kind(address.hostname, address.port, timeout=_TIMEOUT_S)
-
-
-def _problem(answer: _Answer, url: str) -> Problem:
-    try:
-        return Problem.model_validate_json(answer.body)
-    except ValidationError:  # from a proxy, or another program
-        detail = f"{url} answered with status {answer.status} and no problem description"
-        return Problem(
-            type="about:blank", title="", status=answer.status, detail=detail, code=RequestRefused.code
-        )
+    def _connection(self) -> httpx.Client:
+        return httpx.Client(base_url=self._url, timeout=calls.TIMEOUT_S)

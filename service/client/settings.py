@@ -1,6 +1,6 @@
-"""Which service the client calls; the only place of the client that reads the environment."""
+"""Which service the client calls, and with which key; the one place of it to read the environment."""
 
-from pydantic import Field
+from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
@@ -9,4 +9,5 @@ class ClientSettings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="SLIPWAY_", frozen=True)
 
+    api_key: SecretStr | None = Field(default=None, description="Where the service asks for one.")
     url: str = Field(default="http://127.0.0.1:8080", description="The API that submit, watch and list call.")

@@ -1,8 +1,8 @@
-"""Submit, look at, list and cancel exports."""
+"""Submit, look at and list exports."""
 
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query, Response, status
+from fastapi import APIRouter, Depends, Header, Query, Response, status
 
 from exporter.errors import (
     InvalidPipelineConfig,
@@ -12,12 +12,16 @@ from exporter.errors import (
     UnsupportedConfig,
 )
 from exporter.planning import PlanRequest
-from exporter.spec import ExportSpec
-from jobs.errors import JobFinished, JobNotFound, StoreUnavailable
+from jobs.errors import JobNotFound, KeyInFlight, KeyReused, QuotaExceeded, StoreUnavailable
+from jobs.hooks.errors import CallbackRefused
 from jobs.model import JobState
-from service.dependencies import Jobs
-from service.errors import problem_responses
+from service.access.guard import Submitter, reading
+from service.audit import record
+from service.dependencies import Jobs, KeptAnswers
+from service.errors import Forbidden, Unauthenticated, problem_responses
 from service.etag import etag_of, matches
+from service.hooks.backend import AnswerableRequest
+from service.idempotent import IdempotencyKey, answer_once
 from service.planning import view_plan
 from service.schemas import JobList, JobView, PlanView
 
@@ -26,27 +30,75 @@ router = APIRouter(prefix="/exports", tags=["exports"])
 IfNoneMatch = Annotated[str | None, Header(description="The ETag of what you have.")]
 Limit = Annotated[int, Query(ge=1, le=100)]
 Cursor = Annotated[str | None, Query(pattern="^[0-9a-z]{26}$", description="`next_cursor` of a page.")]
+# Where a job can be asked about; tools that follow them know what an id is good for.
+_LINKS = {
+    name: {"operationId": f"{name}_{path}_{method}", "parameters": {"job_id": "$response.body#/id"}}
+    for name, path, method in (
+        ("show", "exports__job_id_", "get"),
+        ("cancel", "exports__job_id__cancel", "post"),
+        ("retry", "exports__job_id__retry", "post"),
+        ("delete", "exports__job_id_", "delete"),
+        ("log", "exports__job_id__log", "get"),
+    )
+}
 
 
 @router.post(
     "",
     status_code=status.HTTP_202_ACCEPTED,
-    responses=problem_responses(
-        InvalidSpec, InvalidPipelineConfig, UnsupportedConfig, SourceNotFound, StorageError, StoreUnavailable
-    ),
+    response_model=JobView,
+    responses={
+        **problem_responses(
+            InvalidSpec,
+            InvalidPipelineConfig,
+            UnsupportedConfig,
+            SourceNotFound,
+            StorageError,
+            StoreUnavailable,
+            KeyReused,
+            KeyInFlight,
+            QuotaExceeded,
+            CallbackRefused,
+            Unauthenticated,
+            Forbidden,
+        ),
+        status.HTTP_202_ACCEPTED: {"links": _LINKS},
+        status.HTTP_200_OK: {
+            "links": _LINKS,
+            "model": JobView,
+            "description": "The job that made the same artifact before; `force` exports again.",
+        },
+    },
 )
-def submit(spec: ExportSpec, jobs: Jobs, response: Response) -> JobView:
-    """Accept an export; poll the URL in `Location` for its progress."""
-    job = jobs.submit(spec)
-    response.headers["Location"] = f"/exports/{job.id}"
-    response.headers["ETag"] = etag_of(job)
-    return JobView.of(job)
+def submit(
+    request: AnswerableRequest,
+    jobs: Jobs,
+    caller: Submitter,
+    answers: KeptAnswers,
+    key: IdempotencyKey = None,
+) -> Response:
+    """Accept an export; poll the URL in `Location` for its progress, or follow its events."""
+
+    def carry_out() -> JobView:
+        job = jobs.submit(request.spec, request.options, caller.owner, force=request.force)
+        record(caller, "submit", job.id)
+        return JobView.of(job)
+
+    kept_under = f"{caller.name}:{key}" if key else None
+    return answer_once(answers, kept_under, request.model_dump_json(), carry_out)
 
 
 @router.post(
     "/plan",
+    dependencies=[Depends(reading)],
     responses=problem_responses(
-        InvalidSpec, InvalidPipelineConfig, UnsupportedConfig, SourceNotFound, StorageError
+        InvalidSpec,
+        InvalidPipelineConfig,
+        UnsupportedConfig,
+        SourceNotFound,
+        StorageError,
+        Unauthenticated,
+        Forbidden,
     ),
 )
 def plan(request: PlanRequest) -> PlanView:
@@ -54,7 +106,11 @@ def plan(request: PlanRequest) -> PlanView:
     return view_plan(request)
 
 
-@router.get("", responses=problem_responses(StoreUnavailable))
+@router.get(
+    "",
+    dependencies=[Depends(reading)],
+    responses=problem_responses(StoreUnavailable, Unauthenticated, Forbidden),
+)
 def list_exports(
     jobs: Jobs, state: JobState | None = None, limit: Limit = 20, cursor: Cursor = None
 ) -> JobList:
@@ -64,9 +120,10 @@ def list_exports(
 
 @router.get(
     "/{job_id}",
+    dependencies=[Depends(reading)],
     response_model=JobView,
     responses={
-        **problem_responses(JobNotFound, StoreUnavailable),
+        **problem_responses(JobNotFound, StoreUnavailable, Unauthenticated, Forbidden),
         status.HTTP_304_NOT_MODIFIED: {"description": "It has not changed since `If-None-Match`."},
     },
 )
@@ -80,13 +137,3 @@ def show(
         return Response(status_code=status.HTTP_304_NOT_MODIFIED, headers=headers)
     response.headers.update(headers)
     return JobView.of(job)
-
-
-@router.post(
-    "/{job_id}/cancel",
-    status_code=status.HTTP_202_ACCEPTED,
-    responses=problem_responses(JobNotFound, JobFinished, StoreUnavailable),
-)
-def cancel(job_id: str, jobs: Jobs) -> JobView:
-    """Cancel a queued job at once; stop a running one within seconds."""
-    return JobView.of(jobs.cancel(job_id))

@@ -11,7 +11,7 @@ import pytest
 from cli.main import main
 
 CONFIG = Path(__file__).parents[1] / "fixtures" / "torcheasyrec" / "hstu_match" / "pipeline.config"
-COMMANDS = ["plan", "export", "predict", "inspect", "submit", "watch", "list"]
+COMMANDS = ["plan", "export", "predict", "inspect", "submit", "watch", "list", "cancel", "retry"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

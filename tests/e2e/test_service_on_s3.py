@@ -1,12 +1,14 @@
 """HTTP to Redis to Celery to torchrun to packages on S3, every part real."""
 
+import hashlib
 from pathlib import Path
 
+import httpx
 import pytest
 
 from cli.main import main
 from exporter.publish import read_manifest
-from exporter.spec import ExportSpec
+from exporter.spec import ExportSpec, TowerName
 from exporter.storage.store import open_store
 from jobs.model import JobState
 from launcher.up import running_stack
@@ -49,11 +51,17 @@ def test_a_posted_job_ends_with_two_packages_and_a_manifest(
     with running_stack(tmp_path / "stack") as stack:
         client = SlipwayClient(stack.url)
         job = watch(client, client.submit(spec).id, seen.append)
+        assert client.submit(spec).id == job.id  # the same export is answered with the one that was made
+        places = {(part.tower, part.stage) for part in client.log(job.id).parts}
+        link = httpx.get(f"{stack.url}/exports/{job.id}/towers/user/artifact")
+        package = httpx.get(link.headers["location"]).content
     assert job.state is JobState.SUCCEEDED, job.failure or [tower.failure for tower in job.towers]
     assert [tower.name for tower in job.towers] == ["user", "item"]
     assert {tower.stage for view in seen for tower in view.towers} >= {"compile", "verify"}
     manifest = read_manifest(f"{spec.output_uri}/{job.id}")
     assert [tower.package.sha256 for tower in manifest.towers] == [tower.digest for tower in job.towers]
+    assert any(tower is TowerName.USER for tower, _ in places), places
+    assert hashlib.sha256(package).hexdigest() == job.towers[0].digest
     store = open_store(spec.output_uri)
     for tower in manifest.towers:
         assert store.sha256(f"{job.id}/{tower.package.path}") == tower.package.sha256

@@ -8,9 +8,10 @@ import redis
 from celery import Celery
 
 from exporter.spec import Device
-from jobs.celery_queue import QUEUE, CeleryQueue, make_celery
+from jobs.celery_queue import QUEUE, CeleryQueue, make_celery, message_lists
 from jobs.ids import new_job_id
 from jobs.redis_roster import RedisRoster
+from jobs.request import Priority
 from jobs.roster import MemoryRoster, Roster, WorkerNotice
 from tests.jobs.factories import NOW
 
@@ -24,8 +25,21 @@ def test_a_message_is_the_id_as_json(app: Celery, redis_client: redis.Redis) -> 
     queue, job_id = CeleryQueue(app, redis_client), new_job_id()
     queue.enqueue(job_id)
     assert queue.undelivered() == {job_id}
-    (message,) = redis_client.lrange(QUEUE, 0, -1)
+    (message,) = (text for key in message_lists() for text in redis_client.lrange(key, 0, -1))
     assert json.loads(message)["content-type"] == "application/json"
+
+
+def test_urgent_messages_come_first(app: Celery, redis_client: redis.Redis) -> None:
+    queue = CeleryQueue(app, redis_client)
+    ids = {priority: new_job_id() for priority in (Priority.LOW, Priority.NORMAL, Priority.HIGH)}
+    for priority, job_id in ids.items():
+        queue.enqueue(job_id, priority)
+    assert queue.undelivered() == frozenset(ids.values())
+    with app.connection() as connection, connection.SimpleQueue(QUEUE) as messages:
+        taken = [messages.get(timeout=5) for _ in ids]
+        assert [message.headers["id"] for message in taken] == list(ids.values())[::-1]
+        for message in taken:
+            message.ack()
 
 
 def test_a_message_that_a_worker_holds_is_on_its_way(app: Celery, redis_client: redis.Redis) -> None:

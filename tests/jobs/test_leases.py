@@ -88,7 +88,7 @@ def test_the_same_worker_loses_its_earlier_attempt(store: JobStore, job: Job) ->
 
 def test_an_expired_job_is_queued_again(store: JobStore, job: Job) -> None:
     claimed(store, job, length=OVER)
-    assert release_expired(store) == (job.id,)
+    assert [each.id for each in release_expired(store)] == [job.id]
     assert store.get(job.id).state is JobState.QUEUED
 
 

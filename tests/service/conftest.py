@@ -3,9 +3,11 @@
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 import uvicorn
+from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 from jobs.control import JobControl
@@ -35,14 +37,20 @@ def client(backend: Backend) -> Iterator[TestClient]:
         yield client
 
 
-@pytest.fixture
-def url(backend: Backend) -> Iterator[str]:
-    """The application behind a real socket."""
-    config = uvicorn.Config(create_app(ServiceSettings(), backend), log_config=None, port=0)
-    server = uvicorn.Server(config)
+@contextmanager
+def serving(app: FastAPI) -> Iterator[str]:
+    """The URL of an application behind a real socket."""
+    server = uvicorn.Server(uvicorn.Config(app, log_config=None, port=0))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
         thread.start()
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         server.should_exit = True
         thread.join()
+
+
+@pytest.fixture
+def url(backend: Backend) -> Iterator[str]:
+    """The application behind a real socket."""
+    with serving(create_app(ServiceSettings(), backend)) as url:
+        yield url

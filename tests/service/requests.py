@@ -6,7 +6,7 @@ FIXTURES = Path(__file__).parents[1] / "fixtures" / "torcheasyrec"
 CONFIG = FIXTURES / "hstu_match" / "pipeline.config"
 
 
-def export_request(**changes: str | int | None) -> dict[str, object]:
+def export_request(**changes: object) -> dict[str, object]:
     """An export of hstu_match; a change to None leaves the field out."""
     body: dict[str, object] = {
         "config": CONFIG.read_text(),

@@ -95,7 +95,7 @@ def test_every_error_has_a_status_and_a_code_of_its_own() -> None:
 def test_the_documentation_shows_the_problems(client: TestClient) -> None:
     document = client.get("/openapi.json").json()
     answers = document["paths"]["/exports"]["post"]["responses"]
-    assert set(answers) == {"202", "422", "502", "503"}
+    assert set(answers) == {"200", "202", "401", "403", "409", "422", "429", "502", "503"}
     assert answers["422"]["content"].keys() == {"application/problem+json"}
     assert "code" in document["components"]["schemas"]["Problem"]["properties"]
     assert client.get("/docs").status_code == 200

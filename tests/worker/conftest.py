@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from jobs.leases import Holding, claim
+from jobs.logs import MemoryLogs
 from jobs.memory_store import MemoryJobStore
 from tests.jobs.factories import MINUTE, make_job
 from worker.launch import CommandLauncher
@@ -28,10 +29,17 @@ def worker_dir(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def make_supervisor(worker_dir: Path, pids: Path) -> MakeSupervisor:
+def logs() -> MemoryLogs:
+    return MemoryLogs()
+
+
+@pytest.fixture
+def make_supervisor(worker_dir: Path, pids: Path, logs: MemoryLogs) -> MakeSupervisor:
     def make(behaviour: str, *, time_limit: timedelta = MINUTE) -> Supervisor:
         command = (sys.executable, "-m", "tests.worker.stand_in", behaviour, str(pids))
-        return Supervisor(CommandLauncher(command), worker_dir=worker_dir, time_limit=time_limit, poll_s=0.05)
+        return Supervisor(
+            CommandLauncher(command), worker_dir=worker_dir, time_limit=time_limit, logs=logs, poll_s=0.05
+        )
 
     return make
 

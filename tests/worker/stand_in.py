@@ -11,8 +11,11 @@ import sys
 import time
 from pathlib import Path
 
+from exporter.outcome import ExportOutcome
+from exporter.spec import TowerName
 from exporter.stages import Stage
-from tests.jobs.factories import make_event, make_outcome
+from tests.jobs.factories import make_event, make_failure, make_outcome
+from worker.logs import mark
 from worker.workspace import AttemptFile
 
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
@@ -25,11 +28,12 @@ def report(workspace: Path) -> None:
                 started = make_event(tower, stage, at=time.time(), detail="begun")
                 finished = make_event(tower, stage, kind="finished", at=time.time(), seconds=0.5)
                 events.write(f"{started.model_dump_json()}\n{finished.model_dump_json()}\n")
+                sys.stderr.write(f"{mark(tower, stage)}\nat work on {stage} of {tower}\n")
 
 
-def succeed(workspace: Path) -> None:
+def end(workspace: Path, outcome: ExportOutcome) -> None:
     time.sleep(0.5)
-    (workspace / "partial").write_text(make_outcome().model_dump_json())
+    (workspace / "partial").write_text(outcome.model_dump_json())
     (workspace / "partial").rename(workspace / "outcome.json")
 
 
@@ -51,8 +55,10 @@ def main() -> None:
         sys.exit("boom: no memory left")
     if behaviour == "garble":
         (workspace / "outcome.json").write_text("{")
+    elif behaviour == "fail-item" and attempt.spec.towers is None:
+        end(workspace, make_outcome(failed={TowerName.ITEM: make_failure()}))
     elif behaviour != "silent":
-        succeed(workspace)
+        end(workspace, make_outcome())
 
 
 if __name__ == "__main__":

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from exporter.spec import TowerName
 from exporter.stages import Stage
 from jobs.leases import Holding, claim, update
+from jobs.logs import MemoryLogs
 from jobs.memory_store import MemoryJobStore
 from jobs.model import Job, JobState, TowerState
 from tests.jobs.factories import MINUTE
@@ -66,6 +68,21 @@ def test_progress_shows_while_it_runs(
     assert TowerState.RUNNING in seen
 
 
+def test_what_the_ranks_write_is_kept_by_tower_and_stage(
+    make_supervisor: MakeSupervisor, holding: Holding, logs: MemoryLogs
+) -> None:
+    run(make_supervisor("succeed"), holding)
+    (compiling,) = logs.read(holding.job.id, TowerName.ITEM, Stage.COMPILE)
+    assert compiling.lines == ("at work on compile of item",)
+
+
+def test_a_crashs_last_words_are_kept(
+    make_supervisor: MakeSupervisor, holding: Holding, logs: MemoryLogs
+) -> None:
+    run(make_supervisor("crash"), holding)
+    assert logs.read(holding.job.id)[-1].lines[-1] == "boom: no memory left"
+
+
 def test_the_workspace_is_removed(
     make_supervisor: MakeSupervisor, holding: Holding, worker_dir: Path
 ) -> None:
@@ -94,7 +111,9 @@ def test_an_attempt_has_its_own_tmpdir_and_no_access_to_redis(
     tell = CommandLauncher(
         ("/bin/sh", "-c", "echo $TMPDIR $OMP_NUM_THREADS ${SLIPWAY_REDIS_URL-none}; exit 1")
     )
-    failure = run(Supervisor(tell, worker_dir=worker_dir, time_limit=MINUTE), holding).failure
+    failure = run(
+        Supervisor(tell, worker_dir=worker_dir, time_limit=MINUTE, logs=MemoryLogs()), holding
+    ).failure
     assert failure is not None
     tmp, threads, redis_url = failure.message.splitlines()[-1].split()
     assert (Path(tmp).parents[1], Path(tmp).name, redis_url) == (worker_dir, "tmp", "none")

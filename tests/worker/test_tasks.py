@@ -5,10 +5,13 @@ from datetime import timedelta
 
 import pytest
 
+from exporter.spec import Device, Mode, TowerName
+from exporter.stages import Stage
 from jobs.leases import claim
 from jobs.memory_store import MemoryJobStore
 from jobs.model import JobState
 from jobs.queue import MemoryQueue
+from jobs.tallies import MemoryTallies, Tallies, Tally
 from tests.jobs.factories import MINUTE, make_job
 from worker.heartbeat import sweep
 from worker.supervisor import Supervisor
@@ -22,8 +25,17 @@ def queue() -> MemoryQueue:
     return MemoryQueue()
 
 
-def runner(supervisor: Supervisor, store: MemoryJobStore, queue: MemoryQueue) -> Runner:
-    return Runner(store=store, queue=queue, supervisor=supervisor, worker="w1", lease=MINUTE)
+def runner(
+    supervisor: Supervisor, store: MemoryJobStore, queue: MemoryQueue, tallies: Tallies | None = None
+) -> Runner:
+    return Runner(
+        store=store,
+        queue=queue,
+        supervisor=supervisor,
+        worker="w1",
+        lease=MINUTE,
+        tallies=tallies or MemoryTallies(),
+    )
 
 
 def test_a_message_runs_its_job(
@@ -33,6 +45,19 @@ def test_a_message_runs_its_job(
     store.add(job)
     runner(make_supervisor("succeed"), store, queue).run(job.id)
     assert store.get(job.id).state is JobState.SUCCEEDED
+
+
+def test_an_attempt_is_counted(
+    make_supervisor: MakeSupervisor, store: MemoryJobStore, queue: MemoryQueue
+) -> None:
+    job, tallies = make_job(), MemoryTallies()
+    store.add(job)
+    runner(make_supervisor("succeed"), store, queue, tallies).run(job.id)
+    assert tallies.read()[Tally(name="attempts", ending="succeeded")] == 1
+    compiled = Tally(
+        name="stage_sum", tower=TowerName.USER, stage=Stage.COMPILE, mode=Mode.UNIFIED, device=Device.CPU
+    )
+    assert tallies.read()[compiled] == 0.5
 
 
 def test_a_redelivered_message_does_nothing_when_the_job_is_taken(

@@ -30,13 +30,15 @@ def test_a_faithful_package_passes_at_every_size(tower: Tower, chain: list[Link]
         batch("one_row", 3),
         batch("one_event", 1),
         batch("empty", 0),
+        batch("batch_2", 2, 1),
+        batch("batch_3", 2, 0, 1),
         batch("batch_32", *[5] * 32),
-        batch("largest", *[10] * 64),
+        batch("batch_64", *[10] * 64),
     ]
     report = verify(tower, chain, tmp_path, agreeing, [])
     assert [case.name for case in report.cases] == [case.name for case in agreeing]
     assert report.largest_difference < 1e-5
-    assert report.latency[0].batch == 32
+    assert [timed.batch for timed in report.latency] == [2, 32, 64]
 
 
 def test_another_models_package_fails_at_the_first_case(chain: list[Link], tmp_path: Path) -> None:

@@ -1,0 +1,88 @@
+"""What callers are told of a job: pure functions of two states of its record."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from enum import StrEnum
+
+from exporter.outcome import Failure
+from exporter.spec import Frozen, TowerName
+from jobs.ids import JobId
+from jobs.model import Job, JobState, TowerProgress, TowerState
+
+_TOWER_ENDS = frozenset({TowerState.SUCCEEDED, TowerState.FAILED})
+
+
+class EventType(StrEnum):
+    """What can happen to a job that callers are told of."""
+
+    EXPORT_STARTED = "export.started"  # an attempt began
+    TOWER_FINISHED = "tower.finished"  # published, or failed for good
+    EXPORT_FINISHED = "export.finished"  # the job has ended, however it did
+
+
+class JobNews(Frozen):
+    """An event's data: the job as it was right after the event."""
+
+    job: JobId
+    state: JobState
+    attempt: int
+    manifest_uri: str | None
+    failure: Failure | None
+    tower: TowerName | None = None  # of tower.finished
+    package_uri: str | None = None
+    digest: str | None = None
+
+
+class JobEvent(Frozen):
+    """One thing that happened to one job; its id is the same however often it is told."""
+
+    id: str
+    type: EventType
+    time: datetime
+    data: JobNews
+
+
+class OutboxEntry(Frozen):
+    """An event on its way to those who asked for it."""
+
+    event: JobEvent
+    callback_url: str | None
+
+
+def news_of(old: Job | None, new: Job) -> tuple[OutboxEntry, ...]:
+    """What the step from `old` to `new` is worth telling; `old` is None for a job just added."""
+    events = tuple(
+        JobEvent(id=f"{new.id}.{new.revision}.{number}", type=kind, time=new.updated_at, data=data)
+        for number, (kind, data) in enumerate(_news(old, new))
+    )
+    url = str(new.callback_url) if new.callback_url else None
+    return tuple(OutboxEntry(event=event, callback_url=url) for event in events)
+
+
+def _news(old: Job | None, new: Job) -> Iterator[tuple[EventType, JobNews]]:
+    if new.state is JobState.RUNNING and (old is None or old.attempt < new.attempt):
+        yield EventType.EXPORT_STARTED, _data(new)
+    if new.state is not JobState.QUEUED:  # a job that was set back tries its towers again
+        ended_before = _ended(old) if old else frozenset()
+        for tower in new.towers:
+            if tower.name in _ended(new) - ended_before:
+                yield EventType.TOWER_FINISHED, _data(new, tower)
+    if new.state.is_final and (old is None or not old.state.is_final):
+        yield EventType.EXPORT_FINISHED, _data(new)
+
+
+def _ended(job: Job) -> frozenset[TowerName]:
+    return frozenset(tower.name for tower in job.towers if tower.state in _TOWER_ENDS)
+
+
+def _data(job: Job, tower: TowerProgress | None = None) -> JobNews:
+    return JobNews(
+        job=job.id,
+        state=job.state,
+        attempt=job.attempt,
+        manifest_uri=job.manifest_uri,
+        failure=tower.failure if tower else job.failure,
+        tower=tower.name if tower else None,
+        package_uri=tower.package_uri if tower else None,
+        digest=tower.digest if tower else None,
+    )

@@ -1,0 +1,102 @@
+"""One event on its way to one receiver: its record, and what each try makes of it. Pure functions."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Self
+
+from pydantic import Field
+
+from exporter.spec import Frozen
+from jobs.events import JobEvent
+
+# Growing, and a day in all: a receiver that is repaired the next morning has missed nothing.
+PAUSES = tuple(
+    timedelta(seconds=seconds)
+    for seconds in (5, 30, 120, 600, 1800, 3600, 2 * 3600, 4 * 3600, 6 * 3600, 10 * 3600)
+)
+JITTER = 0.2  # of each pause, either way
+
+_TRIES_KEPT = 20
+_GONE = 410
+
+
+class DeliveryState(StrEnum):
+    """Where a delivery is in its life."""
+
+    WAITING = "waiting"  # to be sent, at once or after a pause
+    DELIVERED = "delivered"  # the receiver answered 2xx
+    GIVEN_UP = "given_up"  # a day of tries failed, or the address is not allowed
+    DROPPED = "dropped"  # the receiver answered 410, or its subscription was deleted
+
+
+class Try(Frozen):
+    """One sending, and how it went."""
+
+    at: datetime
+    seconds: float
+    status: int | None = Field(description="What the receiver answered; null when it did not.")
+    error: str = Field(default="", description="Empty when it was delivered.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What came of sending: a status, or an error without one."""
+
+    status: int | None
+    error: str = ""
+    hopeless: bool = False  # trying again cannot help
+
+    @property
+    def accepted(self) -> bool:
+        return self.status is not None and 200 <= self.status < 300
+
+    @property
+    def unsubscribes(self) -> bool:
+        return self.status == _GONE
+
+
+class Delivery(Frozen):
+    """One event for one receiver; its id goes out as `webhook-id`, the same with every try."""
+
+    id: str
+    event: JobEvent
+    url: str
+    subscription_id: str | None = None  # None: the job's own callback_url
+    state: DeliveryState = DeliveryState.WAITING
+    attempts: int = 0
+    pauses_taken: int = 0  # since it was made, or replayed
+    tries: tuple[Try, ...] = ()  # the latest ones
+    reason: str = ""  # why it was given up or dropped
+    next_at: datetime | None
+    created_at: datetime
+    ended_at: datetime | None = None
+
+    @property
+    def last_try(self) -> Try | None:
+        return self.tries[-1] if self.tries else None
+
+    def tried(self, done: Try, answer: Answer, *, pauses: Sequence[timedelta], jitter: float) -> Self:
+        """This delivery after a try; `jitter`, from -1 to 1, is how the next pause is to stray."""
+        told = self.model_copy(
+            update={"attempts": self.attempts + 1, "tries": (*self.tries, done)[-_TRIES_KEPT:]}
+        )
+        if answer.accepted:
+            return told.ended(DeliveryState.DELIVERED, "", done.at)
+        if answer.unsubscribes:
+            return told.ended(DeliveryState.DROPPED, "the receiver answered 410 and is unsubscribed", done.at)
+        if answer.hopeless:
+            return told.ended(DeliveryState.GIVEN_UP, answer.error, done.at)
+        if self.pauses_taken >= len(pauses):
+            return told.ended(DeliveryState.GIVEN_UP, f"the last of {told.attempts} tries failed", done.at)
+        pause = pauses[self.pauses_taken] * (1 + JITTER * jitter)
+        return told.model_copy(update={"pauses_taken": self.pauses_taken + 1, "next_at": done.at + pause})
+
+    def ended(self, state: DeliveryState, reason: str, now: datetime) -> Self:
+        return self.model_copy(update={"state": state, "reason": reason, "next_at": None, "ended_at": now})
+
+    def replayed(self, now: datetime) -> Self:
+        """To be sent once more, with all its pauses ahead of it."""
+        anew = {"state": DeliveryState.WAITING, "reason": "", "pauses_taken": 0}
+        return self.model_copy(update={**anew, "next_at": now, "ended_at": None})

@@ -1,0 +1,130 @@
+"""What can go wrong with webhooks, in and out, as a branch of the exporter's tree.
+
+ExportError
+└── HookError
+    ├── WebhookUnverified     an incoming webhook is not signed by a secret of ours, or too old
+    ├── InvalidEvent          an incoming webhook's body is no CloudEvent about training
+    ├── TriggerNotFound       no trigger has this name
+    ├── TriggerUnfilled       an event lacks what a trigger's template asks for
+    ├── CallbackRefused       events cannot be sent to this URL
+    ├── SubscriptionNotFound  no subscription has this id
+    ├── DeliveryNotFound      no delivery has this id
+    ├── DeliveryBusy          the delivery is being sent at this moment (retryable)
+    └── DeliveryUnsendable    the delivery's subscription is gone, and its secret with it
+"""
+
+from exporter.errors import ExportError
+
+
+class HookError(ExportError):
+    """Something about a webhook, not about an export."""
+
+    code = "hook_error"
+    advice = "see the message"
+
+
+class WebhookUnverified(HookError):
+    """An incoming webhook is not signed by a secret of ours, or too old."""
+
+    code = "webhook_unverified"
+    advice = "sign it as Standard Webhooks says, with a secret of SLIPWAY_WEBHOOK_SECRETS and a true clock"
+
+    def __init__(self, why: str) -> None:
+        """Say which part of the signature is at fault."""
+        super().__init__(
+            f"the webhook is not accepted: {why}",
+            hint="sign as Standard Webhooks says, with a secret of SLIPWAY_WEBHOOK_SECRETS and a true clock",
+        )
+
+
+class InvalidEvent(HookError):
+    """An incoming webhook's body is no CloudEvent about training."""
+
+    code = "invalid_event"
+    advice = "correct what the message names; send binary or structured mode"
+
+    def __init__(self, why: str, where: str = "") -> None:
+        """Say what the event lacks."""
+        super().__init__(
+            f"this is not a CloudEvent 1.0 about training: {why}",
+            hint="send it in binary mode (ce- headers) or structured mode (application/cloudevents+json)",
+            where=where,
+        )
+
+
+class TriggerNotFound(HookError):
+    """No trigger has this name."""
+
+    code = "trigger_not_found"
+    advice = "list the triggers"
+
+    def __init__(self, name: str) -> None:
+        """Name the trigger."""
+        super().__init__(f"there is no trigger {name}", hint="list them with GET /triggers")
+
+
+class TriggerUnfilled(HookError):
+    """An event lacks what a trigger's template asks for."""
+
+    code = "trigger_unfilled"
+    advice = "correct the template, or what the training platform sends; then send the event again"
+
+
+class CallbackRefused(HookError):
+    """Events cannot be sent to this URL."""
+
+    code = "callback_refused"
+    advice = "give an http or https URL on the internet; for a private network ask the operator"
+
+
+class SubscriptionNotFound(HookError):
+    """No subscription has this id."""
+
+    code = "subscription_not_found"
+    advice = "list the subscriptions"
+
+    def __init__(self, subscription_id: str) -> None:
+        """Name the id."""
+        super().__init__(
+            f"there is no subscription {subscription_id}", hint="list them with GET /subscriptions"
+        )
+
+
+class DeliveryNotFound(HookError):
+    """No delivery has this id."""
+
+    code = "delivery_not_found"
+    advice = "list the deliveries; those that ended are kept for some days"
+
+    def __init__(self, delivery_id: str) -> None:
+        """Name the id."""
+        super().__init__(
+            f"there is no delivery {delivery_id}",
+            hint="list them with GET /deliveries; those that ended are kept for some days",
+        )
+
+
+class DeliveryBusy(HookError):
+    """The delivery is being sent at this moment."""
+
+    code = "delivery_busy"
+    advice = "look at it again in a minute"
+    retryable = True
+
+    def __init__(self, delivery_id: str) -> None:
+        """Name the id."""
+        super().__init__(f"delivery {delivery_id} is being sent", hint="look at it again in a minute")
+
+
+class DeliveryUnsendable(HookError):
+    """The delivery's subscription is gone, and its secret with it."""
+
+    code = "delivery_unsendable"
+    advice = "subscribe again"
+
+    def __init__(self, delivery_id: str) -> None:
+        """Name the id."""
+        super().__init__(
+            f"the subscription of delivery {delivery_id} is gone, and with it the secret to sign with",
+            hint="subscribe again: later events will be sent there",
+        )

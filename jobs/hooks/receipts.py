@@ -1,0 +1,125 @@
+"""What an event came to, kept so that the same event starts its jobs once."""
+
+import hashlib
+from datetime import datetime, timedelta
+from typing import Self
+
+import redis
+from pydantic import Field
+
+from exporter.outcome import Failure
+from exporter.spec import Frozen
+from jobs.ids import JobId
+from jobs.redis_store import reaching
+
+RECEIPT_KEY = "slipway:event:"  # + digest of source and id: JSON, expires
+LATEST_KEY = "slipway:trigger_latest:"  # + trigger: list of JSON, newest first; expires
+MESSAGE_KEY = "slipway:webhook:"  # + digest of webhook-id: digest of its event, expires
+
+LATEST = 20  # kept per trigger
+
+
+class Start(Frozen):
+    """What one trigger made of an event: the job it is to be, whether it was started, or why not."""
+
+    trigger: str
+    job: JobId  # chosen before it is started, so that starting it twice is starting it once
+    started: bool = False
+    failure: Failure | None = None
+
+
+class Receipt(Frozen):
+    """One event, and what each trigger that it fitted made of it."""
+
+    source: str
+    id: str
+    starts: tuple[Start, ...] = Field(min_length=1)
+
+    def joined(self, other: Self) -> Self:
+        """This receipt, with what `other`, of the same event, has started."""
+        theirs = {start.trigger: start for start in other.starts if start.started}
+        return self.model_copy(
+            update={"starts": tuple(theirs.get(start.trigger, start) for start in self.starts)}
+        )
+
+
+class Noted(Frozen):
+    """What a trigger made of an event of late."""
+
+    at: datetime
+    source: str
+    event: str
+    job: JobId | None
+    failure: Failure | None
+
+
+class RedisReceipts:
+    """Receipts under keys that expire."""
+
+    def __init__(self, client: redis.Redis, memory: timedelta) -> None:
+        """Remember every event for `memory`."""
+        self._redis = client
+        self._memory = memory
+
+    def find(self, source: str, event_id: str) -> Receipt | None:
+        with reaching():
+            text = self._redis.get(_key(source, event_id))
+        return None if text is None else Receipt.model_validate_json(text)
+
+    def open(self, receipt: Receipt) -> Receipt:
+        """Keep the receipt, unless the event has one already; returns the one that stands."""
+        kept = self._keep_first(_key(receipt.source, receipt.id), receipt.model_dump_json(), self._memory)
+        return receipt if kept is None else Receipt.model_validate_json(kept)
+
+    def close(self, receipt: Receipt) -> Receipt:
+        """Write down what became of the receipt's starts; what was started meanwhile stays started."""
+        key, joined = _key(receipt.source, receipt.id), receipt
+
+        def write(pipe: redis.client.Pipeline) -> None:
+            nonlocal joined
+            kept = pipe.get(key)
+            joined = receipt if kept is None else receipt.joined(Receipt.model_validate_json(str(kept)))
+            pipe.multi()
+            pipe.set(key, joined.model_dump_json(), px=self._memory)
+
+        with reaching():
+            self._redis.transaction(write, key)
+        return joined
+
+    def note(self, trigger: str, noted: Noted) -> None:
+        """Keep it among the trigger's latest."""
+        key = LATEST_KEY + trigger
+        with reaching(), self._redis.pipeline(transaction=True) as pipe:
+            pipe.lpush(key, noted.model_dump_json())
+            pipe.ltrim(key, 0, LATEST - 1)
+            pipe.pexpire(key, self._memory)
+            pipe.execute()
+
+    def latest(self, trigger: str) -> tuple[Noted, ...]:
+        """The trigger's latest, newest first."""
+        with reaching():
+            texts = self._redis.lrange(LATEST_KEY + trigger, 0, -1)
+        return tuple(Noted.model_validate_json(text) for text in texts)
+
+    def forget(self, trigger: str) -> None:
+        """The trigger is gone; another of its name begins anew."""
+        with reaching():
+            self._redis.delete(LATEST_KEY + trigger)
+
+    def bind(self, message_id: str, content: bytes, lifetime: timedelta) -> bool:
+        """False when a webhook with this id brought something else a moment ago."""
+        digest = hashlib.sha256(content).hexdigest()
+        key = MESSAGE_KEY + hashlib.sha256(message_id.encode()).hexdigest()
+        return self._keep_first(key, digest, lifetime) in (None, digest)
+
+    def _keep_first(self, key: str, value: str, lifetime: timedelta) -> str | None:
+        """Keep the value; or give the one that was there before, and leave it."""
+        with reaching():
+            while not self._redis.set(key, value, px=lifetime, nx=True):
+                if (kept := self._redis.get(key)) is not None:  # it may expire in between
+                    return str(kept)
+        return None
+
+
+def _key(source: str, event_id: str) -> str:
+    return RECEIPT_KEY + hashlib.sha256(f"{source}\0{event_id}".encode()).hexdigest()

@@ -1,0 +1,68 @@
+"""Small records by name in Redis, in the order of their names: triggers and subscriptions."""
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import redis
+from pydantic import BaseModel
+
+from jobs.redis_store import reaching
+
+T = TypeVar("T", bound=BaseModel)
+
+# KEYS: records, names. ARGV: name, record. 1 when the name is new.
+_PUT = """
+redis.call('ZADD', KEYS[2], 0, ARGV[1])
+return redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
+"""
+
+
+@dataclass(frozen=True)
+class BookPage(Generic[T]):
+    """Records in the order of their names; `next` continues after the last of them, None at the end."""
+
+    records: tuple[T, ...]
+    next: str | None
+
+
+class RedisBook(Generic[T]):
+    """A hash of records beside a sorted set of their names."""
+
+    def __init__(self, client: redis.Redis, key: str, record: type[T]) -> None:
+        """Keep records of one class under `key`."""
+        self._redis = client
+        self._records, self._names = key, f"{key}:names"
+        self._class = record
+        self._put = client.register_script(_PUT)
+
+    def put(self, name: str, record: T) -> bool:
+        """Keep the record; True when the name is new."""
+        with reaching():
+            return bool(self._put(keys=[self._records, self._names], args=[name, record.model_dump_json()]))
+
+    def get(self, name: str) -> T | None:
+        with reaching():
+            text = self._redis.hget(self._records, name)
+        return None if text is None else self._class.model_validate_json(text)
+
+    def delete(self, name: str) -> bool:
+        """False when there was none."""
+        with reaching(), self._redis.pipeline(transaction=True) as pipe:
+            pipe.hdel(self._records, name)
+            pipe.zrem(self._names, name)
+            deleted, _ = pipe.execute()
+        return bool(deleted)
+
+    def all(self) -> tuple[T, ...]:
+        with reaching():
+            texts = self._redis.hgetall(self._records)
+        return tuple(self._class.model_validate_json(texts[name]) for name in sorted(texts))
+
+    def page(self, *, limit: int, after: str | None) -> BookPage[T]:
+        with reaching():
+            oldest = f"({after}" if after else "-"
+            names = [str(each) for each in self._redis.zrangebylex(self._names, oldest, "+", 0, limit + 1)]
+            shown = names[:limit]
+            texts = self._redis.hmget(self._records, shown) if shown else []
+        records = tuple(self._class.model_validate_json(text) for text in texts if text is not None)
+        return BookPage(records, shown[-1] if len(names) > limit else None)

@@ -1,0 +1,35 @@
+"""Everything about webhooks that is kept in Redis."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+import redis
+
+from jobs.hooks.receipts import RedisReceipts
+from jobs.hooks.redis_book import RedisBook
+from jobs.hooks.redis_outbox import RedisOutbox
+from jobs.hooks.subscriptions import Subscription
+from jobs.hooks.triggers import Trigger
+
+TRIGGERS_KEY = "slipway:triggers"  # hash: record by name; beside it a sorted set of the names
+SUBSCRIPTIONS_KEY = "slipway:subscriptions"  # the same, by id
+
+
+@dataclass(frozen=True)
+class HookStores:
+    """Rules, receipts, receivers and deliveries."""
+
+    triggers: RedisBook[Trigger]
+    receipts: RedisReceipts
+    subscriptions: RedisBook[Subscription]
+    outbox: RedisOutbox
+
+
+def redis_hooks(client: redis.Redis, event_memory: timedelta) -> HookStores:
+    """On `client`, which stays the caller's to close; events are remembered for `event_memory`."""
+    return HookStores(
+        triggers=RedisBook(client, TRIGGERS_KEY, Trigger),
+        receipts=RedisReceipts(client, event_memory),
+        subscriptions=RedisBook(client, SUBSCRIPTIONS_KEY, Subscription),
+        outbox=RedisOutbox(client),
+    )

@@ -1,0 +1,122 @@
+"""Templates of export requests: text with {placeholders} that an event fills.
+
+`{data.checkpoint_uri}` stands for a value of the event's data, however deep; `{id}`, `{source}`, `{type}`,
+`{subject}` and `{time}` for an attribute of the event.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Self
+
+from pydantic import AfterValidator, Field, JsonValue, ValidationError, model_validator
+
+from exporter.spec import ExportSpec
+from jobs.hooks.callback_url import checked_callback
+from jobs.hooks.errors import CallbackRefused, TriggerUnfilled
+from jobs.hooks.training import TrainingEvent
+from jobs.request import CallbackUrl, ExportRequest, LabelName
+
+_PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+_KNOWN = re.compile(r"id|source|type|subject|time|data(\.[A-Za-z0-9_-]{1,64}){1,8}")
+_MAX_VALUE = 2048
+
+
+def _well_formed(text: str) -> str:
+    """The text, or ValueError for a placeholder that no event can fill."""
+    for name in _PLACEHOLDER.findall(text):
+        if not _KNOWN.fullmatch(name):
+            raise ValueError(
+                f"{{{name}}} is no placeholder: write {{data.<field>}}, {{id}}, {{source}}, {{type}}, "
+                "{subject} or {time}"
+            )
+    if set(_PLACEHOLDER.sub("", text)) & set("{}"):
+        raise ValueError("a brace stands alone; a placeholder reads {data.<field>}")
+    return text
+
+
+Template = Annotated[str, Field(min_length=1, max_length=4096), AfterValidator(_well_formed)]
+
+
+class ExportTemplate(ExportRequest):
+    """An export request whose URIs, model and labels may hold placeholders."""
+
+    config_uri: Template | None = None
+    checkpoint_uri: Template
+    item_input_uri: Template | None = None
+    sample_input_uri: Template | None = None
+    output_uri: Template
+    model: Template | None = None
+    labels: Mapping[LabelName, Annotated[str, AfterValidator(_well_formed)]] = Field(
+        default_factory=dict, max_length=32
+    )
+    callback_url: CallbackUrl | None = None
+
+    @model_validator(mode="after")
+    def _callback_can_be_sent_to(self) -> Self:
+        if self.callback_url is not None:
+            try:
+                checked_callback(self.callback_url)
+            except CallbackRefused as error:
+                raise ValueError(error.message) from error
+        return self
+
+    def fill(self, event: TrainingEvent) -> ExportRequest:
+        """The request that the event makes of this template.
+
+        Raises:
+            TriggerUnfilled: the event lacks a value, or has one that cannot stand where it would.
+        """
+        fields = self.model_dump(mode="json")
+        for name in _FILLED:
+            if fields[name] is not None:
+                fields[name] = _filled(fields[name], event, name)
+        fields["labels"] = {
+            name: _filled(text, event, f"labels.{name}") for name, text in self.labels.items()
+        }
+        try:
+            return ExportRequest.model_validate(fields)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(step) for step in first["loc"])
+            raise _unfilled(where, f"what the event makes of it is wrong: {first['msg']}") from error
+
+
+_FILLED = ("config_uri", "checkpoint_uri", "item_input_uri", "sample_input_uri", "output_uri", "model")
+assert set(_FILLED) <= {*ExportSpec.model_fields, "model"}
+
+
+def _filled(template: str, event: TrainingEvent, field: str) -> str:
+    return _PLACEHOLDER.sub(lambda found: _value(found[1], event, field), template)
+
+
+def _value(name: str, event: TrainingEvent, field: str) -> str:
+    value = _look_up(name, event)
+    if value is None:
+        raise _unfilled(field, f"the event has no {name}")
+    if isinstance(value, bool | float) or not isinstance(value, str | int):
+        raise _unfilled(field, f"{name} of the event is neither text nor a whole number")
+    text = str(value)
+    if not text or len(text) > _MAX_VALUE or not text.isprintable():
+        raise _unfilled(field, f"{name} of the event is empty, too long, or holds control characters")
+    if ".." in text.split("/"):
+        raise _unfilled(field, f"{name} of the event climbs out of its folder with '..'")
+    return text
+
+
+def _look_up(name: str, event: TrainingEvent) -> JsonValue:
+    first, *path = name.split(".")
+    if first != "data":
+        attributes = {"id": event.id, "source": event.source, "type": event.type, "subject": event.subject}
+        return event.time.isoformat() if first == "time" and event.time else attributes.get(first)
+    value: JsonValue = dict(event.data)
+    for step in path:
+        value = value.get(step) if isinstance(value, dict) else None
+    return value
+
+
+def _unfilled(field: str, why: str) -> TriggerUnfilled:
+    return TriggerUnfilled(
+        f"the template's {field} cannot be filled: {why}",
+        hint="correct the trigger's template, or what the training platform sends",
+        where=field,
+    )

@@ -1,0 +1,77 @@
+"""Rules: which training events start an export. Pure functions."""
+
+from datetime import datetime
+from fnmatch import fnmatchcase
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, StrictBool
+
+from exporter.spec import Frozen
+from jobs.hooks.templates import ExportTemplate
+from jobs.hooks.training import FAILED, TrainingEvent
+
+TRIGGER_NAME = r"^[a-z0-9][a-z0-9._-]{0,62}$"
+
+Pattern = Annotated[
+    str,
+    Field(min_length=1, max_length=256, description="With * for any characters and ? for one."),
+]
+
+
+def _not_failed(status: str) -> str:
+    if status.lower() in FAILED:
+        raise ValueError(f"{status!r} is a failed training job, which starts nothing")
+    return status.lower()
+
+
+Status = Annotated[str, Field(min_length=1, max_length=64), AfterValidator(_not_failed)]
+
+
+class EventMatch(Frozen):
+    """Which events; all of it must fit."""
+
+    type: Pattern = "*"
+    source: Pattern = "*"
+    model: Pattern = "*"
+    status: tuple[Status, ...] | None = Field(
+        default=("succeeded",),
+        min_length=1,
+        max_length=16,
+        description="`data.status`, in any case; null: any, or none, but never a failed one.",
+    )
+
+    def misfits(self, event: TrainingEvent) -> tuple[str, ...]:
+        """What of the event does not fit, in words; nothing when it fits."""
+        told = {"type": event.type, "source": event.source, "data.model": event.model}
+        patterns = {"type": self.type, "source": self.source, "data.model": self.model}
+        found = [
+            f"{name} {value!r} does not match {patterns[name]!r}"
+            for name, value in told.items()
+            if not fnmatchcase(value, patterns[name])
+        ]
+        if event.status in FAILED:
+            found.append(f"data.status {event.status!r}: a failed training job starts nothing")
+        elif self.status is not None and event.status not in self.status:
+            found.append(f"data.status {event.status!r} is not one of {', '.join(self.status)}")
+        return tuple(found)
+
+
+class TriggerRule(Frozen):
+    """What a caller puts: when, and what then."""
+
+    enabled: StrictBool = True
+    when: EventMatch = EventMatch()
+    template: ExportTemplate
+
+
+class Trigger(TriggerRule):
+    """A rule under its name."""
+
+    name: str
+    created_at: datetime
+    updated_at: datetime
+
+    def misfits(self, event: TrainingEvent) -> tuple[str, ...]:
+        """Why the event starts nothing here; nothing when it does."""
+        disabled = () if self.enabled else ("the trigger is disabled",)
+        return disabled + self.when.misfits(event)

@@ -1,0 +1,70 @@
+"""What the workers have counted since the beginning: attempts, stages' seconds, gate failures."""
+
+from collections.abc import Iterator, Mapping
+from typing import Protocol
+
+from exporter.errors import PackageCrashed, VerificationFailed
+from exporter.spec import Device, Frozen, Mode, TowerName
+from exporter.stages import Stage
+from jobs.model import Job
+
+# Seconds up to which a stage counts into each bucket of its histogram.
+BUCKETS = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200)
+
+_GATE_FAILURES = frozenset({VerificationFailed.code, PackageCrashed.code})
+
+
+class Tally(Frozen):
+    """One count: what is counted, and of which kind."""
+
+    name: str  # attempts, gate_failures, stage_bucket, stage_count, stage_sum
+    ending: str = ""  # the state an attempt left its job in
+    tower: TowerName | None = None
+    stage: Stage | None = None
+    mode: Mode | None = None
+    device: Device | None = None
+    up_to: int | None = None  # of stage_bucket
+
+
+class Tallies(Protocol):
+    """Counts that only grow, shared by all programs."""
+
+    def add(self, amounts: Mapping[Tally, float]) -> None: ...
+
+    def read(self) -> Mapping[Tally, float]: ...
+
+
+class MemoryTallies:
+    """Counts in a dict, for tests."""
+
+    def __init__(self) -> None:
+        """Begin empty."""
+        self._amounts: dict[Tally, float] = {}
+
+    def add(self, amounts: Mapping[Tally, float]) -> None:
+        for tally, amount in amounts.items():
+            self._amounts[tally] = self._amounts.get(tally, 0.0) + amount
+
+    def read(self) -> Mapping[Tally, float]:
+        return dict(self._amounts)
+
+
+def tallies_of(job: Job) -> dict[Tally, float]:
+    """What an attempt that has just ended adds."""
+    amounts: dict[Tally, float] = {}
+    for tally, amount in _tallies(job):
+        amounts[tally] = amounts.get(tally, 0.0) + amount
+    return amounts
+
+
+def _tallies(job: Job) -> Iterator[tuple[Tally, float]]:
+    yield Tally(name="attempts", ending=job.state), 1
+    for tower in job.towers:
+        if tower.failure is not None and tower.failure.code in _GATE_FAILURES:
+            yield Tally(name="gate_failures", tower=tower.name), 1
+        for stage, seconds in tower.stage_seconds.items():
+            kind = Tally(name="", tower=tower.name, stage=stage, mode=job.spec.mode, device=job.spec.device)
+            yield kind.model_copy(update={"name": "stage_count"}), 1
+            yield kind.model_copy(update={"name": "stage_sum"}), seconds
+            for up_to in (bound for bound in BUCKETS if seconds <= bound):
+                yield kind.model_copy(update={"name": "stage_bucket", "up_to": up_to}), 1

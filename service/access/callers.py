@@ -1,0 +1,36 @@
+"""Who calls, and what the caller may do."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from jobs.control import NO_OWNER, Owner
+from jobs.model import ANYONE
+
+
+class Scope(StrEnum):
+    """What a key is good for; each covers those before it."""
+
+    READ = "read"  # look at jobs, logs, artifacts, metrics
+    SUBMIT = "submit"  # also start, cancel and retry exports
+    ADMIN = "admin"  # also delete, promote, and set up triggers and subscriptions
+
+    @property
+    def covered(self) -> frozenset["Scope"]:
+        """This scope and the ones it includes."""
+        order = list(Scope)
+        return frozenset(order[: order.index(self) + 1])
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who sent a request, as its key or token says."""
+
+    name: str
+    scopes: frozenset[Scope]
+    owner: Owner
+
+    def may(self, scope: Scope) -> bool:
+        return any(scope in given.covered for given in self.scopes)
+
+
+LOCAL = Caller(ANYONE, frozenset({Scope.ADMIN}), NO_OWNER)  # where no keys are asked for

@@ -1,0 +1,87 @@
+"""API keys: read from a file, found by what a caller sends."""
+
+import hashlib
+import hmac
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Self
+
+from pydantic import Field, SecretStr, ValidationError, model_validator
+
+from exporter.spec import Frozen
+from jobs.control import Owner
+from service.access.callers import Caller, Scope
+from service.access.errors import UnsafeSetup
+
+KeyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+
+
+class ApiKey(Frozen):
+    """One key: its secret, or better the secret's digest, and what it is good for."""
+
+    name: KeyName
+    secret: SecretStr | None = Field(default=None, min_length=16)
+    sha256: str | None = Field(default=None, pattern="^[0-9a-f]{64}$", description="Of the secret.")
+    scopes: frozenset[Scope] = Field(min_length=1)
+    max_queued: int | None = Field(default=None, ge=0)
+    max_running: int | None = Field(default=None, ge=1)
+
+    @model_validator(mode="after")
+    def _one_secret(self) -> Self:
+        if (self.secret is None) == (self.sha256 is None):
+            raise ValueError("give exactly one of `secret` and `sha256`")
+        return self
+
+    @property
+    def digest(self) -> str:
+        return self.sha256 or _digest(self.secret.get_secret_value() if self.secret else "")
+
+    @property
+    def caller(self) -> Caller:
+        return Caller(self.name, self.scopes, Owner(self.name, self.max_queued, self.max_running))
+
+
+class KeyFile(Frozen):
+    """The file of SLIPWAY_API_KEYS_FILE: {"keys": [...]}."""
+
+    keys: tuple[ApiKey, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _keys_are_distinct(self) -> Self:
+        for kind in ("name", "digest"):
+            if len({getattr(key, kind) for key in self.keys}) != len(self.keys):
+                raise ValueError(f"two keys have the same {kind}")
+        return self
+
+
+class KeyRing:
+    """The keys a service knows."""
+
+    def __init__(self, keys: Iterable[ApiKey]) -> None:
+        """Take the keys; of secrets only digests are kept."""
+        self._callers = tuple((key.digest, key.caller) for key in keys)
+
+    def find(self, secret: str) -> Caller | None:
+        """Whose secret this is. All digests are compared, so that the time taken tells nothing."""
+        given, found = _digest(secret), None
+        for digest, caller in self._callers:
+            if hmac.compare_digest(given, digest):
+                found = caller
+        return found
+
+
+def read_keys(path: Path) -> KeyRing:
+    """The keys of a file, or UnsafeSetup: a service does not start without the keys it was told of."""
+    try:
+        return KeyRing(KeyFile.model_validate_json(path.read_bytes()).keys)
+    except OSError as error:
+        raise UnsafeSetup(f"the keys in {path} cannot be read: {error.strerror}") from error
+    except ValidationError as error:
+        problems = ", ".join(
+            f"{'.'.join(str(step) for step in each['loc'])}: {each['msg']}" for each in error.errors()
+        )
+        raise UnsafeSetup(f"{path} holds no keys: {problems}") from None  # its text would show secrets
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()

@@ -1,0 +1,54 @@
+"""OpenID Connect bearer tokens: checked against the issuer's published keys."""
+
+from typing import Annotated
+
+import jwt
+from pydantic import Field, ValidationError, field_validator
+
+from exporter.spec import Frozen
+from jobs.control import Owner
+from service.access.callers import Caller, Scope
+
+_ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA")
+_PREFIX = "slipway:"  # of the scopes that are ours
+_LEEWAY_S = 30
+_TIMEOUT_S = 5
+
+
+class _Claims(Frozen):
+    sub: Annotated[str, Field(pattern=r"^[\w.@|:/+=-]{1,128}$")]
+    scope: frozenset[Scope]
+
+    @field_validator("scope", mode="before")
+    @classmethod
+    def _ours(cls, given: object) -> object:
+        """Of the space-separated scopes, those that begin with `slipway:`."""
+        words = given.split() if isinstance(given, str) else ()
+        return [word.removeprefix(_PREFIX) for word in words if word.startswith(_PREFIX)]
+
+
+class TokenCheck:
+    """Finds who a token speaks for."""
+
+    def __init__(self, *, issuer: str, audience: str, jwks_url: str) -> None:
+        """Trust tokens that `issuer` signed for `audience`, by the keys at `jwks_url`."""
+        self._issuer = issuer
+        self._audience = audience
+        self._keys = jwt.PyJWKClient(jwks_url, timeout=_TIMEOUT_S)
+
+    def find(self, token: str) -> Caller | None:
+        """The token's caller; None when it is none of the issuer's, expired, or meant for others."""
+        try:
+            claims = jwt.decode(
+                token,
+                self._keys.get_signing_key_from_jwt(token),
+                algorithms=list(_ALGORITHMS),
+                issuer=self._issuer,
+                audience=self._audience,
+                leeway=_LEEWAY_S,
+                options={"require": ["exp", "iss", "aud", "sub"]},
+            )
+            told = _Claims.model_validate({"sub": claims["sub"], "scope": claims.get("scope", "")})
+        except (jwt.PyJWTError, ValidationError):
+            return None
+        return Caller(told.sub, told.scope, Owner(told.sub))

@@ -1,0 +1,172 @@
+"""The REST calls as values: what to send, and how to read the answer; sent by either client."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Generic, TypeVar
+from urllib.parse import quote
+
+import httpx
+from pydantic import BaseModel, ValidationError
+
+from exporter.errors import ExportError
+from exporter.manifest import Manifest
+from exporter.planning import PlanRequest
+from exporter.spec import ExportSpec, TowerName
+from exporter.stages import Stage
+from jobs.model import JobState
+from jobs.releases import Release
+from service.client.errors import RequestRefused, ServiceUnreachable
+from service.schemas import JobList, JobLog, JobView, ModelList, PlanView, Problem, Promotion, Readiness
+
+TIMEOUT_S = 30.0
+
+Result = TypeVar("Result")
+Model = TypeVar("Model", bound=BaseModel)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call(Generic[Result]):
+    """One request, and what its answer is to its caller."""
+
+    method: str
+    path: str
+    read: Callable[[httpx.Response], Result]
+    body: str | None = None
+    query: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def submit(spec: ExportSpec, key: str | None = None) -> Call[JobView]:
+    """An `ExportRequest` says more than a plain spec; `key` is an Idempotency-Key."""
+    headers = {"Idempotency-Key": key} if key else {}
+    body = spec.model_dump_json(exclude_unset=True)
+    return Call(method="POST", path="/exports", body=body, headers=headers, read=_reads(JobView))
+
+
+def plan(request: PlanRequest) -> Call[PlanView]:
+    body = request.model_dump_json(exclude_unset=True)
+    return Call(method="POST", path="/exports/plan", body=body, read=_reads(PlanView))
+
+
+def get(job_id: str) -> Call[JobView]:
+    return Call(method="GET", path=_path_of(job_id), read=_reads(JobView))
+
+
+def get_if_changed(known: JobView) -> Call[JobView]:
+    """The job as it is now; `known` itself when that is still so."""
+
+    def read(answer: httpx.Response) -> JobView:
+        if answer.status_code == HTTPStatus.NOT_MODIFIED:
+            return known
+        return JobView.model_validate_json(answer.content)
+
+    headers = {"If-None-Match": f'"{known.revision}"'}
+    return Call(method="GET", path=_path_of(known.id), headers=headers, read=read)
+
+
+def page(*, limit: int, state: JobState | None = None, cursor: str | None = None) -> Call[JobList]:
+    query = _given(limit=str(limit), state=state, cursor=cursor)
+    return Call(method="GET", path="/exports", query=query, read=_reads(JobList))
+
+
+def cancel(job_id: str) -> Call[JobView]:
+    return Call(method="POST", path=f"{_path_of(job_id)}/cancel", read=_reads(JobView))
+
+
+def retry(job_id: str, key: str | None = None) -> Call[JobView]:
+    headers = {"Idempotency-Key": key} if key else {}
+    return Call(method="POST", path=f"{_path_of(job_id)}/retry", headers=headers, read=_reads(JobView))
+
+
+def delete(job_id: str) -> Call[None]:
+    return Call(method="DELETE", path=_path_of(job_id), read=lambda answer: None)
+
+
+def log(job_id: str, tower: TowerName | None = None, stage: Stage | None = None) -> Call[JobLog]:
+    query = _given(tower=tower, stage=stage)
+    return Call(method="GET", path=f"{_path_of(job_id)}/log", query=query, read=_reads(JobLog))
+
+
+def manifest(job_id: str) -> Call[Manifest]:
+    return Call(method="GET", path=f"{_path_of(job_id)}/manifest", read=_reads(Manifest))
+
+
+def models() -> Call[ModelList]:
+    return Call(method="GET", path="/models", read=_reads(ModelList))
+
+
+def latest(model: str) -> Call[Release]:
+    return Call(method="GET", path=f"/models/{model}/latest", read=_reads(Release))
+
+
+def promoted(model: str) -> Call[Release]:
+    return Call(method="GET", path=f"/models/{model}/promoted", read=_reads(Release))
+
+
+def promote(model: str, job_id: str | None = None) -> Call[Release]:
+    body = Promotion(job_id=job_id).model_dump_json()
+    return Call(method="POST", path=f"/models/{model}/promote", body=body, read=_reads(Release))
+
+
+def roll_back(model: str) -> Call[Release]:
+    return Call(method="POST", path=f"/models/{model}/roll-back", read=_reads(Release))
+
+
+def ready() -> Call[Readiness]:
+    return Call(method="GET", path="/readyz", read=_reads(Readiness))
+
+
+def headers_of(call: Call[Result], api_key: str | None) -> dict[str, str]:
+    """All the headers that the call is sent with."""
+    sent = {"Accept": "application/json", **call.headers}
+    if call.body is not None:
+        sent["Content-Type"] = "application/json"
+    if api_key:
+        sent["Authorization"] = f"Bearer {api_key}"
+    return sent
+
+
+def result_of(call: Call[Result], answer: httpx.Response, url: str) -> Result:
+    """What the answer says, or RequestRefused."""
+    refuse_problems(answer, url)
+    try:
+        return call.read(answer)
+    except ValidationError as error:
+        raise ServiceUnreachable(
+            f"{url} answered with something that is none of Slipway's answers"
+        ) from error
+
+
+def refuse_problems(answer: httpx.Response, url: str) -> None:
+    """RequestRefused if the answer is a problem; its body has been read."""
+    if answer.status_code < HTTPStatus.BAD_REQUEST:
+        return
+    try:
+        problem = Problem.model_validate_json(answer.content)
+    except ValidationError:  # from a proxy, or another program
+        detail = f"{url} answered with status {answer.status_code} and no problem description"
+        problem = Problem(
+            type="about:blank", title="", status=answer.status_code, detail=detail, code=RequestRefused.code
+        )
+    raise RequestRefused(problem)
+
+
+def unreachable(url: str, error: Exception) -> ExportError:
+    return ServiceUnreachable(
+        f"{url} does not answer: {str(error) or type(error).__name__}",
+        hint="start it with `make up`, or name another with --url or SLIPWAY_URL",
+        where=url,
+    )
+
+
+def _reads(model: type[Model]) -> Callable[[httpx.Response], Model]:
+    return lambda answer: model.model_validate_json(answer.content)
+
+
+def _given(**values: str | None) -> dict[str, str]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _path_of(job_id: str) -> str:
+    return f"/exports/{quote(job_id, safe='')}"

@@ -1,0 +1,186 @@
+"""What each page shows, made from jobs, workers and manifests."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+from urllib.parse import urlencode
+
+from exporter.manifest import Manifest, TowerEntry
+from jobs.logs import LogPart
+from jobs.model import MAX_SETBACKS, Job, JobState, TowerProgress, TowerState
+from jobs.roster import WorkerNotice
+from service.access.callers import Scope
+from service.dashboard.charts import Chart, error_chart, latency_chart
+from service.dashboard.render import Page
+from service.dashboard.search import Found
+from service.dashboard.timeline import StageBar, longest_of, timeline
+from service.schemas import PlanView
+
+
+@dataclass(frozen=True)
+class Filter:
+    """A state to narrow the list to, the address of that list, and how many jobs there are."""
+
+    name: str
+    address: str
+    count: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobsPage(Page):
+    """The list of jobs, with what it was narrowed by."""
+
+    template: ClassVar[str] = "jobs.html"
+    here: ClassVar[str] = "jobs"
+
+    found: Found
+    counts: Mapping[JobState, int]
+    words: str
+    state: JobState | None
+    is_first: bool
+
+    @property
+    def filters(self) -> tuple[Filter, ...]:
+        """The states to choose from."""
+        every = Filter("all", self._address(None), None)
+        return every, *(Filter(state, self._address(state), self.counts[state]) for state in JobState)
+
+    @property
+    def newest(self) -> str:
+        return self._address(self.state)
+
+    @property
+    def chosen(self) -> str:
+        return self.state or "all"
+
+    @property
+    def older(self) -> str | None:
+        return self._address(self.state, self.found.next) if self.found.next else None
+
+    def _address(self, state: JobState | None, before: str | None = None) -> str:
+        given = {"q": self.words, "state": state, "before": before}
+        query = urlencode({name: value for name, value in given.items() if value})
+        return f"/?{query}" if query else "/"
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobPage(Page):
+    """One job: its towers side by side."""
+
+    template: ClassVar[str] = "job.html"
+    attempts: ClassVar[int] = MAX_SETBACKS
+
+    job: Job
+
+    @property
+    def may_cancel(self) -> bool:
+        return self._may_change and not self.job.state.is_final and not self.job.cancel_requested
+
+    @property
+    def may_retry(self) -> bool:
+        failed = any(tower.state is TowerState.FAILED for tower in self.job.towers)
+        return self._may_change and self.job.state.is_final and failed
+
+    @property
+    def _may_change(self) -> bool:
+        return self.reader is not None and self.reader.may(Scope.SUBMIT)
+
+    def bars(self, tower: TowerProgress) -> tuple[StageBar, ...]:
+        return timeline(tower, longest_of(self.job.towers))
+
+    @property
+    def news(self) -> str:
+        """The job in one sentence, for those who listen instead of looking."""
+        towers = [
+            f"{tower.name} tower {tower.state}" + (f", {tower.stage}" if tower.stage else "")
+            for tower in self.job.towers
+        ]
+        return f"Export {self.job.state.replace('_', ' ')}. {'; '.join(towers)}."
+
+
+@dataclass(frozen=True, kw_only=True)
+class TowerReport:
+    """A published tower and the plots of its verification."""
+
+    entry: TowerEntry
+    errors: Chart | None
+    latency: Chart | None
+
+    @classmethod
+    def of(cls, entry: TowerEntry) -> "TowerReport":
+        return cls(entry=entry, errors=error_chart(entry.verified), latency=latency_chart(entry.verified))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportPage(Page):
+    """What the manifest says of the towers' verification."""
+
+    template: ClassVar[str] = "report.html"
+    every: ClassVar[int] = 0
+
+    job: Job
+    manifest: Manifest | None = None
+    problem: str = ""  # why there is none
+
+    @property
+    def towers(self) -> tuple[TowerReport, ...]:
+        return tuple(TowerReport.of(entry) for entry in self.manifest.towers) if self.manifest else ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanPage(Page):
+    """Which input sizes vary, and which vary together."""
+
+    template: ClassVar[str] = "plan.html"
+    every: ClassVar[int] = 0
+
+    job: Job
+    plan: PlanView
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogPage(Page):
+    """The latest lines that the ranks wrote."""
+
+    template: ClassVar[str] = "log.html"
+
+    job: Job
+    parts: tuple[LogPart, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkersPage(Page):
+    """Who is there to work, on what, and what waits."""
+
+    template: ClassVar[str] = "workers.html"
+    here: ClassVar[str] = "workers"
+
+    workers: tuple[WorkerNotice, ...]
+    running: tuple[Job, ...]
+    queued: tuple[Job, ...]  # the newest of them, the longest waiting first
+    waiting: int  # how many are queued
+    oldest: Job | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErrorPage(Page):
+    """Why there is no other page."""
+
+    template: ClassVar[str] = "error.html"
+    every: ClassVar[int] = 0
+
+    status: str
+    code: str
+    message: str
+    hint: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SignInPage(Page):
+    """Asks for a key."""
+
+    template: ClassVar[str] = "sign_in.html"
+    every: ClassVar[int] = 0
+
+    wanted: str  # the page to show afterwards
+    refused: str  # why the last key was not taken

@@ -1,0 +1,63 @@
+"""Routes whose failures are pages too, and which only this service's own pages may change things by."""
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+from urllib.parse import urlsplit
+
+from fastapi import Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+
+from exporter.errors import ExportError
+from service.access.guard import KEY_COOKIE
+from service.dashboard.pages import ErrorPage, SignInPage
+from service.dashboard.render import answer
+from service.errors import CrossSiteRequest, InvalidRequest, Unauthenticated, status_of
+
+Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+
+
+class PageRoute(APIRoute):
+    """A route for people: they see a page when something is wrong, and a field for their key without one."""
+
+    def get_route_handler(self) -> Handler:
+        """The route's handler, with errors as pages."""
+        handle = super().get_route_handler()
+
+        async def handled(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except RequestValidationError as error:
+                first = error.errors()[0]
+                return error_page(InvalidRequest(f"{first['loc'][-1]}: {first['msg']}"))
+            except Unauthenticated as error:
+                return _sign_in(request, error)
+            except ExportError as error:
+                return error_page(error)
+
+        return handled
+
+
+def error_page(error: ExportError) -> Response:
+    """An error for people."""
+    code = status_of(type(error))
+    page = ErrorPage(status=code.phrase, code=error.code, message=error.message, hint=error.hint)
+    return answer(page, status=code)
+
+
+def require_same_site(request: Request) -> None:
+    """Refuse a change that a page of another site asks for."""
+    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+    foreign = origin is not None and urlsplit(origin).netloc != request.headers.get("host")
+    if foreign or site not in (None, "same-origin", "none"):
+        raise CrossSiteRequest(
+            "a page of another site asked for a change", hint="use this service's own pages"
+        )
+
+
+def _sign_in(request: Request, error: Unauthenticated) -> Response:
+    wanted = request.url.path if request.method == "GET" else "/"
+    if request.method == "GET" and request.url.query:
+        wanted = f"{wanted}?{request.url.query}"
+    refused = error.message if KEY_COOKIE in request.cookies else ""
+    return answer(SignInPage(wanted=wanted, refused=refused), status=status_of(Unauthenticated))

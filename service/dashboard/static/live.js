@@ -1,0 +1,169 @@
+// Keeps a page as the server would draw it now: fetches it again and changes what differs, so that
+// focus, open details and scrolling stay. Without this script the pages work and stand still.
+
+import { tick } from "./clock.js";
+import { update, updateChildren } from "./update.js";
+
+const BEHIND_MS = 15_000; // the longest pause between two tries while the service is away
+const main = document.querySelector("main");
+const connection = document.querySelector("#connection");
+const every = Number(main.dataset.every) * 1000;
+
+let tag = null; // of the page as it is shown
+let failures = 0;
+let timer = 0;
+let fetching = false;
+let again = false; // asked for while a fetch was under way
+
+// --- the page --------------------------------------------------------------------------------------
+
+async function get(address, known) {
+  const headers = known ? { "If-None-Match": known } : {};
+  return fetch(address, { headers: { Accept: "text/html", ...headers }, cache: "no-store" });
+}
+
+async function refresh() {
+  clearTimeout(timer);
+  if (fetching) {
+    again = true;
+    return;
+  }
+  fetching = true;
+  const address = location.href;
+  try {
+    const answer = await get(address, tag);
+    if (answer.status >= 500) throw new Error(`status ${answer.status}`);
+    if (answer.status !== 304 && address === location.href) {
+      show(await answer.text());
+      tag = answer.headers.get("ETag");
+    }
+    failures = 0;
+  } catch {
+    failures += 1;
+  }
+  fetching = false;
+  connection.textContent = failures ? "Not connected; trying again" : "";
+  if (again) {
+    again = false;
+    await refresh();
+  } else plan();
+}
+
+function plan() {
+  clearTimeout(timer);
+  const pause = events ? BEHIND_MS : Math.min(every * 2 ** failures, BEHIND_MS);
+  if (every && !document.hidden) timer = setTimeout(refresh, pause);
+}
+
+function show(text) {
+  const fresh = new DOMParser().parseFromString(text, "text/html");
+  document.title = fresh.title;
+  update(main, fresh.querySelector("main"));
+  loadParts();
+  listen();
+  tick();
+}
+
+// --- parts that are fetched on their own -------------------------------------------------------------
+
+const loaded = new Map(); // id -> the version that is shown
+const tags = new Map(); // id -> the tag of what is shown
+const timers = new Map(); // id -> when it is looked at again
+
+function loadParts() {
+  for (const part of document.querySelectorAll("[data-load]"))
+    if (loaded.get(part.id) !== part.dataset.version) load(part);
+}
+
+async function load(part) {
+  const { load: address, version } = part.dataset;
+  loaded.set(part.id, version);
+  try {
+    const answer = await get(address, tags.get(part.id));
+    if (answer.status >= 500) throw new Error(`status ${answer.status}`);
+    if (answer.status !== 304) {
+      const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+      updateChildren(part, fresh.getElementById(part.id) ?? fresh.querySelector("main"));
+      tags.set(part.id, answer.headers.get("ETag"));
+      tick();
+    }
+    if (part.dataset.every) reloadLater(Number(part.dataset.every) * 1000, part);
+  } catch {
+    reloadLater(BEHIND_MS, part); // until then its link stays, or what it showed last
+  }
+}
+
+function reloadLater(pause, part) {
+  clearTimeout(timers.get(part.id));
+  timers.set(part.id, setTimeout(reload, pause, part));
+}
+
+function reload(part) {
+  loaded.delete(part.id);
+  if (part.isConnected && !document.hidden) load(part);
+}
+
+// --- what sets it in motion --------------------------------------------------------------------------
+
+let events = null; // open only while the page is looked at: a browser has six connections to a host
+
+function listen() {
+  const address = main.dataset.events;
+  if (!address || document.hidden) silence();
+  else if (!events) {
+    events = new EventSource(address);
+    events.addEventListener("job", refresh);
+    events.addEventListener("end", silenceAndRefresh);
+    events.addEventListener("error", silenceAndRefresh); // looking again will show what is wrong
+  }
+}
+
+function silence() {
+  events?.close();
+  events = null;
+}
+
+function silenceAndRefresh() {
+  silence();
+  refresh();
+}
+
+function lookedAt() {
+  if (!document.hidden && every) {
+    refresh();
+    loadParts();
+  } else clearTimeout(timer);
+  listen();
+}
+
+function search(field) {
+  let pause = 0;
+  field.addEventListener("input", () => {
+    clearTimeout(pause);
+    pause = setTimeout(() => {
+      const query = new URLSearchParams(new FormData(field.form));
+      if (!query.get("q")) query.delete("q");
+      history.replaceState(null, "", query.size ? `/?${query}` : "/");
+      tag = null;
+      refresh();
+    }, 200);
+  });
+  document.addEventListener("keydown", (press) => {
+    if (press.key !== "/" || press.target.closest("input, textarea") || press.ctrlKey || press.metaKey) return;
+    press.preventDefault();
+    field.focus();
+  });
+}
+
+document.addEventListener("visibilitychange", lookedAt);
+addEventListener("pageshow", ({ persisted }) => persisted && location.reload()); // back, from the history
+document.addEventListener("submit", ({ target }) => {
+  const buttons = target.method === "post" ? target.querySelectorAll("button") : [];
+  setTimeout(() => buttons.forEach((button) => (button.disabled = true))); // once is enough
+});
+document.querySelectorAll("[data-search]").forEach(search);
+setInterval(tick, 1000);
+tick();
+loadParts();
+listen();
+plan();

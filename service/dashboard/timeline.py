@@ -1,0 +1,58 @@
+"""A tower's stages on one line of time: where each began and how long it took."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from exporter.stages import Stage
+from jobs.model import TowerProgress, TowerState
+
+WIDTH = 1000  # of a chart, in its own units
+_THINNEST = 6  # a stage of milliseconds is still to be seen
+
+
+class BarState(StrEnum):
+    """What became of a stage so far."""
+
+    DONE = "done"
+    RUNNING = "running"
+    STOPPED = "stopped"  # begun and not finished: it failed, or the attempt was ended
+    WAITING = "waiting"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageBar:
+    """One stage: its seconds if it is done, and its place among the others."""
+
+    stage: Stage
+    state: BarState
+    seconds: float | None
+    x: float
+    width: float
+
+
+def timeline(tower: TowerProgress, longest: float) -> tuple[StageBar, ...]:
+    """All stages in order; `longest` seconds fill the width, so that towers can be compared."""
+    bars, elapsed = [], 0.0
+    scale = WIDTH / longest if longest > 0 else 0.0
+    for stage in Stage:
+        taken = tower.stage_seconds.get(stage)
+        width = max((taken or 0.0) * scale, _THINNEST)
+        x = min(elapsed * scale, WIDTH - width)
+        state = _state(tower, stage)
+        bars.append(StageBar(stage=stage, state=state, seconds=taken, x=round(x, 1), width=round(width, 1)))
+        elapsed += taken or 0.0
+    return tuple(bars)
+
+
+def longest_of(towers: Sequence[TowerProgress]) -> float:
+    """The seconds of the tower that has taken the most."""
+    return max((sum(tower.stage_seconds.values()) for tower in towers), default=0.0)
+
+
+def _state(tower: TowerProgress, stage: Stage) -> BarState:
+    if stage in tower.stage_seconds:
+        return BarState.DONE
+    if stage is not tower.stage:
+        return BarState.WAITING
+    return BarState.RUNNING if tower.state is TowerState.RUNNING else BarState.STOPPED

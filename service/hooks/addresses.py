@@ -1,0 +1,114 @@
+"""Which addresses callbacks may reach: the public internet, and the networks that the settings allow.
+
+A callback's URL is chosen by a caller, so that without this rule a caller could reach whatever the service
+can. Names are resolved here, and the connection goes to the very address that was judged.
+"""
+
+import socket
+import time
+from collections.abc import Iterable
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from ssl import SSLContext
+from typing import Any
+
+import httpcore
+
+Network = IPv4Network | IPv6Network
+
+_NAT64 = IPv6Network("64:ff9b::/96")
+
+
+class AddressRefused(Exception):
+    """The host has no address that callbacks may reach."""
+
+
+class GuardedNetwork(httpcore.NetworkBackend):
+    """Connects to permitted addresses only, and lets go of every connection at a deadline."""
+
+    def __init__(self, allowed: Iterable[Network], *, deadline_s: float) -> None:
+        """Permit `allowed` beside the internet; a connection may last `deadline_s`."""
+        self._allowed = tuple(allowed)
+        self._deadline_s = deadline_s
+        self._network = httpcore.SyncBackend()
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.NetworkStream:
+        deadline = time.monotonic() + self._deadline_s
+        permitted = [address for address in _resolve(host, port) if permits(address, self._allowed)]
+        if not permitted:
+            raise AddressRefused(f"{host} is not an address that callbacks may reach")
+        *others, last = permitted
+        for address in others:
+            try:
+                stream = self._network.connect_tcp(str(address), port, _left(deadline), local_address)
+            except (httpcore.ConnectError, httpcore.ConnectTimeout):
+                continue
+            return _Bounded(stream, deadline)
+        stream = self._network.connect_tcp(str(last), port, _left(deadline), local_address)
+        return _Bounded(stream, deadline)
+
+
+class _Bounded(httpcore.NetworkStream):
+    """A stream whose every step ends by one deadline: a receiver cannot hold a sender byte by byte."""
+
+    def __init__(self, stream: httpcore.NetworkStream, deadline: float) -> None:
+        self._stream = stream
+        self._deadline = deadline
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        return self._stream.read(max_bytes, _left(self._deadline))
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        self._stream.write(buffer, _left(self._deadline))
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def start_tls(
+        self, ssl_context: SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.NetworkStream:
+        secured = self._stream.start_tls(ssl_context, server_hostname, _left(self._deadline))
+        return _Bounded(secured, self._deadline)
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._stream.get_extra_info(info)
+
+
+def permits(address: IPv4Address | IPv6Address, allowed: Iterable[Network]) -> bool:
+    """True for an address of the internet, and for one in an allowed network."""
+    address = _carried(address)
+    if any(address in network for network in allowed):
+        return True
+    if isinstance(address, IPv6Address) and address.is_site_local:
+        return False
+    return address.is_global and not address.is_multicast
+
+
+def _carried(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
+    """The IPv4 address that an IPv6 one stands for, if it does."""
+    if isinstance(address, IPv4Address):
+        return address
+    if address in _NAT64:
+        return IPv4Address(int(address) & 0xFFFFFFFF)
+    return address.ipv4_mapped or address.sixtofour or address
+
+
+def _resolve(host: str, port: int) -> list[IPv4Address | IPv6Address]:
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise httpcore.ConnectError(f"{host} cannot be resolved") from error
+    return [ip_address(str(sockaddr[0]).partition("%")[0]) for *_, sockaddr in found]
+
+
+def _left(deadline: float) -> float:
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise httpcore.ReadTimeout("the receiver took too long")
+    return left

@@ -1,0 +1,88 @@
+"""What the routes of webhooks stand on, and their senders' life."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from jobs.control import JobControl, Owner
+from jobs.hooks.intake import Intake
+from jobs.hooks.redis_book import RedisBook
+from jobs.hooks.redis_outbox import RedisOutbox
+from jobs.hooks.stores import HookStores
+from jobs.hooks.subscriptions import Subscription
+from jobs.hooks.triggers import Trigger
+from jobs.ids import JobId
+from jobs.model import Job
+from jobs.request import ExportRequest
+from service.access.callers import Caller, Scope
+from service.audit import record
+from service.hooks.dispatcher import Dispatcher, Senders
+from service.hooks.posting import Poster
+from service.hooks.receivers import checked_callback_url
+from service.hooks.settings import HookSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class HookBackend:
+    """Rules, receivers and deliveries, made once per application."""
+
+    settings: HookSettings
+    triggers: RedisBook[Trigger]
+    subscriptions: RedisBook[Subscription]
+    outbox: RedisOutbox
+    intake: Intake
+
+
+@contextmanager
+def running_hooks(stores: HookStores, jobs: JobControl, settings: HookSettings) -> Iterator[HookBackend]:
+    """Send callbacks in the background as long as the block lasts."""
+
+    def submit(trigger: str, request: ExportRequest, job_id: JobId) -> Job:
+        owner = Owner(f"trigger:{trigger}")
+        job = jobs.submit(request.spec, request.options, owner, force=request.force, job_id=job_id)
+        record(Caller(owner.name, frozenset({Scope.SUBMIT}), owner), "submit", job.id)
+        return job
+
+    dispatcher = Dispatcher(
+        outbox=stores.outbox,
+        subscriptions=stores.subscriptions,
+        poster=Poster(settings.callback_networks, settings.callback_timeout),
+        settings=settings,
+    )
+    senders = Senders(dispatcher)
+    senders.start()
+    try:
+        yield HookBackend(
+            settings=settings,
+            triggers=stores.triggers,
+            subscriptions=stores.subscriptions,
+            outbox=stores.outbox,
+            intake=Intake(stores.triggers, stores.receipts, submit, stores.outbox.now),
+        )
+    finally:
+        senders.stop()
+
+
+def _hooks(request: Request) -> HookBackend:
+    backend: HookBackend = request.app.state.hooks
+    return backend
+
+
+def _settings(request: Request) -> HookSettings:
+    settings: HookSettings = request.app.state.hook_settings
+    return settings
+
+
+HookLimits = Annotated[HookSettings, Depends(_settings)]
+
+
+def _answerable(request: ExportRequest, limits: HookLimits) -> ExportRequest:
+    checked_callback_url(request.callback_url, limits)
+    return request
+
+
+AnswerableRequest = Annotated[ExportRequest, Depends(_answerable)]  # its callback can be signed and sent
+Hooks = Annotated[HookBackend, Depends(_hooks)]

@@ -1,0 +1,110 @@
+"""Metrics in Prometheus' terms, taken from Redis when they are asked for: the same from every replica."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from exporter.spec import Device
+from jobs.model import JobState
+from jobs.roster import Roster
+from jobs.store import JobStore
+from jobs.tallies import BUCKETS, Tallies, Tally
+
+_STAGE_LABELS = ("stage", "tower", "mode", "device")
+
+
+class SlipwayCollector(Collector):
+    """Reads everything anew at every collection."""
+
+    def __init__(self, store: JobStore, roster: Roster, tallies: Tallies) -> None:
+        """Read from these."""
+        self._store = store
+        self._roster = roster
+        self._tallies = tallies
+
+    def collect(self) -> Iterator[Metric]:
+        yield self._jobs()
+        yield self._queue_age()
+        yield from self._workers()
+        counted = self._tallies.read()
+        yield _attempts(counted)
+        yield _gate_failures(counted)
+        yield _stage_seconds(counted)
+
+    def _jobs(self) -> Metric:
+        jobs = GaugeMetricFamily("slipway_jobs", "Jobs on record, by state.", labels=["state"])
+        for state in JobState:
+            jobs.add_metric([state], self._store.count(state))
+        return jobs
+
+    def _queue_age(self) -> Metric:
+        oldest = self._store.oldest(JobState.QUEUED)
+        age = (self._store.now() - oldest.created_at).total_seconds() if oldest else 0.0
+        return GaugeMetricFamily("slipway_queue_age_seconds", "Age of the oldest queued job.", value=age)
+
+    def _workers(self) -> Iterator[Metric]:
+        alive = self._roster.alive()
+        workers = GaugeMetricFamily("slipway_workers", "Workers alive, by device.", labels=["device"])
+        busy = GaugeMetricFamily("slipway_workers_busy", "Workers at work, by device.", labels=["device"])
+        for device in Device:
+            of_kind = [worker for worker in alive if worker.device is device]
+            workers.add_metric([device], len(of_kind))
+            busy.add_metric([device], sum(bool(worker.jobs) for worker in of_kind))
+        yield workers
+        yield busy
+
+
+Counted = Mapping[Tally, float]
+
+
+def render(store: JobStore, roster: Roster, tallies: Tallies) -> bytes:
+    """The metrics as text, for a scraper."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(SlipwayCollector(store, roster, tallies))
+    return generate_latest(registry)
+
+
+def _attempts(counted: Counted) -> Metric:
+    attempts = CounterMetricFamily(
+        "slipway_attempts", "Attempts that ended, by the state they left the job in.", labels=["state"]
+    )
+    for tally, amount in counted.items():
+        if tally.name == "attempts":
+            attempts.add_metric([tally.ending], amount)
+    return attempts
+
+
+def _gate_failures(counted: Counted) -> Metric:
+    failures = CounterMetricFamily(
+        "slipway_gate_failures", "Towers whose package did not pass verification.", labels=["tower"]
+    )
+    for tally, amount in counted.items():
+        if tally.name == "gate_failures":
+            failures.add_metric([tally.tower or ""], amount)
+    return failures
+
+
+def _stage_seconds(counted: Counted) -> Metric:
+    kinds: dict[tuple[str, ...], dict[str, float]] = defaultdict(dict)
+    for tally, amount in counted.items():
+        if tally.name.startswith("stage_"):
+            labels: tuple[str, ...] = (
+                tally.stage or "",
+                tally.tower or "",
+                tally.mode or "",
+                tally.device or "",
+            )
+            kinds[labels][tally.name + (str(tally.up_to) if tally.up_to else "")] = amount
+    family = HistogramMetricFamily(
+        "slipway_stage_seconds", "How long the stages of an export took.", labels=_STAGE_LABELS
+    )
+    for labels, found in sorted(kinds.items()):
+        buckets = [(str(float(bound)), found.get(f"stage_bucket{bound}", 0.0)) for bound in BUCKETS]
+        family.add_metric(
+            labels, [*buckets, ("+Inf", found.get("stage_count", 0.0))], found.get("stage_sum", 0.0)
+        )
+    return family

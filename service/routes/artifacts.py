@@ -1,0 +1,87 @@
+"""What a job published: its manifest, and its towers' packages."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+from fastapi import APIRouter, Depends, Response, status
+from fastapi.responses import RedirectResponse, StreamingResponse
+
+from exporter.errors import InvalidArtifact, SourceNotFound, StorageError
+from exporter.manifest import Manifest
+from exporter.publish import read_manifest
+from exporter.spec import TowerName
+from exporter.storage.store import open_store, split_uri
+from jobs.errors import JobNotFound, NoArtifact, StoreUnavailable
+from jobs.model import Job, TowerProgress
+from service.access.guard import reading
+from service.dependencies import Jobs, Settings
+from service.errors import Forbidden, Unauthenticated, problem_responses
+
+router = APIRouter(prefix="/exports", tags=["artifacts"], dependencies=[Depends(reading)])
+
+_RESPONSES = problem_responses(
+    JobNotFound, NoArtifact, StorageError, StoreUnavailable, Unauthenticated, Forbidden
+)
+
+
+@router.get("/{job_id}/manifest", responses=_RESPONSES)
+def manifest(job_id: str, jobs: Jobs) -> Manifest:
+    """The description of what the job published."""
+    job = jobs.get(job_id)
+    if job.manifest_uri is None:
+        raise _nothing(job)
+    try:
+        return read_manifest(job.manifest_uri)
+    except InvalidArtifact as error:
+        raise _gone(job.manifest_uri) from error
+
+
+@router.get(
+    "/{job_id}/towers/{tower}/artifact",
+    response_class=Response,
+    responses={
+        **_RESPONSES,
+        status.HTTP_200_OK: {
+            "description": "The package, `aoti_model.pt2`, from a store without links.",
+            "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+        },
+        status.HTTP_307_TEMPORARY_REDIRECT: {"description": "A link that works for some minutes."},
+    },
+)
+def artifact(job_id: str, tower: TowerName, jobs: Jobs, settings: Settings) -> Response:
+    """One tower's package. In two_stage this is the dense one; the manifest names both."""
+    job = jobs.get(job_id)
+    found = next((each for each in job.towers if each.name is tower), None)
+    if found is None or found.package_uri is None:
+        raise _nothing(job)
+    folder, key = split_uri(found.package_uri)
+    store = open_store(folder)
+    try:
+        size = store.size(key)
+        link = store.link(key, timedelta(seconds=settings.link_lifetime))
+    except SourceNotFound as error:
+        raise _gone(found.package_uri) from error
+    if link is not None:
+        return RedirectResponse(link, status.HTTP_307_TEMPORARY_REDIRECT)
+    return _stream(store.chunks(key), size, found)
+
+
+def _stream(chunks: Iterator[bytes], size: int, tower: TowerProgress) -> Response:
+    headers = {
+        "Content-Length": str(size),
+        "Content-Disposition": f'attachment; filename="{tower.name}-aoti_model.pt2"',
+    }
+    if tower.digest:
+        headers["ETag"] = f'"{tower.digest}"'
+    return StreamingResponse(chunks, headers=headers, media_type="application/octet-stream")
+
+
+def _nothing(job: Job) -> NoArtifact:
+    return NoArtifact(
+        f"job {job.id} has {job.state} and published nothing of the kind",
+        hint="the job's towers say which of them are published, and why others are not",
+    )
+
+
+def _gone(uri: str) -> NoArtifact:
+    return NoArtifact(f"{uri} is no longer there", hint="post the export again with `force`", where=uri)

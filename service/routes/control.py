@@ -1,0 +1,76 @@
+"""Cancel, retry and delete exports."""
+
+from fastapi import APIRouter, Response, status
+
+from jobs.errors import (
+    JobFinished,
+    JobNotFinished,
+    JobNotFound,
+    JobNotRetryable,
+    KeyInFlight,
+    KeyReused,
+    QuotaExceeded,
+    StoreUnavailable,
+)
+from service.access.guard import Admin, Submitter
+from service.audit import record
+from service.dependencies import Jobs, KeptAnswers
+from service.errors import Forbidden, Unauthenticated, problem_responses
+from service.idempotent import IdempotencyKey, answer_once
+from service.schemas import JobView
+
+router = APIRouter(prefix="/exports", tags=["exports"])
+
+
+@router.post(
+    "/{job_id}/cancel",
+    status_code=status.HTTP_202_ACCEPTED,
+    responses=problem_responses(JobNotFound, JobFinished, StoreUnavailable, Unauthenticated, Forbidden),
+)
+def cancel(job_id: str, jobs: Jobs, caller: Submitter) -> JobView:
+    """Cancel a queued job at once; stop a running one within seconds."""
+    job = jobs.cancel(job_id)
+    record(caller, "cancel", job.id)
+    return JobView.of(job)
+
+
+@router.post(
+    "/{job_id}/retry",
+    status_code=status.HTTP_202_ACCEPTED,
+    response_model=JobView,
+    responses=problem_responses(
+        JobNotFound,
+        JobNotRetryable,
+        KeyReused,
+        KeyInFlight,
+        QuotaExceeded,
+        StoreUnavailable,
+        Unauthenticated,
+        Forbidden,
+    ),
+)
+def retry(
+    job_id: str, jobs: Jobs, caller: Submitter, answers: KeptAnswers, key: IdempotencyKey = None
+) -> Response:
+    """Export the towers that failed once more, as a new job with an artifact of its own.
+
+    What the first job published stays as it is; a model's release joins the two.
+    """
+
+    def carry_out() -> JobView:
+        job = jobs.retry(job_id, caller.owner)
+        record(caller, "retry", f"{job_id} as {job.id}")
+        return JobView.of(job)
+
+    return answer_once(answers, f"{caller.name}:{key}" if key else None, f"retry {job_id}", carry_out)
+
+
+@router.delete(
+    "/{job_id}",
+    status_code=status.HTTP_204_NO_CONTENT,
+    responses=problem_responses(JobNotFound, JobNotFinished, StoreUnavailable, Unauthenticated, Forbidden),
+)
+def delete(job_id: str, jobs: Jobs, caller: Admin) -> None:
+    """Forget a finished job. Its artifact stays."""
+    jobs.remove(job_id)
+    record(caller, "delete", job_id)

@@ -1,0 +1,154 @@
+"""The pages for people: jobs, one job, workers and queue."""
+
+from functools import lru_cache
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, FastAPI, Header, Query, Response, status
+from fastapi.responses import RedirectResponse
+from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
+
+from exporter.errors import ExportError
+from exporter.manifest import Manifest
+from exporter.planning import PlanRequest
+from exporter.publish import read_manifest
+from jobs.model import Job, JobState
+from service.access.guard import Reader, Submitter
+from service.audit import record
+from service.dashboard.pages import JobPage, JobsPage, LogPage, PlanPage, ReportPage, WorkersPage
+from service.dashboard.render import STATIC, answer
+from service.dashboard.route import PageRoute, require_same_site
+from service.dashboard.search import find
+from service.dependencies import Jobs, Logs, Workers
+from service.planning import view_plan
+from service.routes import sign_in
+
+_MOST_SHOWN = 100  # of the queue
+_MANIFESTS_KEPT = 128
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+
+IfNoneMatch = Annotated[str | None, Header()]
+Words = Annotated[str, Query(max_length=200)]
+Before = Annotated[str | None, Query(pattern="^[0-9a-z]{26}$")]
+
+
+class Fresh(StaticFiles):
+    """Files that a browser asks about each time, so that pages and scripts are of one version."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        """The file, or that it has not changed."""
+        response = await super().get_response(path, scope)
+        response.headers["Cache-Control"] = "no-cache"
+        return response
+
+
+def add_dashboard(app: FastAPI) -> None:
+    """Serve the pages and what they are drawn with."""
+    app.include_router(router)
+    app.include_router(sign_in.router)
+    app.mount("/static", Fresh(directory=STATIC), name="static")
+
+
+@router.get("/")
+def jobs_page(
+    jobs: Jobs,
+    reader: Reader,
+    q: Words = "",
+    state: JobState | None = None,
+    before: Before = None,
+    if_none_match: IfNoneMatch = None,
+) -> Response:
+    """All jobs, newest first."""
+    page = JobsPage(
+        reader=reader,
+        found=find(jobs, q, state, before),
+        counts={each: jobs.store.count(each) for each in JobState},
+        words=q.strip(),
+        state=state,
+        is_first=before is None,
+    )
+    return answer(page, if_none_match)
+
+
+@router.get("/jobs/{job_id}")
+def job_page(job_id: str, jobs: Jobs, reader: Reader, if_none_match: IfNoneMatch = None) -> Response:
+    """One job as it is now."""
+    return answer(JobPage(reader=reader, job=jobs.get(job_id)), if_none_match)
+
+
+@router.get("/jobs/{job_id}/plan")
+def plan_page(job_id: str, jobs: Jobs, reader: Reader, if_none_match: IfNoneMatch = None) -> Response:
+    """The job's dim plan."""
+    job = jobs.get(job_id)
+    plan = view_plan(PlanRequest.model_validate(job.spec.model_dump()))
+    return answer(PlanPage(reader=reader, job=job, plan=plan), if_none_match)
+
+
+@router.get("/jobs/{job_id}/report")
+def report_page(job_id: str, jobs: Jobs, reader: Reader, if_none_match: IfNoneMatch = None) -> Response:
+    """The job's verification, from its manifest."""
+    job = jobs.get(job_id)
+    manifest, problem = _report(job)
+    page = ReportPage(reader=reader, job=job, manifest=manifest, problem=problem)
+    return answer(page, if_none_match)
+
+
+@router.get("/jobs/{job_id}/log")
+def log_page(
+    job_id: str, jobs: Jobs, logs: Logs, reader: Reader, if_none_match: IfNoneMatch = None
+) -> Response:
+    """What the ranks wrote, by tower and stage."""
+    job = jobs.get(job_id)
+    return answer(LogPage(reader=reader, job=job, parts=logs.read(job.id)), if_none_match)
+
+
+@router.get("/workers")
+def workers_page(jobs: Jobs, workers: Workers, reader: Reader, if_none_match: IfNoneMatch = None) -> Response:
+    """Workers and queue."""
+    queued = jobs.page(limit=_MOST_SHOWN, state=JobState.QUEUED, before=None)
+    page = WorkersPage(
+        reader=reader,
+        workers=tuple(sorted(workers.alive(), key=lambda worker: (worker.host, worker.pid))),
+        running=jobs.page(limit=_MOST_SHOWN, state=JobState.RUNNING, before=None).jobs,
+        queued=queued.jobs[::-1],
+        waiting=jobs.store.count(JobState.QUEUED),
+        oldest=jobs.store.oldest(JobState.QUEUED),
+    )
+    return answer(page, if_none_match)
+
+
+@router.post("/jobs/{job_id}/cancel", dependencies=[Depends(require_same_site)])
+def cancel(job_id: str, jobs: Jobs, caller: Submitter) -> Response:
+    """Cancel, and show the job again."""
+    job = jobs.cancel(job_id)
+    record(caller, "cancel", job.id)
+    return _show(job)
+
+
+@router.post("/jobs/{job_id}/retry", dependencies=[Depends(require_same_site)])
+def retry(job_id: str, jobs: Jobs, caller: Submitter) -> Response:
+    """Export the failed towers again, and show the new job."""
+    job = jobs.retry(job_id, caller.owner)
+    record(caller, "retry", f"{job_id} as {job.id}")
+    return _show(job)
+
+
+def _show(job: Job) -> Response:
+    return RedirectResponse(f"/jobs/{job.id}", status.HTTP_303_SEE_OTHER)
+
+
+def _report(job: Job) -> tuple[Manifest | None, str]:
+    """The job's manifest, or why there is none to show."""
+    if job.manifest_uri is None:
+        return None, "Nothing is published, so there is nothing to report."
+    try:
+        return _manifest(job.manifest_uri), ""
+    except ExportError as error:  # the job's page stays of use without it
+        return None, f"The manifest cannot be read: {error.message}."
+
+
+@lru_cache(maxsize=_MANIFESTS_KEPT)
+def _manifest(uri: str) -> Manifest:
+    """Manifests are written once."""
+    return read_manifest(uri)

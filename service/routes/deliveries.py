@@ -1,0 +1,53 @@
+"""What callers were told, or are still to be told."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, status
+
+from exporter.errors import ExportError
+from jobs.errors import StoreUnavailable
+from jobs.hooks.deliveries import DeliveryState
+from jobs.hooks.errors import DeliveryBusy, DeliveryNotFound, DeliveryUnsendable
+from service.access.guard import Admin, reading
+from service.audit import record
+from service.errors import Forbidden, Unauthenticated, problem_responses
+from service.hooks.backend import Hooks
+from service.hooks.schemas import DeliveryList, DeliveryView
+
+router = APIRouter(prefix="/deliveries", tags=["deliveries"])
+
+Id = Annotated[str | None, Query(pattern="^[0-9a-z]{26}$")]
+Limit = Annotated[int, Query(ge=1, le=100)]
+
+
+def _refusals(*errors: type[ExportError]) -> dict[int | str, dict[str, object]]:
+    return problem_responses(*errors, Unauthenticated, Forbidden, StoreUnavailable)
+
+
+@router.get("", dependencies=[Depends(reading)], responses=_refusals())
+def list_deliveries(
+    hooks: Hooks, job: Id = None, state: DeliveryState | None = None, limit: Limit = 20, cursor: Id = None
+) -> DeliveryList:
+    """Deliveries, newest first, of one job or all, in one state or any; a page may hold fewer than asked."""
+    return DeliveryList.of(hooks.outbox.page(limit=limit, job=job, state=state, before=cursor))
+
+
+@router.get("/{delivery_id}", dependencies=[Depends(reading)], responses=_refusals(DeliveryNotFound))
+def show(delivery_id: str, hooks: Hooks) -> DeliveryView:
+    """One delivery with its latest tries."""
+    return DeliveryView.of(hooks.outbox.get(delivery_id))
+
+
+@router.post(
+    "/{delivery_id}/replay",
+    status_code=status.HTTP_202_ACCEPTED,
+    responses=_refusals(DeliveryNotFound, DeliveryBusy, DeliveryUnsendable),
+)
+def replay(delivery_id: str, hooks: Hooks, caller: Admin) -> DeliveryView:
+    """Send it once more, at once, whatever became of it; the receiver sees the same webhook-id."""
+    receiver = hooks.outbox.get(delivery_id).subscription_id
+    if receiver is not None and hooks.subscriptions.get(receiver) is None:
+        raise DeliveryUnsendable(delivery_id)
+    replayed = hooks.outbox.replay(delivery_id)
+    record(caller, "replay_delivery", delivery_id)
+    return DeliveryView.of(replayed)

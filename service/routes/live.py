@@ -1,0 +1,80 @@
+"""Follow a job: its record as it changes, and what its ranks write."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Header
+from fastapi.concurrency import run_in_threadpool
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+
+from exporter.spec import TowerName
+from exporter.stages import Stage
+from jobs.control import JobControl
+from jobs.errors import JobNotFound, StoreUnavailable
+from jobs.model import Job
+from service.access.guard import reading
+from service.dependencies import Jobs, Logs
+from service.errors import Forbidden, Unauthenticated, problem_responses
+from service.schemas import JobLog, JobView
+
+router = APIRouter(prefix="/exports", tags=["live"], dependencies=[Depends(reading)])
+
+_LOOK_S = 0.5
+
+LastEventId = Annotated[
+    str | None, Header(alias="Last-Event-ID", description="The revision you have; it is not told again.")
+]
+
+
+def _existing(job_id: str, jobs: Jobs) -> Job:
+    """The job, or a problem while there still can be one: before the first event."""
+    return jobs.get(job_id)
+
+
+@router.get(
+    "/{job_id}/events",
+    response_class=EventSourceResponse,
+    responses=problem_responses(JobNotFound, StoreUnavailable, Unauthenticated, Forbidden),
+)
+async def events(
+    job: Annotated[Job, Depends(_existing)], jobs: Jobs, last_event_id: LastEventId = None
+) -> AsyncIterator[ServerSentEvent]:
+    """The job after every change, as events named `job`; an event named `end` is the last.
+
+    An event's id is the job's revision. Comments are sent in between, so that the connection stays open.
+    """
+    told = int(last_event_id) if last_event_id and last_event_id.isdecimal() else 0
+    latest: Job | None = job
+    while latest is not None:
+        if latest.revision != told:
+            told = latest.revision
+            yield ServerSentEvent(event="job", id=str(told), data=JobView.of(latest))
+        if latest.state.is_final:
+            break
+        latest = await _after(latest, jobs)
+    yield ServerSentEvent(event="end", data=latest.state if latest else "deleted")
+
+
+async def _after(known: Job, jobs: JobControl) -> Job | None:
+    """The job's next revision, as soon as there is one; None when it has been deleted."""
+    while True:
+        await asyncio.sleep(_LOOK_S)
+        try:
+            if await run_in_threadpool(jobs.revision, known.id) != known.revision:
+                return await run_in_threadpool(jobs.get, known.id)
+        except StoreUnavailable:  # the reader waits as long as the store is away
+            continue
+        except JobNotFound:
+            return None
+
+
+@router.get(
+    "/{job_id}/log", responses=problem_responses(JobNotFound, StoreUnavailable, Unauthenticated, Forbidden)
+)
+def log(
+    job_id: str, jobs: Jobs, logs: Logs, tower: TowerName | None = None, stage: Stage | None = None
+) -> JobLog:
+    """The latest lines that the ranks wrote, of one tower or stage or of all; kept for a week."""
+    job = jobs.get(job_id)
+    return JobLog(job_id=job.id, parts=logs.read(job.id, tower, stage))

@@ -1,0 +1,26 @@
+"""What Prometheus scrapes."""
+
+from fastapi import APIRouter, Depends, Response
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from jobs.errors import StoreUnavailable
+from service.access.guard import reading
+from service.dependencies import Everything
+from service.errors import Forbidden, Unauthenticated, problem_responses
+from service.metrics import render
+
+router = APIRouter(tags=["health"], dependencies=[Depends(reading)])
+
+
+@router.get(
+    "/metrics",
+    response_class=Response,
+    responses={
+        **problem_responses(StoreUnavailable, Unauthenticated, Forbidden),
+        200: {"content": {"text/plain": {"schema": {"type": "string"}}}},
+    },
+)
+def metrics(backend: Everything) -> Response:
+    """Jobs by state, queue age, workers, attempts, gate failures and the stages' seconds, as text."""
+    text = render(backend.jobs.store, backend.roster, backend.tallies)
+    return Response(text, media_type=CONTENT_TYPE_LATEST)

@@ -1,0 +1,55 @@
+"""A model's releases: the latest, the promoted one, and moving between them."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Depends, Path
+
+from jobs.errors import JobNotFound, ModelNotFound, NoArtifact, StoreUnavailable
+from jobs.ids import JobId
+from jobs.releases import Release
+from service.access.guard import Admin, reading
+from service.audit import record
+from service.dependencies import Models
+from service.errors import Forbidden, Unauthenticated, problem_responses
+from service.schemas import ModelList, Promotion
+
+router = APIRouter(prefix="/models", tags=["models"], dependencies=[Depends(reading)])
+
+Name = Annotated[str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+Promote = Annotated[Promotion, Body(default_factory=Promotion)]
+
+_COMMON = (ModelNotFound, StoreUnavailable, Unauthenticated, Forbidden)
+
+
+@router.get("", responses=problem_responses(StoreUnavailable, Unauthenticated, Forbidden))
+def list_models(models: Models) -> ModelList:
+    """The models that have a release."""
+    return ModelList(models=models.models())
+
+
+@router.get("/{name}/latest", responses=problem_responses(*_COMMON))
+def latest(name: Name, models: Models) -> Release:
+    """What the model's newest successful export published."""
+    return models.latest(name)
+
+
+@router.get("/{name}/promoted", responses=problem_responses(*_COMMON))
+def promoted(name: Name, models: Models) -> Release:
+    """The release that was promoted."""
+    return models.promoted(name)
+
+
+@router.post("/{name}/promote", responses=problem_responses(*_COMMON, JobNotFound, NoArtifact))
+def promote(name: Name, promotion: Promote, models: Models, caller: Admin) -> Release:
+    """Promote one job's release, or without `job_id` the latest; readers see the old or the new one."""
+    release = models.promote(name, JobId(promotion.job_id) if promotion.job_id else None)
+    record(caller, "promote", f"{name} to {release.job_id}")
+    return release
+
+
+@router.post("/{name}/roll-back", responses=problem_responses(*_COMMON))
+def roll_back(name: Name, models: Models, caller: Admin) -> Release:
+    """Promote again what was promoted before."""
+    release = models.roll_back(name)
+    record(caller, "roll-back", f"{name} to {release.job_id}")
+    return release

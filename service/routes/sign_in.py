@@ -1,0 +1,52 @@
+"""Signing in to the pages with an API key, which the browser then keeps as a cookie."""
+
+from typing import Annotated
+from urllib.parse import parse_qs
+
+from fastapi import APIRouter, Depends, Request, Response, status
+from fastapi.responses import RedirectResponse
+
+from service.access.guard import KEY_COOKIE
+from service.dashboard.pages import SignInPage
+from service.dashboard.render import answer
+from service.dashboard.route import PageRoute, require_same_site
+from service.errors import Unauthenticated, status_of
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False, dependencies=[Depends(require_same_site)])
+
+
+async def _form(request: Request) -> dict[str, str]:
+    """The fields of a submitted form."""
+    fields = parse_qs((await request.body()).decode(errors="replace"))
+    return {name: values[0] for name, values in fields.items()}
+
+
+@router.post("/sign-in")
+def sign_in(request: Request, form: Annotated[dict[str, str], Depends(_form)]) -> Response:
+    """Keep a key that this service knows, and show the page that was asked for."""
+    key, wanted = form.get("key", "").strip(), _own_path(form.get("wanted", "/"))
+    server = request.scope.get("server")
+    try:
+        request.app.state.access.caller(key, server[0] if server else None)
+    except Unauthenticated as error:
+        page = SignInPage(wanted=wanted, refused=error.message)
+        return answer(page, status=status_of(Unauthenticated))
+    kept = RedirectResponse(wanted, status.HTTP_303_SEE_OTHER)
+    kept.set_cookie(
+        KEY_COOKIE, key, httponly=True, samesite="lax", secure=request.url.scheme == "https", path="/"
+    )
+    return kept
+
+
+@router.post("/sign-out")
+def sign_out() -> Response:
+    """Forget the key."""
+    gone = RedirectResponse("/", status.HTTP_303_SEE_OTHER)
+    gone.delete_cookie(KEY_COOKIE, path="/")
+    return gone
+
+
+def _own_path(wanted: str) -> str:
+    """A path of this service; anything that could lead elsewhere is the first page."""
+    plain = wanted.startswith("/") and not wanted.startswith("//") and "\\" not in wanted
+    return wanted if plain and wanted.isprintable() else "/"

@@ -1,0 +1,107 @@
+"""Receivers of every job's events."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, status
+
+from exporter.errors import ExportError
+from jobs.errors import StoreUnavailable
+from jobs.hooks.errors import CallbackRefused, SubscriptionNotFound
+from jobs.hooks.secret import new_secret
+from jobs.hooks.subscriptions import Subscription
+from jobs.ids import new_job_id
+from service.access.guard import Admin, reading
+from service.audit import record
+from service.errors import Forbidden, Unauthenticated, problem_responses
+from service.hooks.backend import HookBackend, Hooks
+from service.hooks.receivers import checked_receiver
+from service.hooks.schemas import (
+    SubscriptionList,
+    SubscriptionMade,
+    SubscriptionRequest,
+    SubscriptionView,
+)
+
+router = APIRouter(prefix="/subscriptions", tags=["subscriptions"])
+
+Limit = Annotated[int, Query(ge=1, le=100)]
+Cursor = Annotated[str | None, Query(pattern="^[0-9a-z]{26}$", description="`next_cursor` of a page.")]
+
+
+def _refusals(*errors: type[ExportError]) -> dict[int | str, dict[str, object]]:
+    return problem_responses(*errors, Unauthenticated, Forbidden, StoreUnavailable)
+
+
+@router.post(
+    "",
+    status_code=status.HTTP_201_CREATED,
+    responses=_refusals(CallbackRefused),
+)
+def subscribe(request: SubscriptionRequest, hooks: Hooks, caller: Admin) -> SubscriptionMade:
+    """Be told of every job from now on; the answer holds the secret to verify with, this once."""
+    now = hooks.outbox.now()
+    subscription = Subscription(
+        id=new_job_id(),
+        url=checked_receiver(request.url, hooks.settings),
+        events=frozenset(request.events),
+        secret=request.secret or new_secret(),
+        created_at=now,
+        updated_at=now,
+    )
+    hooks.subscriptions.put(subscription.id, subscription)
+    record(caller, "subscribe", subscription.id)
+    shown = SubscriptionView.of(subscription)
+    return SubscriptionMade(**dict(shown), secret=subscription.secret)
+
+
+@router.get("", dependencies=[Depends(reading)], responses=_refusals())
+def list_subscriptions(hooks: Hooks, limit: Limit = 20, cursor: Cursor = None) -> SubscriptionList:
+    """Subscriptions, oldest first."""
+    return SubscriptionList.of(hooks.subscriptions.page(limit=limit, after=cursor))
+
+
+@router.get("/{subscription_id}", dependencies=[Depends(reading)], responses=_refusals(SubscriptionNotFound))
+def show(subscription_id: str, hooks: Hooks) -> SubscriptionView:
+    """One subscription."""
+    return SubscriptionView.of(_subscription(hooks, subscription_id))
+
+
+@router.put(
+    "/{subscription_id}",
+    responses=_refusals(SubscriptionNotFound, CallbackRefused),
+)
+def replace(
+    subscription_id: str, request: SubscriptionRequest, hooks: Hooks, caller: Admin
+) -> SubscriptionView:
+    """Change where it goes, what it is told, or its secret; deliveries under way keep their URL."""
+    old = _subscription(hooks, subscription_id)
+    new = old.model_copy(
+        update={
+            "url": checked_receiver(request.url, hooks.settings),
+            "events": frozenset(request.events),
+            "secret": request.secret or old.secret,
+            "updated_at": hooks.outbox.now(),
+        }
+    )
+    hooks.subscriptions.put(new.id, new)
+    record(caller, "change_subscription", new.id)
+    return SubscriptionView.of(new)
+
+
+@router.delete(
+    "/{subscription_id}",
+    status_code=status.HTTP_204_NO_CONTENT,
+    responses=_refusals(SubscriptionNotFound),
+)
+def unsubscribe(subscription_id: str, hooks: Hooks, caller: Admin) -> None:
+    """Be told no more; what is under way is dropped."""
+    if not hooks.subscriptions.delete(subscription_id):
+        raise SubscriptionNotFound(subscription_id)
+    record(caller, "unsubscribe", subscription_id)
+
+
+def _subscription(hooks: HookBackend, subscription_id: str) -> Subscription:
+    subscription = hooks.subscriptions.get(subscription_id)
+    if subscription is None:
+        raise SubscriptionNotFound(subscription_id)
+    return subscription

@@ -1,0 +1,96 @@
+"""Rules by which training events start exports."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Path, Query, Response, status
+
+from exporter.errors import ExportError
+from exporter.outcome import Failure
+from jobs.errors import StoreUnavailable
+from jobs.hooks.errors import CallbackRefused, TriggerNotFound
+from jobs.hooks.training import TrainingEvent
+from jobs.hooks.triggers import TRIGGER_NAME, Trigger, TriggerRule
+from service.access.guard import Admin, reading, submitting
+from service.audit import record
+from service.dependencies import Jobs
+from service.errors import Forbidden, Unauthenticated, problem_responses
+from service.hooks.backend import HookBackend, Hooks
+from service.hooks.receivers import checked_callback_url
+from service.hooks.schemas import TriggerList, TriggerTrial, TriggerView
+
+router = APIRouter(prefix="/triggers", tags=["triggers"])
+
+Name = Annotated[str, Path(pattern=TRIGGER_NAME)]
+Limit = Annotated[int, Query(ge=1, le=100)]
+Cursor = Annotated[str | None, Query(pattern=TRIGGER_NAME, description="`next_cursor` of a page.")]
+
+
+def _refusals(*errors: type[ExportError]) -> dict[int | str, dict[str, object]]:
+    return problem_responses(*errors, Unauthenticated, Forbidden, StoreUnavailable)
+
+
+@router.get("", dependencies=[Depends(reading)], responses=_refusals())
+def list_triggers(hooks: Hooks, limit: Limit = 20, cursor: Cursor = None) -> TriggerList:
+    """Triggers, by name."""
+    return TriggerList.of(hooks.triggers.page(limit=limit, after=cursor))
+
+
+@router.put(
+    "/{name}",
+    responses={
+        **_refusals(CallbackRefused),
+        status.HTTP_201_CREATED: {"description": "The name is new.", "model": Trigger},
+    },
+)
+def put(name: Name, rule: TriggerRule, hooks: Hooks, caller: Admin, response: Response) -> Trigger:
+    """Make or replace a trigger; events that come from now on are judged by it."""
+    checked_callback_url(rule.template.callback_url, hooks.settings)
+    now = hooks.outbox.now()
+    old = hooks.triggers.get(name)
+    created_at = old.created_at if old else now
+    trigger = Trigger(name=name, created_at=created_at, updated_at=now, **dict(rule))
+    if hooks.triggers.put(name, trigger):
+        response.status_code = status.HTTP_201_CREATED
+    record(caller, "put_trigger", name)
+    return trigger
+
+
+@router.get("/{name}", dependencies=[Depends(reading)], responses=_refusals(TriggerNotFound))
+def show(name: Name, hooks: Hooks) -> TriggerView:
+    """One trigger, and what it made of the latest events."""
+    return TriggerView(**dict(_trigger(hooks, name)), latest=hooks.intake.receipts.latest(name))
+
+
+@router.delete(
+    "/{name}",
+    status_code=status.HTTP_204_NO_CONTENT,
+    responses=_refusals(TriggerNotFound),
+)
+def delete(name: Name, hooks: Hooks, caller: Admin) -> None:
+    """Remove a trigger; the jobs it started go on."""
+    if not hooks.triggers.delete(name):
+        raise TriggerNotFound(name)
+    hooks.intake.receipts.forget(name)
+    record(caller, "delete_trigger", name)
+
+
+@router.post("/{name}/test", dependencies=[Depends(submitting)], responses=_refusals(TriggerNotFound))
+def test(name: Name, event: TrainingEvent, hooks: Hooks, jobs: Jobs) -> TriggerTrial:
+    """Show what an event would do, and do nothing; the event need not be signed."""
+    trigger = _trigger(hooks, name)
+    if misfits := trigger.misfits(event):
+        return TriggerTrial(starts=False, misfits=misfits)
+    request = None
+    try:
+        request = trigger.template.fill(event)
+        towers = jobs.plan(request.spec).towers
+    except ExportError as error:
+        return TriggerTrial(starts=False, failure=Failure.of(error), request=request)
+    return TriggerTrial(starts=True, request=request, towers=towers)
+
+
+def _trigger(hooks: HookBackend, name: str) -> Trigger:
+    trigger = hooks.triggers.get(name)
+    if trigger is None:
+        raise TriggerNotFound(name)
+    return trigger

@@ -1,0 +1,185 @@
+"""Jobs as a dashboard meets them: waiting, running, done in all ways, with a manifest on disk."""
+
+import math
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from exporter.manifest import (
+    CaseKind,
+    CaseReport,
+    Latency,
+    Manifest,
+    TowerEntry,
+    VerificationReport,
+    Versions,
+)
+from exporter.outcome import Failure
+from exporter.spec import Device, Mode, TowerName
+from exporter.stages import Stage
+from jobs.ids import new_job_id
+from jobs.model import Job, JobState, Lease, TowerProgress, TowerState, VerificationSummary
+from tests.jobs.factories import make_entry, make_spec
+from tests.service.requests import CONFIG
+
+NASTY = '<script>alert("x")</script>'
+
+SECONDS = {
+    Stage.CONFIG: 0.002,
+    Stage.CHECKPOINT: 0.81,
+    Stage.ROWS: 0.19,
+    Stage.TRACE: 5.464,
+    Stage.COMPILE: 48.864,
+    Stage.VERIFY: 8.798,
+    Stage.PUBLISH: 1.2,
+}
+
+
+def job(
+    state: JobState,
+    *towers: TowerProgress,
+    checkpoint: str = "hstu_match/model.ckpt-1100",
+    minutes: float = 5,
+) -> Job:
+    """A job made some minutes ago."""
+    made = datetime.now(UTC) - timedelta(minutes=minutes)
+    spec = make_spec(
+        checkpoint_uri=f"s3://models/{checkpoint}",
+        output_uri="s3://models/export",
+        item_input_uri="s3://models/items.parquet",
+        sample_input_uri="s3://models/rows.parquet",
+        config=CONFIG.read_text(),
+    )
+    begun = state is not JobState.QUEUED
+    return Job(
+        id=new_job_id(),
+        spec=spec,
+        config_uri="s3://models/hstu_match/pipeline.config",
+        state=state,
+        towers=towers or (TowerProgress(name=TowerName.USER), TowerProgress(name=TowerName.ITEM)),
+        attempt=int(begun),
+        lease=Lease(worker="gpu-3-4711", until=made) if state is JobState.RUNNING else None,
+        created_at=made,
+        updated_at=made,
+        started_at=made + timedelta(seconds=4) if begun else None,
+        finished_at=made + timedelta(seconds=75) if state.is_final else None,
+    )
+
+
+def done(name: TowerName, *, slower: float = 1.0) -> TowerProgress:
+    return TowerProgress(
+        name=name,
+        state=TowerState.SUCCEEDED,
+        stage=Stage.PUBLISH,
+        stage_seconds={stage: seconds * slower for stage, seconds in SECONDS.items()},
+        package_uri=f"s3://models/export/{name}/aoti/aoti_model.pt2",
+        package_size=2_789_835,
+        digest="db913646820993fcb9fb2e31401530b3edd58e62ce22955aba9b2cda162fcd0f",
+        verification=VerificationSummary(cases=18, passed=18, largest_difference=8.9e-8, tolerance=1e-5),
+    )
+
+
+def at_work(name: TowerName, stage: Stage, fraction: float | None, detail: str) -> TowerProgress:
+    before = {
+        each: seconds
+        for each, seconds in SECONDS.items()
+        if list(Stage).index(each) < list(Stage).index(stage)
+    }
+    started = datetime.now(UTC).timestamp() - 12
+    return TowerProgress(
+        name=name,
+        state=TowerState.RUNNING,
+        stage=stage,
+        stage_started_at=started,
+        fraction=fraction,
+        detail=detail,
+        stage_seconds=before,
+    )
+
+
+def broken(
+    name: TowerName, message: str = "the item tower's embedding has 8 rows and the config says 9"
+) -> TowerProgress:
+    failure = Failure(
+        code="dims_conflict",
+        message=message,
+        hint="write the features click_50_seq__video_id and uih_seq__video_id in one sequence_feature",
+        where="pipeline.config:41",
+        report="Constraints violated (seq_click_50_seq)!\n  L['uih'].size()[0] = 37\n  in hstu.py:212",
+    )
+    seconds = {stage: SECONDS[stage] for stage in (Stage.CONFIG, Stage.CHECKPOINT, Stage.ROWS)}
+    return TowerProgress(
+        name=name,
+        state=TowerState.FAILED,
+        stage=Stage.TRACE,
+        fraction=0.4,
+        stage_seconds=seconds,
+        failure=failure,
+    )
+
+
+def partial(minutes: float = 50) -> Job:
+    towers = (done(TowerName.USER), broken(TowerName.ITEM))
+    return job(JobState.PARTIALLY_SUCCEEDED, *towers, checkpoint="dssm_v2/model.ckpt-98000", minutes=minutes)
+
+
+def failed(message: str, minutes: float = 90) -> Job:
+    tower = broken(TowerName.MODEL, message)
+    made = job(JobState.FAILED, tower, checkpoint="dlrm_hstu/model.ckpt-77", minutes=minutes)
+    return made.model_copy(update={"failure": tower.failure, "setbacks": 1, "attempt": 2})
+
+
+def published(folder: Path) -> Job:
+    """A job that has succeeded, whose manifest lies in `folder`."""
+    made = job(JobState.SUCCEEDED, done(TowerName.USER), done(TowerName.ITEM, slower=0.6), minutes=20)
+    towers = (entry(TowerName.USER, 1.0), entry(TowerName.ITEM, 0.01))
+    manifest = Manifest(
+        job_id=made.id,
+        created_at="2026-01-02T03:04:05+00:00",
+        family="hstu_match",
+        mode=Mode.UNIFIED,
+        device=Device.CPU,
+        architecture="x86_64 avx512",
+        max_batch_size=512,
+        versions=Versions(
+            slipway="0.1.0", python="3", torch="2", torchrec="1", fbgemm="1", triton="3", cuda=None
+        ),
+        op_libraries=("fbgemm_gpu",),
+        sources=(),
+        towers=towers,
+    )
+    artifact = folder / made.id
+    artifact.mkdir(parents=True)
+    (artifact / "manifest.json").write_text(manifest.model_dump_json())
+    return made.model_copy(update={"manifest_uri": str(artifact / "manifest.json")})
+
+
+def entry(name: TowerName, scale: float) -> TowerEntry:
+    batches = (1, 2, 3, 7, 32, 512)
+    agreeing = tuple(
+        CaseReport(
+            name=f"batch_{batch}",
+            kind=CaseKind.AGREES,
+            sizes={"batch": batch},
+            passed=True,
+            largest_difference=3e-8 * math.sqrt(batch) if name is TowerName.USER else 0.0,
+            scale=0.34,
+            output=f"{name}_tower_emb",
+        )
+        for batch in batches
+    )
+    refusal = CaseReport(
+        name="one_row_short:user_id.lengths",
+        kind=CaseKind.REFUSES,
+        sizes={},
+        passed=True,
+        detail="expected size 4==5",
+    )
+    sizes = batches if name is TowerName.USER else (32,)
+    latency = tuple(
+        Latency(batch=batch, eager_ms=scale * (4 + batch * 0.8), compiled_ms=scale * (0.9 + batch * 0.5))
+        for batch in sizes
+    )
+    report = VerificationReport(
+        tolerance=1e-5, largest_difference=6.8e-7, cases=(*agreeing, refusal), latency=latency
+    )
+    return make_entry(name).model_copy(update={"verified": report})

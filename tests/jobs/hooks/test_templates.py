@@ -1,0 +1,72 @@
+import pytest
+from pydantic import ValidationError
+
+from jobs.hooks.errors import TriggerUnfilled
+from jobs.request import ExportRequest
+from tests.jobs.hooks.factories import make_template, make_training_event
+
+
+def test_an_event_fills_the_placeholders() -> None:
+    request = make_template(model="{data.model}", labels={"step": "at-{data.step}"}).fill(
+        make_training_event()
+    )
+    assert type(request) is ExportRequest
+    assert request.checkpoint_uri == "s3://models/feed/ckpt-11"
+    assert request.config_uri == "s3://models/feed/pipeline.config"
+    assert request.item_input_uri == "s3://rows/eu/items.parquet"
+    assert request.output_uri == "s3://out/hstu-feed/11"
+    assert (request.model, request.labels) == ("hstu-feed", {"step": "at-11"})
+
+
+def test_attributes_of_the_event_fill_placeholders_too() -> None:
+    template = make_template(output_uri="/out/{type}/{id}")
+    assert template.fill(make_training_event()).output_uri == "/out/com.example.training.completed/run-7"
+
+
+def test_what_a_template_says_plainly_stays() -> None:
+    template = make_template(config="model { towers {} }", config_uri=None, max_batch_size=64)
+    request = template.fill(make_training_event())
+    assert (request.config, request.max_batch_size) == ("model { towers {} }", 64)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{step}", "{data}", "{data.}", "{data.a b}", "{}", "{0}", "{data.step!r}", "{data.x", "x}", "{{id}}"],
+)
+def test_a_placeholder_that_no_event_can_fill_is_refused_when_put(text: str) -> None:
+    with pytest.raises(ValidationError, match="placeholder"):
+        make_template(output_uri=f"/out/{text}")
+
+
+@pytest.mark.parametrize("changes", [{"checkpoint": "/x"}, {"output_uri": ""}, {"mode": "{data.mode}"}])
+def test_a_field_that_no_request_has_is_refused_when_put(changes: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        make_template(**changes)
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        ({"step": None}, "has no data.step"),
+        ({"labels": "eu"}, "has no data.labels.region"),
+        ({"step": {"of": 1}}, "neither text nor a whole number"),
+        ({"step": True}, "neither text nor a whole number"),
+        ({"model": ""}, "empty"),
+        ({"model": "a\nb"}, "control characters"),
+        ({"model": "../../other"}, "climbs out"),
+    ],
+)
+def test_an_event_that_cannot_fill_a_template_says_which_field(data: dict[str, object], why: str) -> None:
+    with pytest.raises(TriggerUnfilled, match=why) as raised:
+        make_template().fill(make_training_event(**data))
+    assert raised.value.where in ("output_uri", "item_input_uri")
+
+
+def test_a_filled_request_is_checked_as_every_request() -> None:
+    with pytest.raises(TriggerUnfilled, match="model"):
+        make_template(model="{data.model}").fill(make_training_event(model="no spaces please"))
+
+
+def test_a_template_s_callback_is_a_url() -> None:
+    with pytest.raises(ValidationError, match="callback_url"):
+        make_template(callback_url="https://user:pass@example.com/")

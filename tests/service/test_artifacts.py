@@ -1,0 +1,147 @@
+"""What jobs published, over HTTP: packages, manifests, a model's releases, and the metrics beside them."""
+
+import re
+import urllib.request
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from starlette.testclient import TestClient
+
+from exporter.manifest import Manifest, Versions
+from exporter.spec import Device, Mode
+from exporter.storage.store import open_store
+from jobs.leases import claim
+from jobs.memory_store import MemoryJobStore
+from jobs.model import Job, JobState
+from jobs.releases import MemoryPointers
+from jobs.roster import WorkerNotice
+from jobs.tallies import tallies_of
+from service.dependencies import Backend
+from tests.architecture.tree import ROOT
+from tests.jobs.factories import MINUTE, NOW, make_entry, make_job, make_outcome
+
+DASHBOARD = ROOT / "deploy" / "grafana" / "slipway.json"
+VERSIONS = Versions(slipway="1", python="3", torch="2", torchrec="1", fbgemm="1", triton="3", cuda=None)
+
+
+def make_manifest(job: Job) -> Manifest:
+    return Manifest(
+        job_id=job.id,
+        created_at="2026-01-02T03:04:05Z",
+        family="hstu_match",
+        mode=Mode.UNIFIED,
+        device=Device.CPU,
+        architecture="x86_64",
+        max_batch_size=512,
+        versions=VERSIONS,
+        op_libraries=(),
+        sources=(),
+        towers=(make_entry(),),
+    )
+
+
+def publish(store: MemoryJobStore, root: str) -> Job:
+    """A finished job whose packages are named below `root`."""
+    job = make_job().model_copy(update={"model": "ranker"})
+    store.add(job)
+    holding = claim(store, job.id, worker="w", length=MINUTE)
+    assert holding is not None
+    outcome = make_outcome()
+    towers = tuple(
+        each.model_copy(update={"package_uri": f"{root}/{each.tower}.pt2"}) for each in outcome.towers
+    )
+    named = {"towers": towers, "manifest_uri": f"{root}/manifest.json"}
+    return holding.finish(outcome.model_copy(update=named))
+
+
+@pytest.fixture
+def published(store: MemoryJobStore, tmp_path: Path) -> Job:
+    job = publish(store, str(tmp_path))
+    (tmp_path / "user.pt2").write_bytes(b"package" * 1000)
+    (tmp_path / "manifest.json").write_text(make_manifest(job).model_dump_json())
+    return job
+
+
+def test_a_package_is_streamed_from_a_folder(client: TestClient, published: Job) -> None:
+    answer = client.get(f"/exports/{published.id}/towers/user/artifact")
+    assert (answer.status_code, answer.content) == (200, b"package" * 1000)
+    assert answer.headers["ETag"] == f'"{published.towers[0].digest}"'
+
+
+def test_a_package_in_a_bucket_is_a_link(client: TestClient, store: MemoryJobStore, s3_uri: str) -> None:
+    open_store(s3_uri).put_bytes(b"package", "user.pt2")
+    job = publish(store, s3_uri)
+    answer = client.get(f"/exports/{job.id}/towers/user/artifact", follow_redirects=False)
+    assert answer.status_code == 307
+    with urllib.request.urlopen(answer.headers["Location"]) as file:
+        assert file.read() == b"package"
+
+
+@pytest.mark.parametrize("path", ["towers/item/artifact", "towers/model/artifact"])
+def test_what_is_not_there_is_no_artifact(client: TestClient, published: Job, path: str) -> None:
+    answer = client.get(f"/exports/{published.id}/{path}")
+    assert (answer.status_code, answer.json()["code"]) == (404, "no_artifact")
+
+
+def test_a_manifest_is_shown(client: TestClient, published: Job) -> None:
+    answer = client.get(f"/exports/{published.id}/manifest")
+    assert Manifest.model_validate(answer.json()) == make_manifest(published)
+
+
+def test_an_unfinished_job_has_no_manifest(client: TestClient, store: MemoryJobStore) -> None:
+    job = make_job()
+    store.add(job)
+    answer = client.get(f"/exports/{job.id}/manifest")
+    assert (answer.status_code, answer.json()["code"]) == (404, "no_artifact")
+
+
+def test_a_model_is_promoted_and_rolled_back(
+    client: TestClient, store: MemoryJobStore, backend: Backend, tmp_path: Path
+) -> None:
+    jobs = [publish(store, str(tmp_path / str(number))) for number in range(2)]
+    assert isinstance(backend.pointers, MemoryPointers)
+    backend.pointers.released["ranker"] = [job.id for job in jobs]
+    newest = max(job.id for job in jobs)
+    oldest = min(job.id for job in jobs)
+    assert client.get("/models").json() == {"models": ["ranker"]}
+    assert client.get("/models/ranker/latest").json()["job_id"] == newest
+    assert client.get("/models/ranker/promoted").json()["code"] == "model_not_found"
+    assert client.post("/models/ranker/promote", json={"job_id": oldest}).json()["job_id"] == oldest
+    assert client.post("/models/ranker/promote").json()["job_id"] == newest
+    assert client.post("/models/ranker/roll-back").json()["job_id"] == oldest
+    assert client.get("/models/ranker/promoted").json()["towers"][0]["name"] == "user"
+
+
+def test_an_unknown_model_is_not_found(client: TestClient) -> None:
+    assert client.get("/models/nobody/latest").json()["code"] == "model_not_found"
+
+
+def test_the_metrics_say_how_it_goes(client: TestClient, store: MemoryJobStore, backend: Backend) -> None:
+    waiting = make_job()
+    store.add(waiting)
+    job = make_job(JobState.SUCCEEDED)
+    user = job.towers[0].model_copy(update={"stage_seconds": {"trace": 4.0}})
+    backend.tallies.add(tallies_of(job.model_copy(update={"towers": (user,)})))
+    notice = WorkerNotice(id="w", host="h", pid=1, device=Device.CPU, versions={}, started_at=NOW, jobs=())
+    backend.roster.announce(notice, timedelta(minutes=1))
+    samples = {
+        " ".join([sample.name, *sorted(sample.labels.values())]): sample.value
+        for family in text_string_to_metric_families(client.get("/metrics").text)
+        for sample in family.samples
+    }
+    assert samples["slipway_jobs queued"] == 1
+    assert samples["slipway_queue_age_seconds"] > 0
+    assert (samples["slipway_workers cpu"], samples["slipway_workers_busy cpu"]) == (1, 0)
+    assert samples["slipway_attempts_total succeeded"] == 1
+    assert samples["slipway_stage_seconds_sum cpu trace unified user"] == 4.0
+    assert samples["slipway_stage_seconds_bucket 5.0 cpu trace unified user"] == 1
+    assert samples["slipway_stage_seconds_bucket 2.0 cpu trace unified user"] == 0
+
+
+def test_the_dashboard_asks_for_metrics_that_there_are(client: TestClient) -> None:
+    shown = set(re.findall(r"slipway_[a-z_]+", DASHBOARD.read_text()))
+    kinds = re.findall(r"^# TYPE (\w+) (\w+)$", client.get("/metrics").text, re.MULTILINE)
+    told = {name + ("_bucket" if kind == "histogram" else "") for name, kind in kinds}
+    assert shown and shown <= told

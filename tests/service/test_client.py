@@ -1,0 +1,127 @@
+"""Both clients against a real socket."""
+
+import asyncio
+import inspect
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from exporter.errors import ExportError
+from exporter.spec import TowerName
+from jobs.leases import claim
+from jobs.logs import LogPart
+from jobs.memory_store import MemoryJobStore
+from jobs.model import Job, JobState
+from jobs.releases import MemoryPointers
+from jobs.request import ExportRequest, Priority
+from service.client.asynchronous import AsyncSlipwayClient
+from service.client.errors import RequestRefused, ServiceUnreachable
+from service.client.rest import SlipwayClient
+from service.dependencies import Backend
+from tests.jobs.factories import MINUTE, make_event, make_failure, make_job, make_outcome
+from tests.service.json_server import serving_json
+from tests.service.requests import export_request
+from tests.service.test_artifacts import make_manifest, publish
+
+
+@pytest.fixture
+def client(url: str) -> SlipwayClient:
+    return SlipwayClient(url)
+
+
+def end_in_background(store: MemoryJobStore, job: Job) -> None:
+    def work() -> None:
+        holding = claim(store, job.id, worker="w", length=MINUTE)
+        assert holding is not None
+        time.sleep(0.6)
+        holding.keep([make_event()])
+        time.sleep(0.6)
+        holding.finish(make_outcome(failed={TowerName.ITEM: make_failure()}))
+
+    threading.Thread(target=work, daemon=True).start()
+
+
+def test_a_request_is_sent_with_its_options_and_its_key(client: SlipwayClient) -> None:
+    request = ExportRequest.model_validate(export_request(priority="high", model="ranker"))
+    first, second = (client.submit(request, key="k-1") for _ in range(2))
+    assert first == second
+    assert (first.priority, first.model) == (Priority.HIGH, "ranker")
+
+
+def test_a_job_is_followed_retried_and_deleted(client: SlipwayClient, store: MemoryJobStore) -> None:
+    job = make_job()
+    store.add(job)
+    end_in_background(store, job)
+    seen = [each.state for each in client.events(job.id)]
+    assert seen[-1] is JobState.PARTIALLY_SUCCEEDED and len(seen) > 1
+    assert client.retry(job.id).retry_of == job.id
+    client.delete(job.id)
+    with pytest.raises(RequestRefused) as refused:
+        list(client.events(job.id))
+    assert refused.value.code == "job_not_found"
+
+
+def test_a_models_releases_are_moved(
+    client: SlipwayClient, store: MemoryJobStore, backend: Backend, tmp_path: Path
+) -> None:
+    jobs = [publish(store, str(tmp_path)) for _ in range(2)]
+    (tmp_path / "manifest.json").write_text(make_manifest(jobs[0]).model_dump_json())
+    assert isinstance(backend.pointers, MemoryPointers)
+    backend.pointers.released["ranker"] = [job.id for job in jobs]
+    assert client.models().models == ("ranker",)
+    client.promote("ranker", jobs[0].id)
+    client.promote("ranker", jobs[1].id)
+    assert client.roll_back("ranker") == client.promoted("ranker")
+    assert client.latest("ranker").job_id == max(job.id for job in jobs)
+    assert client.manifest(jobs[0].id).family == "hstu_match"
+
+
+def test_a_log_is_read(client: SlipwayClient, store: MemoryJobStore, backend: Backend) -> None:
+    job = make_job()
+    store.add(job)
+    backend.logs.append(job.id, [LogPart(lines=("hello",))])
+    assert client.log(job.id).parts[0].lines == ("hello",)
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1", "ftp://x", "nonsense", ""])
+def test_what_does_not_answer_is_said(url: str) -> None:
+    with pytest.raises(ServiceUnreachable, match="does not answer"):
+        SlipwayClient(url).ready()
+
+
+def test_another_programs_answer_is_none_of_ours() -> None:
+    with (
+        serving_json({"hello": "world"}) as url,
+        pytest.raises(ServiceUnreachable, match="none of Slipway's"),
+    ):
+        SlipwayClient(url.removesuffix("/jwks.json")).ready()
+
+
+def test_the_clients_have_the_same_calls() -> None:
+    def calls(client: type) -> dict[str, list[str]]:
+        return {
+            name: list(inspect.signature(call).parameters)
+            for name, call in vars(client).items()
+            if not name.startswith("_")
+        }
+
+    assert calls(AsyncSlipwayClient) == calls(SlipwayClient)
+
+
+def test_the_asynchronous_client_waits_without_blocking(url: str, store: MemoryJobStore) -> None:
+    job = make_job()
+    store.add(job)
+    end_in_background(store, job)
+
+    async def follow() -> list[JobState]:
+        async with AsyncSlipwayClient(url) as client:
+            states = [each.state async for each in client.events(job.id)]
+            assert (await client.get(job.id)).state is states[-1]
+            assert (await client.page(limit=1)).jobs[0].id == job.id
+            with pytest.raises(ExportError, match="there is no job"):
+                await client.cancel("0" * 26)
+            return states
+
+    assert asyncio.run(follow())[-1] is JobState.PARTIALLY_SUCCEEDED

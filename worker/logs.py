@@ -1,0 +1,82 @@
+"""Following what the ranks write: which tower and stage each line of an attempt's log belongs to.
+
+torchrun begins every line with its rank, `[default0]:`, and a rank tells where it is by a mark of its own
+(see `mark`); a line belongs to where its rank was last. A stand-in's lines have no rank and share one place.
+"""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from exporter.spec import TowerName
+from exporter.stages import Stage, StageEvent
+from jobs.ids import JobId
+from jobs.logs import LONGEST_LINE, JobLogs, LogPart, Place
+
+_RANK = re.compile(r"^\[[\w-]*?(\d+)\]: ?")
+_MARK = re.compile(r"^slipway-stage (\w+) (\w+)$")
+
+
+def mark(tower: str, stage: Stage) -> str:
+    """The line by which a rank says that what it writes next is of this tower and stage."""
+    return f"slipway-stage {tower} {stage}"
+
+
+def log_lines(event: StageEvent) -> list[str]:
+    """What a rank writes of an event into its log: first of all where it is."""
+    match event.kind:
+        case "started":
+            return [mark(event.tower, event.stage), f"{event.stage} of {event.tower}"]
+        case "progress":
+            return [f"{event.fraction or 0.0:.0%} {event.detail}"]
+        case "finished":
+            return [f"done in {event.seconds or 0.0:.1f} s"]
+
+
+class LogTail:
+    """Moves new lines of an attempt's log to where callers can read them."""
+
+    def __init__(self, log: Path, logs: JobLogs, job_id: JobId) -> None:
+        """Begin before the first line of `log`."""
+        self._log = log
+        self._logs = logs
+        self._job_id = job_id
+        self._offset = 0
+        self._places: dict[str, Place] = {}
+
+    def forward(self) -> None:
+        """Pass on the lines that are complete; if the store is away, they are tried again."""
+        if not self._log.exists():
+            return
+        with self._log.open("rb") as file:
+            file.seek(self._offset)
+            text = file.read()
+        complete = text[: text.rfind(b"\n") + 1]
+        parts = self._parts(complete.decode(errors="replace").splitlines())
+        if parts:
+            self._logs.append(self._job_id, parts)
+        self._offset += len(complete)
+
+    def _parts(self, lines: Iterable[str]) -> list[LogPart]:
+        places = dict(self._places)
+        found: dict[Place, list[str]] = {}
+        for line in lines:
+            rank = _RANK.match(line)
+            who, said = (rank[1], line[rank.end() :]) if rank else ("", line)
+            if place := _marked(said):
+                places[who] = place
+            else:
+                found.setdefault(places.get(who, (None, None)), []).append(said[:LONGEST_LINE])
+        self._places = places
+        return [
+            LogPart(tower=tower, stage=stage, lines=tuple(each)) for (tower, stage), each in found.items()
+        ]
+
+
+def _marked(line: str) -> Place | None:
+    if (found := _MARK.match(line)) is None:
+        return None
+    try:
+        return TowerName(found[1]), Stage(found[2])
+    except ValueError:  # somebody else's line, by a strange chance
+        return None
