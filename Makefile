@@ -44,7 +44,7 @@ check: install ## formatting, lint, types, import contracts, spelling
 
 .PHONY: test
 test: install ## all tests; narrow with ARGS, as in make test ARGS="tests/jobs -k lease"
-	@$(BIN)/python -m pytest -q $(ARGS)
+	@$(BIN)/python -m pytest -q -m 'not browser' $(ARGS)
 
 .PHONY: browser
 browser: install ## the dashboard in a real Chromium; pictures go to .slipway/screenshots
