@@ -56,6 +56,8 @@ def tower_entry(
     files: Mapping[str, Path],
     verified: VerificationReport,
     stage_seconds: Mapping[str, float],
+    *,
+    demands: tuple[str, ...],
 ) -> TowerEntry:
     """The tower's entry; asking for the verification report is what keeps the unverified out."""
     refs = {path: file_ref(path, local) for path, local in files.items()}
@@ -70,6 +72,7 @@ def tower_entry(
         inputs=tensor_entries(tower.plan),
         outputs=output_entries(last.program, last.part.tower.plan),
         dims=dim_entries(tower.plan),
+        demands=demands,
         verified=verified,
         stage_seconds=dict(stage_seconds),
     )

@@ -113,6 +113,7 @@ class TowerEntry(Frozen):
     inputs: tuple[TensorEntry, ...]
     outputs: tuple[TensorEntry, ...]
     dims: tuple[DimEntry, ...]
+    demands: tuple[str, ...] = ()  # a package that refuses "but received n" found the n-th unmet, from 1
     verified: VerificationReport
     stage_seconds: dict[str, float]
 

@@ -105,7 +105,14 @@ def export_tower(
         )
     files = write_tower_files(planned, compiled, spec, folder)
     return ExportedTower(
-        entry=tower_entry(tower, compiled, files, report, clock.seconds),
+        entry=tower_entry(
+            tower,
+            compiled,
+            files,
+            report,
+            clock.seconds,
+            demands=tower.served.demands(rows.take(1).tensors(tower.plan)),
+        ),
         files=files,
         sources=(
             config_source(attempt.config_uri or spec.config_uri, config_text),

@@ -1,6 +1,7 @@
 """Rows through a published package: what a server would answer, one output column per output."""
 
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -95,7 +96,7 @@ def predict(
         writer: pq.ParquetWriter | None = None
         try:
             for inputs in _batches(served, input_uri):
-                table = _table(_answer(runner, inputs, input_uri), inputs, served)
+                table = _table(_answer(runner, inputs, served.entry.demands, input_uri), inputs, served)
                 writer = writer or pq.ParquetWriter(local, table.schema)
                 writer.write_table(table)
                 rows += table.num_rows
@@ -133,11 +134,20 @@ def _batches(served: ServedTower, input_uri: str) -> Iterator[dict[str, Tensor]]
         )
 
 
-def _answer(runner: PackageRunner, inputs: dict[str, Tensor], where: str) -> dict[str, Tensor]:
+def _answer(
+    runner: PackageRunner, inputs: dict[str, Tensor], demands: Sequence[str], where: str
+) -> dict[str, Tensor]:
     try:
         return runner.run(inputs)
     except Refused as refusal:
-        raise InvalidRows(f"the package refused rows of {where}: {refusal}", where=where) from refusal
+        unmet = unmet_demand(str(refusal), demands)
+        raise InvalidRows(f"the package refused rows of {where}: {unmet}", where=where) from refusal
+
+
+def unmet_demand(refusal: str, demands: Sequence[str]) -> str:
+    """What a package's refusal means: the words of the demand whose number it gives, else its own."""
+    number = re.search(r"<= 0 but received (\d+)$", refusal)
+    return demands[int(number[1]) - 1] if number and int(number[1]) <= len(demands) else refusal
 
 
 def _table(outputs: Mapping[str, Tensor], inputs: Mapping[str, Tensor], served: ServedTower) -> pa.Table:

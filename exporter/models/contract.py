@@ -18,6 +18,20 @@ def checked(inputs: Mapping[str, Tensor], features: Iterable[Feature]) -> dict[s
     A compiled package is free to compute other things before it raises. What is returned is therefore
     safe to compute with even then: where a demand fails, lengths are 0, and ids are some row's.
     """
+    demands, safe = _demanded(inputs, features)
+    demands.raise_if_unmet()
+    return safe
+
+
+def demands_of(inputs: Mapping[str, Tensor], features: Iterable[Feature]) -> tuple[str, ...]:
+    """What `checked` demands, in words: the n-th is what a package means that refuses with number n."""
+    demands, _ = _demanded(inputs, features)
+    return tuple(demands.messages)
+
+
+def _demanded(
+    inputs: Mapping[str, Tensor], features: Iterable[Feature]
+) -> tuple["_Demands", dict[str, Tensor]]:
     demands = _Demands()
     safe = dict(inputs)
     first_of: dict[str, str] = {}  # sequence -> the `.lengths` that its other features are held against
@@ -45,8 +59,7 @@ def checked(inputs: Mapping[str, Tensor], features: Iterable[Feature]) -> dict[s
         else:
             demands.add((inputs[lengths] == inputs[first]).all(), f"{lengths} differs from {first}")
             safe[lengths] = safe[first]
-    demands.raise_if_unmet()
-    return safe
+    return demands, safe
 
 
 class _Demands:
@@ -59,11 +72,11 @@ class _Demands:
 
     def __init__(self) -> None:
         self._unmet: list[Tensor] = []
-        self._messages: list[str] = []
+        self.messages: list[str] = []
 
     def add(self, holds: Tensor, otherwise: str) -> None:
-        self._messages.append(otherwise)
-        self._unmet.append(torch.where(holds, 0, len(self._messages)))
+        self.messages.append(otherwise)
+        self._unmet.append(torch.where(holds, 0, len(self.messages)))
 
     def adding_up(self, lengths_B: Tensor, total: int, name: str) -> Tensor:
         """The lengths as int64, if they add up to `total`, and zeros if they do not."""
@@ -75,7 +88,7 @@ class _Demands:
     def raise_if_unmet(self) -> None:
         if self._unmet:
             number = cast(int, torch.stack(self._unmet).max().item())
-            torch._check(number == 0, lambda: self._messages[number - 1])  # noqa: SLF001  public, despite its name
+            torch._check(number == 0, lambda: self.messages[number - 1])  # noqa: SLF001  public, despite its name
 
 
 def _read(values: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from exporter.config.schema import PipelineConfig
-from exporter.models.contract import checked
+from exporter.models.contract import checked, demands_of
 from exporter.models.embedding import EmbeddingGroup
 from exporter.towers.tower import ServedModule
 
@@ -21,3 +21,6 @@ class EmbeddedTower(ServedModule):
     def lookup(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         embedded: dict[str, Tensor] = self.embedding_group(checked(inputs, self._features))
         return embedded
+
+    def demands(self, inputs: Mapping[str, Tensor]) -> tuple[str, ...]:
+        return demands_of(inputs, self._features)

@@ -34,11 +34,10 @@ class Dense(nn.Module):
 
 def split(tower: Tower, *, max_batch_size: int) -> tuple[Tower, Tower]:
     """The sparse and the dense part; what the first returns is, name by name, what the second takes."""
-    assert isinstance(tower.module, ServedModule)
     plan = plan_group_tensors(tower.config.pipeline, max_batch_size=max_batch_size)
     return (
-        replace(tower, module=Lookups(tower.module).eval()),
-        replace(tower, module=Dense(tower.module).eval(), plan=plan),
+        replace(tower, module=Lookups(tower.served).eval()),
+        replace(tower, module=Dense(tower.served).eval(), plan=plan),
     )
 
 

@@ -22,6 +22,10 @@ class ServedModule(nn.Module, ABC):
     def compute(self, embedded: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The outputs, by name, from embedded feature groups."""
 
+    def demands(self, inputs: Mapping[str, Tensor]) -> tuple[str, ...]:
+        """What `lookup` demands of inputs like these; a package names the unmet one by its place, from 1."""
+        return ()
+
     def forward(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return self.compute(self.lookup(inputs))
 
@@ -41,3 +45,9 @@ class Tower:
     @property
     def name(self) -> TowerName:
         return self.config.name
+
+    @property
+    def served(self) -> ServedModule:
+        """The whole tower's module; a part of one has none."""
+        assert isinstance(self.module, ServedModule)
+        return self.module

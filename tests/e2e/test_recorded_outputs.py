@@ -10,6 +10,7 @@ from safetensors.numpy import load_file
 
 from cli.main import main
 from exporter.manifest import CaseKind, Manifest
+from exporter.predict import unmet_demand
 from exporter.publish import read_manifest
 from tests.e2e.conftest import FIXTURES, RANKING, SAMPLES, TWO_TOWER, Export, recorded_batches
 
@@ -101,6 +102,15 @@ def test_the_history_shares_one_dim(manifest: Manifest) -> None:
         f"uih_seq__{name}.values" for name in ("action_timestamp", "action_weight", "video_id", "watch_time")
     ]
     assert user.outputs[0].shape[0] == "batch"
+
+
+def test_a_server_learns_what_a_refusal_means(manifest: Manifest) -> None:
+    user, item = manifest.towers
+    refusing = [case.detail for case in user.verified.cases if case.name.startswith("lengths_differ")]
+    assert [unmet_demand(refusal, user.demands) for refusal in refusing] == [
+        "uih_seq__action_timestamp.lengths differs from uih_seq__video_id.lengths"
+    ]
+    assert item.demands[0] == "video_id.values has an id outside the 2000 rows of table video_id_emb"
 
 
 def test_a_server_learns_what_to_import(manifest: Manifest) -> None:
