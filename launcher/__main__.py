@@ -39,7 +39,7 @@ def _settings() -> LauncherSettings:
     parser = argparse.ArgumentParser(
         prog="python -m launcher",
         description="Start Redis (or use SLIPWAY_REDIS_URL), the API and a worker; ctrl-C stops them.",
-        epilog="example: python -m launcher --port 9000 --data /tmp/slipway",
+        epilog="example: python -m launcher --port 9000 --data slipway-data",
     )
     parser.add_argument("--host", default=defaults.host, help="default: %(default)s")
     parser.add_argument("--port", default=defaults.port, help="0: any; default: %(default)s")

@@ -3,6 +3,7 @@
 B rows, N events of all histories together, C contextual features, U widths in, D width out.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from math import sqrt
 
@@ -21,7 +22,7 @@ from exporter.models.hstu.sequence import EncoderSequence
 from exporter.models.jagged import Joined, Layout
 
 
-class Preprocessor(nn.Module):
+class Preprocessor(nn.Module, ABC):
     """What the preprocessors have in common: contextual elements in front, and actions."""
 
     _action_encoder: ActionEncoder | None
@@ -32,8 +33,9 @@ class Preprocessor(nn.Module):
         self._width = width
         self._contextual_dropout = contextual_dropout
 
+    @abstractmethod
     def forward(self, embedded: Mapping[str, Tensor]) -> EncoderSequence:
-        raise NotImplementedError
+        """The sequence that embedded groups make."""
 
     def _add_context(self) -> None:
         count, inner = self.groups.contextual_count, self.groups.contextual_width
