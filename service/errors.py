@@ -223,7 +223,9 @@ def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     kind = _OF_STATUS.get(error.status_code, NoSuchCall)
     said = kind(f"{request.method} {request.url.path}: {error.detail}")
-    answer = problem(said, HTTPStatus(error.status_code))
+    # A body that cannot be parsed is 422, as one that can and is wrong.
+    status = None if kind is InvalidRequest else HTTPStatus(error.status_code)
+    answer = problem(said, status)
     answer.headers.update(error.headers or {})
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         answer.headers["Allow"] = ", ".join(_allowed(request))

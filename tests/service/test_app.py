@@ -66,7 +66,7 @@ def test_an_unknown_path_is_a_problem_too(client: TestClient) -> None:
 @pytest.mark.parametrize("body", [b"\xff", b"[" * 100_000], ids=["no text", "too deep"])
 def test_a_body_that_does_not_parse_is_an_invalid_request(client: TestClient, body: bytes) -> None:
     answer = client.post("/exports", content=body, headers={"content-type": "application/json"})
-    assert (answer.status_code, answer.json()["code"]) == (400, "invalid_request")
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
 
 
 def test_an_unforeseen_error_is_no_traceback(backend: Backend) -> None:

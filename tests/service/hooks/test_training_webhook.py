@@ -1,4 +1,5 @@
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -66,21 +67,22 @@ class TestSignature:
     body = json.dumps(training_event()).encode()
 
     @pytest.mark.parametrize(
-        ("headers", "why"),
+        ("sign", "why"),
         [
-            ({}, "Missing"),
-            (signed(body, secret=OTHER_SECRET), "No matching signature"),
-            (signed(b"another body"), "No matching signature"),
-            (signed(body, age_s=6 * 60), "too old"),
-            (signed(body, age_s=-6 * 60), "too new"),
-            ({**signed(body), "webhook-signature": "v1"}, "cannot be read"),
-            ({**signed(body), "webhook-signature": "v1,é"}, "cannot be read"),
-            ({**signed(body), "webhook-timestamp": "yesterday"}, "Invalid"),
+            (lambda body: {}, "Missing"),
+            (lambda body: signed(body, secret=OTHER_SECRET), "No matching signature"),
+            (lambda body: signed(b"another body"), "No matching signature"),
+            (lambda body: signed(body, age_s=6 * 60), "too old"),
+            (lambda body: signed(body, age_s=-6 * 60), "too new"),
+            (lambda body: {**signed(body), "webhook-signature": "v1"}, "cannot be read"),
+            (lambda body: {**signed(body), "webhook-signature": "v1,é"}, "cannot be read"),
+            (lambda body: {**signed(body), "webhook-timestamp": "yesterday"}, "Invalid"),
         ],
     )
     def test_a_webhook_that_is_not_ours_is_401(
-        self, client: TestClient, headers: dict[str, str], why: str
+        self, client: TestClient, sign: Callable[[bytes], dict[str, str]], why: str
     ) -> None:
+        headers = sign(self.body)  # now: a signature is good for five minutes
         sent = [
             (name.encode(), value.encode()) for name, value in {"content-type": STRUCTURED, **headers}.items()
         ]
