@@ -44,7 +44,7 @@ check: install ## formatting, lint, types, import contracts, spelling
 
 .PHONY: test
 test: install ## all tests; narrow with ARGS, as in make test ARGS="tests/jobs -k lease"
-	@$(BIN)/python -m pytest -q -m 'not browser' $(ARGS)
+	@$(BIN)/python -m pytest -q -m 'not browser and not fuzz' $(ARGS)
 
 .PHONY: browser
 browser: install ## the dashboard in a real Chromium; pictures go to .slipway/screenshots
@@ -56,6 +56,10 @@ browser: install ## the dashboard in a real Chromium; pictures go to .slipway/sc
 format: install ## format and sort imports in place
 	@$(BIN)/ruff check --fix-only --quiet .
 	@$(BIN)/ruff format .
+
+.PHONY: fuzz
+fuzz: install ## random requests to the API, held against its description
+	@$(BIN)/python -m pytest -q -m fuzz tests/service $(ARGS)
 
 .PHONY: openapi
 openapi: install ## write docs/openapi.json anew; ARGS=--breaking if callers may break

@@ -23,7 +23,7 @@ def served() -> Iterator[str]:
         server.send_signal(signal.SIGINT)
 
 
-@pytest.mark.slow
+@pytest.mark.fuzz
 def test_no_request_breaks_the_api(served: str, tmp_path: Path) -> None:
     command = [
         *(str(Path(sys.executable).with_name("schemathesis")), "--config-file", str(CONFIG)),
