@@ -57,10 +57,11 @@ def guarded(backend: Backend, tmp_path: Path) -> FastAPI:
 @pytest.fixture(scope="session")
 def browser() -> Iterator["Browser"]:
     """One Chromium for all tests."""
-    api = pytest.importorskip("playwright.sync_api", reason="Playwright for Python is not installed")
+    from playwright import sync_api as api  # heavy, and for the browser's tests only
+
     program = next(filter(None, map(shutil.which, _PROGRAMS)), None)
     if program is None:
-        pytest.skip("no Chromium is installed; on Debian: apt install chromium")
+        pytest.fail("no Chromium is installed; on Debian: apt install chromium")  # asked for, so not skipped
     flags = [*_FLAGS, *(["--no-sandbox"] if os.geteuid() == 0 else [])]
     with api.sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=program, args=flags)
