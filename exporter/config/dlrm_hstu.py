@@ -17,10 +17,12 @@ from exporter.config.hstu_groups import (
     history_groups,
     history_name,
 )
-from exporter.config.hstu_messages import invalid, read_contextual_preprocessor, read_hstu, read_mlp
+from exporter.config.hstu_messages import read_contextual_preprocessor, read_hstu
+from exporter.config.mlp_messages import read_mlp
 from exporter.config.pb.hstu_pb2 import GRInputPreprocessor
 from exporter.config.pb.model_pb2 import ModelConfig
 from exporter.config.pb.tower_pb2 import FusionMTLTower, FusionSubTaskConfig
+from exporter.config.refusals import invalid
 from exporter.config.schema import Feature, FeatureGroup, GroupKind
 from exporter.errors import UnsupportedConfig
 

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from exporter.config.mlp import MlpConfig
+
 
 class Similarity(StrEnum):
     """How a user and an item embedding are compared."""
@@ -10,17 +12,6 @@ class Similarity(StrEnum):
     COSINE = "COSINE"
     INNER_PRODUCT = "INNER_PRODUCT"
     EUCLID = "EUCLID"
-
-
-@dataclass(frozen=True, kw_only=True)
-class MlpConfig:
-    """A stack of perceptrons."""
-
-    hidden_units: tuple[int, ...]
-    activation: str = "nn.ReLU"  # "" is none
-    use_bn: bool = False
-    use_ln: bool = False
-    bias: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)

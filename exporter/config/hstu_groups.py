@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from exporter.config.hstu import HstuConfig
-from exporter.config.hstu_messages import invalid
+from exporter.config.refusals import invalid
 from exporter.config.schema import Feature, FeatureGroup, GroupKind
 from exporter.errors import InvalidPipelineConfig, UnsupportedConfig
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from exporter.config.hstu import MlpConfig
+from exporter.config.mlp import MlpConfig
 from exporter.errors import UnsupportedConfig
 
 

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from exporter.config.hstu import Loss, MlpConfig, TaskConfig
+from exporter.config.hstu import Loss, TaskConfig
+from exporter.config.mlp import MlpConfig
 from exporter.models.mlp import Mlp
 
 

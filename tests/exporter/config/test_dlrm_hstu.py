@@ -9,9 +9,9 @@ from exporter.config.hstu import (
     ContextualPreprocessorConfig,
     DlrmHstuConfig,
     Loss,
-    MlpConfig,
     TaskConfig,
 )
+from exporter.config.mlp import MlpConfig
 from exporter.config.parse import parse_pipeline_config
 from exporter.errors import InvalidPipelineConfig, UnsupportedConfig
 from tests.exporter.config.conftest import FIXTURES

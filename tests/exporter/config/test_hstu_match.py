@@ -6,12 +6,12 @@ from exporter.config.hstu import (
     ActionEncoderConfig,
     ContextualizedMlpConfig,
     HstuMatchConfig,
-    MlpConfig,
     PositionalEncoderConfig,
     PostprocessorKind,
     Similarity,
     StuConfig,
 )
+from exporter.config.mlp import MlpConfig
 from exporter.config.parse import parse_pipeline_config
 from exporter.config.schema import PipelineConfig
 from exporter.errors import InvalidPipelineConfig, UnsupportedConfig

@@ -9,12 +9,12 @@ from exporter.config.hstu import (
     ContextualPreprocessorConfig,
     DlrmHstuConfig,
     Loss,
-    MlpConfig,
     PositionalEncoderConfig,
     PostprocessorConfig,
     PostprocessorKind,
     TaskConfig,
 )
+from exporter.config.mlp import MlpConfig
 from exporter.config.schema import GroupKind, PipelineConfig
 from tests.exporter.models.recorded import pipeline_of
 

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from exporter.config.hstu import Loss, MlpConfig, TaskConfig
+from exporter.config.hstu import Loss, TaskConfig
+from exporter.config.mlp import MlpConfig
 from exporter.models.dlrm_hstu.tasks import FusionTower, task_outputs
 
 
