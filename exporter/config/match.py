@@ -6,7 +6,8 @@ What only training reads is left out: temperature, in_batch_negative, simi_pow, 
 from dataclasses import dataclass
 from enum import StrEnum
 
-from exporter.config.hstu import MlpConfig, Similarity
+from exporter.config.hstu import Similarity
+from exporter.config.mlp import MlpConfig
 from exporter.spec import TowerName
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from exporter.config.hstu_groups import GroupInputs
-from exporter.config.hstu_messages import invalid
+from exporter.config.refusals import invalid
 from exporter.config.match import DeepTowerConfig, MatchConfig, MindConfig, MindUserConfig
 from exporter.config.schema import Feature, FeatureGroup, GroupKind
 

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable
 
-from exporter.config.hstu import MlpConfig, Similarity
-from exporter.config.hstu_messages import invalid, read_mlp
+from exporter.config.hstu import Similarity
+from exporter.config.mlp import MlpConfig
+from exporter.config.mlp_messages import read_mlp
 from exporter.config.match import (
     CapsuleConfig,
     DatConfig,
@@ -19,6 +20,7 @@ from exporter.config.pb.model_pb2 import ModelConfig
 from exporter.config.pb.module_pb2 import MLP, B2ICapsule
 from exporter.config.pb.tower_pb2 import DATTower, MINDUserTower, Tower
 from exporter.config.pb.tower_pb2 import Similarity as SimilarityMessage
+from exporter.config.refusals import invalid
 
 FAMILIES = ("dssm", "dat", "mind")
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from exporter.config.hstu import MlpConfig
+from exporter.config.mlp import MlpConfig
 from exporter.config.match import MindConfig
 from exporter.config.schema import PipelineConfig, TowerConfig
 from exporter.models.dropout import Dropout
@@ -22,7 +22,7 @@ from exporter.models.match_tower import (
     normalised,
     projection,
 )
-from exporter.models.mind.capsules import Capsules
+from exporter.models.mind.capsules import build_capsules
 from exporter.models.mlp import Mlp
 from exporter.spec import TowerName
 from exporter.towers.tower import ServedModule
@@ -49,7 +49,7 @@ class MindUserTower(MatchTower):
         if user.history_mlp is not None:
             self._hist_seq_mlp, self._hist_seq_mlp_out = _projecting(width, user.history_mlp, padded=True)
             width = user.history_mlp.hidden_units[-1]
-        self._capsule_layer = Capsules(width, user.capsules)
+        self._capsule_layer = build_capsules(width, user.capsules)
         width = user.user_mlp.hidden_units[-1] + user.capsules.high_dim
         self._concat_mlp: nn.Module = nn.Identity()
         if user.concat_mlp is not None:
