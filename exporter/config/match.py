@@ -21,26 +21,13 @@ class DeepTowerConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class DssmConfig:
-    """dssm: perceptrons over one group of the user, and over one of the item."""
+    """dssm, and dat, whose towers read two groups each: their own, and one that augments it."""
 
+    family: str
     user: DeepTowerConfig
     item: DeepTowerConfig
     output_dim: int  # 0: no projection
     similarity: Similarity
-    variational_dropout: bool = False
-    family: str = "dssm"
-
-
-@dataclass(frozen=True, kw_only=True)
-class DatConfig:
-    """dat: as dssm, with an augmented group beside each tower's own."""
-
-    user: DeepTowerConfig
-    item: DeepTowerConfig
-    output_dim: int  # 0: no projection
-    similarity: Similarity
-    variational_dropout: bool = False
-    family: str = "dat"
 
 
 class RoutingStart(StrEnum):
@@ -85,11 +72,10 @@ class MindConfig:
     item: DeepTowerConfig
     output_dim: int  # 0: no projection
     similarity: Similarity
-    variational_dropout: bool = False
     family: str = "mind"
 
 
-MatchConfig = DssmConfig | DatConfig | MindConfig
+MatchConfig = DssmConfig | MindConfig
 
 
 def groups_of(model: MatchConfig, tower: TowerName) -> tuple[str, ...]:

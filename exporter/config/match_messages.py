@@ -7,7 +7,6 @@ from exporter.config.mlp import MlpConfig
 from exporter.config.mlp_messages import read_mlp
 from exporter.config.match import (
     CapsuleConfig,
-    DatConfig,
     DeepTowerConfig,
     DssmConfig,
     MatchConfig,
@@ -31,46 +30,44 @@ def read_match(message: ModelConfig) -> MatchConfig:
     Raises:
         InvalidPipelineConfig: fields that contradict each other.
     """
-    dropped = message.HasField("variational_dropout")
     match message.WhichOneof("model"):
         case "dssm":
-            return _read_dssm(message.dssm, dropped)
+            return _read_dssm(message.dssm)
         case "dat":
-            return _read_dat(message.dat, dropped)
+            return _read_dat(message.dat)
         case _:
-            return _read_mind(message.mind, dropped)
+            return _read_mind(message.mind)
 
 
-def _read_dssm(message: DSSM, variational_dropout: bool) -> DssmConfig:
+def _read_dssm(message: DSSM) -> DssmConfig:
     where = "model_config.dssm"
     return DssmConfig(
+        family="dssm",
         user=_read_tower(message.user_tower, f"{where}.user_tower"),
         item=_read_tower(message.item_tower, f"{where}.item_tower"),
         output_dim=_projected(message),
         similarity=_similarity(message),
-        variational_dropout=variational_dropout,
     )
 
 
-def _read_dat(message: DAT, variational_dropout: bool) -> DatConfig:
+def _read_dat(message: DAT) -> DssmConfig:
     where = "model_config.dat"
-    return DatConfig(
+    return DssmConfig(
+        family="dat",
         user=_read_augmented(message.user_tower, f"{where}.user_tower"),
         item=_read_augmented(message.item_tower, f"{where}.item_tower"),
         output_dim=_projected(message),
         similarity=_similarity(message),
-        variational_dropout=variational_dropout,
     )
 
 
-def _read_mind(message: MIND, variational_dropout: bool) -> MindConfig:
+def _read_mind(message: MIND) -> MindConfig:
     where = "model_config.mind"
     return MindConfig(
         user=_read_mind_user(message.user_tower, f"{where}.user_tower"),
         item=_read_tower(message.item_tower, f"{where}.item_tower"),
         output_dim=_projected(message),
         similarity=_similarity(message),
-        variational_dropout=variational_dropout,
     )
 
 

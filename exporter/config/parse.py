@@ -1,12 +1,13 @@
 """Pipeline-config text to a PipelineConfig: what TorchEasyRec's text means, for the models Slipway builds."""
 
-from exporter.config import dlrm_hstu, hstu_match
+from exporter.config import dlrm_hstu, hstu_match, match_groups, match_messages
 from exporter.config.data_groups import effective_fg_mode
 from exporter.config.feature_messages import feature_sources
 from exporter.config.features import needs_generation, read_features
 from exporter.config.groups import read_groups
 from exporter.config.hstu import DlrmHstuConfig, HstuMatchConfig
 from exporter.config.joined_sequences import with_sequences_joined
+from exporter.config.match import DssmConfig, MindConfig
 from exporter.config.message import read_message, require_fields
 from exporter.config.pb.data_pb2 import FgMode
 from exporter.config.pb.model_pb2 import ModelConfig as ModelMessage
@@ -15,7 +16,7 @@ from exporter.config.schema import ModelConfig, PipelineConfig
 from exporter.config.tables import check_tables
 from exporter.errors import InvalidPipelineConfig, UnsupportedConfig
 
-SUPPORTED_MODELS = ("hstu_match", "dlrm_hstu")
+SUPPORTED_MODELS = ("hstu_match", "dlrm_hstu", *match_messages.FAMILIES)
 
 
 def parse_pipeline_config(text: str, *, where: str = "config") -> PipelineConfig:
@@ -35,6 +36,8 @@ def parse_pipeline_config(text: str, *, where: str = "config") -> PipelineConfig
             hstu_match.check_hstu_match(model, config.features, config.groups)
         case DlrmHstuConfig() as model:
             dlrm_hstu.check_dlrm_hstu(model, config.features, config.groups)
+        case DssmConfig() | MindConfig() as model:
+            match_groups.check_match(model, config.features, config.groups)
     return config
 
 
@@ -70,9 +73,13 @@ def parse_published_config(text: str, *, where: str = "config") -> PipelineConfi
 
 
 def _read_model(message: ModelMessage) -> ModelConfig:
-    if message.WhichOneof("model") == "hstu_match":
-        return hstu_match.read_hstu_match(message.hstu_match)
-    return dlrm_hstu.read_dlrm_hstu(message)
+    match message.WhichOneof("model"):
+        case "hstu_match":
+            return hstu_match.read_hstu_match(message.hstu_match)
+        case "dlrm_hstu":
+            return dlrm_hstu.read_dlrm_hstu(message)
+        case _:
+            return match_messages.read_match(message)
 
 
 def _groups_in_step(model: ModelConfig) -> tuple[tuple[str, ...], ...]:
@@ -81,6 +88,8 @@ def _groups_in_step(model: ModelConfig) -> tuple[tuple[str, ...], ...]:
             return hstu_match.groups_in_step(model)
         case DlrmHstuConfig():
             return dlrm_hstu.groups_in_step(model)
+        case _:
+            return ()
 
 
 def _averaged_weights(message: EasyRecConfig) -> bool:

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from exporter.config.hstu import Similarity
 from exporter.config.match import DeepTowerConfig, MatchConfig
 from exporter.config.schema import PipelineConfig, TowerConfig
+from exporter.config.widths import group_width
 from exporter.models.contract import checked, demands_of
-from exporter.models.embedding import EmbeddingGroup, group_widths
+from exporter.models.embedding import EmbeddingGroup
 from exporter.models.mlp import Mlp
 from exporter.spec import TowerName
 from exporter.towers.tower import ServedModule
@@ -39,7 +40,7 @@ class DeepTower(MatchTower):
         super().__init__(pipeline)
         self._inputs = tower.inputs
         self._similarity = model.similarity
-        width = sum(sum(group_widths(pipeline, name)) for name in tower.inputs)
+        width = sum(group_width(pipeline, name) for name in tower.inputs)
         self.mlp = nn.Identity() if tower.mlp is None else Mlp(width, tower.mlp)
         self.output = projection(width if tower.mlp is None else tower.mlp.hidden_units[-1], model)
 
@@ -64,8 +65,7 @@ class ServedMatchTower(ServedModule):
         return tower
 
     def lookup(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        embedded: dict[str, Tensor] = self._tower.embedding_group(checked(inputs, self._features))
-        return embedded
+        return self._tower.embedding_group.look_up(checked(inputs, self._features))
 
     def compute(self, embedded: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return {f"{self._name}_emb": self._tower(embedded)}

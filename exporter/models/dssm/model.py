@@ -1,4 +1,4 @@
-"""dssm: one vector per user and one per item, each out of a DEEP group."""
+"""dssm and dat: one vector per user and one per item, each out of DEEP groups."""
 
 from exporter.config.match import DssmConfig
 from exporter.config.schema import PipelineConfig, TowerConfig

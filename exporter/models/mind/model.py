@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from exporter.config.mlp import MlpConfig
 from exporter.config.match import MindConfig
 from exporter.config.schema import PipelineConfig, TowerConfig
+from exporter.config.widths import group_width
 from exporter.models.dropout import Dropout
-from exporter.models.embedding import group_widths
 from exporter.models.match_tower import (
     DeepTower,
     MatchModel,
@@ -41,9 +41,9 @@ class MindUserTower(MatchTower):
         self._config = model
         self._history = user.history_input
         self.user_mlp, self.user_mlp_out = _projecting(
-            sum(group_widths(pipeline, user.input)), user.user_mlp, padded=False
+            group_width(pipeline, user.input), user.user_mlp, padded=False
         )
-        width = sum(group_widths(pipeline, user.history_input))
+        width = group_width(pipeline, f"{user.history_input}.sequence")
         self._hist_seq_mlp: nn.Module = nn.Identity()
         self._hist_seq_mlp_out: nn.Module = nn.Identity()
         if user.history_mlp is not None:
