@@ -8,13 +8,12 @@ from exporter.config.hstu import (
     ContextualizedMlpConfig,
     ContextualPreprocessorConfig,
     DlrmHstuConfig,
-    Loss,
     PositionalEncoderConfig,
     PostprocessorConfig,
     PostprocessorKind,
-    TaskConfig,
 )
 from exporter.config.mlp import MlpConfig
+from exporter.config.tasks import Loss
 from exporter.config.schema import GroupKind, PipelineConfig
 from tests.exporter.models.recorded import pipeline_of
 
