@@ -21,9 +21,7 @@ class VariationalDropout(nn.Module):
         self._widths = tuple(widths)
         self.feature_p = nn.Parameter(torch.randn(len(widths)))
         # In the checkpoint, and read by nothing: the widths are the config's.
-        self.feature_dim_repeat = nn.Parameter(
-            torch.tensor(widths, dtype=torch.int32), requires_grad=False
-        )
+        self.feature_dim_repeat = nn.Parameter(torch.tensor(widths, dtype=torch.int32), requires_grad=False)
 
     def forward(self, group_BD: Tensor) -> Tensor:
         kept_F = 1 - self.feature_p.sigmoid()
