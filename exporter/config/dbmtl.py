@@ -118,8 +118,9 @@ def _read_task(message: BayesTaskTower, earlier: Sequence[str]) -> RelatedTaskCo
             invalid(
                 where,
                 f"relation_tower_names has {name}, which is no task in front of it",
-                hint=f"the tasks in front of it are {', '.join(earlier)}" if earlier else "list tasks first "
-                "that others build upon",
+                hint=f"the tasks in front of it are {', '.join(earlier)}"
+                if earlier
+                else "list tasks first that others build upon",
             )
     return RelatedTaskConfig(
         task=read_task(message.losses, message.num_class, where, name=message.tower_name),

@@ -28,6 +28,7 @@ from exporter.errors import UnsupportedConfig
 
 WHERE = "model_config.dlrm_hstu"
 
+
 def read_dlrm_hstu(message: ModelConfig) -> DlrmHstuConfig:
     """The model of a whole `model_config`: its own message, and what stands beside it.
 

@@ -1,6 +1,6 @@
 """Pipeline-config text to a PipelineConfig: what TorchEasyRec's text means, for the models Slipway builds."""
 
-from exporter.config import dlrm_hstu, hstu_match
+from exporter.config import dbmtl, dlrm_hstu, hstu_match, multi_tower_din
 from exporter.config.data_groups import effective_fg_mode
 from exporter.config.feature_messages import feature_sources
 from exporter.config.features import needs_generation, read_features
@@ -11,11 +11,12 @@ from exporter.config.message import read_message, require_fields
 from exporter.config.pb.data_pb2 import FgMode
 from exporter.config.pb.model_pb2 import ModelConfig as ModelMessage
 from exporter.config.pb.pipeline_pb2 import EasyRecConfig
+from exporter.config.ranking import DbmtlConfig, MultiTowerDinConfig
 from exporter.config.schema import ModelConfig, PipelineConfig
 from exporter.config.tables import check_tables
 from exporter.errors import InvalidPipelineConfig, UnsupportedConfig
 
-SUPPORTED_MODELS = ("hstu_match", "dlrm_hstu")
+SUPPORTED_MODELS = ("hstu_match", "dlrm_hstu", "multi_tower_din", "dbmtl")
 
 
 def parse_pipeline_config(text: str, *, where: str = "config") -> PipelineConfig:
@@ -35,6 +36,10 @@ def parse_pipeline_config(text: str, *, where: str = "config") -> PipelineConfig
             hstu_match.check_hstu_match(model, config.features, config.groups)
         case DlrmHstuConfig() as model:
             dlrm_hstu.check_dlrm_hstu(model, config.features, config.groups)
+        case MultiTowerDinConfig() as model:
+            multi_tower_din.check_multi_tower_din(model, config.features, config.groups)
+        case DbmtlConfig() as model:
+            dbmtl.check_dbmtl(model, config.groups)
     return config
 
 
@@ -66,13 +71,22 @@ def parse_published_config(text: str, *, where: str = "config") -> PipelineConfi
         train_input_path=message.train_input_path,
         train_rows_are_encoded=_train_rows_are_encoded(message),
         averaged_weights=_averaged_weights(message),
+        variational_dropout=message.model_config.HasField("variational_dropout"),
     )
 
 
 def _read_model(message: ModelMessage) -> ModelConfig:
-    if message.WhichOneof("model") == "hstu_match":
-        return hstu_match.read_hstu_match(message.hstu_match)
-    return dlrm_hstu.read_dlrm_hstu(message)
+    match message.WhichOneof("model"):
+        case "hstu_match":
+            return hstu_match.read_hstu_match(message.hstu_match)
+        case "dlrm_hstu":
+            return dlrm_hstu.read_dlrm_hstu(message)
+        case "multi_tower_din":
+            return multi_tower_din.read_multi_tower_din(message)
+        case "dbmtl":
+            return dbmtl.read_dbmtl(message)
+        case kind:
+            raise AssertionError(kind)  # not among SUPPORTED_MODELS
 
 
 def _groups_in_step(model: ModelConfig) -> tuple[tuple[str, ...], ...]:
@@ -81,6 +95,8 @@ def _groups_in_step(model: ModelConfig) -> tuple[tuple[str, ...], ...]:
             return hstu_match.groups_in_step(model)
         case DlrmHstuConfig():
             return dlrm_hstu.groups_in_step(model)
+        case MultiTowerDinConfig() | DbmtlConfig():
+            return ()
 
 
 def _averaged_weights(message: EasyRecConfig) -> bool:

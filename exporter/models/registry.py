@@ -7,11 +7,14 @@ import torch
 from torch import nn
 
 from exporter.config.hstu import DlrmHstuConfig, HstuMatchConfig
+from exporter.config.ranking import DbmtlConfig, MultiTowerDinConfig
 from exporter.config.schema import ModelConfig, PipelineConfig, TowerConfig
 from exporter.dims.plan import DimPlan
+from exporter.models.dbmtl import model as dbmtl
 from exporter.models.dlrm_hstu import model as dlrm_hstu
 from exporter.models.dropout import Dropout
 from exporter.models.hstu_match import model as hstu_match
+from exporter.models.multi_tower_din import model as multi_tower_din
 from exporter.towers.tower import ServedModule, Tower
 
 
@@ -26,6 +29,11 @@ class Family:
 _FAMILIES: dict[type[ModelConfig], Family] = {
     HstuMatchConfig: Family(served=hstu_match.build_served, trained=hstu_match.HstuMatch),
     DlrmHstuConfig: Family(served=dlrm_hstu.build_served, trained=dlrm_hstu.DlrmHstu),
+    MultiTowerDinConfig: Family(
+        served=multi_tower_din.build_served,
+        trained=lambda pipeline, _: multi_tower_din.MultiTowerDin(pipeline),
+    ),
+    DbmtlConfig: Family(served=dbmtl.build_served, trained=lambda pipeline, _: dbmtl.Dbmtl(pipeline)),
 }
 
 

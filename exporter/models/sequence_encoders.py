@@ -112,9 +112,7 @@ class PoolingEncoder(nn.Module):
 class MultiWindowDinEncoder(nn.Module):
     """For each window of places the mean of what elements there score beside the query; then the query."""
 
-    def __init__(
-        self, config: MultiWindowDinEncoderConfig, *, query_width: int, sequence_width: int
-    ) -> None:
+    def __init__(self, config: MultiWindowDinEncoderConfig, *, query_width: int, sequence_width: int) -> None:
         super().__init__()
         self._group = config.group
         self._lacking = sequence_width - query_width

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 from exporter.config.hstu import DlrmHstuConfig, HstuMatchConfig
 from exporter.config.parse import parse_published_config
-from exporter.config.schema import PipelineConfig
+from exporter.config.ranking import DbmtlConfig, MultiTowerDinConfig
+from exporter.config.schema import ModelConfig, PipelineConfig
 from exporter.config.schema import TowerConfig as TowerConfig  # builders of towers import it from here
 from exporter.errors import InvalidSpec
 from exporter.spec import TowerName
@@ -13,6 +14,8 @@ from exporter.towers.scalar_view import scalar_view
 _TOWERS = {
     HstuMatchConfig: (TowerName.USER, TowerName.ITEM),
     DlrmHstuConfig: (TowerName.MODEL,),
+    MultiTowerDinConfig: (TowerName.MODEL,),
+    DbmtlConfig: (TowerName.MODEL,),
 }
 
 
@@ -37,12 +40,9 @@ def tower_configs(pipeline: PipelineConfig, wanted: tuple[TowerName, ...] | None
 def training_tower(pipeline: PipelineConfig, name: TowerName) -> TowerConfig:
     """A tower as training sees it: the item tower reads the candidate group, the user tower all others.
 
-    The tower `model` of a ranking model reads every group.
+    The tower `model` of a ranking model reads every group that the model does.
     """
-    groups = pipeline.groups
-    if isinstance(pipeline.model, HstuMatchConfig):
-        item = pipeline.model.item_input
-        groups = tuple(group for group in groups if (group.name == item) == (name is TowerName.ITEM))
+    groups = tuple(group for group in pipeline.groups if _reads(pipeline.model, name, group.name))
     names = dict.fromkeys(feature for group in groups for feature in group.all_features)
     return TowerConfig(
         name=name,
@@ -51,6 +51,16 @@ def training_tower(pipeline: PipelineConfig, name: TowerName) -> TowerConfig:
             pipeline, groups=groups, features=tuple(pipeline.feature(feature) for feature in names)
         ),
     )
+
+
+def _reads(model: ModelConfig, name: TowerName, group: str) -> bool:
+    match model:
+        case HstuMatchConfig():
+            return (group == model.item_input) == (name is TowerName.ITEM)
+        case DlrmHstuConfig():
+            return True
+        case MultiTowerDinConfig() | DbmtlConfig():
+            return group in model.inputs
 
 
 def published_tower(text: str, name: TowerName, *, where: str = "config") -> TowerConfig:

@@ -13,8 +13,8 @@ from exporter.config.hstu import (
     PostprocessorKind,
 )
 from exporter.config.mlp import MlpConfig
-from exporter.config.tasks import Loss
 from exporter.config.schema import GroupKind, PipelineConfig
+from exporter.config.tasks import Loss, TaskConfig
 from tests.exporter.models.recorded import pipeline_of
 
 _PARAMETERIZED = ContextualizedMlpConfig(hidden_dim=8, parameterized=True)
