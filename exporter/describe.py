@@ -11,6 +11,7 @@ from exporter.aoti.architecture import architecture
 from exporter.aoti.compile import versions
 from exporter.attempt import Attempt, ExportedTower
 from exporter.config.render import render_fg_json, render_model_acc, render_pipeline_config
+from exporter.config.schema import GroupKind
 from exporter.dims.entries import dim_entries, tensor_entries
 from exporter.dims.plan import DimPlan
 from exporter.dims.torch_dims import check_program
@@ -26,7 +27,7 @@ from exporter.manifest import (
 from exporter.parts import CompiledPart
 from exporter.planning import PlannedTower
 from exporter.publish import file_ref
-from exporter.spec import ExportSpec
+from exporter.spec import ExportSpec, IdWeights
 from exporter.towers.tower import Tower
 
 
@@ -72,10 +73,18 @@ def tower_entry(
         inputs=tensor_entries(tower.plan),
         outputs=output_entries(last.program, last.part.tower.plan),
         dims=dim_entries(tower.plan),
+        id_weights=_id_weights(tower),
         demands=demands,
         verified=verified,
         stage_seconds=dict(stage_seconds),
     )
+
+
+def _id_weights(tower: Tower) -> IdWeights | None:
+    pipeline = tower.config.pipeline
+    deep = [group for group in pipeline.groups if group.kind is GroupKind.DEEP]
+    weighted = any(pipeline.feature(name).weighted for group in deep for name in group.features)
+    return pipeline.id_weights if weighted else None
 
 
 def _sparse_entry(package: FileRef, plan: DimPlan) -> SparseEntry:

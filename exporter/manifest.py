@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Literal
 
-from exporter.spec import Device, Frozen, Mode, TowerName
+from exporter.spec import Device, Frozen, IdWeights, Mode, TowerName
 
 MANIFEST_NAME = "manifest.json"
 
@@ -113,6 +113,7 @@ class TowerEntry(Frozen):
     inputs: tuple[TensorEntry, ...]
     outputs: tuple[TensorEntry, ...]
     dims: tuple[DimEntry, ...]
+    id_weights: IdWeights | None = None  # what it does with the weights of ids; None: it reads none
     demands: tuple[str, ...] = ()  # a package that refuses "but received n" found the n-th unmet, from 1
     verified: VerificationReport
     stage_seconds: dict[str, float]

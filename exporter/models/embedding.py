@@ -12,7 +12,9 @@ from torch import Tensor, nn
 
 from exporter.config.schema import Feature, FeatureGroup, GroupKind, PipelineConfig, Pooling
 from exporter.config.tables import Lookup, lookups
+from exporter.config.widths import sequence_widths
 from exporter.models.jagged import Layout, cumulated, first, pad_to
+from exporter.models.sequence_encoders import build_encoder
 from exporter.spec import IdWeights
 
 
@@ -22,6 +24,9 @@ class EmbeddingGroup(nn.Module):
     A DEEP group `g` is `g` (B, D). A group of the other kinds is `g.query` (B, D), its features of one
     element per row, and of its sequence features `g.sequence` with `g.sequence_length` (B,): (N, D) where
     the group is jagged, (B, L, D) where it is padded, L that of the first of them.
+
+    `look_up` reads the tables, and `encode` is the dense part behind it: sequence groups inside DEEP ones
+    become a part of these.
     """
 
     def __init__(self, pipeline: PipelineConfig) -> None:
@@ -35,9 +40,12 @@ class EmbeddingGroup(nn.Module):
             path = _path(lookup)
             self._tables[lookup.group, lookup.feature.name] = ".".join(path)
             _add_table(self, path, lookup)
+        self._group_name_to_seq_encoders = nn.ModuleDict(
+            {group.name: _encoders(group, self._features) for group in self._groups if group.encoders}
+        )
 
     def forward(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return self.look_up(inputs)
+        return self.encode(self.look_up(inputs))
 
     def look_up(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The groups and the sequence groups, as they come out of the tables."""
@@ -49,6 +57,15 @@ class EmbeddingGroup(nn.Module):
             elif features:
                 embedded[group.name] = torch.cat([self._pooled(f, group, inputs) for f in features], dim=1)
         return embedded
+
+    def encode(self, embedded: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The same, with what the encoders make of sequence groups appended to their DEEP groups."""
+        encoded = dict(embedded)
+        for name, encoders in self._group_name_to_seq_encoders.items():
+            assert isinstance(encoders, nn.ModuleList)
+            own = [embedded[name]] if name in embedded else []
+            encoded[name] = torch.cat([*own, *(encoder(embedded) for encoder in encoders)], dim=-1)
+        return encoded
 
     def _sequence(
         self, group: FeatureGroup, features: list[Feature], inputs: Mapping[str, Tensor]
@@ -163,3 +180,11 @@ def _add_table(root: nn.Module, path: Sequence[str], lookup: Lookup) -> None:
         bound = sqrt(1 / lookup.table.rows)
         nn.init.uniform_(table.weight, -bound, bound)
         parent[name] = table
+
+
+def _encoders(group: FeatureGroup, features: Mapping[str, Feature]) -> nn.ModuleList:
+    widths = {inner.name: sequence_widths(inner, features) for inner in group.sequence_groups}
+    return nn.ModuleList(
+        build_encoder(encoder, query_width=widths[encoder.group][0], sequence_width=widths[encoder.group][1])
+        for encoder in group.encoders
+    )
