@@ -1,11 +1,12 @@
 """The feature groups that the match families need, and the widths that must agree."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from exporter.config.hstu_groups import GroupInputs
-from exporter.config.refusals import invalid
 from exporter.config.match import DeepTowerConfig, MatchConfig, MindConfig, MindUserConfig
+from exporter.config.refusals import invalid
 from exporter.config.schema import Feature, FeatureGroup, GroupKind
+from exporter.config.widths import encoder_widths, features_width
 
 
 def check_match(model: MatchConfig, features: Sequence[Feature], groups: Sequence[FeatureGroup]) -> None:
@@ -14,15 +15,14 @@ def check_match(model: MatchConfig, features: Sequence[Feature], groups: Sequenc
     Raises:
         InvalidPipelineConfig: naming the group and what the model needs it for.
     """
-    where = f"model_config.{model.family}"
-    inputs = GroupInputs(features, groups, where)
+    inputs = GroupInputs(features, groups, f"model_config.{model.family}")
     _check_deep(model.item.inputs, "the item", inputs)
     if isinstance(model, MindConfig):
         _check_deep((model.user.input,), "the user", inputs)
         _check_history(model.user.history_input, inputs)
     else:
         _check_deep(model.user.inputs, "the user", inputs)
-    _check_widths(model, inputs, where)
+    _check_widths(model, features, groups)
 
 
 def _check_deep(names: Sequence[str], purpose: str, inputs: GroupInputs) -> None:
@@ -40,29 +40,27 @@ def _check_history(name: str, inputs: GroupInputs) -> None:
         )
 
 
-def _check_widths(model: MatchConfig, inputs: GroupInputs, where: str) -> None:
+def _check_widths(model: MatchConfig, features: Sequence[Feature], groups: Sequence[FeatureGroup]) -> None:
     """Without a projection the towers' own widths are compared."""
     if model.output_dim:
         return
-    user = model.user
-    own = _width(user, inputs) if isinstance(user, DeepTowerConfig) else _interest_width(user)
-    item = _width(model.item, inputs)
-    if own != item:
+    by_name = {feature.name: feature for feature in features}
+    widths = {g.name: features_width(g, by_name) + sum(encoder_widths(g, by_name)) for g in groups}
+    user = _width(model.user, widths)
+    item = _width(model.item, widths)
+    if user != item:
         invalid(
-            where,
+            f"model_config.{model.family}",
             "output_dim is 0, so the towers' own widths are compared, and they differ: "
-            f"user {own}, item {item}",
+            f"user {user}, item {item}",
             hint="set output_dim above 0, or end both towers in the same width",
         )
 
 
-def _width(tower: DeepTowerConfig, inputs: GroupInputs) -> int:
-    if tower.mlp is not None:
-        return tower.mlp.hidden_units[-1]
-    return sum(inputs.width(name) for name in tower.inputs)
-
-
-def _interest_width(user: MindUserConfig) -> int:
-    if user.concat_mlp is not None:
-        return user.concat_mlp.hidden_units[-1]
-    return user.user_mlp.hidden_units[-1] + user.capsules.high_dim
+def _width(tower: DeepTowerConfig | MindUserConfig, widths: Mapping[str, int]) -> int:
+    mlp = tower.mlp if isinstance(tower, DeepTowerConfig) else tower.concat_mlp
+    if mlp is not None:
+        return mlp.hidden_units[-1]
+    if isinstance(tower, DeepTowerConfig):
+        return sum(widths[name] for name in tower.inputs)
+    return tower.user_mlp.hidden_units[-1] + tower.capsules.high_dim

@@ -3,8 +3,6 @@
 from collections.abc import Iterable
 
 from exporter.config.hstu import Similarity
-from exporter.config.mlp import MlpConfig
-from exporter.config.mlp_messages import read_mlp
 from exporter.config.match import (
     CapsuleConfig,
     DeepTowerConfig,
@@ -14,6 +12,8 @@ from exporter.config.match import (
     MindUserConfig,
     RoutingStart,
 )
+from exporter.config.mlp import MlpConfig
+from exporter.config.mlp_messages import read_mlp
 from exporter.config.pb.match_models_pb2 import DAT, DSSM, MIND
 from exporter.config.pb.model_pb2 import ModelConfig
 from exporter.config.pb.module_pb2 import MLP, B2ICapsule

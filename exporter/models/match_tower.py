@@ -17,6 +17,7 @@ from exporter.config.widths import group_width
 from exporter.models.contract import checked, demands_of
 from exporter.models.embedding import EmbeddingGroup
 from exporter.models.mlp import Mlp
+from exporter.models.variational_dropout import GroupDropouts
 from exporter.spec import TowerName
 from exporter.towers.tower import ServedModule
 
@@ -27,10 +28,15 @@ class MatchTower(nn.Module, ABC):
     def __init__(self, pipeline: PipelineConfig) -> None:
         super().__init__()
         self.embedding_group = EmbeddingGroup(pipeline)
+        self.group_variational_dropouts = GroupDropouts(pipeline)
+
+    def forward(self, embedded: Mapping[str, Tensor]) -> Tensor:
+        """The tower's output, from what was looked up in its tables."""
+        return self.represent(self.group_variational_dropouts(self.embedding_group.encode(embedded)))
 
     @abstractmethod
-    def forward(self, embedded: Mapping[str, Tensor]) -> Tensor:
-        """The tower's output from its embedded groups."""
+    def represent(self, groups: Mapping[str, Tensor]) -> Tensor:
+        """The tower's output, from the groups as the model reads them."""
 
 
 class DeepTower(MatchTower):
@@ -44,8 +50,8 @@ class DeepTower(MatchTower):
         self.mlp = nn.Identity() if tower.mlp is None else Mlp(width, tower.mlp)
         self.output = projection(width if tower.mlp is None else tower.mlp.hidden_units[-1], model)
 
-    def forward(self, embedded: Mapping[str, Tensor]) -> Tensor:
-        groups_BD = torch.cat([embedded[name] for name in self._inputs], dim=1)
+    def represent(self, groups: Mapping[str, Tensor]) -> Tensor:
+        groups_BD = torch.cat([groups[name] for name in self._inputs], dim=1)
         return normalised(self.output(self.mlp(groups_BD)), self._similarity)
 
 
@@ -86,7 +92,8 @@ class MatchModel(nn.Module):
         """The towers' outputs by name; an item per row, or more items than rows."""
         towers = {TowerName.USER: self.user_tower, TowerName.ITEM: self.item_tower}
         return {
-            f"{tower_name(name)}_emb": tower(tower.embedding_group(inputs)) for name, tower in towers.items()
+            f"{tower_name(name)}_emb": tower(tower.embedding_group.look_up(inputs))
+            for name, tower in towers.items()
         }
 
 

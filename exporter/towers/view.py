@@ -3,9 +3,10 @@
 from dataclasses import replace
 
 from exporter.config.hstu import DlrmHstuConfig, HstuMatchConfig
-from exporter.config.match import DssmConfig, MatchConfig, MindConfig, groups_of
+from exporter.config.match import DssmConfig, MindConfig, groups_of
 from exporter.config.parse import parse_published_config
-from exporter.config.schema import PipelineConfig
+from exporter.config.ranking import DbmtlConfig, MultiTowerDinConfig
+from exporter.config.schema import ModelConfig, PipelineConfig
 from exporter.config.schema import TowerConfig as TowerConfig  # builders of towers import it from here
 from exporter.errors import InvalidSpec
 from exporter.spec import TowerName
@@ -16,6 +17,8 @@ _TOWERS = {
     DlrmHstuConfig: (TowerName.MODEL,),
     DssmConfig: (TowerName.USER, TowerName.ITEM),
     MindConfig: (TowerName.USER, TowerName.ITEM),
+    MultiTowerDinConfig: (TowerName.MODEL,),
+    DbmtlConfig: (TowerName.MODEL,),
 }
 
 
@@ -40,16 +43,10 @@ def tower_configs(pipeline: PipelineConfig, wanted: tuple[TowerName, ...] | None
 def training_tower(pipeline: PipelineConfig, name: TowerName) -> TowerConfig:
     """A tower as training sees it, with the groups that it reads.
 
-    The item tower of hstu_match reads the candidate group, and its user tower all others; towers of the match
-    families say what they read. The tower `model` of a ranking model reads every group.
+    The item tower of hstu_match reads the candidate group, and its user tower all others. The tower `model`
+    of a ranking model reads every group that the model does.
     """
-    groups = pipeline.groups
-    if isinstance(pipeline.model, HstuMatchConfig):
-        item = pipeline.model.item_input
-        groups = tuple(group for group in groups if (group.name == item) == (name is TowerName.ITEM))
-    elif isinstance(pipeline.model, MatchConfig):
-        read = groups_of(pipeline.model, name)
-        groups = tuple(group for group in groups if group.name in read)
+    groups = tuple(group for group in pipeline.groups if _reads(pipeline.model, name, group.name))
     names = dict.fromkeys(feature for group in groups for feature in group.all_features)
     return TowerConfig(
         name=name,
@@ -58,6 +55,18 @@ def training_tower(pipeline: PipelineConfig, name: TowerName) -> TowerConfig:
             pipeline, groups=groups, features=tuple(pipeline.feature(feature) for feature in names)
         ),
     )
+
+
+def _reads(model: ModelConfig, name: TowerName, group: str) -> bool:
+    match model:
+        case HstuMatchConfig():
+            return (group == model.item_input) == (name is TowerName.ITEM)
+        case DlrmHstuConfig():
+            return True
+        case MultiTowerDinConfig() | DbmtlConfig():
+            return group in model.inputs
+        case DssmConfig() | MindConfig():
+            return group in groups_of(model, name)
 
 
 def published_tower(text: str, name: TowerName, *, where: str = "config") -> TowerConfig:

@@ -59,15 +59,15 @@ class DrawnCapsules(Capsules):
     same question has the same answer.
     """
 
-    _start_LK: Tensor
+    _start: Tensor
 
     def __init__(self, in_features: int, config: CapsuleConfig) -> None:
         super().__init__(in_features, config)
-        self.register_buffer("_start_LK", drawn_start(config), persistent=False)
+        self.register_buffer("_start", drawn_start(config), persistent=False)
 
     def gather(self, low_BLH: Tensor, is_event_BL1: Tensor, is_valid_BK: Tensor) -> Tensor:
         places_L = torch.arange(low_BLH.shape[1], device=low_BLH.device)
-        logits_BLK = self._start_LK[places_L.clamp(max=self._config.max_seq_len - 1)].unsqueeze(0)
+        logits_BLK = self._start[places_L.clamp(max=self._config.max_seq_len - 1)].unsqueeze(0)
         direction_BLH = F.normalize(low_BLH, dim=-1)
         shares_BLK = self._shares(logits_BLK, is_event_BL1, is_valid_BK)
         for _ in range(self._config.num_iters - 1):

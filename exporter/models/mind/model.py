@@ -9,8 +9,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from exporter.config.mlp import MlpConfig
 from exporter.config.match import MindConfig
+from exporter.config.mlp import MlpConfig
 from exporter.config.schema import PipelineConfig, TowerConfig
 from exporter.config.widths import group_width
 from exporter.models.dropout import Dropout
@@ -57,11 +57,11 @@ class MindUserTower(MatchTower):
             width = user.concat_mlp.hidden_units[-1]
         self.output = projection(width, model, bias=False)
 
-    def forward(self, embedded: Mapping[str, Tensor]) -> Tensor:
-        user_BD = self.user_mlp_out(self.user_mlp(embedded[self._config.user.input]))
-        events_BLD = self._hist_seq_mlp_out(self._hist_seq_mlp(embedded[f"{self._history}.sequence"]))
+    def represent(self, groups: Mapping[str, Tensor]) -> Tensor:
+        user_BD = self.user_mlp_out(self.user_mlp(groups[self._config.user.input]))
+        events_BLD = self._hist_seq_mlp_out(self._hist_seq_mlp(groups[f"{self._history}.sequence"]))
         interests_BKD, is_valid_BK = self._capsule_layer(
-            events_BLD, embedded[f"{self._history}.sequence_length"]
+            events_BLD, groups[f"{self._history}.sequence_length"]
         )
         user_BKD = user_BD.unsqueeze(1).expand(-1, interests_BKD.shape[1], -1)
         joined_BKD = self._concat_mlp(torch.cat([user_BKD, interests_BKD], dim=-1))
