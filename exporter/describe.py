@@ -61,15 +61,16 @@ def tower_entry(
     demands: tuple[str, ...],
 ) -> TowerEntry:
     """The tower's entry; asking for the verification report is what keeps the unverified out."""
-    refs = {path: file_ref(path, local) for path, local in files.items()}
     *sparse, last = compiled
-    packages = [refs.pop(f"{tower.name}/{part.part.path}") for part in compiled]
+    packages = [_package_ref(tower, part) for part in compiled]
+    written = {package.path for package in packages}
+    others = tuple(file_ref(path, local) for path, local in files.items() if path not in written)
     return TowerEntry(
         name=tower.name,
         view=tower.config.view,
         package=packages[-1],
         sparse=_sparse_entry(packages[0], last.part.tower.plan) if sparse else None,
-        files=tuple(refs.values()),
+        files=others,
         inputs=tensor_entries(tower.plan),
         outputs=output_entries(last.program, last.part.tower.plan),
         dims=dim_entries(tower.plan),
@@ -78,6 +79,11 @@ def tower_entry(
         verified=verified,
         stage_seconds=dict(stage_seconds),
     )
+
+
+def _package_ref(tower: Tower, part: CompiledPart) -> FileRef:
+    written = part.package
+    return FileRef(path=f"{tower.name}/{part.part.path}", size=written.size, sha256=written.sha256)
 
 
 def _id_weights(tower: Tower) -> IdWeights | None:

@@ -14,6 +14,7 @@ ExportError
 │   └── DimSpecialised         tracing narrowed or fixed a size that the plan lets vary
 ├── TraceFailed              torch.export could not capture the tower
 ├── CompileFailed            AOTInductor could not build the package
+├── WeightsDoNotFit          weights are not of the shapes that compiled code was made for
 ├── VerificationFailed       the package does not compute what eager computes
 │   └── PackageCrashed         the process that ran the package died
 ├── InvalidArtifact          a published artifact is incomplete or damaged
@@ -151,6 +152,13 @@ class CompileFailed(ExportError):
 
     code = "compile_failed"
     advice = "see the attempt's log; on a new machine check g++"
+
+
+class WeightsDoNotFit(ExportError):
+    """Weights are not of the names, shapes, dtypes or strides that compiled code was made for."""
+
+    code = "weights_do_not_fit"
+    advice = "report it with the pipeline config: compiled code was taken for that of another model"
 
 
 class VerificationFailed(ExportError):

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 from torch.export import ExportedProgram
 
-from exporter.aoti.compile import compile_package
+from exporter.aoti.assemble import WrittenFile
+from exporter.aoti.compile import compile_code
 from exporter.aoti.trace import trace
 from exporter.spec import Mode
 from exporter.stages import Progress
@@ -43,12 +44,12 @@ class CompiledPart:
 
     part: Part
     program: ExportedProgram
-    package: Path
+    package: WrittenFile
 
     @property
     def link(self) -> Link:
         order = tuple(tensor.name for tensor in self.part.tower.plan.inputs)
-        return Link(package=self.package, order=order)
+        return Link(package=self.package.path, order=order)
 
 
 def parts_of(tower: Tower, mode: Mode, *, max_batch_size: int) -> tuple[Part, ...]:
@@ -73,10 +74,11 @@ def trace_parts(
 
 
 def compile_parts(traced: Sequence[TracedPart], folder: Path, progress: Progress) -> tuple[CompiledPart, ...]:
-    """Compile each part into its package below `folder`."""
+    """Compile each part, and put its package together below `folder`."""
     compiled = []
     for done, each in enumerate(traced):
         progress(done / len(traced), each.part.path)
-        package = compile_package(each.program, folder / each.part.path)
+        code = compile_code(each.program)
+        package = code.assemble(each.part.tower.module.state_dict(), folder / each.part.path)
         compiled.append(CompiledPart(part=each.part, program=each.program, package=package))
     return tuple(compiled)

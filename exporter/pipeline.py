@@ -82,7 +82,8 @@ def export_tower(
     folder.mkdir()
     with clock.stage(Stage.CONFIG):
         device = require_device(spec.device)
-        tower = build_tower(planned.config, planned.plan)
+        with torch.device("meta"):  # its weights come as mapped files; until then it has none
+            tower = build_tower(planned.config, planned.plan)
     with clock.stage(Stage.CHECKPOINT):
         checkpoint, checkpoint_source = fetch_checkpoint_once(
             spec, attempt.workspace, averaged=planned.config.pipeline.averaged_weights

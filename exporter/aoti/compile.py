@@ -7,28 +7,37 @@ from pathlib import Path
 import torch
 from torch.export import ExportedProgram
 
-from exporter.aoti.torch_private import compile_and_package
+from exporter.aoti.assemble import BLOB_SUFFIX
+from exporter.aoti.code import Code
+from exporter.aoti.torch_private import compile_files
 from exporter.errors import CompileFailed
 from exporter.manifest import Versions
 from exporter.version import __version__
 
 
-def compile_package(program: ExportedProgram, path: Path) -> Path:
-    """Compile `program` into the package at `path`, weights beside the code and not inside it.
+def compile_code(program: ExportedProgram) -> Code:
+    """Compile `program`; its weights are no part of the code.
 
     Raises:
         CompileFailed: with the compiler's last words.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        compile_and_package(program, path)
+        written = compile_files(program)
     except Exception as error:  # inductor and the C++ compiler fail in many types; all mean the same here
         text = str(error).strip()
         raise CompileFailed(
             f"{type(error).__name__}: {text[:1500]}",
             hint="a C++ compiler (g++) must be on the PATH" if "compiler" in text.lower() else "",
         ) from error
-    return path
+    return Code(
+        files={path.name: path.read_bytes() for path in written.paths if not path.name.endswith(BLOB_SUFFIX)},
+        values=written.values,
+    )
+
+
+def compile_package(program: ExportedProgram, path: Path) -> Path:
+    """Compile `program` into the package at `path`, with its own weights."""
+    return compile_code(program).assemble(program.state_dict, path).path
 
 
 def versions() -> Versions:

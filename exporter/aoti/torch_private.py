@@ -1,30 +1,40 @@
 """Every use of torch's private API, in one place (torch 2.13)."""
 
+import copy
 import gc
+import struct
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
+from unittest import mock
 
 import torch
 import torch._inductor
 import torch.fx.experimental._config as symbolic_shapes_config
-from torch._inductor import cpu_vec_isa
+from torch._inductor import codecache, cpu_vec_isa
+from torch._inductor.virtualized import V
 from torch._logging.structured import INTERN_TABLE
+from torch._subclasses import FakeTensor
 from torch.export import ExportedProgram
 from torch.export._draft_export import FailureReport, FailureType
+from torch.export.pt2_archive._package import AOTICompiledModel
+from torch.export.pt2_archive._package_weights import Weights
 
 from exporter.dims.diagnose import SizeGuard, sizes_in
 from exporter.dims.torch_dims import TorchDims
 
 # What inductor is told for every package; values are inductor's own configuration keys.
-# - Weights stay outside the .so, as a plain blob in the order of the package's constants table, so
-#   that compiled code does not depend on them and they can be rewritten without compiling.
-# - Folding of constants happens when the package is loaded: folded at compile time, the weights'
-#   values would be baked into the code.
-_PACKAGE_CONFIG: Mapping[str, bool | str] = {
+# - Weights stay outside the .so, in a plain blob in the order of the package's constants table, so that
+#   compiled code does not depend on them. Of the formats this one writes none: see `_weights_left_out`.
+# - Folding of constants happens when the package is loaded: folded at compile time, their values would be
+#   baked into the code.
+PACKAGE_CONFIG: Mapping[str, bool | str] = {
+    "aot_inductor.package": True,
     "aot_inductor.package_constants_in_so": False,
-    "aot_inductor.package_constants_on_disk_format": "binary_blob",
+    "aot_inductor.package_constants_on_disk_format": "pickle_weights",
     "aot_inductor.use_runtime_constant_folding": True,
 }
 
@@ -39,6 +49,21 @@ class Package:
     def __call__(self, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         outputs: dict[str, torch.Tensor] = self._model(dict(inputs))
         return outputs
+
+
+class UnpackedPackage(Package):
+    """The code of a package in a folder, and its weights as tensors, which are used where they lie."""
+
+    def __init__(self, folder: Path, weights: Mapping[str, torch.Tensor]) -> None:
+        """Load native code, as above; `weights` are not checked here, and must outlive this object."""
+        single_threaded, runners, device_index = False, 1, -1
+        loader = torch._C._aoti.AOTIModelPackageLoader(
+            str(folder), "model", single_threaded, runners, device_index
+        )
+        # Not all constants are weights: what is folded when loaded is computed from them.
+        loader.load_constants(dict(weights), use_inactive=False, check_full_update=False, user_managed=True)
+        self._model = AOTICompiledModel(loader)
+        self._weights = weights
 
 
 @contextmanager
@@ -90,13 +115,84 @@ def _size_guard(failure: FailureReport, files: Mapping[int, str]) -> SizeGuard:
     )
 
 
-def compile_and_package(program: ExportedProgram, path: Path) -> None:
-    """Compile a program with AOTInductor into one `.pt2` at `path`."""
-    with warnings.catch_warnings(), sizes_zero_and_one_stay_dynamic():
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CompiledFiles:
+    """What AOTInductor wrote, weights excepted, and the constants that are none: the code's own."""
+
+    paths: tuple[Path, ...]
+    values: Mapping[str, torch.Tensor]
+
+
+def compile_files(program: ExportedProgram) -> CompiledFiles:
+    """Compile a program with AOTInductor.
+
+    The compiler is given fake tensors for parameters and buffers: no value of theirs can reach the code.
+    """
+    with warnings.catch_warnings(), sizes_zero_and_one_stay_dynamic(), _weights_left_out():
         warnings.simplefilter("ignore")  # inductor's remarks on its own internals; failures raise
-        torch._inductor.aoti_compile_and_package(
-            program, package_path=str(path), inductor_configs=dict(_PACKAGE_CONFIG)
-        )
+        module = _without_weights(program).module(check_guards=False)
+        assert isinstance(module, torch.fx.GraphModule) and program.example_inputs is not None
+        args, kwargs = program.example_inputs
+        written = torch._inductor.aot_compile(module, args, kwargs, options=dict(PACKAGE_CONFIG))
+    assert isinstance(written, list)
+    constants = [
+        (name, tensor) for each in written if isinstance(each, Weights) for name, (tensor, _) in each.items()
+    ]
+    return CompiledFiles(
+        paths=tuple(Path(each) for each in written if isinstance(each, str)),
+        values={name: tensor for name, tensor in constants if not isinstance(tensor, FakeTensor)},
+    )
+
+
+def _without_weights(program: ExportedProgram) -> ExportedProgram:
+    """The same program, its parameters and persistent buffers replaced by what it was traced with."""
+    signature = program.graph_signature
+    names = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
+    traced = {
+        names[node.name]: node.meta["val"]
+        for node in program.graph.nodes
+        if node.op == "placeholder" and node.name in names
+    }
+    fake: dict[str, torch.Tensor] = {}
+    for name, tensor in program.state_dict.items():
+        is_parameter = isinstance(tensor, torch.nn.Parameter)
+        value = traced.get(name, tensor)
+        fake[name] = torch.nn.Parameter(value, requires_grad=False) if is_parameter else value
+    bare = copy.copy(program)
+    bare._state_dict = fake
+    return bare
+
+
+@contextmanager
+def _weights_left_out() -> Iterator[None]:
+    """Code that reads its weights from a blob beside it, compiled without writing that blob.
+
+    Inductor has such code only together with the blob, which it puts together in memory. So it is told
+    to pickle weights instead, which it leaves to its caller, and is answered "a blob" where it asks what
+    the code should expect; the one number of the blob that the code holds, its size, is put in here.
+    """
+    with (
+        mock.patch.object(codecache, "determine_aoti_mmap_flags", return_value=(True, False)),
+        mock.patch.object(codecache, "struct", SimpleNamespace(pack=_pack_size)),
+    ):
+        yield
+
+
+def _pack_size(layout: str, *values: int) -> bytes:
+    """As struct.pack; for the size of the weights that were left out, the size they will have."""
+    if (layout, values) == ("q", (0,)):
+        values = (_blob_size(),)
+    return struct.pack(layout, *values)
+
+
+def _blob_size() -> int:
+    """Of the graph that is being compiled, as inductor computes it: padded unless all is on the GPU."""
+    names = (name for name in V.graph.constants if name not in V.graph.folded_constants)
+    constants = [V.graph.get_original_value_of_constant(name) for name in names]
+    sizes = [tensor.untyped_storage().nbytes() if tensor.numel() else 0 for tensor in constants]
+    if all(tensor.is_cuda for tensor in constants):
+        return sum(sizes)
+    return sum(-(-size // codecache.ALIGN_BYTES) * codecache.ALIGN_BYTES for size in sizes)
 
 
 def cpu_instruction_sets() -> tuple[str, ...]:
