@@ -61,7 +61,9 @@ def test_tables_need_no_average(tmp_path: Path) -> None:
     averages = {"model__linear__weight": torch.ones(2, 3), "model__linear__bias": torch.ones(2)}
     load_weights(tower, open_checkpoint(write(tmp_path, **averages), averaged=True))
     assert torch.equal(tower.linear.weight, torch.ones(2, 3))
-    assert torch.equal(tower.state_dict()["user_tower.embedding_group.emb_impls.table.weight"], torch.zeros(4, 2))
+    assert torch.equal(
+        tower.state_dict()["user_tower.embedding_group.emb_impls.table.weight"], torch.zeros(4, 2)
+    )
 
 
 def test_dense_weights_without_an_average_are_named(tmp_path: Path) -> None:
