@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from exporter.config.match import MindConfig
+from exporter.config.match import MindConfig, RoutingStart
 from exporter.config.mlp import MlpConfig
 from exporter.config.schema import TowerConfig
 from exporter.dims.plan import plan_dims
@@ -88,3 +88,12 @@ def test_a_concat_mlp_without_layers_leaves_user_and_interest_side_by_side() -> 
 def built(config: TowerConfig) -> nn.Module:
     plan = plan_dims(config.pipeline.features, max_batch_size=64)
     return build_tower(config, plan).module
+
+
+@pytest.mark.parametrize(("start", "remarks"), [(RoutingStart.ZEROS, 0), (RoutingStart.NORMAL, 1)])
+def test_a_manifest_is_told_of_a_drawing(start: RoutingStart, remarks: int) -> None:
+    model = recorded_tower("mind", "user").config.pipeline.model
+    assert isinstance(model, MindConfig)
+    capsules = replace(model.user.capsules, routing_start=start)
+    assert len(untrained(changed(capsules=capsules)).served.remarks()) == remarks
+    assert recorded_tower("mind", "item").served.remarks() == ()
