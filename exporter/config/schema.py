@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import Literal
 
 from exporter.config.hstu import DlrmHstuConfig, HstuMatchConfig
+from exporter.config.match import MatchConfig
 from exporter.config.ranking import DbmtlConfig, MultiTowerDinConfig
 from exporter.config.sequence_encoders import SequenceEncoderConfig
 from exporter.spec import IdWeights, TowerName
@@ -136,7 +137,7 @@ class FeatureGroup:
         return replace(feature.table, name=feature.table.name + suffix)
 
 
-ModelConfig = HstuMatchConfig | DlrmHstuConfig | MultiTowerDinConfig | DbmtlConfig
+ModelConfig = HstuMatchConfig | DlrmHstuConfig | MultiTowerDinConfig | DbmtlConfig | MatchConfig
 
 
 @dataclass(frozen=True, kw_only=True)
