@@ -74,6 +74,7 @@ def tower_entry(
         outputs=output_entries(last.program, last.part.tower.plan),
         dims=dim_entries(tower.plan),
         id_weights=_id_weights(tower),
+        remarks=tower.served.remarks(),
         demands=demands,
         verified=verified,
         stage_seconds=dict(stage_seconds),

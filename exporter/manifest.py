@@ -114,6 +114,7 @@ class TowerEntry(Frozen):
     outputs: tuple[TensorEntry, ...]
     dims: tuple[DimEntry, ...]
     id_weights: IdWeights | None = None  # what it does with the weights of ids; None: it reads none
+    remarks: tuple[str, ...] = ()  # where its answers are not TorchEasyRec's own, in words
     demands: tuple[str, ...] = ()  # a package that refuses "but received n" found the n-th unmet, from 1
     verified: VerificationReport
     stage_seconds: dict[str, float]
