@@ -12,7 +12,7 @@ from exporter.dims.plan import plan_group_tensors
 from exporter.manifest import DimEntry, TensorEntry
 from exporter.outcome import Failure
 from exporter.planning import PlannedTower
-from exporter.spec import Device, ExportSpec, Frozen, Mode, TowerName
+from exporter.spec import Device, ExportSpec, Frozen, IdWeights, Mode, TowerName
 from jobs.ids import JobId
 from jobs.logs import LogPart
 from jobs.model import Job, JobState, TowerProgress
@@ -33,6 +33,7 @@ class SpecView(Frozen):
     towers: tuple[TowerName, ...] | None
     mode: str
     device: Device
+    id_weights: IdWeights
     ranks: int | None
     max_batch_size: int
 

@@ -43,7 +43,7 @@ def parse_pipeline_config(text: str, *, where: str = "config") -> PipelineConfig
         case MultiTowerDinConfig() as model:
             multi_tower_din.check_multi_tower_din(model, config.features, config.groups)
         case DbmtlConfig() as model:
-            dbmtl.check_dbmtl(model, config.groups)
+            dbmtl.check_dbmtl(model, config.features, config.groups)
     return config
 
 
