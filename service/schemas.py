@@ -26,6 +26,7 @@ class SpecView(Frozen):
 
     config_uri: str | None
     config_sha256: str
+    family: str | None
     checkpoint_uri: str
     item_input_uri: str | None
     sample_input_uri: str | None
@@ -129,7 +130,7 @@ class TowerPlan(Frozen):
     """One tower's inputs: which sizes vary, within which bounds, and which vary together."""
 
     name: TowerName
-    view: Literal["training", "scalar"]
+    view: Literal["training", "scalar", "declared"]
     inputs: tuple[TensorEntry, ...] = Field(description="In call order; an axis is a size or a dim's name.")
     dims: tuple[DimEntry, ...]
     group_tensors: tuple[TensorEntry, ...] = Field(

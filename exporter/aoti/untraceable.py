@@ -35,9 +35,9 @@ def explain(tower: Tower, inputs: dict[str, Tensor], error: Exception) -> TraceF
         told = _told_again(tower, alike)
     found = violations(told)
     if not found:
-        return TraceFailed(f"{tower.name} tower: {type(error).__name__}: {message[:_LONGEST_MESSAGE]}")
+        return TraceFailed(f"{tower.title}: {type(error).__name__}: {message[:_LONGEST_MESSAGE]}")
     guards = _guards(tower, alike)
-    raised = diagnose(found, tower.plan, tower.config.pipeline, tower=tower.name, guards=guards)
+    raised = diagnose(found, tower.plan, tower.config.pipeline, tower=tower.title, guards=guards)
     raised.report = "\n\n".join([told, "draft_export:", report(guards, tower.plan) or "nothing"])
     return raised
 

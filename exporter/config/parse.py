@@ -88,6 +88,8 @@ def _groups_in_step(model: ModelConfig) -> tuple[tuple[str, ...], ...]:
             return hstu_match.groups_in_step(model)
         case DlrmHstuConfig():
             return dlrm_hstu.groups_in_step(model)
+        case _:
+            return ()
 
 
 def _averaged_weights(message: EasyRecConfig) -> bool:
