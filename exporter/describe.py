@@ -10,6 +10,7 @@ from torch.export import ExportedProgram
 from exporter.aoti.architecture import architecture
 from exporter.aoti.compile import versions
 from exporter.attempt import Attempt, ExportedTower
+from exporter.config.schema import GroupKind
 from exporter.declaration import TowerDeclaration
 from exporter.dims.entries import dim_entries, tensor_entries
 from exporter.dims.plan import DimPlan
@@ -27,7 +28,7 @@ from exporter.manifest import (
 from exporter.parts import CompiledPart
 from exporter.planning import TowerToExport, UnopenedTower
 from exporter.publish import file_ref
-from exporter.spec import TowerName
+from exporter.spec import IdWeights, TowerName
 from exporter.towers.tower import Tower
 
 
@@ -68,10 +69,18 @@ def tower_entry(
         outputs=output_entries(last.program, last.part.tower.plan),
         dims=dim_entries(tower.plan),
         declaration=declaration,
+        id_weights=_id_weights(tower),
         demands=demands,
         verified=verified,
         stage_seconds=dict(stage_seconds),
     )
+
+
+def _id_weights(tower: Tower) -> IdWeights | None:
+    pipeline = tower.config.pipeline
+    deep = [group for group in pipeline.groups if group.kind is GroupKind.DEEP]
+    weighted = any(pipeline.feature(name).weighted for group in deep for name in group.features)
+    return pipeline.id_weights if weighted else None
 
 
 def _sparse_entry(package: FileRef, plan: DimPlan) -> SparseEntry:

@@ -4,7 +4,7 @@ from enum import StrEnum
 from typing import Literal
 
 from exporter.declaration import TowerDeclaration
-from exporter.spec import Device, Frozen, Mode, TowerName
+from exporter.spec import Device, Frozen, IdWeights, Mode, TowerName
 
 MANIFEST_NAME = "manifest.json"
 
@@ -122,6 +122,7 @@ class TowerEntry(Frozen):
     outputs: tuple[TensorEntry, ...]
     dims: tuple[DimEntry, ...]
     declaration: TowerDeclaration | None = None  # of a family of one's own: how rows become the inputs
+    id_weights: IdWeights | None = None  # what it does with the weights of ids; None: it reads none
     demands: tuple[str, ...] = ()  # a package that refuses "but received n" found the n-th unmet, from 1
     verified: VerificationReport
     stage_seconds: dict[str, float]

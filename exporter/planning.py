@@ -1,7 +1,7 @@
 """What a spec and a pipeline config amount to: the towers, their views and their dims. No torch."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pydantic import Field
 
@@ -129,7 +129,9 @@ def plan_towers(spec: ExportSpec, config_text: str) -> tuple[PlannedTower, ...]:
             hint="export it; the manifest lists them",
             where="family",
         )
-    pipeline = parse_pipeline_config(config_text, where=spec.config_uri or "config")
+    pipeline = replace(
+        parse_pipeline_config(config_text, where=spec.config_uri or "config"), id_weights=spec.id_weights
+    )
     return tuple(
         PlannedTower(
             config=config, plan=plan_dims(config.pipeline.features, max_batch_size=spec.max_batch_size)

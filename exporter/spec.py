@@ -29,6 +29,13 @@ class Mode(StrEnum):
     TWO_STAGE = "two_stage"  # a sparse package looks up, a dense package computes
 
 
+class IdWeights(StrEnum):
+    """What a package does with the factors of weighted ids."""
+
+    APPLY = "apply"  # multiply each id's row by its weight, as training does
+    IGNORE = "ignore"  # take every weight for 1, as packages that TorchEasyRec exports do
+
+
 class Device(StrEnum):
     """Where the package runs."""
 
@@ -76,6 +83,11 @@ class ExportSpec(Frozen):
         description="unified: tables and dense part in one package; two_stage: one package each.",
     )
     device: Device = Device.CPU
+    id_weights: IdWeights = Field(
+        default=IdWeights.APPLY,
+        description="Weighted ids: apply their weights, as training did; or ignore them, "
+        "as TorchEasyRec's own packages do.",
+    )
     ranks: int | None = Field(
         default=None, ge=1, le=MAX_RANKS, description="Processes per attempt; default: one per tower."
     )

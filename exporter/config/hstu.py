@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from exporter.config.mlp import MlpConfig
+from exporter.config.tasks import TaskConfig
 
 
 class Similarity(StrEnum):
@@ -140,25 +141,6 @@ class HstuMatchConfig:
     similarity: Similarity
     timestamps_ascending: bool
     family: str = "hstu_match"
-
-
-class Loss(StrEnum):
-    """What a task was trained with; it decides which outputs the task has."""
-
-    BINARY_CROSS_ENTROPY = "binary_cross_entropy"
-    BINARY_FOCAL = "binary_focal_loss"
-    SOFTMAX_CROSS_ENTROPY = "softmax_cross_entropy"
-    JRC = "jrc_loss"
-    L2 = "l2_loss"
-
-
-@dataclass(frozen=True, kw_only=True)
-class TaskConfig:
-    """A task of the fusion tower."""
-
-    name: str
-    num_class: int
-    losses: tuple[Loss, ...]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,16 +1,18 @@
 """Pipeline-config text to a PipelineConfig: what TorchEasyRec's text means, for the models Slipway builds."""
 
 from exporter.config import dlrm_hstu, hstu_match
+from exporter.config.data_groups import effective_fg_mode
 from exporter.config.feature_messages import feature_sources
 from exporter.config.features import needs_generation, read_features
 from exporter.config.groups import read_groups
 from exporter.config.hstu import DlrmHstuConfig, HstuMatchConfig
 from exporter.config.joined_sequences import with_sequences_joined
 from exporter.config.message import read_message, require_fields
-from exporter.config.pb.data_pb2 import DataConfig, FgMode
+from exporter.config.pb.data_pb2 import FgMode
 from exporter.config.pb.model_pb2 import ModelConfig as ModelMessage
 from exporter.config.pb.pipeline_pb2 import EasyRecConfig
 from exporter.config.schema import ModelConfig, PipelineConfig
+from exporter.config.tables import check_tables
 from exporter.errors import InvalidPipelineConfig, UnsupportedConfig
 
 SUPPORTED_MODELS = ("hstu_match", "dlrm_hstu")
@@ -52,10 +54,10 @@ def parse_published_config(text: str, *, where: str = "config") -> PipelineConfi
         )
     require_fields(message, where)
     _refuse_other_weights(message)
-    _refuse_negative_tables(message)
     features = read_features(message)
     groups = read_groups(message.model_config, features)
     model = _read_model(message.model_config)
+    check_tables(groups, features)
     return PipelineConfig(
         text=text,
         features=with_sequences_joined(features, groups, by_model=_groups_in_step(model)),
@@ -65,15 +67,6 @@ def parse_published_config(text: str, *, where: str = "config") -> PipelineConfi
         train_rows_are_encoded=_train_rows_are_encoded(message),
         averaged_weights=_averaged_weights(message),
     )
-
-
-def effective_fg_mode(data: DataConfig) -> FgMode:
-    """What training rows hold; the older fg_encoded wins where it is set."""
-    if not data.HasField("fg_encoded"):
-        return data.fg_mode
-    if data.fg_encoded:
-        return FgMode.FG_NONE
-    return FgMode.FG_DAG if data.fg_threads > 0 else FgMode.FG_NORMAL
 
 
 def _read_model(message: ModelMessage) -> ModelConfig:
@@ -114,19 +107,3 @@ def _refuse_other_weights(message: EasyRecConfig) -> None:
             hint="leave export_config.mixed_precision out; train_config.mixed_precision may stay",
             where="export_config.mixed_precision",
         )
-
-
-def _refuse_negative_tables(message: EasyRecConfig) -> None:
-    """Refuse features that training kept apart as sampled negatives: their tables go by other names."""
-    data = message.data_config
-    sampler = data.WhichOneof("sampler")
-    if sampler is None or sampler == "tdm_sampler" or data.force_base_data_group:
-        return
-    sampled = set(getattr(data, sampler).attr_fields)
-    encoded = effective_fg_mode(data) in (FgMode.FG_NONE, FgMode.FG_BUCKETIZE)
-    for source in feature_sources(message):
-        if (source.name if encoded else source.column_of_raw_rows) in sampled:
-            source.refuse(
-                f"{sampler} samples it, which puts it into a data group of its own",
-                hint="train with data_config.force_base_data_group: true",
-            )

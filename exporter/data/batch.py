@@ -77,11 +77,34 @@ class Rows:
         """The same rows, holding other numbers of elements of these features, made of the real ones."""
         return self._with({f.name: _resized(self.columns[f.name], f, per_row) for f in features})
 
+    def with_values_per_event(self, count: int) -> "Rows":
+        """The same rows, the multi-valued features of their sequences holding `count` values per event."""
+        columns = {f.name: self.columns[f.name] for f in self.sequences if f.is_multivalued}
+        return self._with(
+            {
+                name: column.resize_elements(np.full_like(column.per_element, count))
+                for name, column in columns.items()
+            }
+        )
+
+    def with_other_weights(self) -> "Rows":
+        """The same rows, every weighted id with a weight unlike its neighbours': some 0, some negative."""
+        columns = {f.name: self.columns[f.name] for f in self.features if f.weighted}
+        return self._with({name: column.reweighed() for name, column in columns.items()})
+
     def cut(self) -> "Rows":
         """The same rows, none with more events or values than the config declares."""
-        limits = {f.name: f.sequence.length for f in self.features if f.sequence is not None}
-        limits |= {f.name: f.value_dim for f in self.multivalued}
-        return self._with({name: self.columns[name].cut(limit) for name, limit in limits.items() if limit})
+        columns = dict(self.columns)
+        for feature in self.sequences:
+            assert feature.sequence is not None
+            if feature.sequence.length:
+                columns[feature.name] = columns[feature.name].cut(feature.sequence.length)
+            if feature.is_multivalued and feature.value_dim:
+                columns[feature.name] = columns[feature.name].cut_elements(feature.value_dim)
+        for feature in self.multivalued:
+            if feature.value_dim:
+                columns[feature.name] = columns[feature.name].cut(feature.value_dim)
+        return replace(self, columns=columns)
 
     def _with(self, columns: Mapping[str, Ragged]) -> "Rows":
         return replace(self, columns={**self.columns, **columns})
@@ -153,6 +176,11 @@ def _batches(rows: Rows, plan: DimPlan) -> Iterator[NamedBatch]:
         yield _named("all_histories_empty", few.without_history(), plan)
         yield _named("empty_among_others", _first_emptied(few), plan)
         yield from _one_sequence_changed(few, longest, plan)
+        if any(feature.is_multivalued for feature in rows.sequences):
+            yield _named("events_without_values", few.with_values_per_event(0), plan)
+            yield _named("several_values_per_event", few.with_values_per_event(_SEVERAL).cut(), plan)
+    if any(feature.weighted for feature in rows.features):
+        yield _named("other_weights", few.with_other_weights(), plan)
     if rows.multivalued:
         none = np.zeros(1, dtype=np.int64)
         yield _named("no_values", rows.row(0).resize(rows.multivalued, none), plan)
@@ -192,12 +220,17 @@ def _contradicting_sequence(
     lengths = {f.name: tensor.name for f in siblings if (tensor := plan.presenting(f"{f.name}.lengths"))}
     longer = {name: _one_more(inputs[name]) for name in lengths.values()}
     yield _changed(f"lengths_exceed_values:{siblings[0].name}", inputs, longer)
-    *others, (feature, last) = lengths.items()
+    for feature in siblings:
+        if per_event := plan.presenting(f"{feature.name}.key_lengths"):
+            more = {per_event.name: _one_more(inputs[per_event.name])}
+            yield _changed(f"key_lengths_exceed_values:{feature.name}", inputs, more)
+            break  # one of them stands for all
+    *others, (counted, last) = lengths.items()
     if others:
         moved = inputs[last].clone()
         moved[0] -= 1
         moved[-1] += 1
-        yield _changed(f"lengths_differ:{feature}", inputs, {last: moved})
+        yield _changed(f"lengths_differ:{counted}", inputs, {last: moved})
     sharing = [f.name for f in siblings if not f.is_multivalued]
     values = plan.presenting(f"{sharing[-1]}.values") if len(sharing) > 1 else None
     if values is not None:
@@ -270,17 +303,17 @@ def _by_sequence(features: Sequence[Feature]) -> dict[str, list[Feature]]:
 
 
 def _planned_totals(features: Sequence[Feature], plan: DimPlan, sizes: Mapping[str, int]) -> dict[str, int]:
-    """The events of each sequence: the size of the dim its single-valued features share, if any does."""
+    """The events of each sequence: the size of the dim that its features share."""
     totals = {}
     for name, siblings in _by_sequence(features).items():
-        sharing = [feature for feature in siblings if not feature.is_multivalued]
-        totals[name] = sizes[_dim_of(sharing[0], plan)] if sharing else 2 * sizes[BATCH] + 1
+        per_event = "key_lengths" if siblings[0].is_multivalued else "values"
+        totals[name] = sizes[_dim_of(siblings[0], plan, tensor=per_event)]
     return totals
 
 
-def _dim_of(feature: Feature, plan: DimPlan) -> str:
-    """The dim of a feature's values."""
-    values = plan.presenting(f"{feature.name}.values")
-    axis = values.shape[0] if values else None
+def _dim_of(feature: Feature, plan: DimPlan, *, tensor: str = "values") -> str:
+    """The first dim of one of a feature's tensors."""
+    planned = plan.presenting(f"{feature.name}.{tensor}")
+    axis = planned.shape[0] if planned else None
     assert isinstance(axis, str)
     return axis

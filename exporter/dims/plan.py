@@ -64,14 +64,16 @@ def plan_dims(features: Sequence[Feature], *, max_batch_size: int) -> DimPlan:
 
 
 def plan_group_tensors(pipeline: PipelineConfig, *, max_batch_size: int) -> DimPlan:
-    """Plan what the dense half of a tower reads: the tensors of `pipeline.groups`, sorted by name.
+    """Plan what the dense half of a tower reads: the tensors of the embedded groups, sorted by name.
 
     Names are those of TorchEasyRec's dense packages, `group_tensor_name` of an embedded group's key. A
     jagged group has the total length of its parent on axis 0, a padded one the longest on axis 1: two
     symbols, each shared by all groups of one parent.
     """
     tensors = (
-        tensor for group in pipeline.groups for tensor in _group_tensors(group, pipeline, max_batch_size)
+        tensor
+        for group in pipeline.embedded_groups
+        for tensor in _group_tensors(group, pipeline, max_batch_size)
     )
     return _plan(tensors)
 
@@ -166,7 +168,7 @@ def _group_tensors(group: FeatureGroup, pipeline: PipelineConfig, max_batch_size
         return _Tensor(name=group_tensor_name(key), dtype=dtype, shape=shape)
 
     if group.kind is GroupKind.DEEP:
-        return [tensor(group.name, batch, _width(members))]
+        return [tensor(group.name, batch, _width(members))] if members else []
     queries = [feature for feature in members if not feature.is_sequence]
     sequences = [feature for feature in members if feature.is_sequence]
     tensors = [tensor(f"{group.name}.query", batch, _width(queries))] if queries else []

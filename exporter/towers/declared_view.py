@@ -30,7 +30,6 @@ def _feature(tensor: InputDeclaration, declaration: TowerDeclaration) -> Feature
         name=tensor.source_column,
         bare_name=tensor.source_column,
         kind=FeatureKind.ID if tensor.is_whole else FeatureKind.RAW,
-        expression="",
         sequence=_sequence(dim) if dim else None,
         table=Table(name=tensor.name, rows=tensor.table_rows, dim=0) if tensor.table_rows else None,
         value_dim=tensor.width,

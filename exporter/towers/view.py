@@ -43,7 +43,7 @@ def training_tower(pipeline: PipelineConfig, name: TowerName) -> TowerConfig:
     if isinstance(pipeline.model, HstuMatchConfig):
         item = pipeline.model.item_input
         groups = tuple(group for group in groups if (group.name == item) == (name is TowerName.ITEM))
-    names = dict.fromkeys(feature for group in groups for feature in group.features)
+    names = dict.fromkeys(feature for group in groups for feature in group.all_features)
     return TowerConfig(
         name=name,
         view="training",

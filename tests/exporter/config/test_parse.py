@@ -60,10 +60,6 @@ def test_the_older_switch_wins_over_fg_mode(parse_edited: ParseEdited) -> None:
     ("edit", "named"),
     [
         (("export_config {", 'export_config { mixed_precision: "BF16"'), "mixed_precision is BF16"),
-        (
-            ("force_base_data_group: true", 'negative_sampler { attr_fields: "cand_seq__video_id" }'),
-            "cand_seq__video_id: negative_sampler samples it",
-        ),
     ],
 )
 def test_what_would_change_the_weights_is_refused_by_name(
