@@ -193,5 +193,5 @@ def _check_filled(tensor: InputDeclaration) -> None:
 def _check_counting(tensor: InputDeclaration) -> None:
     if tensor.shape != (ROWS,) or not tensor.is_whole:
         raise ValueError(f"{tensor.name} holds lengths: declare it int64 (or int32) of shape [batch]")
-    if tensor.model_fields_set & {"column", "table_rows", "lengths", "fill"}:
+    if any(given is not None for given in (tensor.column, tensor.table_rows, tensor.lengths, tensor.fill)):
         raise ValueError(f"{tensor.name} holds lengths: it takes no column, table_rows, lengths or fill")

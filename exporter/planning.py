@@ -9,7 +9,7 @@ from exporter.config.parse import parse_pipeline_config
 from exporter.config.schema import PipelineConfig, TowerConfig
 from exporter.dims.plan import DimPlan, plan_dims
 from exporter.errors import FamilyNotListed, InvalidPipelineConfig, InvalidSpec
-from exporter.spec import ExportSpec, TowerName, Uri
+from exporter.spec import ExportSpec, IdWeights, TowerName, Uri
 from exporter.storage.store import read_uri
 from exporter.towers.view import tower_configs
 
@@ -126,7 +126,7 @@ def plan_towers(spec: ExportSpec, config_text: str) -> tuple[PlannedTower, ...]:
     if spec.family is not None:
         raise InvalidSpec(
             f"the dims of family {spec.family} are declared by its package, which only an attempt loads",
-            hint="export it; the manifest lists them",
+            hint="export it, and its manifest lists them; or run slipway plan where the package is installed",
             where="family",
         )
     pipeline = replace(
@@ -140,11 +140,22 @@ def plan_towers(spec: ExportSpec, config_text: str) -> tuple[PlannedTower, ...]:
     )
 
 
-def _unopened(spec: ExportSpec, family: str, families: Collection[str]) -> tuple[UnopenedTower, ...]:
-    """The towers of a family of one's own, as far as the spec tells of them."""
+def require_listed(family: str, families: Collection[str]) -> None:
+    """FamilyNotListed, if the operator has not listed it."""
     if family not in families:
         listed = ", ".join(families) or "none"
         raise FamilyNotListed(f"family {family} is not listed here; listed: {listed}", where="family")
+
+
+def _unopened(spec: ExportSpec, family: str, families: Collection[str]) -> tuple[UnopenedTower, ...]:
+    """The towers of a family of one's own, as far as the spec tells of them."""
+    require_listed(family, families)
+    if spec.id_weights is not IdWeights.APPLY:
+        raise InvalidSpec(
+            "id_weights is for TorchEasyRec's models; a family of one's own decides by itself",
+            hint="leave id_weights out",
+            where="id_weights",
+        )
     towers = tuple(UnopenedTower(name=name, family=family) for name in spec.towers or (TowerName.MODEL,))
     for tower in towers:
         if _is_without_rows(tower.name, spec):

@@ -1,8 +1,8 @@
 """Planning at submit: read the pipeline config, and find what is wrong with it before anything runs."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
-from exporter.planning import PlanRequest, pin, plan_export, plan_towers, read_config
+from exporter.planning import PlannedTower, PlanRequest, pin, plan_export, plan_towers, read_config
 from exporter.spec import ExportSpec
 from jobs.control import Plan
 from service.schemas import PlanView, TowerPlan
@@ -20,7 +20,11 @@ def plan(spec: ExportSpec, *, families: Collection[str] = ()) -> Plan:
 
 def view_plan(request: PlanRequest) -> PlanView:
     """What an export would come to; raises what makes it impossible."""
-    planned = plan_towers(request, read_config(request))
+    return view_of(plan_towers(request, read_config(request)), request)
+
+
+def view_of(planned: Sequence[PlannedTower], request: PlanRequest) -> PlanView:
+    """Planned towers as callers see them."""
     return PlanView(
         family=planned[0].family,
         mode=request.mode,

@@ -7,12 +7,12 @@ from typing import Literal
 
 from pydantic import Field
 
+from exporter.dims.between import plan_between
 from exporter.dims.entries import dim_entries, tensor_entries
-from exporter.dims.plan import plan_group_tensors
 from exporter.manifest import DimEntry, TensorEntry
 from exporter.outcome import Failure
 from exporter.planning import PlannedTower
-from exporter.spec import Device, ExportSpec, Frozen, Mode, TowerName
+from exporter.spec import Device, ExportSpec, Frozen, IdWeights, Mode, TowerName
 from jobs.ids import JobId
 from jobs.logs import LogPart
 from jobs.model import Job, JobState, TowerProgress
@@ -33,6 +33,7 @@ class SpecView(Frozen):
     output_uri: str
     towers: tuple[TowerName, ...] | None
     mode: str
+    id_weights: IdWeights
     device: Device
     ranks: int | None
     max_batch_size: int
@@ -142,7 +143,7 @@ class TowerPlan(Frozen):
     def of(cls, planned: PlannedTower, spec: ExportSpec) -> "TowerPlan":
         groups = None
         if spec.mode is Mode.TWO_STAGE:
-            groups = plan_group_tensors(planned.config.pipeline, max_batch_size=spec.max_batch_size)
+            groups = plan_between(planned.config.pipeline, max_batch_size=spec.max_batch_size)
         return cls(
             name=planned.config.name,
             view=planned.config.view,

@@ -9,6 +9,7 @@ from exporter.config.pb.model_pb2 import FeatureGroupConfig, FeatureGroupType, M
 from exporter.config.schema import Feature, FeatureGroup, GroupKind
 from exporter.config.sequence_encoder_messages import read_sequence_encoder
 from exporter.config.sequence_encoders import SequenceEncoderConfig
+from exporter.config.widths import encoder_widths
 from exporter.errors import InvalidPipelineConfig, UnsupportedConfig
 
 
@@ -46,6 +47,7 @@ def _read(message: FeatureGroupConfig, features: Mapping[str, Feature]) -> Featu
         encoders=_encoders(message, sequence_groups),
     )
     _check_members(group, features)
+    encoder_widths(group, features)  # refuses an encoder that its group's widths are not for
     return group
 
 

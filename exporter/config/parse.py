@@ -1,21 +1,24 @@
 """Pipeline-config text to a PipelineConfig: what TorchEasyRec's text means, for the models Slipway builds."""
 
-from exporter.config import dlrm_hstu, hstu_match
+from exporter.config import dbmtl, dlrm_hstu, hstu_match, match_groups, match_messages, multi_tower_din
 from exporter.config.data_groups import effective_fg_mode
 from exporter.config.feature_messages import feature_sources
 from exporter.config.features import needs_generation, read_features
 from exporter.config.groups import read_groups
 from exporter.config.hstu import DlrmHstuConfig, HstuMatchConfig
 from exporter.config.joined_sequences import with_sequences_joined
+from exporter.config.match import DssmConfig, MindConfig, groups_of
 from exporter.config.message import read_message, require_fields
 from exporter.config.pb.data_pb2 import FgMode
 from exporter.config.pb.model_pb2 import ModelConfig as ModelMessage
 from exporter.config.pb.pipeline_pb2 import EasyRecConfig
-from exporter.config.schema import ModelConfig, PipelineConfig
+from exporter.config.ranking import DbmtlConfig, MultiTowerDinConfig
+from exporter.config.schema import FeatureGroup, ModelConfig, PipelineConfig
 from exporter.config.tables import check_tables
 from exporter.errors import InvalidPipelineConfig, UnsupportedConfig
+from exporter.spec import TowerName
 
-SUPPORTED_MODELS = ("hstu_match", "dlrm_hstu")
+SUPPORTED_MODELS = ("hstu_match", "dlrm_hstu", "multi_tower_din", "dbmtl", *match_messages.FAMILIES)
 
 
 def parse_pipeline_config(text: str, *, where: str = "config") -> PipelineConfig:
@@ -35,6 +38,12 @@ def parse_pipeline_config(text: str, *, where: str = "config") -> PipelineConfig
             hstu_match.check_hstu_match(model, config.features, config.groups)
         case DlrmHstuConfig() as model:
             dlrm_hstu.check_dlrm_hstu(model, config.features, config.groups)
+        case DssmConfig() | MindConfig() as model:
+            match_groups.check_match(model, config.features, config.groups)
+        case MultiTowerDinConfig() as model:
+            multi_tower_din.check_multi_tower_din(model, config.features, config.groups)
+        case DbmtlConfig() as model:
+            dbmtl.check_dbmtl(model, config.groups)
     return config
 
 
@@ -57,7 +66,8 @@ def parse_published_config(text: str, *, where: str = "config") -> PipelineConfi
     features = read_features(message)
     groups = read_groups(message.model_config, features)
     model = _read_model(message.model_config)
-    check_tables(groups, features)
+    for tables in _embedding_groups(model, groups):
+        check_tables(tables, features)
     return PipelineConfig(
         text=text,
         features=with_sequences_joined(features, groups, by_model=_groups_in_step(model)),
@@ -66,13 +76,22 @@ def parse_published_config(text: str, *, where: str = "config") -> PipelineConfi
         train_input_path=message.train_input_path,
         train_rows_are_encoded=_train_rows_are_encoded(message),
         averaged_weights=_averaged_weights(message),
+        variational_dropout=message.model_config.HasField("variational_dropout"),
     )
 
 
 def _read_model(message: ModelMessage) -> ModelConfig:
-    if message.WhichOneof("model") == "hstu_match":
-        return hstu_match.read_hstu_match(message.hstu_match)
-    return dlrm_hstu.read_dlrm_hstu(message)
+    match message.WhichOneof("model"):
+        case "hstu_match":
+            return hstu_match.read_hstu_match(message.hstu_match)
+        case "dlrm_hstu":
+            return dlrm_hstu.read_dlrm_hstu(message)
+        case "multi_tower_din":
+            return multi_tower_din.read_multi_tower_din(message)
+        case "dbmtl":
+            return dbmtl.read_dbmtl(message)
+        case _:
+            return match_messages.read_match(message)
 
 
 def _groups_in_step(model: ModelConfig) -> tuple[tuple[str, ...], ...]:
@@ -83,6 +102,16 @@ def _groups_in_step(model: ModelConfig) -> tuple[tuple[str, ...], ...]:
             return dlrm_hstu.groups_in_step(model)
         case _:
             return ()
+
+
+def _embedding_groups(
+    model: ModelConfig, groups: tuple[FeatureGroup, ...]
+) -> tuple[tuple[FeatureGroup, ...], ...]:
+    """Groups by the tables they are read from: each tower of a match model has its own."""
+    if not isinstance(model, DssmConfig | MindConfig):
+        return (groups,)
+    towers = [groups_of(model, name) for name in (TowerName.USER, TowerName.ITEM)]
+    return tuple(tuple(group for group in groups if group.name in read) for read in towers)
 
 
 def _averaged_weights(message: EasyRecConfig) -> bool:

@@ -6,6 +6,8 @@ from typing import Literal
 
 from exporter.config.declared import DeclaredConfig
 from exporter.config.hstu import DlrmHstuConfig, HstuMatchConfig
+from exporter.config.match import MatchConfig
+from exporter.config.ranking import DbmtlConfig, MultiTowerDinConfig
 from exporter.config.sequence_encoders import SequenceEncoderConfig
 from exporter.spec import IdWeights, TowerName
 
@@ -137,7 +139,9 @@ class FeatureGroup:
         return replace(feature.table, name=feature.table.name + suffix)
 
 
-ModelConfig = HstuMatchConfig | DlrmHstuConfig | DeclaredConfig
+ModelConfig = (
+    HstuMatchConfig | DlrmHstuConfig | MultiTowerDinConfig | DbmtlConfig | MatchConfig | DeclaredConfig
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,6 +156,7 @@ class PipelineConfig:
     train_rows_are_encoded: bool = True  # False: raw rows, which feature generation must turn into ids first
     averaged_weights: bool = False  # dense weights are those of the checkpoint's dense_ema
     id_weights: IdWeights = IdWeights.APPLY  # what becomes of the factors of weighted ids
+    variational_dropout: bool = False  # groups of several features scale each by how often it was kept
 
     def feature(self, name: str) -> Feature:
         return next(feature for feature in self.features if feature.name == name)

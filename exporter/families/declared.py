@@ -1,6 +1,6 @@
 """A tower that a family of one's own declares and builds; Slipway holds the module to the declaration."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import torch
 from torch import Tensor
@@ -16,7 +16,7 @@ from exporter.errors import InvalidDeclaration, InvalidSpec
 from exporter.families.family import Family, TwoStep
 from exporter.families.loading import declared, family_code, load_family, tower_of
 from exporter.families.served import DeclaredModule
-from exporter.planning import PlannedTower, UnopenedTower
+from exporter.planning import PlannedTower, UnopenedTower, require_listed
 from exporter.spec import ExportSpec, Mode, TowerName
 from exporter.towers.declared_view import declared_tower
 from exporter.towers.tower import Tower
@@ -31,17 +31,37 @@ def open_tower(unopened: UnopenedTower, spec: ExportSpec, config_text: str) -> "
     """
     family = load_family(unopened.family)
     towers = declared(family, unopened.family, config_text)
-    declaration = tower_of(towers, unopened.name, unopened.family)
+    planned = _planned(tower_of(towers, unopened.name, unopened.family), unopened.family, spec, config_text)
+    return DeclaredTower(planned, family, towers, mode=spec.mode)
+
+
+def plan_family(spec: ExportSpec, config_text: str, *, families: Collection[str]) -> tuple[PlannedTower, ...]:
+    """The towers of the family that the spec names, or those of them it asks for; the family is loaded.
+
+    Raises:
+        FamilyError: as `open_tower`, or it is not among `families`.
+        InvalidSpec: as `open_tower`.
+    """
+    name = spec.family
+    assert name is not None, "asked for a plan of TorchEasyRec's model"
+    require_listed(name, families)
+    towers = declared(load_family(name), name, config_text)
+    wanted = spec.towers or tuple(tower.name for tower in towers)
+    return tuple(_planned(tower_of(towers, each, name), name, spec, config_text) for each in wanted)
+
+
+def _planned(declaration: TowerDeclaration, family: str, spec: ExportSpec, config_text: str) -> PlannedTower:
     if spec.mode is Mode.TWO_STAGE and not declaration.embedded:
         raise InvalidSpec(
-            f"family {unopened.family} declares no embedded tensors for its {unopened.name} tower, which "
-            "two_stage needs",
+            f"family {family} declares no embedded tensors for its {declaration.name} tower, which two_stage "
+            "needs",
             hint="export with mode unified, or declare `embedded` and build a module with lookup and compute",
             where="mode",
         )
-    config = declared_tower(declaration, family=unopened.family, text=config_text)
-    plan = plan_declared(declaration, max_batch_size=spec.max_batch_size)
-    return DeclaredTower(PlannedTower(config=config, plan=plan), family, towers, mode=spec.mode)
+    return PlannedTower(
+        config=declared_tower(declaration, family=family, text=config_text),
+        plan=plan_declared(declaration, max_batch_size=spec.max_batch_size),
+    )
 
 
 class DeclaredTower(Blueprint):
@@ -95,7 +115,12 @@ class DeclaredTower(Blueprint):
                     f"declared are {', '.join(inputs)}",
                     where=str(error.args[0]),
                 ) from error
-            self._check_outputs(outputs, set(input_sizes(tower.plan, inputs).values()))
+            sizes = input_sizes(tower.plan, inputs)
+            self._check_outputs(outputs, set(sizes.values()))
+            if self._mode is Mode.TWO_STAGE:
+                embedded = tower.served.lookup(inputs)
+                self._check_embedded(embedded, sizes)
+                self._check_outputs(tower.served.compute(embedded), set(sizes.values()))
 
     def files(self, spec: ExportSpec) -> Mapping[str, str]:
         """The config as it was given; the manifest carries the declaration."""
@@ -120,13 +145,25 @@ class DeclaredTower(Blueprint):
         with torch.device("meta"):
             return {name for tower in others for name in self._built(tower).state_dict()}
 
-    def _check_outputs(self, outputs: Mapping[object, object], sizes: set[int]) -> None:
+    def _check_outputs(self, outputs: Mapping[str, object], sizes: set[int]) -> None:
         problems = [problem for name, value in outputs.items() if (problem := _problem(name, value, sizes))]
         if problems or not outputs:
             raise InvalidDeclaration(
                 f"the {self.planned.name} tower's module returns {problems[0] if problems else 'nothing'}",
                 hint="return a dict from names to tensors, one number or vector per row or per element",
             )
+
+    def _check_embedded(self, embedded: Mapping[str, Tensor], sizes: Mapping[str, int]) -> None:
+        for promised in self.declaration.embedded:
+            tensor = embedded.get(promised.name)
+            shape = tuple(sizes[axis] if isinstance(axis, str) else axis for axis in promised.shape)
+            found = "nothing" if tensor is None else f"{tensor.dtype} {tuple(tensor.shape)}"
+            if found != f"torch.{promised.dtype} {shape}":
+                raise InvalidDeclaration(
+                    f"the {self.planned.name} tower's lookup returns {found} for {promised.name}, which is "
+                    f"declared {promised.dtype} {list(promised.shape)}",
+                    where=promised.name,
+                )
 
 
 def _problem(name: object, value: object, sizes: set[int]) -> str:

@@ -23,7 +23,7 @@ class RankingTower(EmbeddedTower):
         self.group_variational_dropouts = GroupDropouts(pipeline)
 
     def compute(self, embedded: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return self.predict(self.group_variational_dropouts(embedded))
+        return self.predict(self.group_variational_dropouts(self.embedding_group.encode(embedded)))
 
     @abstractmethod
     def predict(self, groups: Mapping[str, Tensor]) -> dict[str, Tensor]:

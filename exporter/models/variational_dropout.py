@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from exporter.config.schema import GroupKind, PipelineConfig
-from exporter.config.widths import block_widths
+from exporter.config.widths import encoder_widths
 
 
 class VariationalDropout(nn.Module):
@@ -36,9 +36,11 @@ class GroupDropouts(nn.ModuleDict):
         super().__init__()
         if not pipeline.variational_dropout:
             return
+        features = {feature.name: feature for feature in pipeline.features}
         for group in pipeline.groups:
-            widths = block_widths(pipeline, group) if group.kind is GroupKind.DEEP else ()
-            if len(widths) > 1:
+            widths = [features[name].width for name in group.features]
+            widths += encoder_widths(group, features)
+            if group.kind is GroupKind.DEEP and len(widths) > 1:
                 self[group.name] = VariationalDropout(widths)
 
     def forward(self, embedded: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -6,9 +6,7 @@ from dataclasses import replace
 from torch import Tensor, nn
 
 from exporter.config.declared import DeclaredConfig
-from exporter.config.schema import PipelineConfig
-from exporter.dims.declared import plan_embedded
-from exporter.dims.plan import DimPlan, plan_group_tensors
+from exporter.dims.between import plan_between
 from exporter.towers.tower import ServedModule, Tower
 
 
@@ -48,13 +46,6 @@ def split(tower: Tower, *, max_batch_size: int) -> tuple[Tower, Tower]:
         replace(tower, module=Lookups(tower.served, keys).eval()),
         replace(tower, module=Dense(tower.served, keys).eval(), plan=plan),
     )
-
-
-def plan_between(pipeline: PipelineConfig, *, max_batch_size: int) -> DimPlan:
-    """The plan of what passes between the two packages."""
-    if isinstance(pipeline.model, DeclaredConfig):
-        return plan_embedded(pipeline.model.declaration, max_batch_size=max_batch_size)
-    return plan_group_tensors(pipeline, max_batch_size=max_batch_size)
 
 
 def _group_key(name: str) -> str:

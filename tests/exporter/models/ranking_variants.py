@@ -14,7 +14,7 @@ from exporter.config.hstu import (
 )
 from exporter.config.mlp import MlpConfig
 from exporter.config.schema import GroupKind, PipelineConfig
-from exporter.config.tasks import Loss
+from exporter.config.tasks import Loss, TaskConfig
 from tests.exporter.models.recorded import pipeline_of
 
 _PARAMETERIZED = ContextualizedMlpConfig(hidden_dim=8, parameterized=True)
