@@ -71,7 +71,7 @@ class DeclaredTower(Blueprint):
         self, planned: PlannedTower, family: Family, towers: tuple[TowerDeclaration, ...], *, mode: Mode
     ) -> None:
         super().__init__(planned)
-        self._family = family
+        self.family = family
         self._towers = towers
         self._mode = mode
         self._text = planned.config.pipeline.text
@@ -92,7 +92,7 @@ class DeclaredTower(Blueprint):
         found = checkpoint.tensors()
         known = {*tower.module.module.state_dict(), *self._weights_of_others()}
         prefix = "" if known & found.keys() else PREFIX
-        beginnings = tuple(prefix + name for name in self._family.training_only)
+        beginnings = tuple(prefix + name for name in self.family.training_only)
         ignored = {name.removeprefix(prefix) for name in found if name.startswith(beginnings)}
         load_weights(tower.module.module, checkpoint, prefix=prefix, known=known | ignored)
 
@@ -132,7 +132,7 @@ class DeclaredTower(Blueprint):
 
     def _built(self, tower: TowerName) -> torch.nn.Module:
         with family_code(self.planned.family, f"building the {tower} tower"):
-            module: object = self._family.build(self._text, tower)
+            module: object = self.family.build(self._text, tower)
             if not isinstance(module, torch.nn.Module):
                 raise InvalidDeclaration(
                     f"build returned {type(module).__name__} for its {tower} tower, and no nn.Module"

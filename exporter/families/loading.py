@@ -102,5 +102,6 @@ def _entry_point(name: str) -> EntryPoint:
         return next(iter(found))
     known = ", ".join(sorted(entry_points(group=GROUP).names)) or "none"
     raise FamilyUnusable(
-        f"{len(found) or 'no'} installed packages offer a family {name}; offered are: {known}", where=name
+        f"{'several packages offer' if found else 'no package offers'} a family {name}; offered are: {known}",
+        where=name,
     )
