@@ -70,6 +70,7 @@ def tower_entry(
         dims=dim_entries(tower.plan),
         declaration=declaration,
         id_weights=_id_weights(tower),
+        remarks=tower.served.remarks(),
         demands=demands,
         verified=verified,
         stage_seconds=dict(stage_seconds),

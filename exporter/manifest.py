@@ -123,6 +123,7 @@ class TowerEntry(Frozen):
     dims: tuple[DimEntry, ...]
     declaration: TowerDeclaration | None = None  # of a family of one's own: how rows become the inputs
     id_weights: IdWeights | None = None  # what it does with the weights of ids; None: it reads none
+    remarks: tuple[str, ...] = ()  # where its answers are not TorchEasyRec's own, in words
     demands: tuple[str, ...] = ()  # a package that refuses "but received n" found the n-th unmet, from 1
     verified: VerificationReport
     stage_seconds: dict[str, float]

@@ -74,7 +74,8 @@ def predict(
     `on_rows` is told the rows done so far after every call of the package.
 
     The output has one column per output of the package, in the order of the input's rows. An output of
-    more than one number per row is a list; one of a value per candidate is a list of each row's own.
+    more than one number per row is a list, one of several vectors per row a list of lists; one of a value
+    per candidate is a list of each row's own.
 
     Raises:
         InvalidRows: a row cannot be encoded; nothing is written.
@@ -167,17 +168,17 @@ def _table(outputs: Mapping[str, Tensor], inputs: Mapping[str, Tensor], served: 
     """One column per output: numbers for one per row, lists for more, lists of lists for several each."""
     columns: dict[str, pa.Array] = {}
     for output in served.entry.outputs:
-        column, axis = _column(outputs[output.name]), output.shape[0]
+        column, axis = output_column(outputs[output.name]), output.shape[0]
         columns[output.name] = column if axis == BATCH else _folded(column, _per_row(axis, inputs, served))
     return pa.table(columns)
 
 
-def _column(values: Tensor) -> pa.Array:
-    if values.dim() == 1:
-        return pa.array(values.numpy())
-    width = values.shape[1:].numel()
-    flat = pa.array(values.reshape(-1).numpy())
-    return pa.FixedSizeListArray.from_arrays(flat, width).cast(pa.list_(flat.type))
+def output_column(values: Tensor) -> pa.Array:
+    """An output as a column: numbers along its first axis, lists for a second, lists of lists for a third."""
+    column = pa.array(values.reshape(-1).numpy())
+    for size in reversed(values.shape[1:]):
+        column = pa.FixedSizeListArray.from_arrays(column, size).cast(pa.list_(column.type))
+    return column
 
 
 def _folded(column: pa.Array, per_row: Tensor) -> pa.Array:

@@ -27,6 +27,10 @@ class ServedModule(nn.Module, ABC):
         """What `lookup` demands of inputs like these; a package names the unmet one by its place, from 1."""
         return ()
 
+    def remarks(self) -> tuple[str, ...]:
+        """Where the tower's answers differ from those of TorchEasyRec's own export, for the manifest."""
+        return ()
+
     def forward(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return self.compute(self.lookup(inputs))
 

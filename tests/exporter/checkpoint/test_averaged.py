@@ -19,7 +19,7 @@ EMA = "dlrm_hstu_ema/model.ckpt-11"
 WEIGHTS = {
     "model.linear.weight": torch.zeros(2, 3),
     "model.linear.bias": torch.zeros(2),
-    "model.embedding_group.table.weight": torch.zeros(4, 2),
+    "model.user_tower.embedding_group.emb_impls.table.weight": torch.zeros(4, 2),
 }
 
 
@@ -29,7 +29,8 @@ class Tower(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.linear = nn.Linear(3, 2)
-        self.embedding_group = nn.ModuleDict({"table": nn.Embedding(4, 2)})
+        tables = nn.ModuleDict({"emb_impls": nn.ModuleDict({"table": nn.Embedding(4, 2)})})
+        self.user_tower = nn.ModuleDict({"embedding_group": tables})
 
 
 def write(folder: Path, **averages: Tensor) -> Path:
@@ -60,7 +61,9 @@ def test_tables_need_no_average(tmp_path: Path) -> None:
     averages = {"model__linear__weight": torch.ones(2, 3), "model__linear__bias": torch.ones(2)}
     load_weights(tower, open_checkpoint(write(tmp_path, **averages), averaged=True))
     assert torch.equal(tower.linear.weight, torch.ones(2, 3))
-    assert torch.equal(tower.state_dict()["embedding_group.table.weight"], torch.zeros(4, 2))
+    assert torch.equal(
+        tower.state_dict()["user_tower.embedding_group.emb_impls.table.weight"], torch.zeros(4, 2)
+    )
 
 
 def test_dense_weights_without_an_average_are_named(tmp_path: Path) -> None:
