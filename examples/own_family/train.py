@@ -17,7 +17,7 @@ ROWS, STEPS, MOST_GENRES = 256, 8, 4
 
 
 def main(folder: Path) -> None:
-    """Write config.json, model.safetensors, rows.parquet, and in eager.parquet what the model says of them."""
+    """Write config.json, model.safetensors, rows.parquet, and what the model says of those, eager.parquet."""
     torch.manual_seed(0)
     folder.mkdir(parents=True, exist_ok=True)
     inputs = made_up()

@@ -16,22 +16,17 @@ from service.app import create_app
 from service.dependencies import Backend
 from service.planning import plan
 from service.settings import ServiceSettings
+from tests.installed_families import Install
 from tests.service.requests import export_request
 
 REQUEST = export_request(config="any text", family="telltale", item_input_uri=None)
 
 
 @pytest.fixture
-def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def trace(tmp_path: Path, install: Install) -> Path:
     """The file that the installed family `telltale` writes as soon as it is imported."""
-    trace = tmp_path / "imported"
-    metadata = tmp_path / "site" / "telltale-1.0.dist-info"
-    metadata.mkdir(parents=True)
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: telltale\nVersion: 1.0\n")
-    (metadata / "entry_points.txt").write_text("[slipway.families]\ntelltale = telltale:FAMILY\n")
-    (tmp_path / "site" / "telltale.py").write_text(f"open({str(trace)!r}, 'w').close()")
-    monkeypatch.syspath_prepend(tmp_path / "site")
-    return trace
+    install("telltale", f"open({str(tmp_path / 'imported')!r}, 'w').close()")
+    return tmp_path / "imported"
 
 
 @pytest.fixture

@@ -14,7 +14,8 @@ from exporter.errors import CheckpointMismatch, FamilyFailed, InvalidDeclaration
 from exporter.families.declared import DeclaredTower, open_tower
 from exporter.planning import UnopenedTower
 from exporter.spec import Mode, TowerName
-from tests.exporter.families.conftest import SOUND, Install, Weighted, WeightedFamily, blueprint_of, spec_of
+from tests.exporter.families.conftest import Weighted, WeightedFamily, blueprint_of, spec_of
+from tests.installed_families import SOUND, Install
 
 INPUTS = {"x": torch.ones(5, 2)}
 WEIGHTS = {"scale.weight": torch.tensor([[2.0, 3.0]]), "scale.bias": torch.zeros(1)}

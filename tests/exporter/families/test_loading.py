@@ -5,7 +5,7 @@ import pytest
 from exporter.errors import FamilyFailed, FamilyUnusable, InvalidDeclaration, InvalidSpec
 from exporter.families.loading import declared, family_package, load_family, tower_of
 from exporter.spec import TowerName
-from tests.exporter.families.conftest import SOUND, Install
+from tests.installed_families import SOUND, Install
 
 
 def test_an_installed_family_is_found_by_its_name(install: Install) -> None:
