@@ -100,7 +100,7 @@ def _groups_in_step(model: ModelConfig) -> tuple[tuple[str, ...], ...]:
             return hstu_match.groups_in_step(model)
         case DlrmHstuConfig():
             return dlrm_hstu.groups_in_step(model)
-        case MultiTowerDinConfig() | DbmtlConfig() | DssmConfig() | MindConfig():
+        case _:
             return ()
 
 
