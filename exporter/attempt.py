@@ -19,6 +19,7 @@ class Attempt:
     config_uri: str | None = None  # where the spec's inline config was read, if anywhere
     families: tuple[str, ...] = ()  # of one's own, whose packages may be loaded
     replace_unfinished: bool = False  # overwrite what an earlier attempt left without a manifest
+    code_cache: str | None = None  # URI of compiled code that exports share
 
 
 @dataclass(frozen=True, kw_only=True)

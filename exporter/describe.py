@@ -4,9 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from torch import SymInt
-from torch.export import ExportedProgram
-
 from exporter.aoti.architecture import architecture
 from exporter.aoti.compile import versions
 from exporter.attempt import Attempt, ExportedTower
@@ -14,17 +11,15 @@ from exporter.config.schema import GroupKind
 from exporter.declaration import TowerDeclaration
 from exporter.dims.entries import dim_entries, tensor_entries
 from exporter.dims.plan import DimPlan
-from exporter.dims.torch_dims import check_program
 from exporter.families.loading import family_package
 from exporter.manifest import (
     FileRef,
     Manifest,
     SourceRef,
     SparseEntry,
-    TensorEntry,
     TowerEntry,
-    VerificationReport,
 )
+from exporter.packaging import Packaged
 from exporter.parts import CompiledPart
 from exporter.planning import TowerToExport, UnopenedTower
 from exporter.publish import file_ref
@@ -47,17 +42,16 @@ def write_tower_files(
 
 def tower_entry(
     tower: Tower,
-    compiled: Sequence[CompiledPart],
+    packaged: Packaged,
     files: Mapping[str, Path],
-    verified: VerificationReport,
     stage_seconds: Mapping[str, float],
     *,
     demands: tuple[str, ...],
     declaration: TowerDeclaration | None = None,
 ) -> TowerEntry:
     """The tower's entry; asking for the verification report is what keeps the unverified out."""
-    *sparse, last = compiled
-    packages = [_package_ref(tower, part) for part in compiled]
+    *sparse, last = packaged.parts
+    packages = [_package_ref(tower, part) for part in packaged.parts]
     written = {package.path for package in packages}
     others = tuple(file_ref(path, local) for path, local in files.items() if path not in written)
     return TowerEntry(
@@ -67,13 +61,16 @@ def tower_entry(
         sparse=_sparse_entry(packages[0], last.part.tower.plan) if sparse else None,
         files=others,
         inputs=tensor_entries(tower.plan),
-        outputs=output_entries(last.program, last.part.tower.plan),
+        outputs=last.known.outputs,
         dims=dim_entries(tower.plan),
         declaration=declaration,
         id_weights=_id_weights(tower),
         remarks=tower.served.remarks(),
         demands=demands,
-        verified=verified,
+        code=packaged.origin.code,
+        reused=packaged.origin.reused,
+        code_note=packaged.origin.note,
+        verified=packaged.report,
         stage_seconds=dict(stage_seconds),
     )
 
@@ -92,24 +89,6 @@ def _id_weights(tower: Tower) -> IdWeights | None:
 
 def _sparse_entry(package: FileRef, plan: DimPlan) -> SparseEntry:
     return SparseEntry(package=package, tensors=tensor_entries(plan), dims=dim_entries(plan))
-
-
-def output_entries(program: ExportedProgram, plan: DimPlan) -> tuple[TensorEntry, ...]:
-    """The program's outputs; a size that is a planned dim goes by the dim's name."""
-    dims = {symbol: dim for dim, symbol in check_program(program, plan).items()}
-    names = list(program.call_spec.out_spec.context)
-    nodes = {node.name: node for node in program.graph.nodes}
-    values = [nodes[str(name)].meta["val"] for name in program.graph_signature.user_outputs]
-    return tuple(
-        TensorEntry(
-            name=name,
-            dtype=str(value.dtype).removeprefix("torch."),
-            shape=tuple(
-                dims.get(str(size), str(size)) if isinstance(size, SymInt) else size for size in value.shape
-            ),
-        )
-        for name, value in zip(names, values, strict=True)
-    )
 
 
 def manifest_of(exported: Sequence[ExportedTower], planned: TowerToExport, attempt: Attempt) -> Manifest:

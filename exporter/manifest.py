@@ -125,6 +125,9 @@ class TowerEntry(Frozen):
     id_weights: IdWeights | None = None  # what it does with the weights of ids; None: it reads none
     remarks: tuple[str, ...] = ()  # where its answers are not TorchEasyRec's own, in words
     demands: tuple[str, ...] = ()  # a package that refuses "but received n" found the n-th unmet, from 1
+    code: Literal["cold", "warm"] = "cold"  # compiled for this export, or taken from the code cache
+    reused: Literal["request", "graph"] | None = None  # warm: not traced and not compiled; not compiled
+    code_note: str = ""  # why it is cold; what became of an entry of the cache that was wrong
     verified: VerificationReport
     stage_seconds: dict[str, float]
 

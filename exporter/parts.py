@@ -9,10 +9,12 @@ from torch import Tensor
 from torch.export import ExportedProgram
 
 from exporter.aoti.assemble import WrittenFile
+from exporter.aoti.code import ProgramCode, layouts
 from exporter.aoti.compile import compile_code
+from exporter.aoti.op_libraries import op_libraries
+from exporter.aoti.outputs import output_entries
 from exporter.aoti.trace import trace
 from exporter.spec import Mode
-from exporter.stages import Progress
 from exporter.towers.split import split
 from exporter.towers.tower import Tower
 from exporter.verify.reload import Link
@@ -39,11 +41,19 @@ class TracedPart:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CodedPart:
+    """A part and its code, compiled now or at an earlier export."""
+
+    part: Part
+    known: ProgramCode
+
+
+@dataclass(frozen=True, kw_only=True)
 class CompiledPart:
     """A part's package on disk."""
 
     part: Part
-    program: ExportedProgram
+    known: ProgramCode
     package: WrittenFile
 
     @property
@@ -73,12 +83,26 @@ def trace_parts(
     return tuple(traced)
 
 
-def compile_parts(traced: Sequence[TracedPart], folder: Path, progress: Progress) -> tuple[CompiledPart, ...]:
-    """Compile each part, and put its package together below `folder`."""
-    compiled = []
-    for done, each in enumerate(traced):
-        progress(done / len(traced), each.part.path)
-        code = compile_code(each.program)
-        package = code.assemble(each.part.tower.module.state_dict(), folder / each.part.path)
-        compiled.append(CompiledPart(part=each.part, program=each.program, package=package))
-    return tuple(compiled)
+def compile_part(traced: TracedPart, fingerprint: str) -> CodedPart:
+    """Compile a part whose graph has this fingerprint."""
+    tower, program = traced.part.tower, traced.program
+    known = ProgramCode(
+        fingerprint=fingerprint,
+        code=compile_code(program),
+        state=layouts(tower.module.state_dict()),
+        outputs=output_entries(program, tower.plan),
+        op_libraries=op_libraries([program]),
+    )
+    return CodedPart(part=traced.part, known=known)
+
+
+def assemble_parts(coded: Sequence[CodedPart], folder: Path) -> tuple[CompiledPart, ...]:
+    """Put the package of each part together below `folder`, with the weights its module has."""
+    return tuple(
+        CompiledPart(
+            part=each.part,
+            known=each.known,
+            package=each.known.assemble(each.part.tower.module.state_dict(), folder / each.part.path),
+        )
+        for each in coded
+    )

@@ -7,7 +7,7 @@ from functools import partial
 
 import torch
 
-from exporter.aoti.op_libraries import op_libraries
+from exporter.aoti.code_cache import open_code_cache
 from exporter.attempt import Attempt, ExportedTower, TowerResult
 from exporter.blueprint import Blueprint, ConfiguredTower
 from exporter.data.batch import contradicting_batches, trace_inputs, verification_batches
@@ -18,14 +18,14 @@ from exporter.errors import InvalidArtifact, InvalidSpec, TowerDied
 from exporter.families.declared import open_tower
 from exporter.manifest import MANIFEST_NAME, TowerEntry
 from exporter.outcome import ExportOutcome, Failure, TowerOutcome
-from exporter.parts import compile_parts, parts_of, trace_parts
+from exporter.packaging import PackageOrder, package_tower
+from exporter.parts import parts_of
 from exporter.planning import TowerToExport, UnopenedTower, plan_export, read_config
 from exporter.publish import publish, read_manifest
 from exporter.sources import config_source, fetch_checkpoint_once, open_rows
 from exporter.spec import Device, ExportSpec
 from exporter.stages import OnStage, Stage, StageClock
 from exporter.storage.store import join_uri
-from exporter.verify.gate import Gate
 
 log = logging.getLogger(__name__)
 
@@ -91,27 +91,27 @@ def export_tower(
         tower.module.to(device)
     with clock.stage(Stage.ROWS):
         rows, rows_source = open_rows(tower.config, spec)
-    with clock.stage(Stage.TRACE):
-        parts = parts_of(tower, spec.mode, max_batch_size=spec.max_batch_size)
         inputs = {name: each.to(device) for name, each in trace_inputs(rows, tower.plan).items()}
         blueprint.try_out(tower, inputs)
-        traced = trace_parts(parts, inputs, device)
-        libraries = op_libraries(part.program for part in traced)
-    with clock.stage(Stage.COMPILE) as progress:
-        compiled = compile_parts(traced, folder, progress)
-    with clock.stage(Stage.VERIFY) as progress:
-        chain = [part.link for part in compiled]
-        gate = Gate(tower, chain, op_libraries=libraries, scratch=folder, device=device)
-        report = gate.verify(
-            verification_batches(rows, tower.plan), contradicting_batches(rows, tower.plan), progress
-        )
-    files = write_tower_files(name, blueprint.files(spec), compiled, folder)
+    packaged = package_tower(
+        PackageOrder(
+            tower=tower,
+            parts=parts_of(tower, spec.mode, max_batch_size=spec.max_batch_size),
+            inputs=inputs,
+            agreeing=partial(verification_batches, rows, tower.plan),
+            contradicting=partial(contradicting_batches, rows, tower.plan),
+            device=device,
+            folder=folder,
+        ),
+        open_code_cache(attempt.code_cache) if attempt.code_cache else None,
+        clock,
+    )
+    files = write_tower_files(name, blueprint.files(spec), packaged.parts, folder)
     return ExportedTower(
         entry=tower_entry(
             tower,
-            compiled,
+            packaged,
             files,
-            report,
             clock.seconds,
             demands=tower.served.demands(rows.take(1).tensors(tower.plan)),
             declaration=blueprint.declaration,
@@ -122,7 +122,7 @@ def export_tower(
             checkpoint_source,
             rows_source,
         ),
-        op_libraries=libraries,
+        op_libraries=packaged.op_libraries,
     )
 
 

@@ -3,10 +3,12 @@
 import copy
 import gc
 import struct
+import subprocess
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
@@ -14,7 +16,8 @@ from unittest import mock
 import torch
 import torch._inductor
 import torch.fx.experimental._config as symbolic_shapes_config
-from torch._inductor import codecache, cpu_vec_isa
+from torch._inductor import codecache, cpp_builder, cpu_vec_isa
+from torch._inductor import config as inductor_config
 from torch._inductor.virtualized import V
 from torch._logging.structured import INTERN_TABLE
 from torch._subclasses import FakeTensor
@@ -199,3 +202,21 @@ def cpu_instruction_sets() -> tuple[str, ...]:
     """The vector instruction sets that inductor compiles for here: ("avx512", "avx512_vnni"), ..."""
     isa = cpu_vec_isa.pick_vec_isa()
     return tuple(str(isa).lower().split()) if isa else ()
+
+
+def compiler_settings() -> tuple[tuple[str, str], ...]:
+    """All that decides what code inductor writes and how it is compiled, the graph and machine apart."""
+    portable = inductor_config.save_config_portable()
+    return (
+        ("config", str(sorted((name, repr(value)) for name, value in portable.items()))),
+        ("package", str(sorted(PACKAGE_CONFIG.items()))),
+        ("threads", str(torch.get_num_threads())),  # written into loops
+        ("c++", _compiler_version()),
+    )
+
+
+@cache
+def _compiler_version() -> str:
+    command = [cpp_builder.get_cpp_compiler(), "--version"]
+    told = subprocess.run(command, check=True, capture_output=True, text=True)
+    return told.stdout.partition("\n")[0]

@@ -1,0 +1,191 @@
+"""A tower's packages: warm where the code cache has their code, else cold; through the gate in any case."""
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from exporter.aoti.code import ProgramCode
+from exporter.aoti.code_cache import CodeCache
+from exporter.aoti.fingerprint import graph_fingerprint, request_key
+from exporter.data.batch import NamedBatch
+from exporter.errors import ExportError
+from exporter.manifest import VerificationReport
+from exporter.parts import (
+    CodedPart,
+    CompiledPart,
+    Part,
+    TracedPart,
+    assemble_parts,
+    compile_part,
+    trace_parts,
+)
+from exporter.stages import Progress, Stage, StageClock
+from exporter.towers.tower import Tower
+from exporter.verify.gate import Gate
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PackageOrder:
+    """A tower with its weights, the parts it is packaged in, and what to trace and to try it with."""
+
+    tower: Tower
+    parts: tuple[Part, ...]
+    inputs: dict[str, Tensor]
+    agreeing: Callable[[], Iterable[NamedBatch]]
+    contradicting: Callable[[], Iterable[NamedBatch]]
+    device: torch.device
+    folder: Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class CodeOrigin:
+    """Whether code was compiled for this export, or taken from the cache: all of it, or it counts as cold."""
+
+    code: Literal["cold", "warm"]
+    reused: Literal["request", "graph"] | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Packaged:
+    """Packages that passed the gate."""
+
+    parts: tuple[CompiledPart, ...]
+    origin: CodeOrigin
+    report: VerificationReport
+
+    @property
+    def op_libraries(self) -> tuple[str, ...]:
+        return _op_libraries(self.parts)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Unverified:
+    """Packages that have not been verified, and which of their code came out of the cache."""
+
+    parts: tuple[CompiledPart, ...]
+    origin: CodeOrigin
+    reused: tuple[ProgramCode, ...] = ()
+
+
+def package_tower(order: PackageOrder, cache: CodeCache | None, clock: StageClock) -> Packaged:
+    """Packages of the tower that have passed the gate.
+
+    Code of the cache that does not pass is dropped, and everything is made anew, once.
+
+    Raises:
+        ExportError: tracing, compiling or the gate refused the tower.
+    """
+    if cache is None:
+        return _verified(order, _cold(order, clock, note="there is no code cache"), clock)
+    key = request_key([part.tower for part in order.parts], order.device)
+    made = _from_cache(order, cache, key, clock)
+    try:
+        packaged = _verified(order, made, clock)
+    except ExportError as error:
+        if not made.reused:
+            raise
+        cache.drop(key, made.reused)
+        log.warning("cached_code_dropped", extra={"tower": order.tower.name, "reason": error.message})
+        note = f"code of the cache was dropped: {error.message}"
+        packaged = _verified(order, _cold(order, clock, note=note), clock)
+    if packaged.origin.reused != "request":  # what is kept has passed
+        cache.keep(key, [part.known for part in packaged.parts])
+    return packaged
+
+
+def _from_cache(order: PackageOrder, cache: CodeCache, key: str, clock: StageClock) -> _Unverified:
+    """The code of the whole request, or of each traced graph that the cache knows."""
+    with clock.stage(Stage.TRACE) as progress:
+        found = cache.of_request(key)
+        note = _misfit(order.parts, found) if found else "the code cache has no code of this request"
+        if not note:
+            progress(1.0, "skipped: warm, the code of an equal request is reused")
+        traced = _trace(order) if note else ()
+    with clock.stage(Stage.COMPILE) as progress:
+        if not note:
+            progress(1.0, "skipped: warm, the code of an equal request is reused")
+            coded = tuple(
+                CodedPart(part=part, known=known) for part, known in zip(order.parts, found, strict=True)
+            )
+            return _Unverified(
+                parts=assemble_parts(coded, order.folder),
+                origin=CodeOrigin(code="warm", reused="request"),
+                reused=found,
+            )
+        return _by_graph(traced, order, cache, note, progress)
+
+
+def _by_graph(
+    traced: Sequence[TracedPart], order: PackageOrder, cache: CodeCache, note: str, progress: Progress
+) -> _Unverified:
+    """Each part's code by the fingerprint of its graph, compiled where the cache lacks it."""
+    coded: list[CodedPart] = []
+    reused: list[ProgramCode] = []
+    for done, each in enumerate(traced):
+        fingerprint = graph_fingerprint(each.program, order.device)
+        known = cache.of_graph(fingerprint)
+        if known is None or known.misfit(each.part.tower.module.state_dict()):
+            progress(done / len(traced), each.part.path)
+            coded.append(compile_part(each, fingerprint))
+        else:
+            progress(
+                (done + 1) / len(traced), f"{each.part.path}: warm, the code of an equal graph is reused"
+            )
+            coded.append(CodedPart(part=each.part, known=known))
+            reused.append(known)
+    warm = len(reused) == len(coded)
+    origin = CodeOrigin(code="warm", reused="graph") if warm else CodeOrigin(code="cold", note=note)
+    return _Unverified(parts=assemble_parts(coded, order.folder), origin=origin, reused=tuple(reused))
+
+
+def _cold(order: PackageOrder, clock: StageClock, *, note: str) -> _Unverified:
+    with clock.stage(Stage.TRACE):
+        traced = _trace(order)
+    coded: list[CodedPart] = []
+    with clock.stage(Stage.COMPILE) as progress:
+        for done, each in enumerate(traced):
+            progress(done / len(traced), each.part.path)
+            coded.append(compile_part(each, graph_fingerprint(each.program, order.device)))
+        return _Unverified(
+            parts=assemble_parts(coded, order.folder), origin=CodeOrigin(code="cold", note=note)
+        )
+
+
+def _trace(order: PackageOrder) -> tuple[TracedPart, ...]:
+    return trace_parts(order.parts, order.inputs, order.device)
+
+
+def _misfit(parts: Sequence[Part], found: Sequence[ProgramCode]) -> str:
+    """Why code of an equal request cannot take these weights; nothing if it can."""
+    if len(parts) != len(found):
+        return f"the code cache has {len(found)} packages of this request, and it takes {len(parts)}"
+    for part, known in zip(parts, found, strict=True):
+        if misfit := known.misfit(part.tower.module.state_dict()):
+            return f"the weights do not fit the code of an equal request: {misfit}"
+    return ""
+
+
+def _verified(order: PackageOrder, made: _Unverified, clock: StageClock) -> Packaged:
+    """The packages, once they have been held against eager."""
+    with clock.stage(Stage.VERIFY) as progress:
+        gate = Gate(
+            order.tower,
+            [part.link for part in made.parts],
+            op_libraries=_op_libraries(made.parts),
+            scratch=order.folder,
+            device=order.device,
+        )
+        report = gate.verify(order.agreeing(), order.contradicting(), progress)
+    return Packaged(parts=made.parts, origin=made.origin, report=report)
+
+
+def _op_libraries(parts: Sequence[CompiledPart]) -> tuple[str, ...]:
+    return tuple(sorted({library for part in parts for library in part.known.op_libraries}))
