@@ -22,6 +22,7 @@ from service.client.watch import display, show_end
 from service.planning import plan
 from service.schemas import JobView
 from worker.launch import TorchrunLauncher
+from worker.settings import NO_CODE_CACHE
 from worker.supervisor import Supervisor
 
 _WORKER = "slipway-export"
@@ -41,6 +42,12 @@ def add_command(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]
         epilog=_EXAMPLE,
     )
     add_spec_options(parser)
+    parser.add_argument(
+        "--code-cache",
+        metavar="URI",
+        help="folder or object-store prefix of compiled code that exports share; or none "
+        "(default: SLIPWAY_CODE_CACHE, else a folder of yours)",
+    )
     parser.add_argument("--json", action="store_true", help="print the job as JSON at the end")
     parser.set_defaults(run=run)
 
@@ -57,7 +64,10 @@ def run(arguments: argparse.Namespace) -> int:
     progress = sys.stderr if arguments.json else sys.stdout
     with tempfile.TemporaryDirectory(prefix="slipway-export-") as folder, display(progress) as show:
         supervisor = Supervisor(
-            TorchrunLauncher(), worker_dir=Path(folder), time_limit=_NO_LIMIT, logs=MemoryLogs()
+            TorchrunLauncher(_absolute(arguments.code_cache)),
+            worker_dir=Path(folder),
+            time_limit=_NO_LIMIT,
+            logs=MemoryLogs(),
         )
 
         def show_progress() -> None:
@@ -78,3 +88,10 @@ def _claimed(store: MemoryJobStore, job_id: JobId) -> Holding:
     holding = claim(store, job_id, worker=_WORKER, length=_NO_LIMIT)
     assert holding is not None, "nobody else knows of this job"
     return holding
+
+
+def _absolute(code_cache: str | None) -> str | None:
+    """A plain path is taken from here: attempts have another working directory."""
+    if code_cache is None or code_cache == NO_CODE_CACHE or "://" in code_cache:
+        return code_cache
+    return str(Path(code_cache).absolute())

@@ -71,6 +71,9 @@ class TowerProgress(Frozen):
     package_size: int | None = None  # bytes
     digest: str | None = None  # sha256 of the package
     verification: VerificationSummary | None = None
+    code: Literal["cold", "warm"] | None = None  # compiled for this export, or taken from the code cache
+    reused: Literal["request", "graph"] | None = None  # warm: not traced and not compiled; not compiled
+    code_note: str = ""  # why it is cold
     failure: Failure | None = None
 
     def at_rest(self) -> Self:

@@ -65,6 +65,9 @@ def _ended(tower: TowerProgress, told: TowerOutcome | None, outcome: ExportOutco
             "package_size": told.entry.package.size,
             "digest": told.entry.package.sha256,
             "verification": summary,
+            "code": told.entry.code,
+            "reused": told.entry.reused,
+            "code_note": told.entry.code_note,
         }
     )
 

@@ -30,13 +30,14 @@ def main() -> None:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # one stream, so that marks and lines keep their order
     logging.basicConfig(level=logging.INFO)
     request = AttemptFile.model_validate_json((workspace / "attempt.json").read_text())
-    settings = RankSettings()
+    settings, shared = RankSettings(), AttemptSettings()
     attempt = Attempt(
         job_id=request.job_id,
         spec=request.spec,
         workspace=workspace,
         config_uri=request.config_uri,
-        families=AttemptSettings().families,
+        families=shared.families,
+        code_cache=shared.code_cache_uri,
         replace_unfinished=request.replace_unfinished,
     )
     with (workspace / f"events-{settings.rank}.jsonl").open("a", buffering=1) as events:

@@ -9,7 +9,10 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from jobs.families import FamilyNames
 from jobs.redis_url import RedisUrl
+from processes.settings import user_cache
 from telemetry.choices import LogFormat, LogLevel
+
+NO_CODE_CACHE = "none"
 
 
 def _seconds(given: object) -> object:
@@ -59,3 +62,24 @@ class AttemptSettings(BaseSettings):
     families: FamilyNames = Field(
         default=(), description="Model families of one's own: docs/families.md. By commas."
     )
+    code_cache: str = Field(
+        default_factory=lambda: str(user_cache("code")),
+        description="Compiled code that exports share: a folder or an object-store prefix; or none.",
+    )
+
+    @property
+    def code_cache_uri(self) -> str | None:
+        return None if self.code_cache == NO_CODE_CACHE else self.code_cache
+
+
+def compiler_folder() -> Path:
+    """Where they are unless the environment says otherwise: for all attempts of this user on this machine."""
+    return user_cache("compiler")
+
+
+class CompilerSettings(BaseSettings):
+    """Where torch's compiler keeps its own files, by torch's name for it."""
+
+    model_config = SettingsConfigDict(frozen=True)
+
+    torchinductor_cache_dir: Path = Field(default_factory=compiler_folder)
