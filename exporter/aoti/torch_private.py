@@ -136,7 +136,9 @@ def compile_files(program: ExportedProgram) -> CompiledFiles:
         module = _without_weights(program).module(check_guards=False)
         assert isinstance(module, torch.fx.GraphModule) and program.example_inputs is not None
         args, kwargs = program.example_inputs
-        written = torch._inductor.aot_compile(module, args, kwargs, options=dict(PACKAGE_CONFIG))
+        # Inductor writes into the metadata it is given, which otherwise is one dict for the whole process.
+        options = {**PACKAGE_CONFIG, "aot_inductor.metadata": {}}
+        written = torch._inductor.aot_compile(module, args, kwargs, options=options)
     assert isinstance(written, list)
     constants = [
         (name, tensor) for each in written if isinstance(each, Weights) for name, (tensor, _) in each.items()

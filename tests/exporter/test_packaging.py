@@ -12,7 +12,7 @@ from torch import nn
 from exporter.aoti.code_cache import CodeCache, open_code_cache
 from exporter.aoti.entry import pack, unpack
 from exporter.config.hstu import HstuMatchConfig
-from exporter.errors import ExportError, VerificationFailed
+from exporter.errors import ExportError
 from exporter.packaging import Packaged, PackageOrder, package_tower
 from exporter.parts import PACKAGE_PATH, Part
 from exporter.stages import StageClock, StageEvent
@@ -114,10 +114,3 @@ def test_code_that_fails_the_gate_is_dropped_and_the_export_goes_cold_once(
     assert made.origin.code == "cold"
     assert made.origin.note.startswith("code of the cache was dropped: the process running the package ended")
     assert export(mean_price_tower(seed=4)).origin.reused == "request"
-
-
-def test_a_module_that_fails_by_itself_is_not_tried_twice(export: Export, cache: CodeCache) -> None:
-    tower = mean_price_tower(seed=5)
-    tower.module.get_parameter("table.weight").data[:, 0] = float("nan")
-    with pytest.raises(VerificationFailed, match="NaN"):
-        package_tower(order_of(tower, Path("unused")), None, StageClock("user", lambda event: None))
