@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from pydantic import Field
 
 from exporter.config.parse import parse_pipeline_config
-from exporter.config.schema import PipelineConfig, TowerConfig
+from exporter.config.schema import FeatureKind, PipelineConfig, TowerConfig
 from exporter.dims.plan import DimPlan, plan_dims
 from exporter.errors import InvalidPipelineConfig, InvalidSpec
+from exporter.manifest import VECTOR_COLUMN
 from exporter.spec import ExportSpec, TowerName, Uri
 from exporter.storage.store import read_uri
 from exporter.towers.view import tower_configs
@@ -29,6 +30,7 @@ class PlannedTower:
 
     config: TowerConfig
     plan: DimPlan
+    item_id_column: str | None = None  # set where the tower's vectors of all items are wanted
 
 
 def read_config(spec: ExportSpec) -> str:
@@ -95,12 +97,46 @@ def plan_towers(spec: ExportSpec, config_text: str) -> tuple[PlannedTower, ...]:
         InvalidSpec: the spec asks for a tower that the model lacks.
     """
     pipeline = parse_pipeline_config(config_text, where=spec.config_uri or "config")
+    towers = tower_configs(pipeline, spec.towers)
+    if spec.materialise_items and all(tower.name is not TowerName.ITEM for tower in towers):
+        raise InvalidSpec(
+            "item vectors need the item tower, and what is to be exported is "
+            f"{' and '.join(tower.name for tower in towers)}",
+            hint="leave materialise_items out, or export a model with an item tower",
+            where="materialise_items",
+        )
     return tuple(
         PlannedTower(
-            config=config, plan=plan_dims(config.pipeline.features, max_batch_size=spec.max_batch_size)
+            config=config,
+            plan=plan_dims(config.pipeline.features, max_batch_size=spec.max_batch_size),
+            item_id_column=_item_id_column(config, spec) if config.name is TowerName.ITEM else None,
         )
-        for config in tower_configs(pipeline, spec.towers)
+        for config in towers
     )
+
+
+def _item_id_column(tower: TowerConfig, spec: ExportSpec) -> str | None:
+    """The column that names an item, where vectors of all items are wanted."""
+    if not spec.materialise_items:
+        return None
+    named = tower.pipeline.item_id_field
+    features = tower.pipeline.features
+    by_sampler = [feature.name for feature in features if named in (feature.name, feature.view_of)]
+    ids = [feature.name for feature in features if feature.kind is FeatureKind.ID]
+    column = next((name for name in (spec.item_id_column, *by_sampler, *ids) if name), None)
+    if column is None:
+        raise InvalidSpec(
+            "the item tower has no id feature whose column could name its items",
+            hint="say in item_id_column which column of item_input_uri does",
+            where="item_id_column",
+        )
+    if column == VECTOR_COLUMN:
+        raise InvalidSpec(
+            f"the items' ids are in a column called {VECTOR_COLUMN}, as their vectors will be",
+            hint="rename that column of item_input_uri",
+            where="item_id_column",
+        )
+    return column
 
 
 def _require_rows(tower: TowerConfig, spec: ExportSpec) -> None:

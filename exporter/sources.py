@@ -8,6 +8,7 @@ from typing import Literal
 
 from exporter.checkpoint.read import Checkpoint, fetch_checkpoint, open_checkpoint
 from exporter.data.batch import Rows, read_rows
+from exporter.data.parquet import open_parquet
 from exporter.manifest import SourceRef
 from exporter.planning import PlannedTower
 from exporter.spec import ExportSpec, TowerName
@@ -27,7 +28,9 @@ def open_rows(planned: PlannedTower, spec: ExportSpec) -> tuple[Rows, SourceRef]
         uri = spec.sample_input_uri or planned.config.pipeline.train_input_path
     assert uri is not None  # plan_export refuses a spec without it
     rows = read_rows(uri, planned.config.pipeline.features)
-    return rows, SourceRef(role=role, uri=rows.uri, sha256=rows.sha256)
+    # All files, where all their rows are going to be read.
+    sha256 = rows.sha256 if planned.item_id_column is None else open_parquet(uri).sha256()
+    return rows, SourceRef(role=role, uri=rows.uri, sha256=sha256)
 
 
 def fetch_checkpoint_once(

@@ -12,7 +12,7 @@ from exporter.dims.plan import plan_group_tensors
 from exporter.manifest import DimEntry, TensorEntry
 from exporter.outcome import Failure
 from exporter.planning import PlannedTower
-from exporter.spec import Device, ExportSpec, Frozen, Mode, TowerName
+from exporter.spec import Device, ExportSpec, Frozen, IndexSpec, Mode, TowerName
 from jobs.ids import JobId
 from jobs.logs import LogPart
 from jobs.model import Job, JobState, TowerProgress
@@ -35,6 +35,9 @@ class SpecView(Frozen):
     device: Device
     ranks: int | None
     max_batch_size: int
+    materialise_items: bool = False
+    item_id_column: str | None = None
+    item_index: IndexSpec | None = None
 
     @classmethod
     def of(cls, spec: ExportSpec, config_uri: str | None) -> "SpecView":

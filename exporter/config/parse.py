@@ -63,6 +63,7 @@ def parse_published_config(text: str, *, where: str = "config") -> PipelineConfi
         model=model,
         train_input_path=message.train_input_path,
         train_rows_are_encoded=_train_rows_are_encoded(message),
+        item_id_field=_item_id_field(message.data_config),
         averaged_weights=_averaged_weights(message),
     )
 
@@ -74,6 +75,12 @@ def effective_fg_mode(data: DataConfig) -> FgMode:
     if data.fg_encoded:
         return FgMode.FG_NONE
     return FgMode.FG_DAG if data.fg_threads > 0 else FgMode.FG_NORMAL
+
+
+def _item_id_field(data: DataConfig) -> str:
+    """What the negative sampler calls an item by."""
+    sampler = data.WhichOneof("sampler")
+    return (sampler and str(getattr(data, sampler).item_id_field)) or ""
 
 
 def _read_model(message: ModelMessage) -> ModelConfig:

@@ -72,6 +72,11 @@ class PackageRunner:
     ) -> None:
         self._running.close()
 
+    @property
+    def pid(self) -> int:
+        """Of the process that holds the package."""
+        return self._process.pid
+
     def run(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Run once.
 
