@@ -31,7 +31,9 @@ class ItemIds:
     label_an_index: bool  # FAISS labels vectors with non-negative 64-bit integers
 
 
-def check_ids(source: ParquetSource, column: str, *, scratch: Path) -> ItemIds:
+def check_ids(
+    source: ParquetSource, column: str, *, scratch: Path, rows_per_bucket: int = _ROWS_PER_BUCKET
+) -> ItemIds:
     """Read every id, in memory that does not grow with their number.
 
     Raises:
@@ -39,7 +41,7 @@ def check_ids(source: ParquetSource, column: str, *, scratch: Path) -> ItemIds:
     """
     rows, kind, first_file, lowest = source.count_rows(), None, "", 0
     with tempfile.TemporaryDirectory(dir=scratch, prefix="ids-") as folder:
-        keys = _Buckets(Path(folder), -(-rows // _ROWS_PER_BUCKET))
+        keys = _Buckets(Path(folder), -(-rows // rows_per_bucket))
         for batch in source.batches([column], rows_per_batch=_ROWS_READ):
             ids = ids_of(batch, column)
             if kind is None:
