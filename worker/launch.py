@@ -48,8 +48,8 @@ def _start(command: list[str], workspace: Workspace, ranks: int) -> GuardedProce
         environment={
             "TMPDIR": str(workspace.tmp),
             "OMP_NUM_THREADS": str(threads),
-            # Where others work too, threads that wait by spinning hold the cores that the rest needs: ten times
-            # the seconds in a package, five in an index, on two cores with three times the work they can do.
+            # Threads that wait by spinning hold cores that others need: on two cores with three times the
+            # work they can do, a package took ten times as long, and an index five times.
             "OMP_WAIT_POLICY": "passive",
             "PYTHONUNBUFFERED": "1",
             "SLIPWAY_REDIS_URL": None,  # an attempt has no business with the job store

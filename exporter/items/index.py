@@ -17,6 +17,7 @@ from exporter.spec import IndexSpec
 from exporter.stages import Progress
 
 _CHILD = "exporter.items.index_process"
+_WAITING = "OMP_WAIT_POLICY=passive"  # idle threads sleep; spinning ones hold cores that others need
 
 
 class IndexRequest(BaseModel):
@@ -75,7 +76,7 @@ def build_index(request: IndexRequest, progress: Progress) -> IndexBuilt:
     """
     last_words: deque[str] = deque(maxlen=20)
     with subprocess.Popen(
-        [sys.executable, "-m", _CHILD],
+        ["env", _WAITING, sys.executable, "-m", _CHILD],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
