@@ -62,7 +62,7 @@ def test_vectors_are_the_recorded_outputs(artifact: Path, entry: VectorsEntry) -
     table = pq.read_table([artifact / file.path for file in entry.files])
     vectors = dict(zip(table.column("name").to_pylist(), table.column("vector").to_pylist(), strict=True))
     videos = pq.read_table(FIXTURES / "data" / "ref_items_b32.parquet").column("video_id").to_pylist()
-    recorded = load_file(FIXTURES / MODEL / "outputs" / "item_tower__b32.out.safetensors")[entry.output]
+    recorded = load_file(FIXTURES / MODEL / "outputs" / "item_tower__items_b32.out.safetensors")[entry.output]
     made = np.array([vectors[f"item {video}"] for video in videos], dtype=np.float32)
     np.testing.assert_allclose(made, recorded, rtol=0, atol=1e-5)
 
