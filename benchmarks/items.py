@@ -7,6 +7,7 @@ writes what the manifests say, the memory of the whole job, and the package's ow
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -101,7 +102,9 @@ def run(folder: Path, items: int, index: str, max_batch_size: int) -> ItemsRun:
             raise SystemExit("the export failed; see above")
     seconds = time.monotonic() - begun
     (artifact,) = output.iterdir()
-    return _measured(read_manifest(str(artifact)), artifact, rows, seconds, memory.peak_bytes)
+    measured = _measured(read_manifest(str(artifact)), artifact, rows, seconds, memory.peak_bytes)
+    shutil.rmtree(output)
+    return measured
 
 
 def _measured(manifest: Manifest, artifact: Path, rows: Path, seconds: float, memory: int) -> ItemsRun:
