@@ -11,6 +11,7 @@ from typing import TextIO
 
 import faiss
 
+from exporter.errors import IndexFailed
 from exporter.items.index import IndexBuilt, IndexReply, IndexRequest
 from exporter.items.index_plan import PQ_CODES
 from exporter.items.memory import peak_bytes
@@ -52,7 +53,7 @@ def build(request: IndexRequest, report: Report) -> IndexBuilt:
     del index  # so that there is one at a time
     index = faiss.read_index(str(request.output))
     if index.ntotal != request.rows:
-        raise RuntimeError(f"the index holds {index.ntotal} vectors of {request.rows} items")
+        raise IndexFailed(f"the index holds {index.ntotal} vectors of {request.rows} items")
     report(_ADDED, "index: recall against exact search")
     recall = measure_recall(index, request, seed=_SEED)
     return IndexBuilt(

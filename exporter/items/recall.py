@@ -4,7 +4,6 @@ Q queries, K neighbours, D width.
 """
 
 from dataclasses import dataclass
-from functools import partial
 
 import faiss
 import numpy as np
@@ -17,7 +16,7 @@ from exporter.manifest import Metric
 
 _QUERIES = 512
 _NEIGHBOURS = 10
-_TIE = 1e-6  # of a score's magnitude: what is closer counts as equal
+_TIE = 1e-6  # of a query's score with itself: scores that differ by less are equal
 
 Scores = NDArray[np.float32]  # more is nearer
 
@@ -42,24 +41,22 @@ def measure_recall(index: faiss.Index, request: IndexRequest, *, seed: int) -> R
     own_Q = queries.labels(request.labels)
     _, returned_QK = index.search(queries.vectors, _NEIGHBOURS + 1)
     returned_QK = _without_own(returned_QK, own_Q)
-    wanted = np.unique(returned_QK[returned_QK >= 0])
-    score = partial(_score, queries.vectors, metric=request.metric)
-    best_QK: Scores = np.full((len(own_Q), _NEIGHBOURS), -np.inf, dtype=np.float32)
+    wanted = np.unique(returned_QK)
     vectors_of_wanted: Vectors = np.full((len(wanted), request.width), np.nan, dtype=np.float32)
+    best_QK: Scores = np.full((len(own_Q), _NEIGHBOURS), -np.inf, dtype=np.float32)
     for group in read_groups(request.parts):
         labels = group.labels(request.labels)
         best_QK = _merged(best_QK, *_nearest(queries.vectors, group.vectors, request.metric), labels, own_Q)
-        if len(wanted):
-            place = np.minimum(np.searchsorted(wanted, labels), len(wanted) - 1)
-            here = wanted[place] == labels
-            vectors_of_wanted[place[here]] = group.vectors[here]
-    worst_Q = best_QK[:, -1]
-    found = 0
-    for query, (returned_K, worst) in enumerate(zip(returned_QK, worst_Q, strict=True)):
-        real = returned_K[returned_K >= 0]
-        scores = score(query, vectors_of_wanted[np.searchsorted(wanted, real)])
-        found += int((scores >= worst - _TIE * max(1.0, abs(float(worst)))).sum())
-    return Recall(share=found / returned_QK.size, queries=len(own_Q))
+        place = np.minimum(np.searchsorted(wanted, labels), len(wanted) - 1)
+        here = wanted[place] == labels
+        vectors_of_wanted[place[here]] = group.vectors[here]
+    returned_QKD = vectors_of_wanted[np.searchsorted(wanted, returned_QK)]
+    scores_QK = _scores(queries.vectors, returned_QKD, request.metric)
+    tie_Q = _TIE * (queries.vectors**2).sum(axis=1)
+    found = (
+        scores_QK >= (best_QK[:, -1] - tie_Q)[:, None]
+    )  # of what does not exist the score is NaN: not found
+    return Recall(share=float(found.mean()), queries=len(own_Q))
 
 
 def _without_own(returned_QK: Labels, own_Q: Labels) -> Labels:
@@ -85,9 +82,9 @@ def _merged(best_QK: Scores, scores_QK: Scores, places_QK: Labels, labels: Label
     return best
 
 
-def _score(queries: Vectors, query: int, vectors: Vectors, *, metric: Metric) -> Scores:
+def _scores(queries_QD: Vectors, vectors_QKD: Vectors, metric: Metric) -> Scores:
     if metric is Metric.L2:
-        squares: Scores = -((vectors - queries[query]) ** 2).sum(axis=1)
+        squares: Scores = -((vectors_QKD - queries_QD[:, None]) ** 2).sum(axis=2)
         return squares
-    products: Scores = vectors @ queries[query]
+    products: Scores = np.einsum("qkd,qd->qk", vectors_QKD, queries_QD)
     return products

@@ -64,10 +64,14 @@ def test_every_kind_finds_neighbours_by_their_ids(
     assert isinstance(index, IvfPqIndex) or found.tolist() == [[40_007]]
 
 
-def test_a_few_lists_out_of_many_find_less(write_vectors: WriteVectors, tmp_path: Path) -> None:
-    """The measure can tell a bad index from a good one."""
-    parts = write_vectors(IDS, np.random.default_rng(1).standard_normal((ROWS, WIDTH)).astype(np.float32))
-    asked = request(parts, tmp_path / "items.faiss", IvfFlatIndex(nlist=64, nprobe=1))
+@pytest.mark.parametrize("metric", [Metric.INNER_PRODUCT, Metric.L2])
+def test_a_few_lists_out_of_many_find_less(
+    metric: Metric, write_vectors: WriteVectors, tmp_path: Path
+) -> None:
+    """The measure can tell a bad index from a good one, however short the vectors are."""
+    vectors = 1e-4 * np.random.default_rng(1).standard_normal((ROWS, WIDTH)).astype(np.float32)
+    parts = write_vectors(IDS, vectors.astype(np.float32))
+    asked = request(parts, tmp_path / "items.faiss", IvfFlatIndex(nlist=64, nprobe=1), metric=metric)
     recall = build_index(asked, lambda fraction, detail: None).recall_at_10
     assert recall is not None and 0.05 < recall < 0.7
 
