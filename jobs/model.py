@@ -46,6 +46,7 @@ class TowerState(StrEnum):
     RUNNING = "running"
     SUCCEEDED = "succeeded"  # published
     FAILED = "failed"  # see TowerProgress.failure
+    CANCELLED = "cancelled"  # its job was; it may have stood in any stage
 
 
 class VerificationSummary(Frozen):
@@ -78,6 +79,12 @@ class TowerProgress(Frozen):
         if self.state is not TowerState.RUNNING:
             return self
         return self.model_copy(update={"state": TowerState.WAITING, "detail": ""})
+
+    def cancelled(self) -> Self:
+        """This tower when its job is stopped; one that had ended stays as it is."""
+        if self.state in (TowerState.SUCCEEDED, TowerState.FAILED):
+            return self
+        return self.model_copy(update={"state": TowerState.CANCELLED, "detail": ""})
 
     def failed(self, failure: Failure) -> Self:
         """This tower when it was not published and will not be; its own reason stands."""
@@ -126,12 +133,13 @@ class Job(JobOptions):
         """This job in another state, or IllegalMove."""
         if state not in MOVES.get(self.state, frozenset()):
             raise IllegalMove(f"a {self.state} job cannot become {state}", where=self.id)
+        stopped = state is JobState.CANCELLED
         return self.model_copy(
             update={
                 "state": state,
                 "lease": None,
                 "finished_at": now if state.is_final else None,
-                "towers": tuple(tower.at_rest() for tower in self.towers),
+                "towers": tuple(tower.cancelled() if stopped else tower.at_rest() for tower in self.towers),
             }
         )
 
