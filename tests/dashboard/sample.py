@@ -4,21 +4,13 @@ import math
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from exporter.manifest import (
-    CaseKind,
-    CaseReport,
-    Latency,
-    Manifest,
-    TowerEntry,
-    VerificationReport,
-    Versions,
-)
+from exporter.manifest import CaseKind, CaseReport, Latency, TowerEntry, VerificationReport
 from exporter.outcome import Failure
-from exporter.spec import Device, Mode, TowerName
+from exporter.spec import TowerName
 from exporter.stages import Stage
 from jobs.ids import new_job_id
 from jobs.model import Job, JobState, Lease, TowerProgress, TowerState, VerificationSummary
-from tests.jobs.factories import make_entry, make_spec
+from tests.jobs.factories import make_entry, make_manifest, make_spec
 from tests.service.requests import CONFIG
 
 NASTY = '<script>alert("x")</script>'
@@ -132,21 +124,7 @@ def published(folder: Path) -> Job:
     """A job that has succeeded, whose manifest lies in `folder`."""
     made = job(JobState.SUCCEEDED, done(TowerName.USER), done(TowerName.ITEM, slower=0.6), minutes=20)
     towers = (entry(TowerName.USER, 1.0), entry(TowerName.ITEM, 0.01))
-    manifest = Manifest(
-        job_id=made.id,
-        created_at="2026-01-02T03:04:05+00:00",
-        family="hstu_match",
-        mode=Mode.UNIFIED,
-        device=Device.CPU,
-        architecture="x86_64 avx512",
-        max_batch_size=512,
-        versions=Versions(
-            slipway="0.1.0", python="3", torch="2", torchrec="1", fbgemm="1", triton="3", cuda=None
-        ),
-        op_libraries=("fbgemm_gpu",),
-        sources=(),
-        towers=towers,
-    )
+    manifest = make_manifest(made.id, *towers)
     artifact = folder / made.id
     artifact.mkdir(parents=True)
     (artifact / "manifest.json").write_text(manifest.model_dump_json())
