@@ -33,10 +33,18 @@ class Release(Frozen):
     towers: tuple[ReleasedTower, ...]
 
 
+@dataclass(frozen=True)
+class ModelPage:
+    """Models by name; `next` continues after the last of them, None at the end."""
+
+    names: tuple[str, ...]
+    next: str | None
+
+
 class ReleasePointers(Protocol):
     """Which jobs released a model, and which release is promoted; every step is one and whole."""
 
-    def models(self) -> tuple[str, ...]: ...
+    def models(self, *, limit: int, after: str | None) -> ModelPage: ...
 
     def jobs(self, model: str) -> tuple[JobId, ...]:
         """Its successful jobs, newest first; one may have been deleted since."""
@@ -58,8 +66,9 @@ class Releases:
     store: JobStore
     pointers: ReleasePointers
 
-    def models(self) -> tuple[str, ...]:
-        return self.pointers.models()
+    def models(self, *, limit: int, after: str | None = None) -> ModelPage:
+        """The models that have a release; `after` is a page's `next`."""
+        return self.pointers.models(limit=limit, after=after)
 
     def latest(self, model: str) -> Release:
         for job_id in self.pointers.jobs(model):
@@ -133,8 +142,9 @@ class MemoryPointers:
         self.released: dict[str, list[JobId]] = {}
         self._promoted: dict[str, list[Release]] = {}
 
-    def models(self) -> tuple[str, ...]:
-        return tuple(sorted(self.released))
+    def models(self, *, limit: int, after: str | None) -> ModelPage:
+        names = [name for name in sorted(self.released) if after is None or name > after]
+        return ModelPage(tuple(names[:limit]), names[limit - 1] if len(names) > limit else None)
 
     def jobs(self, model: str) -> tuple[JobId, ...]:
         return tuple(sorted(self.released.get(model, ()), reverse=True))

@@ -16,6 +16,7 @@ from exporter.spec import Device, ExportSpec, Frozen, Mode, TowerName
 from jobs.ids import JobId
 from jobs.logs import LogPart
 from jobs.model import Job, JobState, TowerProgress
+from jobs.releases import ModelPage
 from jobs.request import Priority
 from jobs.roster import WorkerNotice
 from jobs.store import Page
@@ -112,9 +113,14 @@ class JobLog(Frozen):
 
 
 class ModelList(Frozen):
-    """The names of models that have a release."""
+    """Models that have a release, by name."""
 
     models: tuple[str, ...]
+    next_cursor: str | None = Field(description="Give it as `cursor` for the page after this one.")
+
+    @classmethod
+    def of(cls, page: ModelPage) -> "ModelList":
+        return cls(models=page.names, next_cursor=page.next)
 
 
 class Promotion(Frozen):

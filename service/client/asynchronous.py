@@ -72,8 +72,8 @@ class AsyncSlipwayClient:
     async def manifest(self, job_id: str) -> Manifest:
         return await self._send(calls.manifest(job_id))
 
-    async def models(self) -> ModelList:
-        return await self._send(calls.models())
+    async def models(self, *, limit: int = 20, cursor: str | None = None) -> ModelList:
+        return await self._send(calls.models(limit=limit, cursor=cursor))
 
     async def latest(self, model: str) -> Release:
         return await self._send(calls.latest(model))

@@ -92,8 +92,9 @@ def manifest(job_id: str) -> Call[Manifest]:
     return Call(method="GET", path=f"{_path_of(job_id)}/manifest", read=_reads(Manifest))
 
 
-def models() -> Call[ModelList]:
-    return Call(method="GET", path="/models", read=_reads(ModelList))
+def models(*, limit: int, cursor: str | None = None) -> Call[ModelList]:
+    query = _given(limit=str(limit), cursor=cursor)
+    return Call(method="GET", path="/models", query=query, read=_reads(ModelList))
 
 
 def latest(model: str) -> Call[Release]:

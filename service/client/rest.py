@@ -59,8 +59,8 @@ class SlipwayClient:
     def manifest(self, job_id: str) -> Manifest:
         return self._send(calls.manifest(job_id))
 
-    def models(self) -> ModelList:
-        return self._send(calls.models())
+    def models(self, *, limit: int = 20, cursor: str | None = None) -> ModelList:
+        return self._send(calls.models(limit=limit, cursor=cursor))
 
     def latest(self, model: str) -> Release:
         return self._send(calls.latest(model))

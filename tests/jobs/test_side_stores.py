@@ -107,12 +107,17 @@ def releases(request: pytest.FixtureRequest) -> Releases:
 
 
 def finish(
-    releases: Releases, number: int, *, failed: tuple[TowerName, ...] = (), retry_of: JobId | None = None
+    releases: Releases,
+    number: int,
+    *,
+    model: str = "m",
+    failed: tuple[TowerName, ...] = (),
+    retry_of: JobId | None = None,
 ) -> Job:
-    """A job of the model `m` that has ended; each has packages of its own."""
+    """A job of a model that has ended; each has packages of its own."""
     towers = tuple(tower for tower in make_job().towers if not retry_of or tower.name is TowerName.ITEM)
     job = make_job(job_id=JobId(f"{number:026d}")).model_copy(
-        update={"model": "m", "retry_of": retry_of, "towers": towers}
+        update={"model": model, "retry_of": retry_of, "towers": towers}
     )
     releases.store.add(job)
     holding = claim(releases.store, job.id, worker="w", length=MINUTE)
@@ -129,8 +134,16 @@ def finish(
 
 def _remember(pointers: ReleasePointers, job: Job) -> None:
     """The Redis store does so itself."""
-    if isinstance(pointers, MemoryPointers) and job.state is JobState.SUCCEEDED:
-        pointers.released.setdefault("m", []).append(job.id)
+    if isinstance(pointers, MemoryPointers) and job.state is JobState.SUCCEEDED and job.model:
+        pointers.released.setdefault(job.model, []).append(job.id)
+
+
+def test_models_are_listed_page_by_page(releases: Releases) -> None:
+    for number, model in enumerate(("b", "c", "a")):
+        finish(releases, number, model=model)
+    first = releases.models(limit=2)
+    rest = releases.models(limit=2, after=first.next)
+    assert (first.names, rest.names, rest.next) == (("a", "b"), ("c",), None)
 
 
 def test_the_newest_successful_job_is_a_models_latest(releases: Releases) -> None:
@@ -138,7 +151,7 @@ def test_the_newest_successful_job_is_a_models_latest(releases: Releases) -> Non
         releases.latest("m")
     first, second = finish(releases, 1), finish(releases, 2)
     finish(releases, 3, failed=(TowerName.ITEM,))
-    assert (releases.models(), releases.latest("m").job_id) == (("m",), second.id)
+    assert (releases.models(limit=9).names, releases.latest("m").job_id) == (("m",), second.id)
     releases.store.remove(second)
     assert releases.latest("m").job_id == first.id
 

@@ -105,7 +105,7 @@ def test_a_model_is_promoted_and_rolled_back(
     backend.pointers.released["ranker"] = [job.id for job in jobs]
     newest = max(job.id for job in jobs)
     oldest = min(job.id for job in jobs)
-    assert client.get("/models").json() == {"models": ["ranker"]}
+    assert client.get("/models").json() == {"models": ["ranker"], "next_cursor": None}
     assert client.get("/models/ranker/latest").json()["job_id"] == newest
     assert client.get("/models/ranker/promoted").json()["code"] == "model_not_found"
     assert client.post("/models/ranker/promote", json={"job_id": oldest}).json()["job_id"] == oldest
