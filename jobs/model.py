@@ -112,6 +112,7 @@ class Job(JobOptions):
     running_limit: int | None = None  # jobs of the owner that may run at a time
     retry_of: JobId | None = None  # the finished job whose failed towers this one runs
     content_key: str | None = None  # equal for jobs that would make the same artifact
+    traceparent: str | None = None  # of the request that asked for it, where that is traced
     state: JobState = JobState.QUEUED
     towers: tuple[TowerProgress, ...]
     attempt: int = 0  # how many were begun

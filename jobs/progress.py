@@ -43,6 +43,8 @@ def _after(tower: TowerProgress, event: StageEvent) -> TowerProgress:
         case "finished":
             seconds = {**tower.stage_seconds, event.stage: event.seconds or 0.0}
             return tower.model_copy(update={"stage_seconds": seconds, "fraction": 1.0, "detail": ""})
+        case "failed":  # where it stands; why, the outcome tells
+            return tower
 
 
 def _ended(tower: TowerProgress, told: TowerOutcome | None, outcome: ExportOutcome) -> TowerProgress:

@@ -20,6 +20,7 @@ from jobs.releases import ModelPage
 from jobs.request import Priority
 from jobs.roster import WorkerNotice
 from jobs.store import Page
+from telemetry.tracing import trace_id
 
 
 class SpecView(Frozen):
@@ -61,6 +62,7 @@ class JobView(Frozen):
     owner: str = Field(description="The key it was posted with.")
     retry_of: JobId | None = Field(description="The job whose failed towers this one runs.")
     worker: str | None = Field(description="Who runs it.")
+    trace_id: str | None = Field(description="Of the trace from its request to its stages, if there is one.")
     spec: SpecView
     created_at: datetime
     updated_at: datetime
@@ -85,6 +87,7 @@ class JobView(Frozen):
             owner=job.owner,
             retry_of=job.retry_of,
             worker=job.lease.worker if job.lease else None,
+            trace_id=trace_id(job.traceparent),
             spec=SpecView.of(job.spec, job.config_uri),
             created_at=job.created_at,
             updated_at=job.updated_at,

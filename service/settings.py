@@ -7,7 +7,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from jobs.redis_url import RedisUrl
 from service.hooks.settings import HookSettings
-from telemetry.choices import LogFormat, LogLevel
+from telemetry.choices import LogFormat, LogLevel, OtlpEndpoint
 
 
 class ServiceSettings(BaseSettings):
@@ -26,6 +26,7 @@ class ServiceSettings(BaseSettings):
     max_request_bytes: int = Field(default=8 << 20, gt=0, description="A pipeline config fits well.")
     log_format: LogFormat = LogFormat.CONSOLE
     log_level: LogLevel = LogLevel.INFO
+    otlp_endpoint: OtlpEndpoint = None
     hooks: HookSettings = Field(
         default_factory=HookSettings,
         description="Of webhooks; its own variables, see service.hooks.settings.",

@@ -12,6 +12,9 @@ from exporter.spec import TowerName
 from exporter.stages import Stage, StageEvent
 from jobs.ids import JobId
 from jobs.logs import LONGEST_LINE, JobLogs, LogPart, Place
+from telemetry.logging import logger
+
+log = logger(__name__)
 
 _RANK = re.compile(r"^\[[\w-]*?(\d+)\]: ?")
 _MARK = re.compile(r"^slipway-stage (\w+) (\w+)$")
@@ -31,6 +34,8 @@ def log_lines(event: StageEvent) -> list[str]:
             return [f"{event.fraction or 0.0:.0%} {event.detail}"]
         case "finished":
             return [f"done in {event.seconds or 0.0:.1f} s"]
+        case "failed":
+            return [f"failed after {event.seconds or 0.0:.1f} s"]
 
 
 class LogTail:
@@ -55,6 +60,9 @@ class LogTail:
         parts = self._parts(complete.decode(errors="replace").splitlines())
         if parts:
             self._logs.append(self._job_id, parts)
+        for part in parts:
+            for line in part.lines:
+                log.debug("rank_line", tower=part.tower, stage=part.stage, line=line)
         self._offset += len(complete)
 
     def _parts(self, lines: Iterable[str]) -> list[LogPart]:

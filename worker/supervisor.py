@@ -17,7 +17,7 @@ from jobs.logs import JobLogs
 from jobs.model import Job
 from processes.guarded import GuardedProcess
 from telemetry.logging import logger
-from worker.events import EventTail
+from worker.events import EventTail, log_events
 from worker.launch import Launcher
 from worker.logs import LogTail
 from worker.workspace import Workspace, workspace_of
@@ -80,18 +80,28 @@ class Supervisor:
     def stop(self) -> None:
         self._stopping.set()
 
-    def run(self, holding: Holding, on_beat: Callable[[], None] = lambda: None) -> Job | None:
+    def run(
+        self,
+        holding: Holding,
+        on_beat: Callable[[], None] = lambda: None,
+        *,
+        traceparent: str | None = None,
+    ) -> Job | None:
         """Run the attempt and record its end; None when the job was lost to another worker.
 
-        `on_beat` is called as long as the attempt lives, some times a second.
+        `on_beat` is called as long as the attempt lives, some times a second. The ranks' spans stand below
+        `traceparent`.
         """
         try:
-            with workspace_of(holding.job, self._worker_dir) as workspace:
+            with workspace_of(holding.job, self._worker_dir, traceparent) as workspace:
                 ending = self._attempt(holding, workspace, on_beat)
             job = _record(holding, ending)
         except LeaseLost as error:
             log.warning("lease_lost", message=error.message)
             return None
+        for tower in job.towers:
+            if tower.failure is not None:
+                log.warning("tower_failed", tower=tower.name, stage=tower.stage, code=tower.failure.code)
         log.info("attempt_ended", ending=type(ending).__name__, state=job.state)
         return job
 
@@ -135,6 +145,7 @@ def _keep(holding: Holding, tail: EventTail, on_beat: Callable[[], None]) -> Job
     events = tail.read()
     try:
         job = holding.keep(events)
+        log_events(events)
         on_beat()
         return job
     except StoreUnavailable as error:

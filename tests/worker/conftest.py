@@ -1,11 +1,13 @@
 """A supervisor of stand-in attempts, on a store in memory."""
 
+import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+import structlog
 
 from jobs.leases import Holding, claim
 from jobs.logs import MemoryLogs
@@ -42,6 +44,16 @@ def make_supervisor(worker_dir: Path, pids: Path, logs: MemoryLogs) -> MakeSuper
         )
 
     return make
+
+
+@pytest.fixture
+def restored_logging() -> Iterator[None]:
+    """The root logger as it was, once a test has configured it."""
+    root = logging.getLogger()
+    before = root.handlers, root.level
+    yield
+    root.handlers, root.level = list(before[0]), before[1]
+    structlog.reset_defaults()
 
 
 @pytest.fixture
