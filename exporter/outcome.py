@@ -19,6 +19,7 @@ class Failure(Frozen):
     where: str = ""
     retryable: bool = False
     report: str = Field(default="", description="What is too long for `message`; its beginning.")
+    bundle_url: str = Field(default="", description="A zip of what it takes to find out why.")
 
     @classmethod
     def of(cls, error: BaseException) -> "Failure":

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import torch
 from torch import Tensor
@@ -27,6 +27,10 @@ class Part:
 
     tower: Tower
     path: str  # below the tower's folder
+
+    @property
+    def name(self) -> str:
+        return PurePath(self.path).stem
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +74,11 @@ def trace_parts(
         with torch.no_grad():
             tensors = part.tower.module(tensors)
     return tuple(traced)
+
+
+def sizes_text(inputs: dict[str, Tensor]) -> str:
+    """The dtypes and sizes of a tower's inputs, for people."""
+    return "".join(f"{name}: {tensor.dtype} {list(tensor.shape)}\n" for name, tensor in inputs.items())
 
 
 def compile_parts(traced: Sequence[TracedPart], folder: Path, progress: Progress) -> tuple[CompiledPart, ...]:

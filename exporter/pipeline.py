@@ -8,7 +8,7 @@ from functools import partial
 import torch
 
 from exporter.aoti.op_libraries import op_libraries
-from exporter.attempt import Attempt, ExportedTower, TowerResult
+from exporter.attempt import EVIDENCE, Attempt, Evidence, ExportedTower, TowerResult
 from exporter.checkpoint.load import load_weights
 from exporter.config.parse import parse_pipeline_config
 from exporter.data.batch import contradicting_batches, trace_inputs, verification_batches
@@ -19,7 +19,7 @@ from exporter.errors import InvalidArtifact, InvalidSpec, TowerDied
 from exporter.manifest import MANIFEST_NAME, TowerEntry
 from exporter.models.registry import build_tower, weight_names
 from exporter.outcome import ExportOutcome, Failure, TowerOutcome
-from exporter.parts import compile_parts, parts_of, trace_parts
+from exporter.parts import compile_parts, parts_of, sizes_text, trace_parts
 from exporter.planning import PlannedTower, plan_export, read_config
 from exporter.publish import publish, read_manifest
 from exporter.sources import config_source, fetch_checkpoint_once, open_rows
@@ -58,10 +58,12 @@ def export(attempt: Attempt, ranks: Ranks, on_stage: OnStage) -> ExportOutcome |
 
 def try_tower(planned: PlannedTower, attempt: Attempt, config_text: str, on_stage: OnStage) -> TowerResult:
     """Export one tower; whatever goes wrong becomes its failure."""
+    evidence = Evidence(attempt.workspace / planned.config.name / EVIDENCE)
     try:
-        exported = export_tower(planned, attempt, config_text, on_stage)
+        exported = export_tower(planned, attempt, config_text, on_stage, evidence)
     except Exception as error:
         log.exception("tower_failed", extra={"tower": planned.config.name})
+        evidence.write(error)
         return TowerResult(planned=planned, failure=Failure.of(error))
     return TowerResult(planned=planned, exported=exported)
 
@@ -73,7 +75,7 @@ def tower_died(planned: PlannedTower, how: str) -> TowerResult:
 
 
 def export_tower(
-    planned: PlannedTower, attempt: Attempt, config_text: str, on_stage: OnStage
+    planned: PlannedTower, attempt: Attempt, config_text: str, on_stage: OnStage, evidence: Evidence
 ) -> ExportedTower:
     """One tower through every stage; returns only what has passed the gate."""
     spec, name = attempt.spec, planned.config.name
@@ -93,7 +95,11 @@ def export_tower(
         rows, rows_source = open_rows(planned, spec)
     with clock.stage(Stage.TRACE):
         parts = parts_of(tower, spec.mode, max_batch_size=spec.max_batch_size)
-        traced = trace_parts(parts, trace_inputs(rows, tower.plan), device)
+        inputs = trace_inputs(rows, tower.plan)
+        evidence.keep("sizes.txt", partial(sizes_text, inputs))
+        traced = trace_parts(parts, inputs, device)
+        for part in traced:
+            evidence.keep(f"{part.part.name}_program.txt", partial(str, part.program))
         libraries = op_libraries(part.program for part in traced)
     with clock.stage(Stage.COMPILE) as progress:
         compiled = compile_parts(traced, folder, progress)

@@ -8,6 +8,7 @@ from jobs.celery_queue import CeleryQueue, make_celery
 from jobs.control import JobControl
 from jobs.hooks.stores import redis_hooks
 from jobs.redis_answers import RedisAnswers
+from jobs.redis_bundles import RedisBundles
 from jobs.redis_logs import RedisLogs
 from jobs.redis_pointers import RedisPointers
 from jobs.redis_roster import RedisRoster
@@ -33,6 +34,7 @@ def running_backend(settings: ServiceSettings, tracing: Tracing) -> Iterator[tup
         RedisLogs(client),
         RedisTallies(client),
         RedisPointers(client),
+        RedisBundles(client),
     )
     stores = redis_hooks(client, settings.hooks.event_memory)
     with running_hooks(stores, backend.jobs, settings.hooks) as hooks:

@@ -10,6 +10,7 @@ from celery import Celery
 from celery.signals import setup_logging, worker_ready, worker_shutdown, worker_shutting_down
 
 from jobs.celery_queue import CeleryQueue, make_celery
+from jobs.redis_bundles import RedisBundles
 from jobs.redis_logs import RedisLogs
 from jobs.redis_roster import RedisRoster
 from jobs.redis_store import RedisJobStore, connect
@@ -35,6 +36,7 @@ def build(settings: WorkerSettings) -> Celery:
         worker_dir=own_worker_dir(settings.work_dir, os.getpid()),
         time_limit=settings.attempt_time_limit,
         logs=RedisLogs(client),
+        bundles=RedisBundles(client),
     )
     runner = Runner(
         store=RedisJobStore(client),

@@ -5,7 +5,6 @@ import socket
 import threading
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from exporter.spec import Device
@@ -17,11 +16,11 @@ from jobs.roster import Roster, WorkerNotice
 from jobs.store import JobStore
 from telemetry.logging import logger
 from worker.tasks import Runner
+from worker.versions import installed
 
 log = logger(__name__)
 
 _MISSED_BEATS = 3  # a worker that misses these is not alive
-_PACKAGES = ("torch", "torchrec", "fbgemm-gpu", "fbgemm-gpu-cpu", "triton")
 
 
 class Repeating:
@@ -117,13 +116,6 @@ def _notice(worker: str, started_at: datetime) -> WorkerNotice:
         host=socket.gethostname(),
         pid=os.getpid(),
         device=Device.CUDA if Path("/dev/nvidiactl").exists() else Device.CPU,
-        versions={package: found for package in _PACKAGES if (found := _version(package))},
+        versions=installed(),
         started_at=started_at,
     )
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None

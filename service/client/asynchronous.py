@@ -69,6 +69,10 @@ class AsyncSlipwayClient:
     async def log(self, job_id: str, tower: TowerName | None = None, stage: Stage | None = None) -> JobLog:
         return await self._send(calls.log(job_id, tower, stage))
 
+    async def bundle(self, job_id: str, tower: TowerName | None = None) -> bytes:
+        """The zip that a failure names in `bundle_url`."""
+        return await self._send(calls.bundle(job_id, tower))
+
     async def manifest(self, job_id: str) -> Manifest:
         return await self._send(calls.manifest(job_id))
 

@@ -88,6 +88,13 @@ def log(job_id: str, tower: TowerName | None = None, stage: Stage | None = None)
     return Call(method="GET", path=f"{_path_of(job_id)}/log", query=query, read=_reads(JobLog))
 
 
+def bundle(job_id: str, tower: TowerName | None = None) -> Call[bytes]:
+    query = _given(tower=tower)
+    return Call(
+        method="GET", path=f"{_path_of(job_id)}/bundle", query=query, read=lambda answer: answer.content
+    )
+
+
 def manifest(job_id: str) -> Call[Manifest]:
     return Call(method="GET", path=f"{_path_of(job_id)}/manifest", read=_reads(Manifest))
 

@@ -56,6 +56,10 @@ class SlipwayClient:
     def log(self, job_id: str, tower: TowerName | None = None, stage: Stage | None = None) -> JobLog:
         return self._send(calls.log(job_id, tower, stage))
 
+    def bundle(self, job_id: str, tower: TowerName | None = None) -> bytes:
+        """The zip that a failure names in `bundle_url`."""
+        return self._send(calls.bundle(job_id, tower))
+
     def manifest(self, job_id: str) -> Manifest:
         return self._send(calls.manifest(job_id))
 

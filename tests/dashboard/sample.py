@@ -96,6 +96,7 @@ def broken(
         message=message,
         hint="write the features click_50_seq__video_id and uih_seq__video_id in one sequence_feature",
         where="pipeline.config:41",
+        bundle_url="/exports/x/bundle?tower=model",
         report="Constraints violated (seq_click_50_seq)!\n  L['uih'].size()[0] = 37\n  in hstu.py:212",
     )
     seconds = {stage: SECONDS[stage] for stage in (Stage.CONFIG, Stage.CHECKPOINT, Stage.ROWS)}

@@ -7,6 +7,7 @@ import redis
 
 from exporter.spec import TowerName
 from exporter.stages import Stage
+from jobs.bundles import Bundles, MemoryBundles
 from jobs.errors import JobNotFound, KeyInFlight, KeyReused, ModelNotFound, NoArtifact
 from jobs.idempotency import Answers, KeptAnswer, MemoryAnswers
 from jobs.ids import JobId, new_job_id
@@ -15,6 +16,7 @@ from jobs.logs import MOST_LINES, JobLogs, LogPart, MemoryLogs
 from jobs.memory_store import MemoryJobStore
 from jobs.model import Job, JobState
 from jobs.redis_answers import RedisAnswers
+from jobs.redis_bundles import RedisBundles
 from jobs.redis_logs import RedisLogs
 from jobs.redis_pointers import RedisPointers
 from jobs.redis_store import RedisJobStore
@@ -96,6 +98,22 @@ def test_what_is_counted_adds_up(tallies: Tallies) -> None:
     of_trace = {(tally.name, tally.up_to): amount for tally, amount in counted.items() if tally.stage}
     assert (of_trace["stage_sum", None], of_trace["stage_bucket", 5]) == (8.0, 2)
     assert ("stage_bucket", 2) not in of_trace
+
+
+@pytest.fixture(params=["memory", "redis"])
+def bundles(request: pytest.FixtureRequest) -> Bundles:
+    if request.param == "memory":
+        return MemoryBundles()
+    return RedisBundles(request.getfixturevalue("redis_client"))
+
+
+def test_the_latest_bundle_of_each_tower_is_kept(bundles: Bundles) -> None:
+    job_id = new_job_id()
+    for content in (b"first", b"PK\x00\xff"):
+        bundles.put(job_id, TowerName.USER, content)
+    bundles.put(job_id, None, b"whole")
+    kept = [bundles.get(job_id, tower) for tower in (TowerName.USER, None, TowerName.ITEM)]
+    assert kept == [b"PK\x00\xff", b"whole", None]
 
 
 @pytest.fixture(params=["memory", "redis"])

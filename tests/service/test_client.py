@@ -85,6 +85,16 @@ def test_a_log_is_read(client: SlipwayClient, store: MemoryJobStore, backend: Ba
     assert client.log(job.id).parts[0].lines == ("hello",)
 
 
+def test_a_failures_bundle_is_fetched(client: SlipwayClient, store: MemoryJobStore, backend: Backend) -> None:
+    job = make_job()
+    store.add(job)
+    backend.bundles.put(job.id, TowerName.ITEM, b"PK")
+    assert client.bundle(job.id, TowerName.ITEM) == b"PK"
+    with pytest.raises(RequestRefused) as refused:
+        client.bundle(job.id)
+    assert refused.value.code == "no_bundle"
+
+
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1", "ftp://x", "nonsense", ""])
 def test_what_does_not_answer_is_said(url: str) -> None:
     with pytest.raises(ServiceUnreachable, match="does not answer"):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import structlog
 
+from jobs.bundles import Bundles
 from jobs.leases import Holding, claim
 from jobs.logs import MemoryLogs
 from jobs.memory_store import MemoryJobStore
@@ -37,10 +38,15 @@ def logs() -> MemoryLogs:
 
 @pytest.fixture
 def make_supervisor(worker_dir: Path, pids: Path, logs: MemoryLogs) -> MakeSupervisor:
-    def make(behaviour: str, *, time_limit: timedelta = MINUTE) -> Supervisor:
+    def make(behaviour: str, *, time_limit: timedelta = MINUTE, bundles: Bundles | None = None) -> Supervisor:
         command = (sys.executable, "-m", "tests.worker.stand_in", behaviour, str(pids))
         return Supervisor(
-            CommandLauncher(command), worker_dir=worker_dir, time_limit=time_limit, logs=logs, poll_s=0.05
+            CommandLauncher(command),
+            worker_dir=worker_dir,
+            time_limit=time_limit,
+            logs=logs,
+            bundles=bundles,
+            poll_s=0.05,
         )
 
     return make

@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+from exporter.attempt import EVIDENCE, Evidence
 from exporter.outcome import ExportOutcome
 from exporter.spec import TowerName
 from exporter.stages import Stage
@@ -72,6 +73,7 @@ def main() -> None:
     if behaviour == "garble":
         (workspace / "outcome.json").write_text("{")
     elif behaviour == "fail-item" and attempt.spec.towers is None:
+        Evidence(workspace / TowerName.ITEM / EVIDENCE).write(RuntimeError("in _produce"))
         end(workspace, make_outcome(failed={TowerName.ITEM: make_failure()}))
     elif behaviour == "publish":
         end(workspace, publish(attempt))

@@ -1,7 +1,9 @@
 """One attempt from start to end, with real processes."""
 
+import io
 import threading
 import time
+import zipfile
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -11,6 +13,7 @@ import pytest
 
 from exporter.spec import TowerName
 from exporter.stages import Stage
+from jobs.bundles import MemoryBundles
 from jobs.leases import Holding, claim, update
 from jobs.logs import MemoryLogs
 from jobs.memory_store import MemoryJobStore
@@ -81,6 +84,25 @@ def test_a_crashs_last_words_are_kept(
 ) -> None:
     run(make_supervisor("crash"), holding)
     assert logs.read(holding.job.id)[-1].lines[-1] == "boom: no memory left"
+
+
+def test_of_a_failed_tower_a_bundle_is_kept(make_supervisor: MakeSupervisor, holding: Holding) -> None:
+    bundles = MemoryBundles()
+    user, item = run(make_supervisor("fail-item", bundles=bundles), holding).towers
+    assert user.failure is None and item.failure is not None
+    assert item.failure.bundle_url == f"/exports/{holding.job.id}/bundle?tower=item"
+    content = bundles.get(holding.job.id, TowerName.ITEM)
+    assert content is not None
+    with zipfile.ZipFile(io.BytesIO(content)) as bundle:
+        assert "at work on compile of item" in bundle.read("log.txt").decode()
+        assert b"in _produce" in bundle.read("traceback.txt")
+
+
+def test_of_a_crash_one_bundle_is_kept(make_supervisor: MakeSupervisor, holding: Holding) -> None:
+    bundles = MemoryBundles()
+    failure = run(make_supervisor("crash", bundles=bundles), holding).failure
+    assert failure is not None and failure.bundle_url == f"/exports/{holding.job.id}/bundle"
+    assert bundles.get(holding.job.id, None) is not None
 
 
 def test_the_workspace_is_removed(
