@@ -11,7 +11,7 @@ from torch.export import ExportedProgram
 from exporter.aoti.compile import compile_package
 from exporter.aoti.trace import trace
 from exporter.spec import Mode
-from exporter.stages import Progress
+from exporter.stages import Progress, no_progress
 from exporter.towers.split import split
 from exporter.towers.tower import Tower
 from exporter.verify.reload import Link
@@ -64,13 +64,14 @@ def parts_of(tower: Tower, mode: Mode, *, max_batch_size: int) -> tuple[Part, ..
 
 
 def trace_parts(
-    parts: Sequence[Part], inputs: dict[str, Tensor], device: torch.device
+    parts: Sequence[Part], inputs: dict[str, Tensor], device: torch.device, progress: Progress = no_progress
 ) -> tuple[TracedPart, ...]:
     """Trace each part on what the one before it returns; the first on `inputs`."""
     traced = []
     tensors = {name: tensor.to(device) for name, tensor in inputs.items()}
-    for part in parts:
-        traced.append(TracedPart(part=part, program=trace(part.tower, tensors, device)))
+    for done, part in enumerate(parts):
+        told = _of_part(progress, done, len(parts))
+        traced.append(TracedPart(part=part, program=trace(part.tower, tensors, device, told)))
         with torch.no_grad():
             tensors = part.tower.module(tensors)
     return tuple(traced)
@@ -85,7 +86,14 @@ def compile_parts(traced: Sequence[TracedPart], folder: Path, progress: Progress
     """Compile each part into its package below `folder`."""
     compiled = []
     for done, each in enumerate(traced):
-        progress(done / len(traced), each.part.path)
-        package = compile_package(each.program, folder / each.part.path)
+        told = _of_part(progress, done, len(traced))
+        told(None, each.part.path)
+        package = compile_package(each.program, folder / each.part.path, told)
         compiled.append(CompiledPart(part=each.part, program=each.program, package=package))
     return tuple(compiled)
+
+
+def _of_part(progress: Progress, done: int, parts: int) -> Progress:
+    """Progress within one part, as progress of all; how far a part itself is, nobody knows."""
+    fraction = done / parts if parts > 1 else None
+    return lambda _, detail: progress(fraction, detail)

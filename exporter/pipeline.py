@@ -93,11 +93,11 @@ def export_tower(
         tower.module.to(device)
     with clock.stage(Stage.ROWS):
         rows, rows_source = open_rows(planned, spec)
-    with clock.stage(Stage.TRACE):
+    with clock.stage(Stage.TRACE) as progress:
         parts = parts_of(tower, spec.mode, max_batch_size=spec.max_batch_size)
         inputs = trace_inputs(rows, tower.plan)
         evidence.keep("sizes.txt", partial(sizes_text, inputs))
-        traced = trace_parts(parts, inputs, device)
+        traced = trace_parts(parts, inputs, device, progress)
         for part in traced:
             evidence.keep(f"{part.part.name}_program.txt", partial(str, part.program))
         libraries = op_libraries(part.program for part in traced)

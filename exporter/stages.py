@@ -45,7 +45,26 @@ def ignore_stages(event: StageEvent) -> None:
     """Drop the event: the listener of callers that do not report progress."""
 
 
-Progress = Callable[[float, str], None]  # fraction of the stage, what is being done
+Progress = Callable[[float | None, str], None]  # fraction of the stage if it is known, what is being done
+
+_SELDOM_S = 0.5
+
+
+def seldom(progress: Progress) -> Progress:
+    """The same, no oftener than people can read."""
+    told_at = 0.0
+
+    def tell(fraction: float | None, detail: str) -> None:
+        nonlocal told_at
+        if (now := time.monotonic()) - told_at >= _SELDOM_S:
+            told_at = now
+            progress(fraction, detail)
+
+    return tell
+
+
+def no_progress(fraction: float | None, detail: str) -> None:
+    """Drop it: for callers that do not report progress."""
 
 
 class StageClock:

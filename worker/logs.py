@@ -31,7 +31,7 @@ def log_lines(event: StageEvent) -> list[str]:
         case "started":
             return [mark(event.tower, event.stage), f"{event.stage} of {event.tower}"]
         case "progress":
-            return [f"{event.fraction or 0.0:.0%} {event.detail}"]
+            return [event.detail if event.fraction is None else f"{event.fraction:.0%} {event.detail}"]
         case "finished":
             return [f"done in {event.seconds or 0.0:.1f} s"]
         case "failed":
