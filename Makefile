@@ -124,6 +124,6 @@ define lock
 echo 'requirements/$(1).txt' && CUSTOM_COMPILE_COMMAND='make lock' $(BIN)/pip-compile --quiet --strip-extras \
   --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --allow-unsafe --annotation-style=line \
   $(2) $(3) $(ARGS) --output-file requirements/$(1).txt pyproject.toml \
-  && sed -i -E $(if $(filter torch,$(1)),,-e '/^(torch|triton)==/d') -e '/^(nvidia|cuda)-/d' -e 's/\+cpu/    /' \
+  && sed -i -E $(if $(filter torch,$(1)),,-e '/^(torch|triton)==/d') -e '/^nvidia-ml-py=/!{/^(nvidia|cuda)-/d}' -e 's/\+cpu/    /' \
   -e 's/-c requirements.[a-z]+.txt, //g' requirements/$(1).txt
 endef

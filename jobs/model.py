@@ -71,6 +71,7 @@ class TowerProgress(Frozen):
     package_uri: str | None = None
     package_size: int | None = None  # bytes
     digest: str | None = None  # sha256 of the package
+    cold: bool | None = None  # of a published one: whether its code was compiled for it
     verification: VerificationSummary | None = None
     failure: Failure | None = None
 

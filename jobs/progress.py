@@ -66,6 +66,7 @@ def _ended(tower: TowerProgress, told: TowerOutcome | None, outcome: ExportOutco
             "package_uri": told.package_uri,
             "package_size": told.entry.package.size,
             "digest": told.entry.package.sha256,
+            "cold": told.cold,
             "verification": summary,
         }
     )

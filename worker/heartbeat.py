@@ -5,7 +5,6 @@ import socket
 import threading
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from pathlib import Path
 
 from exporter.spec import Device
 from jobs.control import enqueue_lost
@@ -15,6 +14,7 @@ from jobs.queue import JobQueue
 from jobs.roster import Roster, WorkerNotice
 from jobs.store import JobStore
 from telemetry.logging import logger
+from worker.gpus import DRIVER, gpus
 from worker.tasks import Runner
 from worker.versions import installed
 
@@ -75,7 +75,7 @@ class Heartbeat:
             log.warning("job_store_away", message=error.message)
 
     def _beat(self) -> None:
-        busy = self._notice.model_copy(update={"jobs": tuple(self._runner.running)})
+        busy = self._notice.model_copy(update={"jobs": tuple(self._runner.running), "gpus": gpus()})
         self._roster.announce(busy, self._lifetime)
 
 
@@ -115,7 +115,7 @@ def _notice(worker: str, started_at: datetime) -> WorkerNotice:
         id=worker,
         host=socket.gethostname(),
         pid=os.getpid(),
-        device=Device.CUDA if Path("/dev/nvidiactl").exists() else Device.CPU,
+        device=Device.CUDA if DRIVER.exists() else Device.CPU,
         versions=installed(),
         started_at=started_at,
     )
