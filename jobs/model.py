@@ -64,7 +64,7 @@ class TowerProgress(Frozen):
     name: TowerName
     state: TowerState = TowerState.WAITING
     stage: Stage | None = None
-    stage_started_at: float | None = None  # Unix seconds
+    stage_started_at: datetime | None = None
     fraction: float | None = None  # of this stage, 0 to 1
     detail: str = ""
     stage_seconds: Mapping[Stage, float] = Field(default_factory=dict)

@@ -1,7 +1,7 @@
 """How the reports of an attempt change a job's record: pure functions."""
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import UTC, datetime
 
 from exporter.outcome import ExportOutcome, Failure, TowerOutcome
 from exporter.stages import StageEvent
@@ -36,7 +36,8 @@ def finish(job: Job, outcome: ExportOutcome, now: datetime) -> Job:
 def _after(tower: TowerProgress, event: StageEvent) -> TowerProgress:
     match event.kind:
         case "started":
-            entered = {"state": TowerState.RUNNING, "stage": event.stage, "stage_started_at": event.at}
+            started_at = datetime.fromtimestamp(event.at, UTC)
+            entered = {"state": TowerState.RUNNING, "stage": event.stage, "stage_started_at": started_at}
             return tower.model_copy(update={**entered, "fraction": None, "detail": event.detail})
         case "progress":
             return tower.model_copy(update={"fraction": event.fraction, "detail": event.detail})

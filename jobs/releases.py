@@ -11,6 +11,8 @@ from jobs.ids import JobId
 from jobs.model import Job, JobState, TowerState
 from jobs.store import JobStore
 
+NO_LABELS: Mapping[str, str] = {}
+
 
 class ReleasedTower(Frozen):
     """One tower's package, and the job that published it."""
@@ -70,13 +72,16 @@ class Releases:
         """The models that have a release; `after` is a page's `next`."""
         return self.pointers.models(limit=limit, after=after)
 
-    def latest(self, model: str) -> Release:
+    def latest(self, model: str, labels: Mapping[str, str] = NO_LABELS) -> Release:
+        """The newest release whose labels include these."""
         for job_id in self.pointers.jobs(model):
             try:
-                return self._of(self.store.get(job_id))
+                job = self.store.get(job_id)
+                if labels.items() <= job.labels.items():
+                    return self._of(job)
             except (JobNotFound, NoArtifact):
                 continue
-        raise ModelNotFound(model)
+        raise ModelNotFound(model, "successful export with these labels" if labels else "successful export")
 
     def promoted(self, model: str) -> Release:
         if (release := self.pointers.promoted(model)) is None:

@@ -3,6 +3,7 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Body, Depends, Path, Query
+from pydantic import StringConstraints
 
 from jobs.errors import JobNotFound, ModelNotFound, NoArtifact, StoreUnavailable
 from jobs.ids import JobId
@@ -15,11 +16,16 @@ from service.schemas import ModelList, Promotion
 
 router = APIRouter(prefix="/models", tags=["models"], dependencies=[Depends(reading)])
 
+_LABEL = r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}:.{0,200}$"
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 
 Name = Annotated[str, Path(pattern=_NAME)]
 Limit = Annotated[int, Query(ge=1, le=100)]
 Cursor = Annotated[str | None, Query(pattern=_NAME, description="`next_cursor` of a page.")]
+Wanted = Annotated[
+    tuple[Annotated[str, StringConstraints(pattern=_LABEL)], ...],
+    Query(description="name:value, as `labels` of the export had it; may be repeated.", max_length=32),
+]
 Promote = Annotated[Promotion, Body(default_factory=Promotion)]
 
 _COMMON = (ModelNotFound, StoreUnavailable, Unauthenticated, Forbidden)
@@ -32,9 +38,9 @@ def list_models(models: Models, limit: Limit = 20, cursor: Cursor = None) -> Mod
 
 
 @router.get("/{name}/latest", responses=problem_responses(*_COMMON))
-def latest(name: Name, models: Models) -> Release:
-    """What the model's newest successful export published."""
-    return models.latest(name)
+def latest(name: Name, models: Models, label: Wanted = ()) -> Release:
+    """What the model's newest successful export published, of those with these labels if any are given."""
+    return models.latest(name, {key: value for key, _, value in (each.partition(":") for each in label)})
 
 
 @router.get("/{name}/promoted", responses=problem_responses(*_COMMON))

@@ -76,7 +76,7 @@ def at_work(name: TowerName, stage: Stage, fraction: float | None, detail: str) 
         for each, seconds in SECONDS.items()
         if list(Stage).index(each) < list(Stage).index(stage)
     }
-    started = datetime.now(UTC).timestamp() - 12
+    started = datetime.now(UTC) - timedelta(seconds=12)
     return TowerProgress(
         name=name,
         state=TowerState.RUNNING,

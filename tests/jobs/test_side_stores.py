@@ -1,5 +1,6 @@
 """What is kept beside the jobs: answers, logs, tallies, releases; in memory and in Redis."""
 
+from collections.abc import Mapping
 from datetime import timedelta
 
 import pytest
@@ -21,7 +22,7 @@ from jobs.redis_logs import RedisLogs
 from jobs.redis_pointers import RedisPointers
 from jobs.redis_store import RedisJobStore
 from jobs.redis_tallies import RedisTallies
-from jobs.releases import MemoryPointers, ReleasePointers, Releases
+from jobs.releases import NO_LABELS, MemoryPointers, ReleasePointers, Releases
 from jobs.tallies import MemoryTallies, Tallies, Tally, tallies_of
 from tests.jobs.factories import MINUTE, make_failure, make_job, make_outcome
 
@@ -129,13 +130,14 @@ def finish(
     number: int,
     *,
     model: str = "m",
+    labels: Mapping[str, str] = NO_LABELS,
     failed: tuple[TowerName, ...] = (),
     retry_of: JobId | None = None,
 ) -> Job:
     """A job of a model that has ended; each has packages of its own."""
     towers = tuple(tower for tower in make_job().towers if not retry_of or tower.name is TowerName.ITEM)
     job = make_job(job_id=JobId(f"{number:026d}")).model_copy(
-        update={"model": model, "retry_of": retry_of, "towers": towers}
+        update={"model": model, "labels": labels, "retry_of": retry_of, "towers": towers}
     )
     releases.store.add(job)
     holding = claim(releases.store, job.id, worker="w", length=MINUTE)
@@ -154,6 +156,14 @@ def _remember(pointers: ReleasePointers, job: Job) -> None:
     """The Redis store does so itself."""
     if isinstance(pointers, MemoryPointers) and job.state is JobState.SUCCEEDED and job.model:
         pointers.released.setdefault(job.model, []).append(job.id)
+
+
+def test_the_latest_is_asked_for_by_label(releases: Releases) -> None:
+    european = finish(releases, 1, labels={"region": "eu", "tier": "a"})
+    finish(releases, 2, labels={"region": "us"})
+    assert releases.latest("m", {"region": "eu"}).job_id == european.id
+    with pytest.raises(ModelNotFound, match="with these labels"):
+        releases.latest("m", {"region": "eu", "tier": "b"})
 
 
 def test_models_are_listed_page_by_page(releases: Releases) -> None:

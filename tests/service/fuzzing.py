@@ -30,7 +30,7 @@ def plan_anything(spec: ExportSpec) -> Plan:
 
 
 def fuzzed_app() -> FastAPI:
-    patch("service.app.plan", plan_anything).start()  # for as long as this process serves
+    patch("service.redis_backend.plan", plan_anything).start()  # for as long as this process serves
     return create_app()
 
 

@@ -75,6 +75,8 @@ def test_a_models_releases_are_moved(
     client.promote("ranker", jobs[1].id)
     assert client.roll_back("ranker") == client.promoted("ranker")
     assert client.latest("ranker").job_id == max(job.id for job in jobs)
+    with pytest.raises(RequestRefused, match="with these labels"):
+        client.latest("ranker", {"region": "eu: west"})
     assert client.manifest(jobs[0].id).family == "hstu_match"
 
 
