@@ -1,7 +1,7 @@
 """The API program: `uvicorn --factory service.app:create_app`. It runs without torch."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 
 from fastapi import Depends, FastAPI
 
@@ -40,13 +40,13 @@ def create_app(settings: ServiceSettings | None = None, backend: Backend | None 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         configure_logging(settings.log_format, settings.log_level)
-        if backend is not None:
-            app.state.backend = backend
-            yield
-            return
-        with running_backend(settings, tracing) as (app.state.backend, app.state.hooks):
-            yield
-        tracing.close()
+        with closing(tracing):
+            if backend is not None:
+                app.state.backend = backend
+                yield
+                return
+            with running_backend(settings, tracing) as (app.state.backend, app.state.hooks):
+                yield
 
     app = FastAPI(
         title="Slipway",

@@ -11,11 +11,13 @@ log = logger(__name__)
 
 
 def gpus() -> tuple[Gpu, ...]:
-    """All of them; none where there is no driver, or it does not answer."""
+    """All of them; none where there is no driver, or nothing to ask it with, or no answer."""
     if not DRIVER.exists():
         return ()
-    import pynvml  # nothing is loaded where there is nothing to ask
-
+    try:
+        import pynvml  # nothing is loaded where there is nothing to ask
+    except ImportError:
+        return ()
     try:
         pynvml.nvmlInit()
         try:

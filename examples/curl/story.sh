@@ -59,6 +59,8 @@ expect "$(follow "$job")" cancelled 'the long export is'
 # One of which a tower fails; only that tower is exported again. An Idempotency-Key makes a POST safe to repeat.
 job=$(send POST /exports "$failing" | pick 'told["id"]')
 expect "$(follow "$job")" partially_succeeded 'the failing export has'
+bundle=$(call "$api/exports/$job" | pick '[each["failure"]["bundle_url"] for each in told["towers"] if each["failure"]][0]')
+call -o "$work/failure.zip" "$api$bundle"
 key=$(date +%s%N)
 retry=$(call -X POST "$api/exports/$job/retry" -H "Idempotency-Key: $key" | pick 'told["id"]')
 expect "$(call -X POST "$api/exports/$job/retry" -H "Idempotency-Key: $key" | pick 'told["id"]')" "$retry" 'the retry is'

@@ -165,6 +165,8 @@ def a_retry_runs_what_failed(page: "Page", url: str, request: dict[str, object])
     job = Client(url).submit(ExportRequest.model_validate(request))
     page.goto(f"{url}/jobs/{job.id}")
     expect(page.locator(".bar .pill")).to_have_text("partially succeeded", timeout=PATIENCE_MS)
+    bundle = page.get_by_role("link", name="Failure bundle").get_attribute("href")
+    assert httpx.get(f"{url}{bundle}").headers["content-type"] == "application/zip"
     page.get_by_role("button", name="Retry what failed").click()
     expect(page.locator(".bar .pill")).to_have_text("succeeded", timeout=PATIENCE_MS)
     retried = Client(url).get(page.url.rpartition("/")[2])
