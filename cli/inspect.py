@@ -7,8 +7,13 @@ from rich.table import Table
 
 from exporter.manifest import DimEntry, Manifest, TensorEntry, TowerEntry
 from exporter.publish import read_manifest
+from exporter.spec import IdWeights
 from service.client.tables import console, table_of
 
+_WEIGHTS = {
+    IdWeights.APPLY: "multiplies weighted ids by their weights, as training did",
+    IdWeights.IGNORE: "ignores the weights of ids, as asked: that is not what was trained",
+}
 _EXAMPLE = "example: slipway inspect s3://models/retrieval/01J.../"
 
 
@@ -38,6 +43,8 @@ def run(arguments: argparse.Namespace) -> int:
             out.print(
                 _tensors(f"{tower.name} tower, between its packages", tower.sparse.tensors, tower.sparse.dims)
             )
+        if tower.id_weights is not None:
+            out.print(f"{tower.name} tower: it {_WEIGHTS[tower.id_weights]}")
         out.print(_stages(tower))
         out.print(_verification(tower))
     return 0
@@ -48,7 +55,7 @@ def _overview(manifest: Manifest) -> Table:
     table.show_header = False
     versions = manifest.versions
     rows = {
-        "family": manifest.family,
+        "family": _family(manifest),
         "mode, device": f"{manifest.mode}, {manifest.device} ({manifest.architecture})",
         "largest batch": str(manifest.max_batch_size),
         "created": manifest.created_at,
@@ -59,6 +66,11 @@ def _overview(manifest: Manifest) -> Table:
     for name, value in rows.items():
         table.add_row(name, value)
     return table
+
+
+def _family(manifest: Manifest) -> str:
+    package = manifest.family_package
+    return f"{manifest.family}, of {package.distribution} {package.version}" if package else manifest.family
 
 
 def _files(tower: TowerEntry) -> Table:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 
 from jobs.celery_queue import CeleryQueue, make_celery
 from jobs.control import JobControl
@@ -27,8 +28,9 @@ def running_backend(settings: ServiceSettings, tracing: Tracing) -> Iterator[tup
     """Connect, and send callbacks, as long as the block lasts."""
     client, celery = connect(settings.redis_url), make_celery(settings.redis_url)
     queue = TracedQueue(CeleryQueue(celery, client), tracing)
+    planner = partial(plan, families=settings.families)
     backend = Backend(
-        JobControl(RedisJobStore(client), queue, plan, trace=tracing.current),
+        JobControl(RedisJobStore(client), queue, planner, trace=tracing.current),
         RedisRoster(client),
         RedisAnswers(client, timedelta(seconds=settings.idempotency_retention)),
         RedisLogs(client),

@@ -22,7 +22,7 @@ from telemetry.choices import LogFormat, LogLevel
 from telemetry.logging import configure_logging
 from telemetry.tracing import tracing_to
 from worker.reports import reporting
-from worker.settings import RankSettings
+from worker.settings import AttemptSettings, RankSettings
 from worker.workspace import AttemptFile
 
 log = logging.getLogger(__name__)
@@ -43,6 +43,7 @@ def main() -> None:
         spec=request.spec,
         workspace=workspace,
         config_uri=request.config_uri,
+        families=AttemptSettings().families,
         replace_unfinished=request.replace_unfinished,
     )
     with (

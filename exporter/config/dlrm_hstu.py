@@ -6,8 +6,6 @@ from exporter.config.hstu import (
     ContentEncoderKind,
     ContextualPreprocessorConfig,
     DlrmHstuConfig,
-    Loss,
-    TaskConfig,
 )
 from exporter.config.hstu_groups import (
     CANDIDATE,
@@ -17,16 +15,18 @@ from exporter.config.hstu_groups import (
     history_groups,
     history_name,
 )
-from exporter.config.hstu_messages import invalid, read_contextual_preprocessor, read_hstu, read_mlp
+from exporter.config.hstu_messages import read_contextual_preprocessor, read_hstu
+from exporter.config.mlp_messages import read_mlp
 from exporter.config.pb.hstu_pb2 import GRInputPreprocessor
 from exporter.config.pb.model_pb2 import ModelConfig
-from exporter.config.pb.tower_pb2 import FusionMTLTower, FusionSubTaskConfig
+from exporter.config.pb.tower_pb2 import FusionMTLTower
+from exporter.config.refusals import invalid
 from exporter.config.schema import Feature, FeatureGroup, GroupKind
+from exporter.config.task_messages import check_names, read_task
+from exporter.config.tasks import TaskConfig
 from exporter.errors import UnsupportedConfig
 
 WHERE = "model_config.dlrm_hstu"
-
-_CLASSES_OF_ONE_NUMBER = {Loss.BINARY_CROSS_ENTROPY, Loss.BINARY_FOCAL, Loss.L2}
 
 
 def read_dlrm_hstu(message: ModelConfig) -> DlrmHstuConfig:
@@ -108,42 +108,11 @@ def _read_preprocessor(message: GRInputPreprocessor, where: str) -> ContextualPr
 def _read_tasks(tower: FusionMTLTower, where: str) -> tuple[TaskConfig, ...]:
     if not tower.task_configs:
         invalid(where, "it has no task_configs", hint="add the tasks it was trained with")
-    tasks = tuple(_read_task(task, f"{where}: task {task.task_name}") for task in tower.task_configs)
-    names = [task.name for task in tasks]
-    for name in names:
-        if names.count(name) > 1:
-            invalid(where, f"two tasks are named {name}", hint="rename one of them")
-    return tasks
-
-
-def _read_task(message: FusionSubTaskConfig, where: str) -> TaskConfig:
-    losses = tuple(_read_loss(loss.WhichOneof("loss"), where) for loss in message.losses)
-    if not losses:
-        invalid(where, "it has no losses, which decide its outputs", hint="add the loss it was trained with")
-    for loss in losses:
-        if not _fits(loss, message.num_class):
-            invalid(
-                where,
-                f"num_class is {message.num_class}, which does not go with {loss}",
-                hint="one class for a number or a probability, two for jrc_loss, several for a softmax",
-            )
-    return TaskConfig(name=message.task_name, num_class=message.num_class, losses=losses)
-
-
-def _read_loss(kind: str | None, where: str) -> Loss:
-    if kind not in set(Loss):
-        raise UnsupportedConfig(
-            f"{where}: a loss of another kind than the family's",
-            hint=f"supported are {', '.join(Loss)}",
-            where=where,
-        )
-    return Loss(kind)
-
-
-def _fits(loss: Loss, num_class: int) -> bool:
-    if loss in _CLASSES_OF_ONE_NUMBER:
-        return num_class == 1
-    return num_class == 2 if loss is Loss.JRC else num_class > 1
+    check_names((task.task_name for task in tower.task_configs), where)
+    return tuple(
+        read_task(task.losses, task.num_class, f"{where}: task {task.task_name}", name=task.task_name)
+        for task in tower.task_configs
+    )
 
 
 def _check_content(model: DlrmHstuConfig, inputs: GroupInputs) -> None:

@@ -2,22 +2,39 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import NoReturn, cast, get_args
 
-from exporter.config.pb.feature_kinds_pb2 import IdFeature, RawFeature
+from exporter.config.pb.feature_kinds_pb2 import (
+    BoolMaskFeature,
+    CombineFeature,
+    ComboFeature,
+    ExprFeature,
+    IdFeature,
+    KvDotProduct,
+    LookupFeature,
+    MatchFeature,
+    OverlapFeature,
+    RawFeature,
+)
 from exporter.config.pb.feature_pb2 import SequenceFeature
 from exporter.config.pb.pipeline_pb2 import EasyRecConfig
+from exporter.config.schema import FeatureKind
 from exporter.errors import InvalidPipelineConfig, UnsupportedConfig
 
-FeatureMessage = IdFeature | RawFeature
-
-_SUPPORTED = (
-    "id_feature",
-    "raw_feature",
-    "sequence_id_feature",
-    "sequence_raw_feature",
-    "sequence_feature",
+FeatureMessage = (
+    IdFeature
+    | RawFeature
+    | ComboFeature
+    | LookupFeature
+    | MatchFeature
+    | ExprFeature
+    | OverlapFeature
+    | KvDotProduct
+    | CombineFeature
+    | BoolMaskFeature
 )
+
+_SUPPORTED = (*FeatureKind, "their sequence_ forms", "sequence_feature")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +42,7 @@ class FeatureSource:
     """A feature as it is written: its message, and the sequence_feature block around it if there is one."""
 
     message: FeatureMessage
-    kind: str  # the field's name: "id_feature", "sequence_raw_feature", ...
+    field: str  # of the entry that holds the message: "id_feature", "sequence_raw_feature", ...
     parent: SequenceFeature | None = None
 
     @property
@@ -35,23 +52,27 @@ class FeatureSource:
         return bare if self.parent is None else f"{self.parent.sequence_name}__{bare}"
 
     @property
-    def is_sequence(self) -> bool:
-        return self.parent is not None or self.kind.startswith("sequence_")
+    def kind(self) -> FeatureKind:
+        return FeatureKind(self.field.removeprefix("sequence_"))
 
     @property
-    def column_of_raw_rows(self) -> str:
-        """The column that feature generation reads: `expression` without its side."""
-        raw = self.message.expression.rsplit(":", 1)[-1]
-        return raw if self.parent is None else f"{self.parent.sequence_name}__{raw}"
+    def is_sequence(self) -> bool:
+        return self.parent is not None or self.field.startswith("sequence_")
+
+    @property
+    def columns_of_raw_rows(self) -> tuple[str, ...]:
+        """The columns that feature generation reads: its inputs without their side."""
+        prefix = f"{self.parent.sequence_name}__" if self.parent else ""
+        return tuple(prefix + written.rsplit(":", 1)[-1] for written in _inputs(self.message))
 
     def refuse(self, problem: str, *, hint: str) -> NoReturn:
         raise UnsupportedConfig(
-            f"{self.kind} {self.name}: {problem}", hint=hint, where=f"feature_configs: {self.name}"
+            f"{self.field} {self.name}: {problem}", hint=hint, where=f"feature_configs: {self.name}"
         )
 
     def invalid(self, problem: str, *, hint: str) -> NoReturn:
         raise InvalidPipelineConfig(
-            f"{self.kind} {self.name}: {problem}", hint=hint, where=f"feature_configs: {self.name}"
+            f"{self.field} {self.name}: {problem}", hint=hint, where=f"feature_configs: {self.name}"
         )
 
 
@@ -62,42 +83,61 @@ def feature_sources(config: EasyRecConfig) -> Iterator[FeatureSource]:
         UnsupportedConfig: a kind of feature that Slipway does not build, by kind and name.
     """
     for position, entry in enumerate(config.feature_configs):
-        kind = entry.WhichOneof("feature")
-        if kind == "sequence_feature":
+        field = entry.WhichOneof("feature")
+        if field == "sequence_feature":
             yield from _grouped(entry.sequence_feature, f"feature_configs[{position}]")
         else:
             where = f"feature_configs[{position}]"
-            yield FeatureSource(
-                message=_supported(kind, getattr(entry, kind or "", None), where), kind=kind or ""
-            )
+            message = _supported(field, getattr(entry, field or "", None), where)
+            yield FeatureSource(message=message, field=field or "")
+
+
+def _inputs(message: FeatureMessage) -> tuple[str, ...]:  # noqa: PLR0911  one per way of writing it
+    """What the feature is made of, each as `<side>:<column>`."""
+    match message:
+        case ComboFeature() | BoolMaskFeature():
+            return tuple(message.expression)
+        case ExprFeature():
+            return tuple(message.variables)
+        case LookupFeature():
+            return message.map, message.key
+        case MatchFeature():
+            keys = (key for key in (message.pkey, message.skey) if key != "ALL")
+            return message.nested_map, *keys
+        case OverlapFeature():
+            return message.query, message.title
+        case KvDotProduct():
+            return message.query, message.document
+        case _:
+            return (message.expression,)
 
 
 def _grouped(parent: SequenceFeature, place: str) -> Iterator[FeatureSource]:
     if not parent.sequence_name:
         inner = [(entry, entry.WhichOneof("feature")) for entry in parent.features]
-        names = ", ".join(str(getattr(entry, kind).feature_name) for entry, kind in inner if kind)
+        names = ", ".join(str(getattr(entry, field).feature_name) for entry, field in inner if field)
         raise InvalidPipelineConfig(
             f"{place}: the sequence_feature of {names or 'no features'} has an empty sequence_name",
             hint="name it: its features are called <sequence_name>__<feature_name> in groups and rows",
             where=f"{place}.sequence_feature.sequence_name",
         )
     for position, entry in enumerate(parent.features):
-        kind = entry.WhichOneof("feature")
+        field = entry.WhichOneof("feature")
         where = f"feature_configs: {parent.sequence_name}, features[{position}]"
-        message = _supported(kind, getattr(entry, kind or "", None), where)
-        yield FeatureSource(message=message, kind=kind or "", parent=parent)
+        message = _supported(field, getattr(entry, field or "", None), where)
+        yield FeatureSource(message=message, field=field or "", parent=parent)
 
 
-def _supported(kind: str | None, message: object, where: str) -> FeatureMessage:
-    if kind is None:
+def _supported(field: str | None, message: object, where: str) -> FeatureMessage:
+    if field is None:
         raise InvalidPipelineConfig(
             f"{where} is empty", hint="name a feature in it, or delete the entry", where=where
         )
-    if not isinstance(message, IdFeature | RawFeature):
+    if not isinstance(message, get_args(FeatureMessage)):
         name = getattr(message, "feature_name", "")
         raise UnsupportedConfig(
-            f"{where}: {kind} {name!r} is of a kind that Slipway does not export",
+            f"{where}: {field} {name!r} is of a kind that Slipway does not export",
             hint=f"supported are {', '.join(_SUPPORTED)}",
             where=where,
         )
-    return message
+    return cast(FeatureMessage, message)

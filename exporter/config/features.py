@@ -1,16 +1,35 @@
 """Feature messages to features: effective defaults, tables, sequences."""
 
 from collections.abc import Iterable
+from typing import assert_never
 
+from exporter.config.data_groups import DataGroups
 from exporter.config.feature_messages import FeatureSource, feature_sources
-from exporter.config.pb.feature_kinds_pb2 import IdFeature, RawFeature
+from exporter.config.pb.feature_kinds_pb2 import (
+    BoolMaskFeature,
+    CombineFeature,
+    ComboFeature,
+    ExprFeature,
+    IdFeature,
+    KvDotProduct,
+    LookupFeature,
+    MatchFeature,
+    OverlapFeature,
+    RawFeature,
+)
 from exporter.config.pb.pipeline_pb2 import EasyRecConfig
-from exporter.config.schema import Feature, FeatureKind, Pooling, Sequence, Table
+from exporter.config.schema import Feature, Pooling, Sequence, Table
 from exporter.errors import InvalidPipelineConfig
 
 _DEFAULT_SEPARATOR = "\x03"
 _SEQUENCE_DEFAULT_VALUE = "0"  # an empty default_value means this inside a sequence
 _BUCKETS_OF_A_VOCABULARY = 2  # the default value and "out of vocabulary", in front of the listed words
+
+# By what TorchEasyRec makes of the message: row numbers of a table always; those of words, if a table or
+# buckets are given, else numbers; numbers, or the row numbers of their buckets.
+IdMessage = IdFeature | ComboFeature | BoolMaskFeature
+WordOrNumberMessage = LookupFeature | MatchFeature | CombineFeature
+NumberMessage = RawFeature | ExprFeature | OverlapFeature | KvDotProduct
 
 
 def read_features(config: EasyRecConfig) -> tuple[Feature, ...]:
@@ -21,55 +40,71 @@ def read_features(config: EasyRecConfig) -> tuple[Feature, ...]:
         InvalidPipelineConfig: features that contradict themselves or each other.
     """
     separator = config.data_config.fg_encoded_multival_sep or _DEFAULT_SEPARATOR
-    features = tuple(_read(source, separator) for source in feature_sources(config))
+    groups = DataGroups.of(config.data_config)
+    features = tuple(_read(source, separator, groups) for source in feature_sources(config))
     _check_names(features)
-    _check_tables(features)
     return features
 
 
 def needs_generation(source: FeatureSource) -> bool:
     """Whether raw rows hold other values than the model takes: words to look up, numbers to bucketize."""
     message = source.message
-    if source.column_of_raw_rows != source.name:
+    if source.columns_of_raw_rows != (source.name,):
         return True
     if isinstance(message, RawFeature):
         return bool(message.boundaries or message.normalizer)
-    return (
-        message.HasField("hash_bucket_size")
-        or message.HasField("vocab_file")
-        or bool(message.vocab_list or message.vocab_dict)
-    )
+    if isinstance(message, IdFeature):
+        return (
+            message.HasField("hash_bucket_size")
+            or message.HasField("vocab_file")
+            or bool(message.vocab_list or message.vocab_dict)
+        )
+    return True
 
 
 def effective_default(source: FeatureSource) -> str:
-    return source.message.default_value or (_SEQUENCE_DEFAULT_VALUE if source.is_sequence else "")
+    written = "" if isinstance(source.message, OverlapFeature) else source.message.default_value
+    return written or (_SEQUENCE_DEFAULT_VALUE if source.is_sequence else "")
 
 
-def _read(source: FeatureSource, separator: str) -> Feature:
+def effective_value_dim(source: FeatureSource) -> int:
+    """Values per row, or per element of a sequence; 0 is any number of them."""
     message = source.message
-    is_id = isinstance(message, IdFeature)
-    table = _id_table(source, message) if isinstance(message, IdFeature) else _bucket_table(source, message)
+    if isinstance(message, OverlapFeature | KvDotProduct | CombineFeature):
+        return 1
+    if message.HasField("value_dim"):
+        return message.value_dim
+    return int(source.is_sequence) if isinstance(message, IdMessage) else 1
+
+
+def _read(source: FeatureSource, separator: str, groups: DataGroups) -> Feature:
+    message = source.message
     feature = Feature(
         name=source.name,
         bare_name=message.feature_name,
-        kind=FeatureKind.ID if is_id else FeatureKind.RAW,
-        expression=message.expression,
+        kind=source.kind,
         sequence=_sequence(source),
         grouped=source.parent is not None,
-        table=table,
-        value_dim=message.value_dim
-        if message.HasField("value_dim") or not is_id
-        else int(source.is_sequence),
-        value_dim_is_set=message.HasField("value_dim"),
+        table=_table(source),
+        value_dim=effective_value_dim(source),
+        value_dim_is_set="value_dim" in message.DESCRIPTOR.fields_by_name and message.HasField("value_dim"),
         default_value=effective_default(source),
-        default_value_is_set=bool(message.default_value) and message.HasField("default_value"),
+        default_value_is_set=_sets_default(source),
         fill_value=message.fg_encoded_default_value or None,
         separator=separator,
         weighted=isinstance(message, IdFeature) and message.weighted,
         pooling=_pooling(source),
+        data_group=groups.of_feature(source),
     )
     _check_width(feature, source)
     return feature
+
+
+def _sets_default(source: FeatureSource) -> bool:
+    message = source.message
+    if isinstance(message, OverlapFeature):
+        return False
+    return bool(message.default_value) and message.HasField("default_value")
 
 
 def _sequence(source: FeatureSource) -> Sequence | None:
@@ -89,52 +124,19 @@ def _pooling(source: FeatureSource) -> Pooling:
     return Pooling(pooling)
 
 
-def _id_table(source: FeatureSource, message: IdFeature) -> Table:
+def _table(source: FeatureSource) -> Table | None:
+    """The table that the feature's values are row numbers of; None for plain numbers."""
+    message = source.message
     for name in ("zch", "dynamicemb", "vocab_file"):
-        if message.HasField(name):
+        if name in message.DESCRIPTOR.fields_by_name and message.HasField(name):
             source.refuse(
                 f"{name} is not supported",
                 hint="supported are num_buckets, hash_bucket_size, vocab_list and vocab_dict",
             )
-    return _table(source, rows=_id_rows(source, message))
-
-
-def _id_rows(source: FeatureSource, message: IdFeature) -> int:
-    own_default = message.HasField("default_bucketize_value")
-    if message.HasField("hash_bucket_size"):
-        return message.hash_bucket_size
-    if message.HasField("num_buckets"):
-        return message.num_buckets
-    if message.vocab_list:
-        words = len(message.vocab_list)
-        if own_default and message.default_bucketize_value >= words:
-            source.invalid(
-                f"default_bucketize_value {message.default_bucketize_value} is past the end of vocab_list",
-                hint=f"write a number from 0 to {words - 1}",
-            )
-        return words if own_default else words + _BUCKETS_OF_A_VOCABULARY
-    if not message.vocab_dict:
-        source.invalid(
-            "the size of its table is not given",
-            hint="set num_buckets, hash_bucket_size, vocab_list or vocab_dict",
-        )
-    return max(message.vocab_dict.values()) + 1
-
-
-def _bucket_table(source: FeatureSource, message: RawFeature) -> Table | None:
-    if message.boundaries:
-        return _table(source, rows=len(message.boundaries) + 1)
-    dense_embedding = message.WhichOneof("dense_emb")
-    if dense_embedding and not source.is_sequence:  # inside a sequence TorchEasyRec ignores it as well
-        source.refuse(
-            f"dense embedding {dense_embedding} is not supported",
-            hint="supported are plain numbers, and boundaries with embedding_dim",
-        )
-    return None
-
-
-def _table(source: FeatureSource, *, rows: int) -> Table:
-    message = source.message
+    rows = _rows(source)
+    if rows is None:
+        _refuse_dense_embedding(source)
+        return None
     if rows == 0 or message.embedding_dim == 0:
         source.invalid(
             f"its table would have {rows} rows of width {message.embedding_dim}",
@@ -143,6 +145,66 @@ def _table(source: FeatureSource, *, rows: int) -> Table:
     if message.data_type != "FP32":
         source.refuse(f"tables of type {message.data_type} are not supported", hint="supported is FP32")
     return Table(name=message.embedding_name or f"{source.name}_emb", rows=rows, dim=message.embedding_dim)
+
+
+def _rows(source: FeatureSource) -> int | None:
+    message = source.message
+    match message:
+        case IdFeature() | BoolMaskFeature() | ComboFeature():
+            rows = _rows_of_words(source, message)
+            if rows is None:
+                source.invalid(
+                    "the size of its table is not given",
+                    hint="set num_buckets, hash_bucket_size, vocab_list or vocab_dict",
+                )
+            return rows
+        case LookupFeature() | MatchFeature():
+            rows = _rows_of_words(source, message)
+            return _rows_of_buckets(message) if rows is None else rows
+        case CombineFeature():
+            return message.num_buckets if message.HasField("num_buckets") else _rows_of_buckets(message)
+        case RawFeature() | ExprFeature() | OverlapFeature() | KvDotProduct():
+            return _rows_of_buckets(message)
+        case _:
+            assert_never(message)
+
+
+def _rows_of_words(source: FeatureSource, message: IdMessage | LookupFeature | MatchFeature) -> int | None:
+    """The rows of a table for ids or words, the first of its sizes that is given; None without any."""
+    if message.HasField("hash_bucket_size"):
+        return message.hash_bucket_size
+    if not isinstance(message, ComboFeature) and message.HasField("num_buckets"):
+        return message.num_buckets
+    if message.vocab_list:
+        # TorchEasyRec gives a match_feature's table one more row than its vocabulary has words.
+        return _rows_of_vocabulary(source, message) + isinstance(message, MatchFeature)
+    return max(message.vocab_dict.values()) + 1 if message.vocab_dict else None
+
+
+def _rows_of_vocabulary(source: FeatureSource, message: IdMessage | LookupFeature | MatchFeature) -> int:
+    words = len(message.vocab_list)
+    if not message.HasField("default_bucketize_value"):
+        return words + _BUCKETS_OF_A_VOCABULARY
+    if message.default_bucketize_value >= words:
+        source.invalid(
+            f"default_bucketize_value {message.default_bucketize_value} is past the end of vocab_list",
+            hint=f"write a number from 0 to {words - 1}",
+        )
+    return words
+
+
+def _rows_of_buckets(message: WordOrNumberMessage | NumberMessage) -> int | None:
+    return len(message.boundaries) + 1 if message.boundaries else None
+
+
+def _refuse_dense_embedding(source: FeatureSource) -> None:
+    kind = source.message.WhichOneof("dense_emb") if not isinstance(source.message, IdMessage) else None
+    # TorchEasyRec ignores that of numbers inside a sequence.
+    if kind and not (source.is_sequence and isinstance(source.message, NumberMessage)):
+        source.refuse(
+            f"dense embedding {kind} is not supported",
+            hint="supported are plain numbers, and boundaries with embedding_dim",
+        )
 
 
 def _check_width(feature: Feature, source: FeatureSource) -> None:
@@ -162,21 +224,3 @@ def _check_names(features: Iterable[Feature]) -> None:
                 where=f"feature_configs: {feature.name}",
             )
         seen.add(feature.name)
-
-
-def _check_tables(features: Iterable[Feature]) -> None:
-    """Features that name one table agree on its size."""
-    first: dict[str, Feature] = {}
-    for feature in features:
-        if feature.table is None:
-            continue
-        other = first.setdefault(feature.table.name, feature)
-        assert other.table is not None
-        if other.table != feature.table:
-            raise InvalidPipelineConfig(
-                f"features {other.name} and {feature.name} share table {feature.table.name}, "
-                f"but one has {other.table.rows} rows of width {other.table.dim} "
-                f"and the other {feature.table.rows} of {feature.table.dim}",
-                hint="give both the same embedding_dim and number of rows, or embedding_names of their own",
-                where=f"feature_configs: {feature.name}",
-            )

@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from exporter.config.mlp import MlpConfig
+from exporter.config.tasks import TaskConfig
+
 
 class Similarity(StrEnum):
     """How a user and an item embedding are compared."""
@@ -10,17 +13,6 @@ class Similarity(StrEnum):
     COSINE = "COSINE"
     INNER_PRODUCT = "INNER_PRODUCT"
     EUCLID = "EUCLID"
-
-
-@dataclass(frozen=True, kw_only=True)
-class MlpConfig:
-    """A stack of perceptrons."""
-
-    hidden_units: tuple[int, ...]
-    activation: str = "nn.ReLU"  # "" is none
-    use_bn: bool = False
-    use_ln: bool = False
-    bias: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,25 +141,6 @@ class HstuMatchConfig:
     similarity: Similarity
     timestamps_ascending: bool
     family: str = "hstu_match"
-
-
-class Loss(StrEnum):
-    """What a task was trained with; it decides which outputs the task has."""
-
-    BINARY_CROSS_ENTROPY = "binary_cross_entropy"
-    BINARY_FOCAL = "binary_focal_loss"
-    SOFTMAX_CROSS_ENTROPY = "softmax_cross_entropy"
-    JRC = "jrc_loss"
-    L2 = "l2_loss"
-
-
-@dataclass(frozen=True, kw_only=True)
-class TaskConfig:
-    """A task of the fusion tower."""
-
-    name: str
-    num_class: int
-    losses: tuple[Loss, ...]
 
 
 @dataclass(frozen=True, kw_only=True)

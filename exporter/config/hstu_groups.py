@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from exporter.config.hstu import HstuConfig
-from exporter.config.hstu_messages import invalid
+from exporter.config.refusals import invalid
 from exporter.config.schema import Feature, FeatureGroup, GroupKind
 from exporter.errors import InvalidPipelineConfig, UnsupportedConfig
 
@@ -23,11 +23,6 @@ def history_groups(hstu: HstuConfig) -> tuple[str, ...]:
     return name, *(f"{name}_{part}" for part in ("action", "watchtime", "timestamp"))
 
 
-def width_of(feature: Feature) -> int:
-    """How many numbers the feature adds to its group's vector."""
-    return feature.table.dim if feature.table else feature.value_dim
-
-
 class GroupInputs:
     """A config's groups by name, with the checks that the families share."""
 
@@ -40,6 +35,12 @@ class GroupInputs:
     def refuse_padding(self) -> None:
         """No HSTU model pads its sequences, so a group that asks for it would be read by nothing."""
         for group in self._groups.values():
+            if group.encoders:
+                raise UnsupportedConfig(
+                    f"group {group.name} has sequence encoders, and HSTU models are exported without them",
+                    hint="train without sequence_groups and sequence_encoders",
+                    where=f"feature_groups: {group.name}",
+                )
             padded = [feature.name for feature in self.members(group.name) if feature.is_sequence]
             if group.kind is GroupKind.SEQUENCE and group.name != CONTEXTUAL and padded:
                 raise UnsupportedConfig(
@@ -59,7 +60,7 @@ class GroupInputs:
 
     def width(self, name: str) -> int:
         """The width of the group's vector."""
-        return sum(width_of(feature) for feature in self.members(name))
+        return sum(feature.width for feature in self.members(name))
 
     def require(self, name: str, purpose: str, kind: GroupKind) -> None:
         if not self.has(name):
@@ -121,7 +122,7 @@ class GroupInputs:
             invalid(where, f"group_type is {kind}", hint="use DEEP or SEQUENCE: one vector per feature")
         if kind is GroupKind.SEQUENCE:
             self._refuse_sequences(where)
-        widths = {feature.name: width_of(feature) for feature in self.members(CONTEXTUAL)}
+        widths = {feature.name: feature.width for feature in self.members(CONTEXTUAL)}
         if len(set(widths.values())) > 1 and not concatenated:
             shown = ", ".join(f"{name} {width}" for name, width in widths.items())
             hint = "give all of them one embedding_dim"

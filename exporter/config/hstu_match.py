@@ -4,9 +4,11 @@ from collections.abc import Sequence
 
 from exporter.config.hstu import HstuMatchConfig, Similarity
 from exporter.config.hstu_groups import QUERY_TIME, GroupInputs, history_groups, history_name
-from exporter.config.hstu_messages import invalid, read_hstu, read_mlp, read_uih_preprocessor
+from exporter.config.hstu_messages import read_hstu, read_uih_preprocessor
+from exporter.config.mlp_messages import read_mlp
 from exporter.config.pb.match_models_pb2 import HSTUMatch
 from exporter.config.pb.tower_pb2 import Similarity as SimilarityMessage
+from exporter.config.refusals import invalid
 from exporter.config.schema import Feature, FeatureGroup, GroupKind
 from exporter.errors import UnsupportedConfig
 

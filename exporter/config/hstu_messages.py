@@ -1,7 +1,5 @@
 """The HSTU messages to their dataclasses, refusing what contradicts itself."""
 
-from typing import NoReturn
-
 from exporter.config.hstu import (
     ActionEncoderConfig,
     ContentEncoderConfig,
@@ -9,13 +7,13 @@ from exporter.config.hstu import (
     ContextualizedMlpConfig,
     ContextualPreprocessorConfig,
     HstuConfig,
-    MlpConfig,
     PositionalEncoderConfig,
     PostprocessorConfig,
     PostprocessorKind,
     StuConfig,
     UihPreprocessorConfig,
 )
+from exporter.config.mlp_messages import read_mlp
 from exporter.config.pb.hstu_pb2 import (
     HSTU,
     STU,
@@ -28,32 +26,9 @@ from exporter.config.pb.hstu_pb2 import (
     GRPositionalEncoder,
     GRUIHPreprocessor,
 )
-from exporter.config.pb.module_pb2 import MLP
-from exporter.errors import InvalidPipelineConfig
+from exporter.config.refusals import invalid
 
 _TIME_BUCKETS = ("sqrt", "log")
-
-
-def invalid(where: str, problem: str, *, hint: str) -> NoReturn:
-    raise InvalidPipelineConfig(f"{where}: {problem}", hint=hint, where=where)
-
-
-def read_mlp(message: MLP, where: str) -> MlpConfig:
-    if not message.hidden_units or 0 in message.hidden_units:
-        invalid(
-            where,
-            "hidden_units are empty or hold a 0",
-            hint="list the width of every layer, or leave the mlp out",
-        )
-    if message.use_bn and message.use_ln:
-        invalid(where, "use_bn and use_ln are both set", hint="set one of the two")
-    return MlpConfig(
-        hidden_units=tuple(message.hidden_units),
-        activation=message.activation.strip(),
-        use_bn=message.use_bn,
-        use_ln=message.use_ln,
-        bias=message.bias,
-    )
 
 
 def read_hstu(

@@ -8,9 +8,12 @@ from google.protobuf import text_format
 from exporter.config.pb.pipeline_pb2 import EasyRecConfig
 from exporter.errors import InvalidPipelineConfig
 
-# Losses and metrics belong to training; `expression` names raw columns, which encoded rows do not have.
+# Losses and metrics belong to training. Encoded rows do not have the raw columns that a feature is made of,
+# and an encoder that is alone reads the only sequence there is.
 _NEEDED = re.compile(
-    r"^(feature_configs\[|model_config\.(?!losses|metrics|train_metrics)).*(?<!\.expression)$"
+    r"^(feature_configs\[|model_config\.(?!losses|metrics|train_metrics))"
+    r"(?!.*\.(expression|map|key|nested_map|pkey|skey|query|title|document|method)$)"
+    r"(?!.*\.sequence_encoders\[.*\.input$)"
 )
 
 _LONGEST_QUOTE = 300  # protobuf quotes the whole line

@@ -1,19 +1,24 @@
 """Pipeline-config text to a PipelineConfig: what TorchEasyRec's text means, for the models Slipway builds."""
 
-from exporter.config import dlrm_hstu, hstu_match
+from exporter.config import dbmtl, dlrm_hstu, hstu_match, match_groups, match_messages, multi_tower_din
+from exporter.config.data_groups import effective_fg_mode
 from exporter.config.feature_messages import feature_sources
 from exporter.config.features import needs_generation, read_features
 from exporter.config.groups import read_groups
 from exporter.config.hstu import DlrmHstuConfig, HstuMatchConfig
 from exporter.config.joined_sequences import with_sequences_joined
+from exporter.config.match import DssmConfig, MindConfig, groups_of
 from exporter.config.message import read_message, require_fields
-from exporter.config.pb.data_pb2 import DataConfig, FgMode
+from exporter.config.pb.data_pb2 import FgMode
 from exporter.config.pb.model_pb2 import ModelConfig as ModelMessage
 from exporter.config.pb.pipeline_pb2 import EasyRecConfig
-from exporter.config.schema import ModelConfig, PipelineConfig
+from exporter.config.ranking import DbmtlConfig, MultiTowerDinConfig
+from exporter.config.schema import FeatureGroup, ModelConfig, PipelineConfig
+from exporter.config.tables import check_tables
 from exporter.errors import InvalidPipelineConfig, UnsupportedConfig
+from exporter.spec import TowerName
 
-SUPPORTED_MODELS = ("hstu_match", "dlrm_hstu")
+SUPPORTED_MODELS = ("hstu_match", "dlrm_hstu", "multi_tower_din", "dbmtl", *match_messages.FAMILIES)
 
 
 def parse_pipeline_config(text: str, *, where: str = "config") -> PipelineConfig:
@@ -33,6 +38,12 @@ def parse_pipeline_config(text: str, *, where: str = "config") -> PipelineConfig
             hstu_match.check_hstu_match(model, config.features, config.groups)
         case DlrmHstuConfig() as model:
             dlrm_hstu.check_dlrm_hstu(model, config.features, config.groups)
+        case DssmConfig() | MindConfig() as model:
+            match_groups.check_match(model, config.features, config.groups)
+        case MultiTowerDinConfig() as model:
+            multi_tower_din.check_multi_tower_din(model, config.features, config.groups)
+        case DbmtlConfig() as model:
+            dbmtl.check_dbmtl(model, config.features, config.groups)
     return config
 
 
@@ -52,10 +63,11 @@ def parse_published_config(text: str, *, where: str = "config") -> PipelineConfi
         )
     require_fields(message, where)
     _refuse_other_weights(message)
-    _refuse_negative_tables(message)
     features = read_features(message)
     groups = read_groups(message.model_config, features)
     model = _read_model(message.model_config)
+    for tables in _embedding_groups(model, groups):
+        check_tables(tables, features)
     return PipelineConfig(
         text=text,
         features=with_sequences_joined(features, groups, by_model=_groups_in_step(model)),
@@ -64,22 +76,22 @@ def parse_published_config(text: str, *, where: str = "config") -> PipelineConfi
         train_input_path=message.train_input_path,
         train_rows_are_encoded=_train_rows_are_encoded(message),
         averaged_weights=_averaged_weights(message),
+        variational_dropout=message.model_config.HasField("variational_dropout"),
     )
 
 
-def effective_fg_mode(data: DataConfig) -> FgMode:
-    """What training rows hold; the older fg_encoded wins where it is set."""
-    if not data.HasField("fg_encoded"):
-        return data.fg_mode
-    if data.fg_encoded:
-        return FgMode.FG_NONE
-    return FgMode.FG_DAG if data.fg_threads > 0 else FgMode.FG_NORMAL
-
-
 def _read_model(message: ModelMessage) -> ModelConfig:
-    if message.WhichOneof("model") == "hstu_match":
-        return hstu_match.read_hstu_match(message.hstu_match)
-    return dlrm_hstu.read_dlrm_hstu(message)
+    match message.WhichOneof("model"):
+        case "hstu_match":
+            return hstu_match.read_hstu_match(message.hstu_match)
+        case "dlrm_hstu":
+            return dlrm_hstu.read_dlrm_hstu(message)
+        case "multi_tower_din":
+            return multi_tower_din.read_multi_tower_din(message)
+        case "dbmtl":
+            return dbmtl.read_dbmtl(message)
+        case _:
+            return match_messages.read_match(message)
 
 
 def _groups_in_step(model: ModelConfig) -> tuple[tuple[str, ...], ...]:
@@ -88,6 +100,18 @@ def _groups_in_step(model: ModelConfig) -> tuple[tuple[str, ...], ...]:
             return hstu_match.groups_in_step(model)
         case DlrmHstuConfig():
             return dlrm_hstu.groups_in_step(model)
+        case _:
+            return ()
+
+
+def _embedding_groups(
+    model: ModelConfig, groups: tuple[FeatureGroup, ...]
+) -> tuple[tuple[FeatureGroup, ...], ...]:
+    """Groups by the tables they are read from: each tower of a match model has its own."""
+    if not isinstance(model, DssmConfig | MindConfig):
+        return (groups,)
+    towers = [groups_of(model, name) for name in (TowerName.USER, TowerName.ITEM)]
+    return tuple(tuple(group for group in groups if group.name in read) for read in towers)
 
 
 def _averaged_weights(message: EasyRecConfig) -> bool:
@@ -112,19 +136,3 @@ def _refuse_other_weights(message: EasyRecConfig) -> None:
             hint="leave export_config.mixed_precision out; train_config.mixed_precision may stay",
             where="export_config.mixed_precision",
         )
-
-
-def _refuse_negative_tables(message: EasyRecConfig) -> None:
-    """Refuse features that training kept apart as sampled negatives: their tables go by other names."""
-    data = message.data_config
-    sampler = data.WhichOneof("sampler")
-    if sampler is None or sampler == "tdm_sampler" or data.force_base_data_group:
-        return
-    sampled = set(getattr(data, sampler).attr_fields)
-    encoded = effective_fg_mode(data) in (FgMode.FG_NONE, FgMode.FG_BUCKETIZE)
-    for source in feature_sources(message):
-        if (source.name if encoded else source.column_of_raw_rows) in sampled:
-            source.refuse(
-                f"{sampler} samples it, which puts it into a data group of its own",
-                hint="train with data_config.force_base_data_group: true",
-            )

@@ -4,16 +4,16 @@ import json
 
 from pydantic import JsonValue
 
+from exporter.config.data_groups import effective_fg_mode
 from exporter.config.feature_messages import FeatureSource, feature_sources
 from exporter.config.fg_json import fg_json, fg_sequence
 from exporter.config.hstu import DlrmHstuConfig
 from exporter.config.hstu_groups import CANDIDATE
 from exporter.config.message import read_message, write_message
-from exporter.config.parse import effective_fg_mode
 from exporter.config.pb.feature_pb2 import FeatureConfig, SeqFeatureConfig, SequenceFeature
 from exporter.config.pb.model_pb2 import FeatureGroupConfig
 from exporter.config.pb.pipeline_pb2 import EasyRecConfig
-from exporter.config.schema import Feature, PipelineConfig, TowerConfig
+from exporter.config.schema import Feature, FeatureGroup, PipelineConfig, TowerConfig
 from exporter.spec import Mode
 
 
@@ -28,13 +28,13 @@ def render_fg_json(tower: TowerConfig) -> str:
     members: dict[str, list[JsonValue]] = {}
     for source in feature_sources(_view_message(tower)):
         if source.parent is None:
-            blocks.append(fg_json(source))
+            blocks.extend(fg_json(source))
             continue
         sequence = source.parent.sequence_name
         if sequence not in members:
             members[sequence] = []
             blocks.append(fg_sequence(source, members[sequence]))
-        members[sequence].append(fg_json(source))
+        members[sequence].extend(fg_json(source))
     return json.dumps({"features": blocks}, indent=4)
 
 
@@ -63,13 +63,19 @@ def _view_message(tower: TowerConfig) -> EasyRecConfig:
     features = _feature_configs(message, tower.pipeline.features)
     del message.feature_configs[:]
     message.feature_configs.extend(features)
+    groups = [_group_config(message, group) for group in tower.pipeline.groups]
     del message.model_config.feature_groups[:]
-    message.model_config.feature_groups.extend(
-        FeatureGroupConfig(group_name=group.name, feature_names=group.features, group_type=group.kind.value)
-        for group in tower.pipeline.groups
-    )
+    message.model_config.feature_groups.extend(groups)
     message.data_config.fg_mode = effective_fg_mode(message.data_config)
     return message
+
+
+def _group_config(message: EasyRecConfig, group: FeatureGroup) -> FeatureGroupConfig:
+    """The group as it is written, with the names that its features have in the tower's view."""
+    entry = FeatureGroupConfig()
+    entry.CopyFrom(next(g for g in message.model_config.feature_groups if g.group_name == group.name))
+    entry.feature_names[:] = group.features
+    return entry
 
 
 def _feature_configs(message: EasyRecConfig, features: tuple[Feature, ...]) -> list[FeatureConfig]:
@@ -92,16 +98,19 @@ def _top_level(feature: Feature, source: FeatureSource) -> FeatureConfig:
     entry = FeatureConfig()
     _fill(entry, source)
     if feature.view_of is not None:
-        message = getattr(entry, source.kind)
-        message.default_value = feature.default_value
-        message.value_dim = feature.value_dim
+        message = getattr(entry, source.field)
+        settable = message.DESCRIPTOR.fields_by_name
+        if "default_value" in settable:
+            message.default_value = feature.default_value
+        if "value_dim" in settable:
+            message.value_dim = feature.value_dim
         if feature.table is not None:
             message.embedding_name = feature.table.name
     return entry
 
 
 def _fill(entry: FeatureConfig | SeqFeatureConfig, source: FeatureSource) -> None:
-    getattr(entry, source.kind).CopyFrom(source.message)
+    getattr(entry, source.field).CopyFrom(source.message)
 
 
 def _empty_sequence(parent: SequenceFeature) -> FeatureConfig:

@@ -1,18 +1,38 @@
 """The model as training described it: features, sequences, groups. Pure data, no torch, no protobuf."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Literal
 
+from exporter.config.declared import DeclaredConfig
 from exporter.config.hstu import DlrmHstuConfig, HstuMatchConfig
-from exporter.spec import TowerName
+from exporter.config.match import MatchConfig
+from exporter.config.ranking import DbmtlConfig, MultiTowerDinConfig
+from exporter.config.sequence_encoders import SequenceEncoderConfig
+from exporter.spec import IdWeights, TowerName
 
 
 class FeatureKind(StrEnum):
-    """What a feature holds: ids looked up in a table, or raw numbers."""
+    """How feature generation makes a feature; a model sees only whether there is a table behind it."""
 
     ID = "id_feature"
     RAW = "raw_feature"
+    COMBO = "combo_feature"
+    LOOKUP = "lookup_feature"
+    MATCH = "match_feature"
+    EXPR = "expr_feature"
+    OVERLAP = "overlap_feature"
+    KV_DOT_PRODUCT = "kv_dot_product"
+    COMBINE = "combine_feature"
+    BOOL_MASK = "bool_mask_feature"
+
+
+class DataGroup(StrEnum):
+    """Which rows training reads a feature from; tables of different ones are never shared."""
+
+    BASE = "__BASE__"
+    NEG = "__NEG__"  # sampled: as many rows as candidates and negatives
+    CROSS_NEG = "__CROSS_NEG__"  # made of sampled values and others
 
 
 class GroupKind(StrEnum):
@@ -56,19 +76,20 @@ class Feature:
     name: str  # flattened: "uih_seq__video_id"; the column and the tensors' prefix
     bare_name: str  # as written in the config: "video_id"
     kind: FeatureKind
-    expression: str
     sequence: Sequence | None = None  # of a standalone sequence feature: named like the feature,
     # or like the sequence whose lengths the model requires it to have
     grouped: bool = False  # written inside a `sequence_feature` block
     table: Table | None = None  # None: dense values go into the model as they are
     value_dim: int = 1  # values per element; 0: any number
+    fixed_width: bool = False  # every element holds exactly `value_dim` values, where they are ids as well
     value_dim_is_set: bool = False  # written in the config, not a default
     default_value: str = ""
     default_value_is_set: bool = False
     fill_value: str | None = None  # fg_encoded_default_value: what a null row becomes
     separator: str = "\x03"  # between the values of one element in a string
     weighted: bool = False  # every id comes with a factor
-    pooling: Pooling = Pooling.SUM  # where a row's ids become one vector
+    pooling: Pooling = Pooling.SUM  # where several ids become one vector
+    data_group: DataGroup = DataGroup.BASE
     view_of: str | None = None  # in a scalar view: the training feature that this one presents
 
     @property
@@ -82,7 +103,7 @@ class Feature:
 
     @property
     def is_multivalued(self) -> bool:
-        return self.is_sparse and self.value_dim != 1
+        return self.is_sparse and self.value_dim != 1 and not self.fixed_width
 
     @property
     def width(self) -> int:
@@ -92,14 +113,35 @@ class Feature:
 
 @dataclass(frozen=True, kw_only=True)
 class FeatureGroup:
-    """Features that enter the model together, in this order."""
+    """Features that enter the model together, in this order.
+
+    A DEEP group may hold sequences too, in groups of their own, each read by an encoder: its vector is that
+    of its features, followed by what each encoder makes of a sequence.
+    """
 
     name: str
     kind: GroupKind
     features: tuple[str, ...]  # flattened names
+    table_suffix: str = ""  # embedding_name_suffix: sets its tables apart from those of other groups
+    sequence_groups: tuple["FeatureGroup", ...] = ()  # of kind SEQUENCE
+    encoders: tuple[SequenceEncoderConfig, ...] = ()
+
+    @property
+    def all_features(self) -> tuple[str, ...]:
+        """Also those of its sequence groups, each once."""
+        nested = (name for group in self.sequence_groups for name in group.features)
+        return tuple(dict.fromkeys((*self.features, *nested)))
+
+    def table_of(self, feature: Feature) -> Table:
+        """The feature's table under the name it has in this group."""
+        assert feature.table is not None
+        suffix = f"_{self.table_suffix}" if self.table_suffix else ""
+        return replace(feature.table, name=feature.table.name + suffix)
 
 
-ModelConfig = HstuMatchConfig | DlrmHstuConfig
+ModelConfig = (
+    HstuMatchConfig | DlrmHstuConfig | MultiTowerDinConfig | DbmtlConfig | MatchConfig | DeclaredConfig
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,12 +155,19 @@ class PipelineConfig:
     train_input_path: str
     train_rows_are_encoded: bool = True  # False: raw rows, which feature generation must turn into ids first
     averaged_weights: bool = False  # dense weights are those of the checkpoint's dense_ema
+    id_weights: IdWeights = IdWeights.APPLY  # what becomes of the factors of weighted ids
+    variational_dropout: bool = False  # groups of several features scale each by how often it was kept
 
     def feature(self, name: str) -> Feature:
         return next(feature for feature in self.features if feature.name == name)
 
     def group(self, name: str) -> FeatureGroup:
         return next(group for group in self.groups if group.name == name)
+
+    @property
+    def embedded_groups(self) -> tuple[FeatureGroup, ...]:
+        """Every group that is looked up: the groups, each followed by its sequence groups."""
+        return tuple(inner for group in self.groups for inner in (group, *group.sequence_groups))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,5 +179,5 @@ class TowerConfig:
     """
 
     name: TowerName
-    view: Literal["training", "scalar"]
+    view: Literal["training", "scalar", "declared"]
     pipeline: PipelineConfig

@@ -12,7 +12,7 @@ from exporter.data.encode import read_features, to_tensors
 from exporter.data.parquet import open_parquet
 from exporter.data.ragged import Counts, Ragged, concatenate
 from exporter.dims.plan import BATCH, DimPlan
-from exporter.dims.sizes import trace_sizes, verification_batch_sizes
+from exporter.dims.sizes import sizes_of, trace_sizes, verification_batch_sizes
 
 _ROWS_READ = 8192  # enough to fill large batches and meet long histories; bounds memory
 _SEVERAL = 3  # rows of a small mixed batch, values of a multi-valued row
@@ -77,11 +77,34 @@ class Rows:
         """The same rows, holding other numbers of elements of these features, made of the real ones."""
         return self._with({f.name: _resized(self.columns[f.name], f, per_row) for f in features})
 
+    def with_values_per_event(self, count: int) -> "Rows":
+        """The same rows, the multi-valued features of their sequences holding `count` values per event."""
+        columns = {f.name: self.columns[f.name] for f in self.sequences if f.is_multivalued}
+        return self._with(
+            {
+                name: column.resize_elements(np.full_like(column.per_element, count))
+                for name, column in columns.items()
+            }
+        )
+
+    def with_other_weights(self) -> "Rows":
+        """The same rows, every weighted id with a weight unlike its neighbours': some 0, some negative."""
+        columns = {f.name: self.columns[f.name] for f in self.features if f.weighted}
+        return self._with({name: column.reweighed() for name, column in columns.items()})
+
     def cut(self) -> "Rows":
         """The same rows, none with more events or values than the config declares."""
-        limits = {f.name: f.sequence.length for f in self.features if f.sequence is not None}
-        limits |= {f.name: f.value_dim for f in self.multivalued}
-        return self._with({name: self.columns[name].cut(limit) for name, limit in limits.items() if limit})
+        columns = dict(self.columns)
+        for feature in self.sequences:
+            assert feature.sequence is not None
+            if feature.sequence.length:
+                columns[feature.name] = columns[feature.name].cut(feature.sequence.length)
+            if feature.is_multivalued and feature.value_dim:
+                columns[feature.name] = columns[feature.name].cut_elements(feature.value_dim)
+        for feature in self.multivalued:
+            if feature.value_dim:
+                columns[feature.name] = columns[feature.name].cut(feature.value_dim)
+        return replace(self, columns=columns)
 
     def _with(self, columns: Mapping[str, Ragged]) -> "Rows":
         return replace(self, columns={**self.columns, **columns})
@@ -133,7 +156,14 @@ def trace_inputs(rows: Rows, plan: DimPlan) -> dict[str, Tensor]:
 
 
 def verification_batches(rows: Rows, plan: DimPlan) -> Iterator[NamedBatch]:
-    """Batches at which package and eager must agree: many sizes, and every edge the features have."""
+    """Batches at which package and eager must agree: many sizes, and every edge the features have.
+
+    Those of sizes that the plan lets no call have are left out.
+    """
+    return (batch for batch in _batches(rows, plan) if not _beyond(batch.inputs, plan))
+
+
+def _batches(rows: Rows, plan: DimPlan) -> Iterator[NamedBatch]:
     for size in verification_batch_sizes(plan):
         note = f"{len(rows)} rows, repeated" if size > len(rows) else ""
         yield _named(f"batch_{size}", rows.take(size), plan, note)
@@ -146,6 +176,11 @@ def verification_batches(rows: Rows, plan: DimPlan) -> Iterator[NamedBatch]:
         yield _named("all_histories_empty", few.without_history(), plan)
         yield _named("empty_among_others", _first_emptied(few), plan)
         yield from _one_sequence_changed(few, longest, plan)
+        if any(feature.is_multivalued for feature in rows.sequences):
+            yield _named("events_without_values", few.with_values_per_event(0), plan)
+            yield _named("several_values_per_event", few.with_values_per_event(_SEVERAL).cut(), plan)
+    if any(feature.weighted for feature in rows.features):
+        yield _named("other_weights", few.with_other_weights(), plan)
     if rows.multivalued:
         none = np.zeros(1, dtype=np.int64)
         yield _named("no_values", rows.row(0).resize(rows.multivalued, none), plan)
@@ -166,45 +201,56 @@ def _one_sequence_changed(few: Rows, longest: Rows, plan: DimPlan) -> Iterator[N
 def contradicting_batches(rows: Rows, plan: DimPlan) -> Iterator[NamedBatch]:
     """Inputs that contradict themselves, which a package must refuse; one of each kind per sequence."""
     inputs = trace_inputs(rows, plan)
-    *_, last = plan.inputs_of(BATCH)
-    yield _changed(f"one_row_short:{last.name}", inputs, {last.name: inputs[last.name][:-1]})
+    *others, last = plan.inputs_of(BATCH)
+    if others:
+        yield _changed(f"one_row_short:{last.name}", inputs, {last.name: inputs[last.name][:-1]})
     for siblings in _by_sequence(rows.sequences).values():
-        yield from _contradicting_sequence(siblings, inputs)
+        yield from _contradicting_sequence(siblings, inputs, plan)
     for feature in rows.features:
-        if feature.is_sparse and not feature.is_sequence:
-            lengths = f"{feature.name}.lengths"
-            longer = {lengths: _one_more(inputs[lengths])}
+        lengths = plan.presenting(f"{feature.name}.lengths")
+        if feature.is_sparse and not feature.is_sequence and lengths is not None:
+            longer = {lengths.name: _one_more(inputs[lengths.name])}
             yield _changed(f"lengths_exceed_values:{feature.name}", inputs, longer)
             break  # one of them stands for all
 
 
-def _contradicting_sequence(siblings: Sequence[Feature], inputs: dict[str, Tensor]) -> Iterator[NamedBatch]:
-    lengths = [f"{feature.name}.lengths" for feature in siblings]
-    longer = {name: _one_more(inputs[name]) for name in lengths}
+def _contradicting_sequence(
+    siblings: Sequence[Feature], inputs: dict[str, Tensor], plan: DimPlan
+) -> Iterator[NamedBatch]:
+    lengths = {f.name: tensor.name for f in siblings if (tensor := plan.presenting(f"{f.name}.lengths"))}
+    longer = {name: _one_more(inputs[name]) for name in lengths.values()}
     yield _changed(f"lengths_exceed_values:{siblings[0].name}", inputs, longer)
-    if len(siblings) == 1:
-        return
-    moved = inputs[lengths[-1]].clone()
-    moved[0] -= 1
-    moved[-1] += 1
-    yield _changed(f"lengths_differ:{siblings[-1].name}", inputs, {lengths[-1]: moved})
+    for feature in siblings:
+        if per_event := plan.presenting(f"{feature.name}.key_lengths"):
+            more = {per_event.name: _one_more(inputs[per_event.name])}
+            yield _changed(f"key_lengths_exceed_values:{feature.name}", inputs, more)
+            break  # one of them stands for all
+    *others, (counted, last) = lengths.items()
+    if others:
+        moved = inputs[last].clone()
+        moved[0] -= 1
+        moved[-1] += 1
+        yield _changed(f"lengths_differ:{counted}", inputs, {last: moved})
     sharing = [f.name for f in siblings if not f.is_multivalued]
-    if len(sharing) > 1:
-        values = f"{sharing[-1]}.values"
-        yield _changed(f"one_event_short:{sharing[-1]}", inputs, {values: inputs[values][:-1]})
+    values = plan.presenting(f"{sharing[-1]}.values") if len(sharing) > 1 else None
+    if values is not None:
+        yield _changed(f"one_event_short:{sharing[-1]}", inputs, {values.name: inputs[values.name][:-1]})
 
 
 def _named(name: str, rows: Rows, plan: DimPlan, note: str = "") -> NamedBatch:
     """A case from these rows; if they exceed what the plan allows, cut to what the config declares."""
     inputs = rows.tensors(plan)
-    if any(
-        isinstance(axis, str) and (high := plan.dim(axis).high) is not None and size > high
-        for tensor in plan.inputs
-        for axis, size in zip(tensor.shape, inputs[tensor.name].shape, strict=True)
-    ):
+    if _beyond(inputs, plan):
         inputs = rows.cut().tensors(plan)
         note = "; ".join(filter(None, [note, "histories cut to the declared length"]))
     return NamedBatch(name=name, inputs=inputs, note=note)
+
+
+def _beyond(inputs: Mapping[str, Tensor], plan: DimPlan) -> bool:
+    """Whether any size is below or above what the plan allows."""
+    sizes = sizes_of(plan, {name: tensor.shape for name, tensor in inputs.items()})
+    bounds = ((size, plan.dim(name)) for name, size in sizes.items())
+    return any(size < dim.low or (dim.high is not None and size > dim.high) for size, dim in bounds)
 
 
 def _changed(name: str, inputs: dict[str, Tensor], changes: dict[str, Tensor]) -> NamedBatch:
@@ -218,7 +264,7 @@ def _one_more(lengths: Tensor) -> Tensor:
 
 
 def _resized(column: Ragged, feature: Feature, per_row: Counts) -> Ragged:
-    return column.resize(per_row, width=1 if feature.is_sparse else feature.value_dim)
+    return column.resize(per_row, width=1 if feature.is_multivalued else feature.value_dim)
 
 
 def _full(row: Rows) -> Rows:
@@ -257,17 +303,17 @@ def _by_sequence(features: Sequence[Feature]) -> dict[str, list[Feature]]:
 
 
 def _planned_totals(features: Sequence[Feature], plan: DimPlan, sizes: Mapping[str, int]) -> dict[str, int]:
-    """The events of each sequence: the size of the dim its single-valued features share, if any does."""
+    """The events of each sequence: the size of the dim that its features share."""
     totals = {}
     for name, siblings in _by_sequence(features).items():
-        sharing = [feature for feature in siblings if not feature.is_multivalued]
-        totals[name] = sizes[_dim_of(sharing[0], plan)] if sharing else 2 * sizes[BATCH] + 1
+        per_event = "key_lengths" if siblings[0].is_multivalued else "values"
+        totals[name] = sizes[_dim_of(siblings[0], plan, tensor=per_event)]
     return totals
 
 
-def _dim_of(feature: Feature, plan: DimPlan) -> str:
-    """The dim of a feature's values."""
-    values = next(tensor for tensor in plan.inputs if tensor.name == f"{feature.name}.values")
-    axis = values.shape[0]
+def _dim_of(feature: Feature, plan: DimPlan, *, tensor: str = "values") -> str:
+    """The first dim of one of a feature's tensors."""
+    planned = plan.presenting(f"{feature.name}.{tensor}")
+    axis = planned.shape[0] if planned else None
     assert isinstance(axis, str)
     return axis

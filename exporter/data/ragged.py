@@ -55,6 +55,21 @@ class Ragged:
             weights = np.resize(weights if len(weights) else np.ones(1, dtype=np.float32), total)
         return replace(self, values=np.resize(pool, total), per_element=per_element, weights=weights)
 
+    def reweighed(self) -> "Ragged":
+        """The same ids with weights of both signs, and with some of 0."""
+        pattern = np.array([0.5, -1.25, 0.0, 2.0], dtype=np.float32)
+        return replace(self, weights=np.resize(pattern, len(self.values)))
+
+    def cut_elements(self, most: int) -> "Ragged":
+        """The first `most` values of every element."""
+        within = np.arange(len(self.values)) - np.repeat(_starts(self.per_element), self.per_element) < most
+        return replace(
+            self,
+            values=self.values[within],
+            per_element=np.minimum(self.per_element, most),
+            weights=None if self.weights is None else self.weights[within],
+        )
+
     def cut(self, longest: int) -> "Ragged":
         """The first `longest` elements of every row."""
         place_in_row = np.arange(len(self.per_element)) - np.repeat(_starts(self.per_row), self.per_row)

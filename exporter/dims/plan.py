@@ -25,6 +25,12 @@ class TensorInput:
     name: str  # "uih_seq__video_id.values"
     dtype: str  # "int64", "float32", "int32"
     shape: tuple[int | str, ...]
+    source: str = ""  # the tensor of a feature that it presents under a name of its own
+
+    @property
+    def filled_with(self) -> str:
+        """The tensor that rows make of a feature: "<feature>.values", "<feature>.lengths"."""
+        return self.source or self.name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +46,10 @@ class DimPlan:
     def inputs_of(self, dim: str) -> tuple[TensorInput, ...]:
         return tuple(tensor for tensor in self.inputs if dim in tensor.shape)
 
+    def presenting(self, source: str) -> TensorInput | None:
+        """The input that presents this tensor of a feature, if any does."""
+        return next((tensor for tensor in self.inputs if tensor.filled_with == source), None)
+
 
 def plan_dims(features: Sequence[Feature], *, max_batch_size: int) -> DimPlan:
     """Plan the inputs of a tower that reads `features`, for batches of 1 to `max_batch_size` rows.
@@ -54,14 +64,16 @@ def plan_dims(features: Sequence[Feature], *, max_batch_size: int) -> DimPlan:
 
 
 def plan_group_tensors(pipeline: PipelineConfig, *, max_batch_size: int) -> DimPlan:
-    """Plan what the dense half of a tower reads: the tensors of `pipeline.groups`, sorted by name.
+    """Plan what the dense half of a tower reads: the tensors of the embedded groups, sorted by name.
 
     Names are those of TorchEasyRec's dense packages, `group_tensor_name` of an embedded group's key. A
     jagged group has the total length of its parent on axis 0, a padded one the longest on axis 1: two
     symbols, each shared by all groups of one parent.
     """
     tensors = (
-        tensor for group in pipeline.groups for tensor in _group_tensors(group, pipeline, max_batch_size)
+        tensor
+        for group in pipeline.embedded_groups
+        for tensor in _group_tensors(group, pipeline, max_batch_size)
     )
     return _plan(tensors)
 
@@ -156,7 +168,7 @@ def _group_tensors(group: FeatureGroup, pipeline: PipelineConfig, max_batch_size
         return _Tensor(name=group_tensor_name(key), dtype=dtype, shape=shape)
 
     if group.kind is GroupKind.DEEP:
-        return [tensor(group.name, batch, _width(members))]
+        return [tensor(group.name, batch, _width(members))] if members else []
     queries = [feature for feature in members if not feature.is_sequence]
     sequences = [feature for feature in members if feature.is_sequence]
     tensors = [tensor(f"{group.name}.query", batch, _width(queries))] if queries else []

@@ -1,113 +1,190 @@
 """Feature groups: ids looked up in tables, numbers as they are, put together as the model reads them.
 
-B rows, N elements of all rows together, D width of a group.
+B rows, N elements of all rows together, V values of all elements, L elements of the longest row, D width.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from math import sqrt
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from exporter.config.schema import Feature, FeatureGroup, GroupKind, PipelineConfig, Table
-from exporter.errors import UnsupportedConfig
-from exporter.models.jagged import cumulated, first
+from exporter.config.schema import Feature, FeatureGroup, GroupKind, PipelineConfig, Pooling
+from exporter.config.tables import Lookup, lookups
+from exporter.config.widths import sequence_widths
+from exporter.models.jagged import Layout, cumulated, first, pad_to
+from exporter.models.sequence_encoders import build_encoder
+from exporter.spec import IdWeights
 
 
 class EmbeddingGroup(nn.Module):
     """Every group of a pipeline config, as a dict of tensors under TorchEasyRec's names.
 
-    A DEEP group `g` is `g` (B, D). A group of one of the sequence kinds is `g.query` (B, D), its features
-    of one element per row, and `g.sequence` (N, D) with `g.sequence_length` (B,), its sequence features.
+    A DEEP group `g` is `g` (B, D). A group of the other kinds is `g.query` (B, D), its features of one
+    element per row, and of its sequence features `g.sequence` with `g.sequence_length` (B,): (N, D) where
+    the group is jagged, (B, L, D) where it is padded, L that of the first of them.
+
+    `look_up` reads the tables, and `encode` is the dense part behind it: sequence groups inside DEEP ones
+    become a part of these.
     """
 
     def __init__(self, pipeline: PipelineConfig) -> None:
         super().__init__()
-        self._groups = pipeline.groups
+        self._groups = pipeline.embedded_groups
         self._features = {feature.name: feature for feature in pipeline.features}
-        pooled = self._tables(group for group in pipeline.groups if group.kind is GroupKind.DEEP)
-        single = self._tables(group for group in pipeline.groups if group.kind is not GroupKind.DEEP)
-        self.emb_impls = _under(("__BASE__", "ebc", "embedding_bags"), _embeddings(pooled))
-        by_width = {
-            str(dim): _under(("embeddings",), _embeddings([table for table in single if table.dim == dim]))
-            for dim in dict.fromkeys(table.dim for table in single)
-        }
-        self.seq_emb_impls = _under(("__BASE__", "ec_dict"), nn.ModuleDict(by_width))
+        self._apply_weights = pipeline.id_weights is IdWeights.APPLY
+        self.emb_impls, self.seq_emb_impls = nn.ModuleDict(), nn.ModuleDict()
+        self._tables: dict[tuple[FeatureGroup, str], str] = {}  # group and feature -> the table's path
+        for lookup in lookups(self._groups, self._features):
+            path = _path(lookup)
+            self._tables[lookup.group, lookup.feature.name] = ".".join(path)
+            _add_table(self, path, lookup)
+        self._group_name_to_seq_encoders = nn.ModuleDict(
+            {group.name: _encoders(group, self._features) for group in self._groups if group.encoders}
+        )
 
     def forward(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return self.encode(self.look_up(inputs))
+
+    def look_up(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The groups and the sequence groups, as they come out of the tables."""
         embedded: dict[str, Tensor] = {}
         for group in self._groups:
             features = [self._features[name] for name in group.features]
-            if group.kind is GroupKind.DEEP:
-                embedded[group.name] = torch.cat([self._pooled(f, inputs) for f in features], dim=1)
-                continue
-            queries = [self._query(f, inputs) for f in features if not f.is_sequence]
-            elements = [self._elements(f, inputs) for f in features if f.is_sequence]
-            if queries:
-                embedded[f"{group.name}.query"] = torch.cat(queries, dim=1)
-            if elements:
-                lengths = next(f.name for f in features if f.is_sequence) + ".lengths"
-                embedded[f"{group.name}.sequence"] = torch.cat(elements, dim=1)
-                embedded[f"{group.name}.sequence_length"] = inputs[lengths].long()
+            if group.kind is not GroupKind.DEEP:
+                embedded |= self._sequence(group, features, inputs)
+            elif features:
+                embedded[group.name] = torch.cat([self._pooled(f, group, inputs) for f in features], dim=1)
         return embedded
 
-    def _pooled(self, feature: Feature, inputs: Mapping[str, Tensor]) -> Tensor:
-        if feature.table is None:
-            return inputs[f"{feature.name}.values"]
-        weight = self.get_parameter(f"emb_impls.__BASE__.ebc.embedding_bags.{feature.table.name}.weight")
-        return _pooled_rows(weight, inputs, feature)
+    def encode(self, embedded: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The same, with what the encoders make of sequence groups appended to their DEEP groups."""
+        encoded = dict(embedded)
+        for name, encoders in self._group_name_to_seq_encoders.items():
+            assert isinstance(encoders, nn.ModuleList)
+            own = [embedded[name]] if name in embedded else []
+            encoded[name] = torch.cat([*own, *(encoder(embedded) for encoder in encoders)], dim=-1)
+        return encoded
 
-    def _query(self, feature: Feature, inputs: Mapping[str, Tensor]) -> Tensor:
-        if feature.table is None:
-            return inputs[f"{feature.name}.values"]
-        if feature.is_multivalued:
-            return _pooled_rows(self._weight(feature.table), inputs, feature)
-        # A query of one value takes the first of its row; padding gives zeros to a row without any.
-        return first(self._elements(feature, inputs), cumulated(inputs[f"{feature.name}.lengths"]))
+    def _sequence(
+        self, group: FeatureGroup, features: list[Feature], inputs: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
+        """The tensors of a group that is not DEEP."""
+        embedded: dict[str, Tensor] = {}
+        queries = [self._query(f, group, inputs) for f in features if not f.is_sequence]
+        if queries:
+            embedded[f"{group.name}.query"] = torch.cat(queries, dim=1)
+        sequences = [feature for feature in features if feature.is_sequence]
+        if not sequences:
+            return embedded
+        elements = [self._elements(f, group, inputs) for f in sequences]
+        if group.kind is GroupKind.SEQUENCE:
+            elements = _padded(elements, sequences, inputs)
+        embedded[f"{group.name}.sequence"] = torch.cat(elements, dim=-1)
+        embedded[f"{group.name}.sequence_length"] = inputs[f"{sequences[0].name}.lengths"].long()
+        return embedded
 
-    def _elements(self, feature: Feature, inputs: Mapping[str, Tensor]) -> Tensor:
+    def _pooled(self, feature: Feature, group: FeatureGroup, inputs: Mapping[str, Tensor]) -> Tensor:
+        """One vector of each row: (B, D)."""
         values = inputs[f"{feature.name}.values"]
-        return values if feature.table is None else F.embedding(values, self._weight(feature.table))
+        if feature.table is None:
+            return values
+        offsets = cumulated(inputs[f"{feature.name}.lengths"])
+        if feature.is_sequence and feature.is_multivalued:
+            offsets = cumulated(inputs[f"{feature.name}.key_lengths"])[offsets]
+        weights = inputs[f"{feature.name}.weights"] if feature.weighted and self._apply_weights else None
+        return _bags(values, self._weight(feature, group), offsets, feature.pooling, weights)
 
-    def _weight(self, table: Table) -> Tensor:
-        path = f"seq_emb_impls.__BASE__.ec_dict.{table.dim}.embeddings"
-        return self.get_parameter(f"{path}.{table.name}.weight")
+    def _query(self, feature: Feature, group: FeatureGroup, inputs: Mapping[str, Tensor]) -> Tensor:
+        """One vector of each row, (B, D), looked up beside the sequences; training weighs no ids here."""
+        values = inputs[f"{feature.name}.values"]
+        if feature.table is None:
+            return values
+        offsets = cumulated(inputs[f"{feature.name}.lengths"])
+        weight = self._weight(feature, group)
+        if feature.is_multivalued:
+            return _bags(values, weight, offsets, feature.pooling)
+        # A query of one value takes the first of its row; padding gives zeros to a row without any.
+        return first(F.embedding(values, weight), offsets)
 
-    def _tables(self, groups: Iterable[FeatureGroup]) -> list[Table]:
-        features = [self._features[name] for group in groups for name in group.features]
-        for feature in features:
-            if feature.is_sequence and feature.is_multivalued:
-                raise UnsupportedConfig(
-                    f"sequence feature {feature.name} has several values per element",
-                    hint="set value_dim: 1, or leave the feature out of the model's groups",
-                    where=feature.name,
-                )
-        return list({f.table.name: f.table for f in features if f.table is not None}.values())
+    def _elements(self, feature: Feature, group: FeatureGroup, inputs: Mapping[str, Tensor]) -> Tensor:
+        """One vector of each element: (N, D)."""
+        values = inputs[f"{feature.name}.values"]
+        if feature.table is None:
+            return values
+        weight = self._weight(feature, group)
+        if feature.is_multivalued:
+            offsets = cumulated(inputs[f"{feature.name}.key_lengths"])
+            return _bags(values, weight, offsets, feature.pooling)
+        return F.embedding(values, weight)
+
+    def _weight(self, feature: Feature, group: FeatureGroup) -> Tensor:
+        return self.get_parameter(f"{self._tables[group, feature.name]}.weight")
 
 
-def group_widths(pipeline: PipelineConfig, group: str) -> tuple[int, ...]:
-    """The width of each feature of a group, in the group's order."""
-    return tuple(pipeline.feature(name).width for name in pipeline.group(group).features)
+def _padded(
+    elements: Sequence[Tensor], sequences: Sequence[Feature], inputs: Mapping[str, Tensor]
+) -> list[Tensor]:
+    """Rows side by side, (N, D) to (B, L, D) each: zeros behind their ends, cut where the first has its L."""
+    lengths_B = inputs[f"{sequences[0].name}.lengths"].long()
+    longest = Layout.of(lengths_B, total=elements[0].shape[0]).longest
+    padded = []
+    for feature, values_ND in zip(sequences, elements, strict=True):
+        padded_BLD = pad_to(values_ND, cumulated(inputs[f"{feature.name}.lengths"].long()), longest)
+        if feature.sequence != sequences[0].sequence:
+            # L is at least 2, and a row of this one may be longer than any of the first.
+            within_L = torch.arange(longest, device=lengths_B.device) < lengths_B.max()
+            padded_BLD = torch.where(within_L.unsqueeze(-1), padded_BLD, 0.0)
+        padded.append(padded_BLD)
+    return padded
 
 
-def _pooled_rows(weight: Tensor, inputs: Mapping[str, Tensor], feature: Feature) -> Tensor:
-    ids, lengths_B = inputs[f"{feature.name}.values"], inputs[f"{feature.name}.lengths"]
-    return F.embedding_bag(
-        ids, weight, cumulated(lengths_B), mode=feature.pooling.value, include_last_offset=True
+def _bags(
+    ids_V: Tensor, table: Tensor, offsets: Tensor, pooling: Pooling, weights_V: Tensor | None = None
+) -> Tensor:
+    """The rows of each bag of ids as one vector, zeros for none: their sum, or that by how many they are.
+
+    Weights are factors of the rows; a mean still divides by the number of ids, as TorchRec does.
+    """
+    if weights_V is None:
+        return F.embedding_bag(ids_V, table, offsets, mode=pooling.value, include_last_offset=True)
+    summed: Tensor = F.embedding_bag(
+        ids_V, table, offsets, mode="sum", per_sample_weights=weights_V, include_last_offset=True
     )
+    if pooling is Pooling.MEAN:
+        summed = summed / offsets.diff().clamp(min=1).unsqueeze(1)
+    return summed
 
 
-def _embeddings(tables: list[Table]) -> nn.ModuleDict:
-    modules = {table.name: nn.Embedding(table.rows, table.dim) for table in tables}
-    for module in modules.values():
-        bound = sqrt(1 / module.num_embeddings)
-        nn.init.uniform_(module.weight, -bound, bound)
-    return nn.ModuleDict(modules)
+def _path(lookup: Lookup) -> tuple[str, ...]:
+    """Where the checkpoint has the table."""
+    data_group, kind, width = lookup.collection
+    if kind is GroupKind.DEEP:
+        return "emb_impls", data_group, "ebc", "embedding_bags", lookup.table.name
+    return "seq_emb_impls", data_group, "ec_dict", str(width), "embeddings", lookup.table.name
 
 
-def _under(path: tuple[str, ...], module: nn.ModuleDict) -> nn.ModuleDict:
-    """Nest `module` below `path`, for the names in the checkpoint; an empty one stays empty."""
-    for name in reversed(path) if len(module) else ():
-        module = nn.ModuleDict({name: module})
-    return module
+def _add_table(root: nn.Module, path: Sequence[str], lookup: Lookup) -> None:
+    """Put the lookup's table below `root`, unless it is there."""
+    *parents, name = path
+    parent = root.get_submodule(parents[0])
+    for step in parents[1:]:
+        assert isinstance(parent, nn.ModuleDict)
+        if step not in parent:
+            parent[step] = nn.ModuleDict()
+        parent = parent[step]
+    assert isinstance(parent, nn.ModuleDict)
+    if name not in parent:
+        table = nn.Embedding(lookup.table.rows, lookup.table.dim)
+        bound = sqrt(1 / lookup.table.rows)
+        nn.init.uniform_(table.weight, -bound, bound)
+        parent[name] = table
+
+
+def _encoders(group: FeatureGroup, features: Mapping[str, Feature]) -> nn.ModuleList:
+    widths = {inner.name: sequence_widths(inner, features) for inner in group.sequence_groups}
+    return nn.ModuleList(
+        build_encoder(encoder, query_width=widths[encoder.group][0], sequence_width=widths[encoder.group][1])
+        for encoder in group.encoders
+    )

@@ -91,12 +91,18 @@ def cumulated(lengths_B: Tensor) -> Tensor:
 
 def pad(values_ND: Tensor, layout: Layout) -> Tensor:
     """Jagged to padded with zeros: (N, D) to (B, L, D)."""
-    return _pad(values_ND, layout.offsets, layout.longest)
+    return pad_to(values_ND, layout.offsets, layout.longest)
+
+
+def pad_to(values_ND: Tensor, offsets: Tensor, length: int) -> Tensor:
+    """Jagged to padded with zeros, or cut: (N, D) to (B, length, D)."""
+    padded: Tensor = torch.ops.fbgemm.jagged_to_padded_dense(values_ND, [offsets], [length], 0.0)
+    return padded
 
 
 def first(values_ND: Tensor, offsets: Tensor) -> Tensor:
     """The first element of each row, zeros where there is none: (N, D) to (B, D)."""
-    return _pad(values_ND, offsets, 1).squeeze(1)
+    return pad_to(values_ND, offsets, 1).squeeze(1)
 
 
 def last(values_ND: Tensor, layout: Layout) -> Tensor:
@@ -117,8 +123,3 @@ def tails(values_ND: Tensor, layout: Layout, tail: Layout) -> Tensor:
     behind_M = tail.lengths[tail.rows] - tail.places
     index_M = layout.offsets[1:][tail.rows] - behind_M
     return values_ND[index_M.clamp(min=0, max=layout.total - 1)]
-
-
-def _pad(values_ND: Tensor, offsets: Tensor, length: int) -> Tensor:
-    padded: Tensor = torch.ops.fbgemm.jagged_to_padded_dense(values_ND, [offsets], [length], 0.0)
-    return padded

@@ -7,11 +7,17 @@ import torch
 from torch import nn
 
 from exporter.config.hstu import DlrmHstuConfig, HstuMatchConfig
+from exporter.config.match import DssmConfig, MindConfig
+from exporter.config.ranking import DbmtlConfig, MultiTowerDinConfig
 from exporter.config.schema import ModelConfig, PipelineConfig, TowerConfig
 from exporter.dims.plan import DimPlan
+from exporter.models.dbmtl import model as dbmtl
 from exporter.models.dlrm_hstu import model as dlrm_hstu
 from exporter.models.dropout import Dropout
+from exporter.models.dssm import model as dssm
 from exporter.models.hstu_match import model as hstu_match
+from exporter.models.mind import model as mind
+from exporter.models.multi_tower_din import model as multi_tower_din
 from exporter.towers.tower import ServedModule, Tower
 
 
@@ -26,6 +32,13 @@ class Family:
 _FAMILIES: dict[type[ModelConfig], Family] = {
     HstuMatchConfig: Family(served=hstu_match.build_served, trained=hstu_match.HstuMatch),
     DlrmHstuConfig: Family(served=dlrm_hstu.build_served, trained=dlrm_hstu.DlrmHstu),
+    DssmConfig: Family(served=dssm.build_served, trained=dssm.build_trained),
+    MindConfig: Family(served=mind.build_served, trained=mind.build_trained),
+    MultiTowerDinConfig: Family(
+        served=multi_tower_din.build_served,
+        trained=lambda pipeline, _: multi_tower_din.MultiTowerDin(pipeline),
+    ),
+    DbmtlConfig: Family(served=dbmtl.build_served, trained=lambda pipeline, _: dbmtl.Dbmtl(pipeline)),
 }
 
 

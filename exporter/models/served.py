@@ -19,8 +19,7 @@ class EmbeddedTower(ServedModule):
         self.embedding_group = EmbeddingGroup(pipeline)
 
     def lookup(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        embedded: dict[str, Tensor] = self.embedding_group(checked(inputs, self._features))
-        return embedded
+        return self.embedding_group.look_up(checked(inputs, self._features))
 
     def demands(self, inputs: Mapping[str, Tensor]) -> tuple[str, ...]:
         return demands_of(inputs, self._features)

@@ -2,9 +2,12 @@
 
 from dataclasses import replace
 
+from exporter.config.declared import DeclaredConfig
 from exporter.config.hstu import DlrmHstuConfig, HstuMatchConfig
+from exporter.config.match import DssmConfig, MindConfig, groups_of
 from exporter.config.parse import parse_published_config
-from exporter.config.schema import PipelineConfig
+from exporter.config.ranking import DbmtlConfig, MultiTowerDinConfig
+from exporter.config.schema import ModelConfig, PipelineConfig
 from exporter.config.schema import TowerConfig as TowerConfig  # builders of towers import it from here
 from exporter.errors import InvalidSpec
 from exporter.spec import TowerName
@@ -13,6 +16,10 @@ from exporter.towers.scalar_view import scalar_view
 _TOWERS = {
     HstuMatchConfig: (TowerName.USER, TowerName.ITEM),
     DlrmHstuConfig: (TowerName.MODEL,),
+    DssmConfig: (TowerName.USER, TowerName.ITEM),
+    MindConfig: (TowerName.USER, TowerName.ITEM),
+    MultiTowerDinConfig: (TowerName.MODEL,),
+    DbmtlConfig: (TowerName.MODEL,),
 }
 
 
@@ -35,15 +42,13 @@ def tower_configs(pipeline: PipelineConfig, wanted: tuple[TowerName, ...] | None
 
 
 def training_tower(pipeline: PipelineConfig, name: TowerName) -> TowerConfig:
-    """A tower as training sees it: the item tower reads the candidate group, the user tower all others.
+    """A tower as training sees it, with the groups that it reads.
 
-    The tower `model` of a ranking model reads every group.
+    The item tower of hstu_match reads the candidate group, and its user tower all others. The tower `model`
+    of a ranking model reads every group that the model does.
     """
-    groups = pipeline.groups
-    if isinstance(pipeline.model, HstuMatchConfig):
-        item = pipeline.model.item_input
-        groups = tuple(group for group in groups if (group.name == item) == (name is TowerName.ITEM))
-    names = dict.fromkeys(feature for group in groups for feature in group.features)
+    groups = tuple(group for group in pipeline.groups if _reads(pipeline.model, name, group.name))
+    names = dict.fromkeys(feature for group in groups for feature in group.all_features)
     return TowerConfig(
         name=name,
         view="training",
@@ -53,12 +58,29 @@ def training_tower(pipeline: PipelineConfig, name: TowerName) -> TowerConfig:
     )
 
 
+def _reads(model: ModelConfig, name: TowerName, group: str) -> bool:
+    match model:
+        case HstuMatchConfig():
+            return (group == model.item_input) == (name is TowerName.ITEM)
+        case DlrmHstuConfig() | DeclaredConfig():
+            return True
+        case MultiTowerDinConfig() | DbmtlConfig():
+            return group in model.inputs
+        case DssmConfig() | MindConfig():
+            return group in groups_of(model, name)
+
+
 def published_tower(text: str, name: TowerName, *, where: str = "config") -> TowerConfig:
     """A tower as its artifact's pipeline.config describes it, already in the view it was packaged in."""
     tower = training_tower(parse_published_config(text, where=where), name)
-    return replace(tower, view="scalar") if name is TowerName.ITEM else tower
+    return replace(tower, view="scalar") if _is_projected(tower) else tower
 
 
 def _served(pipeline: PipelineConfig, name: TowerName) -> TowerConfig:
     tower = training_tower(pipeline, name)
-    return scalar_view(tower) if name is TowerName.ITEM else tower
+    return scalar_view(tower) if _is_projected(tower) else tower
+
+
+def _is_projected(tower: TowerConfig) -> bool:
+    """Whether training reads a jagged sequence of candidates, where one item is served per row."""
+    return tower.name is TowerName.ITEM and isinstance(tower.pipeline.model, HstuMatchConfig)

@@ -8,7 +8,7 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from exporter.errors import InvalidSpec
 from exporter.planning import PlanRequest, read_config
-from exporter.spec import Device, ExportSpec, Mode, TowerName
+from exporter.spec import Device, ExportSpec, IdWeights, Mode, TowerName
 
 Spec = TypeVar("Spec", bound=ExportSpec)
 
@@ -22,6 +22,12 @@ def add_spec_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--item-input", metavar="URI", dest="item_input_uri", type=_uris)
     parser.add_argument("--sample-input", metavar="URI", dest="sample_input_uri", type=_uris)
     parser.add_argument("--output", metavar="URI", dest="output_uri", type=_uri)
+    parser.add_argument(
+        "--id-weights",
+        dest="id_weights",
+        choices=[each.value for each in IdWeights],
+        help="apply the weights of ids, as training did (default), or ignore them, as TorchEasyRec does",
+    )
     parser.add_argument("--device", choices=[device.value for device in Device])
     parser.add_argument("--ranks", type=int, metavar="N")
 
@@ -32,6 +38,7 @@ def add_plan_options(parser: argparse.ArgumentParser) -> None:
         "--spec", type=Path, metavar="FILE", help="the request, or a part, as JSON; options override it"
     )
     parser.add_argument("--config", metavar="URI", help="pipeline config; a local file's text is sent along")
+    parser.add_argument("--family", metavar="NAME", help="a model family of one's own: docs/families.md")
     towers = [name.value for name in TowerName]
     parser.add_argument("--tower", action="append", dest="towers", choices=towers, help="may be repeated")
     parser.add_argument("--mode", choices=[mode.value for mode in Mode])

@@ -11,7 +11,6 @@ import sys
 import time
 from pathlib import Path
 
-from exporter.attempt import EVIDENCE, Evidence
 from exporter.outcome import ExportOutcome
 from exporter.spec import TowerName
 from exporter.stages import Stage
@@ -52,6 +51,11 @@ def publish(attempt: AttemptFile) -> ExportOutcome:
     return make_outcome(root=str(root))
 
 
+def leave_evidence(tower: Path) -> None:
+    (tower / "evidence").mkdir(parents=True)
+    (tower / "evidence" / "traceback.txt").write_text("in _produce")
+
+
 def hang(pids: Path) -> None:
     """Wait for ever, with a grandchild in a session of its own, as torchrun's ranks are."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -73,7 +77,7 @@ def main() -> None:
     if behaviour == "garble":
         (workspace / "outcome.json").write_text("{")
     elif behaviour == "fail-item" and attempt.spec.towers is None:
-        Evidence(workspace / TowerName.ITEM / EVIDENCE).write(RuntimeError("in _produce"))
+        leave_evidence(workspace / TowerName.ITEM)
         end(workspace, make_outcome(failed={TowerName.ITEM: make_failure()}))
     elif behaviour == "publish":
         end(workspace, publish(attempt))

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from exporter.config.hstu import HstuConfig
 from exporter.config.hstu_groups import CANDIDATE, CANDIDATE_TIMESTAMP, CONTEXTUAL, QUERY_TIME, history_name
 from exporter.config.schema import GroupKind, PipelineConfig
+from exporter.config.widths import group_width
 from exporter.errors import InvalidPipelineConfig
-from exporter.models.embedding import group_widths
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ class HistoryGroups:
         _require(names, prefix, f"{prefix}_timestamp", *_action_groups(hstu, prefix))
         found = cls(
             prefix=prefix,
-            event_width=sum(group_widths(pipeline, prefix)),
+            event_width=group_width(pipeline, f"{prefix}.sequence"),
             query_time=QUERY_TIME if QUERY_TIME in names else None,
         )
         return _with_context(found, pipeline, concat_contextual) if CONTEXTUAL in names else found
@@ -81,7 +81,7 @@ class CandidateGroups:
             InvalidPipelineConfig: a group is missing.
         """
         _require({group.name for group in pipeline.groups}, CANDIDATE, CANDIDATE_TIMESTAMP)
-        return cls(width=sum(group_widths(pipeline, CANDIDATE)))
+        return cls(width=group_width(pipeline, f"{CANDIDATE}.sequence"))
 
 
 def _require(names: set[str], *needed: str) -> None:
@@ -102,7 +102,7 @@ def _action_groups(hstu: HstuConfig, prefix: str) -> list[str]:
 
 
 def _with_context(found: HistoryGroups, pipeline: PipelineConfig, concatenated: bool) -> HistoryGroups:
-    widths = group_widths(pipeline, CONTEXTUAL)
+    widths = tuple(pipeline.feature(name).width for name in pipeline.group(CONTEXTUAL).features)
     if concatenated:
         widths = (sum(widths),)
     if len(set(widths)) != 1:

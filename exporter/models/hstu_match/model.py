@@ -10,9 +10,10 @@ from torch import Tensor, nn
 
 from exporter.config.hstu import HstuMatchConfig, Similarity
 from exporter.config.schema import PipelineConfig, TowerConfig
+from exporter.config.widths import group_width
 from exporter.errors import InvalidSpec
 from exporter.models.dropout import Dropout
-from exporter.models.embedding import EmbeddingGroup, group_widths
+from exporter.models.embedding import EmbeddingGroup
 from exporter.models.hstu.encoder import UserEncoder
 from exporter.models.hstu.groups import HistoryGroups
 from exporter.models.mlp import Mlp
@@ -56,11 +57,11 @@ class ItemTower(nn.Module):
         super().__init__()
         config = _config(pipeline)
         self._config = config
-        width = sum(group_widths(pipeline, config.item_input))
-        self.mlp = nn.Identity() if config.item_mlp is None else Mlp(width, config.item_mlp)
-        self.output = _output(width if config.item_mlp is None else config.item_mlp.hidden_units[-1], config)
         is_sequence = pipeline.feature(pipeline.group(config.item_input).features[0]).is_sequence
         self._candidates = f"{config.item_input}.{'sequence' if is_sequence else 'query'}"
+        width = group_width(pipeline, self._candidates)
+        self.mlp = nn.Identity() if config.item_mlp is None else Mlp(width, config.item_mlp)
+        self.output = _output(width if config.item_mlp is None else config.item_mlp.hidden_units[-1], config)
 
     def forward(self, embedded: Mapping[str, Tensor]) -> Tensor:
         return _normalised(self.output(self.mlp(embedded[self._candidates])), self._config.similarity)

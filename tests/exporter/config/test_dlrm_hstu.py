@@ -8,11 +8,10 @@ from exporter.config.hstu import (
     ContentEncoderKind,
     ContextualPreprocessorConfig,
     DlrmHstuConfig,
-    Loss,
-    MlpConfig,
-    TaskConfig,
 )
+from exporter.config.mlp import MlpConfig
 from exporter.config.parse import parse_pipeline_config
+from exporter.config.tasks import Loss, TaskConfig
 from exporter.errors import InvalidPipelineConfig, UnsupportedConfig
 from tests.exporter.config.conftest import FIXTURES
 

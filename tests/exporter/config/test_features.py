@@ -2,7 +2,7 @@
 
 import pytest
 
-from exporter.config.schema import FeatureKind, Pooling, Sequence, Table
+from exporter.config.schema import DataGroup, FeatureKind, Pooling, Sequence, Table
 from exporter.errors import InvalidPipelineConfig, UnsupportedConfig
 from tests.exporter.config.conftest import ParseEdited
 
@@ -100,18 +100,67 @@ def test_values_of_one_element_are_split_as_the_data_config_says(parse_edited: P
 
 
 @pytest.mark.parametrize(
-    "kind",
-    ["combo_feature", "lookup_feature", "expr_feature", "tokenize_feature", "sequence_combo_feature"],
+    ("kind", "needed"),
+    [
+        ("tokenize_feature", 'expression: "i:t" vocab_file: "v" embedding_dim: 4'),
+        ("sequence_tokenize_feature", 'expression: "i:t" vocab_file: "v" embedding_dim: 4'),
+        ("custom_feature", 'operator_name: "o" operator_lib_file: "f.so"'),
+    ],
 )
-def test_an_unsupported_kind_is_refused_by_name(parse_with_feature: ParseEdited, kind: str) -> None:
-    needed = {
-        "lookup_feature": 'map: "m" key: "k"',
-        "expr_feature": 'expression: "a+b"',
-        "tokenize_feature": 'expression: "i:t" vocab_file: "v" embedding_dim: 4',
-    }
-    with pytest.raises(UnsupportedConfig, match=f"{kind} 'crossed'") as raised:
-        parse_with_feature(f'{kind} {{ feature_name: "crossed" {needed.get(kind, "")} }}')
+def test_an_unsupported_kind_is_refused_by_name(
+    parse_with_feature: ParseEdited, kind: str, needed: str
+) -> None:
+    with pytest.raises(UnsupportedConfig, match=f"{kind} 'made'") as raised:
+        parse_with_feature(f'{kind} {{ feature_name: "made" {needed} }}')
     assert "id_feature" in raised.value.hint
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "rows", "value_dim"),
+    [
+        ("combo_feature", "hash_bucket_size: 30", 30, 0),
+        ("sequence_combo_feature", "hash_bucket_size: 30", 30, 1),
+        ("bool_mask_feature", "num_buckets: 30", 30, 0),
+        ("lookup_feature", "num_buckets: 30", 30, 1),
+        ("lookup_feature", "boundaries: [1, 2]", 3, 1),
+        ("lookup_feature", "", None, 1),
+        ("lookup_feature", "value_dim: 4", None, 4),
+        ("match_feature", 'vocab_list: "a" need_discrete: true', 4, 1),
+        ("match_feature", "", None, 1),
+        ("expr_feature", "boundaries: [1, 2]", 3, 1),
+        ("expr_feature", "", None, 1),
+        ("overlap_feature", "", None, 1),
+        ("kv_dot_product", "boundaries: [1, 2]", 3, 1),
+        ("combine_feature", "num_buckets: 30", 30, 1),
+        ("combine_feature", "", None, 1),
+    ],
+)
+def test_every_kind_is_ids_of_a_table_or_numbers(
+    parse_with_feature: ParseEdited, kind: str, fields: str, rows: int | None, value_dim: int
+) -> None:
+    feature = parse_with_feature(f'{kind} {{ feature_name: "f" embedding_dim: 4 {fields} }}').feature("f")
+    assert feature.kind is FeatureKind(kind.removeprefix("sequence_"))
+    assert feature.table == (Table(name="f_emb", rows=rows, dim=4) if rows else None)
+    assert feature.value_dim == value_dim
+
+
+def test_sampled_features_are_of_another_data_group(parse_edited: ParseEdited) -> None:
+    sampler = 'negative_sampler { attr_fields: "cand_seq__video_id" }'
+    config = parse_edited(("force_base_data_group: true", sampler))
+    assert config.feature("cand_seq__video_id").data_group is DataGroup.NEG
+    assert config.feature("uih_seq__video_id").data_group is DataGroup.BASE
+    forced = parse_edited(("force_base_data_group: true", f"force_base_data_group: true {sampler}"))
+    assert forced.feature("cand_seq__video_id").data_group is DataGroup.BASE
+
+
+def test_what_is_made_of_sampled_and_other_values_is_of_a_third_data_group(parse_edited: ParseEdited) -> None:
+    expression = 'expr_feature { feature_name: "f" expression: "a+b" variables: ["user:a", "item:b"] }'
+    config = parse_edited(
+        ("force_base_data_group: true", 'negative_sampler { attr_fields: "b" }'),
+        ("FG_NONE", "FG_DAG"),
+        ("feature_configs {", f"feature_configs {{ {expression} }}\nfeature_configs {{"),
+    )
+    assert config.feature("f").data_group is DataGroup.CROSS_NEG
 
 
 @pytest.mark.parametrize(
@@ -140,7 +189,6 @@ def test_an_unsupported_property_is_refused_by_name(
         (_id('num_buckets: 7 pooling: "max"'), "pooling"),
         (_raw("value_dim: 0"), "value_dim"),
         (_raw('sequence_delim: ""', "sequence_raw_feature"), "sequence_delim"),
-        (_id('num_buckets: 7 embedding_name: "video_id_emb"'), "share table video_id_emb"),
         (
             'raw_feature { feature_name: "user_id" expression: "user:user_id" }',
             "two features are named user_id",

@@ -50,19 +50,58 @@ def test_a_near_miss_is_offered(parse_edited: ParseEdited) -> None:
     assert "uih_seq__video_id" in raised.value.hint
 
 
+def _nested(*parts: str) -> tuple[str, str]:
+    """The group of the context, with these parts added."""
+    return 'group_name: "contextual"', f'group_name: "contextual" {" ".join(parts)}'
+
+
+_SEQUENCE_GROUP = 'sequence_groups { group_name: "x" feature_names: "uih_seq__video_id" }'
+_POOLED = "sequence_encoders { pooling_encoder {} }"
+
+
 @pytest.mark.parametrize(
-    ("addition", "named"),
+    ("parts", "problem"),
     [
-        ('sequence_encoders { din_encoder { input: "x" attn_mlp {} } }', "din_encoder"),
-        ('sequence_groups { group_name: "x" }', "sequence_groups"),
-        ('embedding_name_suffix: "x"', "embedding_name_suffix"),
+        ([_SEQUENCE_GROUP], "no sequence encoder reads its sequence group x"),
+        ([_POOLED], "reads no group, which is none of its sequence_groups"),
+        ([_SEQUENCE_GROUP, _POOLED.replace("{}", '{ input: "y" }')], "reads y, which is none"),
+        (
+            [_SEQUENCE_GROUP, _SEQUENCE_GROUP, _POOLED.replace("{}", '{ input: "x" }')],
+            "another group has the same name",
+        ),
+        ([_SEQUENCE_GROUP.replace("uih_seq__video_id", "user_id"), _POOLED], "x: it names no sequence"),
+        ([_SEQUENCE_GROUP.replace('group_name: "x"', "") * 2], "no group_name"),
     ],
 )
-def test_an_unsupported_part_of_a_group_is_refused_by_name(
-    parse_edited: ParseEdited, addition: str, named: str
+def test_a_deep_group_and_its_sequences_belong_together(
+    parse_edited: ParseEdited, parts: list[str], problem: str
 ) -> None:
-    with pytest.raises(UnsupportedConfig, match=f"query_time: .*{named}"):
-        parse_edited((_QUERY_TIME, f"{_QUERY_TIME} {addition}"))
+    with pytest.raises(InvalidPipelineConfig, match=problem):
+        parse_edited(_nested(*parts))
+
+
+def test_hstu_models_are_exported_without_encoders(parse_edited: ParseEdited) -> None:
+    with pytest.raises(UnsupportedConfig, match="contextual has sequence encoders"):
+        parse_edited(_nested(_SEQUENCE_GROUP, _POOLED))
+
+
+def test_a_suffix_sets_a_groups_tables_apart(parse_edited: ParseEdited) -> None:
+    config = parse_edited(_nested('embedding_name_suffix: "ctx"'))
+    feature = config.feature("user_id")
+    assert config.group("contextual").table_of(feature).name == "user_id_emb_ctx"
+
+
+def test_two_suffixes_do_not_make_one_name(parse_edited: ParseEdited) -> None:
+    named = ("num_buckets: 500", 'num_buckets: 500 embedding_name: "t_b"')
+    other = ('"user:user_active_degree"', '"user:user_active_degree" embedding_name: "t"')
+    group = 'feature_groups { group_name: "g" group_type: DEEP feature_names: "user_active_degree" '
+    with pytest.raises(InvalidPipelineConfig, match="two tables are named t_b"):
+        parse_edited(
+            named,
+            other,
+            ("num_buckets: 8", "num_buckets: 500"),
+            ("feature_groups {", f'{group} embedding_name_suffix: "b" }} feature_groups {{'),
+        )
 
 
 def test_a_wide_group_is_refused(parse_edited: ParseEdited) -> None:
@@ -105,28 +144,24 @@ def test_a_padded_group_is_refused_by_models_that_pad_nothing(parse_edited: Pars
         parse_edited(("feature_groups {", f"{group} feature_groups {{"))
 
 
-@pytest.mark.parametrize("features", ["beside one of one value", "alone"])
-def test_several_values_per_event_are_refused(parse_edited: ParseEdited, features: str) -> None:
-    alone = (_UIH, 'feature_names: "uih_seq__tags"')
-    with pytest.raises(UnsupportedConfig, match="group uih: uih_seq__tags of sequence uih_seq") as raised:
+def test_several_values_per_event_are_pooled_before_anything_else(parse_edited: ParseEdited) -> None:
+    config = parse_edited(('sequence_name: "uih_seq"', _SEVERAL), _beside("uih_seq__tags"))
+    assert config.group("uih").features == ("uih_seq__video_id", "uih_seq__tags")
+
+
+def test_a_weighted_sequence_is_refused(parse_edited: ParseEdited) -> None:
+    weighted = _ALONE.replace("num_buckets", "weighted: true num_buckets")
+    with pytest.raises(UnsupportedConfig, match="item is a weighted sequence"):
         parse_edited(
-            ('sequence_name: "uih_seq"', _SEVERAL), alone if features == "alone" else _beside("uih_seq__tags")
+            ("feature_configs", f"{weighted} feature_configs"),
+            ('feature_names: "user_id"', 'feature_names: "item"'),
         )
-    assert ("beside uih_seq__video_id" in raised.value.message) is (features != "alone")
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "feature", "named"),
-    [
-        ('sequence_name: "uih_seq"', _SEVERAL, "uih_seq__tags", "several values per event"),
-        ("num_buckets: 500", "num_buckets: 500 weighted: true", "user_id", "weighted"),
-    ],
-)
-def test_a_deep_group_pools_neither_several_values_per_event_nor_weights(
-    parse_edited: ParseEdited, old: str, new: str, feature: str, named: str
-) -> None:
-    with pytest.raises(UnsupportedConfig, match=f"contextual: {feature} is .*{named}"):
-        parse_edited((old, new), ('feature_names: "user_id"', f'feature_names: "{feature}"'))
+def test_a_group_is_of_sampled_features_or_of_others(parse_edited: ParseEdited) -> None:
+    sampler = 'negative_sampler { attr_fields: "user_id" }'
+    with pytest.raises(InvalidPipelineConfig, match=r"contextual: a sampler .* user_id \(__NEG__\)"):
+        parse_edited(("force_base_data_group: true", sampler))
 
 
 def test_what_no_group_names_is_no_obstacle(parse_edited: ParseEdited) -> None:

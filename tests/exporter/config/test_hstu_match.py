@@ -6,12 +6,12 @@ from exporter.config.hstu import (
     ActionEncoderConfig,
     ContextualizedMlpConfig,
     HstuMatchConfig,
-    MlpConfig,
     PositionalEncoderConfig,
     PostprocessorKind,
     Similarity,
     StuConfig,
 )
+from exporter.config.mlp import MlpConfig
 from exporter.config.parse import parse_pipeline_config
 from exporter.config.schema import PipelineConfig
 from exporter.errors import InvalidPipelineConfig, UnsupportedConfig
@@ -38,7 +38,7 @@ def test_the_towers_are_read(parse_edited: ParseEdited) -> None:
 
 
 def test_the_encoder_is_read(parse_edited: ParseEdited) -> None:
-    hstu = parse_edited().model.hstu
+    hstu = two_tower(parse_edited()).hstu
     assert hstu.num_layers == 2
     assert hstu.stu == StuConfig(
         embedding_dim=32, num_heads=2, hidden_dim=16, attention_dim=16, use_group_norm=True
@@ -64,13 +64,16 @@ def test_the_actions_are_read(desc_text: str) -> None:
 def test_periods_of_the_timestamp_postprocessor_are_read(parse_edited: ParseEdited) -> None:
     kind = "timestamp_layernorm_postprocessor"
     periods = "time_duration_period_units: 3600 time_duration_units_per_period: 24"
-    postprocessor = parse_edited(("l2norm_postprocessor {", f"{kind} {{ {periods}")).model.hstu.postprocessor
+    model = two_tower(parse_edited(("l2norm_postprocessor {", f"{kind} {{ {periods}")))
+    postprocessor = model.hstu.postprocessor
     assert (postprocessor.period_units, postprocessor.units_per_period) == ((3600,), (24,))
 
 
 def test_attention_scale_of_zero_is_unset(parse_edited: ParseEdited) -> None:
-    assert parse_edited(("num_heads: 2", "num_heads: 2 attn_alpha: 0")).model.hstu.stu.attn_alpha is None
-    assert parse_edited(("num_heads: 2", "num_heads: 2 attn_alpha: 0.5")).model.hstu.stu.attn_alpha == 0.5
+    models = [
+        two_tower(parse_edited(("num_heads: 2", f"num_heads: 2 attn_alpha: {scale}"))) for scale in (0, 0.5)
+    ]
+    assert [model.hstu.stu.attn_alpha for model in models] == [None, 0.5]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ def feature(name: str, parent: str | None = None, *, length: int = 50, delim: st
         name=name,
         bare_name=name,
         kind=FeatureKind.RAW,
-        expression="",
         sequence=Sequence(name=parent or name, length=length, delim=delim),
         grouped=parent is not None,
     )

@@ -7,7 +7,7 @@ from exporter.errors import InvalidPipelineConfig, UnsupportedConfig
 from tests.exporter.config.conftest import ParseEdited
 
 
-@pytest.mark.parametrize("family", ["dssm", "ultra_hstu", "multi_tower_din", "mask_net"])
+@pytest.mark.parametrize("family", ["dssm_v2", "ultra_hstu", "mask_net"])
 def test_another_family_is_refused_by_name(text: str, family: str) -> None:
     others = text[: text.index("model_config {")]
     with pytest.raises(UnsupportedConfig, match=f"model {family}") as raised:
@@ -60,10 +60,6 @@ def test_the_older_switch_wins_over_fg_mode(parse_edited: ParseEdited) -> None:
     ("edit", "named"),
     [
         (("export_config {", 'export_config { mixed_precision: "BF16"'), "mixed_precision is BF16"),
-        (
-            ("force_base_data_group: true", 'negative_sampler { attr_fields: "cand_seq__video_id" }'),
-            "cand_seq__video_id: negative_sampler samples it",
-        ),
     ],
 )
 def test_what_would_change_the_weights_is_refused_by_name(

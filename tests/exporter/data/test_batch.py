@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from exporter.config.schema import Feature
+from exporter.config.schema import Feature, FeatureKind, Sequence, Table
 from exporter.data.batch import (
     NamedBatch,
     Rows,
@@ -178,3 +178,59 @@ def test_reads_no_more_rows_than_asked_for(item_features: tuple[Feature, ...], f
 def test_named_batches_are_named_apart(rows: Rows, plan: DimPlan) -> None:
     batches: list[NamedBatch] = [*verification_batches(rows, plan), *contradicting_batches(rows, plan)]
     assert len({batch.name for batch in batches}) == len(batches)
+
+
+_SHOPPING = Sequence(name="buys", length=9, delim="|")
+_TAGS = Feature(
+    name="tags",
+    bare_name="tags",
+    kind=FeatureKind.ID,
+    sequence=_SHOPPING,
+    value_dim=0,
+    table=Table(name="tags_emb", rows=99, dim=2),
+)
+_WEIGHTED = Feature(
+    name="words",
+    bare_name="words",
+    kind=FeatureKind.ID,
+    value_dim=0,
+    weighted=True,
+    table=Table(name="words_emb", rows=99, dim=2),
+)
+
+
+@pytest.fixture
+def shopping(tmp_path: Path) -> Rows:
+    """Events of several values each, beside weighted ids."""
+    columns = {"tags": [[[1, 2], []], [[3]], []], "words": ["1:0.5", "2:1", ""]}
+    pq.write_table(pa.table(columns), tmp_path / "rows.parquet")
+    return read_rows(str(tmp_path / "rows.parquet"), (_TAGS, _WEIGHTED))
+
+
+def test_events_of_several_values_are_traced_at_sizes_of_their_own(shopping: Rows) -> None:
+    plan = plan_dims(shopping.features, max_batch_size=48)
+    sizes = agreed_sizes(trace_inputs(shopping, plan), plan)
+    assert set(sizes) == {"batch", "seq_buys", "values_tags", "values_words"}
+    assert len(set(sizes.values())) == 4
+
+
+def test_verifies_events_without_and_with_several_values(shopping: Rows) -> None:
+    plan = plan_dims(shopping.features, max_batch_size=48)
+    cases = {case.name: case.inputs for case in verification_batches(shopping, plan)}
+    assert cases["events_without_values"]["tags.key_lengths"].tolist() == [0, 0, 0]
+    assert cases["several_values_per_event"]["tags.key_lengths"].tolist() == [3, 3, 3]
+    assert cases["several_values_per_event"]["tags.lengths"].tolist() == [2, 1, 0]
+
+
+def test_verifies_weights_that_no_row_needs_to_have(shopping: Rows) -> None:
+    plan = plan_dims(shopping.features, max_batch_size=48)
+    cases = {case.name: case.inputs for case in verification_batches(shopping, plan)}
+    assert cases["other_weights"]["words.values"].tolist() == [1, 2]
+    assert cases["other_weights"]["words.weights"].tolist() == [0.5, -1.25]
+
+
+def test_values_that_do_not_add_up_per_event_are_a_contradiction(shopping: Rows) -> None:
+    plan = plan_dims(shopping.features, max_batch_size=48)
+    cases = {case.name: case.inputs for case in contradicting_batches(shopping, plan)}
+    wrong = cases["key_lengths_exceed_values:tags"]
+    assert int(wrong["tags.key_lengths"].sum()) == len(wrong["tags.values"]) + 1

@@ -14,10 +14,8 @@ from exporter.data.ragged import Ragged, concatenate
 from exporter.errors import InvalidPipelineConfig, InvalidRows
 
 PLACE = Place(where="rows.parquet", column="x", first_row=100)
-_ID = Feature(
-    name="x", bare_name="x", kind=FeatureKind.ID, expression="user:x", table=Table(name="t", rows=50, dim=4)
-)
-_RAW = Feature(name="x", bare_name="x", kind=FeatureKind.RAW, expression="user:x")
+_ID = Feature(name="x", bare_name="x", kind=FeatureKind.ID, table=Table(name="t", rows=50, dim=4))
+_RAW = Feature(name="x", bare_name="x", kind=FeatureKind.RAW)
 _CLICKS = Sequence(name="clicks", length=8, delim=";")
 SINGLE_ID = _ID
 MULTI_ID = replace(_ID, value_dim=0)

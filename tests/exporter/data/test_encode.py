@@ -13,7 +13,6 @@ ITEM = Feature(
     name="clicks__item",
     bare_name="item",
     kind=FeatureKind.ID,
-    expression="item:item",
     sequence=_CLICKS,
     grouped=True,
     table=Table(name="item_emb", rows=50, dim=4),
@@ -22,7 +21,6 @@ PRICE = Feature(
     name="clicks__price",
     bare_name="price",
     kind=FeatureKind.RAW,
-    expression="item:price",
     sequence=_CLICKS,
     grouped=True,
 )

@@ -47,7 +47,6 @@ def _sparse(name: str, sequence: Sequence | None = None, *, weighted: bool = Fal
         name=name,
         bare_name=name,
         kind=FeatureKind.ID,
-        expression="",
         sequence=sequence,
         table=_IDS,
         value_dim=0,
@@ -56,9 +55,7 @@ def _sparse(name: str, sequence: Sequence | None = None, *, weighted: bool = Fal
 
 
 def _dense(name: str, width: int) -> Feature:
-    return Feature(
-        name=name, bare_name=name, kind=FeatureKind.RAW, expression="", sequence=_CLICKS, value_dim=width
-    )
+    return Feature(name=name, bare_name=name, kind=FeatureKind.RAW, sequence=_CLICKS, value_dim=width)
 
 
 _FEATURES = {

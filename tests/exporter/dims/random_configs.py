@@ -94,7 +94,6 @@ def _feature(rng: random.Random, name: str, sequence: Sequence | None, widest: i
         name=name,
         bare_name=name,
         kind=FeatureKind.ID if is_id else FeatureKind.RAW,
-        expression="",
         sequence=sequence,
         table=Table(name=f"{name}_emb", rows=_TABLE_ROWS, dim=rng.choice((2, 4))) if is_id else None,
         value_dim=value_dim,

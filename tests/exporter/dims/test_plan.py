@@ -29,7 +29,6 @@ def _feature(
         name=name,
         bare_name=name,
         kind=FeatureKind.ID if table else FeatureKind.RAW,
-        expression=f"user:{name}",
         sequence=Sequence(name=parent, length=16, delim="|") if parent else None,
         table=table,
         value_dim=value_dim,
@@ -101,7 +100,6 @@ def test_a_sequence_that_declares_no_length_is_not_bounded() -> None:
         name="a",
         bare_name="a",
         kind=FeatureKind.ID,
-        expression="",
         sequence=Sequence(name="a", length=0, delim=";"),
         table=_TABLE,
     )

@@ -58,7 +58,6 @@ _TAGS = Feature(
     name="tags",
     bare_name="tags",
     kind=FeatureKind.ID,
-    expression="",
     sequence=Sequence(name="clicks", length=4, delim=";"),
     table=Table(name="tags_emb", rows=9, dim=2),
     value_dim=0,

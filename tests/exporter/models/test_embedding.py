@@ -6,13 +6,22 @@ import pytest
 import torch
 from torch import Tensor
 
-from exporter.config.schema import Feature, FeatureGroup, FeatureKind, GroupKind, Pooling, Sequence, Table
-from exporter.errors import UnsupportedConfig
+from exporter.config.schema import (
+    DataGroup,
+    Feature,
+    FeatureGroup,
+    FeatureKind,
+    GroupKind,
+    Pooling,
+    Sequence,
+    Table,
+)
 from exporter.models.embedding import EmbeddingGroup
+from exporter.spec import IdWeights
 from tests.exporter.models.recorded import pipeline_of
 
 COLOR = Feature(
-    name="color", bare_name="color", kind=FeatureKind.ID, expression="", value_dim=0,
+    name="color", bare_name="color", kind=FeatureKind.ID, value_dim=0,
     table=Table(name="color_emb", rows=4, dim=3),
 )  # fmt: skip
 INPUTS = {"color.values": torch.tensor([1, 2, 3]), "color.lengths": torch.tensor([2, 0, 1])}
@@ -50,7 +59,88 @@ def test_a_query_of_many_values_is_pooled() -> None:
     torch.testing.assert_close(rows[0], weight[1] + weight[2])
 
 
-def test_several_values_per_event_are_refused() -> None:
+def test_several_values_per_event_are_pooled_into_one() -> None:
     feature = replace(COLOR, sequence=Sequence(name="history", length=9, delim="|"))
-    with pytest.raises(UnsupportedConfig, match="color has several values per element"):
-        embed(feature, GroupKind.JAGGED_SEQUENCE)
+    group = FeatureGroup(name="g", kind=GroupKind.JAGGED_SEQUENCE, features=("color",))
+    module = EmbeddingGroup(replace(pipeline_of("hstu_match"), features=(feature,), groups=(group,)))
+    rows = module(INPUTS | {"color.key_lengths": torch.tensor([2, 0, 1])})["g.sequence"]
+    [(_, weight)] = module.named_parameters()
+    torch.testing.assert_close(rows, torch.stack([weight[1] + weight[2], torch.zeros(3), weight[3]]))
+
+
+@pytest.mark.parametrize("pooling", Pooling)
+def test_weighted_ids_are_multiplied_by_their_weights(pooling: Pooling) -> None:
+    feature = replace(COLOR, weighted=True, pooling=pooling)
+    group = FeatureGroup(name="g", kind=GroupKind.DEEP, features=("color",))
+    pipeline = replace(pipeline_of("hstu_match"), features=(feature,), groups=(group,))
+    module = EmbeddingGroup(pipeline)
+    rows = module(INPUTS | {"color.weights": torch.tensor([0.5, 2.0, -1.0])})["g"]
+    [(_, weight)] = module.named_parameters()
+    first = (0.5 * weight[1] + 2 * weight[2]) / (2 if pooling is Pooling.MEAN else 1)
+    torch.testing.assert_close(rows, torch.stack([first, torch.zeros(3), -weight[3]]))
+
+
+def test_weights_may_be_ignored() -> None:
+    group = FeatureGroup(name="g", kind=GroupKind.DEEP, features=("color",))
+    pipeline = replace(
+        pipeline_of("hstu_match"),
+        features=(replace(COLOR, weighted=True),),
+        groups=(group,),
+        id_weights=IdWeights.IGNORE,
+    )
+    module = EmbeddingGroup(pipeline)
+    [(_, weight)] = module.named_parameters()
+    rows = module(INPUTS | {"color.weights": torch.tensor([0.5, 2.0, -1.0])})["g"]
+    torch.testing.assert_close(rows[0], weight[1] + weight[2])
+
+
+def _sequence(name: str, parent: str) -> Feature:
+    table = Table(name=f"{name}_emb", rows=9, dim=2)
+    sequence = Sequence(name=parent, length=9, delim="|")
+    return replace(COLOR, name=name, bare_name=name, sequence=sequence, value_dim=1, table=table)
+
+
+def test_a_padded_group_is_as_long_as_its_first_sequence() -> None:
+    features = (_sequence("bought", "buys"), _sequence("seen", "views"))
+    group = FeatureGroup(name="g", kind=GroupKind.SEQUENCE, features=("bought", "seen"))
+    module = EmbeddingGroup(replace(pipeline_of("hstu_match"), features=features, groups=(group,)))
+    embedded = module(
+        {
+            "bought.values": torch.arange(5), "bought.lengths": torch.tensor([3, 0, 2]),
+            "seen.values": torch.arange(6), "seen.lengths": torch.tensor([1, 4, 1]),
+        }
+    )  # fmt: skip
+    bought, seen = (weight for _, weight in module.named_parameters())
+    assert embedded["g.sequence"].shape == (3, 3, 4)
+    assert embedded["g.sequence_length"].tolist() == [3, 0, 2]
+    torch.testing.assert_close(embedded["g.sequence"][0, :, :2], bought[:3])
+    torch.testing.assert_close(embedded["g.sequence"][1, :, 2:], seen[1:4])  # its fourth is cut
+    assert embedded["g.sequence"][2, 1:, 2:].eq(0).all()
+
+
+def test_a_padded_group_ends_with_its_first_sequence_even_where_that_is_shorter_than_any_padding() -> None:
+    features = (_sequence("bought", "buys"), _sequence("seen", "views"))
+    group = FeatureGroup(name="g", kind=GroupKind.SEQUENCE, features=("bought", "seen"))
+    module = EmbeddingGroup(replace(pipeline_of("hstu_match"), features=features, groups=(group,)))
+    embedded = module(
+        {
+            "bought.values": torch.arange(1), "bought.lengths": torch.tensor([1, 0]),
+            "seen.values": torch.arange(4), "seen.lengths": torch.tensor([2, 2]),
+        }
+    )  # fmt: skip
+    assert embedded["g.sequence"][:, 1:].eq(0).all()
+
+
+def test_groups_of_another_suffix_or_data_group_have_tables_of_their_own() -> None:
+    sampled = replace(COLOR, name="item_color", data_group=DataGroup.NEG)
+    groups = (
+        FeatureGroup(name="a", kind=GroupKind.DEEP, features=("color",)),
+        FeatureGroup(name="b", kind=GroupKind.DEEP, features=("color",), table_suffix="b"),
+        FeatureGroup(name="c", kind=GroupKind.DEEP, features=("item_color",)),
+    )
+    pipeline = replace(pipeline_of("hstu_match"), features=(COLOR, sampled), groups=groups)
+    assert list(EmbeddingGroup(pipeline).state_dict()) == [
+        "emb_impls.__BASE__.ebc.embedding_bags.color_emb.weight",
+        "emb_impls.__BASE__.ebc.embedding_bags.color_emb_b.weight",
+        "emb_impls.__NEG__.ebc.embedding_bags.color_emb.weight",
+    ]

@@ -8,7 +8,7 @@ import torch
 from exporter.aoti.compile import compile_package
 from exporter.aoti.torch_private import Package
 from exporter.aoti.trace import trace
-from exporter.config.hstu import PostprocessorConfig, PostprocessorKind
+from exporter.config.hstu import HstuMatchConfig, PostprocessorConfig, PostprocessorKind
 from exporter.config.schema import PipelineConfig
 from exporter.spec import TowerName
 from exporter.towers.tower import Tower
@@ -30,7 +30,9 @@ HISTORIES = ([5], [0], [1], [0, 0], [7, 0], [0, 3, 0], [3] * 7, [0] * 7, [96, 1]
 
 def stacked(pipeline: PipelineConfig) -> PipelineConfig:
     """No context, semi-local attention, histories cut half way, time of day: what no fixture has."""
-    hstu = pipeline.model.hstu
+    model = pipeline.model
+    assert isinstance(model, HstuMatchConfig)
+    hstu = model.hstu
     kind = PostprocessorKind.TIMESTAMP_LAYERNORM
     hstu = replace(
         hstu,
@@ -41,7 +43,7 @@ def stacked(pipeline: PipelineConfig) -> PipelineConfig:
     )
     return replace(
         pipeline,
-        model=replace(pipeline.model, hstu=hstu),
+        model=replace(model, hstu=hstu),
         groups=tuple(group for group in pipeline.groups if group.name != "contextual"),
     )
 

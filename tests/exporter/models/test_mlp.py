@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from exporter.config.hstu import MlpConfig
+from exporter.config.mlp import MlpConfig
 from exporter.errors import UnsupportedConfig
 from exporter.models.mlp import Dice, Mlp, activation
 

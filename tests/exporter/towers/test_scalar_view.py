@@ -28,7 +28,6 @@ def _grouped(name: str, *, parent: str = "cand_seq", **changes: object) -> Featu
         name=f"{parent}__{name}",
         bare_name=name,
         kind=FeatureKind.ID,
-        expression=f"item:{name}",
         sequence=Sequence(name=parent, length=16, delim="|"),
         grouped=True,
         table=_TABLE,

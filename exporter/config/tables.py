@@ -1,0 +1,101 @@
+"""The tables of an embedding group, and that features which share one agree on it."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from exporter.config.schema import DataGroup, Feature, FeatureGroup, GroupKind, Pooling, Table
+from exporter.errors import InvalidPipelineConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lookup:
+    """A feature read from a table for a group; `collection` is where training keeps the table."""
+
+    group: FeatureGroup
+    feature: Feature
+    table: Table
+    collection: tuple[DataGroup, GroupKind, int]  # tables of DEEP groups of all widths are together, as 0
+
+    @property
+    def pooling(self) -> Pooling | None:
+        """How the table itself pools; tables of sequences give every id's row."""
+        return self.feature.pooling if self.group.kind is GroupKind.DEEP else None
+
+
+def lookups(groups: Iterable[FeatureGroup], features: Mapping[str, Feature]) -> Iterator[Lookup]:
+    """Every read of a table by these groups, in their order; sequence groups must be among them."""
+    for group in groups:
+        for feature in (features[name] for name in group.features):
+            if feature.table is None:
+                continue
+            table = group.table_of(feature)
+            deep = group.kind is GroupKind.DEEP
+            kind, width = (GroupKind.DEEP, 0) if deep else (GroupKind.SEQUENCE, table.dim)
+            collection = (feature.data_group, kind, width)
+            yield Lookup(group=group, feature=feature, table=table, collection=collection)
+
+
+def check_tables(groups: Sequence[FeatureGroup], features: Iterable[Feature]) -> None:
+    """Features that share a table, in the groups of one embedding group, agree on its shape and pooling.
+
+    Raises:
+        InvalidPipelineConfig: naming two that do not.
+    """
+    shared: dict[tuple[object, str], Lookup] = {}
+    by_name = {feature.name: feature for feature in features}
+    looked_up = [inner for group in groups for inner in (group, *group.sequence_groups)]
+    for lookup in lookups(looked_up, by_name):
+        first = shared.setdefault((lookup.collection, lookup.table.name), lookup)
+        _check_shape(first, lookup)
+        if first.pooling is not lookup.pooling:
+            _invalid(
+                lookup,
+                f"{first.feature.name} and {lookup.feature.name} share table {lookup.table.name}, but one is "
+                f"pooled by {first.pooling} and the other by {lookup.pooling}",
+                hint="give both the same pooling",
+            )
+        if first.group.table_suffix != lookup.group.table_suffix:
+            _invalid(
+                lookup,
+                f"with its embedding_name_suffix {lookup.group.table_suffix!r} and with that of group "
+                f"{first.group.name}, {first.group.table_suffix!r}, two tables are named {lookup.table.name}",
+                hint="change one of the suffixes, or the feature's embedding_name",
+            )
+    _check_one_data_group(groups, by_name)
+
+
+def _check_shape(first: Lookup, other: Lookup) -> None:
+    if first.table == other.table:
+        return
+    raise InvalidPipelineConfig(
+        f"features {first.feature.name} and {other.feature.name} share table {other.table.name}, "
+        f"but one has {first.table.rows} rows of width {first.table.dim} "
+        f"and the other {other.table.rows} of {other.table.dim}",
+        hint="give both the same embedding_dim and number of rows, or embedding_names of their own",
+        where=f"feature_configs: {other.feature.name}",
+    )
+
+
+def _check_one_data_group(groups: Sequence[FeatureGroup], features: Mapping[str, Feature]) -> None:
+    """A group's features are read from rows of one batch size."""
+    for group in groups:
+        members = sorted((features[name] for name in group.all_features), key=lambda f: f.data_group)
+        parts = [
+            (str(kind), [f.name for f in part]) for kind, part in groupby(members, lambda f: f.data_group)
+        ]
+        if len(parts) > 1:
+            named = " and ".join(f"{', '.join(names)} ({kind})" for kind, names in parts)
+            raise InvalidPipelineConfig(
+                f"feature group {group.name}: a sampler samples some of its features and not all: {named}",
+                hint="name all or none in attr_fields, or train with data_config.force_base_data_group: true",
+                where=f"feature_groups: {group.name}",
+            )
+
+
+def _invalid(lookup: Lookup, problem: str, *, hint: str) -> None:
+    raise InvalidPipelineConfig(
+        f"feature group {lookup.group.name}: {problem}",
+        hint=hint,
+        where=f"feature_groups: {lookup.group.name}",
+    )

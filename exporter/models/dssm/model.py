@@ -1,0 +1,28 @@
+"""dssm and dat: one vector per user and one per item, each out of DEEP groups."""
+
+from exporter.config.match import DssmConfig
+from exporter.config.schema import PipelineConfig, TowerConfig
+from exporter.models.dropout import Dropout
+from exporter.models.match_tower import DeepTower, MatchModel, MatchTower, ServedMatchTower
+from exporter.spec import TowerName
+from exporter.towers.tower import ServedModule
+from exporter.towers.view import training_tower
+
+
+def build_served(config: TowerConfig) -> ServedModule:
+    """The module of one tower."""
+    return ServedMatchTower(config, _tower(config))
+
+
+def build_trained(pipeline: PipelineConfig, _dropout: Dropout) -> MatchModel:
+    """Both towers, to be trained."""
+    return MatchModel(
+        user=_tower(training_tower(pipeline, TowerName.USER)),
+        item=_tower(training_tower(pipeline, TowerName.ITEM)),
+    )
+
+
+def _tower(config: TowerConfig) -> MatchTower:
+    model = config.pipeline.model
+    assert isinstance(model, DssmConfig)
+    return DeepTower(config.pipeline, model, model.item if config.name is TowerName.ITEM else model.user)

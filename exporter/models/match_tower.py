@@ -1,0 +1,119 @@
+"""What the match families share: towers with tables of their own, served one by one, trained side by side.
+
+B rows, D width of the outputs.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from exporter.config.hstu import Similarity
+from exporter.config.match import DeepTowerConfig, MatchConfig
+from exporter.config.schema import PipelineConfig, TowerConfig
+from exporter.config.widths import group_width
+from exporter.models.contract import checked, demands_of
+from exporter.models.embedding import EmbeddingGroup
+from exporter.models.mlp import Mlp
+from exporter.models.variational_dropout import GroupDropouts
+from exporter.spec import TowerName
+from exporter.towers.tower import ServedModule
+
+
+class MatchTower(nn.Module, ABC):
+    """A tower and its tables; `pipeline` is the tower's own, with no other tower's groups in it."""
+
+    def __init__(self, pipeline: PipelineConfig) -> None:
+        super().__init__()
+        self.embedding_group = EmbeddingGroup(pipeline)
+        self.group_variational_dropouts = GroupDropouts(pipeline)
+
+    def forward(self, embedded: Mapping[str, Tensor]) -> Tensor:
+        """The tower's output, from what was looked up in its tables."""
+        return self.represent(self.group_variational_dropouts(self.embedding_group.encode(embedded)))
+
+    def remarks(self) -> tuple[str, ...]:
+        """As of `ServedModule`."""
+        return ()
+
+    @abstractmethod
+    def represent(self, groups: Mapping[str, Tensor]) -> Tensor:
+        """The tower's output, from the groups as the model reads them."""
+
+
+class DeepTower(MatchTower):
+    """DEEP groups side by side, through perceptrons, to one vector per row."""
+
+    def __init__(self, pipeline: PipelineConfig, model: MatchConfig, tower: DeepTowerConfig) -> None:
+        super().__init__(pipeline)
+        self._inputs = tower.inputs
+        self._similarity = model.similarity
+        width = sum(group_width(pipeline, name) for name in tower.inputs)
+        self.mlp = nn.Identity() if tower.mlp is None else Mlp(width, tower.mlp)
+        self.output = projection(width if tower.mlp is None else tower.mlp.hidden_units[-1], model)
+
+    def represent(self, groups: Mapping[str, Tensor]) -> Tensor:
+        groups_BD = torch.cat([groups[name] for name in self._inputs], dim=1)
+        return normalised(self.output(self.mlp(groups_BD)), self._similarity)
+
+
+class ServedMatchTower(ServedModule):
+    """One tower under its name in the checkpoint, which its output is named after as well."""
+
+    def __init__(self, config: TowerConfig, tower: MatchTower) -> None:
+        super().__init__()
+        self._name = tower_name(config.name)
+        self._features = config.pipeline.features
+        self.add_module(self._name, tower)
+
+    @property
+    def _tower(self) -> MatchTower:
+        tower = self.get_submodule(self._name)
+        assert isinstance(tower, MatchTower)
+        return tower
+
+    def lookup(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return self._tower.embedding_group.look_up(checked(inputs, self._features))
+
+    def compute(self, embedded: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {f"{self._name}_emb": self._tower(embedded)}
+
+    def demands(self, inputs: Mapping[str, Tensor]) -> tuple[str, ...]:
+        return demands_of(inputs, self._features)
+
+    def remarks(self) -> tuple[str, ...]:
+        return self._tower.remarks()
+
+
+class MatchModel(nn.Module):
+    """Both towers: what is trained and saved."""
+
+    def __init__(self, user: MatchTower, item: MatchTower) -> None:
+        super().__init__()
+        self.user_tower = user
+        self.item_tower = item
+
+    def forward(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The towers' outputs by name; an item per row, or more items than rows."""
+        towers = {TowerName.USER: self.user_tower, TowerName.ITEM: self.item_tower}
+        return {
+            f"{tower_name(name)}_emb": tower(tower.embedding_group.look_up(inputs))
+            for name, tower in towers.items()
+        }
+
+
+def tower_name(name: TowerName) -> str:
+    """What the checkpoint calls a tower."""
+    return f"{name}_tower"
+
+
+def projection(in_features: int, model: MatchConfig, *, bias: bool = True) -> nn.Module:
+    """From the tower's own width to that of the outputs."""
+    return nn.Linear(in_features, model.output_dim, bias=bias) if model.output_dim else nn.Identity()
+
+
+def normalised(x: Tensor, similarity: Similarity) -> Tensor:
+    """Unit length along the last axis where similarity is the cosine; others take vectors as they are."""
+    return F.normalize(x, dim=-1) if similarity is Similarity.COSINE else x

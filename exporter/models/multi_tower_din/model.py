@@ -1,0 +1,59 @@
+"""multi_tower_din: towers over groups, attention over padded histories, perceptrons over all of them.
+
+B rows, D width.
+"""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from exporter.config.ranking import MultiTowerDinConfig
+from exporter.config.schema import PipelineConfig, TowerConfig
+from exporter.config.widths import group_width
+from exporter.models.mlp import Mlp
+from exporter.models.ranking import RankingTower, require_model
+from exporter.models.sequence_encoders import DinEncoder
+from exporter.models.tasks import task_outputs
+from exporter.towers.tower import ServedModule
+
+
+class MultiTowerDin(RankingTower):
+    """The whole model, in the training view, which is the one it is served in."""
+
+    def __init__(self, pipeline: PipelineConfig) -> None:
+        super().__init__(pipeline)
+        config = pipeline.model
+        assert isinstance(config, MultiTowerDinConfig)
+        self._task = config.task
+        self.towers = nn.ModuleDict(
+            {tower.group: Mlp(group_width(pipeline, tower.group), tower.mlp) for tower in config.towers}
+        )
+        widths = [group_width(pipeline, f"{tower.group}.sequence") for tower in config.din_towers]
+        self.din_towers = nn.ModuleList(
+            DinEncoder(
+                tower.group,
+                tower.mlp,
+                query_width=group_width(pipeline, f"{tower.group}.query"),
+                sequence_width=width,
+            )
+            for tower, width in zip(config.din_towers, widths, strict=True)
+        )
+        self.final_mlp = Mlp(sum(tower.mlp.width for tower in config.towers) + sum(widths), config.final)
+        self.output_mlp = nn.Linear(config.final.width, config.task.num_class)
+
+    def predict(self, groups: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        parts = [tower(groups[group]) for group, tower in self.towers.items()]
+        parts += [tower(groups) for tower in self.din_towers]
+        numbers = self.output_mlp(self.final_mlp(torch.cat(parts, dim=1)))
+        return task_outputs((self._task,), {self._task.name: numbers})
+
+
+def build_served(config: TowerConfig) -> ServedModule:
+    """The module of the one tower there is.
+
+    Raises:
+        InvalidSpec: the family has no such tower.
+    """
+    require_model(config)
+    return MultiTowerDin(config.pipeline)

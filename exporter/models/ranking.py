@@ -1,0 +1,44 @@
+"""What the ranking families over whole groups share: one tower over all of them.
+
+B rows, D width.
+"""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from exporter.config.schema import PipelineConfig, TowerConfig
+from exporter.errors import InvalidSpec
+from exporter.models.served import EmbeddedTower
+from exporter.models.variational_dropout import GroupDropouts
+from exporter.spec import TowerName
+
+
+class RankingTower(EmbeddedTower):
+    """The whole model: from input tensors to the outputs of every task, one per row."""
+
+    def __init__(self, pipeline: PipelineConfig) -> None:
+        super().__init__(pipeline)
+        self.group_variational_dropouts = GroupDropouts(pipeline)
+
+    def compute(self, embedded: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return self.predict(self.group_variational_dropouts(self.embedding_group.encode(embedded)))
+
+    @abstractmethod
+    def predict(self, groups: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The outputs, by name, from the groups as the model reads them."""
+
+
+def require_model(config: TowerConfig) -> None:
+    """The family has one tower.
+
+    Raises:
+        InvalidSpec: it is not the one that `config` is of.
+    """
+    if config.name is not TowerName.MODEL:
+        raise InvalidSpec(
+            f"{config.pipeline.model.family} has no tower `{config.name}`",
+            hint="its tower is model",
+            where="towers",
+        )

@@ -1,0 +1,76 @@
+"""Every output that TorchEasyRec recorded for the ranking models over whole groups."""
+
+from dataclasses import replace
+from functools import cache
+
+import pyarrow.parquet as pq
+import pytest
+import torch
+from torch import Tensor
+
+from exporter.config.schema import TowerConfig
+from exporter.spec import IdWeights, TowerName
+from exporter.towers.tower import Tower
+from exporter.towers.view import training_tower
+from tests.exporter.models.recorded import (
+    FIXTURES,
+    load_recorded_weights,
+    pipeline_of,
+    read_batch,
+    recorded_state,
+    untrained,
+)
+
+TOLERANCE = 1e-5  # of the output's scale: sums may be taken in another order
+
+MODELS = ("multi_tower_din", "multi_tower_din_w", "dbmtl")
+RECORDED = [
+    (model, path.name.removesuffix(".out.safetensors"))
+    for model in MODELS
+    for path in sorted((FIXTURES / model / "outputs").glob("*.out.safetensors"))
+]
+
+
+@cache
+def tower_of(model: str, weights: IdWeights) -> Tower:
+    config: TowerConfig = training_tower(replace(pipeline_of(model), id_weights=weights), TowerName.MODEL)
+    tower = untrained(config)
+    load_recorded_weights(tower.module, model)
+    return tower
+
+
+def outputs_of(model: str, batch: str, weights: IdWeights) -> dict[str, Tensor]:
+    with torch.no_grad():
+        outputs: dict[str, Tensor] = tower_of(model, weights).module(read_batch(model, batch, "in"))
+    return outputs
+
+
+def test_all_recorded_batches_are_found() -> None:
+    assert len(RECORDED) == 15
+
+
+@pytest.mark.parametrize(("model", "batch"), RECORDED)
+def test_outputs_are_the_recorded_ones(model: str, batch: str) -> None:
+    outputs = outputs_of(model, batch, IdWeights.IGNORE)  # as TorchEasyRec's export does
+    recorded = read_batch(model, batch, "out")
+    assert outputs.keys() == recorded.keys()
+    for name, expected in recorded.items():
+        tolerance = TOLERANCE * expected.abs().max().item()
+        torch.testing.assert_close(outputs[name], expected, rtol=0, atol=tolerance)
+
+
+def test_weighted_ids_count_as_they_did_in_training() -> None:
+    outputs = outputs_of("multi_tower_din_w", "model__b7", IdWeights.APPLY)
+    trained = pq.read_table(FIXTURES / "multi_tower_din_w" / "as_trained" / "b7.parquet")
+    for name in outputs:
+        expected = torch.tensor(trained[name].to_pylist())
+        torch.testing.assert_close(
+            outputs[name], expected, rtol=0, atol=TOLERANCE * expected.abs().max().item()
+        )
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_state_dict_has_exactly_the_recorded_names_shapes_and_dtypes(model: str) -> None:
+    state = tower_of(model, IdWeights.APPLY).module.state_dict()
+    found = {f"model.{name}": [list(weight.shape), str(weight.dtype)] for name, weight in state.items()}
+    assert found == recorded_state(model, "model")
