@@ -20,7 +20,9 @@ def reporting(events: TextIO, tracing: Tracing, traceparent: str | None) -> OnSt
         match event.kind:
             case "started":
                 begun[event.tower, event.stage] = event.at
-                bind_contextvars(tower=event.tower, stage=str(event.stage))
+                bind_contextvars(stage=str(event.stage))
+                if event.stage is not Stage.PUBLISH:  # which is of all towers together
+                    bind_contextvars(tower=event.tower)
             case "finished" | "failed":
                 tracing.record(
                     event.stage,

@@ -154,8 +154,8 @@ class Supervisor:
         try:
             lines = self._logs.read(job.id, tower)
             self._bundles.put(job.id, tower, bundle_of(job, tower, failure, workspace, lines))
-        except (StoreUnavailable, OSError) as error:  # a failure is told with or without
-            log.warning("bundle_not_kept", tower=tower, message=str(error))
+        except Exception:  # whatever it is: the failure is told all the same
+            log.exception("bundle_not_kept", tower=tower)
             return failure
         return failure.model_copy(update={"bundle_url": bundle_url(job.id, tower)})
 
