@@ -7,7 +7,7 @@ from functools import partial
 
 from exporter.aoti.architecture import require_device
 from exporter.aoti.op_libraries import op_libraries
-from exporter.attempt import Attempt, ExportedTower, TowerResult
+from exporter.attempt import EVIDENCE, Attempt, Evidence, ExportedTower, TowerResult
 from exporter.blueprint import Blueprint, ConfiguredTower
 from exporter.data.batch import contradicting_batches, trace_inputs, verification_batches
 from exporter.describe import manifest_of, outputs_of, tower_entry, write_tower_files
@@ -19,7 +19,7 @@ from exporter.items.materialise import materialise
 from exporter.items.wanted import open_items, plan_vectors
 from exporter.manifest import MANIFEST_NAME, TowerEntry
 from exporter.outcome import ExportOutcome, Failure, TowerOutcome
-from exporter.parts import compile_parts, parts_of, trace_parts
+from exporter.parts import compile_parts, parts_of, sizes_text, trace_parts
 from exporter.planning import TowerToExport, UnopenedTower, plan_export, read_config
 from exporter.publish import publish, read_manifest
 from exporter.sources import config_source, fetch_checkpoint_once, open_rows
@@ -58,10 +58,12 @@ def export(attempt: Attempt, ranks: Ranks, on_stage: OnStage) -> ExportOutcome |
 
 def try_tower(planned: TowerToExport, attempt: Attempt, config_text: str, on_stage: OnStage) -> TowerResult:
     """Export one tower; whatever goes wrong becomes its failure."""
+    evidence = Evidence(attempt.workspace / planned.name / EVIDENCE)
     try:
-        exported = export_tower(planned, attempt, config_text, on_stage)
+        exported = export_tower(planned, attempt, config_text, on_stage, evidence)
     except Exception as error:
         log.exception("tower_failed", extra={"tower": planned.name})
+        evidence.write(error)
         return TowerResult(planned=planned, failure=Failure.of(error))
     return TowerResult(planned=planned, exported=exported)
 
@@ -73,7 +75,7 @@ def tower_died(planned: TowerToExport, how: str) -> TowerResult:
 
 
 def export_tower(
-    planned: TowerToExport, attempt: Attempt, config_text: str, on_stage: OnStage
+    planned: TowerToExport, attempt: Attempt, config_text: str, on_stage: OnStage, evidence: Evidence
 ) -> ExportedTower:
     """One tower through every stage; returns only what has passed the gate."""
     spec, name = attempt.spec, planned.name
@@ -93,11 +95,14 @@ def export_tower(
     with clock.stage(Stage.ROWS):
         rows, rows_source = open_rows(blueprint.planned, spec)
         items = open_items(blueprint.planned, spec, folder)
-    with clock.stage(Stage.TRACE):
+    with clock.stage(Stage.TRACE) as progress:
         parts = parts_of(tower, spec.mode, max_batch_size=spec.max_batch_size)
         inputs = {name: each.to(device) for name, each in trace_inputs(rows, tower.plan).items()}
+        evidence.keep("sizes.txt", partial(sizes_text, inputs))
         blueprint.try_out(tower, inputs)
-        traced = trace_parts(parts, inputs, device)
+        traced = trace_parts(parts, inputs, device, progress)
+        for part in traced:
+            evidence.keep(f"{part.part.name}_program.txt", partial(str, part.program))
         libraries = op_libraries(part.program for part in traced)
         wanted = None if items is None else plan_vectors(items, outputs_of(traced))
     with clock.stage(Stage.COMPILE) as progress:

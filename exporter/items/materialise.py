@@ -136,4 +136,6 @@ def _path_of(local: Path, folder: Path) -> str:
 
 def _part(progress: Progress, *, begin: float, end: float) -> Progress:
     """Progress of a part of the stage."""
-    return lambda fraction, detail: progress(begin + (end - begin) * fraction, detail)
+    return lambda fraction, detail: progress(
+        None if fraction is None else begin + (end - begin) * fraction, detail
+    )

@@ -4,6 +4,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import TextIO
 
 from rich.console import Console
@@ -139,4 +140,5 @@ def _elapsed(tower: TowerProgress) -> float:
     if tower.state is not TowerState.RUNNING or tower.stage_started_at is None:
         return finished
     open_stage = tower.stage is not None and tower.stage not in tower.stage_seconds
-    return finished + (max(0.0, time.time() - tower.stage_started_at) if open_stage else 0.0)
+    so_far = (datetime.now(UTC) - tower.stage_started_at).total_seconds()
+    return finished + (max(0.0, so_far) if open_stage else 0.0)

@@ -136,6 +136,7 @@ def test_a_failure_shows_what_to_do(client: TestClient, store: MemoryJobStore) -
         "pipeline.config:41",
         "in one sequence_feature",
         "hstu.py:212",
+        'href="/exports/x/bundle?tower=model"',
     ):
         assert said in text
 

@@ -1,5 +1,7 @@
 """Events and outcomes change a job's record."""
 
+from datetime import UTC, datetime
+
 from exporter.outcome import ExportOutcome
 from exporter.spec import TowerName
 from exporter.stages import Stage
@@ -12,7 +14,11 @@ RUNNING = make_job(JobState.RUNNING, attempt=1)
 
 def test_a_started_stage_shows_in_its_tower_only() -> None:
     user, item = fold_events(RUNNING, [make_event(at=7.0)]).towers
-    assert (user.state, user.stage, user.stage_started_at) == (TowerState.RUNNING, Stage.TRACE, 7.0)
+    assert (user.state, user.stage, user.stage_started_at) == (
+        TowerState.RUNNING,
+        Stage.TRACE,
+        datetime(1970, 1, 1, 0, 0, 7, tzinfo=UTC),
+    )
     assert item.state is TowerState.WAITING
 
 

@@ -56,7 +56,7 @@ def test_every_kind_finds_neighbours_by_their_ids(
     told: list[float] = []
     output = tmp_path / "items.faiss"
     asked = request(write_vectors(IDS, VECTORS), output, index)
-    built = build_index(asked, lambda fraction, detail: told.append(fraction))
+    built = build_index(asked, lambda fraction, detail: told.append(fraction or 0.0))
     assert built.recall_at_10 is not None and recall <= built.recall_at_10 <= 1.0
     assert (built.queries, built.peak_memory_bytes > 0) == (512, True)
     assert told == sorted(told) and told[-1] == 1.0
