@@ -19,7 +19,7 @@ from exporter.items.materialise import materialise
 from exporter.items.wanted import open_items, plan_vectors
 from exporter.manifest import MANIFEST_NAME, TowerEntry
 from exporter.outcome import ExportOutcome, Failure, TowerOutcome
-from exporter.parts import compile_parts, parts_of, sizes_text, trace_parts
+from exporter.parts import TracedPart, compile_parts, parts_of, sizes_text, trace_parts
 from exporter.planning import TowerToExport, UnopenedTower, plan_export, read_config
 from exporter.publish import publish, read_manifest
 from exporter.sources import config_source, fetch_checkpoint_once, open_rows
@@ -96,13 +96,12 @@ def export_tower(
         rows, rows_source = open_rows(blueprint.planned, spec)
         items = open_items(blueprint.planned, spec, folder)
     with clock.stage(Stage.TRACE) as progress:
-        parts = parts_of(tower, spec.mode, max_batch_size=spec.max_batch_size)
         inputs = {name: each.to(device) for name, each in trace_inputs(rows, tower.plan).items()}
         evidence.keep("sizes.txt", partial(sizes_text, inputs))
         blueprint.try_out(tower, inputs)
+        parts = parts_of(tower, spec.mode, max_batch_size=spec.max_batch_size)
         traced = trace_parts(parts, inputs, device, progress)
-        for part in traced:
-            evidence.keep(f"{part.part.name}_program.txt", partial(str, part.program))
+        keep_programs(traced, evidence)
         libraries = op_libraries(part.program for part in traced)
         wanted = None if items is None else plan_vectors(items, outputs_of(traced))
     with clock.stage(Stage.COMPILE) as progress:
@@ -118,15 +117,10 @@ def export_tower(
         with clock.stage(Stage.ITEMS) as progress:
             made = materialise(wanted, gate, folder, progress)
     files = write_tower_files(name, blueprint.files(spec), compiled, folder)
+    demands = tower.served.demands(rows.take(1).tensors(tower.plan))
     return ExportedTower(
         entry=tower_entry(
-            tower,
-            compiled,
-            files,
-            report,
-            clock.seconds,
-            demands=tower.served.demands(rows.take(1).tensors(tower.plan)),
-            vectors=None if made is None else made.entry,
+            tower, compiled, files, report, clock.seconds, demands=demands, vectors=made and made.entry
         ),
         files={**files, **(made.files if made else {})},
         sources=(
@@ -136,6 +130,12 @@ def export_tower(
         ),
         op_libraries=libraries,
     )
+
+
+def keep_programs(traced: Sequence[TracedPart], evidence: Evidence) -> None:
+    """A failure behind tracing will want to be read beside what was traced."""
+    for part in traced:
+        evidence.keep(f"{part.part.name}_program.txt", partial(str, part.program))
 
 
 def blueprint_of(planned: TowerToExport, spec: ExportSpec, config_text: str) -> Blueprint:
