@@ -66,6 +66,10 @@ class ParquetSource:
                 f"{self.uri} has no rows", hint="give a parquet file with at least one row", where=self.uri
             )
 
+    def count_rows(self) -> int:
+        """The rows of all files, as their footers say."""
+        return sum(self._rows_of(path) for path in self.files)
+
     def sha256(self, files: Sequence[str] | None = None) -> str:
         """The digest of one file; of several, the digest of their list as sha256sum prints it."""
         digests = {path: self._sha256_of(path) for path in files or self.files}
@@ -84,6 +88,10 @@ class ParquetSource:
                 if batch.num_rows:
                     yield RowBatch(where=path, first_row=first_row, table=pa.Table.from_batches([batch]))
                 first_row += batch.num_rows
+
+    def _rows_of(self, path: str) -> int:
+        with closing(_attempt(path, lambda: self.filesystem.open_input_file(path))) as stream:
+            return int(_attempt(path, lambda: pq.ParquetFile(stream).metadata.num_rows))
 
     def _sha256_of(self, path: str) -> str:
         digest = hashlib.sha256()
