@@ -32,7 +32,7 @@ class DataGroup(StrEnum):
 
     BASE = "__BASE__"
     NEG = "__NEG__"  # sampled: as many rows as candidates and negatives
-    CROSS_NEG = "__CROSS_NEG__"  # made of sampled values and others
+    CROSS_NEG = "__CNEG__"  # made of sampled values and others
 
 
 class GroupKind(StrEnum):
