@@ -17,6 +17,7 @@ from exporter.errors import ExportError, InvalidRows, InvalidSpec, SourceNotFoun
 from exporter.storage.store import local_path
 
 _CHUNK = 1 << 20  # bytes per read while digesting
+_READ_AHEAD = 8 << 20  # bytes of each column, while streaming rows
 _ABSENT = {"NO_SUCH_BUCKET", "NO_SUCH_KEY", "RESOURCE_NOT_FOUND"}  # pyarrow's names of what S3 answers
 _REFUSED = {
     "ACCESS_DENIED",
@@ -80,7 +81,8 @@ class ParquetSource:
 
     def _batches_of(self, path: str, columns: Sequence[str], rows_per_batch: int) -> Iterator[RowBatch]:
         with closing(_attempt(path, lambda: self.filesystem.open_input_file(path))) as stream:
-            file = _attempt(path, lambda: pq.ParquetFile(stream))
+            # pyarrow's own way of reading ahead keeps all that it has read for as long as the file is open.
+            file = _attempt(path, lambda: pq.ParquetFile(stream, pre_buffer=False, buffer_size=_READ_AHEAD))
             _require_columns(path, columns, Counter(file.schema_arrow.names))
             batches = file.iter_batches(batch_size=rows_per_batch, columns=list(columns))
             first_row = 0

@@ -15,7 +15,7 @@ from exporter.data.parquet import ParquetSource, RowBatch
 from exporter.errors import InvalidRows
 
 _ROWS_READ = 1 << 17
-_ROWS_PER_BUCKET = 1 << 22  # looked through at a time: 64 MB of keys, and as much to sort them
+_ROWS_PER_BUCKET = 1 << 20  # looked through at a time: 16 MB of keys, and twice that to sort them
 _CANDIDATES = 16  # of a bucket, earliest first, whose ids are looked at themselves
 
 Keys = NDArray[np.int64]
