@@ -120,7 +120,13 @@ def export_tower(
     demands = tower.served.demands(rows.take(1).tensors(tower.plan))
     return ExportedTower(
         entry=tower_entry(
-            tower, compiled, files, report, clock.seconds, demands=demands, vectors=made and made.entry
+            tower,
+            compiled,
+            files,
+            report,
+            clock.seconds,
+            demands=demands,
+            vectors=made.entry if made else None,
         ),
         files={**files, **(made.files if made else {})},
         sources=(
