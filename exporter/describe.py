@@ -7,6 +7,7 @@ from pathlib import Path
 from exporter.aoti.architecture import architecture
 from exporter.aoti.compile import versions
 from exporter.attempt import Attempt, ExportedTower
+from exporter.config.declared import DeclaredConfig
 from exporter.config.schema import GroupKind
 from exporter.declaration import TowerDeclaration
 from exporter.dims.entries import dim_entries, tensor_entries
@@ -18,6 +19,7 @@ from exporter.manifest import (
     SourceRef,
     SparseEntry,
     TowerEntry,
+    VectorsEntry,
 )
 from exporter.packaging import Packaged
 from exporter.parts import CompiledPart
@@ -47,7 +49,7 @@ def tower_entry(
     stage_seconds: Mapping[str, float],
     *,
     demands: tuple[str, ...],
-    declaration: TowerDeclaration | None = None,
+    vectors: VectorsEntry | None = None,
 ) -> TowerEntry:
     """The tower's entry; asking for the verification report is what keeps the unverified out."""
     *sparse, last = packaged.parts
@@ -63,7 +65,7 @@ def tower_entry(
         inputs=tensor_entries(tower.plan),
         outputs=last.known.outputs,
         dims=dim_entries(tower.plan),
-        declaration=declaration,
+        declaration=_declaration(tower),
         id_weights=_id_weights(tower),
         remarks=tower.served.remarks(),
         demands=demands,
@@ -71,6 +73,7 @@ def tower_entry(
         reused=packaged.origin.reused,
         code_note=packaged.origin.note,
         verified=packaged.report,
+        vectors=vectors,
         stage_seconds=dict(stage_seconds),
     )
 
@@ -78,6 +81,11 @@ def tower_entry(
 def _package_ref(tower: Tower, part: CompiledPart) -> FileRef:
     written = part.package
     return FileRef(path=f"{tower.name}/{part.part.path}", size=written.size, sha256=written.sha256)
+
+
+def _declaration(tower: Tower) -> TowerDeclaration | None:
+    model = tower.config.pipeline.model
+    return model.declaration if isinstance(model, DeclaredConfig) else None
 
 
 def _id_weights(tower: Tower) -> IdWeights | None:

@@ -14,7 +14,7 @@ from exporter.aoti.code_cache import CodeCache
 from exporter.aoti.fingerprint import graph_fingerprint, request_key
 from exporter.data.batch import NamedBatch
 from exporter.errors import ExportError
-from exporter.manifest import VerificationReport
+from exporter.manifest import TensorEntry, VerificationReport
 from exporter.parts import (
     CodedPart,
     CompiledPart,
@@ -22,6 +22,7 @@ from exporter.parts import (
     TracedPart,
     assemble_parts,
     compile_part,
+    of_part,
     trace_parts,
 )
 from exporter.stages import Progress, Stage, StageClock
@@ -42,6 +43,7 @@ class PackageOrder:
     contradicting: Callable[[], Iterable[NamedBatch]]
     device: torch.device
     folder: Path
+    on_traced: Callable[[Sequence[TracedPart]], None] = lambda traced: None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +62,12 @@ class Packaged:
     parts: tuple[CompiledPart, ...]
     origin: CodeOrigin
     report: VerificationReport
+    gate: Gate
+
+    @property
+    def outputs(self) -> tuple[TensorEntry, ...]:
+        """The tower's, which are its last part's."""
+        return self.parts[-1].known.outputs
 
     @property
     def op_libraries(self) -> tuple[str, ...]:
@@ -108,7 +116,7 @@ def _from_cache(order: PackageOrder, cache: CodeCache, key: str, clock: StageClo
         note = _misfit(order.parts, found) if found else "the code cache has no code of this request"
         if not note:
             progress(1.0, "skipped: warm, the code of an equal request is reused")
-        traced = _trace(order) if note else ()
+        traced = _trace(order, progress) if note else ()
     with clock.stage(Stage.COMPILE) as progress:
         if not note:
             progress(1.0, "skipped: warm, the code of an equal request is reused")
@@ -133,8 +141,7 @@ def _by_graph(
         fingerprint = graph_fingerprint(each.program, order.device)
         known = cache.of_graph(fingerprint)
         if known is None or known.misfit(each.part.tower.module.state_dict()):
-            progress(done / len(traced), each.part.path)
-            coded.append(compile_part(each, fingerprint))
+            coded.append(compile_part(each, fingerprint, of_part(progress, done, len(traced))))
         else:
             progress(
                 (done + 1) / len(traced), f"{each.part.path}: warm, the code of an equal graph is reused"
@@ -147,20 +154,22 @@ def _by_graph(
 
 
 def _cold(order: PackageOrder, clock: StageClock, *, note: str) -> _Unverified:
-    with clock.stage(Stage.TRACE):
-        traced = _trace(order)
+    with clock.stage(Stage.TRACE) as progress:
+        traced = _trace(order, progress)
     coded: list[CodedPart] = []
     with clock.stage(Stage.COMPILE) as progress:
         for done, each in enumerate(traced):
-            progress(done / len(traced), each.part.path)
-            coded.append(compile_part(each, graph_fingerprint(each.program, order.device)))
+            fingerprint = graph_fingerprint(each.program, order.device)
+            coded.append(compile_part(each, fingerprint, of_part(progress, done, len(traced))))
         return _Unverified(
             parts=assemble_parts(coded, order.folder), origin=CodeOrigin(code="cold", note=note)
         )
 
 
-def _trace(order: PackageOrder) -> tuple[TracedPart, ...]:
-    return trace_parts(order.parts, order.inputs, order.device)
+def _trace(order: PackageOrder, progress: Progress) -> tuple[TracedPart, ...]:
+    traced = trace_parts(order.parts, order.inputs, order.device, progress)
+    order.on_traced(traced)
+    return traced
 
 
 def _misfit(parts: Sequence[Part], found: Sequence[ProgramCode]) -> str:
@@ -184,7 +193,7 @@ def _verified(order: PackageOrder, made: _Unverified, clock: StageClock) -> Pack
             device=order.device,
         )
         report = gate.verify(order.agreeing(), order.contradicting(), progress)
-    return Packaged(parts=made.parts, origin=made.origin, report=report)
+    return Packaged(parts=made.parts, origin=made.origin, report=report, gate=gate)
 
 
 def _op_libraries(parts: Sequence[CompiledPart]) -> tuple[str, ...]:

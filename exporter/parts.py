@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import torch
 from torch import Tensor
@@ -12,9 +12,10 @@ from exporter.aoti.assemble import WrittenFile
 from exporter.aoti.code import ProgramCode, layouts
 from exporter.aoti.compile import compile_code
 from exporter.aoti.op_libraries import op_libraries
-from exporter.aoti.outputs import output_entries
+from exporter.aoti.outputs import outputs_of
 from exporter.aoti.trace import trace
 from exporter.spec import Mode
+from exporter.stages import Progress, no_progress
 from exporter.towers.split import split
 from exporter.towers.tower import Tower
 from exporter.verify.reload import Link
@@ -30,6 +31,10 @@ class Part:
 
     tower: Tower
     path: str  # below the tower's folder
+
+    @property
+    def name(self) -> str:
+        return PurePath(self.path).stem
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,26 +76,32 @@ def parts_of(tower: Tower, mode: Mode, *, max_batch_size: int) -> tuple[Part, ..
 
 
 def trace_parts(
-    parts: Sequence[Part], inputs: dict[str, Tensor], device: torch.device
+    parts: Sequence[Part], inputs: dict[str, Tensor], device: torch.device, progress: Progress = no_progress
 ) -> tuple[TracedPart, ...]:
     """Trace each part on what the one before it returns; the first on `inputs`."""
     traced = []
     tensors = {name: tensor.to(device) for name, tensor in inputs.items()}
-    for part in parts:
-        traced.append(TracedPart(part=part, program=trace(part.tower, tensors, device)))
+    for done, part in enumerate(parts):
+        told = of_part(progress, done, len(parts))
+        traced.append(TracedPart(part=part, program=trace(part.tower, tensors, device, told)))
         with torch.no_grad():
             tensors = part.tower.module(tensors)
     return tuple(traced)
 
 
-def compile_part(traced: TracedPart, fingerprint: str) -> CodedPart:
+def sizes_text(inputs: dict[str, Tensor]) -> str:
+    """The dtypes and sizes of a tower's inputs, for people."""
+    return "".join(f"{name}: {tensor.dtype} {list(tensor.shape)}\n" for name, tensor in inputs.items())
+
+
+def compile_part(traced: TracedPart, fingerprint: str, progress: Progress = no_progress) -> CodedPart:
     """Compile a part whose graph has this fingerprint."""
     tower, program = traced.part.tower, traced.program
     known = ProgramCode(
         fingerprint=fingerprint,
-        code=compile_code(program),
+        code=compile_code(program, progress),
         state=layouts(tower.module.state_dict()),
-        outputs=output_entries(program, tower.plan),
+        outputs=outputs_of(program, tower.plan),
         op_libraries=op_libraries([program]),
     )
     return CodedPart(part=traced.part, known=known)
@@ -106,3 +117,9 @@ def assemble_parts(coded: Sequence[CodedPart], folder: Path) -> tuple[CompiledPa
         )
         for each in coded
     )
+
+
+def of_part(progress: Progress, done: int, parts: int) -> Progress:
+    """Progress within one part, as progress of all; how far a part itself is, nobody knows."""
+    fraction = done / parts if parts > 1 else None
+    return lambda _, detail: progress(fraction, detail)

@@ -4,28 +4,32 @@ import logging
 from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 
-import torch
-
+from exporter.aoti.architecture import require_device
 from exporter.aoti.code_cache import open_code_cache
-from exporter.attempt import Attempt, ExportedTower, TowerResult
+from exporter.aoti.outputs import outputs_of
+from exporter.attempt import EVIDENCE, Attempt, Evidence, ExportedTower, TowerResult
 from exporter.blueprint import Blueprint, ConfiguredTower
 from exporter.data.batch import contradicting_batches, trace_inputs, verification_batches
 from exporter.describe import manifest_of, tower_entry, write_tower_files
 from exporter.distributed.isolation import isolated
 from exporter.distributed.ranks import Ranks
-from exporter.errors import InvalidArtifact, InvalidSpec, TowerDied
+from exporter.errors import InvalidArtifact, TowerDied
 from exporter.families.declared import open_tower
+from exporter.items.materialise import Materialised, materialise
+from exporter.items.wanted import WantedVectors, open_items, plan_vectors
 from exporter.manifest import MANIFEST_NAME, TowerEntry
 from exporter.outcome import ExportOutcome, Failure, TowerOutcome
 from exporter.packaging import PackageOrder, package_tower
-from exporter.parts import parts_of
+from exporter.parts import TracedPart, parts_of, sizes_text
 from exporter.planning import TowerToExport, UnopenedTower, plan_export, read_config
 from exporter.publish import publish, read_manifest
 from exporter.sources import config_source, fetch_checkpoint_once, open_rows
-from exporter.spec import Device, ExportSpec
+from exporter.spec import ExportSpec
 from exporter.stages import OnStage, Stage, StageClock
 from exporter.storage.store import join_uri
+from exporter.verify.gate import Gate
 
 log = logging.getLogger(__name__)
 
@@ -57,10 +61,12 @@ def export(attempt: Attempt, ranks: Ranks, on_stage: OnStage) -> ExportOutcome |
 
 def try_tower(planned: TowerToExport, attempt: Attempt, config_text: str, on_stage: OnStage) -> TowerResult:
     """Export one tower; whatever goes wrong becomes its failure."""
+    evidence = Evidence(attempt.workspace / planned.name / EVIDENCE)
     try:
-        exported = export_tower(planned, attempt, config_text, on_stage)
+        exported = export_tower(planned, attempt, config_text, on_stage, evidence)
     except Exception as error:
         log.exception("tower_failed", extra={"tower": planned.name})
+        evidence.write(error)
         return TowerResult(planned=planned, failure=Failure.of(error))
     return TowerResult(planned=planned, exported=exported)
 
@@ -72,7 +78,7 @@ def tower_died(planned: TowerToExport, how: str) -> TowerResult:
 
 
 def export_tower(
-    planned: TowerToExport, attempt: Attempt, config_text: str, on_stage: OnStage
+    planned: TowerToExport, attempt: Attempt, config_text: str, on_stage: OnStage, evidence: Evidence
 ) -> ExportedTower:
     """One tower through every stage; returns only what has passed the gate."""
     spec, name = attempt.spec, planned.name
@@ -90,9 +96,17 @@ def export_tower(
         blueprint.fill(tower, checkpoint)
         tower.module.to(device)
     with clock.stage(Stage.ROWS):
-        rows, rows_source = open_rows(tower.config, spec)
+        rows, rows_source = open_rows(blueprint.planned, spec)
+        items = open_items(blueprint.planned, spec, folder)
         inputs = {name: each.to(device) for name, each in trace_inputs(rows, tower.plan).items()}
+        evidence.keep("sizes.txt", partial(sizes_text, inputs))
         blueprint.try_out(tower, inputs)
+
+    def look_at(traced: Sequence[TracedPart]) -> None:
+        keep_programs(traced, evidence)
+        if items is not None:  # what cannot be is found out before anything is compiled
+            plan_vectors(items, outputs_of(traced[-1].program, traced[-1].part.tower.plan))
+
     packaged = package_tower(
         PackageOrder(
             tower=tower,
@@ -102,21 +116,26 @@ def export_tower(
             contradicting=partial(contradicting_batches, rows, tower.plan),
             device=device,
             folder=folder,
+            on_traced=look_at,
         ),
         open_code_cache(attempt.code_cache) if attempt.code_cache else None,
         clock,
     )
+    made = None
+    if items is not None:
+        made = vectors_of_all_items(plan_vectors(items, packaged.outputs), packaged.gate, folder, clock)
     files = write_tower_files(name, blueprint.files(spec), packaged.parts, folder)
+    demands = tower.served.demands(rows.take(1).tensors(tower.plan))
     return ExportedTower(
         entry=tower_entry(
             tower,
             packaged,
             files,
             clock.seconds,
-            demands=tower.served.demands(rows.take(1).tensors(tower.plan)),
-            declaration=blueprint.declaration,
+            demands=demands,
+            vectors=made.entry if made else None,
         ),
-        files=files,
+        files={**files, **(made.files if made else {})},
         sources=(
             config_source(attempt.config_uri or spec.config_uri, config_text),
             checkpoint_source,
@@ -124,6 +143,18 @@ def export_tower(
         ),
         op_libraries=packaged.op_libraries,
     )
+
+
+def keep_programs(traced: Sequence[TracedPart], evidence: Evidence) -> None:
+    """A failure behind tracing will want to be read beside what was traced."""
+    for part in traced:
+        evidence.keep(f"{part.part.name}_program.txt", partial(str, part.program))
+
+
+def vectors_of_all_items(wanted: WantedVectors, gate: Gate, folder: Path, clock: StageClock) -> Materialised:
+    """Run the verified package over every item there is."""
+    with clock.stage(Stage.ITEMS) as progress:
+        return materialise(wanted, gate, folder, progress)
 
 
 def blueprint_of(planned: TowerToExport, spec: ExportSpec, config_text: str) -> Blueprint:
@@ -183,23 +214,13 @@ def published_earlier(attempt: Attempt, planned: Sequence[TowerToExport]) -> Exp
 
 
 def succeeded(entry: TowerEntry, root: str) -> TowerOutcome:
-    return TowerOutcome(tower=entry.name, entry=entry, package_uri=join_uri(root, entry.package.path))
+    return TowerOutcome(
+        tower=entry.name,
+        entry=entry,
+        package_uri=join_uri(root, entry.package.path),
+        cold=entry.code == "cold",
+    )
 
 
 def artifact_root(attempt: Attempt) -> str:
     return f"{attempt.spec.output_uri.rstrip('/')}/{attempt.job_id}"
-
-
-def require_device(device: Device) -> torch.device:
-    """The device to trace, compile and verify on.
-
-    Raises:
-        InvalidSpec: CUDA was asked for and this machine has none.
-    """
-    if device is Device.CUDA and not torch.cuda.is_available():
-        raise InvalidSpec(
-            "device is cuda, and this worker has no CUDA device",
-            hint="send the job to a worker with a GPU, or export with device cpu",
-            where="device",
-        )
-    return torch.device(device)

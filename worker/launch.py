@@ -60,6 +60,9 @@ def _start(
             # Not below TMPDIR: what the compiler finds out about the machine is to outlive the attempt.
             "TORCHINDUCTOR_CACHE_DIR": str(CompilerSettings().torchinductor_cache_dir),
             "OMP_NUM_THREADS": str(threads),
+            # Threads that wait by spinning hold cores that others need: on two cores with three times the
+            # work they can do, a package took ten times as long, and an index five times.
+            "OMP_WAIT_POLICY": "passive",
             "PYTHONUNBUFFERED": "1",
             "SLIPWAY_REDIS_URL": None,  # an attempt has no business with the job store
             **changes,

@@ -9,20 +9,22 @@ from torch.export import ExportedProgram
 
 from exporter.aoti.assemble import BLOB_SUFFIX
 from exporter.aoti.code import Code
-from exporter.aoti.torch_private import compile_files
+from exporter.aoti.torch_private import compile_files, files_counted
 from exporter.errors import CompileFailed
 from exporter.manifest import Versions
+from exporter.stages import Progress, no_progress
 from exporter.version import __version__
 
 
-def compile_code(program: ExportedProgram) -> Code:
+def compile_code(program: ExportedProgram, progress: Progress = no_progress) -> Code:
     """Compile `program`; its weights are no part of the code.
 
     Raises:
         CompileFailed: with the compiler's last words.
     """
     try:
-        written = compile_files(program)
+        with files_counted(lambda files: progress(None, f"{files} files compiled")):
+            written = compile_files(program)
     except Exception as error:  # inductor and the C++ compiler fail in many types; all mean the same here
         text = str(error).strip()
         raise CompileFailed(
@@ -35,9 +37,9 @@ def compile_code(program: ExportedProgram) -> Code:
     )
 
 
-def compile_package(program: ExportedProgram, path: Path) -> Path:
+def compile_package(program: ExportedProgram, path: Path, progress: Progress = no_progress) -> Path:
     """Compile `program` into the package at `path`, with its own weights."""
-    return compile_code(program).assemble(program.state_dict, path).path
+    return compile_code(program, progress).assemble(program.state_dict, path).path
 
 
 def versions() -> Versions:

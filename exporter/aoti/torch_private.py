@@ -5,10 +5,11 @@ import gc
 import struct
 import subprocess
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
@@ -18,6 +19,7 @@ import torch._inductor
 import torch.fx.experimental._config as symbolic_shapes_config
 from torch._inductor import codecache, cpp_builder, cpu_vec_isa
 from torch._inductor import config as inductor_config
+from torch._inductor.cpp_builder import CppBuilder
 from torch._inductor.virtualized import V
 from torch._logging.structured import INTERN_TABLE
 from torch._subclasses import FakeTensor
@@ -25,6 +27,8 @@ from torch.export import ExportedProgram
 from torch.export._draft_export import FailureReport, FailureType
 from torch.export.pt2_archive._package import AOTICompiledModel
 from torch.export.pt2_archive._package_weights import Weights
+from torch.fx.node import Argument, Node, Target
+from torch.fx.proxy import TracerBase
 
 from exporter.dims.diagnose import SizeGuard, sizes_in
 from exporter.dims.torch_dims import TorchDims
@@ -67,6 +71,51 @@ class UnpackedPackage(Package):
         loader.load_constants(dict(weights), use_inactive=False, check_full_update=False, user_managed=True)
         self._model = AOTICompiledModel(loader)
         self._weights = weights
+
+
+@contextmanager
+def nodes_counted(on_node: Callable[[int], None]) -> Iterator[None]:
+    """Tell after each node that tracing makes how many there are; torch.export itself tells nothing."""
+    create_node, numbers = TracerBase.create_node, count(1)
+
+    def counted(
+        self: TracerBase,
+        kind: str,
+        target: Target,
+        args: tuple[Argument, ...],
+        kwargs: dict[str, Argument],
+        name: str | None = None,
+        type_expr: object = None,
+    ) -> Node:
+        node = create_node(self, kind, target, args, kwargs, name, type_expr)
+        on_node(next(numbers))
+        return node
+
+    with _replaced(TracerBase, "create_node", counted):
+        yield
+
+
+@contextmanager
+def files_counted(on_file: Callable[[int], None]) -> Iterator[None]:
+    """Tell after each C++ file that inductor builds, objects and libraries, how many there are."""
+    build, numbers = CppBuilder.build, count(1)
+
+    def counted(self: CppBuilder) -> None:
+        build(self)
+        on_file(next(numbers))
+
+    with _replaced(CppBuilder, "build", counted):
+        yield
+
+
+@contextmanager
+def _replaced(owner: type, name: str, instead: object) -> Iterator[None]:
+    before = getattr(owner, name)
+    setattr(owner, name, instead)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
 
 
 @contextmanager
@@ -137,7 +186,7 @@ def compile_files(program: ExportedProgram) -> CompiledFiles:
         assert isinstance(module, torch.fx.GraphModule) and program.example_inputs is not None
         args, kwargs = program.example_inputs
         # Inductor writes into the metadata it is given, which otherwise is one dict for the whole process.
-        options = {**PACKAGE_CONFIG, "aot_inductor.metadata": {}}
+        options: dict[str, object] = {**PACKAGE_CONFIG, "aot_inductor.metadata": {}}
         written = torch._inductor.aot_compile(module, args, kwargs, options=options)
     assert isinstance(written, list)
     constants = [
