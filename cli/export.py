@@ -15,6 +15,7 @@ from jobs.logs import MemoryLogs
 from jobs.memory_store import MemoryJobStore
 from jobs.model import JobState
 from jobs.queue import MemoryQueue
+from processes.settings import NO_CODE_CACHE
 from processes.startup import settings_or_exit
 from service.cli_commands import EXIT_CODES
 from service.client.options import add_spec_options, spec_of
@@ -22,7 +23,6 @@ from service.client.watch import display, show_end
 from service.planning import plan
 from service.schemas import JobView
 from worker.launch import TorchrunLauncher
-from worker.settings import NO_CODE_CACHE
 from worker.supervisor import Supervisor
 
 _WORKER = "slipway-export"

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Sequence
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
@@ -12,23 +11,21 @@ from exporter.aoti.outputs import outputs_of
 from exporter.attempt import EVIDENCE, Attempt, Evidence, ExportedTower, TowerResult
 from exporter.blueprint import Blueprint, ConfiguredTower
 from exporter.data.batch import contradicting_batches, trace_inputs, verification_batches
-from exporter.describe import manifest_of, tower_entry, write_tower_files
+from exporter.describe import tower_entry, write_tower_files
 from exporter.distributed.isolation import isolated
 from exporter.distributed.ranks import Ranks
-from exporter.errors import InvalidArtifact, TowerDied
+from exporter.errors import TowerDied
 from exporter.families.declared import open_tower
 from exporter.items.materialise import Materialised, materialise
-from exporter.items.wanted import WantedVectors, open_items, plan_vectors
-from exporter.manifest import MANIFEST_NAME, TowerEntry
-from exporter.outcome import ExportOutcome, Failure, TowerOutcome
+from exporter.items.wanted import Items, WantedVectors, open_items, plan_vectors
+from exporter.outcome import ExportOutcome, Failure
 from exporter.packaging import PackageOrder, package_tower
 from exporter.parts import TracedPart, parts_of, sizes_text
 from exporter.planning import TowerToExport, UnopenedTower, plan_export, read_config
-from exporter.publish import publish, read_manifest
+from exporter.publishing import publish_towers, published_earlier
 from exporter.sources import config_source, fetch_checkpoint_once, open_rows
 from exporter.spec import ExportSpec
 from exporter.stages import OnStage, Stage, StageClock
-from exporter.storage.store import join_uri
 from exporter.verify.gate import Gate
 
 log = logging.getLogger(__name__)
@@ -101,12 +98,6 @@ def export_tower(
         inputs = {name: each.to(device) for name, each in trace_inputs(rows, tower.plan).items()}
         evidence.keep("sizes.txt", partial(sizes_text, inputs))
         blueprint.try_out(tower, inputs)
-
-    def look_at(traced: Sequence[TracedPart]) -> None:
-        keep_programs(traced, evidence)
-        if items is not None:  # what cannot be is found out before anything is compiled
-            plan_vectors(items, outputs_of(traced[-1].program, traced[-1].part.tower.plan))
-
     packaged = package_tower(
         PackageOrder(
             tower=tower,
@@ -116,7 +107,7 @@ def export_tower(
             contradicting=partial(contradicting_batches, rows, tower.plan),
             device=device,
             folder=folder,
-            on_traced=look_at,
+            on_traced=partial(look_at_programs, items, evidence),
         ),
         open_code_cache(attempt.code_cache) if attempt.code_cache else None,
         clock,
@@ -145,10 +136,15 @@ def export_tower(
     )
 
 
-def keep_programs(traced: Sequence[TracedPart], evidence: Evidence) -> None:
-    """A failure behind tracing will want to be read beside what was traced."""
+def look_at_programs(items: Items | None, evidence: Evidence, traced: Sequence[TracedPart]) -> None:
+    """A failure behind tracing will want to be read beside what was traced.
+
+    And vectors that the tower cannot make are refused before anything is compiled.
+    """
     for part in traced:
         evidence.keep(f"{part.part.name}_program.txt", partial(str, part.program))
+    if items is not None:
+        plan_vectors(items, outputs_of(traced[-1].program, traced[-1].part.tower.plan))
 
 
 def vectors_of_all_items(wanted: WantedVectors, gate: Gate, folder: Path, clock: StageClock) -> Materialised:
@@ -162,65 +158,3 @@ def blueprint_of(planned: TowerToExport, spec: ExportSpec, config_text: str) -> 
     if isinstance(planned, UnopenedTower):
         return open_tower(planned, spec, config_text)
     return ConfiguredTower(planned)
-
-
-def publish_towers(results: list[TowerResult], attempt: Attempt, on_stage: OnStage) -> ExportOutcome:
-    """Publish the exported towers and their manifest, together; failed ones leave nothing behind."""
-    exported = [result.exported for result in results if result.exported is not None]
-    failed = tuple(
-        TowerOutcome(tower=result.planned.name, failure=result.failure)
-        for result in results
-        if result.failure is not None
-    )
-    if not exported:
-        return ExportOutcome(towers=failed)
-    root = artifact_root(attempt)
-    with ExitStack() as publishing:
-        progress = [
-            publishing.enter_context(StageClock(tower.entry.name, on_stage).stage(Stage.PUBLISH))
-            for tower in exported
-        ]
-        manifest_uri = publish(
-            manifest_of(exported, results[0].planned, attempt),
-            {path: local for tower in exported for path, local in tower.files.items()},
-            root,
-            replace_unfinished=attempt.replace_unfinished,
-            on_sent=lambda sent, total: [
-                report(sent / total, f"{sent:,} of {total:,} bytes") for report in progress
-            ],
-        )
-    published = tuple(succeeded(tower.entry, root) for tower in exported)
-    return ExportOutcome(towers=published + failed, manifest_uri=manifest_uri)
-
-
-def published_earlier(attempt: Attempt, planned: Sequence[TowerToExport]) -> ExportOutcome | None:
-    """What an attempt published that died before it could say so; None if there was none."""
-    root = artifact_root(attempt)
-    try:
-        manifest = read_manifest(root)
-    except InvalidArtifact:
-        return None
-    entries = {entry.name: entry for entry in manifest.towers}
-    lost = Failure(code="attempt_failed", message="failed in an earlier attempt that could not say why")
-    return ExportOutcome(
-        towers=tuple(
-            succeeded(entries[tower.name], root)
-            if tower.name in entries
-            else TowerOutcome(tower=tower.name, failure=lost)
-            for tower in planned
-        ),
-        manifest_uri=join_uri(root, MANIFEST_NAME),
-    )
-
-
-def succeeded(entry: TowerEntry, root: str) -> TowerOutcome:
-    return TowerOutcome(
-        tower=entry.name,
-        entry=entry,
-        package_uri=join_uri(root, entry.package.path),
-        cold=entry.code == "cold",
-    )
-
-
-def artifact_root(attempt: Attempt) -> str:
-    return f"{attempt.spec.output_uri.rstrip('/')}/{attempt.job_id}"

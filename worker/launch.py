@@ -7,8 +7,8 @@ from datetime import timedelta
 from typing import Protocol
 
 from processes.guarded import GuardedProcess
+from processes.settings import CompilerSettings, compiler_folder
 from worker.compiler_files import prune
-from worker.settings import CompilerSettings, compiler_folder
 from worker.workspace import Workspace
 
 # Between asking the ranks to end and killing them: a cancel takes effect within five seconds.

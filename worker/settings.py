@@ -9,10 +9,8 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from jobs.families import FamilyNames
 from jobs.redis_url import RedisUrl
-from processes.settings import user_cache
+from processes.settings import NO_CODE_CACHE, user_cache
 from telemetry.choices import LogFormat, LogLevel, OtlpEndpoint
-
-NO_CODE_CACHE = "none"
 
 
 def _seconds(given: object) -> object:
@@ -72,16 +70,3 @@ class AttemptSettings(BaseSettings):
     @property
     def code_cache_uri(self) -> str | None:
         return None if self.code_cache == NO_CODE_CACHE else self.code_cache
-
-
-def compiler_folder() -> Path:
-    """Where they are unless the environment says otherwise: for all attempts of this user on this machine."""
-    return user_cache("compiler")
-
-
-class CompilerSettings(BaseSettings):
-    """Where torch's compiler keeps its own files, by torch's name for it."""
-
-    model_config = SettingsConfigDict(frozen=True)
-
-    torchinductor_cache_dir: Path = Field(default_factory=compiler_folder)

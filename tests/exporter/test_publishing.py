@@ -9,9 +9,9 @@ from exporter.attempt import Attempt, ExportedTower, TowerResult
 from exporter.errors import AlreadyPublished
 from exporter.manifest import TowerEntry, VerificationReport
 from exporter.outcome import Failure
-from exporter.pipeline import publish_towers, published_earlier
 from exporter.planning import PlannedTower, plan_towers
 from exporter.publish import file_ref, read_manifest
+from exporter.publishing import publish_towers, published_earlier
 from exporter.spec import ExportSpec, TowerName
 from exporter.stages import Stage, StageEvent, ignore_stages
 
