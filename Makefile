@@ -13,7 +13,7 @@ LOCKS := $(wildcard requirements/*.txt)
 PROTOS := $(shell find protos -name '*.proto' 2>/dev/null)
 PROTO_STAMP := exporter/config/pb/.stamp
 INSTALLED := $(VENV)/.installed
-CODE := cli examples exporter jobs launcher processes protos service slipway telemetry tests worker setup.py
+CODE := benchmarks cli examples exporter jobs launcher processes protos service slipway telemetry tests worker setup.py
 
 # python3.11, or a python3 that is one. Override with `make PYTHON=/path/to/python3.11 …`.
 is_python311 = $(shell $(1) -c 'import sys; print(sys.version_info[:2] == (3, 11))' 2>/dev/null)
@@ -55,6 +55,10 @@ browser: install ## the dashboard in a real Chromium; pictures go to .slipway/sc
 	@command -v chromium chromium-browser google-chrome >/dev/null || $(call stop,this needs Chromium,chromium)
 	@$(BIN)/python -m pytest -q -m browser tests/dashboard tests/e2e $(ARGS)
 	@echo 'pictures of the pages: .slipway/screenshots'
+
+.PHONY: bench
+bench: install ## measure what benchmarks/ describes; needs half an hour and 7 GB of disk
+	@$(BIN)/python -m benchmarks.items $(ARGS)
 
 .PHONY: format
 format: install ## format and sort imports in place

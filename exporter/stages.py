@@ -18,6 +18,7 @@ class Stage(StrEnum):
     TRACE = "trace"  # torch.export
     COMPILE = "compile"  # AOTInductor
     VERIFY = "verify"  # package against eager, in a fresh process
+    ITEMS = "items"  # item vectors and their index; only where asked for
     PUBLISH = "publish"  # upload, check digests, write the manifest
 
 

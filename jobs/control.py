@@ -84,7 +84,7 @@ class JobControl:
         """
         first = self.get(job_id)
         towers = first.towers_to_retry()
-        spec = first.spec.model_copy(update={"towers": towers})
+        spec = first.spec.only(towers)
         job = self._new(spec, towers, first, owner)
         origin = {"config_uri": first.config_uri, "retry_of": first.id}
         return self._accept(job.model_copy(update=origin), owner)

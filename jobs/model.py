@@ -75,6 +75,12 @@ class TowerProgress(Frozen):
     verification: VerificationSummary | None = None
     failure: Failure | None = None
 
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """The stages it goes through; item vectors count once they are being made, as few ask for them."""
+        makes_vectors = self.stage is Stage.ITEMS or Stage.ITEMS in self.stage_seconds
+        return tuple(stage for stage in Stage if stage is not Stage.ITEMS or makes_vectors)
+
     def at_rest(self) -> Self:
         """This tower when nobody works on it: it runs no more."""
         if self.state is not TowerState.RUNNING:

@@ -12,7 +12,7 @@ from exporter.dims.entries import dim_entries, tensor_entries
 from exporter.manifest import DimEntry, TensorEntry
 from exporter.outcome import Failure
 from exporter.planning import PlannedTower
-from exporter.spec import Device, ExportSpec, Frozen, IdWeights, Mode, TowerName
+from exporter.spec import Device, ExportSpec, Frozen, IdWeights, IndexSpec, Mode, TowerName
 from jobs.ids import JobId
 from jobs.logs import LogPart
 from jobs.model import Job, JobState, TowerProgress
@@ -39,6 +39,9 @@ class SpecView(Frozen):
     id_weights: IdWeights
     ranks: int | None
     max_batch_size: int
+    materialise_items: bool = False
+    item_id_column: str | None = None
+    item_index: IndexSpec | None = None
 
     @classmethod
     def of(cls, spec: ExportSpec, config_uri: str | None) -> "SpecView":

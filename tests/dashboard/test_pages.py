@@ -150,6 +150,16 @@ def test_the_report_plots_errors_and_times(client: TestClient, store: MemoryJobS
     assert "3.4 × faster" in text
 
 
+def test_the_report_says_what_was_made_of_the_items(
+    client: TestClient, store: MemoryJobStore, tmp_path: Path
+) -> None:
+    job = sample.published(tmp_path)
+    store.add(job)
+    text = client.get(f"/jobs/{job.id}/report").text
+    assert text.count("Item vectors") == 1
+    assert "10,000,000 of width 32" in text and "recall@10 0.958" in text
+
+
 def test_a_manifest_that_is_gone_is_said_to_be(
     client: TestClient, store: MemoryJobStore, tmp_path: Path
 ) -> None:

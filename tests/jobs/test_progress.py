@@ -67,3 +67,14 @@ def test_a_failure_before_the_towers_is_every_towers_failure() -> None:
 def test_a_failure_that_may_pass_is_tried_again() -> None:
     job = finish(RUNNING, ExportOutcome(failure=make_failure(retryable=True)), NOW)
     assert (job.state, job.setbacks) == (JobState.QUEUED, 1)
+
+
+def test_item_vectors_are_a_stage_once_they_are_made() -> None:
+    user, item = fold_events(RUNNING, [make_event("item", Stage.ITEMS)]).towers
+    assert Stage.ITEMS not in user.stages
+    assert item.stages == tuple(Stage)
+    published = fold_events(
+        RUNNING,
+        [make_event("item", Stage.ITEMS, kind="finished", seconds=2.0), make_event("item", Stage.PUBLISH)],
+    ).towers[1]
+    assert published.stages.index(Stage.PUBLISH) == 7
