@@ -4,6 +4,7 @@ import logging
 from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 
 from exporter.aoti.architecture import require_device
 from exporter.aoti.op_libraries import op_libraries
@@ -15,8 +16,8 @@ from exporter.distributed.isolation import isolated
 from exporter.distributed.ranks import Ranks
 from exporter.errors import InvalidArtifact, TowerDied
 from exporter.families.declared import open_tower
-from exporter.items.materialise import materialise
-from exporter.items.wanted import open_items, plan_vectors
+from exporter.items.materialise import Materialised, materialise
+from exporter.items.wanted import WantedVectors, open_items, plan_vectors
 from exporter.manifest import MANIFEST_NAME, TowerEntry
 from exporter.outcome import ExportOutcome, Failure, TowerOutcome
 from exporter.parts import TracedPart, compile_parts, parts_of, sizes_text, trace_parts
@@ -112,15 +113,18 @@ def export_tower(
         report = gate.verify(
             verification_batches(rows, tower.plan), contradicting_batches(rows, tower.plan), progress
         )
-    made = None
-    if wanted is not None:
-        with clock.stage(Stage.ITEMS) as progress:
-            made = materialise(wanted, gate, folder, progress)
+    made = None if wanted is None else vectors_of_all_items(wanted, gate, folder, clock)
     files = write_tower_files(name, blueprint.files(spec), compiled, folder)
     demands = tower.served.demands(rows.take(1).tensors(tower.plan))
     return ExportedTower(
         entry=tower_entry(
-            tower, compiled, files, report, clock.seconds, demands=demands, vectors=made and made.entry
+            tower,
+            compiled,
+            files,
+            report,
+            clock.seconds,
+            demands=demands,
+            vectors=made.entry if made else None,
         ),
         files={**files, **(made.files if made else {})},
         sources=(
@@ -136,6 +140,12 @@ def keep_programs(traced: Sequence[TracedPart], evidence: Evidence) -> None:
     """A failure behind tracing will want to be read beside what was traced."""
     for part in traced:
         evidence.keep(f"{part.part.name}_program.txt", partial(str, part.program))
+
+
+def vectors_of_all_items(wanted: WantedVectors, gate: Gate, folder: Path, clock: StageClock) -> Materialised:
+    """Run the verified package over every item there is."""
+    with clock.stage(Stage.ITEMS) as progress:
+        return materialise(wanted, gate, folder, progress)
 
 
 def blueprint_of(planned: TowerToExport, spec: ExportSpec, config_text: str) -> Blueprint:
