@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from functools import partial
 
 from fastapi import Depends, FastAPI
 
@@ -22,7 +21,7 @@ from service.access.guard import access_of, reading
 from service.dependencies import Backend
 from service.errors import handle_errors
 from service.hooks.backend import running_hooks
-from service.planning import plan
+from service.planning import planner
 from service.request_limit import RequestLimit
 from service.routes import (
     artifacts,
@@ -54,8 +53,7 @@ def create_app(settings: ServiceSettings | None = None, backend: Backend | None 
             yield
             return
         client, celery = connect(settings.redis_url), make_celery(settings.redis_url)
-        planner = partial(plan, families=settings.families)
-        jobs = JobControl(RedisJobStore(client), CeleryQueue(celery, client), planner)
+        jobs = JobControl(RedisJobStore(client), CeleryQueue(celery, client), planner(settings.families))
         app.state.backend = Backend(
             jobs,
             RedisRoster(client),
