@@ -144,8 +144,20 @@ def compile_and_package(program: ExportedProgram, path: Path) -> None:
     with warnings.catch_warnings(), sizes_zero_and_one_stay_dynamic():
         warnings.simplefilter("ignore")  # inductor's remarks on its own internals; failures raise
         torch._inductor.aoti_compile_and_package(
-            program, package_path=str(path), inductor_configs=dict(_PACKAGE_CONFIG)
+            program, package_path=str(path), inductor_configs=_package_config(program)
         )
+
+
+def _package_config(program: ExportedProgram) -> dict[str, bool | str]:
+    """`_PACKAGE_CONFIG`; without it for a program that reads no weight, whose empty blob cannot be loaded."""
+    signature = program.graph_signature
+    weights = {
+        *signature.inputs_to_parameters,
+        *signature.inputs_to_buffers,
+        *signature.inputs_to_lifted_tensor_constants,
+    }
+    read = any(node.users for node in program.graph.nodes if node.name in weights)
+    return dict(_PACKAGE_CONFIG) if read else {}
 
 
 def cpu_instruction_sets() -> tuple[str, ...]:
