@@ -4,7 +4,6 @@ import argparse
 import sys
 import tempfile
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 
 from cli.settings import ExportSettings
@@ -19,7 +18,7 @@ from processes.startup import settings_or_exit
 from service.cli_commands import EXIT_CODES
 from service.client.options import add_spec_options, spec_of
 from service.client.watch import display, show_end
-from service.planning import plan
+from service.planning import planner
 from service.schemas import JobView
 from worker.launch import TorchrunLauncher
 from worker.supervisor import Supervisor
@@ -51,8 +50,8 @@ def run(arguments: argparse.Namespace) -> int:
         # By its URI and not its text: the manifest names it, and its relative paths are found beside it.
         arguments.config = Path(arguments.config).absolute().as_uri()
     store = MemoryJobStore()
-    planner = partial(plan, families=settings_or_exit(ExportSettings).families)
-    control = JobControl(store=store, queue=MemoryQueue(), plan=planner)
+    families = settings_or_exit(ExportSettings).families
+    control = JobControl(store=store, queue=MemoryQueue(), plan=planner(families))
     job = control.submit(spec_of(arguments))
     progress = sys.stderr if arguments.json else sys.stdout
     with tempfile.TemporaryDirectory(prefix="slipway-export-") as folder, display(progress) as show:

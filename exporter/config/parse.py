@@ -7,7 +7,7 @@ from exporter.config.features import needs_generation, read_features
 from exporter.config.groups import read_groups
 from exporter.config.joined_sequences import with_sequences_joined
 from exporter.config.message import read_message, require_fields
-from exporter.config.pb.data_pb2 import FgMode
+from exporter.config.pb.data_pb2 import DataConfig, FgMode
 from exporter.config.pb.pipeline_pb2 import EasyRecConfig
 from exporter.config.schema import FeatureGroup, ModelConfig, PipelineConfig
 from exporter.config.tables import check_tables
@@ -58,6 +58,7 @@ def parse_published_config(text: str, *, where: str = "config") -> PipelineConfi
         model=model,
         train_input_path=message.train_input_path,
         train_rows_are_encoded=_train_rows_are_encoded(message),
+        item_id_field=_item_id_field(message.data_config),
         averaged_weights=_averaged_weights(message),
         variational_dropout=message.model_config.HasField("variational_dropout"),
     )
@@ -70,6 +71,12 @@ def _embedding_groups(
     if model.tables_are_shared:
         return (groups,)
     return tuple(tuple(group for group in groups if model.reads(tower, group.name)) for tower in model.towers)
+
+
+def _item_id_field(data: DataConfig) -> str:
+    """What the negative sampler calls an item by."""
+    sampler = data.WhichOneof("sampler")
+    return (sampler and str(getattr(data, sampler).item_id_field)) or ""
 
 
 def _averaged_weights(message: EasyRecConfig) -> bool:
