@@ -193,13 +193,15 @@ class _Padded:
         return cls(sequence=embedded[f"{group}.sequence"], lengths=embedded[f"{group}.sequence_length"])
 
     def cut(self, limit: int) -> "_Padded":
-        """The first places of every row; all of them with limit 0."""
+        """The first places of every row, and nothing behind them; all of them with limit 0."""
         if limit == 0:
             return self
-        # An index, not a slice: of a size that is a symbol, a slice narrows the range, or is compiled
-        # to read behind the end of what is shorter than the limit.
-        first = torch.arange(torch.sym_min(self.sequence.shape[1], limit), device=self.sequence.device)
-        return _Padded(sequence=self.sequence[:, first], lengths=self.lengths.clamp(max=limit))
+        # Emptied, not cut off: of a size that is a symbol, a slice narrows the range or is compiled to read
+        # behind the end of what is shorter, and an index to code that does not compile.
+        read_T1 = self._places().unsqueeze(1) < limit
+        return _Padded(
+            sequence=torch.where(read_T1, self.sequence, 0.0), lengths=self.lengths.clamp(max=limit)
+        )
 
     @property
     def filled(self) -> Tensor:
