@@ -16,6 +16,7 @@ from exporter.dims.entries import dim_entries, tensor_entries
 from exporter.dims.plan import DimPlan
 from exporter.dims.torch_dims import check_program
 from exporter.manifest import (
+    AppliedPass,
     FileRef,
     Manifest,
     SourceRef,
@@ -59,6 +60,7 @@ def tower_entry(
     stage_seconds: Mapping[str, float],
     *,
     demands: tuple[str, ...],
+    passes: tuple[AppliedPass, ...] = (),
 ) -> TowerEntry:
     """The tower's entry; asking for the verification report is what keeps the unverified out."""
     refs = {path: file_ref(path, local) for path, local in files.items()}
@@ -75,6 +77,7 @@ def tower_entry(
         dims=dim_entries(tower.plan),
         id_weights=_id_weights(tower),
         demands=demands,
+        passes=passes,
         verified=verified,
         stage_seconds=dict(stage_seconds),
     )

@@ -12,6 +12,7 @@ ExportError
 ├── DimPlanViolated          the traced program's sizes are not those of the plan
 │   ├── DimsConflict           the model requires sizes to be equal that the plan keeps apart
 │   └── DimSpecialised         tracing narrowed or fixed a size that the plan lets vary
+├── PassRefused              an edit of a traced program does not fit it
 ├── TraceFailed              torch.export could not capture the tower
 ├── CompileFailed            AOTInductor could not build the package
 ├── VerificationFailed       the package does not compute what eager computes
@@ -137,6 +138,13 @@ class DimSpecialised(DimPlanViolated):
 
     code = "dim_specialised"
     advice = "change the model's option that ties the size, or report it with the pipeline config"
+
+
+class PassRefused(ExportError):
+    """An edit of a traced program does not fit it."""
+
+    code = "pass_refused"
+    advice = "correct the pass that `where` names"
 
 
 class TraceFailed(ExportError):

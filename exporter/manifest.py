@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Literal
 
-from exporter.spec import Device, Frozen, IdWeights, Mode, TowerName
+from exporter.spec import Device, Frozen, IdWeights, Mode, Pass, TowerName
 
 MANIFEST_NAME = "manifest.json"
 
@@ -90,6 +90,13 @@ class Versions(Frozen):
     cuda: str | None
 
 
+class AppliedPass(Frozen):
+    """An edit of the traced program, and the calls of submodules that it changed."""
+
+    asked: Pass
+    calls: tuple[str, ...]
+
+
 class SparseEntry(Frozen):
     """The first of a tower's two packages: run it on the tower's inputs, in their order.
 
@@ -115,6 +122,7 @@ class TowerEntry(Frozen):
     dims: tuple[DimEntry, ...]
     id_weights: IdWeights | None = None  # what it does with the weights of ids; None: it reads none
     demands: tuple[str, ...] = ()  # a package that refuses "but received n" found the n-th unmet, from 1
+    passes: tuple[AppliedPass, ...] = ()  # in the order in which they were applied
     verified: VerificationReport
     stage_seconds: dict[str, float]
 

@@ -10,7 +10,9 @@ from torch.export import ExportedProgram
 
 from exporter.aoti.compile import compile_package
 from exporter.aoti.trace import trace
-from exporter.spec import Mode
+from exporter.manifest import AppliedPass
+from exporter.passes.requested import apply_passes, preserved_calls, require_applied
+from exporter.spec import Mode, Pass
 from exporter.stages import Progress
 from exporter.towers.split import split
 from exporter.towers.tower import Tower
@@ -35,6 +37,7 @@ class TracedPart:
 
     part: Part
     program: ExportedProgram
+    passes: tuple[AppliedPass, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,15 +63,22 @@ def parts_of(tower: Tower, mode: Mode, *, max_batch_size: int) -> tuple[Part, ..
 
 
 def trace_parts(
-    parts: Sequence[Part], inputs: dict[str, Tensor], device: torch.device
+    parts: Sequence[Part], inputs: dict[str, Tensor], device: torch.device, passes: Sequence[Pass] = ()
 ) -> tuple[TracedPart, ...]:
-    """Trace each part on what the one before it returns; the first on `inputs`."""
+    """Trace each part on what the one before it returns, the first on `inputs`; then apply the passes.
+
+    Raises:
+        PassRefused: a pass fits no part.
+    """
     traced = []
     tensors = {name: tensor.to(device) for name, tensor in inputs.items()}
     for part in parts:
-        traced.append(TracedPart(part=part, program=trace(part.tower, tensors, device)))
+        program = trace(part.tower, tensors, device, preserved=preserved_calls(part.tower, passes))
+        program, applied = apply_passes(part.tower, program, passes, tensors)
+        traced.append(TracedPart(part=part, program=program, passes=applied))
         with torch.no_grad():
             tensors = part.tower.module(tensors)
+    require_applied(passes, [each for part in traced for each in part.passes], [t.program for t in traced])
     return tuple(traced)
 
 

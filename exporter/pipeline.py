@@ -93,13 +93,21 @@ def export_tower(
         rows, rows_source = open_rows(planned, spec)
     with clock.stage(Stage.TRACE):
         parts = parts_of(tower, spec.mode, max_batch_size=spec.max_batch_size)
-        traced = trace_parts(parts, trace_inputs(rows, tower.plan), device)
+        passes = [each for each in spec.passes if each.tower is name]
+        traced = trace_parts(parts, trace_inputs(rows, tower.plan), device, passes)
         libraries = op_libraries(part.program for part in traced)
     with clock.stage(Stage.COMPILE) as progress:
         compiled = compile_parts(traced, folder, progress)
     with clock.stage(Stage.VERIFY) as progress:
         chain = [part.link for part in compiled]
-        gate = Gate(tower, chain, op_libraries=libraries, scratch=folder, device=device)
+        gate = Gate(
+            tower,
+            chain,
+            op_libraries=libraries,
+            scratch=folder,
+            device=device,
+            passes=passes,
+        )
         report = gate.verify(
             verification_batches(rows, tower.plan), contradicting_batches(rows, tower.plan), progress
         )
@@ -112,6 +120,7 @@ def export_tower(
             report,
             clock.seconds,
             demands=tower.served.demands(rows.take(1).tensors(tower.plan)),
+            passes=tuple(applied for part in traced for applied in part.passes),
         ),
         files=files,
         sources=(

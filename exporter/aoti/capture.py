@@ -11,10 +11,14 @@ from exporter.dims.torch_dims import to_torch_dims
 from exporter.towers.tower import Tower
 
 
-def capture(tower: Tower, inputs: dict[str, Tensor]) -> ExportedProgram:
-    """The tower's program, traced on `inputs` in the plan's order."""
+def capture(tower: Tower, inputs: dict[str, Tensor], *, preserved: tuple[str, ...] = ()) -> ExportedProgram:
+    """The tower's program, traced on `inputs` in the plan's order; `preserved` can be called as in eager."""
     with torch.no_grad(), sizes_zero_and_one_stay_dynamic(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of torch and fbgemm about each other; failures raise
         return torch.export.export(
-            tower.module, (inputs,), dynamic_shapes=(to_torch_dims(tower.plan),), strict=False
+            tower.module,
+            (inputs,),
+            dynamic_shapes=(to_torch_dims(tower.plan),),
+            strict=False,
+            preserve_module_call_signature=preserved,
         )

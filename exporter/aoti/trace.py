@@ -10,7 +10,9 @@ from exporter.dims.torch_dims import check_program
 from exporter.towers.tower import Tower
 
 
-def trace(tower: Tower, inputs: dict[str, Tensor], device: torch.device) -> ExportedProgram:
+def trace(
+    tower: Tower, inputs: dict[str, Tensor], device: torch.device, *, preserved: tuple[str, ...] = ()
+) -> ExportedProgram:
     """Export `tower` on `inputs`, whose dynamic sizes are at least 2 and pairwise different.
 
     Raises:
@@ -20,7 +22,7 @@ def trace(tower: Tower, inputs: dict[str, Tensor], device: torch.device) -> Expo
     """
     ordered = {tensor.name: inputs[tensor.name].to(device) for tensor in tower.plan.inputs}
     try:
-        program = capture(tower, ordered)
+        program = capture(tower, ordered, preserved=preserved)
     except Exception as error:  # torch.export raises many unrelated types
         raise explain(tower, ordered, error) from error
     check_program(program, tower.plan)

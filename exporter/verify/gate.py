@@ -13,9 +13,10 @@ from exporter.data.batch import NamedBatch
 from exporter.dims.torch_dims import input_sizes
 from exporter.errors import PackageCrashed, VerificationFailed
 from exporter.manifest import CaseKind, CaseReport, Latency, VerificationReport
+from exporter.spec import Pass
 from exporter.stages import Progress
 from exporter.towers.tower import Tower
-from exporter.verify.numerics import FP32_TOLERANCE, compare
+from exporter.verify.numerics import compare, tolerance_of
 from exporter.verify.reload import Link
 from exporter.verify.runner import PackageRunner, Refused
 
@@ -35,12 +36,14 @@ class Gate:
         op_libraries: tuple[str, ...],
         scratch: Path,
         device: torch.device,
+        passes: Iterable[Pass] = (),
     ) -> None:
         self._tower = tower
         self._chain = chain
         self._op_libraries = op_libraries
         self._scratch = scratch
         self._device = device
+        self._tolerance = tolerance_of(passes)
 
     def verify(
         self, agreeing: Iterable[NamedBatch], contradicting: Iterable[NamedBatch], progress: Progress
@@ -71,12 +74,12 @@ class Gate:
         if failed:
             raise VerificationFailed(
                 f"{self._tower.name} tower: {len(failed)} of {len(reports)} cases failed; first: "
-                f"{_describe(failed[0])}",
+                f"{_describe(failed[0], self._tolerance)}",
                 hint="nothing of this tower was published; report the case with the pipeline config",
                 where=failed[0].name,
             )
         return VerificationReport(
-            tolerance=FP32_TOLERANCE,
+            tolerance=self._tolerance,
             largest_difference=max(report.largest_difference or 0.0 for report in reports),
             cases=tuple(reports),
             latency=tuple(latency),
@@ -96,7 +99,7 @@ class Gate:
             name=batch.name,
             kind=CaseKind.AGREES,
             sizes=sizes,
-            passed=difference.within(FP32_TOLERANCE),
+            passed=difference.within(self._tolerance),
             largest_difference=difference.largest if finite else None,
             scale=difference.scale if finite else None,
             output=difference.output,
@@ -149,11 +152,11 @@ def _not_refused(batch: NamedBatch, detail: str) -> CaseReport:
     return CaseReport(name=batch.name, kind=CaseKind.REFUSES, sizes={}, passed=False, detail=detail)
 
 
-def _describe(report: CaseReport) -> str:
+def _describe(report: CaseReport, tolerance: float) -> str:
     at = ", ".join(f"{name}={size}" for name, size in report.sizes.items())
     if report.largest_difference is None:
         return f"{report.name} ({at}): {report.detail}"
     return (
         f"{report.name} ({at}): {report.output} differs by {report.largest_difference:.3g} "
-        f"at scale {report.scale:.3g}, allowed {FP32_TOLERANCE:g} of it"
+        f"at scale {report.scale:.3g}, allowed {tolerance:g} of it"
     )
