@@ -44,7 +44,11 @@ check: install ## formatting, lint, types, import contracts, spelling
 
 .PHONY: test
 test: install ## all tests; narrow with ARGS, as in make test ARGS="tests/jobs -k lease"
-	@$(BIN)/python -m pytest -q -m 'not browser and not fuzz' $(ARGS)
+	@$(BIN)/python -m pytest -q -m 'not (browser or families or fuzz)' $(ARGS)
+
+.PHONY: families
+families: install ## every recorded model of every family, exported in both modes, against its recordings
+	@$(BIN)/python -m pytest -q tests/e2e/test_other_families.py -m 'families or not families' $(ARGS)
 
 .PHONY: browser
 browser: install ## the dashboard in a real Chromium; pictures go to .slipway/screenshots

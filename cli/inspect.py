@@ -63,7 +63,7 @@ def _overview(manifest: Manifest) -> Table:
     table.show_header = False
     versions = manifest.versions
     rows = {
-        "family": manifest.family,
+        "family": _family(manifest),
         "mode, device": f"{manifest.mode}, {manifest.device} ({manifest.architecture})",
         "largest batch": str(manifest.max_batch_size),
         "created": manifest.created_at,
@@ -74,6 +74,11 @@ def _overview(manifest: Manifest) -> Table:
     for name, value in rows.items():
         table.add_row(name, value)
     return table
+
+
+def _family(manifest: Manifest) -> str:
+    package = manifest.family_package
+    return f"{manifest.family}, of {package.distribution} {package.version}" if package else manifest.family
 
 
 def _files(tower: TowerEntry) -> Table:

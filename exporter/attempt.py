@@ -5,7 +5,7 @@ from pathlib import Path
 
 from exporter.manifest import SourceRef, TowerEntry
 from exporter.outcome import Failure
-from exporter.planning import PlannedTower
+from exporter.planning import TowerToExport
 from exporter.spec import ExportSpec
 
 
@@ -17,6 +17,7 @@ class Attempt:
     spec: ExportSpec
     workspace: Path
     config_uri: str | None = None  # where the spec's inline config was read, if anywhere
+    families: tuple[str, ...] = ()  # of one's own, whose packages may be loaded
     replace_unfinished: bool = False  # overwrite what an earlier attempt left without a manifest
 
 
@@ -34,6 +35,6 @@ class ExportedTower:
 class TowerResult:
     """What one rank made of one tower: exported, or failed."""
 
-    planned: PlannedTower
+    planned: TowerToExport
     exported: ExportedTower | None = None
     failure: Failure | None = None

@@ -3,6 +3,7 @@
 from enum import StrEnum
 from typing import Literal
 
+from exporter.declaration import TowerDeclaration
 from exporter.spec import Device, Frozen, IdWeights, Mode, Pass, TowerName
 
 MANIFEST_NAME = "manifest.json"
@@ -109,18 +110,27 @@ class SparseEntry(Frozen):
     dims: tuple[DimEntry, ...]  # that the tensors' shapes name
 
 
+class FamilyPackage(Frozen):
+    """The installed distribution that a model family of one's own came from."""
+
+    distribution: str
+    version: str
+
+
 class TowerEntry(Frozen):
     """One published tower: a package, or a sparse one and a dense one to be run one after the other."""
 
     name: TowerName
-    view: Literal["training", "scalar"]
+    view: Literal["training", "scalar", "declared"]
     package: FileRef  # of the whole tower; in two_stage of its dense part
     sparse: SparseEntry | None = None  # two_stage only
-    files: tuple[FileRef, ...]  # pipeline.config, fg.json, model_acc.json
+    files: tuple[FileRef, ...]  # pipeline.config, and of TorchEasyRec's families fg.json, model_acc.json
     inputs: tuple[TensorEntry, ...]
     outputs: tuple[TensorEntry, ...]
     dims: tuple[DimEntry, ...]
+    declaration: TowerDeclaration | None = None  # of a family of one's own: how rows become the inputs
     id_weights: IdWeights | None = None  # what it does with the weights of ids; None: it reads none
+    remarks: tuple[str, ...] = ()  # where its answers are not TorchEasyRec's own, in words
     demands: tuple[str, ...] = ()  # a package that refuses "but received n" found the n-th unmet, from 1
     passes: tuple[AppliedPass, ...] = ()  # in the order in which they were applied
     verified: VerificationReport
@@ -140,6 +150,7 @@ class Manifest(Frozen):
     job_id: str
     created_at: str  # RFC 3339, UTC
     family: str
+    family_package: FamilyPackage | None = None  # None: the family is Slipway's
     mode: Mode
     device: Device
     architecture: str  # "x86_64 avx512", "sm_90", ...

@@ -81,6 +81,7 @@ class SwapAttention(Frozen):
 Pass = Annotated[SetPrecision | SwapAttention, Field(discriminator="kind")]
 
 Uri = Annotated[str, Field(min_length=1, max_length=4096)]
+FamilyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 
 
 class ExportSpec(Frozen):
@@ -91,6 +92,11 @@ class ExportSpec(Frozen):
     )
     config: str | None = Field(
         default=None, max_length=4_000_000, description="The pipeline config's text, inline."
+    )
+    family: FamilyName | None = Field(
+        default=None,
+        description="A model family of one's own, from an installed package that the operator has listed; "
+        "the config is then any text, for that package. Default: the pipeline config decides.",
     )
     checkpoint_uri: Uri = Field(description="A checkpoint folder (DCP) or a .safetensors file.")
     item_input_uri: Uri | None = Field(
@@ -105,7 +111,9 @@ class ExportSpec(Frozen):
         description="Folder or object-store prefix; the artifact goes to <output_uri>/<job id>/."
     )
     towers: tuple[TowerName, ...] | None = Field(
-        default=None, min_length=1, description="Default: every tower of the model."
+        default=None,
+        min_length=1,
+        description="Default: every tower of the model; of a `family` the tower model.",
     )
     mode: Mode = Field(
         default=Mode.UNIFIED,

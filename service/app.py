@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import partial
 
 from fastapi import Depends, FastAPI
 
@@ -53,7 +54,8 @@ def create_app(settings: ServiceSettings | None = None, backend: Backend | None 
             yield
             return
         client, celery = connect(settings.redis_url), make_celery(settings.redis_url)
-        jobs = JobControl(RedisJobStore(client), CeleryQueue(celery, client), plan)
+        planner = partial(plan, families=settings.families)
+        jobs = JobControl(RedisJobStore(client), CeleryQueue(celery, client), planner)
         app.state.backend = Backend(
             jobs,
             RedisRoster(client),

@@ -94,6 +94,7 @@ STATUS: dict[type[ExportError], HTTPStatus] = {
     ExportError: HTTPStatus.INTERNAL_SERVER_ERROR,
     export.InvalidSpec: HTTPStatus.UNPROCESSABLE_ENTITY,
     export.InvalidPipelineConfig: HTTPStatus.UNPROCESSABLE_ENTITY,
+    export.FamilyError: HTTPStatus.UNPROCESSABLE_ENTITY,
     export.InvalidRows: HTTPStatus.UNPROCESSABLE_ENTITY,
     export.CheckpointError: HTTPStatus.UNPROCESSABLE_ENTITY,
     export.DimPlanViolated: HTTPStatus.UNPROCESSABLE_ENTITY,

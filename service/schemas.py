@@ -7,12 +7,12 @@ from typing import Literal
 
 from pydantic import Field
 
+from exporter.dims.between import plan_between
 from exporter.dims.entries import dim_entries, tensor_entries
-from exporter.dims.plan import plan_group_tensors
 from exporter.manifest import DimEntry, TensorEntry
 from exporter.outcome import Failure
 from exporter.planning import PlannedTower
-from exporter.spec import Device, ExportSpec, Frozen, Mode, TowerName
+from exporter.spec import Device, ExportSpec, Frozen, IdWeights, Mode, Pass, TowerName
 from jobs.ids import JobId
 from jobs.logs import LogPart
 from jobs.model import Job, JobState, TowerProgress
@@ -26,6 +26,7 @@ class SpecView(Frozen):
 
     config_uri: str | None
     config_sha256: str
+    family: str | None
     checkpoint_uri: str
     item_input_uri: str | None
     sample_input_uri: str | None
@@ -33,6 +34,8 @@ class SpecView(Frozen):
     towers: tuple[TowerName, ...] | None
     mode: str
     device: Device
+    id_weights: IdWeights
+    passes: tuple[Pass, ...]
     ranks: int | None
     max_batch_size: int
 
@@ -129,7 +132,7 @@ class TowerPlan(Frozen):
     """One tower's inputs: which sizes vary, within which bounds, and which vary together."""
 
     name: TowerName
-    view: Literal["training", "scalar"]
+    view: Literal["training", "scalar", "declared"]
     inputs: tuple[TensorEntry, ...] = Field(description="In call order; an axis is a size or a dim's name.")
     dims: tuple[DimEntry, ...]
     group_tensors: tuple[TensorEntry, ...] = Field(
@@ -141,7 +144,7 @@ class TowerPlan(Frozen):
     def of(cls, planned: PlannedTower, spec: ExportSpec) -> "TowerPlan":
         groups = None
         if spec.mode is Mode.TWO_STAGE:
-            groups = plan_group_tensors(planned.config.pipeline, max_batch_size=spec.max_batch_size)
+            groups = plan_between(planned.config.pipeline, max_batch_size=spec.max_batch_size)
         return cls(
             name=planned.config.name,
             view=planned.config.view,

@@ -17,7 +17,7 @@ from exporter.outcome import ExportOutcome, Failure
 from exporter.pipeline import export
 from exporter.stages import OnStage, StageEvent
 from worker.logs import log_lines
-from worker.settings import RankSettings
+from worker.settings import AttemptSettings, RankSettings
 from worker.workspace import AttemptFile
 
 log = logging.getLogger(__name__)
@@ -36,6 +36,7 @@ def main() -> None:
         spec=request.spec,
         workspace=workspace,
         config_uri=request.config_uri,
+        families=AttemptSettings().families,
         replace_unfinished=request.replace_unfinished,
     )
     with (workspace / f"events-{settings.rank}.jsonl").open("a", buffering=1) as events:

@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from jobs.families import FamilyNames
 from jobs.redis_url import RedisUrl
 from telemetry.choices import LogFormat, LogLevel
 
@@ -48,3 +49,13 @@ class RankSettings(BaseSettings):
 
     rank: int = 0
     world_size: int = 1
+
+
+class AttemptSettings(BaseSettings):
+    """What an attempt may load; read from SLIPWAY_<NAME>."""
+
+    model_config = SettingsConfigDict(env_prefix="SLIPWAY_", frozen=True)
+
+    families: FamilyNames = Field(
+        default=(), description="Model families of one's own: docs/families.md. By commas."
+    )

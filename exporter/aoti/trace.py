@@ -7,6 +7,7 @@ from torch.export import ExportedProgram
 from exporter.aoti.capture import capture
 from exporter.aoti.untraceable import explain
 from exporter.dims.torch_dims import check_program
+from exporter.errors import DimPlanViolated
 from exporter.towers.tower import Tower
 
 
@@ -25,5 +26,9 @@ def trace(
         program = capture(tower, ordered, preserved=preserved)
     except Exception as error:  # torch.export raises many unrelated types
         raise explain(tower, ordered, error) from error
-    check_program(program, tower.plan)
+    try:
+        check_program(program, tower.plan)
+    except DimPlanViolated as error:
+        told = f"{tower.title}: {error.message}"
+        raise type(error)(told, hint=error.hint, where=error.where) from error
     return program

@@ -43,7 +43,7 @@ def parse_pipeline_config(text: str, *, where: str = "config") -> PipelineConfig
         case MultiTowerDinConfig() as model:
             multi_tower_din.check_multi_tower_din(model, config.features, config.groups)
         case DbmtlConfig() as model:
-            dbmtl.check_dbmtl(model, config.groups)
+            dbmtl.check_dbmtl(model, config.features, config.groups)
     return config
 
 
@@ -100,7 +100,7 @@ def _groups_in_step(model: ModelConfig) -> tuple[tuple[str, ...], ...]:
             return hstu_match.groups_in_step(model)
         case DlrmHstuConfig():
             return dlrm_hstu.groups_in_step(model)
-        case MultiTowerDinConfig() | DbmtlConfig() | DssmConfig() | MindConfig():
+        case _:
             return ()
 
 

@@ -25,6 +25,12 @@ class TensorInput:
     name: str  # "uih_seq__video_id.values"
     dtype: str  # "int64", "float32", "int32"
     shape: tuple[int | str, ...]
+    source: str = ""  # the tensor of a feature that it presents under a name of its own
+
+    @property
+    def filled_with(self) -> str:
+        """The tensor that rows make of a feature: "<feature>.values", "<feature>.lengths"."""
+        return self.source or self.name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +45,10 @@ class DimPlan:
 
     def inputs_of(self, dim: str) -> tuple[TensorInput, ...]:
         return tuple(tensor for tensor in self.inputs if dim in tensor.shape)
+
+    def presenting(self, source: str) -> TensorInput | None:
+        """The input that presents this tensor of a feature, if any does."""
+        return next((tensor for tensor in self.inputs if tensor.filled_with == source), None)
 
 
 def plan_dims(features: Sequence[Feature], *, max_batch_size: int) -> DimPlan:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from exporter.config.declared import DeclaredConfig
 from exporter.config.hstu import DlrmHstuConfig, HstuMatchConfig
 from exporter.config.match import DssmConfig, MindConfig, groups_of
 from exporter.config.parse import parse_published_config
@@ -61,7 +62,7 @@ def _reads(model: ModelConfig, name: TowerName, group: str) -> bool:
     match model:
         case HstuMatchConfig():
             return (group == model.item_input) == (name is TowerName.ITEM)
-        case DlrmHstuConfig():
+        case DlrmHstuConfig() | DeclaredConfig():
             return True
         case MultiTowerDinConfig() | DbmtlConfig():
             return group in model.inputs

@@ -73,7 +73,7 @@ class Gate:
         failed = [report for report in reports if not report.passed]
         if failed:
             raise VerificationFailed(
-                f"{self._tower.name} tower: {len(failed)} of {len(reports)} cases failed; first: "
+                f"{self._tower.title}: {len(failed)} of {len(reports)} cases failed; first: "
                 f"{_describe(failed[0], self._tolerance)}",
                 hint="nothing of this tower was published; report the case with the pipeline config",
                 where=failed[0].name,

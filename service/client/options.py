@@ -38,6 +38,7 @@ def add_plan_options(parser: argparse.ArgumentParser) -> None:
         "--spec", type=Path, metavar="FILE", help="the request, or a part, as JSON; options override it"
     )
     parser.add_argument("--config", metavar="URI", help="pipeline config; a local file's text is sent along")
+    parser.add_argument("--family", metavar="NAME", help="a model family of one's own: docs/families.md")
     towers = [name.value for name in TowerName]
     parser.add_argument("--tower", action="append", dest="towers", choices=towers, help="may be repeated")
     parser.add_argument("--mode", choices=[mode.value for mode in Mode])

@@ -5,6 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Header, Query, Response, status
 
 from exporter.errors import (
+    FamilyNotListed,
     InvalidPipelineConfig,
     InvalidSpec,
     SourceNotFound,
@@ -50,6 +51,7 @@ _LINKS = {
     responses={
         **problem_responses(
             InvalidSpec,
+            FamilyNotListed,
             InvalidPipelineConfig,
             UnsupportedConfig,
             SourceNotFound,

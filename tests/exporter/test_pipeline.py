@@ -10,7 +10,7 @@ from exporter.errors import AlreadyPublished
 from exporter.manifest import TowerEntry, VerificationReport
 from exporter.outcome import Failure
 from exporter.pipeline import publish_towers, published_earlier
-from exporter.planning import PlannedTower, plan_export
+from exporter.planning import PlannedTower, plan_towers
 from exporter.publish import file_ref, read_manifest
 from exporter.spec import ExportSpec, TowerName
 from exporter.stages import Stage, StageEvent, ignore_stages
@@ -33,7 +33,7 @@ def attempt(tmp_path: Path) -> Attempt:
 @pytest.fixture
 def planned(attempt: Attempt) -> tuple[PlannedTower, ...]:
     assert attempt.spec.config is not None
-    return plan_export(attempt.spec, attempt.spec.config)
+    return plan_towers(attempt.spec, attempt.spec.config)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from exporter.errors import InvalidPipelineConfig, InvalidSpec
-from exporter.planning import pin, plan_export
+from exporter.planning import pin, plan_export, plan_towers
 from exporter.spec import ExportSpec, TowerName
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "torcheasyrec"
@@ -33,7 +33,7 @@ def _spec(
 
 
 def test_every_tower_is_planned_in_its_view(text: str) -> None:
-    planned = plan_export(_spec(), text)
+    planned = plan_towers(_spec(), text)
     assert [(tower.config.name, tower.config.view) for tower in planned] == [
         (TowerName.USER, "training"),
         (TowerName.ITEM, "scalar"),
@@ -42,7 +42,7 @@ def test_every_tower_is_planned_in_its_view(text: str) -> None:
 
 
 def test_the_family_is_known_from_the_plan(text: str) -> None:
-    assert plan_export(_spec(), text)[0].config.pipeline.model.family == "hstu_match"
+    assert plan_export(_spec(), text)[0].family == "hstu_match"
 
 
 def test_the_item_tower_needs_item_rows(text: str) -> None:
