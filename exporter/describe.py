@@ -17,7 +17,6 @@ from exporter.dims.plan import DimPlan
 from exporter.dims.torch_dims import check_program
 from exporter.families.loading import family_package
 from exporter.manifest import (
-    AppliedPass,
     FileRef,
     Manifest,
     SourceRef,
@@ -54,7 +53,6 @@ def tower_entry(
     stage_seconds: Mapping[str, float],
     *,
     demands: tuple[str, ...],
-    passes: tuple[AppliedPass, ...] = (),
     declaration: TowerDeclaration | None = None,
 ) -> TowerEntry:
     """The tower's entry; asking for the verification report is what keeps the unverified out."""
@@ -74,7 +72,7 @@ def tower_entry(
         id_weights=_id_weights(tower),
         remarks=tower.served.remarks(),
         demands=demands,
-        passes=passes,
+        passes=tuple(applied for part in compiled for applied in part.passes),
         verified=verified,
         stage_seconds=dict(stage_seconds),
     )

@@ -46,6 +46,7 @@ class CompiledPart:
 
     part: Part
     program: ExportedProgram
+    passes: tuple[AppliedPass, ...] = ()
     package: Path
 
     @property
@@ -88,5 +89,7 @@ def compile_parts(traced: Sequence[TracedPart], folder: Path, progress: Progress
     for done, each in enumerate(traced):
         progress(done / len(traced), each.part.path)
         package = compile_package(each.program, folder / each.part.path)
-        compiled.append(CompiledPart(part=each.part, program=each.program, package=package))
+        compiled.append(
+            CompiledPart(part=each.part, program=each.program, passes=each.passes, package=package)
+        )
     return tuple(compiled)

@@ -122,7 +122,6 @@ def export_tower(
             report,
             clock.seconds,
             demands=tower.served.demands(rows.take(1).tensors(tower.plan)),
-            passes=tuple(applied for part in traced for applied in part.passes),
             declaration=blueprint.declaration,
         ),
         files=files,
