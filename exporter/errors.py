@@ -21,6 +21,8 @@ ExportError
 ├── TraceFailed              torch.export could not capture the tower
 ├── CompileFailed            AOTInductor could not build the package
 ├── VerificationFailed       the package does not compute what eager computes
+│   ├── PromiseBroken          a node of the program gives other sizes or strides than tracing promised
+│   ├── PackageUnsteady        two runs of the package on the same inputs differ
 │   └── PackageCrashed         the process that ran the package died
 ├── InvalidArtifact          a published artifact is incomplete or damaged
 ├── AlreadyPublished         the destination key exists; keys are never overwritten
@@ -206,6 +208,20 @@ class VerificationFailed(ExportError):
 
     code = "verification_failed"
     advice = "nothing of the tower was published; report the case that `where` names"
+
+
+class PromiseBroken(VerificationFailed):
+    """A node of the program gives other sizes, strides or dtypes than tracing promised."""
+
+    code = "promise_broken"
+    advice = "correct the shape rule of the operator that the message names, or the model's line"
+
+
+class PackageUnsteady(VerificationFailed):
+    """Two runs of the package on the same inputs differ."""
+
+    code = "package_unsteady"
+    advice = "nothing of the tower was published; look for memory that is read before it is written"
 
 
 class PackageCrashed(VerificationFailed):

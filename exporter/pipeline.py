@@ -109,6 +109,7 @@ def export_tower(
             scratch=folder,
             device=device,
             passes=passes,
+            programs=[part.program for part in compiled],
         )
         report = gate.verify(
             verification_batches(rows, tower.plan), contradicting_batches(rows, tower.plan), progress

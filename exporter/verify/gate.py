@@ -8,18 +8,22 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
+from torch.export import ExportedProgram
 
 from exporter.data.batch import NamedBatch
 from exporter.dims.torch_dims import input_sizes
-from exporter.errors import PackageCrashed, VerificationFailed
+from exporter.errors import PackageCrashed, PackageUnsteady, VerificationFailed
 from exporter.manifest import CaseKind, CaseReport, Latency, VerificationReport
 from exporter.spec import Pass
 from exporter.stages import Progress
 from exporter.towers.tower import Tower
+from exporter.verify.nodes import require_promises_kept
 from exporter.verify.numerics import compare, tolerance_of
 from exporter.verify.reload import Link
 from exporter.verify.runner import PackageRunner, Refused
 
+_RUN_BY_NODE = ("batch_1", "batch_7", "empty_among_others")
+_STEADY = 0.1  # of the tolerance: what two runs may differ by, which on one CPU thread is nothing at all
 _ALWAYS_TIMED = "batch_32"
 _TIMED_REPEATS = 20  # at most
 _TIMED_S = 1.0  # for the repeats of one size, each by eager and by the package
@@ -37,6 +41,7 @@ class Gate:
         scratch: Path,
         device: torch.device,
         passes: Iterable[Pass] = (),
+        programs: Sequence[ExportedProgram] = (),
     ) -> None:
         self._tower = tower
         self._chain = chain
@@ -44,6 +49,7 @@ class Gate:
         self._scratch = scratch
         self._device = device
         self._tolerance = tolerance_of(passes)
+        self._programs = programs
 
     def verify(
         self, agreeing: Iterable[NamedBatch], contradicting: Iterable[NamedBatch], progress: Progress
@@ -54,6 +60,10 @@ class Gate:
             VerificationFailed: naming the case, its sizes, the output and the difference.
         """
         cases, refusals = list(agreeing), list(contradicting)
+        for batch in _run_by_node(cases):
+            progress(0.0, f"{batch.name}: node by node")
+            where = f"{self._tower.title}, {batch.name}"
+            require_promises_kept(self._programs, self._on_device(batch), where=where)
         total, timed = len(cases) + len(refusals), _timed(cases)
         reports, latency = [], []
         with ExitStack() as running:
@@ -62,6 +72,7 @@ class Gate:
                 progress(done / total, f"{batch.name}: package against eager")
                 reports.append(self._agrees(runner, batch))
                 if batch.name in timed:
+                    self._require_steady(runner, batch)
                     latency.append(self._latency(runner, batch))
             for done, batch in enumerate(refusals, start=len(cases)):
                 progress(done / total, f"{batch.name}: must be refused")
@@ -106,6 +117,23 @@ class Gate:
             detail=difference.problem or batch.note,
         )
 
+    def _require_steady(self, runner: PackageRunner, batch: NamedBatch) -> None:
+        """Run the same inputs twice: what moves between two runs is no rounding.
+
+        Raises:
+            PackageUnsteady: naming the case, the output and the difference.
+        """
+        try:
+            moved = compare(runner.run(batch.inputs), runner.run(batch.inputs))
+        except Refused:
+            return  # told as the case's own failure
+        if not moved.problem and not moved.within(self._tolerance * _STEADY):
+            raise PackageUnsteady(
+                f"{self._tower.title}: {batch.name}: {moved.output} differs by {moved.largest:.3g} at scale "
+                f"{moved.scale:.3g} between two runs on the same inputs",
+                where=batch.name,
+            )
+
     def _refuses(self, runner: PackageRunner, batch: NamedBatch) -> CaseReport:
         try:
             runner.run(batch.inputs)
@@ -126,6 +154,9 @@ class Gate:
         assert compiled_ms is not None
         return Latency(batch=rows, eager_ms=statistics.median(times_ms), compiled_ms=compiled_ms)
 
+    def _on_device(self, batch: NamedBatch) -> dict[str, Tensor]:
+        return {name: value.to(self._device) for name, value in batch.inputs.items()}
+
     def _eager(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
         with torch.no_grad():
             on_device = {name: value.to(self._device) for name, value in inputs.items()}
@@ -140,6 +171,11 @@ class Gate:
             device=str(self._device),
             threads=torch.get_num_threads(),
         )
+
+
+def _run_by_node(cases: Sequence[NamedBatch]) -> list[NamedBatch]:
+    """The cases that the program itself is run on, none of them of the size that was traced."""
+    return [case for case in cases if case.name in _RUN_BY_NODE]
 
 
 def _timed(cases: Sequence[NamedBatch]) -> frozenset[str]:
