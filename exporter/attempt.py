@@ -1,5 +1,8 @@
-"""One try at one export, and what a rank makes of its towers."""
+"""One try at one export: what it is given, what a rank makes of its towers, what a failing one leaves."""
 
+import logging
+import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -7,6 +10,10 @@ from exporter.manifest import SourceRef, TowerEntry
 from exporter.outcome import Failure
 from exporter.planning import TowerToExport
 from exporter.spec import ExportSpec
+
+EVIDENCE = "evidence"  # the folder, below a tower's
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,3 +45,27 @@ class TowerResult:
     planned: TowerToExport
     exported: ExportedTower | None = None
     failure: Failure | None = None
+
+
+class Evidence:
+    """Texts that a failure will want to have beside it; none is made before that."""
+
+    def __init__(self, folder: Path) -> None:
+        """Write below `folder`, which need not exist."""
+        self._folder = folder
+        self._texts: dict[str, Callable[[], str]] = {}
+
+    def keep(self, name: str, text: Callable[[], str]) -> None:
+        """Should a later step fail, write `text` to the file `name`."""
+        self._texts[name] = text
+
+    def write(self, error: BaseException) -> None:
+        """Write what was kept, and the traceback; what cannot be written is left out."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        trace = traceback.format_exception(error)
+        (self._folder / "traceback.txt").write_text("".join(trace))
+        for name, text in self._texts.items():
+            try:
+                (self._folder / name).write_text(text())
+            except Exception:  # the failure itself must be told all the same
+                log.exception("evidence_lost", extra={"name_of_file": name})

@@ -9,7 +9,6 @@ from exporter.checkpoint.load import load_weights
 from exporter.checkpoint.read import Checkpoint
 from exporter.config.parse import parse_pipeline_config
 from exporter.config.render import render_fg_json, render_model_acc, render_pipeline_config
-from exporter.declaration import TowerDeclaration
 from exporter.models.registry import build_tower, weight_names
 from exporter.planning import PlannedTower
 from exporter.spec import ExportSpec
@@ -18,8 +17,6 @@ from exporter.towers.tower import Tower
 
 class Blueprint(ABC):
     """A tower that is about to be exported: its config and plan, and what is made of them."""
-
-    declaration: TowerDeclaration | None = None  # where a family of one's own describes it
 
     def __init__(self, planned: PlannedTower) -> None:
         self.planned = planned

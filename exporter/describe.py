@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from torch import SymInt
-from torch.export import ExportedProgram
 
 from exporter.aoti.architecture import architecture
 from exporter.aoti.compile import versions
 from exporter.attempt import Attempt, ExportedTower
+from exporter.config.declared import DeclaredConfig
 from exporter.config.schema import GroupKind
 from exporter.declaration import TowerDeclaration
 from exporter.dims.entries import dim_entries, tensor_entries
@@ -23,9 +23,10 @@ from exporter.manifest import (
     SparseEntry,
     TensorEntry,
     TowerEntry,
+    VectorsEntry,
     VerificationReport,
 )
-from exporter.parts import CompiledPart
+from exporter.parts import CompiledPart, TracedPart
 from exporter.planning import TowerToExport, UnopenedTower
 from exporter.publish import file_ref
 from exporter.spec import IdWeights, TowerName
@@ -53,7 +54,7 @@ def tower_entry(
     stage_seconds: Mapping[str, float],
     *,
     demands: tuple[str, ...],
-    declaration: TowerDeclaration | None = None,
+    vectors: VectorsEntry | None = None,
 ) -> TowerEntry:
     """The tower's entry; asking for the verification report is what keeps the unverified out."""
     refs = {path: file_ref(path, local) for path, local in files.items()}
@@ -66,16 +67,22 @@ def tower_entry(
         sparse=_sparse_entry(packages[0], last.part.tower.plan) if sparse else None,
         files=tuple(refs.values()),
         inputs=tensor_entries(tower.plan),
-        outputs=output_entries(last.program, last.part.tower.plan),
+        outputs=outputs_of(compiled),
         dims=dim_entries(tower.plan),
-        declaration=declaration,
+        declaration=_declaration(tower),
         id_weights=_id_weights(tower),
         remarks=tower.served.remarks(),
         demands=demands,
         passes=tuple(applied for part in compiled for applied in part.passes),
         verified=verified,
+        vectors=vectors,
         stage_seconds=dict(stage_seconds),
     )
+
+
+def _declaration(tower: Tower) -> TowerDeclaration | None:
+    model = tower.config.pipeline.model
+    return model.declaration if isinstance(model, DeclaredConfig) else None
 
 
 def _id_weights(tower: Tower) -> IdWeights | None:
@@ -89,8 +96,9 @@ def _sparse_entry(package: FileRef, plan: DimPlan) -> SparseEntry:
     return SparseEntry(package=package, tensors=tensor_entries(plan), dims=dim_entries(plan))
 
 
-def output_entries(program: ExportedProgram, plan: DimPlan) -> tuple[TensorEntry, ...]:
-    """The program's outputs; a size that is a planned dim goes by the dim's name."""
+def outputs_of(parts: Sequence[TracedPart] | Sequence[CompiledPart]) -> tuple[TensorEntry, ...]:
+    """The tower's outputs, which are its last part's; a size that is a planned dim goes by the dim's name."""
+    program, plan = parts[-1].program, parts[-1].part.tower.plan
     dims = {symbol: dim for dim, symbol in check_program(program, plan).items()}
     names = list(program.call_spec.out_spec.context)
     nodes = {node.name: node for node in program.graph.nodes}

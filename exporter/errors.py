@@ -24,6 +24,7 @@ ExportError
 │   ├── PromiseBroken          a node of the program gives other sizes or strides than tracing promised
 │   ├── PackageUnsteady        two runs of the package on the same inputs differ
 │   └── PackageCrashed         the process that ran the package died
+├── IndexFailed              FAISS could not build an index over the item vectors
 ├── InvalidArtifact          a published artifact is incomplete or damaged
 ├── AlreadyPublished         the destination key exists; keys are never overwritten
 ├── SourceNotFound           a URI names nothing
@@ -229,6 +230,13 @@ class PackageCrashed(VerificationFailed):
 
     code = "package_crashed"
     advice = "check that the artifact was built for this machine; report it with the log"
+
+
+class IndexFailed(ExportError):
+    """FAISS could not build an index over the item vectors."""
+
+    code = "index_failed"
+    advice = "SIGKILL is most often too little memory: use a larger worker, or an index of kind ivf_pq"
 
 
 class InvalidArtifact(ExportError):

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import torch
 from torch import Tensor
@@ -13,7 +13,7 @@ from exporter.aoti.trace import trace
 from exporter.manifest import AppliedPass
 from exporter.passes.requested import apply_passes, preserved_calls, require_applied
 from exporter.spec import Mode, Pass
-from exporter.stages import Progress
+from exporter.stages import Progress, no_progress
 from exporter.towers.split import split
 from exporter.towers.tower import Tower
 from exporter.verify.reload import Link
@@ -29,6 +29,10 @@ class Part:
 
     tower: Tower
     path: str  # below the tower's folder
+
+    @property
+    def name(self) -> str:
+        return PurePath(self.path).stem
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +68,12 @@ def parts_of(tower: Tower, mode: Mode, *, max_batch_size: int) -> tuple[Part, ..
 
 
 def trace_parts(
-    parts: Sequence[Part], inputs: dict[str, Tensor], device: torch.device, passes: Sequence[Pass] = ()
+    parts: Sequence[Part],
+    inputs: dict[str, Tensor],
+    device: torch.device,
+    progress: Progress = no_progress,
+    *,
+    passes: Sequence[Pass] = (),
 ) -> tuple[TracedPart, ...]:
     """Trace each part on what the one before it returns, the first on `inputs`; then apply the passes.
 
@@ -73,8 +82,10 @@ def trace_parts(
     """
     traced = []
     tensors = {name: tensor.to(device) for name, tensor in inputs.items()}
-    for part in parts:
-        program = trace(part.tower, tensors, device, preserved=preserved_calls(part.tower, passes))
+    for done, part in enumerate(parts):
+        told = _of_part(progress, done, len(parts))
+        preserved = preserved_calls(part.tower, passes)
+        program = trace(part.tower, tensors, device, told, preserved=preserved)
         program, applied = apply_passes(part.tower, program, passes, tensors)
         traced.append(TracedPart(part=part, program=program, passes=applied))
         with torch.no_grad():
@@ -83,13 +94,25 @@ def trace_parts(
     return tuple(traced)
 
 
+def sizes_text(inputs: dict[str, Tensor]) -> str:
+    """The dtypes and sizes of a tower's inputs, for people."""
+    return "".join(f"{name}: {tensor.dtype} {list(tensor.shape)}\n" for name, tensor in inputs.items())
+
+
 def compile_parts(traced: Sequence[TracedPart], folder: Path, progress: Progress) -> tuple[CompiledPart, ...]:
     """Compile each part into its package below `folder`."""
     compiled = []
     for done, each in enumerate(traced):
-        progress(done / len(traced), each.part.path)
-        package = compile_package(each.program, folder / each.part.path)
+        told = _of_part(progress, done, len(traced))
+        told(None, each.part.path)
+        package = compile_package(each.program, folder / each.part.path, told)
         compiled.append(
             CompiledPart(part=each.part, program=each.program, passes=each.passes, package=package)
         )
     return tuple(compiled)
+
+
+def _of_part(progress: Progress, done: int, parts: int) -> Progress:
+    """Progress within one part, as progress of all; how far a part itself is, nobody knows."""
+    fraction = done / parts if parts > 1 else None
+    return lambda _, detail: progress(fraction, detail)

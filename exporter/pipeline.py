@@ -4,25 +4,28 @@ import logging
 from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 
-import torch
-
+from exporter.aoti.architecture import require_device
 from exporter.aoti.op_libraries import op_libraries
-from exporter.attempt import Attempt, ExportedTower, TowerResult
+from exporter.attempt import EVIDENCE, Attempt, Evidence, ExportedTower, TowerResult
 from exporter.blueprint import Blueprint, ConfiguredTower
-from exporter.data.batch import contradicting_batches, trace_inputs, verification_batches
-from exporter.describe import manifest_of, tower_entry, write_tower_files
+from exporter.data.batch import trace_inputs
+from exporter.describe import manifest_of, outputs_of, tower_entry, write_tower_files
 from exporter.distributed.isolation import isolated
 from exporter.distributed.ranks import Ranks
-from exporter.errors import InvalidArtifact, InvalidSpec, TowerDied
+from exporter.errors import InvalidArtifact, TowerDied
 from exporter.families.declared import open_tower
+from exporter.items.materialise import Materialised, materialise
+from exporter.items.wanted import WantedVectors, open_items, plan_vectors
 from exporter.manifest import MANIFEST_NAME, TowerEntry
 from exporter.outcome import ExportOutcome, Failure, TowerOutcome
-from exporter.parts import compile_parts, parts_of, trace_parts
+from exporter.parts import TracedPart, parts_of, sizes_text, trace_parts
 from exporter.planning import TowerToExport, UnopenedTower, plan_export, read_config
+from exporter.proving import prove
 from exporter.publish import publish, read_manifest
 from exporter.sources import config_source, fetch_checkpoint_once, open_rows
-from exporter.spec import Device, ExportSpec
+from exporter.spec import ExportSpec
 from exporter.stages import OnStage, Stage, StageClock
 from exporter.storage.store import join_uri
 from exporter.verify.gate import Gate
@@ -57,10 +60,12 @@ def export(attempt: Attempt, ranks: Ranks, on_stage: OnStage) -> ExportOutcome |
 
 def try_tower(planned: TowerToExport, attempt: Attempt, config_text: str, on_stage: OnStage) -> TowerResult:
     """Export one tower; whatever goes wrong becomes its failure."""
+    evidence = Evidence(attempt.workspace / planned.name / EVIDENCE)
     try:
-        exported = export_tower(planned, attempt, config_text, on_stage)
+        exported = export_tower(planned, attempt, config_text, on_stage, evidence)
     except Exception as error:
         log.exception("tower_failed", extra={"tower": planned.name})
+        evidence.write(error)
         return TowerResult(planned=planned, failure=Failure.of(error))
     return TowerResult(planned=planned, exported=exported)
 
@@ -72,7 +77,7 @@ def tower_died(planned: TowerToExport, how: str) -> TowerResult:
 
 
 def export_tower(
-    planned: TowerToExport, attempt: Attempt, config_text: str, on_stage: OnStage
+    planned: TowerToExport, attempt: Attempt, config_text: str, on_stage: OnStage, evidence: Evidence
 ) -> ExportedTower:
     """One tower through every stage; returns only what has passed the gate."""
     spec, name = attempt.spec, planned.name
@@ -90,42 +95,33 @@ def export_tower(
         blueprint.fill(tower, checkpoint)
         tower.module.to(device)
     with clock.stage(Stage.ROWS):
-        rows, rows_source = open_rows(tower.config, spec)
-    with clock.stage(Stage.TRACE):
-        parts = parts_of(tower, spec.mode, max_batch_size=spec.max_batch_size)
+        rows, rows_source = open_rows(blueprint.planned, spec)
+        items = open_items(blueprint.planned, spec, folder)
+    with clock.stage(Stage.TRACE) as progress:
         inputs = {name: each.to(device) for name, each in trace_inputs(rows, tower.plan).items()}
+        evidence.keep("sizes.txt", partial(sizes_text, inputs))
         blueprint.try_out(tower, inputs)
         passes = [each for each in spec.passes if each.tower is name]
-        traced = trace_parts(parts, inputs, device, passes)
+        parts = parts_of(tower, spec.mode, max_batch_size=spec.max_batch_size)
+        traced = trace_parts(parts, inputs, device, progress, passes=passes)
+        keep_programs(traced, evidence)
         libraries = op_libraries(part.program for part in traced)
-    with clock.stage(Stage.COMPILE) as progress:
-        compiled = compile_parts(traced, folder, progress)
-    with clock.stage(Stage.VERIFY) as progress:
-        chain = [part.link for part in compiled]
-        gate = Gate(
-            tower,
-            chain,
-            op_libraries=libraries,
-            scratch=folder,
-            device=device,
-            passes=passes,
-            programs=[part.program for part in compiled],
-        )
-        report = gate.verify(
-            verification_batches(rows, tower.plan), contradicting_batches(rows, tower.plan), progress
-        )
-    files = write_tower_files(name, blueprint.files(spec), compiled, folder)
+        wanted = None if items is None else plan_vectors(items, outputs_of(traced))
+    proven = prove(tower, traced, rows, folder, clock, libraries=libraries, passes=passes)
+    made = None if wanted is None else vectors_of_all_items(wanted, proven.gate, folder, clock)
+    files = write_tower_files(name, blueprint.files(spec), proven.compiled, folder)
+    demands = tower.served.demands(rows.take(1).tensors(tower.plan))
     return ExportedTower(
         entry=tower_entry(
             tower,
-            compiled,
+            proven.compiled,
             files,
-            report,
+            proven.report,
             clock.seconds,
-            demands=tower.served.demands(rows.take(1).tensors(tower.plan)),
-            declaration=blueprint.declaration,
+            demands=demands,
+            vectors=made.entry if made else None,
         ),
-        files=files,
+        files={**files, **(made.files if made else {})},
         sources=(
             config_source(attempt.config_uri or spec.config_uri, config_text),
             checkpoint_source,
@@ -133,6 +129,18 @@ def export_tower(
         ),
         op_libraries=libraries,
     )
+
+
+def keep_programs(traced: Sequence[TracedPart], evidence: Evidence) -> None:
+    """A failure behind tracing will want to be read beside what was traced."""
+    for part in traced:
+        evidence.keep(f"{part.part.name}_program.txt", partial(str, part.program))
+
+
+def vectors_of_all_items(wanted: WantedVectors, gate: Gate, folder: Path, clock: StageClock) -> Materialised:
+    """Run the verified package over every item there is."""
+    with clock.stage(Stage.ITEMS) as progress:
+        return materialise(wanted, gate, folder, progress)
 
 
 def blueprint_of(planned: TowerToExport, spec: ExportSpec, config_text: str) -> Blueprint:
@@ -197,18 +205,3 @@ def succeeded(entry: TowerEntry, root: str) -> TowerOutcome:
 
 def artifact_root(attempt: Attempt) -> str:
     return f"{attempt.spec.output_uri.rstrip('/')}/{attempt.job_id}"
-
-
-def require_device(device: Device) -> torch.device:
-    """The device to trace, compile and verify on.
-
-    Raises:
-        InvalidSpec: CUDA was asked for and this machine has none.
-    """
-    if device is Device.CUDA and not torch.cuda.is_available():
-        raise InvalidSpec(
-            "device is cuda, and this worker has no CUDA device",
-            hint="send the job to a worker with a GPU, or export with device cpu",
-            where="device",
-        )
-    return torch.device(device)

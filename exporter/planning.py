@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 from pydantic import Field
 
 from exporter.config.parse import parse_pipeline_config
-from exporter.config.schema import PipelineConfig, TowerConfig
+from exporter.config.schema import FeatureKind, PipelineConfig, TowerConfig
 from exporter.dims.plan import DimPlan, plan_dims
 from exporter.errors import FamilyNotListed, InvalidPipelineConfig, InvalidSpec
+from exporter.manifest import VECTOR_COLUMN
 from exporter.spec import ExportSpec, IdWeights, TowerName, Uri
 from exporter.storage.store import read_uri
 from exporter.towers.view import tower_configs
@@ -29,6 +30,7 @@ class PlannedTower:
 
     config: TowerConfig
     plan: DimPlan
+    item_id_column: str | None = None  # set where the tower's vectors of all items are wanted
 
     @property
     def name(self) -> TowerName:
@@ -132,12 +134,53 @@ def plan_towers(spec: ExportSpec, config_text: str) -> tuple[PlannedTower, ...]:
     pipeline = replace(
         parse_pipeline_config(config_text, where=spec.config_uri or "config"), id_weights=spec.id_weights
     )
+    towers = tower_configs(pipeline, spec.towers)
+    _require_item_tower([tower.name for tower in towers], spec)
     return tuple(
         PlannedTower(
-            config=config, plan=plan_dims(config.pipeline.features, max_batch_size=spec.max_batch_size)
+            config=config,
+            plan=plan_dims(config.pipeline.features, max_batch_size=spec.max_batch_size),
+            item_id_column=item_id_column(config, spec),
         )
-        for config in tower_configs(pipeline, spec.towers)
+        for config in towers
     )
+
+
+def item_id_column(tower: TowerConfig, spec: ExportSpec) -> str | None:
+    """The column that names an item, of an item tower where vectors of all items are wanted.
+
+    Raises:
+        InvalidSpec: no column could, or one that cannot is named.
+    """
+    if not spec.materialise_items or tower.name is not TowerName.ITEM:
+        return None
+    named = tower.pipeline.item_id_field
+    features = tower.pipeline.features
+    by_sampler = [feature.name for feature in features if named in (feature.name, feature.view_of)]
+    ids = [feature.name for feature in features if feature.kind is FeatureKind.ID]
+    column = next((name for name in (spec.item_id_column, *by_sampler, *ids) if name), None)
+    if column is None:
+        raise InvalidSpec(
+            "the item tower has no id feature whose column could name its items",
+            hint="say in item_id_column which column of item_input_uri does",
+            where="item_id_column",
+        )
+    if column == VECTOR_COLUMN:
+        raise InvalidSpec(
+            f"the items' ids are in a column called {VECTOR_COLUMN}, as their vectors will be",
+            hint="rename that column of item_input_uri",
+            where="item_id_column",
+        )
+    return column
+
+
+def _require_item_tower(towers: Sequence[TowerName], spec: ExportSpec) -> None:
+    if spec.materialise_items and TowerName.ITEM not in towers:
+        raise InvalidSpec(
+            f"item vectors need the item tower, and what is to be exported is {' and '.join(towers)}",
+            hint="leave materialise_items out, or export a model with an item tower",
+            where="materialise_items",
+        )
 
 
 def require_listed(family: str, families: Collection[str]) -> None:
@@ -157,6 +200,7 @@ def _unopened(spec: ExportSpec, family: str, families: Collection[str]) -> tuple
             where="id_weights",
         )
     towers = tuple(UnopenedTower(name=name, family=family) for name in spec.towers or (TowerName.MODEL,))
+    _require_item_tower([tower.name for tower in towers], spec)
     for tower in towers:
         if _is_without_rows(tower.name, spec):
             raise InvalidSpec(

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Literal
 
 from exporter.checkpoint.read import Checkpoint, fetch_checkpoint, open_checkpoint
-from exporter.config.schema import TowerConfig
 from exporter.data.batch import Rows, read_rows
+from exporter.data.parquet import open_parquet
 from exporter.manifest import SourceRef
+from exporter.planning import PlannedTower
 from exporter.spec import ExportSpec, TowerName
 
 
@@ -17,8 +18,9 @@ def config_source(uri: str | None, text: str) -> SourceRef:
     return SourceRef(role="config", uri=uri or "inline", sha256=hashlib.sha256(text.encode()).hexdigest())
 
 
-def open_rows(tower: TowerConfig, spec: ExportSpec) -> tuple[Rows, SourceRef]:
+def open_rows(planned: PlannedTower, spec: ExportSpec) -> tuple[Rows, SourceRef]:
     """Real rows for a tower: only the item tower reads `item_input_uri`."""
+    tower = planned.config
     role: Literal["item_input", "sample_input"]
     if tower.name is TowerName.ITEM:
         role, uri = "item_input", spec.item_input_uri
@@ -27,7 +29,9 @@ def open_rows(tower: TowerConfig, spec: ExportSpec) -> tuple[Rows, SourceRef]:
         uri = spec.sample_input_uri or tower.pipeline.train_input_path
     assert uri is not None  # plan_export refuses a spec without it
     rows = read_rows(uri, tower.pipeline.features)
-    return rows, SourceRef(role=role, uri=rows.uri, sha256=rows.sha256)
+    # All files, where all their rows are going to be read.
+    sha256 = rows.sha256 if planned.item_id_column is None else open_parquet(uri).sha256()
+    return rows, SourceRef(role=role, uri=rows.uri, sha256=sha256)
 
 
 def fetch_checkpoint_once(

@@ -1,6 +1,6 @@
 """What callers can do with jobs: submit, look, list, cancel, retry, delete."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -53,6 +53,7 @@ class JobControl:
     queue: JobQueue
     plan: Planner
     identify: Identify = files_at
+    trace: Callable[[], str | None] = lambda: None  # the traceparent of the request at hand
 
     def submit(
         self,
@@ -83,7 +84,7 @@ class JobControl:
         """
         first = self.get(job_id)
         towers = first.towers_to_retry()
-        spec = first.spec.model_copy(update={"towers": towers})
+        spec = first.spec.only(towers)
         job = self._new(spec, towers, first, owner)
         origin = {"config_uri": first.config_uri, "retry_of": first.id}
         return self._accept(job.model_copy(update=origin), owner)
@@ -121,6 +122,7 @@ class JobControl:
             callback_url=options.callback_url,
             owner=owner.name,
             running_limit=owner.max_running,
+            traceparent=self.trace(),
             created_at=now,
             updated_at=now,
         )

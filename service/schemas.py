@@ -12,13 +12,15 @@ from exporter.dims.entries import dim_entries, tensor_entries
 from exporter.manifest import DimEntry, TensorEntry
 from exporter.outcome import Failure
 from exporter.planning import PlannedTower
-from exporter.spec import Device, ExportSpec, Frozen, IdWeights, Mode, Pass, TowerName
+from exporter.spec import Device, ExportSpec, Frozen, IdWeights, IndexSpec, Mode, Pass, TowerName
 from jobs.ids import JobId
 from jobs.logs import LogPart
 from jobs.model import Job, JobState, TowerProgress
+from jobs.releases import ModelPage
 from jobs.request import Priority
 from jobs.roster import WorkerNotice
 from jobs.store import Page
+from telemetry.tracing import trace_id
 
 
 class SpecView(Frozen):
@@ -38,6 +40,9 @@ class SpecView(Frozen):
     passes: tuple[Pass, ...]
     ranks: int | None
     max_batch_size: int
+    materialise_items: bool = False
+    item_id_column: str | None = None
+    item_index: IndexSpec | None = None
 
     @classmethod
     def of(cls, spec: ExportSpec, config_uri: str | None) -> "SpecView":
@@ -63,6 +68,7 @@ class JobView(Frozen):
     owner: str = Field(description="The key it was posted with.")
     retry_of: JobId | None = Field(description="The job whose failed towers this one runs.")
     worker: str | None = Field(description="Who runs it.")
+    trace_id: str | None = Field(description="Of the trace from its request to its stages, if there is one.")
     spec: SpecView
     created_at: datetime
     updated_at: datetime
@@ -87,6 +93,7 @@ class JobView(Frozen):
             owner=job.owner,
             retry_of=job.retry_of,
             worker=job.lease.worker if job.lease else None,
+            trace_id=trace_id(job.traceparent),
             spec=SpecView.of(job.spec, job.config_uri),
             created_at=job.created_at,
             updated_at=job.updated_at,
@@ -115,9 +122,14 @@ class JobLog(Frozen):
 
 
 class ModelList(Frozen):
-    """The names of models that have a release."""
+    """Models that have a release, by name."""
 
     models: tuple[str, ...]
+    next_cursor: str | None = Field(description="Give it as `cursor` for the page after this one.")
+
+    @classmethod
+    def of(cls, page: ModelPage) -> "ModelList":
+        return cls(models=page.names, next_cursor=page.next)
 
 
 class Promotion(Frozen):

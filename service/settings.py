@@ -8,7 +8,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from jobs.families import FamilyNames
 from jobs.redis_url import RedisUrl
 from service.hooks.settings import HookSettings
-from telemetry.choices import LogFormat, LogLevel
+from telemetry.choices import LogFormat, LogLevel, OtlpEndpoint
 
 
 class ServiceSettings(BaseSettings):
@@ -30,6 +30,7 @@ class ServiceSettings(BaseSettings):
     )
     log_format: LogFormat = LogFormat.CONSOLE
     log_level: LogLevel = LogLevel.INFO
+    otlp_endpoint: OtlpEndpoint = None
     hooks: HookSettings = Field(
         default_factory=HookSettings,
         description="Of webhooks; its own variables, see service.hooks.settings.",

@@ -5,8 +5,6 @@ import socket
 import threading
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
 from exporter.spec import Device
 from jobs.control import enqueue_lost
@@ -16,12 +14,13 @@ from jobs.queue import JobQueue
 from jobs.roster import Roster, WorkerNotice
 from jobs.store import JobStore
 from telemetry.logging import logger
+from worker.gpus import DRIVER, gpus
 from worker.tasks import Runner
+from worker.versions import installed
 
 log = logger(__name__)
 
 _MISSED_BEATS = 3  # a worker that misses these is not alive
-_PACKAGES = ("torch", "torchrec", "fbgemm-gpu", "fbgemm-gpu-cpu", "triton")
 
 
 class Repeating:
@@ -76,7 +75,7 @@ class Heartbeat:
             log.warning("job_store_away", message=error.message)
 
     def _beat(self) -> None:
-        busy = self._notice.model_copy(update={"jobs": tuple(self._runner.running)})
+        busy = self._notice.model_copy(update={"jobs": tuple(self._runner.running), "gpus": gpus()})
         self._roster.announce(busy, self._lifetime)
 
 
@@ -116,14 +115,7 @@ def _notice(worker: str, started_at: datetime) -> WorkerNotice:
         id=worker,
         host=socket.gethostname(),
         pid=os.getpid(),
-        device=Device.CUDA if Path("/dev/nvidiactl").exists() else Device.CPU,
-        versions={package: found for package in _PACKAGES if (found := _version(package))},
+        device=Device.CUDA if DRIVER.exists() else Device.CPU,
+        versions=installed(),
         started_at=started_at,
     )
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None

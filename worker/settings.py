@@ -9,7 +9,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from jobs.families import FamilyNames
 from jobs.redis_url import RedisUrl
-from telemetry.choices import LogFormat, LogLevel
+from telemetry.choices import LogFormat, LogLevel, OtlpEndpoint
 
 
 def _seconds(given: object) -> object:
@@ -40,15 +40,17 @@ class WorkerSettings(BaseSettings):
     )
     log_format: LogFormat = LogFormat.CONSOLE
     log_level: LogLevel = LogLevel.INFO
+    otlp_endpoint: OtlpEndpoint = None
 
 
 class RankSettings(BaseSettings):
-    """Which of an attempt's processes this is, as torchrun tells it."""
+    """Which of an attempt's processes this is, as torchrun tells it, and where it sends its spans."""
 
     model_config = SettingsConfigDict(frozen=True)
 
     rank: int = 0
     world_size: int = 1
+    otlp_endpoint: OtlpEndpoint = Field(default=None, validation_alias="SLIPWAY_OTLP_ENDPOINT")
 
 
 class AttemptSettings(BaseSettings):

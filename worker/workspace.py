@@ -24,6 +24,7 @@ class AttemptFile(Frozen):
     spec: ExportSpec
     config_uri: str | None = None  # where the spec's inline config was read
     replace_unfinished: bool  # an earlier attempt may have left files without a manifest
+    traceparent: str | None = None  # the span of the attempt, where it is traced
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Workspace:
 
 
 @contextmanager
-def workspace_of(job: Job, worker_dir: Path) -> Iterator[Workspace]:
+def workspace_of(job: Job, worker_dir: Path, traceparent: str | None = None) -> Iterator[Workspace]:
     """Make the directory of a job's attempt, and remove it with all it holds."""
     # Short: a Unix socket below TMPDIR may have a path of 108 bytes at most.
     workspace = Workspace(worker_dir / f"{job.id[-8:]}-{job.attempt}")
@@ -59,6 +60,7 @@ def workspace_of(job: Job, worker_dir: Path) -> Iterator[Workspace]:
         spec=job.spec,
         config_uri=job.config_uri,
         replace_unfinished=job.attempt > 1,
+        traceparent=traceparent,
     )
     (workspace.path / "attempt.json").write_text(order.model_dump_json())
     try:

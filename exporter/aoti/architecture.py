@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 from exporter.aoti.torch_private import cpu_instruction_sets
-from exporter.errors import InvalidArtifact
+from exporter.errors import InvalidArtifact, InvalidSpec
 from exporter.spec import Device
 
 # Inductor's word for an instruction set -> the flag by which Linux says that a CPU has it.
@@ -39,6 +39,21 @@ def require_runnable(device: Device, built_for: str) -> None:
             f"the package was built for {built_for}, and this machine lacks {', '.join(lacking)}",
             hint="run it on such a machine, or export on a worker like this one",
         )
+
+
+def require_device(device: Device) -> torch.device:
+    """The device to trace, compile and verify on.
+
+    Raises:
+        InvalidSpec: CUDA was asked for and this machine has none.
+    """
+    if device is Device.CUDA and not torch.cuda.is_available():
+        raise InvalidSpec(
+            "device is cuda, and this worker has no CUDA device",
+            hint="send the job to a worker with a GPU, or export with device cpu",
+            where="device",
+        )
+    return torch.device(device)
 
 
 def _cpu_flags() -> frozenset[str]:

@@ -6,14 +6,26 @@ import torch
 from torch import Tensor
 from torch.export import ExportedProgram
 
-from exporter.aoti.torch_private import sizes_zero_and_one_stay_dynamic
+from exporter.aoti.torch_private import nodes_counted, sizes_zero_and_one_stay_dynamic
 from exporter.dims.torch_dims import to_torch_dims
+from exporter.stages import Progress, no_progress
 from exporter.towers.tower import Tower
 
 
-def capture(tower: Tower, inputs: dict[str, Tensor], *, preserved: tuple[str, ...] = ()) -> ExportedProgram:
+def capture(
+    tower: Tower,
+    inputs: dict[str, Tensor],
+    progress: Progress = no_progress,
+    *,
+    preserved: tuple[str, ...] = (),
+) -> ExportedProgram:
     """The tower's program, traced on `inputs` in the plan's order; `preserved` can be called as in eager."""
-    with torch.no_grad(), sizes_zero_and_one_stay_dynamic(), warnings.catch_warnings():
+    with (
+        torch.no_grad(),
+        sizes_zero_and_one_stay_dynamic(),
+        nodes_counted(lambda nodes: progress(None, f"{nodes:,} nodes traced")),
+        warnings.catch_warnings(),
+    ):
         warnings.simplefilter("ignore")  # of torch and fbgemm about each other; failures raise
         return torch.export.export(
             tower.module,

@@ -8,11 +8,17 @@ from exporter.aoti.capture import capture
 from exporter.aoti.untraceable import explain
 from exporter.dims.torch_dims import check_program
 from exporter.errors import DimPlanViolated
+from exporter.stages import Progress, no_progress, seldom
 from exporter.towers.tower import Tower
 
 
 def trace(
-    tower: Tower, inputs: dict[str, Tensor], device: torch.device, *, preserved: tuple[str, ...] = ()
+    tower: Tower,
+    inputs: dict[str, Tensor],
+    device: torch.device,
+    progress: Progress = no_progress,
+    *,
+    preserved: tuple[str, ...] = (),
 ) -> ExportedProgram:
     """Export `tower` on `inputs`, whose dynamic sizes are at least 2 and pairwise different.
 
@@ -23,7 +29,7 @@ def trace(
     """
     ordered = {tensor.name: inputs[tensor.name].to(device) for tensor in tower.plan.inputs}
     try:
-        program = capture(tower, ordered, preserved=preserved)
+        program = capture(tower, ordered, seldom(progress), preserved=preserved)
     except Exception as error:  # torch.export raises many unrelated types
         raise explain(tower, ordered, error) from error
     try:

@@ -32,7 +32,7 @@ class DataGroup(StrEnum):
 
     BASE = "__BASE__"
     NEG = "__NEG__"  # sampled: as many rows as candidates and negatives
-    CROSS_NEG = "__CROSS_NEG__"  # made of sampled values and others
+    CROSS_NEG = "__CNEG__"  # made of sampled values and others
 
 
 class GroupKind(StrEnum):
@@ -154,6 +154,7 @@ class PipelineConfig:
     model: ModelConfig
     train_input_path: str
     train_rows_are_encoded: bool = True  # False: raw rows, which feature generation must turn into ids first
+    item_id_field: str = ""  # the training rows' column that names an item, where a sampler needs it
     averaged_weights: bool = False  # dense weights are those of the checkpoint's dense_ema
     id_weights: IdWeights = IdWeights.APPLY  # what becomes of the factors of weighted ids
     variational_dropout: bool = False  # groups of several features scale each by how often it was kept

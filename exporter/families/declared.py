@@ -16,7 +16,7 @@ from exporter.errors import InvalidDeclaration, InvalidSpec
 from exporter.families.family import Family, TwoStep
 from exporter.families.loading import declared, family_code, load_family, tower_of
 from exporter.families.served import DeclaredModule
-from exporter.planning import PlannedTower, UnopenedTower, require_listed
+from exporter.planning import PlannedTower, UnopenedTower, item_id_column, require_listed
 from exporter.spec import ExportSpec, Mode, TowerName
 from exporter.towers.declared_view import declared_tower
 from exporter.towers.tower import Tower
@@ -58,9 +58,11 @@ def _planned(declaration: TowerDeclaration, family: str, spec: ExportSpec, confi
             hint="export with mode unified, or declare `embedded` and build a module with lookup and compute",
             where="mode",
         )
+    tower = declared_tower(declaration, family=family, text=config_text)
     return PlannedTower(
-        config=declared_tower(declaration, family=family, text=config_text),
+        config=tower,
         plan=plan_declared(declaration, max_batch_size=spec.max_batch_size),
+        item_id_column=item_id_column(tower, spec),
     )
 
 
@@ -75,7 +77,7 @@ class DeclaredTower(Blueprint):
         self._towers = towers
         self._mode = mode
         self._text = planned.config.pipeline.text
-        self.declaration: TowerDeclaration = tower_of(towers, planned.name, planned.family)
+        self.declaration = tower_of(towers, planned.name, planned.family)
 
     def build(self) -> Tower:
         module = DeclaredModule(self._built(self.planned.name), self.declaration)

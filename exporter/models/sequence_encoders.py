@@ -168,17 +168,18 @@ class SelfAttentionEncoder(nn.Module):
         attention = self._multihead_attn
         projections = (self._query, self._key, self._value)
         weights, biases = attention.in_proj_weight.chunk(3), attention.in_proj_bias.chunk(3)
-        query_BHTE, key_BHTE, value_BHTE = (
-            self._heads(F.linear(projection(sequence_BTD), weight, bias))
+        query, key, value = (
+            F.linear(projection(sequence_BTD), weight, bias)
             for projection, weight, bias in zip(projections, weights, biases, strict=True)
         )
-        scores = query_BHTE @ key_BHTE.transpose(2, 3) / sqrt(self._config.width // self._config.num_heads)
-        scores = torch.where(filled_BT[:, None, None, :], scores, _UNFILLED)
-        attended: Tensor = attention.out_proj((scores.softmax(dim=3) @ value_BHTE).transpose(1, 2).flatten(2))
+        heads, seen_B1T = self._config.num_heads, filled_BT.unsqueeze(1)
+        if heads == 1:  # without an axis of heads: inductor cannot order the strides around a size of 1
+            mixed_BTW = _mixed(query, key, value, seen_B1T)
+        else:
+            query, key, value = (x.unflatten(2, (heads, -1)).transpose(1, 2) for x in (query, key, value))
+            mixed_BTW = _mixed(query, key, value, seen_B1T.unsqueeze(1)).transpose(1, 2).flatten(2)
+        attended: Tensor = attention.out_proj(mixed_BTW)
         return attended
-
-    def _heads(self, x_BTW: Tensor) -> Tensor:
-        return x_BTW.unflatten(2, (self._config.num_heads, -1)).transpose(1, 2)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,6 +217,12 @@ class _Padded:
 
     def _places(self) -> Tensor:
         return torch.arange(self.sequence.shape[1], device=self.sequence.device)
+
+
+def _mixed(query: Tensor, key: Tensor, value: Tensor, seen: Tensor) -> Tensor:
+    """Of each query the mean of the values that it sees, weighed by its products with their keys."""
+    scores = query @ key.transpose(-2, -1) / sqrt(query.shape[-1])
+    return torch.where(seen, scores, _UNFILLED).softmax(dim=-1) @ value
 
 
 def _only(scores_BT1: Tensor) -> Tensor:

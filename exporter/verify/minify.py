@@ -77,8 +77,7 @@ class _Search:
 
     def run(self) -> Smallest | None:
         self._remember_before(0)
-        [output] = [node for node in self._module.graph.nodes if node.op == "output"]
-        ending = self._try(self._nodes, output.all_input_nodes, Step.COMPARE)
+        ending = self._try(self._nodes, self._outputs(), Step.COMPARE)
         if ending is None:
             return None
 
@@ -158,9 +157,8 @@ class _Search:
         """The values of inputs and weights, and of the nodes before a place: those are known not to fail."""
         stop = self._nodes[place]
         run = _Remembering(self._module, stop)
-        with torch.no_grad():
-            with suppress(_Reached):
-                run.run(*self._inputs, enable_io_processing=False)
+        with torch.no_grad(), suppress(_Reached):
+            run.run(*self._inputs, enable_io_processing=False)
         self._values = run.values
 
     def _told(self, ending: Ending, kept: Sequence[Node]) -> Smallest:
@@ -178,7 +176,8 @@ class _Search:
 
     def _outputs(self) -> Sequence[Node]:
         [output] = [node for node in self._module.graph.nodes if node.op == "output"]
-        return output.all_input_nodes
+        nodes: list[Node] = output.all_input_nodes
+        return nodes
 
 
 class _Reached(Exception):

@@ -40,6 +40,8 @@ _LINKS = {
         ("retry", "exports__job_id__retry", "post"),
         ("delete", "exports__job_id_", "delete"),
         ("log", "exports__job_id__log", "get"),
+        ("bundle", "exports__job_id__bundle", "get"),
+        ("manifest", "exports__job_id__manifest", "get"),
     )
 }
 

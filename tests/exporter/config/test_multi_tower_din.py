@@ -27,7 +27,7 @@ def parse(*edits: tuple[str, str]) -> MultiTowerDinConfig:
 
 def test_the_model_is_read() -> None:
     assert parse() == MultiTowerDinConfig(
-        towers=(TowerMlpConfig(group="deep", mlp=MlpConfig(hidden_units=(48, 24))),),
+        deep_towers=(TowerMlpConfig(group="deep", mlp=MlpConfig(hidden_units=(48, 24))),),
         din_towers=(
             TowerMlpConfig(group="click", mlp=MlpConfig(hidden_units=(32, 8))),
             TowerMlpConfig(group="buy", mlp=MlpConfig(hidden_units=(16,), activation="Dice")),

@@ -29,7 +29,7 @@ def tower() -> Tower:
 def traced(tower: Tower) -> tuple[TracedPart, ...]:
     inputs = random_inputs(tower, [3, 9, 5, 0, 4, 2, 6])
     parts = parts_of(tower, Mode.TWO_STAGE, max_batch_size=64)
-    return trace_parts(parts, inputs, torch.device("cpu"), [BY_HEAD, IN_BF16])
+    return trace_parts(parts, inputs, torch.device("cpu"), passes=[BY_HEAD, IN_BF16])
 
 
 def test_passes_reach_the_part_that_calls_the_submodule(traced: Sequence[TracedPart]) -> None:
@@ -73,5 +73,5 @@ def test_a_pass_that_changes_nothing_is_refused(asked: Pass) -> None:
     tower = recorded_tower("hstu_match", "item")
     parts = parts_of(tower, Mode.UNIFIED, max_batch_size=64)
     with pytest.raises(PassRefused, match=f"the item tower calls no {asked.submodule}") as refused:
-        trace_parts(parts, random_inputs(tower, [1] * 5), torch.device("cpu"), [asked])
+        trace_parts(parts, random_inputs(tower, [1] * 5), torch.device("cpu"), passes=[asked])
     assert "item_tower.mlp" in refused.value.hint
