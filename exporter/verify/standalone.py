@@ -136,7 +136,7 @@ def main():
         step("eager")
         expected = module(*INPUTS)
         step("trace")
-        program = torch.export.export(module, INPUTS, dynamic_shapes=(DIMS,), strict=False)
+        program = torch.export.export(module, INPUTS, dynamic_shapes=DIMS, strict=False)
         step("compile")
         with tempfile.TemporaryDirectory() as folder:
             path = torch._inductor.aoti_compile_and_package(program, package_path=folder + "/smallest.pt2")
