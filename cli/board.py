@@ -6,6 +6,9 @@ from pathlib import Path
 
 from rich.table import Table
 
+from exporter.board.page import page_of, summary, told
+from exporter.board.record import SIZE_CLASSES, STAGES, Result, Row, changes, merged, read_record
+from exporter.board.zoo import read_zoo
 from service.client.tables import console, table_of
 
 _EXAMPLE = "example: slipway board --zoo tests/board/zoo.json --record .slipway/board.json"
@@ -29,10 +32,7 @@ def add_command(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the board, show it, and record it."""
-    from exporter.board.page import page_of, summary, told  # torch loads only for the commands that need it
-    from exporter.board.record import Row, changes, merged, read_record
-    from exporter.board.run import run_board
-    from exporter.board.zoo import read_zoo
+    from exporter.board.run import run_board  # torch loads only for the commands that need it
 
     earlier = read_record(arguments.record) if arguments.record else None
 
@@ -57,9 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if record.failed else 0
 
 
-def _table(rows: "tuple[Row, ...]") -> Table:
-    from exporter.board.record import SIZE_CLASSES, STAGES, Result
-
+def _table(rows: tuple[Row, ...]) -> Table:
     marks = {Result.PASS: "✓", Result.FAIL: "✗", Result.LEFT_OUT: "·", Result.NOT_REACHED: "-"}
     table = table_of("model", "tower", "mode", "precision", *STAGES, *SIZE_CLASSES, "s", title="board")
     for row in rows:

@@ -15,18 +15,8 @@ table { border-collapse: collapse } td, th { padding: .2rem .5rem; border: 1px s
 
 def page_of(record: Record, changed: Changes) -> str:
     """The page."""
-    heads = (
-        "family",
-        "model",
-        "tower",
-        "mode",
-        "precision",
-        *STAGES,
-        *SIZE_CLASSES,
-        "of allowed",
-        "s",
-        "why",
-    )
+    named = ("family", "model", "tower", "mode", "precision")
+    heads = (*named, *STAGES, *SIZE_CLASSES, "of allowed", "s", "why")
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>Slipway board</title>'
         f"<style>{_STYLE}</style><h1>Board</h1>"

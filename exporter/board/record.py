@@ -152,9 +152,8 @@ def _sizes(reports: Iterable[CaseReport]) -> dict[str, Result]:
 def _size_class(case: str) -> str:
     if case in SIZES:
         return SIZES[case]
-    return next(
-        (size for start, size in SIZES.items() if start != "batch_1" and case.startswith(start)), _OTHER_SIZES
-    )
+    starts = (start for start in SIZES if start != "batch_1" and case.startswith(start))
+    return next((SIZES[start] for start in starts), _OTHER_SIZES)
 
 
 def _of_tolerance(reports: Iterable[CaseReport], tolerance: float) -> float:

@@ -36,9 +36,9 @@ def run_board(zoo: Zoo, folder: Path, *, reduced: bool, on_row: OnRow) -> Record
         for row in [_left_out(case, family, reason)] if reason else _tried(model, case, family, folder):
             tell(row)
     for family in sorted(set(SUPPORTED) - set(families.values())):
-        reason = zoo.left_out.get(family)
-        told = Result.LEFT_OUT if reason else Result.FAIL
-        why = reason or "no model of the zoo is of this family, and the zoo does not say why"
+        given = zoo.left_out.get(family)
+        told = Result.LEFT_OUT if given else Result.FAIL
+        why = given or "no model of the zoo is of this family, and the zoo does not say why"
         tell(Row(family=family, model="-", tower="-", mode="-", precision="-", result=told, why=why))
     return Record(at=now(), torch=torch.__version__, rows=tuple(rows))
 
