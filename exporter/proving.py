@@ -1,6 +1,6 @@
 """A tower's programs compiled and held against eager; what fails there is made small, for its failure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from exporter.attempt import EVIDENCE
-from exporter.data.batch import Rows, contradicting_batches, trace_inputs, verification_batches
+from exporter.data.batch import NamedBatch, Rows, contradicting_batches, trace_inputs, verification_batches
+from exporter.data.sweep import sweep
 from exporter.manifest import VerificationReport
 from exporter.parts import CompiledPart, TracedPart, compile_parts
 from exporter.spec import Pass
@@ -16,6 +17,8 @@ from exporter.stages import Stage, StageClock
 from exporter.towers.tower import Tower
 from exporter.verify.gate import Gate
 from exporter.verify.shrink import shrunk
+
+_SEED, _DRAWN = 20, 4  # of the sizes that are drawn: the same in every export, so that a failure comes again
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +49,7 @@ def prove(
     device = _device_of(tower)
 
     def inputs_of(case: str) -> dict[str, Tensor]:
-        found = (batch.inputs for batch in verification_batches(rows, tower.plan) if batch.name == case)
+        found = (batch.inputs for batch in _agreeing(tower, rows) if batch.name == case)
         inputs = next(found, None) or trace_inputs(rows, tower.plan)
         return {name: each.to(device) for name, each in inputs.items()}
 
@@ -64,10 +67,14 @@ def prove(
                 passes=passes,
                 programs=programs,
             )
-            report = gate.verify(
-                verification_batches(rows, tower.plan), contradicting_batches(rows, tower.plan), progress
-            )
+            report = gate.verify(_agreeing(tower, rows), contradicting_batches(rows, tower.plan), progress)
     return Proven(compiled=compiled, gate=gate, report=report)
+
+
+def _agreeing(tower: Tower, rows: Rows) -> Iterator[NamedBatch]:
+    """The cases at which package and eager must agree: chosen ones, and ones that are drawn."""
+    yield from verification_batches(rows, tower.plan)
+    yield from sweep(rows, tower.plan, seed=_SEED, count=_DRAWN)
 
 
 def _device_of(tower: Tower) -> torch.device:

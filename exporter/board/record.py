@@ -18,6 +18,8 @@ SIZES: Mapping[str, str] = {
     "all_histories_empty": "empty histories",
     "no_values": "empty histories",
     "events_without_values": "empty histories",
+    "random": "drawn sizes",
+    "one_long": "long histories",
     "longest": "long histories",
     "full": "long histories",
 }
