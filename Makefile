@@ -60,6 +60,10 @@ browser: install ## the dashboard in a real Chromium; pictures go to .slipway/sc
 bench: install ## measure what benchmarks/ describes; needs half an hour and 7 GB of disk
 	@$(BIN)/python -m benchmarks.items $(ARGS)
 
+.PHONY: board
+board: install ## every model family in every mode and precision, against the last run; ARGS=--reduced
+	@$(BIN)/slipway board --zoo tests/board/zoo.json --record .slipway/board.json --html .slipway/board.html $(ARGS)
+
 .PHONY: format
 format: install ## format and sort imports in place
 	@$(BIN)/ruff check --fix-only --quiet .

@@ -73,6 +73,7 @@ def tower_entry(
         id_weights=_id_weights(tower),
         remarks=tower.served.remarks(),
         demands=demands,
+        passes=tuple(applied for part in compiled for applied in part.passes),
         verified=verified,
         vectors=vectors,
         stage_seconds=dict(stage_seconds),

@@ -10,7 +10,9 @@ from torch.export import ExportedProgram
 
 from exporter.aoti.compile import compile_package
 from exporter.aoti.trace import trace
-from exporter.spec import Mode
+from exporter.manifest import AppliedPass
+from exporter.passes.requested import apply_passes, preserved_calls, require_applied
+from exporter.spec import Mode, Pass
 from exporter.stages import Progress, no_progress
 from exporter.towers.split import split
 from exporter.towers.tower import Tower
@@ -39,6 +41,7 @@ class TracedPart:
 
     part: Part
     program: ExportedProgram
+    passes: tuple[AppliedPass, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +50,7 @@ class CompiledPart:
 
     part: Part
     program: ExportedProgram
+    passes: tuple[AppliedPass, ...] = ()
     package: Path
 
     @property
@@ -64,16 +68,29 @@ def parts_of(tower: Tower, mode: Mode, *, max_batch_size: int) -> tuple[Part, ..
 
 
 def trace_parts(
-    parts: Sequence[Part], inputs: dict[str, Tensor], device: torch.device, progress: Progress = no_progress
+    parts: Sequence[Part],
+    inputs: dict[str, Tensor],
+    device: torch.device,
+    progress: Progress = no_progress,
+    *,
+    passes: Sequence[Pass] = (),
 ) -> tuple[TracedPart, ...]:
-    """Trace each part on what the one before it returns; the first on `inputs`."""
+    """Trace each part on what the one before it returns, the first on `inputs`; then apply the passes.
+
+    Raises:
+        PassRefused: a pass fits no part.
+    """
     traced = []
     tensors = {name: tensor.to(device) for name, tensor in inputs.items()}
     for done, part in enumerate(parts):
         told = _of_part(progress, done, len(parts))
-        traced.append(TracedPart(part=part, program=trace(part.tower, tensors, device, told)))
+        preserved = preserved_calls(part.tower, passes)
+        program = trace(part.tower, tensors, device, told, preserved=preserved)
+        program, applied = apply_passes(part.tower, program, passes, tensors)
+        traced.append(TracedPart(part=part, program=program, passes=applied))
         with torch.no_grad():
             tensors = part.tower.module(tensors)
+    require_applied(passes, [each for part in traced for each in part.passes], [t.program for t in traced])
     return tuple(traced)
 
 
@@ -89,7 +106,9 @@ def compile_parts(traced: Sequence[TracedPart], folder: Path, progress: Progress
         told = _of_part(progress, done, len(traced))
         told(None, each.part.path)
         package = compile_package(each.program, folder / each.part.path, told)
-        compiled.append(CompiledPart(part=each.part, program=each.program, package=package))
+        compiled.append(
+            CompiledPart(part=each.part, program=each.program, passes=each.passes, package=package)
+        )
     return tuple(compiled)
 
 

@@ -10,7 +10,7 @@ from exporter.aoti.architecture import require_device
 from exporter.aoti.op_libraries import op_libraries
 from exporter.attempt import EVIDENCE, Attempt, Evidence, ExportedTower, TowerResult
 from exporter.blueprint import Blueprint, ConfiguredTower
-from exporter.data.batch import contradicting_batches, trace_inputs, verification_batches
+from exporter.data.batch import trace_inputs
 from exporter.describe import manifest_of, outputs_of, tower_entry, write_tower_files
 from exporter.distributed.isolation import isolated
 from exporter.distributed.ranks import Ranks
@@ -20,8 +20,9 @@ from exporter.items.materialise import Materialised, materialise
 from exporter.items.wanted import WantedVectors, open_items, plan_vectors
 from exporter.manifest import MANIFEST_NAME, TowerEntry
 from exporter.outcome import ExportOutcome, Failure, TowerOutcome
-from exporter.parts import TracedPart, compile_parts, parts_of, sizes_text, trace_parts
+from exporter.parts import TracedPart, parts_of, sizes_text, trace_parts
 from exporter.planning import TowerToExport, UnopenedTower, plan_export, read_config
+from exporter.proving import prove
 from exporter.publish import publish, read_manifest
 from exporter.sources import config_source, fetch_checkpoint_once, open_rows
 from exporter.spec import ExportSpec
@@ -100,28 +101,22 @@ def export_tower(
         inputs = {name: each.to(device) for name, each in trace_inputs(rows, tower.plan).items()}
         evidence.keep("sizes.txt", partial(sizes_text, inputs))
         blueprint.try_out(tower, inputs)
+        passes = [each for each in spec.passes if each.tower is name]
         parts = parts_of(tower, spec.mode, max_batch_size=spec.max_batch_size)
-        traced = trace_parts(parts, inputs, device, progress)
+        traced = trace_parts(parts, inputs, device, progress, passes=passes)
         keep_programs(traced, evidence)
         libraries = op_libraries(part.program for part in traced)
         wanted = None if items is None else plan_vectors(items, outputs_of(traced))
-    with clock.stage(Stage.COMPILE) as progress:
-        compiled = compile_parts(traced, folder, progress)
-    with clock.stage(Stage.VERIFY) as progress:
-        chain = [part.link for part in compiled]
-        gate = Gate(tower, chain, op_libraries=libraries, scratch=folder, device=device)
-        report = gate.verify(
-            verification_batches(rows, tower.plan), contradicting_batches(rows, tower.plan), progress
-        )
-    made = None if wanted is None else vectors_of_all_items(wanted, gate, folder, clock)
-    files = write_tower_files(name, blueprint.files(spec), compiled, folder)
+    proven = prove(tower, traced, rows, folder, clock, libraries=libraries, passes=passes)
+    made = None if wanted is None else vectors_of_all_items(wanted, proven.gate, folder, clock)
+    files = write_tower_files(name, blueprint.files(spec), proven.compiled, folder)
     demands = tower.served.demands(rows.take(1).tensors(tower.plan))
     return ExportedTower(
         entry=tower_entry(
             tower,
-            compiled,
+            proven.compiled,
             files,
-            report,
+            proven.report,
             clock.seconds,
             demands=demands,
             vectors=made.entry if made else None,

@@ -43,6 +43,43 @@ class Device(StrEnum):
     CUDA = "cuda"
 
 
+SubmoduleName = Annotated[str, Field(min_length=1, max_length=512, pattern=r"^\w+(\.\w+)*$")]
+
+
+class AttentionKind(StrEnum):
+    """How the attention of an HSTU layer is computed; all give the same numbers."""
+
+    ALL_HEADS = "all_heads"  # as it is traced: the heads in one product
+    HEAD_BY_HEAD = "head_by_head"  # one head after the other: less memory on long histories
+
+
+class LowPrecision(StrEnum):
+    """What a submodule may be computed in, other than float32."""
+
+    BF16 = "bf16"
+    FP16 = "fp16"
+
+
+class SetPrecision(Frozen):
+    """Compute one submodule of a tower, weights included, in a lower precision."""
+
+    kind: Literal["precision"] = "precision"
+    tower: TowerName
+    submodule: SubmoduleName
+    precision: LowPrecision
+
+
+class SwapAttention(Frozen):
+    """Compute HSTU attention in another way, in every layer below a submodule."""
+
+    kind: Literal["attention"] = "attention"
+    tower: TowerName
+    submodule: SubmoduleName = Field(description="A layer, or a module whose layers are all changed.")
+    attention: AttentionKind
+
+
+Pass = Annotated[SetPrecision | SwapAttention, Field(discriminator="kind")]
+
 Uri = Annotated[str, Field(min_length=1, max_length=4096)]
 FamilyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 
@@ -131,6 +168,12 @@ class ExportSpec(Frozen):
         default=IdWeights.APPLY,
         description="Weighted ids: apply their weights, as training did; or ignore them, "
         "as TorchEasyRec's own packages do.",
+    )
+    passes: tuple[Pass, ...] = Field(
+        default=(),
+        max_length=64,
+        description="Edits of the traced programs, in this order: submodules in a lower precision, or with "
+        "their attention computed in another way. What comes out is held against the model as trained.",
     )
     ranks: int | None = Field(
         default=None, ge=1, le=MAX_RANKS, description="Processes per attempt; default: one per tower."

@@ -12,7 +12,7 @@ from exporter.dims.entries import dim_entries, tensor_entries
 from exporter.manifest import DimEntry, TensorEntry
 from exporter.outcome import Failure
 from exporter.planning import PlannedTower
-from exporter.spec import Device, ExportSpec, Frozen, IdWeights, IndexSpec, Mode, TowerName
+from exporter.spec import Device, ExportSpec, Frozen, IdWeights, IndexSpec, Mode, Pass, TowerName
 from jobs.ids import JobId
 from jobs.logs import LogPart
 from jobs.model import Job, JobState, TowerProgress
@@ -37,6 +37,7 @@ class SpecView(Frozen):
     mode: str
     device: Device
     id_weights: IdWeights
+    passes: tuple[Pass, ...]
     ranks: int | None
     max_batch_size: int
     materialise_items: bool = False
