@@ -17,6 +17,7 @@ class Attempt:
     spec: ExportSpec
     workspace: Path
     config_uri: str | None = None  # where the spec's inline config was read, if anywhere
+    folder: str | None = None  # of the artifact, below the spec's output_uri; default: the job's id
     replace_unfinished: bool = False  # overwrite what an earlier attempt left without a manifest
 
 

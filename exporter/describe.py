@@ -118,7 +118,7 @@ def manifest_of(exported: Sequence[ExportedTower], planned: PlannedTower, attemp
         family=planned.config.pipeline.model.family,
         mode=spec.mode,
         device=spec.device,
-        architecture=architecture(spec.device),
+        architecture=architecture(spec.device, spec.targets[0]),
         max_batch_size=spec.max_batch_size,
         versions=versions(),
         op_libraries=tuple(sorted({library for tower in exported for library in tower.op_libraries})),

@@ -10,7 +10,7 @@ from torch.export import ExportedProgram
 
 from exporter.aoti.compile import compile_package
 from exporter.aoti.trace import trace
-from exporter.spec import Mode
+from exporter.spec import Mode, Target
 from exporter.stages import Progress
 from exporter.towers.split import split
 from exporter.towers.tower import Tower
@@ -72,11 +72,13 @@ def trace_parts(
     return tuple(traced)
 
 
-def compile_parts(traced: Sequence[TracedPart], folder: Path, progress: Progress) -> tuple[CompiledPart, ...]:
-    """Compile each part into its package below `folder`."""
+def compile_parts(
+    traced: Sequence[TracedPart], folder: Path, progress: Progress, *, target: Target = "cpu"
+) -> tuple[CompiledPart, ...]:
+    """Compile each part for `target` into its package below `folder`."""
     compiled = []
     for done, each in enumerate(traced):
         progress(done / len(traced), each.part.path)
-        package = compile_package(each.program, folder / each.part.path)
+        package = compile_package(each.program, folder / each.part.path, target)
         compiled.append(CompiledPart(part=each.part, program=each.program, package=package))
     return tuple(compiled)

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
 
-import torch
-
+from exporter.aoti.architecture import require_target
 from exporter.aoti.op_libraries import op_libraries
 from exporter.attempt import Attempt, ExportedTower, TowerResult
 from exporter.checkpoint.load import load_weights
@@ -15,7 +14,7 @@ from exporter.data.batch import contradicting_batches, trace_inputs, verificatio
 from exporter.describe import manifest_of, tower_entry, write_tower_files
 from exporter.distributed.isolation import isolated
 from exporter.distributed.ranks import Ranks
-from exporter.errors import InvalidArtifact, InvalidSpec, TowerDied
+from exporter.errors import InvalidArtifact, TowerDied
 from exporter.manifest import MANIFEST_NAME, TowerEntry
 from exporter.models.registry import build_tower, weight_names
 from exporter.outcome import ExportOutcome, Failure, TowerOutcome
@@ -23,7 +22,6 @@ from exporter.parts import compile_parts, parts_of, trace_parts
 from exporter.planning import PlannedTower, plan_export, read_config
 from exporter.publish import publish, read_manifest
 from exporter.sources import config_source, fetch_checkpoint_once, open_rows
-from exporter.spec import Device
 from exporter.stages import OnStage, Stage, StageClock
 from exporter.storage.store import join_uri
 from exporter.verify.gate import Gate
@@ -81,7 +79,7 @@ def export_tower(
     folder = attempt.workspace / name
     folder.mkdir()
     with clock.stage(Stage.CONFIG):
-        device = require_device(spec.device)
+        device = require_target(spec.targets[0])
         tower = build_tower(planned.config, planned.plan)
     with clock.stage(Stage.CHECKPOINT):
         checkpoint, checkpoint_source = fetch_checkpoint_once(
@@ -96,7 +94,7 @@ def export_tower(
         traced = trace_parts(parts, trace_inputs(rows, tower.plan), device)
         libraries = op_libraries(part.program for part in traced)
     with clock.stage(Stage.COMPILE) as progress:
-        compiled = compile_parts(traced, folder, progress)
+        compiled = compile_parts(traced, folder, progress, target=spec.targets[0])
     with clock.stage(Stage.VERIFY) as progress:
         chain = [part.link for part in compiled]
         gate = Gate(tower, chain, op_libraries=libraries, scratch=folder, device=device)
@@ -177,19 +175,4 @@ def succeeded(entry: TowerEntry, root: str) -> TowerOutcome:
 
 
 def artifact_root(attempt: Attempt) -> str:
-    return f"{attempt.spec.output_uri.rstrip('/')}/{attempt.job_id}"
-
-
-def require_device(device: Device) -> torch.device:
-    """The device to trace, compile and verify on.
-
-    Raises:
-        InvalidSpec: CUDA was asked for and this machine has none.
-    """
-    if device is Device.CUDA and not torch.cuda.is_available():
-        raise InvalidSpec(
-            "device is cuda, and this worker has no CUDA device",
-            hint="send the job to a worker with a GPU, or export with device cpu",
-            where="device",
-        )
-    return torch.device(device)
+    return f"{attempt.spec.output_uri.rstrip('/')}/{attempt.folder or attempt.job_id}"

@@ -59,7 +59,7 @@ def tallies_of(job: Job) -> dict[Tally, float]:
 
 def _tallies(job: Job) -> Iterator[tuple[Tally, float]]:
     yield Tally(name="attempts", ending=job.state), 1
-    for tower in job.towers:
+    for tower in job.current_towers:
         if tower.failure is not None and tower.failure.code in _GATE_FAILURES:
             yield Tally(name="gate_failures", tower=tower.name), 1
         for stage, seconds in tower.stage_seconds.items():

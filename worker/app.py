@@ -19,6 +19,7 @@ from processes.startup import settings_or_exit
 from telemetry.logging import configure_logging
 from worker.heartbeat import Heartbeat, Sweeper
 from worker.launch import CommandLauncher, Launcher, TorchrunLauncher
+from worker.machine import machine_or_exit
 from worker.settings import WorkerSettings
 from worker.supervisor import Supervisor
 from worker.tasks import Runner, register
@@ -27,7 +28,8 @@ from worker.workspace import own_worker_dir, remove_leftovers
 
 def build(settings: WorkerSettings) -> Celery:
     """The Celery app with its task, and what lives as long as the worker."""
-    app, client = make_celery(settings.redis_url), connect(settings.redis_url)
+    machine = machine_or_exit(settings.targets)
+    app, client = make_celery(settings.redis_url, machine.targets), connect(settings.redis_url)
     queue = CeleryQueue(app, client)
     supervisor = Supervisor(
         _launcher(settings),
@@ -42,6 +44,7 @@ def build(settings: WorkerSettings) -> Celery:
         worker=f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}",
         lease=settings.lease,
         tallies=RedisTallies(client),
+        machine=machine,
     )
     register(app, runner, queue)
     _follow_life(settings, runner, RedisRoster(client))

@@ -36,6 +36,7 @@ def main() -> None:
         spec=request.spec,
         workspace=workspace,
         config_uri=request.config_uri,
+        folder=request.folder,
         replace_unfinished=request.replace_unfinished,
     )
     with (workspace / f"events-{settings.rank}.jsonl").open("a", buffering=1) as events:

@@ -6,13 +6,11 @@ import threading
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
-from exporter.spec import Device
 from jobs.control import enqueue_lost
 from jobs.errors import StoreUnavailable
 from jobs.leases import release_expired
-from jobs.queue import JobQueue
+from jobs.queue import JobQueue, tell_workers
 from jobs.roster import Roster, WorkerNotice
 from jobs.store import JobStore
 from telemetry.logging import logger
@@ -21,7 +19,7 @@ from worker.tasks import Runner
 log = logger(__name__)
 
 _MISSED_BEATS = 3  # a worker that misses these is not alive
-_PACKAGES = ("torch", "torchrec", "fbgemm-gpu", "fbgemm-gpu-cpu", "triton")
+_PACKAGES = ("slipway", "torch", "torchrec", "fbgemm-gpu", "fbgemm-gpu-cpu", "triton")
 
 
 class Repeating:
@@ -61,7 +59,7 @@ class Heartbeat:
         self._roster = roster
         self._runner = runner
         self._lifetime = interval * _MISSED_BEATS
-        self._notice = _notice(runner.worker, started_at)
+        self._notice = _notice(runner, started_at)
         self._repeating = Repeating("heartbeat", interval, self._beat)
 
     def start(self) -> None:
@@ -105,18 +103,22 @@ def sweep(store: JobStore, queue: JobQueue) -> None:
     """Take expired jobs from dead workers, then enqueue every queued job that no message names."""
     for job in release_expired(store):
         log.warning("expired_job_released", job_id=job.id)
-        queue.enqueue(job.id, job.priority)  # the dead worker's message may still count as on its way
+        tell_workers(queue, job)  # the dead worker's message may still count as on its way
     for job_id in enqueue_lost(store, queue):
         log.warning("job_enqueued_again", job_id=job_id)
 
 
-def _notice(worker: str, started_at: datetime) -> WorkerNotice:
+def _notice(runner: Runner, started_at: datetime) -> WorkerNotice:
     """What this worker says of itself, without importing what it names."""
+    machine = runner.machine
     return WorkerNotice(
-        id=worker,
+        id=runner.worker,
         host=socket.gethostname(),
         pid=os.getpid(),
-        device=Device.CUDA if Path("/dev/nvidiactl").exists() else Device.CPU,
+        device=machine.device,
+        targets=machine.targets,
+        architecture=machine.architecture,
+        memory=machine.memory,
         versions={package: found for package in _PACKAGES if (found := _version(package))},
         started_at=started_at,
     )

@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Annotated
 
 from pydantic import BeforeValidator, Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from exporter.spec import Target
 from jobs.redis_url import RedisUrl
 from telemetry.choices import LogFormat, LogLevel
 
@@ -17,6 +18,14 @@ def _seconds(given: object) -> object:
 
 
 Duration = Annotated[timedelta, BeforeValidator(_seconds), Field(gt=timedelta(0))]
+
+
+def _split(given: object) -> object:
+    """A list as people write it in an environment variable."""
+    return tuple(given.replace(",", " ").split()) if isinstance(given, str) else given
+
+
+TargetNames = Annotated[tuple[Target, ...], NoDecode, BeforeValidator(_split)]
 
 
 class WorkerSettings(BaseSettings):
@@ -36,6 +45,11 @@ class WorkerSettings(BaseSettings):
         default=None,
         min_length=1,
         description="Instead of torchrun: a program that is given the workspace as its last argument.",
+    )
+    targets: TargetNames = Field(
+        default=(),
+        description="What it takes jobs for, by commas: cpu, avx2, avx512, cuda, sm_80, ...; "
+        "default: all that its machine can compile for.",
     )
     log_format: LogFormat = LogFormat.CONSOLE
     log_level: LogLevel = LogLevel.INFO

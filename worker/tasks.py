@@ -16,6 +16,7 @@ from jobs.queue import JobQueue, enqueue_if_possible
 from jobs.store import JobStore
 from jobs.tallies import Tallies, tallies_of
 from telemetry.logging import logger
+from worker.machine import Machine
 from worker.supervisor import Supervisor
 
 log = logger(__name__)
@@ -31,11 +32,14 @@ class Runner:
     worker: str
     lease: timedelta
     tallies: Tallies
+    machine: Machine
     running: set[JobId] = field(default_factory=set)  # read by the heartbeat
 
     def run(self, job_id: JobId, on_beat: Callable[[], None] = lambda: None) -> None:
         """Run the job; does nothing when another worker has it, or it is finished."""
-        holding = claim(self.store, job_id, worker=self.worker, length=self.lease)
+        holding = claim(
+            self.store, job_id, worker=self.worker, length=self.lease, serves=self.machine.targets
+        )
         if holding is None:
             log.info("job_not_free", job_id=job_id)
             return

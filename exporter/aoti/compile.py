@@ -10,18 +10,19 @@ from torch.export import ExportedProgram
 from exporter.aoti.torch_private import compile_and_package
 from exporter.errors import CompileFailed
 from exporter.manifest import Versions
+from exporter.spec import Target
 from exporter.version import __version__
 
 
-def compile_package(program: ExportedProgram, path: Path) -> Path:
-    """Compile `program` into the package at `path`, weights beside the code and not inside it.
+def compile_package(program: ExportedProgram, path: Path, target: Target = "cpu") -> Path:
+    """Compile `program` for `target` into the package at `path`, weights beside the code and not inside it.
 
     Raises:
         CompileFailed: with the compiler's last words.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        compile_and_package(program, path)
+        compile_and_package(program, path, target)
     except Exception as error:  # inductor and the C++ compiler fail in many types; all mean the same here
         text = str(error).strip()
         raise CompileFailed(

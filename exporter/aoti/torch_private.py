@@ -16,16 +16,23 @@ from torch.export._draft_export import FailureReport, FailureType
 
 from exporter.dims.diagnose import SizeGuard, sizes_in
 from exporter.dims.torch_dims import TorchDims
+from exporter.spec import Target
 
 # What inductor is told for every package; values are inductor's own configuration keys.
 # - Weights stay outside the .so, as a plain blob in the order of the package's constants table, so
 #   that compiled code does not depend on them and they can be rewritten without compiling.
 # - Folding of constants happens when the package is loaded: folded at compile time, the weights'
 #   values would be baked into the code.
-_PACKAGE_CONFIG: Mapping[str, bool | str] = {
+_PACKAGE_CONFIG: Mapping[str, bool | str | int] = {
     "aot_inductor.package_constants_in_so": False,
     "aot_inductor.package_constants_on_disk_format": "binary_blob",
     "aot_inductor.use_runtime_constant_folding": True,
+}
+
+# Inductor takes every instruction that the compiling machine has, unless it is told a level.
+_LEVELS: Mapping[Target, Mapping[str, str | int]] = {
+    "avx2": {"cpp.simdlen": 256, "cpp.march": "x86-64-v3"},
+    "avx512": {"cpp.simdlen": 512, "cpp.march": "x86-64-v4"},
 }
 
 
@@ -90,12 +97,12 @@ def _size_guard(failure: FailureReport, files: Mapping[int, str]) -> SizeGuard:
     )
 
 
-def compile_and_package(program: ExportedProgram, path: Path) -> None:
-    """Compile a program with AOTInductor into one `.pt2` at `path`."""
-    with warnings.catch_warnings(), sizes_zero_and_one_stay_dynamic():
+def compile_and_package(program: ExportedProgram, path: Path, target: Target = "cpu") -> None:
+    """Compile a program with AOTInductor for a target into one `.pt2` at `path`."""
+    with warnings.catch_warnings(), sizes_zero_and_one_stay_dynamic(), _only_instructions_of(target):
         warnings.simplefilter("ignore")  # inductor's remarks on its own internals; failures raise
         torch._inductor.aoti_compile_and_package(
-            program, package_path=str(path), inductor_configs=dict(_PACKAGE_CONFIG)
+            program, package_path=str(path), inductor_configs={**_PACKAGE_CONFIG, **_LEVELS.get(target, {})}
         )
 
 
@@ -103,3 +110,35 @@ def cpu_instruction_sets() -> tuple[str, ...]:
     """The vector instruction sets that inductor compiles for here: ("avx512", "avx512_vnni"), ..."""
     isa = cpu_vec_isa.pick_vec_isa()
     return tuple(str(isa).lower().split()) if isa else ()
+
+
+@contextmanager
+def _only_instructions_of(target: Target) -> Iterator[None]:
+    """Let inductor write vector code of a level of x86-64 only.
+
+    Of the sets of 512 bits it would pick the newest (AMX, VNNI, bfloat16), which not every machine of the
+    level has.
+    """
+    if target not in _LEVELS:
+        yield
+        return
+    known = cpu_vec_isa.supported_vec_isa_list
+    plain = [isa for isa in known if str(isa) == target and isa]  # asking is what probes for bfloat16
+    wide = [isa for isa in plain if isinstance(isa, cpu_vec_isa.VecAVX512)]
+    bf16 = [isa for isa in wide if isa._is_avx512_bf16_supported]
+    cpu_vec_isa.supported_vec_isa_list = plain
+    for isa in bf16:
+        isa._is_avx512_bf16_supported = False
+    _forget_instruction_sets()
+    try:
+        yield
+    finally:
+        cpu_vec_isa.supported_vec_isa_list = known
+        for isa in bf16:
+            isa._is_avx512_bf16_supported = True
+        _forget_instruction_sets()
+
+
+def _forget_instruction_sets() -> None:
+    cpu_vec_isa.valid_vec_isa_list.cache_clear()
+    cpu_vec_isa.VecAVX512.is_avx512_bf16_supported.cache_clear()
