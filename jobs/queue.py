@@ -1,6 +1,7 @@
 """Telling the workers of a job: the queue carries ids, and the job store knows the truth."""
 
 import logging
+from collections.abc import Sequence
 from typing import Protocol
 
 from exporter.spec import Target
@@ -21,6 +22,10 @@ class JobQueue(Protocol):
         """Jobs that a message on its way to the workers of a target names."""
         ...
 
+    def waiting(self, targets: Sequence[Target]) -> int:
+        """How many messages lie in the queues of these targets."""
+        ...
+
 
 class MemoryQueue:
     """Messages in a list, for tests."""
@@ -37,6 +42,9 @@ class MemoryQueue:
     def undelivered(self, target: Target = "cpu") -> frozenset[JobId]:
         sent = zip(self.sent, self.targets, strict=True)
         return frozenset(job_id for job_id, sent_to in sent if sent_to == target)
+
+    def waiting(self, targets: Sequence[Target]) -> int:
+        return sum(target in targets for target in self.targets)
 
 
 def tell_workers(queue: JobQueue, job: Job) -> None:

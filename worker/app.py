@@ -53,7 +53,7 @@ def build(settings: WorkerSettings) -> Celery:
 
 def _follow_life(settings: WorkerSettings, runner: Runner, roster: Roster) -> None:
     """Connect Celery's signals: begin when the worker is ready, end its attempts when it is told to."""
-    heartbeat = Heartbeat(roster, runner, settings.heartbeat_interval, datetime.now(UTC))
+    heartbeat = Heartbeat(roster, runner, settings.heartbeat_interval, datetime.now(UTC), settings.alive_file)
     sweeper = Sweeper(roster, runner, settings.sweep_interval)
 
     def log_our_way(**_: object) -> None:

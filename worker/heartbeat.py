@@ -6,7 +6,9 @@ import threading
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
+from exporter.version import __version__
 from jobs.control import enqueue_lost
 from jobs.errors import StoreUnavailable
 from jobs.leases import release_expired
@@ -15,11 +17,12 @@ from jobs.roster import Roster, WorkerNotice
 from jobs.store import JobStore
 from telemetry.logging import logger
 from worker.tasks import Runner
+from worker.vitals import VitalsFile
 
 log = logger(__name__)
 
 _MISSED_BEATS = 3  # a worker that misses these is not alive
-_PACKAGES = ("slipway", "torch", "torchrec", "fbgemm-gpu", "fbgemm-gpu-cpu", "triton")
+_PACKAGES = ("torch", "torchrec", "fbgemm-gpu", "fbgemm-gpu-cpu", "triton")
 
 
 class Repeating:
@@ -54,8 +57,16 @@ class Repeating:
 class Heartbeat:
     """Announces the worker as long as it lives; a worker that misses some beats counts as dead."""
 
-    def __init__(self, roster: Roster, runner: Runner, interval: timedelta, started_at: datetime) -> None:
-        """Announce `runner`'s worker every `interval`."""
+    def __init__(
+        self,
+        roster: Roster,
+        runner: Runner,
+        interval: timedelta,
+        started_at: datetime,
+        alive_file: Path | None = None,
+    ) -> None:
+        """Announce `runner`'s worker every `interval`, and note each beat in `alive_file`."""
+        self._vitals = VitalsFile(alive_file, interval)
         self._roster = roster
         self._runner = runner
         self._lifetime = interval * _MISSED_BEATS
@@ -75,7 +86,12 @@ class Heartbeat:
 
     def _beat(self) -> None:
         busy = self._notice.model_copy(update={"jobs": tuple(self._runner.running)})
-        self._roster.announce(busy, self._lifetime)
+        hungry = False
+        try:
+            self._roster.announce(busy, self._lifetime)
+            hungry = not busy.jobs and self._runner.queue.waiting(self._notice.targets) > 0
+        finally:
+            self._vitals.write(hungry=hungry)
 
 
 class Sweeper:
@@ -119,7 +135,8 @@ def _notice(runner: Runner, started_at: datetime) -> WorkerNotice:
         targets=machine.targets,
         architecture=machine.architecture,
         memory=machine.memory,
-        versions={package: found for package in _PACKAGES if (found := _version(package))},
+        versions={"slipway": __version__}
+        | {package: found for package in _PACKAGES if (found := _version(package))},
         started_at=started_at,
     )
 

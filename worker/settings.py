@@ -41,6 +41,9 @@ class WorkerSettings(BaseSettings):
     attempt_time_limit: Duration = timedelta(hours=4)
     sweep_interval: Duration = timedelta(seconds=20)
     heartbeat_interval: Duration = timedelta(seconds=5)
+    alive_file: Path | None = Field(
+        default=None, description="Written with every beat, for the probe `python -m worker.alive`."
+    )
     attempt_command: tuple[str, ...] | None = Field(
         default=None,
         min_length=1,
