@@ -1,4 +1,4 @@
-"""Before a worker goes: `python -m worker.drain` lets it take no more jobs, and waits until its own has ended.
+"""Before a worker goes: `python -m worker.drain` lets it take no more jobs, and waits for the end of its own.
 
 For a container's preStop hook. Whoever ends a worker without it loses nothing: the job goes back to the queue
 and begins anew.

@@ -33,14 +33,20 @@ class WorkerSettings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="SLIPWAY_", frozen=True)
 
-    redis_url: RedisUrl = "redis://127.0.0.1:6379/0"
+    redis_url: RedisUrl = Field(default="redis://127.0.0.1:6379/0", description="Where the jobs are.")
     work_dir: Path = Field(default=Path(".slipway/work"), description="Workspaces of attempts.")
     lease: Duration = Field(
         default=timedelta(seconds=60), description="Longer than ending an attempt takes: four seconds."
     )
-    attempt_time_limit: Duration = timedelta(hours=4)
-    sweep_interval: Duration = timedelta(seconds=20)
-    heartbeat_interval: Duration = timedelta(seconds=5)
+    attempt_time_limit: Duration = Field(
+        default=timedelta(hours=4), description="An attempt that takes longer is ended, and the job fails."
+    )
+    sweep_interval: Duration = Field(
+        default=timedelta(seconds=20), description="Between two looks for jobs that nobody would run."
+    )
+    heartbeat_interval: Duration = Field(
+        default=timedelta(seconds=5), description="Between two signs of life; three missed ones mean death."
+    )
     alive_file: Path | None = Field(
         default=None, description="Written with every beat, for the probe `python -m worker.alive`."
     )
@@ -54,8 +60,10 @@ class WorkerSettings(BaseSettings):
         description="What it takes jobs for, by commas: cpu, avx2, avx512, cuda, sm_80, ...; "
         "default: all that its machine can compile for.",
     )
-    log_format: LogFormat = LogFormat.CONSOLE
-    log_level: LogLevel = LogLevel.INFO
+    log_format: LogFormat = Field(
+        default=LogFormat.CONSOLE, description="console for people, json for machines."
+    )
+    log_level: LogLevel = Field(default=LogLevel.INFO, description="What is less than this is not logged.")
 
 
 class RankSettings(BaseSettings):

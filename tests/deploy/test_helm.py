@@ -6,8 +6,12 @@ import re
 import kubernetes_validate
 import pytest
 from pydantic import JsonValue
+from pydantic_settings import BaseSettings
 
+from docs.configuration import variables_of_all
+from service.settings import ServiceSettings
 from tests.deploy.conftest import CHART, MATRIX, Manifest, helm, rendered, settings
+from worker.settings import WorkerSettings
 
 KUBERNETES = ("1.29.0", "1.33.0", "1.37.0")
 NOT_KUBERNETES = {"ScaledObject", "ServiceMonitor"}  # of KEDA and of Prometheus' operator
@@ -22,7 +26,8 @@ def named(manifests: list[Manifest], kind: str, ending: str) -> Manifest:
 
 def variables(container: Manifest) -> dict[str, Manifest]:
     listed = container.at("env")
-    each = [Manifest(entry) for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
+    entries = listed if isinstance(listed, list) else []
+    each = [Manifest(entry) for entry in entries if isinstance(entry, dict)]
     return {str(variable.at("name")): variable for variable in each}
 
 
@@ -201,11 +206,21 @@ def test_every_program_has_a_disruption_budget(everything: list[Manifest]) -> No
 
 
 def test_every_variable_is_a_setting_of_ours_or_of_a_library(everything: list[Manifest]) -> None:
-    from launcher.configuration import variables_of_all  # noqa: PLC0415 (the settings of both programs)
-
-    known = variables_of_all()
     told = {name for each in everything for container in each.containers for name in variables(container)}
-    assert {name for name in told if name.startswith("SLIPWAY_")} - known == set()
+    assert {name for name in told if name.startswith("SLIPWAY_")} - variables_of_all() == set()
+
+
+@pytest.mark.parametrize(("program", "settings"), [("api", ServiceSettings), ("worker", WorkerSettings)])
+def test_the_programs_start_with_what_the_chart_tells_them(
+    program: str, settings: type[BaseSettings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for each in rendered():
+        if each.kind == "Deployment" and f"-{program}" in each.name:
+            for name, variable in variables(each.containers[0]).items():
+                if variable.at("value") is not None:
+                    monkeypatch.setenv(name, str(variable.at("value")))
+    told = settings().model_dump(mode="json")
+    assert told["log_format"] == "json" and told["redis_url"].startswith("redis://")
 
 
 def test_a_second_release_has_names_of_its_own() -> None:
