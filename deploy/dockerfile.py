@@ -15,6 +15,7 @@ _INSTRUCTION = re.compile(r"^([A-Z]+)\s+(.*)$", re.DOTALL)
 _MOUNT = re.compile(r"--mount=\S+\s+")
 _NEEDS_ROOT = re.compile(r"\b(apt-get|groupadd|useradd)\b")
 _OURS = re.compile(r"(?<![\w./])/(opt|build|scratch)(?=[/\s]|$)")
+CLEAN = ("env", "-u", "PYTHONPATH", "-u", "PYTHONHOME")  # what an image would not have
 _GENERATED = "exporter/config/pb"  # left out of the context by .dockerignore, as caches are
 
 
@@ -117,4 +118,4 @@ class Follower:
             return
         told = [f"{name}={value}" for name, value in environment.items() if name != "PATH"]
         in_root = _OURS.sub(lambda match: f"{root}/{match[1]}", command)
-        subprocess.run(["env", *told, "bash", "-euc", in_root], cwd=here, check=True)
+        subprocess.run([*CLEAN, *told, "bash", "-euc", in_root], cwd=here, check=True)

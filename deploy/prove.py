@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from deploy.dockerfile import Follower, stages_of
+from deploy.dockerfile import CLEAN, Follower, stages_of
 
 ROOT = Path(__file__).parents[1]
 _START_S = 60.0
@@ -53,9 +53,9 @@ def prove(image: Image, folder: Path) -> Iterator[str]:
     environment = follower.follow(image.stage) / "opt" / "slipway"
     yield f"installed in {time.monotonic() - began:.0f} s; {_size(environment) / 1e6:,.0f} MB"
     python = environment / "bin" / "python"
-    present = subprocess.run([python, "-c", f"import {_FAMILIES}"], capture_output=True, check=False)
+    present = subprocess.run([*CLEAN, python, "-c", f"import {_FAMILIES}"], capture_output=True, check=False)
     assert (present.returncode == 0) is image.holds_torch, "torch belongs into workers, and nowhere else"
-    subprocess.run([python, "-c", f"import {image.module}"], check=True, cwd=folder)
+    subprocess.run([*CLEAN, python, "-c", f"import {image.module}"], check=True, cwd=folder)
     yield f"imports {image.module}, {'with' if image.holds_torch else 'without'} torch"
     image.then(python)
     yield "its program starts and answers its probe"
@@ -67,7 +67,7 @@ def _answers(python: Path) -> None:
     """The API starts from its environment and is healthy; it needs no Redis for that."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    uvicorn = [str(python), "-m", "uvicorn", "--factory", "service.app:create_app", f"--port={port}"]
+    uvicorn = [*CLEAN, str(python), "-m", "uvicorn", "--factory", "service.app:create_app", f"--port={port}"]
     with tempfile.TemporaryDirectory() as folder, subprocess.Popen(uvicorn, cwd=folder) as api:
         try:
             _wait_for(f"http://127.0.0.1:{port}/healthz")
@@ -79,7 +79,7 @@ def _wait_for(url: str) -> None:
     deadline = time.monotonic() + _START_S
     while True:
         try:
-            with urllib.request.urlopen(url, timeout=2):  # noqa: S310 (our own http URL)
+            with urllib.request.urlopen(url, timeout=2):
                 return
         except (OSError, urllib.error.URLError):
             if time.monotonic() > deadline:
@@ -91,7 +91,7 @@ def _compiles(python: Path) -> None:
     """The worker's environment holds what compiling takes, but for the C++ compiler of its image."""
     with tempfile.TemporaryDirectory() as folder:
         program = "from exporter.pipeline import export; import worker.attempt; from cli.main import main"
-        subprocess.run([python, "-c", program], check=True, cwd=folder)
+        subprocess.run([*CLEAN, python, "-c", program], check=True, cwd=folder)
         subprocess.run(
             [python, "-m", "celery", "--version"], check=True, cwd=folder, stdout=subprocess.DEVNULL
         )

@@ -41,10 +41,10 @@ class Package:
 
     def __init__(self, path: Path, device_index: int = -1) -> None:
         """Load native code: only from a package whose digest is known."""
-        self._model = torch._inductor.aoti_load_package(str(path), device_index=device_index)
+        self.model = torch._inductor.aoti_load_package(str(path), device_index=device_index)
 
     def __call__(self, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        outputs: dict[str, torch.Tensor] = self._model(dict(inputs))
+        outputs: dict[str, torch.Tensor] = self.model(dict(inputs))
         return outputs
 
 
