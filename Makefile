@@ -13,7 +13,7 @@ LOCKS := $(wildcard requirements/*.txt)
 PROTOS := $(shell find protos -name '*.proto' 2>/dev/null)
 PROTO_STAMP := exporter/config/pb/.stamp
 INSTALLED := $(VENV)/.installed
-CODE := cli deploy docs examples exporter jobs launcher processes protos service telemetry tests worker setup.py
+CODE := benchmarks cli deploy docs examples exporter jobs launcher processes protos service slipway telemetry tests worker setup.py
 
 # python3.11, or a python3 that is one. Override with `make PYTHON=/path/to/python3.11 …`.
 is_python311 = $(shell $(1) -c 'import sys; print(sys.version_info[:2] == (3, 11))' 2>/dev/null)
@@ -44,13 +44,21 @@ check: install ## formatting, lint, types, import contracts, spelling
 
 .PHONY: test
 test: install ## all tests; narrow with ARGS, as in make test ARGS="tests/jobs -k lease"
-	@$(BIN)/python -m pytest -q -m 'not browser and not fuzz' $(ARGS)
+	@$(BIN)/python -m pytest -q -m 'not (browser or families or fuzz)' $(ARGS)
+
+.PHONY: families
+families: install ## every recorded model of every family, exported in both modes, against its recordings
+	@$(BIN)/python -m pytest -q tests/e2e/test_other_families.py -m 'families or not families' $(ARGS)
 
 .PHONY: browser
 browser: install ## the dashboard in a real Chromium; pictures go to .slipway/screenshots
 	@command -v chromium chromium-browser google-chrome >/dev/null || $(call stop,this needs Chromium,chromium)
-	@$(BIN)/python -m pytest -q -m browser tests/dashboard $(ARGS)
+	@$(BIN)/python -m pytest -q -m browser tests/dashboard tests/e2e $(ARGS)
 	@echo 'pictures of the pages: .slipway/screenshots'
+
+.PHONY: bench
+bench: install ## measure what benchmarks/ describes; needs half an hour and 7 GB of disk
+	@$(BIN)/python -m benchmarks.items $(ARGS)
 
 .PHONY: format
 format: install ## format and sort imports in place
@@ -137,6 +145,6 @@ define lock
 echo 'requirements/$(1).txt' && CUSTOM_COMPILE_COMMAND='make lock' $(BIN)/pip-compile --quiet --strip-extras \
   --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --allow-unsafe --annotation-style=line \
   $(2) $(3) $(ARGS) --output-file requirements/$(1).txt pyproject.toml \
-  && sed -i -E $(if $(filter torch,$(1)),,-e '/^(torch|triton)==/d') -e '/^(nvidia|cuda)-/d' -e 's/\+cpu/    /' \
+  && sed -i -E $(if $(filter torch,$(1)),,-e '/^(torch|triton)==/d') -e '/^nvidia-ml-py=/!{/^(nvidia|cuda)-/d}' -e 's/\+cpu/    /' \
   -e 's/-c requirements.[a-z]+.txt, //g' requirements/$(1).txt
 endef

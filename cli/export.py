@@ -6,16 +6,18 @@ import tempfile
 from datetime import timedelta
 from pathlib import Path
 
+from cli.settings import ExportSettings
 from jobs.control import JobControl
 from jobs.leases import Holding, claim
 from jobs.logs import MemoryLogs
 from jobs.memory_store import MemoryJobStore
 from jobs.model import Job, JobState
 from jobs.queue import MemoryQueue
+from processes.startup import settings_or_exit
 from service.cli_commands import EXIT_CODES
 from service.client.options import add_spec_options, spec_of
 from service.client.watch import display, show_end
-from service.planning import plan
+from service.planning import planner
 from service.schemas import JobView
 from worker.launch import TorchrunLauncher
 from worker.supervisor import Supervisor
@@ -47,7 +49,8 @@ def run(arguments: argparse.Namespace) -> int:
         # By its URI and not its text: the manifest names it, and its relative paths are found beside it.
         arguments.config = Path(arguments.config).absolute().as_uri()
     store = MemoryJobStore()
-    control = JobControl(store=store, queue=MemoryQueue(), plan=plan)
+    families = settings_or_exit(ExportSettings).families
+    control = JobControl(store=store, queue=MemoryQueue(), plan=planner(families))
     job = control.submit(spec_of(arguments))
     progress = sys.stderr if arguments.json else sys.stdout
     with tempfile.TemporaryDirectory(prefix="slipway-export-") as folder, display(progress) as show:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 
 from rich.table import Table
 
-from exporter.manifest import DimEntry, Manifest, TensorEntry, TowerEntry
+from exporter.manifest import DimEntry, Manifest, TensorEntry, TowerEntry, VectorsEntry
 from exporter.publish import read_manifest
 from exporter.spec import IdWeights
 from service.client.tables import console, table_of
@@ -45,6 +45,8 @@ def run(arguments: argparse.Namespace) -> int:
             )
         if tower.id_weights is not None:
             out.print(f"{tower.name} tower: it {_WEIGHTS[tower.id_weights]}")
+        if tower.vectors is not None:
+            out.print(_vectors(tower.vectors))
         out.print(_stages(tower))
         out.print(_verification(tower))
     return 0
@@ -55,7 +57,7 @@ def _overview(manifest: Manifest) -> Table:
     table.show_header = False
     versions = manifest.versions
     rows = {
-        "family": manifest.family,
+        "family": _family(manifest),
         "mode, device": f"{manifest.mode}, {manifest.device} ({manifest.architecture})",
         "largest batch": str(manifest.max_batch_size),
         "created": manifest.created_at,
@@ -66,6 +68,11 @@ def _overview(manifest: Manifest) -> Table:
     for name, value in rows.items():
         table.add_row(name, value)
     return table
+
+
+def _family(manifest: Manifest) -> str:
+    package = manifest.family_package
+    return f"{manifest.family}, of {package.distribution} {package.version}" if package else manifest.family
 
 
 def _files(tower: TowerEntry) -> Table:
@@ -79,6 +86,33 @@ def _stages(tower: TowerEntry) -> Table:
     table = table_of("stage", "seconds", title=f"{tower.name} tower, time")
     for stage, seconds in tower.stage_seconds.items():
         table.add_row(stage, f"{seconds:.1f}")
+    return table
+
+
+def _vectors(vectors: VectorsEntry) -> Table:
+    table = table_of("what", "value", title=f"vectors of {vectors.rows:,} items", whole="what")
+    table.show_header = False
+    rows = {
+        "columns": f"{vectors.id_column} {vectors.id_type}, {vectors.vector_column} {vectors.dtype} "
+        f"× {vectors.width} from {vectors.output}",
+        "made": f"{vectors.rows_per_second:,.0f} rows per second",
+        "most memory": f"{vectors.peak_memory_bytes:,} bytes",
+        "checked": f"{vectors.checked_rows:,} rows, largest difference {vectors.largest_difference:.2g} "
+        f"at scale {vectors.scale:.2g}",
+    }
+    if (index := vectors.index) is not None:
+        parameters = {name: str(value) for name, value in index.parameters.model_dump().items()}
+        recall = "not measured" if index.recall_at_10 is None else f"{index.recall_at_10:.3f}"
+        rows |= {
+            "index": ", ".join(
+                [parameters.pop("kind"), *(f"{name} {value}" for name, value in parameters.items())]
+            ),
+            "compares by": f"{index.metric}, returns {index.labels.replace('_', ' ')}",
+            "recall@10": f"{recall}, over {index.queries} queries",
+            "built": f"in {index.seconds:.1f} s with {index.peak_memory_bytes:,} bytes of memory",
+        }
+    for name, value in rows.items():
+        table.add_row(name, value)
     return table
 
 

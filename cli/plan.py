@@ -6,11 +6,13 @@ from pathlib import Path
 
 from rich.table import Table
 
+from cli.settings import ExportSettings
 from exporter.manifest import DimEntry, TensorEntry
-from exporter.planning import PlanRequest
+from exporter.planning import PlanRequest, read_config
+from processes.startup import settings_or_exit
 from service.client.options import add_plan_options, request_of
 from service.client.tables import console, table_of
-from service.planning import view_plan
+from service.planning import view_of, view_plan
 from service.schemas import PlanView
 
 _EXAMPLE = "example: slipway plan --config pipeline.config --max-batch-size 128"
@@ -33,13 +35,23 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the plan."""
     if arguments.config is not None and "://" not in arguments.config:
         arguments.config = Path(arguments.config).absolute().as_uri()  # so that errors name the file
-    view = view_plan(request_of(arguments, PlanRequest))
+    view = _view(request_of(arguments, PlanRequest))
     if arguments.json:
         print(view.model_dump_json(indent=2))
         return 0
     for title, tensors, dims in _parts(view):
         console().print(_table(title, tensors, dims))
     return 0
+
+
+def _view(request: PlanRequest) -> PlanView:
+    """The plan; a family of one's own is asked for it, here as in an attempt."""
+    if request.family is None:
+        return view_plan(request)
+    from exporter.families.declared import plan_family  # loads torch, as the family does
+
+    families = settings_or_exit(ExportSettings).families
+    return view_of(plan_family(request, read_config(request), families=families), request)
 
 
 def _parts(view: PlanView) -> list[tuple[str, Sequence[TensorEntry], Sequence[DimEntry]]]:

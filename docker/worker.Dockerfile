@@ -18,6 +18,7 @@ COPY jobs jobs
 COPY launcher launcher
 COPY processes processes
 COPY service service
+COPY slipway slipway
 COPY telemetry telemetry
 COPY worker worker
 RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation -w dist .

@@ -8,11 +8,12 @@ from pathlib import Path
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings
 
+from cli.settings import ExportSettings
 from launcher.settings import LauncherSettings
 from service.client.settings import ClientSettings
 from service.hooks.settings import HookSettings
 from service.settings import ServiceSettings
-from worker.settings import WorkerSettings
+from worker.settings import AttemptSettings, WorkerSettings
 
 DOCUMENT = Path(__file__).with_suffix(".md")
 
@@ -20,6 +21,8 @@ PROGRAMS: Mapping[str, type[BaseSettings]] = {
     "The API": ServiceSettings,
     "The API's webhooks": HookSettings,
     "Workers": WorkerSettings,
+    "A worker's attempts": AttemptSettings,
+    "`slipway export`": ExportSettings,
     "`slipway submit`, `watch`, `list`, `cancel`, `retry`": ClientSettings,
     "`make up`, which passes the rest of the environment on": LauncherSettings,
 }

@@ -1,12 +1,19 @@
-"""One try at one export, and what a rank makes of its towers."""
+"""One try at one export: what it is given, what a rank makes of its towers, what a failing one leaves."""
 
+import logging
+import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from exporter.manifest import SourceRef, TowerEntry
 from exporter.outcome import Failure
-from exporter.planning import PlannedTower
+from exporter.planning import TowerToExport
 from exporter.spec import ExportSpec
+
+EVIDENCE = "evidence"  # the folder, below a tower's
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,6 +25,7 @@ class Attempt:
     workspace: Path
     config_uri: str | None = None  # where the spec's inline config was read, if anywhere
     folder: str | None = None  # of the artifact, below the spec's output_uri; default: the job's id
+    families: tuple[str, ...] = ()  # of one's own, whose packages may be loaded
     replace_unfinished: bool = False  # overwrite what an earlier attempt left without a manifest
 
 
@@ -35,6 +43,30 @@ class ExportedTower:
 class TowerResult:
     """What one rank made of one tower: exported, or failed."""
 
-    planned: PlannedTower
+    planned: TowerToExport
     exported: ExportedTower | None = None
     failure: Failure | None = None
+
+
+class Evidence:
+    """Texts that a failure will want to have beside it; none is made before that."""
+
+    def __init__(self, folder: Path) -> None:
+        """Write below `folder`, which need not exist."""
+        self._folder = folder
+        self._texts: dict[str, Callable[[], str]] = {}
+
+    def keep(self, name: str, text: Callable[[], str]) -> None:
+        """Should a later step fail, write `text` to the file `name`."""
+        self._texts[name] = text
+
+    def write(self, error: BaseException) -> None:
+        """Write what was kept, and the traceback; what cannot be written is left out."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        trace = traceback.format_exception(error)
+        (self._folder / "traceback.txt").write_text("".join(trace))
+        for name, text in self._texts.items():
+            try:
+                (self._folder / name).write_text(text())
+            except Exception:  # the failure itself must be told all the same
+                log.exception("evidence_lost", extra={"name_of_file": name})

@@ -5,16 +5,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from torch import SymInt
-from torch.export import ExportedProgram
 
 from exporter.aoti.architecture import architecture
 from exporter.aoti.compile import versions
 from exporter.attempt import Attempt, ExportedTower
-from exporter.config.render import render_fg_json, render_model_acc, render_pipeline_config
+from exporter.config.declared import DeclaredConfig
 from exporter.config.schema import GroupKind
+from exporter.declaration import TowerDeclaration
 from exporter.dims.entries import dim_entries, tensor_entries
 from exporter.dims.plan import DimPlan
 from exporter.dims.torch_dims import check_program
+from exporter.families.loading import family_package
 from exporter.manifest import (
     FileRef,
     Manifest,
@@ -22,33 +23,27 @@ from exporter.manifest import (
     SparseEntry,
     TensorEntry,
     TowerEntry,
+    VectorsEntry,
     VerificationReport,
 )
-from exporter.parts import CompiledPart
-from exporter.planning import PlannedTower
+from exporter.parts import CompiledPart, TracedPart
+from exporter.planning import TowerToExport, UnopenedTower
 from exporter.publish import file_ref
-from exporter.spec import ExportSpec, IdWeights
+from exporter.spec import IdWeights, TowerName
 from exporter.towers.tower import Tower
 
 
 def write_tower_files(
-    planned: PlannedTower, compiled: Sequence[CompiledPart], spec: ExportSpec, folder: Path
+    tower: TowerName, texts: Mapping[str, str], compiled: Sequence[CompiledPart], folder: Path
 ) -> dict[str, Path]:
-    """Write what TorchEasyRec's servers read beside the package, for the tower's view.
+    """Write what goes beside the package.
 
     Returns every file of the tower, packages included: its path in the artifact, and where it is now.
     """
-    texts = {
-        "pipeline.config": render_pipeline_config(planned.config),
-        "fg.json": render_fg_json(planned.config),
-        "model_acc.json": render_model_acc(
-            planned.config, mode=spec.mode, max_batch_size=spec.max_batch_size
-        ),
-    }
     for name, text in texts.items():
         (folder / name).write_text(text)
     paths = [part.part.path for part in compiled] + list(texts)
-    return {f"{planned.config.name}/{path}": folder / path for path in paths}
+    return {f"{tower}/{path}": folder / path for path in paths}
 
 
 def tower_entry(
@@ -59,6 +54,7 @@ def tower_entry(
     stage_seconds: Mapping[str, float],
     *,
     demands: tuple[str, ...],
+    vectors: VectorsEntry | None = None,
 ) -> TowerEntry:
     """The tower's entry; asking for the verification report is what keeps the unverified out."""
     refs = {path: file_ref(path, local) for path, local in files.items()}
@@ -71,13 +67,21 @@ def tower_entry(
         sparse=_sparse_entry(packages[0], last.part.tower.plan) if sparse else None,
         files=tuple(refs.values()),
         inputs=tensor_entries(tower.plan),
-        outputs=output_entries(last.program, last.part.tower.plan),
+        outputs=outputs_of(compiled),
         dims=dim_entries(tower.plan),
+        declaration=_declaration(tower),
         id_weights=_id_weights(tower),
+        remarks=tower.served.remarks(),
         demands=demands,
         verified=verified,
+        vectors=vectors,
         stage_seconds=dict(stage_seconds),
     )
+
+
+def _declaration(tower: Tower) -> TowerDeclaration | None:
+    model = tower.config.pipeline.model
+    return model.declaration if isinstance(model, DeclaredConfig) else None
 
 
 def _id_weights(tower: Tower) -> IdWeights | None:
@@ -91,8 +95,9 @@ def _sparse_entry(package: FileRef, plan: DimPlan) -> SparseEntry:
     return SparseEntry(package=package, tensors=tensor_entries(plan), dims=dim_entries(plan))
 
 
-def output_entries(program: ExportedProgram, plan: DimPlan) -> tuple[TensorEntry, ...]:
-    """The program's outputs; a size that is a planned dim goes by the dim's name."""
+def outputs_of(parts: Sequence[TracedPart] | Sequence[CompiledPart]) -> tuple[TensorEntry, ...]:
+    """The tower's outputs, which are its last part's; a size that is a planned dim goes by the dim's name."""
+    program, plan = parts[-1].program, parts[-1].part.tower.plan
     dims = {symbol: dim for dim, symbol in check_program(program, plan).items()}
     names = list(program.call_spec.out_spec.context)
     nodes = {node.name: node for node in program.graph.nodes}
@@ -109,13 +114,14 @@ def output_entries(program: ExportedProgram, plan: DimPlan) -> tuple[TensorEntry
     )
 
 
-def manifest_of(exported: Sequence[ExportedTower], planned: PlannedTower, attempt: Attempt) -> Manifest:
+def manifest_of(exported: Sequence[ExportedTower], planned: TowerToExport, attempt: Attempt) -> Manifest:
     """The manifest of the towers that passed the gate."""
     spec = attempt.spec
     return Manifest(
         job_id=attempt.job_id,
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        family=planned.config.pipeline.model.family,
+        family=planned.family,
+        family_package=family_package(planned.family) if isinstance(planned, UnopenedTower) else None,
         mode=spec.mode,
         device=spec.device,
         architecture=architecture(spec.device, spec.targets[0]),

@@ -5,6 +5,11 @@ ExportError
 │   └── WrongArchitecture      the target is not what the machine at work is
 ├── InvalidPipelineConfig    the pipeline config does not parse or contradicts itself
 │   └── UnsupportedConfig    it parses, and asks for something Slipway does not build
+├── FamilyError              a model family of one's own
+│   ├── FamilyNotListed        the operator has not listed it
+│   ├── FamilyUnusable         no installed package offers it, or what is offered is no family
+│   ├── FamilyFailed           its own code raised
+│   └── InvalidDeclaration     its declaration contradicts itself or its module
 ├── InvalidRows              a row, column or file of the input rows cannot be used
 ├── CheckpointError
 │   ├── CheckpointUnreadable   not a checkpoint, damaged, or asks to run code
@@ -17,6 +22,7 @@ ExportError
 ├── CompileFailed            AOTInductor could not build the package
 ├── VerificationFailed       the package does not compute what eager computes
 │   └── PackageCrashed         the process that ran the package died
+├── IndexFailed              FAISS could not build an index over the item vectors
 ├── InvalidArtifact          a published artifact is incomplete or damaged
 ├── AlreadyPublished         the destination key exists; keys are never overwritten
 ├── SourceNotFound           a URI names nothing
@@ -69,6 +75,41 @@ class UnsupportedConfig(InvalidPipelineConfig):
 
     code = "unsupported_config"
     advice = "leave that feature or option out, or export without Slipway"
+
+
+class FamilyError(ExportError):
+    """A model family of one's own cannot be exported."""
+
+    code = "family_error"
+    advice = "see docs/families.md"
+
+
+class FamilyNotListed(FamilyError):
+    """The operator has not listed the family."""
+
+    code = "family_not_listed"
+    advice = "ask the operator to add it to SLIPWAY_FAMILIES of the service and its workers"
+
+
+class FamilyUnusable(FamilyError):
+    """No installed package offers the family, or what is offered is no family."""
+
+    code = "family_unusable"
+    advice = "install the family's package where exports run; see docs/families.md"
+
+
+class FamilyFailed(FamilyError):
+    """The family's own code raised."""
+
+    code = "family_failed"
+    advice = "correct the family's package; the failure's report has the traceback"
+
+
+class InvalidDeclaration(FamilyError):
+    """The family's declaration contradicts itself or its module."""
+
+    code = "invalid_declaration"
+    advice = "correct the declaration, or the module; see docs/families.md"
 
 
 class InvalidRows(ExportError):
@@ -173,6 +214,13 @@ class PackageCrashed(VerificationFailed):
 
     code = "package_crashed"
     advice = "check that the artifact was built for this machine; report it with the log"
+
+
+class IndexFailed(ExportError):
+    """FAISS could not build an index over the item vectors."""
+
+    code = "index_failed"
+    advice = "SIGKILL is most often too little memory: use a larger worker, or an index of kind ivf_pq"
 
 
 class InvalidArtifact(ExportError):

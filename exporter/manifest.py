@@ -3,9 +3,13 @@
 from enum import StrEnum
 from typing import Literal
 
-from exporter.spec import Device, Frozen, IdWeights, Mode, TowerName
+from pydantic import Field
+
+from exporter.declaration import TowerDeclaration
+from exporter.spec import Device, Frozen, IdWeights, IndexSpec, Mode, TowerName
 
 MANIFEST_NAME = "manifest.json"
+VECTOR_COLUMN = "vector"  # beside the items' ids
 
 
 class FileRef(Frozen):
@@ -102,27 +106,95 @@ class SparseEntry(Frozen):
     dims: tuple[DimEntry, ...]  # that the tensors' shapes name
 
 
+class FamilyPackage(Frozen):
+    """The installed distribution that a model family of one's own came from."""
+
+    distribution: str
+    version: str
+
+
+class Metric(StrEnum):
+    """How an index compares a query and an item; what the model was trained to."""
+
+    COSINE = "cosine"  # by inner product: items have unit length, queries need it too
+    INNER_PRODUCT = "inner_product"
+    L2 = "l2"
+
+
+class IndexEntry(Frozen):
+    """A FAISS index over all item vectors, and how well it finds them."""
+
+    file: FileRef
+    parameters: IndexSpec  # with nothing left open
+    metric: Metric
+    labels: Literal["item_ids", "row_numbers"]  # what a search returns: ids, or places in the vectors' parts
+    trained_rows: int  # a random sample; 0 for kinds that need no training
+    recall_at_10: float | None = Field(
+        description="Of the 10 items most like an item by exact search, the share that the index finds; "
+        "over `queries` random items, the item itself left out, ties found either way. None: too few items."
+    )
+    queries: int
+    seconds: float
+    peak_memory_bytes: int  # resident, of the process that built it, which holds all of it
+
+
+class VectorsEntry(Frozen):
+    """The vectors of all items, in the order of the input's rows, checked against eager on a sample."""
+
+    files: tuple[FileRef, ...]  # parquet, to be read in this order
+    rows: int
+    id_column: str  # the input's, as it was
+    id_type: str  # in Arrow's words: "int64", "string", ...
+    vector_column: str  # a list of `width` numbers
+    width: int
+    dtype: str
+    output: str  # of the package
+    checked_rows: int  # spread at random over the whole input
+    tolerance: float  # allowed difference, as a fraction of the output's scale
+    largest_difference: float
+    scale: float  # largest magnitude of the eager output
+    index: IndexEntry | None = None
+    seconds: float  # of reading rows, running the package and writing vectors
+    rows_per_second: float
+    peak_memory_bytes: int = Field(
+        description="Largest resident memory while the vectors were made and checked: the peaks of the "
+        "tower's process and of the package's, added up."
+    )
+
+    @property
+    def all_files(self) -> tuple[FileRef, ...]:
+        return (*self.files, self.index.file) if self.index else self.files
+
+
 class TowerEntry(Frozen):
     """One published tower: a package, or a sparse one and a dense one to be run one after the other."""
 
     name: TowerName
-    view: Literal["training", "scalar"]
+    view: Literal["training", "scalar", "declared"]
     package: FileRef  # of the whole tower; in two_stage of its dense part
     sparse: SparseEntry | None = None  # two_stage only
-    files: tuple[FileRef, ...]  # pipeline.config, fg.json, model_acc.json
+    files: tuple[FileRef, ...]  # pipeline.config, and of TorchEasyRec's families fg.json, model_acc.json
     inputs: tuple[TensorEntry, ...]
     outputs: tuple[TensorEntry, ...]
     dims: tuple[DimEntry, ...]
+    declaration: TowerDeclaration | None = None  # of a family of one's own: how rows become the inputs
     id_weights: IdWeights | None = None  # what it does with the weights of ids; None: it reads none
+    remarks: tuple[str, ...] = ()  # where its answers are not TorchEasyRec's own, in words
     demands: tuple[str, ...] = ()  # a package that refuses "but received n" found the n-th unmet, from 1
     verified: VerificationReport
+    vectors: VectorsEntry | None = None  # of the item tower, where they were asked for
     stage_seconds: dict[str, float]
+
+    @property
+    def served_files(self) -> tuple[FileRef, ...]:
+        """What it takes to run the tower, packages first."""
+        sparse = (self.sparse.package,) if self.sparse else ()
+        return (self.package, *sparse, *self.files)
 
     @property
     def all_files(self) -> tuple[FileRef, ...]:
         """Every file of the tower, packages first."""
-        sparse = (self.sparse.package,) if self.sparse else ()
-        return (self.package, *sparse, *self.files)
+        return (*self.served_files, *self.vectors.all_files) if self.vectors else self.served_files
 
 
 class Manifest(Frozen):
@@ -132,6 +204,7 @@ class Manifest(Frozen):
     job_id: str
     created_at: str  # RFC 3339, UTC
     family: str
+    family_package: FamilyPackage | None = None  # None: the family is Slipway's
     mode: Mode
     device: Device
     architecture: str  # "x86_64 avx512", "sm_90", ...

@@ -19,6 +19,7 @@ class Failure(Frozen):
     where: str = ""
     retryable: bool = False
     report: str = Field(default="", description="What is too long for `message`; its beginning.")
+    bundle_url: str = Field(default="", description="A zip of what it takes to find out why.")
 
     @classmethod
     def of(cls, error: BaseException) -> "Failure":
@@ -41,6 +42,7 @@ class TowerOutcome(Frozen):
     tower: TowerName
     entry: TowerEntry | None = None
     package_uri: str | None = None
+    cold: bool = True  # compiled for this export; a warm one takes code that was compiled before
     failure: Failure | None = None
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from torch.export import ExportedProgram
 from exporter.aoti.compile import compile_package
 from exporter.aoti.trace import trace
 from exporter.spec import Mode, Target
-from exporter.stages import Progress
+from exporter.stages import Progress, no_progress
 from exporter.towers.split import split
 from exporter.towers.tower import Tower
 from exporter.verify.reload import Link
@@ -27,6 +27,10 @@ class Part:
 
     tower: Tower
     path: str  # below the tower's folder
+
+    @property
+    def name(self) -> str:
+        return PurePath(self.path).stem
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,16 +64,22 @@ def parts_of(tower: Tower, mode: Mode, *, max_batch_size: int) -> tuple[Part, ..
 
 
 def trace_parts(
-    parts: Sequence[Part], inputs: dict[str, Tensor], device: torch.device
+    parts: Sequence[Part], inputs: dict[str, Tensor], device: torch.device, progress: Progress = no_progress
 ) -> tuple[TracedPart, ...]:
     """Trace each part on what the one before it returns; the first on `inputs`."""
     traced = []
     tensors = {name: tensor.to(device) for name, tensor in inputs.items()}
-    for part in parts:
-        traced.append(TracedPart(part=part, program=trace(part.tower, tensors, device)))
+    for done, part in enumerate(parts):
+        told = _of_part(progress, done, len(parts))
+        traced.append(TracedPart(part=part, program=trace(part.tower, tensors, device, told)))
         with torch.no_grad():
             tensors = part.tower.module(tensors)
     return tuple(traced)
+
+
+def sizes_text(inputs: dict[str, Tensor]) -> str:
+    """The dtypes and sizes of a tower's inputs, for people."""
+    return "".join(f"{name}: {tensor.dtype} {list(tensor.shape)}\n" for name, tensor in inputs.items())
 
 
 def compile_parts(
@@ -78,7 +88,14 @@ def compile_parts(
     """Compile each part for `target` into its package below `folder`."""
     compiled = []
     for done, each in enumerate(traced):
-        progress(done / len(traced), each.part.path)
-        package = compile_package(each.program, folder / each.part.path, target)
+        told = _of_part(progress, done, len(traced))
+        told(None, each.part.path)
+        package = compile_package(each.program, folder / each.part.path, told, target=target)
         compiled.append(CompiledPart(part=each.part, program=each.program, package=package))
     return tuple(compiled)
+
+
+def _of_part(progress: Progress, done: int, parts: int) -> Progress:
+    """Progress within one part, as progress of all; how far a part itself is, nobody knows."""
+    fraction = done / parts if parts > 1 else None
+    return lambda _, detail: progress(fraction, detail)

@@ -4,24 +4,27 @@ import logging
 from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 
 from exporter.aoti.architecture import require_target
 from exporter.aoti.op_libraries import op_libraries
-from exporter.attempt import Attempt, ExportedTower, TowerResult
-from exporter.checkpoint.load import load_weights
-from exporter.config.parse import parse_pipeline_config
+from exporter.attempt import EVIDENCE, Attempt, Evidence, ExportedTower, TowerResult
+from exporter.blueprint import Blueprint, ConfiguredTower
 from exporter.data.batch import contradicting_batches, trace_inputs, verification_batches
-from exporter.describe import manifest_of, tower_entry, write_tower_files
+from exporter.describe import manifest_of, outputs_of, tower_entry, write_tower_files
 from exporter.distributed.isolation import isolated
 from exporter.distributed.ranks import Ranks
 from exporter.errors import InvalidArtifact, TowerDied
+from exporter.families.declared import open_tower
+from exporter.items.materialise import Materialised, materialise
+from exporter.items.wanted import WantedVectors, open_items, plan_vectors
 from exporter.manifest import MANIFEST_NAME, TowerEntry
-from exporter.models.registry import build_tower, weight_names
 from exporter.outcome import ExportOutcome, Failure, TowerOutcome
-from exporter.parts import compile_parts, parts_of, trace_parts
-from exporter.planning import PlannedTower, plan_export, read_config
+from exporter.parts import TracedPart, compile_parts, parts_of, sizes_text, trace_parts
+from exporter.planning import TowerToExport, UnopenedTower, plan_export, read_config
 from exporter.publish import publish, read_manifest
 from exporter.sources import config_source, fetch_checkpoint_once, open_rows
+from exporter.spec import ExportSpec
 from exporter.stages import OnStage, Stage, StageClock
 from exporter.storage.store import join_uri
 from exporter.verify.gate import Gate
@@ -40,7 +43,7 @@ def export(attempt: Attempt, ranks: Ranks, on_stage: OnStage) -> ExportOutcome |
         ExportError: nothing could be tried (bad spec or config), or nothing could be published.
     """
     config_text = read_config(attempt.spec)
-    planned = plan_export(attempt.spec, config_text)
+    planned = plan_export(attempt.spec, config_text, families=attempt.families)
     if attempt.replace_unfinished and (earlier := published_earlier(attempt, planned)):
         return earlier if ranks.rank == 0 else None
     results = [
@@ -50,49 +53,58 @@ def export(attempt: Attempt, ranks: Ranks, on_stage: OnStage) -> ExportOutcome |
     gathered = ranks.gather(results)
     if gathered is None:
         return None
-    by_name = {result.planned.config.name: result for rank_results in gathered for result in rank_results}
-    return publish_towers([by_name[tower.config.name] for tower in planned], attempt, on_stage)
+    by_name = {result.planned.name: result for rank_results in gathered for result in rank_results}
+    return publish_towers([by_name[tower.name] for tower in planned], attempt, on_stage)
 
 
-def try_tower(planned: PlannedTower, attempt: Attempt, config_text: str, on_stage: OnStage) -> TowerResult:
+def try_tower(planned: TowerToExport, attempt: Attempt, config_text: str, on_stage: OnStage) -> TowerResult:
     """Export one tower; whatever goes wrong becomes its failure."""
+    evidence = Evidence(attempt.workspace / planned.name / EVIDENCE)
     try:
-        exported = export_tower(planned, attempt, config_text, on_stage)
+        exported = export_tower(planned, attempt, config_text, on_stage, evidence)
     except Exception as error:
-        log.exception("tower_failed", extra={"tower": planned.config.name})
+        log.exception("tower_failed", extra={"tower": planned.name})
+        evidence.write(error)
         return TowerResult(planned=planned, failure=Failure.of(error))
     return TowerResult(planned=planned, exported=exported)
 
 
-def tower_died(planned: PlannedTower, how: str) -> TowerResult:
+def tower_died(planned: TowerToExport, how: str) -> TowerResult:
     """The result of a tower whose process ended before it could say anything."""
-    error = TowerDied(f"the process that exported the {planned.config.name} tower {how}")
+    error = TowerDied(f"the process that exported the {planned.name} tower {how}")
     return TowerResult(planned=planned, failure=Failure.of(error))
 
 
 def export_tower(
-    planned: PlannedTower, attempt: Attempt, config_text: str, on_stage: OnStage
+    planned: TowerToExport, attempt: Attempt, config_text: str, on_stage: OnStage, evidence: Evidence
 ) -> ExportedTower:
     """One tower through every stage; returns only what has passed the gate."""
-    spec, name = attempt.spec, planned.config.name
+    spec, name = attempt.spec, planned.name
     clock = StageClock(name, on_stage)
     folder = attempt.workspace / name
     folder.mkdir()
     with clock.stage(Stage.CONFIG):
         device = require_target(spec.targets[0])
-        tower = build_tower(planned.config, planned.plan)
+        blueprint = blueprint_of(planned, spec, config_text)
+        tower = blueprint.build()
     with clock.stage(Stage.CHECKPOINT):
         checkpoint, checkpoint_source = fetch_checkpoint_once(
-            spec, attempt.workspace, averaged=planned.config.pipeline.averaged_weights
+            spec, attempt.workspace, averaged=tower.config.pipeline.averaged_weights
         )
-        load_weights(tower.module, checkpoint, known=weight_names(parse_pipeline_config(config_text)))
+        blueprint.fill(tower, checkpoint)
         tower.module.to(device)
     with clock.stage(Stage.ROWS):
-        rows, rows_source = open_rows(planned, spec)
-    with clock.stage(Stage.TRACE):
+        rows, rows_source = open_rows(blueprint.planned, spec)
+        items = open_items(blueprint.planned, spec, folder)
+    with clock.stage(Stage.TRACE) as progress:
+        inputs = {name: each.to(device) for name, each in trace_inputs(rows, tower.plan).items()}
+        evidence.keep("sizes.txt", partial(sizes_text, inputs))
+        blueprint.try_out(tower, inputs)
         parts = parts_of(tower, spec.mode, max_batch_size=spec.max_batch_size)
-        traced = trace_parts(parts, trace_inputs(rows, tower.plan), device)
+        traced = trace_parts(parts, inputs, device, progress)
+        keep_programs(traced, evidence)
         libraries = op_libraries(part.program for part in traced)
+        wanted = None if items is None else plan_vectors(items, outputs_of(traced))
     with clock.stage(Stage.COMPILE) as progress:
         compiled = compile_parts(traced, folder, progress, target=spec.targets[0])
     with clock.stage(Stage.VERIFY) as progress:
@@ -101,7 +113,9 @@ def export_tower(
         report = gate.verify(
             verification_batches(rows, tower.plan), contradicting_batches(rows, tower.plan), progress
         )
-    files = write_tower_files(planned, compiled, spec, folder)
+    made = None if wanted is None else vectors_of_all_items(wanted, gate, folder, clock)
+    files = write_tower_files(name, blueprint.files(spec), compiled, folder)
+    demands = tower.served.demands(rows.take(1).tensors(tower.plan))
     return ExportedTower(
         entry=tower_entry(
             tower,
@@ -109,9 +123,10 @@ def export_tower(
             files,
             report,
             clock.seconds,
-            demands=tower.served.demands(rows.take(1).tensors(tower.plan)),
+            demands=demands,
+            vectors=made.entry if made else None,
         ),
-        files=files,
+        files={**files, **(made.files if made else {})},
         sources=(
             config_source(attempt.config_uri or spec.config_uri, config_text),
             checkpoint_source,
@@ -121,11 +136,30 @@ def export_tower(
     )
 
 
+def keep_programs(traced: Sequence[TracedPart], evidence: Evidence) -> None:
+    """A failure behind tracing will want to be read beside what was traced."""
+    for part in traced:
+        evidence.keep(f"{part.part.name}_program.txt", partial(str, part.program))
+
+
+def vectors_of_all_items(wanted: WantedVectors, gate: Gate, folder: Path, clock: StageClock) -> Materialised:
+    """Run the verified package over every item there is."""
+    with clock.stage(Stage.ITEMS) as progress:
+        return materialise(wanted, gate, folder, progress)
+
+
+def blueprint_of(planned: TowerToExport, spec: ExportSpec, config_text: str) -> Blueprint:
+    """How to build the tower; the code of a family of one's own is loaded here, and nowhere before."""
+    if isinstance(planned, UnopenedTower):
+        return open_tower(planned, spec, config_text)
+    return ConfiguredTower(planned)
+
+
 def publish_towers(results: list[TowerResult], attempt: Attempt, on_stage: OnStage) -> ExportOutcome:
     """Publish the exported towers and their manifest, together; failed ones leave nothing behind."""
     exported = [result.exported for result in results if result.exported is not None]
     failed = tuple(
-        TowerOutcome(tower=result.planned.config.name, failure=result.failure)
+        TowerOutcome(tower=result.planned.name, failure=result.failure)
         for result in results
         if result.failure is not None
     )
@@ -150,7 +184,7 @@ def publish_towers(results: list[TowerResult], attempt: Attempt, on_stage: OnSta
     return ExportOutcome(towers=published + failed, manifest_uri=manifest_uri)
 
 
-def published_earlier(attempt: Attempt, planned: Sequence[PlannedTower]) -> ExportOutcome | None:
+def published_earlier(attempt: Attempt, planned: Sequence[TowerToExport]) -> ExportOutcome | None:
     """What an attempt published that died before it could say so; None if there was none."""
     root = artifact_root(attempt)
     try:
@@ -161,9 +195,9 @@ def published_earlier(attempt: Attempt, planned: Sequence[PlannedTower]) -> Expo
     lost = Failure(code="attempt_failed", message="failed in an earlier attempt that could not say why")
     return ExportOutcome(
         towers=tuple(
-            succeeded(entries[tower.config.name], root)
-            if tower.config.name in entries
-            else TowerOutcome(tower=tower.config.name, failure=lost)
+            succeeded(entries[tower.name], root)
+            if tower.name in entries
+            else TowerOutcome(tower=tower.name, failure=lost)
             for tower in planned
         ),
         manifest_uri=join_uri(root, MANIFEST_NAME),

@@ -1,15 +1,16 @@
 """What a spec and a pipeline config amount to: the towers, their views and their dims. No torch."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from pydantic import Field
 
 from exporter.config.parse import parse_pipeline_config
-from exporter.config.schema import PipelineConfig, TowerConfig
+from exporter.config.schema import FeatureKind, PipelineConfig, TowerConfig
 from exporter.dims.plan import DimPlan, plan_dims
-from exporter.errors import InvalidPipelineConfig, InvalidSpec
-from exporter.spec import ExportSpec, TowerName, Uri
+from exporter.errors import FamilyNotListed, InvalidPipelineConfig, InvalidSpec
+from exporter.manifest import VECTOR_COLUMN
+from exporter.spec import ExportSpec, IdWeights, TowerName, Uri
 from exporter.storage.store import read_uri
 from exporter.towers.view import tower_configs
 
@@ -29,6 +30,26 @@ class PlannedTower:
 
     config: TowerConfig
     plan: DimPlan
+    item_id_column: str | None = None  # set where the tower's vectors of all items are wanted
+
+    @property
+    def name(self) -> TowerName:
+        return self.config.name
+
+    @property
+    def family(self) -> str:
+        return self.config.pipeline.model.family
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnopenedTower:
+    """A tower of a family of one's own: an attempt learns from the family's package what it takes."""
+
+    name: TowerName
+    family: str
+
+
+TowerToExport = PlannedTower | UnopenedTower
 
 
 def read_config(spec: ExportSpec) -> str:
@@ -51,15 +72,16 @@ def read_config(spec: ExportSpec) -> str:
         ) from error
 
 
-def pin(spec: ExportSpec, config_text: str, planned: "Sequence[PlannedTower]") -> ExportSpec:
+def pin(spec: ExportSpec, config_text: str, planned: Sequence[TowerToExport]) -> ExportSpec:
     """The same request with everything the config's place stood for written out.
 
     The text replaces the URI, so that a later change of the file does not reach the export; and the
     config's own rows, whose path may be relative to the config, become `sample_input_uri`.
     """
     rows = spec.sample_input_uri
-    if rows is None and any(tower.config.name is not TowerName.ITEM for tower in planned):
-        rows = _beside(planned[0].config.pipeline.train_input_path, spec.config_uri)
+    for tower in planned:
+        if rows is None and isinstance(tower, PlannedTower) and tower.name is not TowerName.ITEM:
+            rows = _beside(tower.config.pipeline.train_input_path, spec.config_uri)
     return spec.model_copy(update={"config": config_text, "config_uri": None, "sample_input_uri": rows})
 
 
@@ -74,16 +96,24 @@ def _beside(paths: str, config_uri: str | None) -> str:
     )
 
 
-def plan_export(spec: ExportSpec, config_text: str) -> tuple[PlannedTower, ...]:
+def plan_export(
+    spec: ExportSpec, config_text: str, *, families: Collection[str] = ()
+) -> tuple[TowerToExport, ...]:
     """Decide everything about an export that can be decided before anything is read or built.
 
+    Of a family of one's own, which must be among `families`, that is little: its code is not loaded here.
+
     Raises:
+        FamilyNotListed: the spec names a family that the operator has not listed.
         InvalidPipelineConfig: the config does not parse, contradicts itself or is not supported.
         InvalidSpec: the spec contradicts the model, or leaves out rows that a tower needs.
     """
+    if spec.family is not None:
+        return _unopened(spec, spec.family, families)
     planned = plan_towers(spec, config_text)
     for tower in planned:
-        _require_rows(tower.config, spec)
+        if _is_without_rows(tower.name, spec):
+            _require_train_rows(tower.config, tower.config.pipeline)
     return planned
 
 
@@ -92,29 +122,106 @@ def plan_towers(spec: ExportSpec, config_text: str) -> tuple[PlannedTower, ...]:
 
     Raises:
         InvalidPipelineConfig: the config does not parse, contradicts itself or is not supported.
-        InvalidSpec: the spec asks for a tower that the model lacks.
+        InvalidSpec: the spec asks for a tower that the model lacks, or names a family whose package
+            would have to be asked.
     """
+    if spec.family is not None:
+        raise InvalidSpec(
+            f"the dims of family {spec.family} are declared by its package, which only an attempt loads",
+            hint="export it, and its manifest lists them; or run slipway plan where the package is installed",
+            where="family",
+        )
     pipeline = replace(
         parse_pipeline_config(config_text, where=spec.config_uri or "config"), id_weights=spec.id_weights
     )
+    towers = tower_configs(pipeline, spec.towers)
+    _require_item_tower([tower.name for tower in towers], spec)
     return tuple(
         PlannedTower(
-            config=config, plan=plan_dims(config.pipeline.features, max_batch_size=spec.max_batch_size)
+            config=config,
+            plan=plan_dims(config.pipeline.features, max_batch_size=spec.max_batch_size),
+            item_id_column=item_id_column(config, spec),
         )
-        for config in tower_configs(pipeline, spec.towers)
+        for config in towers
     )
 
 
-def _require_rows(tower: TowerConfig, spec: ExportSpec) -> None:
-    if tower.name is TowerName.ITEM:
-        if spec.item_input_uri is None:
+def item_id_column(tower: TowerConfig, spec: ExportSpec) -> str | None:
+    """The column that names an item, of an item tower where vectors of all items are wanted.
+
+    Raises:
+        InvalidSpec: no column could, or one that cannot is named.
+    """
+    if not spec.materialise_items or tower.name is not TowerName.ITEM:
+        return None
+    named = tower.pipeline.item_id_field
+    features = tower.pipeline.features
+    by_sampler = [feature.name for feature in features if named in (feature.name, feature.view_of)]
+    ids = [feature.name for feature in features if feature.kind is FeatureKind.ID]
+    column = next((name for name in (spec.item_id_column, *by_sampler, *ids) if name), None)
+    if column is None:
+        raise InvalidSpec(
+            "the item tower has no id feature whose column could name its items",
+            hint="say in item_id_column which column of item_input_uri does",
+            where="item_id_column",
+        )
+    if column == VECTOR_COLUMN:
+        raise InvalidSpec(
+            f"the items' ids are in a column called {VECTOR_COLUMN}, as their vectors will be",
+            hint="rename that column of item_input_uri",
+            where="item_id_column",
+        )
+    return column
+
+
+def _require_item_tower(towers: Sequence[TowerName], spec: ExportSpec) -> None:
+    if spec.materialise_items and TowerName.ITEM not in towers:
+        raise InvalidSpec(
+            f"item vectors need the item tower, and what is to be exported is {' and '.join(towers)}",
+            hint="leave materialise_items out, or export a model with an item tower",
+            where="materialise_items",
+        )
+
+
+def require_listed(family: str, families: Collection[str]) -> None:
+    """FamilyNotListed, if the operator has not listed it."""
+    if family not in families:
+        listed = ", ".join(families) or "none"
+        raise FamilyNotListed(f"family {family} is not listed here; listed: {listed}", where="family")
+
+
+def _unopened(spec: ExportSpec, family: str, families: Collection[str]) -> tuple[UnopenedTower, ...]:
+    """The towers of a family of one's own, as far as the spec tells of them."""
+    require_listed(family, families)
+    if spec.id_weights is not IdWeights.APPLY:
+        raise InvalidSpec(
+            "id_weights is for TorchEasyRec's models; a family of one's own decides by itself",
+            hint="leave id_weights out",
+            where="id_weights",
+        )
+    towers = tuple(UnopenedTower(name=name, family=family) for name in spec.towers or (TowerName.MODEL,))
+    _require_item_tower([tower.name for tower in towers], spec)
+    for tower in towers:
+        if _is_without_rows(tower.name, spec):
             raise InvalidSpec(
-                "the item tower needs item_input_uri: parquet with one item per row",
-                hint="give item_input_uri, or export towers [user] only",
-                where="item_input_uri",
+                f"the {tower.name} tower needs rows",
+                hint="give sample_input_uri: parquet with a column for each input that the family declares",
+                where="sample_input_uri",
             )
-    elif spec.sample_input_uri is None:
-        _require_train_rows(tower, tower.pipeline)
+    return towers
+
+
+def _is_without_rows(tower: TowerName, spec: ExportSpec) -> bool:
+    """Whether the spec names no rows for a tower; the item tower's it must name."""
+    if tower is not TowerName.ITEM:
+        return spec.sample_input_uri is None
+    if spec.item_input_uri is None:
+        raise InvalidSpec(
+            "the item tower needs item_input_uri: parquet with one item per row",
+            hint="give item_input_uri, or export towers [user] only",
+            where="item_input_uri",
+        )
+    return False
 
 
 def _require_train_rows(tower: TowerConfig, pipeline: PipelineConfig) -> None:

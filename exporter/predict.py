@@ -13,12 +13,14 @@ from exporter.aoti.architecture import require_runnable
 from exporter.config.schema import Feature
 from exporter.data.encode import encode_in_calls
 from exporter.data.parquet import open_parquet
+from exporter.dims.declared import plan_declared
 from exporter.dims.plan import BATCH, DimPlan, plan_dims
 from exporter.errors import AlreadyPublished, InvalidArtifact, InvalidRows, InvalidSpec
 from exporter.manifest import Manifest, TowerEntry
 from exporter.publish import fetch_tower, read_manifest
 from exporter.spec import TowerName
 from exporter.storage.store import open_store, split_uri
+from exporter.towers.declared_view import declared_tower
 from exporter.towers.view import published_tower
 from exporter.verify.reload import Link
 from exporter.verify.runner import PackageRunner, Refused
@@ -48,10 +50,7 @@ def download(artifact_uri: str, tower: TowerName, into: Path) -> ServedTower:
     entry = _entry(manifest, tower, artifact_uri)
     require_runnable(manifest.device, manifest.architecture)
     folder = fetch_tower(artifact_uri, tower, into)
-    config_path = folder / "pipeline.config"
-    config = published_tower(config_path.read_text(), tower, where=f"{artifact_uri}: {tower}/pipeline.config")
-    features = config.pipeline.features
-    plan = plan_dims(features, max_batch_size=manifest.max_batch_size)
+    features, plan = _reading(manifest, entry, folder / "pipeline.config", artifact_uri)
     if [(tensor.name, tensor.shape) for tensor in plan.inputs] != [(i.name, i.shape) for i in entry.inputs]:
         raise InvalidArtifact(
             f"{artifact_uri}: the {tower} tower's pipeline.config and the manifest describe different inputs",
@@ -75,7 +74,8 @@ def predict(
     `on_rows` is told the rows done so far after every call of the package.
 
     The output has one column per output of the package, in the order of the input's rows. An output of
-    more than one number per row is a list; one of a value per candidate is a list of each row's own.
+    more than one number per row is a list, one of several vectors per row a list of lists; one of a value
+    per candidate is a list of each row's own.
 
     Raises:
         InvalidRows: a row cannot be encoded; nothing is written.
@@ -116,6 +116,20 @@ def _entry(manifest: Manifest, tower: TowerName, where: str) -> TowerEntry:
     raise InvalidSpec(f"{where} has no {tower} tower", hint=f"it has: {names}", where="tower")
 
 
+def _reading(
+    manifest: Manifest, entry: TowerEntry, config: Path, where: str
+) -> tuple[tuple[Feature, ...], DimPlan]:
+    """How rows become inputs: by the pipeline config beside the package, or by what its family declared."""
+    text = config.read_text()
+    if entry.declaration is not None:
+        declared = declared_tower(entry.declaration, family=manifest.family, text=text)
+        plan = plan_declared(entry.declaration, max_batch_size=manifest.max_batch_size)
+        return declared.pipeline.features, plan
+    published = published_tower(text, entry.name, where=f"{where}: {entry.name}/pipeline.config")
+    features = published.pipeline.features
+    return features, plan_dims(features, max_batch_size=manifest.max_batch_size)
+
+
 def _chain(entry: TowerEntry, root: Path) -> Iterator[Link]:
     """The packages in calling order, and how the manifest says to call each."""
     inputs = tuple(tensor.name for tensor in entry.inputs)
@@ -154,17 +168,17 @@ def _table(outputs: Mapping[str, Tensor], inputs: Mapping[str, Tensor], served: 
     """One column per output: numbers for one per row, lists for more, lists of lists for several each."""
     columns: dict[str, pa.Array] = {}
     for output in served.entry.outputs:
-        column, axis = _column(outputs[output.name]), output.shape[0]
+        column, axis = output_column(outputs[output.name]), output.shape[0]
         columns[output.name] = column if axis == BATCH else _folded(column, _per_row(axis, inputs, served))
     return pa.table(columns)
 
 
-def _column(values: Tensor) -> pa.Array:
-    if values.dim() == 1:
-        return pa.array(values.numpy())
-    width = values.shape[1:].numel()
-    flat = pa.array(values.reshape(-1).numpy())
-    return pa.FixedSizeListArray.from_arrays(flat, width).cast(pa.list_(flat.type))
+def output_column(values: Tensor) -> pa.Array:
+    """An output as a column: numbers along its first axis, lists for a second, lists of lists for a third."""
+    column = pa.array(values.reshape(-1).numpy())
+    for size in reversed(values.shape[1:]):
+        column = pa.FixedSizeListArray.from_arrays(column, size).cast(pa.list_(column.type))
+    return column
 
 
 def _folded(column: pa.Array, per_row: Tensor) -> pa.Array:
@@ -176,9 +190,10 @@ def _folded(column: pa.Array, per_row: Tensor) -> pa.Array:
 def _per_row(dim: int | str, inputs: Mapping[str, Tensor], served: ServedTower) -> Tensor:
     """How many elements of a dim each row has, as the lengths beside the dim's values say."""
     for tensor in served.plan.inputs:
-        feature, dot, part = tensor.name.rpartition(".")
-        if tensor.shape[0] == dim and part == "values":
-            return inputs[f"{feature}{dot}lengths"]
+        feature, dot, part = tensor.filled_with.rpartition(".")
+        lengths = served.plan.presenting(f"{feature}{dot}lengths")
+        if tensor.shape[0] == dim and part == "values" and lengths is not None:
+            return inputs[lengths.name]
     raise InvalidArtifact(
         f"the {served.entry.name} tower has outputs of {dim} elements, which no input counts per row",
         hint="export again; the manifest was changed or made by another version",

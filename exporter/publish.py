@@ -115,7 +115,7 @@ def read_manifest(uri: str) -> Manifest:
 
 
 def fetch_tower(uri: str, tower: TowerName, into: Path) -> Path:
-    """Download one tower's files below `into`, check each, and return the folder that holds `aoti/`.
+    """Download what runs one tower below `into`, check each file, and return the folder that holds `aoti/`.
 
     Raises:
         InvalidArtifact: the artifact has no such tower, or a file is not the one the manifest names.
@@ -123,7 +123,7 @@ def fetch_tower(uri: str, tower: TowerName, into: Path) -> Path:
     root = _root(uri)
     entry = _tower(read_manifest(root), tower, root)
     store = open_store(root)
-    for ref in entry.all_files:
+    for ref in entry.served_files:
         _fetch(store, ref, into / _checked_path(ref.path))
     return (into / entry.package.path).parent.parent
 

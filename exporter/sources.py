@@ -8,6 +8,7 @@ from typing import Literal
 
 from exporter.checkpoint.read import Checkpoint, fetch_checkpoint, open_checkpoint
 from exporter.data.batch import Rows, read_rows
+from exporter.data.parquet import open_parquet
 from exporter.manifest import SourceRef
 from exporter.planning import PlannedTower
 from exporter.spec import ExportSpec, TowerName
@@ -19,15 +20,18 @@ def config_source(uri: str | None, text: str) -> SourceRef:
 
 def open_rows(planned: PlannedTower, spec: ExportSpec) -> tuple[Rows, SourceRef]:
     """Real rows for a tower: only the item tower reads `item_input_uri`."""
+    tower = planned.config
     role: Literal["item_input", "sample_input"]
-    if planned.config.name is TowerName.ITEM:
+    if tower.name is TowerName.ITEM:
         role, uri = "item_input", spec.item_input_uri
     else:
         role = "sample_input"
-        uri = spec.sample_input_uri or planned.config.pipeline.train_input_path
+        uri = spec.sample_input_uri or tower.pipeline.train_input_path
     assert uri is not None  # plan_export refuses a spec without it
-    rows = read_rows(uri, planned.config.pipeline.features)
-    return rows, SourceRef(role=role, uri=rows.uri, sha256=rows.sha256)
+    rows = read_rows(uri, tower.pipeline.features)
+    # All files, where all their rows are going to be read.
+    sha256 = rows.sha256 if planned.item_id_column is None else open_parquet(uri).sha256()
+    return rows, SourceRef(role=role, uri=rows.uri, sha256=sha256)
 
 
 def fetch_checkpoint_once(

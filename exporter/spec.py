@@ -2,9 +2,17 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    WithJsonSchema,
+    model_validator,
+)
 from pydantic.config import JsonDict
 
 MAX_RANKS = 16
@@ -74,6 +82,51 @@ Targets = Annotated[
 
 
 Uri = Annotated[str, Field(min_length=1, max_length=4096)]
+FamilyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
+
+
+class FlatIndex(Frozen):
+    """Every vector as it is, all of them compared: exact."""
+
+    kind: Literal["flat"] = "flat"
+
+
+class _Lists(Frozen):
+    nlist: int | None = Field(
+        default=None, ge=1, le=65_536, description="Lists of neighbours; default: 4 * sqrt(items)."
+    )
+    nprobe: int = Field(default=32, ge=1, le=65_536, description="Lists that a search looks into.")
+
+
+class IvfFlatIndex(_Lists):
+    """Vectors in lists of neighbours; a search looks into some of them."""
+
+    kind: Literal["ivf_flat"] = "ivf_flat"
+
+
+class IvfPqIndex(_Lists):
+    """The same, each vector as a code of `m` bytes: for more items than memory holds vectors."""
+
+    kind: Literal["ivf_pq"] = "ivf_pq"
+    m: int | None = Field(
+        default=None,
+        ge=1,
+        le=1024,
+        description="Bytes per vector, a divisor of its width; default: the largest up to half of it.",
+    )
+
+
+class HnswIndex(Frozen):
+    """A graph of neighbours: fast to search, slow to build."""
+
+    kind: Literal["hnsw"] = "hnsw"
+    m: int = Field(default=32, ge=4, le=128, description="Neighbours per item.")
+    ef_construction: int = Field(default=80, ge=8, le=2048, description="Breadth while it is built.")
+    ef_search: int = Field(default=64, ge=8, le=2048, description="Breadth of a search.")
+
+
+IndexSpec = Annotated[FlatIndex | IvfFlatIndex | IvfPqIndex | HnswIndex, Field(discriminator="kind")]
+INDEX_KINDS = ("flat", "ivf_flat", "ivf_pq", "hnsw")
 
 
 class ExportSpec(Frozen):
@@ -84,6 +137,11 @@ class ExportSpec(Frozen):
     )
     config: str | None = Field(
         default=None, max_length=4_000_000, description="The pipeline config's text, inline."
+    )
+    family: FamilyName | None = Field(
+        default=None,
+        description="A model family of one's own, from an installed package that the operator has listed; "
+        "the config is then any text, for that package. Default: the pipeline config decides.",
     )
     checkpoint_uri: Uri = Field(description="A checkpoint folder (DCP) or a .safetensors file.")
     item_input_uri: Uri | None = Field(
@@ -98,7 +156,9 @@ class ExportSpec(Frozen):
         description="Folder or object-store prefix; the artifact goes to <output_uri>/<job id>/."
     )
     towers: tuple[TowerName, ...] | None = Field(
-        default=None, min_length=1, description="Default: every tower of the model."
+        default=None,
+        min_length=1,
+        description="Default: every tower of the model; of a `family` the tower model.",
     )
     mode: Mode = Field(
         default=Mode.UNIFIED,
@@ -120,6 +180,20 @@ class ExportSpec(Frozen):
     )
     max_batch_size: int = Field(
         default=512, ge=2, le=65_536, description="The largest batch a package accepts."
+    )
+    materialise_items: StrictBool = Field(
+        default=False,
+        description="Run the item package over all of item_input_uri, and publish the vectors as parquet.",
+    )
+    item_id_column: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=256,
+        description="The column of item_input_uri, of integers or strings, that names an item; default: "
+        "the sampler's item_id_field, or the item tower's first id feature.",
+    )
+    item_index: IndexSpec | None = Field(
+        default=None, description="A FAISS index over the item vectors; default: none."
     )
 
     @model_validator(mode="before")
@@ -152,6 +226,21 @@ class ExportSpec(Frozen):
         if self.towers is not None and len(set(self.towers)) != len(self.towers):
             raise ValueError("`towers` names a tower twice")
         return self
+
+    @model_validator(mode="after")
+    def _items_are_materialised(self) -> Self:
+        if not self.materialise_items:
+            for name in ("item_index", "item_id_column"):
+                if getattr(self, name) is not None:
+                    raise ValueError(f"`{name}` is of no use without `materialise_items: true`")
+        return self
+
+    def only(self, towers: tuple[TowerName, ...]) -> Self:
+        """The same request for some of its towers; without the item tower, also without item vectors."""
+        kept: dict[str, object] = {"towers": towers}
+        if TowerName.ITEM not in towers:
+            kept |= {"materialise_items": False, "item_id_column": None, "item_index": None}
+        return self.model_copy(update=kept)
 
     @property
     def targets(self) -> tuple[Target, ...]:

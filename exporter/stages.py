@@ -18,21 +18,25 @@ class Stage(StrEnum):
     TRACE = "trace"  # torch.export
     COMPILE = "compile"  # AOTInductor
     VERIFY = "verify"  # package against eager, in a fresh process
+    ITEMS = "items"  # item vectors and their index; only where asked for
     PUBLISH = "publish"  # upload, check digests, write the manifest
 
 
+Kind = Literal["started", "progress", "finished", "failed"]
+
+
 class StageEvent(BaseModel):
-    """One line of a rank's report: a tower entered, moved within, or left a stage."""
+    """One line of a rank's report: a tower entered, moved within, finished, or failed in a stage."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     tower: str
     stage: Stage
-    kind: Literal["started", "progress", "finished"]
+    kind: Kind
     at: float  # Unix seconds
-    seconds: float | None = None  # with "finished": how long the stage took
+    seconds: float | None = None  # with "finished" and "failed": how long the stage took
     fraction: float | None = None  # with "progress": 0 to 1 of this stage
-    detail: str = ""  # with "progress": what is being done, for people
+    detail: str = ""  # with "progress" what is being done, for people; with "failed" the error's class
 
 
 OnStage = Callable[[StageEvent], None]  # receives the events of an export as they happen
@@ -42,7 +46,26 @@ def ignore_stages(event: StageEvent) -> None:
     """Drop the event: the listener of callers that do not report progress."""
 
 
-Progress = Callable[[float, str], None]  # fraction of the stage, what is being done
+Progress = Callable[[float | None, str], None]  # fraction of the stage if it is known, what is being done
+
+_SELDOM_S = 0.5
+
+
+def seldom(progress: Progress) -> Progress:
+    """The same, no oftener than people can read."""
+    told_at = 0.0
+
+    def tell(fraction: float | None, detail: str) -> None:
+        nonlocal told_at
+        if (now := time.monotonic()) - told_at >= _SELDOM_S:
+            told_at = now
+            progress(fraction, detail)
+
+    return tell
+
+
+def no_progress(fraction: float | None, detail: str) -> None:
+    """Drop it: for callers that do not report progress."""
 
 
 class StageClock:
@@ -57,11 +80,11 @@ class StageClock:
     def stage(self, stage: Stage) -> Iterator[Progress]:
         """Enter a stage; inside it, call what is yielded to report progress.
 
-        A stage that raises is not reported as finished.
+        A stage that raises is reported as failed.
         """
         begun = time.monotonic()
 
-        def emit(kind: Literal["started", "progress", "finished"], **values: float | str | None) -> None:
+        def emit(kind: Kind, **values: float | str | None) -> None:
             self._on_stage(
                 StageEvent.model_validate(
                     {"tower": self.tower, "stage": stage, "kind": kind, "at": time.time(), **values}
@@ -69,6 +92,10 @@ class StageClock:
             )
 
         emit("started")
-        yield lambda fraction, detail: emit("progress", fraction=fraction, detail=detail)
+        try:
+            yield lambda fraction, detail: emit("progress", fraction=fraction, detail=detail)
+        except Exception as error:
+            emit("failed", seconds=round(time.monotonic() - begun, 3), detail=type(error).__name__)
+            raise
         self.seconds[stage] = round(time.monotonic() - begun, 3)
         emit("finished", seconds=self.seconds[stage])

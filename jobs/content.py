@@ -33,7 +33,12 @@ def files_at(uri: str) -> tuple[StoredFile, ...]:
 
 
 def content_key(spec: ExportSpec, identify: Identify = files_at) -> str | None:
-    """Equal for pinned specs that come to the same artifact; None where a source cannot be looked at."""
+    """Equal for pinned specs that come to the same artifact; None where a source cannot be looked at.
+
+    Nor can the package of a family of one's own, which may be another by now.
+    """
+    if spec.family is not None:
+        return None
     sources = (spec.checkpoint_uri, spec.item_input_uri, spec.sample_input_uri)
     try:
         files = [uri and _identity(uri, identify) for uri in sources]

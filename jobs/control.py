@@ -1,7 +1,7 @@
 """What callers can do with jobs: submit, look, list, cancel, retry, delete."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -54,6 +54,7 @@ class JobControl:
     queue: JobQueue
     plan: Planner
     identify: Identify = files_at
+    trace: Callable[[], str | None] = lambda: None  # the traceparent of the request at hand
 
     def submit(
         self,
@@ -86,7 +87,7 @@ class JobControl:
         failed = first.towers_to_retry()
         towers = tuple(dict.fromkeys(tower.name for tower in failed))
         targets = tuple(dict.fromkeys(tower.target for tower in failed if tower.target)) or None
-        spec = first.spec.model_copy(update={"towers": towers, "target": targets})
+        spec = first.spec.only(towers).model_copy(update={"target": targets})
         spec = spec.model_copy(update={"device": device_of(spec.targets[0])}) if targets else spec
         job = self._new(spec, towers, first, owner)
         origin = {"config_uri": first.config_uri, "retry_of": first.id}
@@ -129,6 +130,7 @@ class JobControl:
             callback_url=options.callback_url,
             owner=owner.name,
             running_limit=owner.max_running,
+            traceparent=self.trace(),
             created_at=now,
             updated_at=now,
         )

@@ -10,6 +10,7 @@ ExportError
     ├── KeyReused         an idempotency key came with another request before
     ├── KeyInFlight       the request with this idempotency key is still being answered (retryable)
     ├── NoArtifact        the job has published nothing of the kind
+    ├── NoBundle          of this job or tower no failure's bundle is kept
     ├── ModelNotFound     no successful export carries this model's name
     ├── IllegalMove       the table of moves does not have this move
     ├── LeaseLost         the lease has expired or another attempt holds the job
@@ -110,6 +111,13 @@ class NoArtifact(JobError):
 
     code = "no_artifact"
     advice = "see the job's towers for what it published, and why not"
+
+
+class NoBundle(JobError):
+    """Of this job or tower no failure's bundle is kept."""
+
+    code = "no_bundle"
+    advice = "a failure names its bundle in `bundle_url`; it is kept for a week"
 
 
 class ModelNotFound(JobError):

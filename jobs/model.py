@@ -46,6 +46,7 @@ class TowerState(StrEnum):
     RUNNING = "running"
     SUCCEEDED = "succeeded"  # published
     FAILED = "failed"  # see TowerProgress.failure
+    CANCELLED = "cancelled"  # its job was; it may have stood in any stage
 
 
 class VerificationSummary(Frozen):
@@ -64,13 +65,14 @@ class TowerProgress(Frozen):
     target: Target | None = None  # what this package is for, where the spec names targets
     state: TowerState = TowerState.WAITING
     stage: Stage | None = None
-    stage_started_at: float | None = None  # Unix seconds
+    stage_started_at: datetime | None = None
     fraction: float | None = None  # of this stage, 0 to 1
     detail: str = ""
     stage_seconds: Mapping[Stage, float] = Field(default_factory=dict)
     package_uri: str | None = None
     package_size: int | None = None  # bytes
     digest: str | None = None  # sha256 of the package
+    cold: bool | None = None  # of a published one: whether its code was compiled for it
     verification: VerificationSummary | None = None
     failure: Failure | None = None
 
@@ -82,11 +84,23 @@ class TowerProgress(Frozen):
     def afresh(self) -> "TowerProgress":
         return TowerProgress(name=self.name, target=self.target)
 
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """The stages it goes through; item vectors count once they are being made, as few ask for them."""
+        makes_vectors = self.stage is Stage.ITEMS or Stage.ITEMS in self.stage_seconds
+        return tuple(stage for stage in Stage if stage is not Stage.ITEMS or makes_vectors)
+
     def at_rest(self) -> Self:
         """This tower when nobody works on it: it runs no more."""
         if self.state is not TowerState.RUNNING:
             return self
         return self.model_copy(update={"state": TowerState.WAITING, "detail": ""})
+
+    def cancelled(self) -> Self:
+        """This tower when its job is stopped; one that had ended stays as it is."""
+        if self.state in (TowerState.SUCCEEDED, TowerState.FAILED):
+            return self
+        return self.model_copy(update={"state": TowerState.CANCELLED, "detail": ""})
 
     def failed(self, failure: Failure) -> Self:
         """This tower when it was not published and will not be; its own reason stands."""
@@ -114,6 +128,7 @@ class Job(JobOptions):
     running_limit: int | None = None  # jobs of the owner that may run at a time
     retry_of: JobId | None = None  # the finished job whose failed towers this one runs
     content_key: str | None = None  # equal for jobs that would make the same artifact
+    traceparent: str | None = None  # of the request that asked for it, where that is traced
     state: JobState = JobState.QUEUED
     towers: tuple[TowerProgress, ...]
     attempt: int = 0  # how many were begun
@@ -163,12 +178,13 @@ class Job(JobOptions):
         """This job in another state, or IllegalMove."""
         if state not in MOVES.get(self.state, frozenset()):
             raise IllegalMove(f"a {self.state} job cannot become {state}", where=self.id)
+        stopped = state is JobState.CANCELLED
         return self.model_copy(
             update={
                 "state": state,
                 "lease": None,
                 "finished_at": now if state.is_final else None,
-                "towers": tuple(tower.at_rest() for tower in self.towers),
+                "towers": tuple(tower.cancelled() if stopped else tower.at_rest() for tower in self.towers),
             }
         )
 

@@ -1,7 +1,7 @@
 """How the reports of an attempt change a job's record: pure functions."""
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import UTC, datetime
 
 from exporter.outcome import ExportOutcome, Failure, TowerOutcome
 from exporter.stages import StageEvent
@@ -51,13 +51,16 @@ def _published(job: Job, outcome: ExportOutcome) -> Job:
 def _after(tower: TowerProgress, event: StageEvent) -> TowerProgress:
     match event.kind:
         case "started":
-            entered = {"state": TowerState.RUNNING, "stage": event.stage, "stage_started_at": event.at}
+            started_at = datetime.fromtimestamp(event.at, UTC)
+            entered = {"state": TowerState.RUNNING, "stage": event.stage, "stage_started_at": started_at}
             return tower.model_copy(update={**entered, "fraction": None, "detail": event.detail})
         case "progress":
             return tower.model_copy(update={"fraction": event.fraction, "detail": event.detail})
         case "finished":
             seconds = {**tower.stage_seconds, event.stage: event.seconds or 0.0}
             return tower.model_copy(update={"stage_seconds": seconds, "fraction": 1.0, "detail": ""})
+        case "failed":  # where it stands; why, the outcome tells
+            return tower
 
 
 def _ended(tower: TowerProgress, told: TowerOutcome | None, outcome: ExportOutcome) -> TowerProgress:
@@ -79,6 +82,7 @@ def _ended(tower: TowerProgress, told: TowerOutcome | None, outcome: ExportOutco
             "package_uri": told.package_uri,
             "package_size": told.entry.package.size,
             "digest": told.entry.package.sha256,
+            "cold": told.cold,
             "verification": summary,
         }
     )

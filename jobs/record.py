@@ -12,7 +12,7 @@ from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 
 from exporter.spec import ExportSpec
 from jobs.errors import RecordTooNew
-from jobs.model import Job
+from jobs.model import Job, TowerProgress
 
 VERSION = 2  # what this program can read
 
@@ -43,7 +43,7 @@ _SPEC_V1 = _names(
 def write_record(job: Job) -> str:
     """The record without the spec, in the oldest layout that can hold the job."""
     fields = _said(job, _JOB_V1, exclude={"spec", "towers"})
-    towers = [_said(tower, _TOWER_V1) for tower in job.towers]
+    towers = [_of_tower(tower) for tower in job.towers]
     newer = [fields.keys() - _JOB_V1, _said(job.spec, _SPEC_V1).keys() - _SPEC_V1]
     newer += [tower.keys() - _TOWER_V1 for tower in towers]
     return json.dumps({**fields, "towers": towers, "version": VERSION if any(newer) else 1})
@@ -71,6 +71,12 @@ def read_record(record: str, spec: str) -> Job:
         if not unknown:
             raise
         raise RecordTooNew(str(fields.get("id")), f"it has {unknown[0]['loc'][-1]}") from error
+
+
+def _of_tower(tower: TowerProgress) -> _Fields:
+    """A tower's fields; a time is the number of seconds that it was in version 1."""
+    began = tower.stage_started_at
+    return {**_said(tower, _TOWER_V1), "stage_started_at": began.timestamp() if began else None}
 
 
 def _said(value: BaseModel, known: Set[str], exclude: Set[str] = frozenset()) -> _Fields:

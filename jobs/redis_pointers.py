@@ -4,7 +4,7 @@ import redis
 
 from jobs.ids import JobId
 from jobs.redis_store import MODELS_KEY, RELEASES_KEY, reaching
-from jobs.releases import Release
+from jobs.releases import ModelPage, Release
 
 PROMOTED_KEY = "slipway:promoted:"  # + model: list of releases as JSON, the promoted one first
 
@@ -36,9 +36,12 @@ class RedisPointers:
         self._promote = client.register_script(_PROMOTE)
         self._roll_back = client.register_script(_ROLL_BACK)
 
-    def models(self) -> tuple[str, ...]:
+    def models(self, *, limit: int, after: str | None) -> ModelPage:
+        first = f"({after}" if after else "-"
         with reaching():
-            return tuple(str(name) for name in self._redis.zrange(MODELS_KEY, 0, -1))
+            found = self._redis.zrangebylex(MODELS_KEY, first, "+", 0, limit + 1)
+        names = [str(name) for name in found]
+        return ModelPage(tuple(names[:limit]), names[limit - 1] if len(names) > limit else None)
 
     def jobs(self, model: str) -> tuple[JobId, ...]:
         with reaching():

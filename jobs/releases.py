@@ -11,6 +11,8 @@ from jobs.ids import JobId
 from jobs.model import Job, JobState, TowerState
 from jobs.store import JobStore
 
+NO_LABELS: Mapping[str, str] = {}
+
 
 class ReleasedTower(Frozen):
     """One tower's package, and the job that published it."""
@@ -34,10 +36,18 @@ class Release(Frozen):
     towers: tuple[ReleasedTower, ...]
 
 
+@dataclass(frozen=True)
+class ModelPage:
+    """Models by name; `next` continues after the last of them, None at the end."""
+
+    names: tuple[str, ...]
+    next: str | None
+
+
 class ReleasePointers(Protocol):
     """Which jobs released a model, and which release is promoted; every step is one and whole."""
 
-    def models(self) -> tuple[str, ...]: ...
+    def models(self, *, limit: int, after: str | None) -> ModelPage: ...
 
     def jobs(self, model: str) -> tuple[JobId, ...]:
         """Its successful jobs, newest first; one may have been deleted since."""
@@ -59,16 +69,20 @@ class Releases:
     store: JobStore
     pointers: ReleasePointers
 
-    def models(self) -> tuple[str, ...]:
-        return self.pointers.models()
+    def models(self, *, limit: int, after: str | None = None) -> ModelPage:
+        """The models that have a release; `after` is a page's `next`."""
+        return self.pointers.models(limit=limit, after=after)
 
-    def latest(self, model: str) -> Release:
+    def latest(self, model: str, labels: Mapping[str, str] = NO_LABELS) -> Release:
+        """The newest release whose labels include these."""
         for job_id in self.pointers.jobs(model):
             try:
-                return self._of(self.store.get(job_id))
+                job = self.store.get(job_id)
+                if labels.items() <= job.labels.items():
+                    return self._of(job)
             except (JobNotFound, NoArtifact):
                 continue
-        raise ModelNotFound(model)
+        raise ModelNotFound(model, "successful export with these labels" if labels else "successful export")
 
     def promoted(self, model: str) -> Release:
         if (release := self.pointers.promoted(model)) is None:
@@ -137,8 +151,9 @@ class MemoryPointers:
         self.released: dict[str, list[JobId]] = {}
         self._promoted: dict[str, list[Release]] = {}
 
-    def models(self) -> tuple[str, ...]:
-        return tuple(sorted(self.released))
+    def models(self, *, limit: int, after: str | None) -> ModelPage:
+        names = [name for name in sorted(self.released) if after is None or name > after]
+        return ModelPage(tuple(names[:limit]), names[limit - 1] if len(names) > limit else None)
 
     def jobs(self, model: str) -> tuple[JobId, ...]:
         return tuple(sorted(self.released.get(model, ()), reverse=True))

@@ -10,6 +10,16 @@ from exporter.spec import Device, Frozen, Target
 from jobs.ids import JobId
 
 
+class Gpu(Frozen):
+    """One GPU of a worker's machine, as it was at the last beat."""
+
+    index: int
+    name: str
+    memory_total: int  # bytes
+    memory_used: int  # bytes, by whomever
+    busy: float | None  # of late, 0 to 1; None where that is not known
+
+
 class WorkerNotice(Frozen):
     """What a worker says of itself; what a newer one says besides is passed over."""
 
@@ -25,6 +35,7 @@ class WorkerNotice(Frozen):
     versions: Mapping[str, str]
     started_at: datetime
     jobs: tuple[JobId, ...] = ()  # being worked on
+    gpus: tuple[Gpu, ...] = ()  # of its machine
 
 
 def unserved(targets: Iterable[Target], alive: Iterable[WorkerNotice]) -> tuple[Target, ...]:

@@ -1,4 +1,4 @@
-"""What the workers have counted since the beginning: attempts, stages' seconds, gate failures."""
+"""What the workers have counted since the beginning: attempts, seconds of stages and towers, failures."""
 
 from collections.abc import Iterator, Mapping
 from typing import Protocol
@@ -8,7 +8,7 @@ from exporter.spec import Device, Frozen, Mode, TowerName
 from exporter.stages import Stage
 from jobs.model import Job
 
-# Seconds up to which a stage counts into each bucket of its histogram.
+# Seconds up to which a stage or a tower counts into each bucket of its histogram.
 BUCKETS = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200)
 
 _GATE_FAILURES = frozenset({VerificationFailed.code, PackageCrashed.code})
@@ -17,13 +17,14 @@ _GATE_FAILURES = frozenset({VerificationFailed.code, PackageCrashed.code})
 class Tally(Frozen):
     """One count: what is counted, and of which kind."""
 
-    name: str  # attempts, gate_failures, stage_bucket, stage_count, stage_sum
+    name: str  # attempts, gate_failures; stage_ or tower_ with bucket, count or sum
     ending: str = ""  # the state an attempt left its job in
     tower: TowerName | None = None
     stage: Stage | None = None
     mode: Mode | None = None
     device: Device | None = None
-    up_to: int | None = None  # of stage_bucket
+    cold: bool | None = None  # of tower_…: whether the published code was compiled for it
+    up_to: int | None = None  # of …bucket
 
 
 class Tallies(Protocol):
@@ -62,9 +63,17 @@ def _tallies(job: Job) -> Iterator[tuple[Tally, float]]:
     for tower in job.current_towers:
         if tower.failure is not None and tower.failure.code in _GATE_FAILURES:
             yield Tally(name="gate_failures", tower=tower.name), 1
+        kind = Tally(name="", tower=tower.name, mode=job.spec.mode, device=job.spec.device)
         for stage, seconds in tower.stage_seconds.items():
-            kind = Tally(name="", tower=tower.name, stage=stage, mode=job.spec.mode, device=job.spec.device)
-            yield kind.model_copy(update={"name": "stage_count"}), 1
-            yield kind.model_copy(update={"name": "stage_sum"}), seconds
-            for up_to in (bound for bound in BUCKETS if seconds <= bound):
-                yield kind.model_copy(update={"name": "stage_bucket", "up_to": up_to}), 1
+            yield from _seconds("stage", kind.model_copy(update={"stage": stage}), seconds)
+        if tower.cold is not None:
+            all_stages = sum(tower.stage_seconds.values())
+            yield from _seconds("tower", kind.model_copy(update={"cold": tower.cold}), all_stages)
+
+
+def _seconds(name: str, kind: Tally, seconds: float) -> Iterator[tuple[Tally, float]]:
+    """One observation of a histogram."""
+    yield kind.model_copy(update={"name": f"{name}_count"}), 1
+    yield kind.model_copy(update={"name": f"{name}_sum"}), seconds
+    for up_to in (bound for bound in BUCKETS if seconds <= bound):
+        yield kind.model_copy(update={"name": f"{name}_bucket", "up_to": up_to}), 1

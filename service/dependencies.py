@@ -5,6 +5,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
+from jobs.bundles import Bundles, MemoryBundles
 from jobs.control import JobControl
 from jobs.idempotency import Answers, MemoryAnswers
 from jobs.logs import JobLogs, MemoryLogs
@@ -24,6 +25,7 @@ class Backend:
     logs: JobLogs = field(default_factory=MemoryLogs)
     tallies: Tallies = field(default_factory=MemoryTallies)
     pointers: ReleasePointers = field(default_factory=MemoryPointers)
+    bundles: Bundles = field(default_factory=MemoryBundles)
 
     @property
     def releases(self) -> Releases:
@@ -51,6 +53,10 @@ def _logs(request: Request) -> JobLogs:
     return _backend(request).logs
 
 
+def _bundles(request: Request) -> Bundles:
+    return _backend(request).bundles
+
+
 def _models(request: Request) -> Releases:
     return _backend(request).releases
 
@@ -60,6 +66,7 @@ def _settings(request: Request) -> ServiceSettings:
     return settings
 
 
+FailureBundles = Annotated[Bundles, Depends(_bundles)]
 Everything = Annotated[Backend, Depends(_backend)]
 Jobs = Annotated[JobControl, Depends(_jobs)]
 KeptAnswers = Annotated[Answers, Depends(_answers)]

@@ -1,7 +1,7 @@
 """Metrics in Prometheus' terms, taken from Redis when they are asked for: the same from every replica."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -10,11 +10,15 @@ from prometheus_client.registry import Collector
 
 from exporter.spec import CPU_TARGETS, Device, Target
 from jobs.model import JobState
-from jobs.roster import Roster
+from jobs.roster import Roster, WorkerNotice
 from jobs.store import JobStore
 from jobs.tallies import BUCKETS, Tallies, Tally
 
 _STAGE_LABELS = ("stage", "tower", "mode", "device")
+_TOWER_LABELS = ("tower", "mode", "device", "cold")
+_GPU_LABELS = ("host", "gpu", "name")
+
+Labels = tuple[str, ...]
 
 
 class SlipwayCollector(Collector):
@@ -35,6 +39,7 @@ class SlipwayCollector(Collector):
         yield _attempts(counted)
         yield _gate_failures(counted)
         yield _stage_seconds(counted)
+        yield _tower_seconds(counted)
 
     def _jobs(self) -> Metric:
         jobs = GaugeMetricFamily("slipway_jobs", "Jobs on record, by state.", labels=["state"])
@@ -73,6 +78,7 @@ class SlipwayCollector(Collector):
             busy.add_metric([device], sum(bool(worker.jobs) for worker in of_kind))
         yield workers
         yield busy
+        yield from _gpus(alive)
 
 
 Counted = Mapping[Tally, float]
@@ -95,6 +101,20 @@ def _attempts(counted: Counted) -> Metric:
     return attempts
 
 
+def _gpus(alive: Iterable[WorkerNotice]) -> Iterator[Metric]:
+    """Once for each GPU, however many workers share its machine."""
+    used = GaugeMetricFamily("slipway_gpu_memory_used_bytes", "Of a GPU, by whomever.", labels=_GPU_LABELS)
+    total = GaugeMetricFamily("slipway_gpu_memory_bytes", "What a GPU has.", labels=_GPU_LABELS)
+    busy = GaugeMetricFamily("slipway_gpu_busy_ratio", "Of late, 0 to 1.", labels=_GPU_LABELS)
+    found = {(worker.host, str(gpu.index), gpu.name): gpu for worker in alive for gpu in worker.gpus}
+    for labels, gpu in sorted(found.items()):
+        used.add_metric(labels, gpu.memory_used)
+        total.add_metric(labels, gpu.memory_total)
+        if gpu.busy is not None:
+            busy.add_metric(labels, gpu.busy)
+    yield from (used, total, busy)
+
+
 def _gate_failures(counted: Counted) -> Metric:
     failures = CounterMetricFamily(
         "slipway_gate_failures", "Towers whose package did not pass verification.", labels=["tower"]
@@ -106,22 +126,39 @@ def _gate_failures(counted: Counted) -> Metric:
 
 
 def _stage_seconds(counted: Counted) -> Metric:
-    kinds: dict[tuple[str, ...], dict[str, float]] = defaultdict(dict)
-    for tally, amount in counted.items():
-        if tally.name.startswith("stage_"):
-            labels: tuple[str, ...] = (
-                tally.stage or "",
-                tally.tower or "",
-                tally.mode or "",
-                tally.device or "",
-            )
-            kinds[labels][tally.name + (str(tally.up_to) if tally.up_to else "")] = amount
     family = HistogramMetricFamily(
         "slipway_stage_seconds", "How long the stages of an export took.", labels=_STAGE_LABELS
     )
+    return _histogram(family, "stage", counted, _of_stage)
+
+
+def _tower_seconds(counted: Counted) -> Metric:
+    family = HistogramMetricFamily(
+        "slipway_tower_seconds",
+        "How long published towers took in all; cold ones were compiled, warm ones took compiled code over.",
+        labels=_TOWER_LABELS,
+    )
+    return _histogram(family, "tower", counted, _of_tower)
+
+
+def _of_stage(tally: Tally) -> Labels:
+    return tally.stage or "", tally.tower or "", tally.mode or "", tally.device or ""
+
+
+def _of_tower(tally: Tally) -> Labels:
+    return tally.tower or "", tally.mode or "", tally.device or "", str(bool(tally.cold)).lower()
+
+
+def _histogram(
+    family: HistogramMetricFamily, name: str, counted: Counted, labels_of: Callable[[Tally], Labels]
+) -> Metric:
+    """The family with what was counted under the name's `_bucket`, `_count` and `_sum`."""
+    kinds: dict[Labels, dict[str, float]] = defaultdict(dict)
+    for tally, amount in counted.items():
+        if tally.name.startswith(f"{name}_"):
+            what = tally.name.removeprefix(f"{name}_") + (str(tally.up_to) if tally.up_to else "")
+            kinds[labels_of(tally)][what] = amount
     for labels, found in sorted(kinds.items()):
-        buckets = [(str(float(bound)), found.get(f"stage_bucket{bound}", 0.0)) for bound in BUCKETS]
-        family.add_metric(
-            labels, [*buckets, ("+Inf", found.get("stage_count", 0.0))], found.get("stage_sum", 0.0)
-        )
+        buckets = [(str(float(bound)), found.get(f"bucket{bound}", 0.0)) for bound in BUCKETS]
+        family.add_metric(labels, [*buckets, ("+Inf", found.get("count", 0.0))], found.get("sum", 0.0))
     return family

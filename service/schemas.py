@@ -7,18 +7,20 @@ from typing import Literal
 
 from pydantic import Field
 
+from exporter.dims.between import plan_between
 from exporter.dims.entries import dim_entries, tensor_entries
-from exporter.dims.plan import plan_group_tensors
 from exporter.manifest import DimEntry, TensorEntry
 from exporter.outcome import Failure
 from exporter.planning import PlannedTower
-from exporter.spec import Device, ExportSpec, Frozen, IdWeights, Mode, Target, Targets, TowerName
+from exporter.spec import Device, ExportSpec, Frozen, IdWeights, IndexSpec, Mode, Target, Targets, TowerName
 from jobs.ids import JobId
 from jobs.logs import LogPart
 from jobs.model import Job, JobState, TowerProgress
+from jobs.releases import ModelPage
 from jobs.request import Priority
 from jobs.roster import WorkerNotice, unserved
 from jobs.store import Page
+from telemetry.tracing import trace_id
 
 
 class SpecView(Frozen):
@@ -26,6 +28,7 @@ class SpecView(Frozen):
 
     config_uri: str | None
     config_sha256: str
+    family: str | None
     checkpoint_uri: str
     item_input_uri: str | None
     sample_input_uri: str | None
@@ -37,6 +40,9 @@ class SpecView(Frozen):
     id_weights: IdWeights
     ranks: int | None
     max_batch_size: int
+    materialise_items: bool = False
+    item_id_column: str | None = None
+    item_index: IndexSpec | None = None
 
     @classmethod
     def of(cls, spec: ExportSpec, config_uri: str | None) -> "SpecView":
@@ -67,6 +73,7 @@ class JobView(Frozen):
     owner: str = Field(description="The key it was posted with.")
     retry_of: JobId | None = Field(description="The job whose failed towers this one runs.")
     worker: str | None = Field(description="Who runs it.")
+    trace_id: str | None = Field(description="Of the trace from its request to its stages, if there is one.")
     spec: SpecView
     created_at: datetime
     updated_at: datetime
@@ -96,6 +103,7 @@ class JobView(Frozen):
             owner=job.owner,
             retry_of=job.retry_of,
             worker=job.lease.worker if job.lease else None,
+            trace_id=trace_id(job.traceparent),
             spec=SpecView.of(job.spec, job.config_uri),
             created_at=job.created_at,
             updated_at=job.updated_at,
@@ -124,9 +132,14 @@ class JobLog(Frozen):
 
 
 class ModelList(Frozen):
-    """The names of models that have a release."""
+    """Models that have a release, by name."""
 
     models: tuple[str, ...]
+    next_cursor: str | None = Field(description="Give it as `cursor` for the page after this one.")
+
+    @classmethod
+    def of(cls, page: ModelPage) -> "ModelList":
+        return cls(models=page.names, next_cursor=page.next)
 
 
 class Promotion(Frozen):
@@ -141,7 +154,7 @@ class TowerPlan(Frozen):
     """One tower's inputs: which sizes vary, within which bounds, and which vary together."""
 
     name: TowerName
-    view: Literal["training", "scalar"]
+    view: Literal["training", "scalar", "declared"]
     inputs: tuple[TensorEntry, ...] = Field(description="In call order; an axis is a size or a dim's name.")
     dims: tuple[DimEntry, ...]
     group_tensors: tuple[TensorEntry, ...] = Field(
@@ -153,7 +166,7 @@ class TowerPlan(Frozen):
     def of(cls, planned: PlannedTower, spec: ExportSpec) -> "TowerPlan":
         groups = None
         if spec.mode is Mode.TWO_STAGE:
-            groups = plan_group_tensors(planned.config.pipeline, max_batch_size=spec.max_batch_size)
+            groups = plan_between(planned.config.pipeline, max_batch_size=spec.max_batch_size)
         return cls(
             name=planned.config.name,
             view=planned.config.view,

@@ -5,9 +5,10 @@ from pathlib import Path
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from jobs.families import FamilyNames
 from jobs.redis_url import RedisUrl
 from service.hooks.settings import HookSettings
-from telemetry.choices import LogFormat, LogLevel
+from telemetry.choices import LogFormat, LogLevel, OtlpEndpoint
 
 
 class ServiceSettings(BaseSettings):
@@ -24,10 +25,14 @@ class ServiceSettings(BaseSettings):
     idempotency_retention: int = Field(default=86_400, gt=0, description="Seconds an answer is kept.")
     link_lifetime: int = Field(default=900, gt=0, le=604_800, description="Seconds a package's link works.")
     max_request_bytes: int = Field(default=8 << 20, gt=0, description="A pipeline config fits well.")
+    families: FamilyNames = Field(
+        default=(), description="Of one's own, that exports may name: docs/families.md. By commas."
+    )
     log_format: LogFormat = Field(
         default=LogFormat.CONSOLE, description="console for people, json for machines."
     )
     log_level: LogLevel = Field(default=LogLevel.INFO, description="What is less than this is not logged.")
+    otlp_endpoint: OtlpEndpoint = None
     hooks: HookSettings = Field(
         default_factory=HookSettings,
         description="Of webhooks; its own variables, see service.hooks.settings.",

@@ -42,7 +42,7 @@ def configure_logging(log_format: LogFormat, level: LogLevel) -> None:
 def _renderers(log_format: LogFormat) -> list[Processor]:
     if log_format is LogFormat.JSON:
         return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
-    return [structlog.dev.ConsoleRenderer(colors=False)]
+    return [structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)]
 
 
 def logger(name: str) -> structlog.stdlib.BoundLogger:

@@ -6,7 +6,7 @@ import tempfile
 
 import pytest
 
-pytest_plugins = ["tests.s3_server"]
+pytest_plugins = ["tests.chromium", "tests.installed_families", "tests.s3_server"]
 
 CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
 

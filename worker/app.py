@@ -10,6 +10,7 @@ from celery import Celery
 from celery.signals import setup_logging, worker_ready, worker_shutdown, worker_shutting_down
 
 from jobs.celery_queue import CeleryQueue, make_celery
+from jobs.redis_bundles import RedisBundles
 from jobs.redis_logs import RedisLogs
 from jobs.redis_roster import RedisRoster
 from jobs.redis_store import RedisJobStore, connect
@@ -17,6 +18,7 @@ from jobs.redis_tallies import RedisTallies
 from jobs.roster import Roster
 from processes.startup import settings_or_exit
 from telemetry.logging import configure_logging
+from telemetry.tracing import tracing_to
 from worker.heartbeat import Heartbeat, Sweeper
 from worker.launch import CommandLauncher, Launcher, TorchrunLauncher
 from worker.machine import machine_or_exit
@@ -36,6 +38,7 @@ def build(settings: WorkerSettings) -> Celery:
         worker_dir=own_worker_dir(settings.work_dir, os.getpid()),
         time_limit=settings.attempt_time_limit,
         logs=RedisLogs(client),
+        bundles=RedisBundles(client),
     )
     runner = Runner(
         store=RedisJobStore(client),
@@ -45,6 +48,7 @@ def build(settings: WorkerSettings) -> Celery:
         lease=settings.lease,
         tallies=RedisTallies(client),
         machine=machine,
+        tracing=tracing_to(settings.otlp_endpoint, "slipway-worker"),
     )
     register(app, runner, queue)
     _follow_life(settings, runner, RedisRoster(client))
@@ -72,6 +76,7 @@ def _follow_life(settings: WorkerSettings, runner: Runner, roster: Roster) -> No
         heartbeat.stop()
         with contextlib.suppress(OSError):  # there is none if it never had a job
             own_worker_dir(settings.work_dir, os.getpid()).rmdir()
+        runner.tracing.close()
 
     # Celery holds signal handlers weakly unless told otherwise.
     setup_logging.connect(log_our_way, weak=False)

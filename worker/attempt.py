@@ -10,14 +10,19 @@ import os
 import sys
 from pathlib import Path
 
+from structlog.contextvars import bind_contextvars
+
 from exporter.attempt import Attempt
 from exporter.distributed.ranks import Ranks
 from exporter.errors import ExportError
 from exporter.outcome import ExportOutcome, Failure
 from exporter.pipeline import export
-from exporter.stages import OnStage, StageEvent
-from worker.logs import log_lines
-from worker.settings import RankSettings
+from exporter.stages import OnStage
+from telemetry.choices import LogFormat, LogLevel
+from telemetry.logging import configure_logging
+from telemetry.tracing import tracing_to
+from worker.reports import reporting
+from worker.settings import AttemptSettings, RankSettings
 from worker.workspace import AttemptFile
 
 log = logging.getLogger(__name__)
@@ -28,26 +33,29 @@ def main() -> None:
     parser.add_argument("workspace", type=Path)
     workspace: Path = parser.parse_args().workspace
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # one stream, so that marks and lines keep their order
-    logging.basicConfig(level=logging.INFO)
+    configure_logging(LogFormat.CONSOLE, LogLevel.INFO)  # for the people who read the job's log
     request = AttemptFile.model_validate_json((workspace / "attempt.json").read_text())
     settings = RankSettings()
+    bind_contextvars(job_id=request.job_id, attempt=request.attempt)
+    tracing = tracing_to(settings.otlp_endpoint, "slipway-rank", at_once=True)  # forked, it has no threads
     attempt = Attempt(
         job_id=request.job_id,
         spec=request.spec,
         workspace=workspace,
         config_uri=request.config_uri,
         folder=request.folder,
+        families=AttemptSettings().families,
         replace_unfinished=request.replace_unfinished,
     )
-    with (workspace / f"events-{settings.rank}.jsonl").open("a", buffering=1) as events:
-
-        def report(event: StageEvent) -> None:
-            events.write(event.model_dump_json() + "\n")
-            sys.stderr.write("".join(f"{line}\n" for line in log_lines(event)))
-
+    with (
+        (workspace / f"events-{settings.rank}.jsonl").open("a", buffering=1) as events,
+        tracing.span("rank", parent=request.traceparent, attributes={"slipway.rank": settings.rank}) as span,
+    ):
+        report = reporting(events, tracing, span.traceparent)
         outcome = run(attempt, Ranks(rank=settings.rank, size=settings.world_size), report)
     if outcome is not None:
         write_outcome(outcome, workspace)
+    tracing.close()
 
 
 def run(attempt: Attempt, ranks: Ranks, report: OnStage) -> ExportOutcome | None:

@@ -1,5 +1,6 @@
 """Reading the stage events that the ranks of an attempt append to their files."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -37,6 +38,20 @@ class EventTail:
         complete = text[: text.rfind(b"\n") + 1]  # a line still being written waits for the next look
         self._offsets[path] = self._offsets.get(path, 0) + len(complete)
         return [event for line in complete.splitlines() if (event := _parse(line))]
+
+
+def log_events(events: Iterable[StageEvent]) -> None:
+    """A line for every stage that a tower entered or left."""
+    for event in events:
+        match event.kind:
+            case "started":
+                log.info("stage_started", tower=event.tower, stage=event.stage)
+            case "finished":
+                log.info("stage_finished", tower=event.tower, stage=event.stage, seconds=event.seconds)
+            case "failed":
+                log.warning("stage_failed", tower=event.tower, stage=event.stage, error=event.detail)
+            case "progress":
+                pass
 
 
 def _parse(line: bytes) -> StageEvent | None:

@@ -5,7 +5,6 @@ import socket
 import threading
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from exporter.version import __version__
@@ -16,13 +15,14 @@ from jobs.queue import JobQueue, tell_workers
 from jobs.roster import Roster, WorkerNotice
 from jobs.store import JobStore
 from telemetry.logging import logger
+from worker.gpus import gpus
 from worker.tasks import Runner
+from worker.versions import installed
 from worker.vitals import VitalsFile
 
 log = logger(__name__)
 
 _MISSED_BEATS = 3  # a worker that misses these is not alive
-_PACKAGES = ("torch", "torchrec", "fbgemm-gpu", "fbgemm-gpu-cpu", "triton")
 
 
 class Repeating:
@@ -85,7 +85,8 @@ class Heartbeat:
             log.warning("job_store_away", message=error.message)
 
     def _beat(self) -> None:
-        busy = self._notice.model_copy(update={"jobs": tuple(self._runner.running)})
+        told = {"jobs": tuple(self._runner.running), "gpus": gpus()}
+        busy = self._notice.model_copy(update=told)
         hungry = False
         try:
             self._roster.announce(busy, self._lifetime)
@@ -135,14 +136,6 @@ def _notice(runner: Runner, started_at: datetime) -> WorkerNotice:
         targets=machine.targets,
         architecture=machine.architecture,
         memory=machine.memory,
-        versions={"slipway": __version__}
-        | {package: found for package in _PACKAGES if (found := _version(package))},
+        versions={"slipway": __version__, **installed()},
         started_at=started_at,
     )
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None

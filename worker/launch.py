@@ -48,6 +48,9 @@ def _start(command: list[str], workspace: Workspace, ranks: int) -> GuardedProce
         environment={
             "TMPDIR": str(workspace.tmp),
             "OMP_NUM_THREADS": str(threads),
+            # Threads that wait by spinning hold cores that others need: on two cores with three times the
+            # work they can do, a package took ten times as long, and an index five times.
+            "OMP_WAIT_POLICY": "passive",
             "PYTHONUNBUFFERED": "1",
             "SLIPWAY_REDIS_URL": None,  # an attempt has no business with the job store
         },

@@ -12,6 +12,9 @@ from exporter.spec import TowerName
 from exporter.stages import Stage, StageEvent
 from jobs.ids import JobId
 from jobs.logs import LONGEST_LINE, JobLogs, LogPart, Place
+from telemetry.logging import logger
+
+log = logger(__name__)
 
 _RANK = re.compile(r"^\[[\w-]*?(\d+)\]: ?")
 _MARK = re.compile(r"^slipway-stage (\w+) (\w+)$")
@@ -28,9 +31,11 @@ def log_lines(event: StageEvent) -> list[str]:
         case "started":
             return [mark(event.tower, event.stage), f"{event.stage} of {event.tower}"]
         case "progress":
-            return [f"{event.fraction or 0.0:.0%} {event.detail}"]
+            return [event.detail if event.fraction is None else f"{event.fraction:.0%} {event.detail}"]
         case "finished":
             return [f"done in {event.seconds or 0.0:.1f} s"]
+        case "failed":
+            return [f"failed after {event.seconds or 0.0:.1f} s"]
 
 
 class LogTail:
@@ -55,6 +60,9 @@ class LogTail:
         parts = self._parts(complete.decode(errors="replace").splitlines())
         if parts:
             self._logs.append(self._job_id, parts)
+        for part in parts:
+            for line in part.lines:
+                log.debug("rank_line", tower=part.tower, stage=part.stage, line=line)
         self._offset += len(complete)
 
     def _parts(self, lines: Iterable[str]) -> list[LogPart]:

@@ -8,8 +8,9 @@ from pydantic import BeforeValidator, Field
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from exporter.spec import Target
+from jobs.families import FamilyNames
 from jobs.redis_url import RedisUrl
-from telemetry.choices import LogFormat, LogLevel
+from telemetry.choices import LogFormat, LogLevel, OtlpEndpoint
 
 
 def _seconds(given: object) -> object:
@@ -64,12 +65,24 @@ class WorkerSettings(BaseSettings):
         default=LogFormat.CONSOLE, description="console for people, json for machines."
     )
     log_level: LogLevel = Field(default=LogLevel.INFO, description="What is less than this is not logged.")
+    otlp_endpoint: OtlpEndpoint = None
 
 
 class RankSettings(BaseSettings):
-    """Which of an attempt's processes this is, as torchrun tells it."""
+    """Which of an attempt's processes this is, as torchrun tells it, and where it sends its spans."""
 
     model_config = SettingsConfigDict(frozen=True)
 
     rank: int = 0
     world_size: int = 1
+    otlp_endpoint: OtlpEndpoint = Field(default=None, validation_alias="SLIPWAY_OTLP_ENDPOINT")
+
+
+class AttemptSettings(BaseSettings):
+    """What an attempt may load; read from SLIPWAY_<NAME>."""
+
+    model_config = SettingsConfigDict(env_prefix="SLIPWAY_", frozen=True)
+
+    families: FamilyNames = Field(
+        default=(), description="Model families of one's own: docs/families.md. By commas."
+    )

@@ -11,13 +11,16 @@ from pydantic import ValidationError
 
 from exporter.errors import AttemptFailed, AttemptTimedOut
 from exporter.outcome import ExportOutcome, Failure
+from exporter.spec import TowerName
+from jobs.bundles import Bundles, bundle_url
 from jobs.errors import LeaseLost, StoreUnavailable
 from jobs.leases import Holding
 from jobs.logs import JobLogs
 from jobs.model import Job
 from processes.guarded import GuardedProcess
 from telemetry.logging import logger
-from worker.events import EventTail
+from worker.bundle import bundle_of
+from worker.events import EventTail, log_events
 from worker.launch import Launcher
 from worker.logs import LogTail
 from worker.workspace import Workspace, workspace_of
@@ -67,31 +70,47 @@ class Supervisor:
         worker_dir: Path,
         time_limit: timedelta,
         logs: JobLogs,
+        bundles: Bundles | None = None,
         poll_s: float = _POLL_S,
     ) -> None:
-        """Keep workspaces under `worker_dir`; an attempt may take `time_limit`; its lines go to `logs`."""
+        """Keep workspaces under `worker_dir`; an attempt may take `time_limit`; its lines go to `logs`.
+
+        What is kept of a failure goes to `bundles`, if there are any.
+        """
         self._launcher = launcher
         self._worker_dir = worker_dir
         self._time_limit = time_limit
         self._logs = logs
+        self._bundles = bundles
         self._poll_s = poll_s
         self._stopping = threading.Event()
 
     def stop(self) -> None:
         self._stopping.set()
 
-    def run(self, holding: Holding, on_beat: Callable[[], None] = lambda: None) -> Job | None:
+    def run(
+        self,
+        holding: Holding,
+        on_beat: Callable[[], None] = lambda: None,
+        *,
+        traceparent: str | None = None,
+    ) -> Job | None:
         """Run the attempt and record its end; None when the job was lost to another worker.
 
-        `on_beat` is called as long as the attempt lives, some times a second.
+        `on_beat` is called as long as the attempt lives, some times a second. The ranks' spans stand below
+        `traceparent`.
         """
         try:
-            with workspace_of(holding.job, self._worker_dir) as workspace:
+            with workspace_of(holding.job, self._worker_dir, traceparent) as workspace:
                 ending = self._attempt(holding, workspace, on_beat)
+                ending = self._with_bundles(ending, holding.job, workspace)
             job = _record(holding, ending)
         except LeaseLost as error:
             log.warning("lease_lost", message=error.message)
             return None
+        for tower in job.towers:
+            if tower.failure is not None:
+                log.warning("tower_failed", tower=tower.name, stage=tower.stage, code=tower.failure.code)
         log.info("attempt_ended", ending=type(ending).__name__, state=job.state)
         return job
 
@@ -111,6 +130,34 @@ class Supervisor:
             process.stop()
             _forward(lines)
         return ending or _outcome(workspace, process)
+
+    def _with_bundles(self, ending: Ending, job: Job, workspace: Workspace) -> Ending:
+        """The same ending, whose failures say where the bundles are that are kept of them."""
+        match ending:
+            case Finished(outcome):
+                told = {"failure": self._kept(outcome.failure, None, job, workspace)}
+                towers = tuple(
+                    each.model_copy(update={"failure": self._kept(each.failure, each.tower, job, workspace)})
+                    for each in outcome.towers
+                )
+                return Finished(outcome.model_copy(update={**told, "towers": towers}))
+            case Broken(failure):
+                return Broken(self._kept(failure, None, job, workspace) or failure)
+            case _:
+                return ending
+
+    def _kept(
+        self, failure: Failure | None, tower: TowerName | None, job: Job, workspace: Workspace
+    ) -> Failure | None:
+        if failure is None or self._bundles is None:
+            return failure
+        try:
+            lines = self._logs.read(job.id, tower)
+            self._bundles.put(job.id, tower, bundle_of(job, tower, failure, workspace, lines))
+        except Exception:  # whatever it is: the failure is told all the same
+            log.exception("bundle_not_kept", tower=tower)
+            return failure
+        return failure.model_copy(update={"bundle_url": bundle_url(job.id, tower)})
 
     def _watch(
         self, holding: Holding, process: GuardedProcess, tail: EventTail, on_beat: Callable[[], None]
@@ -135,6 +182,7 @@ def _keep(holding: Holding, tail: EventTail, on_beat: Callable[[], None]) -> Job
     events = tail.read()
     try:
         job = holding.keep(events)
+        log_events(events)
         on_beat()
         return job
     except StoreUnavailable as error:

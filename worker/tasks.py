@@ -1,5 +1,6 @@
 """The one Celery task: take the job a message names, run it, record its end."""
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -10,12 +11,13 @@ from structlog.contextvars import bound_contextvars
 from jobs.celery_queue import RUN_EXPORT, CeleryQueue
 from jobs.errors import StoreUnavailable
 from jobs.ids import JobId
-from jobs.leases import claim
+from jobs.leases import Holding, claim
 from jobs.model import Job, JobState
 from jobs.queue import JobQueue, enqueue_if_possible
 from jobs.store import JobStore
 from jobs.tallies import Tallies, tallies_of
 from telemetry.logging import logger
+from telemetry.tracing import NoTracing, SpanKind, Tracing
 from worker.machine import Machine
 from worker.supervisor import Supervisor
 
@@ -33,20 +35,23 @@ class Runner:
     lease: timedelta
     tallies: Tallies
     machine: Machine
+    tracing: Tracing = field(default_factory=NoTracing)
     running: set[JobId] = field(default_factory=set)  # read by the heartbeat
 
     def run(self, job_id: JobId, on_beat: Callable[[], None] = lambda: None) -> None:
         """Run the job; does nothing when another worker has it, or it is finished."""
+        asked = time.time()
         holding = claim(
             self.store, job_id, worker=self.worker, length=self.lease, serves=self.machine.targets
         )
         if holding is None:
             log.info("job_not_free", job_id=job_id)
             return
+        self.tracing.record("claim", asked, time.time(), parent=holding.job.traceparent)
         self.running.add(job_id)
         try:
             with bound_contextvars(job_id=job_id, attempt=holding.job.attempt):
-                job = self.supervisor.run(holding, on_beat)
+                job = self._attempt(holding, on_beat)
         finally:
             self.running.discard(job_id)
         if job is None:
@@ -54,6 +59,21 @@ class Runner:
         self._count(job)
         if job.state is JobState.QUEUED:
             enqueue_if_possible(self.queue, job)
+
+    def _attempt(self, holding: Holding, on_beat: Callable[[], None]) -> Job | None:
+        told: dict[str, str | int | float] = {
+            "slipway.job": holding.job.id,
+            "slipway.attempt": holding.job.attempt,
+            "slipway.worker": self.worker,
+        }
+        with self.tracing.span(
+            "attempt", SpanKind.CONSUMER, parent=holding.job.traceparent, attributes=told
+        ) as span:
+            job = self.supervisor.run(holding, on_beat, traceparent=span.traceparent)
+            span.note({"slipway.state": job.state if job else "lost"})
+            if job is not None and job.failure is not None:
+                span.fail(f"{job.failure.code}: {job.failure.message}")
+            return job
 
     def _count(self, job: Job) -> None:
         try:

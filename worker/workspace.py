@@ -25,6 +25,7 @@ class AttemptFile(Frozen):
     config_uri: str | None = None  # where the spec's inline config was read
     folder: str  # of the artifact, below the spec's output_uri
     replace_unfinished: bool  # an earlier attempt may have left files without a manifest
+    traceparent: str | None = None  # the span of the attempt, where it is traced
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Workspace:
 
 
 @contextmanager
-def workspace_of(job: Job, worker_dir: Path) -> Iterator[Workspace]:
+def workspace_of(job: Job, worker_dir: Path, traceparent: str | None = None) -> Iterator[Workspace]:
     """Make the directory of a job's attempt, and remove it with all it holds."""
     # Short: a Unix socket below TMPDIR may have a path of 108 bytes at most.
     workspace = Workspace(worker_dir / f"{job.id[-8:]}-{job.attempt}")
@@ -61,6 +62,7 @@ def workspace_of(job: Job, worker_dir: Path) -> Iterator[Workspace]:
         config_uri=job.config_uri,
         folder=f"{job.id}/{job.current_target}" if len(job.spec.targets) > 1 else job.id,
         replace_unfinished=job.attempt > 1,
+        traceparent=traceparent,
     )
     (workspace.path / "attempt.json").write_text(order.model_dump_json())
     try:

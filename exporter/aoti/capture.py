@@ -6,14 +6,20 @@ import torch
 from torch import Tensor
 from torch.export import ExportedProgram
 
-from exporter.aoti.torch_private import sizes_zero_and_one_stay_dynamic
+from exporter.aoti.torch_private import nodes_counted, sizes_zero_and_one_stay_dynamic
 from exporter.dims.torch_dims import to_torch_dims
+from exporter.stages import Progress, no_progress
 from exporter.towers.tower import Tower
 
 
-def capture(tower: Tower, inputs: dict[str, Tensor]) -> ExportedProgram:
+def capture(tower: Tower, inputs: dict[str, Tensor], progress: Progress = no_progress) -> ExportedProgram:
     """The tower's program, traced on `inputs` in the plan's order."""
-    with torch.no_grad(), sizes_zero_and_one_stay_dynamic(), warnings.catch_warnings():
+    with (
+        torch.no_grad(),
+        sizes_zero_and_one_stay_dynamic(),
+        nodes_counted(lambda nodes: progress(None, f"{nodes:,} nodes traced")),
+        warnings.catch_warnings(),
+    ):
         warnings.simplefilter("ignore")  # of torch and fbgemm about each other; failures raise
         return torch.export.export(
             tower.module, (inputs,), dynamic_shapes=(to_torch_dims(tower.plan),), strict=False

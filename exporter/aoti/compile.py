@@ -7,14 +7,17 @@ from pathlib import Path
 import torch
 from torch.export import ExportedProgram
 
-from exporter.aoti.torch_private import compile_and_package
+from exporter.aoti.torch_private import compile_and_package, files_counted
 from exporter.errors import CompileFailed
 from exporter.manifest import Versions
 from exporter.spec import Target
+from exporter.stages import Progress, no_progress
 from exporter.version import __version__
 
 
-def compile_package(program: ExportedProgram, path: Path, target: Target = "cpu") -> Path:
+def compile_package(
+    program: ExportedProgram, path: Path, progress: Progress = no_progress, *, target: Target = "cpu"
+) -> Path:
     """Compile `program` for `target` into the package at `path`, weights beside the code and not inside it.
 
     Raises:
@@ -22,7 +25,8 @@ def compile_package(program: ExportedProgram, path: Path, target: Target = "cpu"
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        compile_and_package(program, path, target)
+        with files_counted(lambda files: progress(None, f"{path.name}: {files} files compiled")):
+            compile_and_package(program, path, target)
     except Exception as error:  # inductor and the C++ compiler fail in many types; all mean the same here
         text = str(error).strip()
         raise CompileFailed(

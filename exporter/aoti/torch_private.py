@@ -2,17 +2,22 @@
 
 import gc
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 
 import torch
 import torch._inductor
 import torch.fx.experimental._config as symbolic_shapes_config
 from torch._inductor import cpu_vec_isa
+from torch._inductor.cpp_builder import CppBuilder
 from torch._logging.structured import INTERN_TABLE
 from torch.export import ExportedProgram
 from torch.export._draft_export import FailureReport, FailureType
+from torch.fx.node import Argument, Node
+from torch.fx.node import Target as NodeTarget
+from torch.fx.proxy import TracerBase
 
 from exporter.dims.diagnose import SizeGuard, sizes_in
 from exporter.dims.torch_dims import TorchDims
@@ -46,6 +51,51 @@ class Package:
     def __call__(self, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         outputs: dict[str, torch.Tensor] = self.model(dict(inputs))
         return outputs
+
+
+@contextmanager
+def nodes_counted(on_node: Callable[[int], None]) -> Iterator[None]:
+    """Tell after each node that tracing makes how many there are; torch.export itself tells nothing."""
+    create_node, numbers = TracerBase.create_node, count(1)
+
+    def counted(
+        self: TracerBase,
+        kind: str,
+        target: NodeTarget,
+        args: tuple[Argument, ...],
+        kwargs: dict[str, Argument],
+        name: str | None = None,
+        type_expr: object = None,
+    ) -> Node:
+        node = create_node(self, kind, target, args, kwargs, name, type_expr)
+        on_node(next(numbers))
+        return node
+
+    with _replaced(TracerBase, "create_node", counted):
+        yield
+
+
+@contextmanager
+def files_counted(on_file: Callable[[int], None]) -> Iterator[None]:
+    """Tell after each C++ file that inductor builds, objects and libraries, how many there are."""
+    build, numbers = CppBuilder.build, count(1)
+
+    def counted(self: CppBuilder) -> None:
+        build(self)
+        on_file(next(numbers))
+
+    with _replaced(CppBuilder, "build", counted):
+        yield
+
+
+@contextmanager
+def _replaced(owner: type, name: str, instead: object) -> Iterator[None]:
+    before = getattr(owner, name)
+    setattr(owner, name, instead)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
 
 
 @contextmanager
@@ -102,8 +152,22 @@ def compile_and_package(program: ExportedProgram, path: Path, target: Target = "
     with warnings.catch_warnings(), sizes_zero_and_one_stay_dynamic(), _only_instructions_of(target):
         warnings.simplefilter("ignore")  # inductor's remarks on its own internals; failures raise
         torch._inductor.aoti_compile_and_package(
-            program, package_path=str(path), inductor_configs={**_PACKAGE_CONFIG, **_LEVELS.get(target, {})}
+            program,
+            package_path=str(path),
+            inductor_configs={**_package_config(program), **_LEVELS.get(target, {})},
         )
+
+
+def _package_config(program: ExportedProgram) -> dict[str, bool | str | int]:
+    """`_PACKAGE_CONFIG`; without it for a program that reads no weight, whose empty blob cannot be loaded."""
+    signature = program.graph_signature
+    weights = {
+        *signature.inputs_to_parameters,
+        *signature.inputs_to_buffers,
+        *signature.inputs_to_lifted_tensor_constants,
+    }
+    read = any(node.users for node in program.graph.nodes if node.name in weights)
+    return dict(_PACKAGE_CONFIG) if read else {}
 
 
 def cpu_instruction_sets() -> tuple[str, ...]:

@@ -7,10 +7,14 @@ from torch.export import ExportedProgram
 from exporter.aoti.capture import capture
 from exporter.aoti.untraceable import explain
 from exporter.dims.torch_dims import check_program
+from exporter.errors import DimPlanViolated
+from exporter.stages import Progress, no_progress, seldom
 from exporter.towers.tower import Tower
 
 
-def trace(tower: Tower, inputs: dict[str, Tensor], device: torch.device) -> ExportedProgram:
+def trace(
+    tower: Tower, inputs: dict[str, Tensor], device: torch.device, progress: Progress = no_progress
+) -> ExportedProgram:
     """Export `tower` on `inputs`, whose dynamic sizes are at least 2 and pairwise different.
 
     Raises:
@@ -20,8 +24,12 @@ def trace(tower: Tower, inputs: dict[str, Tensor], device: torch.device) -> Expo
     """
     ordered = {tensor.name: inputs[tensor.name].to(device) for tensor in tower.plan.inputs}
     try:
-        program = capture(tower, ordered)
+        program = capture(tower, ordered, seldom(progress))
     except Exception as error:  # torch.export raises many unrelated types
         raise explain(tower, ordered, error) from error
-    check_program(program, tower.plan)
+    try:
+        check_program(program, tower.plan)
+    except DimPlanViolated as error:
+        told = f"{tower.title}: {error.message}"
+        raise type(error)(told, hint=error.hint, where=error.where) from error
     return program

@@ -16,6 +16,7 @@ from exporter.errors import DimPlanViolated, TraceFailed
 from exporter.towers.tower import Tower
 
 _LONGEST_MESSAGE = 2000
+_DECLARED_HINT = "write the module so that torch.export captures it; docs/families.md says what to avoid"
 _OF_SIZES = re.compile(r"\bs\d+\b")  # torch writes an unknown size as s27
 
 log = logging.getLogger(__name__)
@@ -35,9 +36,12 @@ def explain(tower: Tower, inputs: dict[str, Tensor], error: Exception) -> TraceF
         told = _told_again(tower, alike)
     found = violations(told)
     if not found:
-        return TraceFailed(f"{tower.name} tower: {type(error).__name__}: {message[:_LONGEST_MESSAGE]}")
+        return TraceFailed(
+            f"{tower.title}: {type(error).__name__}: {message[:_LONGEST_MESSAGE]}",
+            hint=_DECLARED_HINT if tower.is_declared else "",
+        )
     guards = _guards(tower, alike)
-    raised = diagnose(found, tower.plan, tower.config.pipeline, tower=tower.name, guards=guards)
+    raised = diagnose(found, tower.plan, tower.config.pipeline, tower=tower.title, guards=guards)
     raised.report = "\n\n".join([told, "draft_export:", report(guards, tower.plan) or "nothing"])
     return raised
 
@@ -52,7 +56,7 @@ def one_element_per_row(inputs: dict[str, Tensor], plan: DimPlan) -> dict[str, T
             if isinstance(planned, str):
                 kept = torch.arange(size, device=value.device) % max(value.shape[axis], 1)
                 value = value.index_select(axis, kept)
-        counts = tensor.name.endswith(("lengths", "__sequence_length"))
+        counts = tensor.filled_with.endswith(("lengths", "__sequence_length"))
         alike[tensor.name] = torch.ones_like(value) if counts else value
     return alike
 

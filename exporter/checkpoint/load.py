@@ -11,7 +11,7 @@ from exporter.checkpoint.read import Checkpoint
 from exporter.checkpoint.tensors import TensorMeta
 from exporter.errors import CheckpointMismatch, WeightsNotFinite
 
-_TABLES = "embedding_group."  # in front of the names of embedding tables
+_TABLES = (".emb_impls.", ".seq_emb_impls.")  # in the names of embedding tables
 
 
 def load_weights(
@@ -43,7 +43,7 @@ def load_weights(
     names = checkpoint_names(needed, prefix)
     _check_match(needed, names, checkpoint.tensors(), known, prefix)
     if isinstance(checkpoint, AveragedCheckpoint):
-        _check_averages(checkpoint, [names[name] for name, _ in module.named_parameters()], prefix)
+        _check_averages(checkpoint, [names[name] for name, _ in module.named_parameters()])
     weights = {name: checkpoint.read(names[name]) for name in needed}
     _check_finite({names[name]: weights[name] for name, _ in module.named_parameters() if name in weights})
     module.load_state_dict(weights, strict=True, assign=True)
@@ -69,9 +69,9 @@ def _check_match(
         raise CheckpointMismatch(missing=missing, unexpected=unexpected, mismatched=mismatched)
 
 
-def _check_averages(checkpoint: AveragedCheckpoint, parameters: Collection[str], prefix: str) -> None:
+def _check_averages(checkpoint: AveragedCheckpoint, parameters: Collection[str]) -> None:
     """Every dense parameter has an average; tables, which are updated while they are read, need none."""
-    dense = (name for name in parameters if not name.startswith(f"{prefix}{_TABLES}"))
+    dense = (name for name in parameters if not any(part in name for part in _TABLES))
     missing = sorted(name for name in dense if name not in checkpoint.averaged)
     if missing:
         raise CheckpointMismatch(missing=missing, unexpected=[], mismatched=[], where=AVERAGES)

@@ -1,6 +1,6 @@
 """dbmtl: its message to its dataclass, and the feature group it needs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from google.protobuf.json_format import MessageToDict
 
@@ -18,8 +18,9 @@ from exporter.config.ranking import (
     RelatedTaskConfig,
 )
 from exporter.config.refusals import invalid
-from exporter.config.schema import FeatureGroup, GroupKind
+from exporter.config.schema import Feature, FeatureGroup, GroupKind
 from exporter.config.task_messages import check_names, read_task
+from exporter.config.widths import encoder_widths, features_width
 
 WHERE = "model_config.dbmtl"
 
@@ -43,11 +44,11 @@ def read_dbmtl(message: ModelConfig) -> DbmtlConfig:
     )
 
 
-def check_dbmtl(model: DbmtlConfig, groups: Sequence[FeatureGroup]) -> None:
-    """The group that the model reads is one vector per row.
+def check_dbmtl(model: DbmtlConfig, features: Sequence[Feature], groups: Sequence[FeatureGroup]) -> None:
+    """The group that the model reads is one vector per row, and as wide as the model needs it.
 
     Raises:
-        InvalidPipelineConfig: it is of another kind.
+        InvalidPipelineConfig: it is of another kind, or too narrow.
     """
     group = next(group for group in groups if group.name == model.input)
     if group.kind is not GroupKind.DEEP:
@@ -55,6 +56,20 @@ def check_dbmtl(model: DbmtlConfig, groups: Sequence[FeatureGroup]) -> None:
             f"feature_groups: {group.name}",
             f"group_type is {group.kind}, but dbmtl reads the first group, as one vector per row",
             hint="put the DEEP group that it was trained with in front",
+        )
+    if model.mask_net is not None:
+        _check_mask_net(model.mask_net, group, {feature.name: feature for feature in features})
+
+
+def _check_mask_net(config: MaskNetConfig, group: FeatureGroup, features: Mapping[str, Feature]) -> None:
+    """The part of the width that a ratio leaves is one number at least."""
+    width = features_width(group, features) + sum(encoder_widths(group, features))
+    behind = config.block.hidden_dim if not config.parallel and config.blocks > 1 else width
+    if config.block.middle(min(width, behind)) == 0:
+        invalid(
+            f"{WHERE}.mask_net.mask_block",
+            f"reduction_ratio {config.block.reduction_ratio:g} of a width of {min(width, behind)} is below 1",
+            hint="raise reduction_ratio, or set it to 0 and aggregation_dim above 0",
         )
 
 

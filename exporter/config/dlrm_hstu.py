@@ -3,18 +3,14 @@
 from collections.abc import Sequence
 
 from exporter.config.hstu import (
+    CANDIDATE,
+    CANDIDATE_TIMESTAMP,
+    CONTEXTUAL,
     ContentEncoderKind,
     ContextualPreprocessorConfig,
     DlrmHstuConfig,
 )
-from exporter.config.hstu_groups import (
-    CANDIDATE,
-    CANDIDATE_TIMESTAMP,
-    CONTEXTUAL,
-    GroupInputs,
-    history_groups,
-    history_name,
-)
+from exporter.config.hstu_groups import GroupInputs
 from exporter.config.hstu_messages import read_contextual_preprocessor, read_hstu
 from exporter.config.mlp_messages import read_mlp
 from exporter.config.pb.hstu_pb2 import GRInputPreprocessor
@@ -82,11 +78,6 @@ def check_dlrm_hstu(
     _check_content(model, inputs)
 
 
-def groups_in_step(model: DlrmHstuConfig) -> tuple[tuple[str, ...], ...]:
-    """Sets of groups whose elements the model joins with each other."""
-    return history_groups(model.hstu), (CANDIDATE, CANDIDATE_TIMESTAMP)
-
-
 def _read_preprocessor(message: GRInputPreprocessor, where: str) -> ContextualPreprocessorConfig:
     match message.WhichOneof("input_preprocessor"):
         case "contextual_preprocessor":
@@ -119,7 +110,7 @@ def _check_content(model: DlrmHstuConfig, inputs: GroupInputs) -> None:
     """A content encoder cuts candidates down or fills events up, and cannot do the reverse."""
     preprocessor = model.hstu.preprocessor
     assert isinstance(preprocessor, ContextualPreprocessorConfig)
-    history, candidates = inputs.width(history_name(model.hstu)), inputs.width(CANDIDATE)
+    history, candidates = inputs.width(model.hstu.history), inputs.width(CANDIDATE)
     narrowest = {ContentEncoderKind.SLICE: history, ContentEncoderKind.PAD: history + 1}
     kind = preprocessor.content_encoder.kind
     if candidates < narrowest.get(kind, 0):

@@ -2,9 +2,18 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import ClassVar
 
+from exporter.config.family import ONE_TOWER, TWO_TOWERS, FamilyConfig
 from exporter.config.mlp import MlpConfig
 from exporter.config.tasks import TaskConfig
+from exporter.spec import TowerName
+
+# Names that TorchEasyRec gives to feature groups of HSTU models.
+CONTEXTUAL = "contextual"
+QUERY_TIME = "query_time"
+CANDIDATE = "candidate"
+CANDIDATE_TIMESTAMP = "candidate_timestamp"
 
 
 class Similarity(StrEnum):
@@ -127,9 +136,19 @@ class HstuConfig:
     attn_truncation_tail_len: int = 0
     name: str = ""  # replaces "uih" in the names of the groups that are read
 
+    @property
+    def history(self) -> str:
+        """The group of the user's events."""
+        return self.name or "uih"
+
+    @property
+    def history_groups(self) -> tuple[str, ...]:
+        """The groups that describe the events of the history, one element each."""
+        return self.history, *(f"{self.history}_{part}" for part in ("action", "watchtime", "timestamp"))
+
 
 @dataclass(frozen=True, kw_only=True)
-class HstuMatchConfig:
+class HstuMatchConfig(FamilyConfig):
     """hstu_match: a user tower over the history, an item tower over the candidate."""
 
     user_input: str  # group name
@@ -141,10 +160,20 @@ class HstuMatchConfig:
     similarity: Similarity
     timestamps_ascending: bool
     family: str = "hstu_match"
+    towers: ClassVar[tuple[TowerName, ...]] = TWO_TOWERS
+    trains_on_candidate_sequences: ClassVar[bool] = True
+
+    @property
+    def groups_in_step(self) -> tuple[tuple[str, ...], ...]:
+        return (self.hstu.history_groups,)
+
+    def reads(self, tower: TowerName, group: str) -> bool:
+        """The item tower reads the candidates, and the user tower all other groups."""
+        return (group == self.item_input) == (tower is TowerName.ITEM)
 
 
 @dataclass(frozen=True, kw_only=True)
-class DlrmHstuConfig:
+class DlrmHstuConfig(FamilyConfig):
     """dlrm_hstu: history and candidates in one sequence, several tasks per candidate."""
 
     hstu: HstuConfig
@@ -155,3 +184,12 @@ class DlrmHstuConfig:
     timestamps_ascending: bool
     concat_contextual: bool  # all contextual features are one element, not one each
     family: str = "dlrm_hstu"
+    towers: ClassVar[tuple[TowerName, ...]] = ONE_TOWER
+
+    @property
+    def groups_in_step(self) -> tuple[tuple[str, ...], ...]:
+        return self.hstu.history_groups, (CANDIDATE, CANDIDATE_TIMESTAMP)
+
+    def reads(self, _tower: TowerName, _group: str) -> bool:
+        """Every group there is."""
+        return True

@@ -2,25 +2,10 @@
 
 from collections.abc import Sequence
 
-from exporter.config.hstu import HstuConfig
+from exporter.config.hstu import CONTEXTUAL, HstuConfig
 from exporter.config.refusals import invalid
 from exporter.config.schema import Feature, FeatureGroup, GroupKind
 from exporter.errors import InvalidPipelineConfig, UnsupportedConfig
-
-CONTEXTUAL = "contextual"
-QUERY_TIME = "query_time"
-CANDIDATE = "candidate"
-CANDIDATE_TIMESTAMP = "candidate_timestamp"
-
-
-def history_name(hstu: HstuConfig) -> str:
-    return hstu.name or "uih"
-
-
-def history_groups(hstu: HstuConfig) -> tuple[str, ...]:
-    """The groups that describe the events of the history, one element each."""
-    name = history_name(hstu)
-    return name, *(f"{name}_{part}" for part in ("action", "watchtime", "timestamp"))
 
 
 class GroupInputs:
@@ -101,7 +86,7 @@ class GroupInputs:
 
     def history(self, hstu: HstuConfig) -> None:
         """The groups of the user's events: what they were, when, and what was done."""
-        name, encoder = history_name(hstu), hstu.preprocessor.action_encoder
+        name, encoder = hstu.history, hstu.preprocessor.action_encoder
         self.jagged(name, "the user's history")
         self.numbers(f"{name}_timestamp", "the times of the history", GroupKind.JAGGED_SEQUENCE)
         if encoder is not None:

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from exporter.config.hstu import HstuMatchConfig, Similarity
-from exporter.config.hstu_groups import QUERY_TIME, GroupInputs, history_groups, history_name
+from exporter.config.hstu import QUERY_TIME, HstuMatchConfig, Similarity
+from exporter.config.hstu_groups import GroupInputs
 from exporter.config.hstu_messages import read_hstu, read_uih_preprocessor
 from exporter.config.mlp_messages import read_mlp
-from exporter.config.pb.match_models_pb2 import HSTUMatch
+from exporter.config.pb.model_pb2 import ModelConfig
 from exporter.config.pb.tower_pb2 import Similarity as SimilarityMessage
 from exporter.config.refusals import invalid
 from exporter.config.schema import Feature, FeatureGroup, GroupKind
@@ -15,7 +15,14 @@ from exporter.errors import UnsupportedConfig
 WHERE = "model_config.hstu_match"
 
 
-def read_hstu_match(message: HSTUMatch) -> HstuMatchConfig:
+def read_hstu_match(config: ModelConfig) -> HstuMatchConfig:
+    """The model of a whole `model_config`.
+
+    Raises:
+        UnsupportedConfig: a preprocessor that the family does not have.
+        InvalidPipelineConfig: fields that contradict each other.
+    """
+    message = config.hstu_match
     tower = message.user_tower
     where = f"{WHERE}.user_tower.hstu"
     preprocessor = tower.hstu.input_preprocessor.WhichOneof("input_preprocessor")
@@ -60,7 +67,7 @@ def check_hstu_match(
         InvalidPipelineConfig: naming the group and what the model needs it for.
     """
     inputs = GroupInputs(features, groups, WHERE)
-    history = history_name(model.hstu)
+    history = model.hstu.history
     if model.user_input != history:
         invalid(
             f"{WHERE}.user_tower",
@@ -74,11 +81,6 @@ def check_hstu_match(
     inputs.contextual(model.hstu)
     inputs.refuse_padding()
     _check_widths(model, inputs)
-
-
-def groups_in_step(model: HstuMatchConfig) -> tuple[tuple[str, ...], ...]:
-    """Sets of groups whose elements the model joins with each other."""
-    return (history_groups(model.hstu),)
 
 
 def _check_widths(model: HstuMatchConfig, inputs: GroupInputs) -> None:

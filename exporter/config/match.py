@@ -5,7 +5,9 @@ What only training reads is left out: temperature, in_batch_negative, simi_pow, 
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import ClassVar
 
+from exporter.config.family import TWO_TOWERS, FamilyConfig
 from exporter.config.hstu import Similarity
 from exporter.config.mlp import MlpConfig
 from exporter.spec import TowerName
@@ -20,7 +22,7 @@ class DeepTowerConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DssmConfig:
+class DssmConfig(FamilyConfig):
     """dssm, and dat, whose towers read two groups each: their own, and one that augments it."""
 
     family: str
@@ -28,6 +30,12 @@ class DssmConfig:
     item: DeepTowerConfig
     output_dim: int  # 0: no projection
     similarity: Similarity
+    towers: ClassVar[tuple[TowerName, ...]] = TWO_TOWERS
+    tables_are_shared: ClassVar[bool] = False
+
+    def reads(self, tower: TowerName, group: str) -> bool:
+        """The groups that it names; one that neither tower names enters no model."""
+        return group in (self.item if tower is TowerName.ITEM else self.user).inputs
 
 
 class RoutingStart(StrEnum):
@@ -65,7 +73,7 @@ class MindUserConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MindConfig:
+class MindConfig(FamilyConfig):
     """mind: several vectors per user, and perceptrons over one group of the item."""
 
     user: MindUserConfig
@@ -73,14 +81,13 @@ class MindConfig:
     output_dim: int  # 0: no projection
     similarity: Similarity
     family: str = "mind"
+    towers: ClassVar[tuple[TowerName, ...]] = TWO_TOWERS
+    tables_are_shared: ClassVar[bool] = False
+
+    def reads(self, tower: TowerName, group: str) -> bool:
+        """The groups that it names."""
+        user = (self.user.input, self.user.history_input)
+        return group in (self.item.inputs if tower is TowerName.ITEM else user)
 
 
 MatchConfig = DssmConfig | MindConfig
-
-
-def groups_of(model: MatchConfig, tower: TowerName) -> tuple[str, ...]:
-    """The groups that a tower reads; a group that neither names enters no model."""
-    if tower is TowerName.ITEM:
-        return model.item.inputs
-    user = model.user
-    return user.inputs if isinstance(user, DeepTowerConfig) else (user.input, user.history_input)

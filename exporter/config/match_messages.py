@@ -7,7 +7,6 @@ from exporter.config.match import (
     CapsuleConfig,
     DeepTowerConfig,
     DssmConfig,
-    MatchConfig,
     MindConfig,
     MindUserConfig,
     RoutingStart,
@@ -21,25 +20,9 @@ from exporter.config.pb.tower_pb2 import DATTower, MINDUserTower, Tower
 from exporter.config.pb.tower_pb2 import Similarity as SimilarityMessage
 from exporter.config.refusals import invalid
 
-FAMILIES = ("dssm", "dat", "mind")
 
-
-def read_match(message: ModelConfig) -> MatchConfig:
-    """The model of a whole `model_config`, which is of one of `FAMILIES`.
-
-    Raises:
-        InvalidPipelineConfig: fields that contradict each other.
-    """
-    match message.WhichOneof("model"):
-        case "dssm":
-            return _read_dssm(message.dssm)
-        case "dat":
-            return _read_dat(message.dat)
-        case _:
-            return _read_mind(message.mind)
-
-
-def _read_dssm(message: DSSM) -> DssmConfig:
+def read_dssm(config: ModelConfig) -> DssmConfig:
+    message = config.dssm
     where = "model_config.dssm"
     return DssmConfig(
         family="dssm",
@@ -50,7 +33,8 @@ def _read_dssm(message: DSSM) -> DssmConfig:
     )
 
 
-def _read_dat(message: DAT) -> DssmConfig:
+def read_dat(config: ModelConfig) -> DssmConfig:
+    message = config.dat
     where = "model_config.dat"
     return DssmConfig(
         family="dat",
@@ -61,7 +45,8 @@ def _read_dat(message: DAT) -> DssmConfig:
     )
 
 
-def _read_mind(message: MIND) -> MindConfig:
+def read_mind(config: ModelConfig) -> MindConfig:
+    message = config.mind
     where = "model_config.mind"
     return MindConfig(
         user=_read_mind_user(message.user_tower, f"{where}.user_tower"),

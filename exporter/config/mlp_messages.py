@@ -1,5 +1,6 @@
 """The MLP message to its dataclass, refusing what contradicts itself."""
 
+from exporter.config.activations import read_activation
 from exporter.config.mlp import MlpConfig
 from exporter.config.pb.module_pb2 import MLP
 from exporter.config.refusals import invalid
@@ -14,6 +15,7 @@ def read_mlp(message: MLP, where: str) -> MlpConfig:
         )
     if message.use_bn and message.use_ln:
         invalid(where, "use_bn and use_ln are both set", hint="set one of the two")
+    _check_activation(message, where)
     return MlpConfig(
         hidden_units=tuple(message.hidden_units),
         activation=message.activation.strip(),
@@ -21,3 +23,14 @@ def read_mlp(message: MLP, where: str) -> MlpConfig:
         use_ln=message.use_ln,
         bias=message.bias,
     )
+
+
+def _check_activation(message: MLP, where: str) -> None:
+    """It is known, and goes with the layers' widths."""
+    slopes = read_activation(message.activation, where).arguments.get("num_parameters", 1)
+    if slopes != 1 and {slopes} != set(message.hidden_units):
+        invalid(
+            where,
+            f"activation {message.activation!r} is for layers of width {slopes}",
+            hint="write num_parameters only where every one of hidden_units is as many, or leave it out",
+        )

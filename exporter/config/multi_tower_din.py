@@ -27,7 +27,7 @@ def read_multi_tower_din(message: ModelConfig) -> MultiTowerDinConfig:
         invalid(WHERE, "it has no towers and no din_towers", hint="add those it was trained with")
     _check_inputs(tower.input for tower in model.towers)
     return MultiTowerDinConfig(
-        towers=tuple(_read_tower(tower) for tower in model.towers),
+        deep_towers=tuple(_read_tower(tower) for tower in model.towers),
         din_towers=tuple(
             TowerMlpConfig(
                 group=tower.input,
@@ -49,7 +49,7 @@ def check_multi_tower_din(
         InvalidPipelineConfig: naming the group and what the model needs it for.
     """
     inputs = GroupInputs(features, groups, WHERE)
-    for tower in model.towers:
+    for tower in model.deep_towers:
         inputs.require(tower.group, "one of its towers", GroupKind.DEEP)
     for tower in model.din_towers:
         inputs.require(tower.group, "one of its din_towers", GroupKind.SEQUENCE)

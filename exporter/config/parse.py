@@ -1,24 +1,17 @@
 """Pipeline-config text to a PipelineConfig: what TorchEasyRec's text means, for the models Slipway builds."""
 
-from exporter.config import dbmtl, dlrm_hstu, hstu_match, match_groups, match_messages, multi_tower_din
+from exporter.config import families
 from exporter.config.data_groups import effective_fg_mode
 from exporter.config.feature_messages import feature_sources
 from exporter.config.features import needs_generation, read_features
 from exporter.config.groups import read_groups
-from exporter.config.hstu import DlrmHstuConfig, HstuMatchConfig
 from exporter.config.joined_sequences import with_sequences_joined
-from exporter.config.match import DssmConfig, MindConfig, groups_of
 from exporter.config.message import read_message, require_fields
-from exporter.config.pb.data_pb2 import FgMode
-from exporter.config.pb.model_pb2 import ModelConfig as ModelMessage
+from exporter.config.pb.data_pb2 import DataConfig, FgMode
 from exporter.config.pb.pipeline_pb2 import EasyRecConfig
-from exporter.config.ranking import DbmtlConfig, MultiTowerDinConfig
 from exporter.config.schema import FeatureGroup, ModelConfig, PipelineConfig
 from exporter.config.tables import check_tables
 from exporter.errors import InvalidPipelineConfig, UnsupportedConfig
-from exporter.spec import TowerName
-
-SUPPORTED_MODELS = ("hstu_match", "dlrm_hstu", "multi_tower_din", "dbmtl", *match_messages.FAMILIES)
 
 
 def parse_pipeline_config(text: str, *, where: str = "config") -> PipelineConfig:
@@ -33,17 +26,7 @@ def parse_pipeline_config(text: str, *, where: str = "config") -> PipelineConfig
         UnsupportedConfig: it asks for something Slipway does not build.
     """
     config = parse_published_config(text, where=where)
-    match config.model:
-        case HstuMatchConfig() as model:
-            hstu_match.check_hstu_match(model, config.features, config.groups)
-        case DlrmHstuConfig() as model:
-            dlrm_hstu.check_dlrm_hstu(model, config.features, config.groups)
-        case DssmConfig() | MindConfig() as model:
-            match_groups.check_match(model, config.features, config.groups)
-        case MultiTowerDinConfig() as model:
-            multi_tower_din.check_multi_tower_din(model, config.features, config.groups)
-        case DbmtlConfig() as model:
-            dbmtl.check_dbmtl(model, config.groups)
+    families.check(config.model, config.features, config.groups)
     return config
 
 
@@ -55,63 +38,45 @@ def parse_published_config(text: str, *, where: str = "config") -> PipelineConfi
         raise InvalidPipelineConfig(
             f"{where} describes no model", hint="add model_config with one model in it", where="model_config"
         )
-    if kind not in SUPPORTED_MODELS:
+    if kind not in families.SUPPORTED:
         raise UnsupportedConfig(
             f"model {kind} is of a family that Slipway does not export",
-            hint=f"supported are {', '.join(SUPPORTED_MODELS)}",
+            hint=f"supported are {', '.join(families.SUPPORTED)}",
             where=f"model_config.{kind}",
         )
     require_fields(message, where)
     _refuse_other_weights(message)
     features = read_features(message)
     groups = read_groups(message.model_config, features)
-    model = _read_model(message.model_config)
+    model = families.read(message.model_config)
     for tables in _embedding_groups(model, groups):
         check_tables(tables, features)
     return PipelineConfig(
         text=text,
-        features=with_sequences_joined(features, groups, by_model=_groups_in_step(model)),
+        features=with_sequences_joined(features, groups, by_model=model.groups_in_step),
         groups=groups,
         model=model,
         train_input_path=message.train_input_path,
         train_rows_are_encoded=_train_rows_are_encoded(message),
+        item_id_field=_item_id_field(message.data_config),
         averaged_weights=_averaged_weights(message),
         variational_dropout=message.model_config.HasField("variational_dropout"),
     )
 
 
-def _read_model(message: ModelMessage) -> ModelConfig:
-    match message.WhichOneof("model"):
-        case "hstu_match":
-            return hstu_match.read_hstu_match(message.hstu_match)
-        case "dlrm_hstu":
-            return dlrm_hstu.read_dlrm_hstu(message)
-        case "multi_tower_din":
-            return multi_tower_din.read_multi_tower_din(message)
-        case "dbmtl":
-            return dbmtl.read_dbmtl(message)
-        case _:
-            return match_messages.read_match(message)
-
-
-def _groups_in_step(model: ModelConfig) -> tuple[tuple[str, ...], ...]:
-    match model:
-        case HstuMatchConfig():
-            return hstu_match.groups_in_step(model)
-        case DlrmHstuConfig():
-            return dlrm_hstu.groups_in_step(model)
-        case MultiTowerDinConfig() | DbmtlConfig() | DssmConfig() | MindConfig():
-            return ()
-
-
 def _embedding_groups(
     model: ModelConfig, groups: tuple[FeatureGroup, ...]
 ) -> tuple[tuple[FeatureGroup, ...], ...]:
-    """Groups by the tables they are read from: each tower of a match model has its own."""
-    if not isinstance(model, DssmConfig | MindConfig):
+    """Groups by the tables they are read from."""
+    if model.tables_are_shared:
         return (groups,)
-    towers = [groups_of(model, name) for name in (TowerName.USER, TowerName.ITEM)]
-    return tuple(tuple(group for group in groups if group.name in read) for read in towers)
+    return tuple(tuple(group for group in groups if model.reads(tower, group.name)) for tower in model.towers)
+
+
+def _item_id_field(data: DataConfig) -> str:
+    """What the negative sampler calls an item by."""
+    sampler = data.WhichOneof("sampler")
+    return (sampler and str(getattr(data, sampler).item_id_field)) or ""
 
 
 def _averaged_weights(message: EasyRecConfig) -> bool:

@@ -1,9 +1,12 @@
 """The ranking families without HSTU as frozen dataclasses; training-only fields are left out."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
+from exporter.config.family import ONE_TOWER, FamilyConfig
 from exporter.config.mlp import MlpConfig
 from exporter.config.tasks import TaskConfig
+from exporter.spec import TowerName
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,19 +18,19 @@ class TowerMlpConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MultiTowerDinConfig:
+class MultiTowerDinConfig(FamilyConfig):
     """multi_tower_din: towers over groups, attention over padded histories, perceptrons over all of them."""
 
-    towers: tuple[TowerMlpConfig, ...]
+    deep_towers: tuple[TowerMlpConfig, ...]  # `towers` in the config
     din_towers: tuple[TowerMlpConfig, ...]
     final: MlpConfig
     task: TaskConfig
     family: str = "multi_tower_din"
+    towers: ClassVar[tuple[TowerName, ...]] = ONE_TOWER
 
-    @property
-    def inputs(self) -> frozenset[str]:
-        """The groups that it reads."""
-        return frozenset(tower.group for tower in (*self.towers, *self.din_towers))
+    def reads(self, _tower: TowerName, group: str) -> bool:
+        """The groups of its towers over groups."""
+        return any(group == part.group for part in (*self.deep_towers, *self.din_towers))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +76,7 @@ class RelatedTaskConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DbmtlConfig:
+class DbmtlConfig(FamilyConfig):
     """dbmtl: one group, shared layers, experts, and tasks that build upon each other."""
 
     input: str  # group name: the first of the config
@@ -82,8 +85,8 @@ class DbmtlConfig:
     mmoe: MmoeConfig | None
     tasks: tuple[RelatedTaskConfig, ...]
     family: str = "dbmtl"
+    towers: ClassVar[tuple[TowerName, ...]] = ONE_TOWER
 
-    @property
-    def inputs(self) -> frozenset[str]:
-        """The groups that it reads."""
-        return frozenset({self.input})
+    def reads(self, _tower: TowerName, group: str) -> bool:
+        """Its one group."""
+        return group == self.input

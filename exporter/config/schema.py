@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Literal
 
+from exporter.config.declared import DeclaredConfig
 from exporter.config.hstu import DlrmHstuConfig, HstuMatchConfig
 from exporter.config.match import MatchConfig
 from exporter.config.ranking import DbmtlConfig, MultiTowerDinConfig
@@ -31,7 +32,7 @@ class DataGroup(StrEnum):
 
     BASE = "__BASE__"
     NEG = "__NEG__"  # sampled: as many rows as candidates and negatives
-    CROSS_NEG = "__CROSS_NEG__"  # made of sampled values and others
+    CROSS_NEG = "__CNEG__"  # made of sampled values and others
 
 
 class GroupKind(StrEnum):
@@ -80,6 +81,7 @@ class Feature:
     grouped: bool = False  # written inside a `sequence_feature` block
     table: Table | None = None  # None: dense values go into the model as they are
     value_dim: int = 1  # values per element; 0: any number
+    fixed_width: bool = False  # every element holds exactly `value_dim` values, where they are ids as well
     value_dim_is_set: bool = False  # written in the config, not a default
     default_value: str = ""
     default_value_is_set: bool = False
@@ -101,7 +103,7 @@ class Feature:
 
     @property
     def is_multivalued(self) -> bool:
-        return self.is_sparse and self.value_dim != 1
+        return self.is_sparse and self.value_dim != 1 and not self.fixed_width
 
     @property
     def width(self) -> int:
@@ -137,7 +139,9 @@ class FeatureGroup:
         return replace(feature.table, name=feature.table.name + suffix)
 
 
-ModelConfig = HstuMatchConfig | DlrmHstuConfig | MultiTowerDinConfig | DbmtlConfig | MatchConfig
+ModelConfig = (
+    HstuMatchConfig | DlrmHstuConfig | MultiTowerDinConfig | DbmtlConfig | MatchConfig | DeclaredConfig
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,6 +154,7 @@ class PipelineConfig:
     model: ModelConfig
     train_input_path: str
     train_rows_are_encoded: bool = True  # False: raw rows, which feature generation must turn into ids first
+    item_id_field: str = ""  # the training rows' column that names an item, where a sampler needs it
     averaged_weights: bool = False  # dense weights are those of the checkpoint's dense_ema
     id_weights: IdWeights = IdWeights.APPLY  # what becomes of the factors of weighted ids
     variational_dropout: bool = False  # groups of several features scale each by how often it was kept
@@ -175,5 +180,5 @@ class TowerConfig:
     """
 
     name: TowerName
-    view: Literal["training", "scalar"]
+    view: Literal["training", "scalar", "declared"]
     pipeline: PipelineConfig

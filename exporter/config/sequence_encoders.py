@@ -93,11 +93,12 @@ def encoder_width(config: SequenceEncoderConfig, *, query_width: int, sequence_w
 
 
 def check_attention_widths(where: str, *, query_width: int, sequence_width: int) -> None:
-    """What DIN's attention demands of a group: a query that is no wider than the elements.
+    """What DIN's attention demands of a group: a sequence, and a query that is no wider than its elements.
 
     Raises:
-        InvalidPipelineConfig: naming the widths.
+        InvalidPipelineConfig: naming what is missing, or the widths.
     """
+    _require(where, "a sequence", sequence_width, "a sequence feature")
     _require(where, "a query", query_width, "a feature of one value per row, the candidate's")
     if query_width > sequence_width:
         invalid(
@@ -129,6 +130,4 @@ def _check_widths(config: SequenceEncoderConfig, query_width: int, sequence_widt
 
 def _require(where: str, part: str, width: int, feature: str) -> None:
     if width == 0:
-        invalid(
-            where, f"its encoder reads {part}, and the group has none", hint=f"add {feature}, to the group"
-        )
+        invalid(where, f"what reads it needs {part}, and it has none", hint=f"add {feature}, to the group")

@@ -12,7 +12,7 @@ from exporter.data.encode import read_features, to_tensors
 from exporter.data.parquet import open_parquet
 from exporter.data.ragged import Counts, Ragged, concatenate
 from exporter.dims.plan import BATCH, DimPlan
-from exporter.dims.sizes import trace_sizes, verification_batch_sizes
+from exporter.dims.sizes import sizes_of, trace_sizes, verification_batch_sizes
 
 _ROWS_READ = 8192  # enough to fill large batches and meet long histories; bounds memory
 _SEVERAL = 3  # rows of a small mixed batch, values of a multi-valued row
@@ -156,7 +156,14 @@ def trace_inputs(rows: Rows, plan: DimPlan) -> dict[str, Tensor]:
 
 
 def verification_batches(rows: Rows, plan: DimPlan) -> Iterator[NamedBatch]:
-    """Batches at which package and eager must agree: many sizes, and every edge the features have."""
+    """Batches at which package and eager must agree: many sizes, and every edge the features have.
+
+    Those of sizes that the plan lets no call have are left out.
+    """
+    return (batch for batch in _batches(rows, plan) if not _beyond(batch.inputs, plan))
+
+
+def _batches(rows: Rows, plan: DimPlan) -> Iterator[NamedBatch]:
     for size in verification_batch_sizes(plan):
         note = f"{len(rows)} rows, repeated" if size > len(rows) else ""
         yield _named(f"batch_{size}", rows.take(size), plan, note)
@@ -194,52 +201,56 @@ def _one_sequence_changed(few: Rows, longest: Rows, plan: DimPlan) -> Iterator[N
 def contradicting_batches(rows: Rows, plan: DimPlan) -> Iterator[NamedBatch]:
     """Inputs that contradict themselves, which a package must refuse; one of each kind per sequence."""
     inputs = trace_inputs(rows, plan)
-    *_, last = plan.inputs_of(BATCH)
-    yield _changed(f"one_row_short:{last.name}", inputs, {last.name: inputs[last.name][:-1]})
+    *others, last = plan.inputs_of(BATCH)
+    if others:
+        yield _changed(f"one_row_short:{last.name}", inputs, {last.name: inputs[last.name][:-1]})
     for siblings in _by_sequence(rows.sequences).values():
-        yield from _contradicting_sequence(siblings, inputs)
+        yield from _contradicting_sequence(siblings, inputs, plan)
     for feature in rows.features:
-        if feature.is_sparse and not feature.is_sequence:
-            lengths = f"{feature.name}.lengths"
-            longer = {lengths: _one_more(inputs[lengths])}
+        lengths = plan.presenting(f"{feature.name}.lengths")
+        if feature.is_sparse and not feature.is_sequence and lengths is not None:
+            longer = {lengths.name: _one_more(inputs[lengths.name])}
             yield _changed(f"lengths_exceed_values:{feature.name}", inputs, longer)
             break  # one of them stands for all
 
 
-def _contradicting_sequence(siblings: Sequence[Feature], inputs: dict[str, Tensor]) -> Iterator[NamedBatch]:
-    lengths = [f"{feature.name}.lengths" for feature in siblings]
-    longer = {name: _one_more(inputs[name]) for name in lengths}
+def _contradicting_sequence(
+    siblings: Sequence[Feature], inputs: dict[str, Tensor], plan: DimPlan
+) -> Iterator[NamedBatch]:
+    lengths = {f.name: tensor.name for f in siblings if (tensor := plan.presenting(f"{f.name}.lengths"))}
+    longer = {name: _one_more(inputs[name]) for name in lengths.values()}
     yield _changed(f"lengths_exceed_values:{siblings[0].name}", inputs, longer)
     for feature in siblings:
-        if feature.is_multivalued:
-            per_event = f"{feature.name}.key_lengths"
-            yield _changed(
-                f"key_lengths_exceed_values:{feature.name}", inputs, {per_event: _one_more(inputs[per_event])}
-            )
+        if per_event := plan.presenting(f"{feature.name}.key_lengths"):
+            more = {per_event.name: _one_more(inputs[per_event.name])}
+            yield _changed(f"key_lengths_exceed_values:{feature.name}", inputs, more)
             break  # one of them stands for all
-    if len(siblings) == 1:
-        return
-    moved = inputs[lengths[-1]].clone()
-    moved[0] -= 1
-    moved[-1] += 1
-    yield _changed(f"lengths_differ:{siblings[-1].name}", inputs, {lengths[-1]: moved})
+    *others, (counted, last) = lengths.items()
+    if others:
+        moved = inputs[last].clone()
+        moved[0] -= 1
+        moved[-1] += 1
+        yield _changed(f"lengths_differ:{counted}", inputs, {last: moved})
     sharing = [f.name for f in siblings if not f.is_multivalued]
-    if len(sharing) > 1:
-        values = f"{sharing[-1]}.values"
-        yield _changed(f"one_event_short:{sharing[-1]}", inputs, {values: inputs[values][:-1]})
+    values = plan.presenting(f"{sharing[-1]}.values") if len(sharing) > 1 else None
+    if values is not None:
+        yield _changed(f"one_event_short:{sharing[-1]}", inputs, {values.name: inputs[values.name][:-1]})
 
 
 def _named(name: str, rows: Rows, plan: DimPlan, note: str = "") -> NamedBatch:
     """A case from these rows; if they exceed what the plan allows, cut to what the config declares."""
     inputs = rows.tensors(plan)
-    if any(
-        isinstance(axis, str) and (high := plan.dim(axis).high) is not None and size > high
-        for tensor in plan.inputs
-        for axis, size in zip(tensor.shape, inputs[tensor.name].shape, strict=True)
-    ):
+    if _beyond(inputs, plan):
         inputs = rows.cut().tensors(plan)
         note = "; ".join(filter(None, [note, "histories cut to the declared length"]))
     return NamedBatch(name=name, inputs=inputs, note=note)
+
+
+def _beyond(inputs: Mapping[str, Tensor], plan: DimPlan) -> bool:
+    """Whether any size is below or above what the plan allows."""
+    sizes = sizes_of(plan, {name: tensor.shape for name, tensor in inputs.items()})
+    bounds = ((size, plan.dim(name)) for name, size in sizes.items())
+    return any(size < dim.low or (dim.high is not None and size > dim.high) for size, dim in bounds)
 
 
 def _changed(name: str, inputs: dict[str, Tensor], changes: dict[str, Tensor]) -> NamedBatch:
@@ -253,7 +264,7 @@ def _one_more(lengths: Tensor) -> Tensor:
 
 
 def _resized(column: Ragged, feature: Feature, per_row: Counts) -> Ragged:
-    return column.resize(per_row, width=1 if feature.is_sparse else feature.value_dim)
+    return column.resize(per_row, width=1 if feature.is_multivalued else feature.value_dim)
 
 
 def _full(row: Rows) -> Rows:
@@ -302,7 +313,7 @@ def _planned_totals(features: Sequence[Feature], plan: DimPlan, sizes: Mapping[s
 
 def _dim_of(feature: Feature, plan: DimPlan, *, tensor: str = "values") -> str:
     """The first dim of one of a feature's tensors."""
-    planned = next(each for each in plan.inputs if each.name == f"{feature.name}.{tensor}")
-    axis = planned.shape[0]
+    planned = plan.presenting(f"{feature.name}.{tensor}")
+    axis = planned.shape[0] if planned else None
     assert isinstance(axis, str)
     return axis

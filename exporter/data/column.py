@@ -212,7 +212,7 @@ def _check_counts(ragged: Ragged, feature: Feature, place: Place) -> None:
     """Dense vectors are `value_dim` wide, and single-valued features hold exactly one value."""
     if feature.is_multivalued:
         return
-    wanted = 1 if feature.is_sparse else feature.value_dim
+    wanted = feature.value_dim
     counts = ragged.per_element if feature.is_sequence else ragged.per_row
     wrong = counts != wanted
     if wrong.any():
@@ -223,7 +223,8 @@ def _check_counts(ragged: Ragged, feature: Feature, place: Place) -> None:
             row=int(np.searchsorted(np.cumsum(ragged.per_row), position, side="right"))
             if feature.is_sequence
             else position,
-            hint="correct the row, or set value_dim or fg_encoded_default_value in the pipeline config",
+            hint="correct the row, or set value_dim or fg_encoded_default_value in the pipeline config "
+            "(in a declaration shape or fill)",
         )
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from exporter.config.schema import Feature
 from exporter.data.column import Place, read_column
 from exporter.data.ragged import Ragged
-from exporter.dims.plan import DimPlan
+from exporter.dims.plan import DimPlan, TensorInput
 from exporter.dims.sizes import sizes_of
 from exporter.errors import InvalidRows
 
@@ -95,7 +95,14 @@ def to_tensors(
         tensors[f"{feature.name}.key_lengths"] = torch.from_numpy(column.per_element)
         if column.weights is not None:
             tensors[f"{feature.name}.weights"] = torch.from_numpy(column.weights)
-    return {tensor.name: tensors[tensor.name] for tensor in plan.inputs}
+    return {tensor.name: _as_planned(tensors[tensor.filled_with], tensor) for tensor in plan.inputs}
+
+
+def _as_planned(values: Tensor, tensor: TensorInput) -> Tensor:
+    """Of the planned type and width; what TorchEasyRec's models take is so already."""
+    dtype: torch.dtype = getattr(torch, tensor.dtype)
+    width = [axis for axis in tensor.shape[1:] if isinstance(axis, int)]
+    return values.to(dtype).reshape(-1, *width)
 
 
 def _whole(table: pa.Table, name: str) -> pa.Array:

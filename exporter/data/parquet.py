@@ -17,6 +17,7 @@ from exporter.errors import ExportError, InvalidRows, InvalidSpec, SourceNotFoun
 from exporter.storage.store import local_path
 
 _CHUNK = 1 << 20  # bytes per read while digesting
+_READ_AHEAD = 8 << 20  # bytes of each column, while streaming rows
 _ABSENT = {"NO_SUCH_BUCKET", "NO_SUCH_KEY", "RESOURCE_NOT_FOUND"}  # pyarrow's names of what S3 answers
 _REFUSED = {
     "ACCESS_DENIED",
@@ -66,6 +67,10 @@ class ParquetSource:
                 f"{self.uri} has no rows", hint="give a parquet file with at least one row", where=self.uri
             )
 
+    def count_rows(self) -> int:
+        """The rows of all files, as their footers say."""
+        return sum(self._rows_of(path) for path in self.files)
+
     def sha256(self, files: Sequence[str] | None = None) -> str:
         """The digest of one file; of several, the digest of their list as sha256sum prints it."""
         digests = {path: self._sha256_of(path) for path in files or self.files}
@@ -76,7 +81,8 @@ class ParquetSource:
 
     def _batches_of(self, path: str, columns: Sequence[str], rows_per_batch: int) -> Iterator[RowBatch]:
         with closing(_attempt(path, lambda: self.filesystem.open_input_file(path))) as stream:
-            file = _attempt(path, lambda: pq.ParquetFile(stream))
+            # pyarrow's own way of reading ahead keeps all that it has read for as long as the file is open.
+            file = _attempt(path, lambda: pq.ParquetFile(stream, pre_buffer=False, buffer_size=_READ_AHEAD))
             _require_columns(path, columns, Counter(file.schema_arrow.names))
             batches = file.iter_batches(batch_size=rows_per_batch, columns=list(columns))
             first_row = 0
@@ -84,6 +90,10 @@ class ParquetSource:
                 if batch.num_rows:
                     yield RowBatch(where=path, first_row=first_row, table=pa.Table.from_batches([batch]))
                 first_row += batch.num_rows
+
+    def _rows_of(self, path: str) -> int:
+        with closing(_attempt(path, lambda: self.filesystem.open_input_file(path))) as stream:
+            return int(_attempt(path, lambda: pq.ParquetFile(stream).metadata.num_rows))
 
     def _sha256_of(self, path: str) -> str:
         digest = hashlib.sha256()

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
+from exporter.config.declared import DeclaredConfig
 from exporter.config.schema import Feature, GroupKind, PipelineConfig
 from exporter.dims.plan import BATCH, DimPlan, DynamicDim
 from exporter.errors import DimsConflict, DimSpecialised
@@ -18,6 +19,7 @@ _NARROWED = re.compile(r"Not all values of (\w+) = ")
 _SUGGESTED = re.compile(r"^  (\w+) = (.+)$", re.MULTILINE)
 _SIZE = re.compile(r"\['([^']+)'\]\.size\(\)\[(\d+)\]")
 _MOST_NAMED = 5
+_DECLARED_HINT = "let these inputs name one dim in the declaration, if their sizes are always equal"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +81,7 @@ def diagnose(
     known = [each for each in narrowed if each.dim in {dim.name for dim in plan.dims}]
     told = "; ".join(_specialised(each, plan, guards) for each in known[:_MOST_NAMED])
     return DimSpecialised(
-        f"{tower} tower: {told or 'tracing narrowed sizes that the plan lets vary'}",
+        f"{tower}: {told or 'tracing narrowed sizes that the plan lets vary'}",
         hint="the model's code ties this size to a constant: change the option that does, or report it",
         where=plan.inputs_of(known[0].dim)[0].name if known else "",
     )
@@ -109,8 +111,8 @@ def _conflict(
     shown = "; ".join(_described(name, plan, pipeline) for name in names)
     at = f"; needed at {' and '.join(dict.fromkeys(places))}" if places else ""
     return DimsConflict(
-        f"{tower} tower: the model requires sizes to be equal that the plan keeps apart: {shown}{at}",
-        hint=_settled_by(names, features),
+        f"{tower}: the model requires sizes to be equal that the plan keeps apart: {shown}{at}",
+        hint=_DECLARED_HINT if isinstance(pipeline.model, DeclaredConfig) else _settled_by(names, features),
         where=f"feature_configs: {features[0].name}" if features else names[0],
     )
 
@@ -122,6 +124,8 @@ def _described(name: str, plan: DimPlan, pipeline: PipelineConfig) -> str:
     members = ", ".join(features[:_MOST_NAMED]) + (", …" if len(features) > _MOST_NAMED else "")
     if name == BATCH:
         return "rows per call"
+    if isinstance(pipeline.model, DeclaredConfig):
+        return f"{name}, the size of {', '.join(tensor.name for tensor in plan.inputs_of(name))}"
     return (
         f"{name}, the size of {members or 'no feature'} (group{'s'[: len(groups) > 1]} {', '.join(groups)})"
     )
@@ -129,7 +133,7 @@ def _described(name: str, plan: DimPlan, pipeline: PipelineConfig) -> str:
 
 def _features(name: str, plan: DimPlan, pipeline: PipelineConfig) -> list[Feature]:
     """The features behind a dim, through their own tensors or those of their groups."""
-    if name == BATCH:
+    if name == BATCH or isinstance(pipeline.model, DeclaredConfig):
         return []
     owners = {tensor.name.rpartition(".")[0] for tensor in plan.inputs_of(name)}
     groups = {tensor.name.rpartition("__")[0] for tensor in plan.inputs_of(name) if "." not in tensor.name}

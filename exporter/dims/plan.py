@@ -25,6 +25,12 @@ class TensorInput:
     name: str  # "uih_seq__video_id.values"
     dtype: str  # "int64", "float32", "int32"
     shape: tuple[int | str, ...]
+    source: str = ""  # the tensor of a feature that it presents under a name of its own
+
+    @property
+    def filled_with(self) -> str:
+        """The tensor that rows make of a feature: "<feature>.values", "<feature>.lengths"."""
+        return self.source or self.name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +45,10 @@ class DimPlan:
 
     def inputs_of(self, dim: str) -> tuple[TensorInput, ...]:
         return tuple(tensor for tensor in self.inputs if dim in tensor.shape)
+
+    def presenting(self, source: str) -> TensorInput | None:
+        """The input that presents this tensor of a feature, if any does."""
+        return next((tensor for tensor in self.inputs if tensor.filled_with == source), None)
 
 
 def plan_dims(features: Sequence[Feature], *, max_batch_size: int) -> DimPlan:
@@ -166,7 +176,7 @@ def _group_tensors(group: FeatureGroup, pipeline: PipelineConfig, max_batch_size
         return tensors
     axes: list[_Extent]
     if group.kind is GroupKind.SEQUENCE:
-        axes = [batch, _longest(sequences[0])]
+        axes = [batch, _longest(sequences[0], max_batch_size)]
     else:
         total = _total(sequences[0], max_batch_size)
         assert total is not None
@@ -198,12 +208,15 @@ def _total(feature: Feature, max_batch_size: int) -> _Extent | None:
     )
 
 
-def _longest(feature: Feature) -> _Extent:
-    """The events of the row that has the most: what a padded group is as long as."""
+def _longest(feature: Feature, max_batch_size: int) -> _Extent:
+    """The events of the row that has the most: what a padded group is as long as.
+
+    All events of a call may be one row's: rows are not cut to the length that the config declares.
+    """
     assert feature.sequence is not None
     return _Extent(
         name=f"longest_{feature.sequence.name}",
-        high=feature.sequence.length or None,
+        high=feature.sequence.length * max_batch_size or None,
         counts="elements of the longest row",
         owner=_sequence(feature),
     )

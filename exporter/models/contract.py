@@ -31,21 +31,19 @@ def demands_of(inputs: Mapping[str, Tensor], features: Iterable[Feature]) -> tup
 
 def _demanded(
     inputs: Mapping[str, Tensor], features: Iterable[Feature]
-) -> tuple["_Demands", dict[str, Tensor]]:
-    demands = _Demands()
+) -> tuple["Demands", dict[str, Tensor]]:
+    demands = Demands()
     safe = dict(inputs)
     first_of: dict[str, str] = {}  # sequence -> the `.lengths` that its other features are held against
     for feature in features:
         values, lengths = f"{feature.name}.values", f"{feature.name}.lengths"
         if feature.table is not None:
             rows, table = feature.table.rows, feature.table.name
-            demands.add(
-                ((inputs[values] >= 0) & (inputs[values] < rows)).all(),
-                f"{values} has an id outside the {rows} rows of table {table}",
+            safe[values] = demands.ids(
+                inputs[values], rows, f"{values} has an id outside the {rows} rows of table {table}"
             )
-            safe[values] = inputs[values].clamp(0, rows - 1)
         else:
-            demands.add(_read(inputs[values]), f"{values} could not be read")
+            demands.add(read(inputs[values]), f"{values} could not be read")
             if not feature.is_sequence:
                 continue
         elements = values
@@ -62,7 +60,7 @@ def _demanded(
     return demands, safe
 
 
-class _Demands:
+class Demands:
     """Conditions gathered on the way, and checked as one number: that of the last one that does not hold.
 
     The number is read by the host and checked there, and so it is in a package, which then says
@@ -75,6 +73,7 @@ class _Demands:
         self.messages: list[str] = []
 
     def add(self, holds: Tensor, otherwise: str) -> None:
+        """Demand a condition; `otherwise` says what its failure means."""
         self.messages.append(otherwise)
         self._unmet.append(torch.where(holds, 0, len(self.messages)))
 
@@ -85,13 +84,19 @@ class _Demands:
         self.add(adds_up, f"{name} has a negative length, or does not add up to the number of values")
         return lengths_B.long() * adds_up
 
+    def ids(self, ids: Tensor, rows: int, otherwise: str) -> Tensor:
+        """The ids, if all are rows of a table; and some row's where they are not."""
+        self.add(((ids >= 0) & (ids < rows)).all(), otherwise)
+        return ids.clamp(0, rows - 1)
+
     def raise_if_unmet(self) -> None:
+        """RuntimeError where a demand is not met."""
         if self._unmet:
             number = cast(int, torch.stack(self._unmet).max().item())
             torch._check(number == 0, lambda: self.messages[number - 1])  # noqa: SLF001  public, despite its name
 
 
-def _read(values: Tensor) -> Tensor:
+def read(values: Tensor) -> Tensor:
     """Touch every value, whatever it is: a package checks the sizes of those inputs only that it reads."""
     is_nan = values.isnan()
     return (is_nan | ~is_nan).all()

@@ -34,6 +34,10 @@ class MatchTower(nn.Module, ABC):
         """The tower's output, from what was looked up in its tables."""
         return self.represent(self.group_variational_dropouts(self.embedding_group.encode(embedded)))
 
+    def remarks(self) -> tuple[str, ...]:
+        """As of `ServedModule`."""
+        return ()
+
     @abstractmethod
     def represent(self, groups: Mapping[str, Tensor]) -> Tensor:
         """The tower's output, from the groups as the model reads them."""
@@ -78,6 +82,9 @@ class ServedMatchTower(ServedModule):
 
     def demands(self, inputs: Mapping[str, Tensor]) -> tuple[str, ...]:
         return demands_of(inputs, self._features)
+
+    def remarks(self) -> tuple[str, ...]:
+        return self._tower.remarks()
 
 
 class MatchModel(nn.Module):

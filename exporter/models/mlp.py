@@ -1,14 +1,12 @@
 """A stack of perceptrons: linear, norm, activation."""
 
-import ast
-from collections.abc import Callable, Mapping
 from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 
+from exporter.config.activations import DICE, read_activation
 from exporter.config.mlp import MlpConfig
-from exporter.errors import UnsupportedConfig
 
 
 class Mlp(nn.Module):
@@ -76,38 +74,14 @@ class Dice(nn.Module):
         return self.alpha * (1 - gate) * x + gate * x
 
 
-_TORCH_ACTIVATIONS: Mapping[str, Callable[..., nn.Module]] = {
-    f"{prefix}.{kind.__name__}": kind
-    for prefix in ("nn", "torch.nn")
-    for kind in (
-        nn.CELU, nn.ELU, nn.GELU, nn.Hardsigmoid, nn.Hardswish, nn.Hardtanh, nn.Identity, nn.LeakyReLU,
-        nn.LogSigmoid, nn.Mish, nn.PReLU, nn.ReLU, nn.ReLU6, nn.SELU, nn.SiLU, nn.Sigmoid, nn.Softplus,
-        nn.Softsign, nn.Tanh,
-    )
-}  # fmt: skip
-
-
 def activation(text: str, width: int, *, padded: bool = False) -> nn.Module:
     """Build the activation that a config writes as "nn.ReLU", "nn.ELU(alpha=0.5)" or "Dice".
 
     Raises:
         UnsupportedConfig: an unknown name, or arguments that are not literals.
     """
-    name, _, arguments = text.strip().rstrip(")").partition("(")
-    if name == "Dice":
+    read = read_activation(text, "activation")
+    if read.name == DICE:
         return Dice(width, padded=padded)
-    try:
-        return _TORCH_ACTIVATIONS[name](**_keywords(arguments))
-    except (KeyError, SyntaxError, TypeError, ValueError) as error:
-        raise UnsupportedConfig(
-            f"activation {text!r} is not known",
-            hint=f"use Dice or one of {', '.join(name for name in _TORCH_ACTIVATIONS if name[0] == 'n')}",
-            where="activation",
-        ) from error
-
-
-def _keywords(arguments: str) -> dict[str, float | int | bool]:
-    call = ast.parse(f"f({arguments})", mode="eval").body
-    if not isinstance(call, ast.Call) or call.args:
-        raise ValueError(arguments)
-    return {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
+    module: nn.Module = getattr(nn, read.name)(**read.arguments)
+    return module

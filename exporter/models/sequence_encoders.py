@@ -1,6 +1,6 @@
 """Sequence encoders: of a padded sequence, and mostly of a query, one vector per row.
 
-B rows, T places of the longest row, D width of the sequence, H heads, W width of all heads.
+B rows, T places of the longest row, D width of the sequence, E of a head, W of all heads.
 """
 
 from collections.abc import Mapping
@@ -168,17 +168,17 @@ class SelfAttentionEncoder(nn.Module):
         attention = self._multihead_attn
         projections = (self._query, self._key, self._value)
         weights, biases = attention.in_proj_weight.chunk(3), attention.in_proj_bias.chunk(3)
-        query_BHTE, key_BHTE, value_BHTE = (
-            self._heads(F.linear(projection(sequence_BTD), weight, bias))
-            for projection, weight, bias in zip(projections, weights, biases, strict=True)
+        # One head after another: products of more than three axes ask whether T is 1.
+        heads = zip(
+            *(
+                F.linear(projection(sequence_BTD), weight, bias).chunk(self._config.num_heads, dim=2)
+                for projection, weight, bias in zip(projections, weights, biases, strict=True)
+            ),
+            strict=True,
         )
-        scores = query_BHTE @ key_BHTE.transpose(2, 3) / sqrt(self._config.width // self._config.num_heads)
-        scores = torch.where(filled_BT[:, None, None, :], scores, _UNFILLED)
-        attended: Tensor = attention.out_proj((scores.softmax(dim=3) @ value_BHTE).transpose(1, 2).flatten(2))
+        mixed = [_mixed(query, key, value, filled_BT.unsqueeze(1)) for query, key, value in heads]
+        attended: Tensor = attention.out_proj(torch.cat(mixed, dim=2))
         return attended
-
-    def _heads(self, x_BTW: Tensor) -> Tensor:
-        return x_BTW.unflatten(2, (self._config.num_heads, -1)).transpose(1, 2)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,6 +216,12 @@ class _Padded:
 
     def _places(self) -> Tensor:
         return torch.arange(self.sequence.shape[1], device=self.sequence.device)
+
+
+def _mixed(query_BTE: Tensor, key_BTE: Tensor, value_BTE: Tensor, seen_B1T: Tensor) -> Tensor:
+    """Of each place the mean of the values that it sees, weighed by its products with their keys."""
+    scores_BTT = torch.bmm(query_BTE, key_BTE.transpose(1, 2)) / sqrt(query_BTE.shape[2])
+    return torch.bmm(torch.where(seen_B1T, scores_BTT, _UNFILLED).softmax(dim=2), value_BTE)
 
 
 def _only(scores_BT1: Tensor) -> Tensor:

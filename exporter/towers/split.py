@@ -5,39 +5,46 @@ from dataclasses import replace
 
 from torch import Tensor, nn
 
-from exporter.dims.plan import group_tensor_name, plan_group_tensors
+from exporter.config.declared import DeclaredConfig
+from exporter.dims.between import plan_between
 from exporter.towers.tower import ServedModule, Tower
 
 
 class Lookups(nn.Module):
     """Input tensors to embedded groups, under the names of the dense package's inputs."""
 
-    def __init__(self, served: ServedModule) -> None:
+    def __init__(self, served: ServedModule, keys: Mapping[str, str]) -> None:
         super().__init__()
         self.served = served
+        self._keys = keys
 
     def forward(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         embedded = self.served.lookup(inputs)
-        return {group_tensor_name(key): value for key, value in sorted(embedded.items())}
+        return {name: embedded[key] for name, key in self._keys.items()}
 
 
 class Dense(nn.Module):
     """Embedded groups to outputs. Tables are no part of the package: nothing here reads them."""
 
-    def __init__(self, served: ServedModule) -> None:
+    def __init__(self, served: ServedModule, keys: Mapping[str, str]) -> None:
         super().__init__()
         self.served = served
+        self._keys = keys
 
     def forward(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return self.served.compute({_group_key(name): value for name, value in tensors.items()})
+        return self.served.compute({self._keys[name]: value for name, value in tensors.items()})
 
 
 def split(tower: Tower, *, max_batch_size: int) -> tuple[Tower, Tower]:
     """The sparse and the dense part; what the first returns is, name by name, what the second takes."""
-    plan = plan_group_tensors(tower.config.pipeline, max_batch_size=max_batch_size)
+    plan = plan_between(tower.config.pipeline, max_batch_size=max_batch_size)
+    named_as_declared = isinstance(tower.config.pipeline.model, DeclaredConfig)
+    keys = {
+        tensor.name: tensor.name if named_as_declared else _group_key(tensor.name) for tensor in plan.inputs
+    }
     return (
-        replace(tower, module=Lookups(tower.served).eval()),
-        replace(tower, module=Dense(tower.served).eval(), plan=plan),
+        replace(tower, module=Lookups(tower.served, keys).eval()),
+        replace(tower, module=Dense(tower.served, keys).eval(), plan=plan),
     )
 
 

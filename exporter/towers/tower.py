@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
+from exporter.config.declared import DeclaredConfig
 from exporter.config.schema import TowerConfig
 from exporter.dims.plan import DimPlan
 from exporter.spec import TowerName
@@ -24,6 +25,10 @@ class ServedModule(nn.Module, ABC):
 
     def demands(self, inputs: Mapping[str, Tensor]) -> tuple[str, ...]:
         """What `lookup` demands of inputs like these; a package names the unmet one by its place, from 1."""
+        return ()
+
+    def remarks(self) -> tuple[str, ...]:
+        """Where the tower's answers differ from those of TorchEasyRec's own export, for the manifest."""
         return ()
 
     def forward(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -45,6 +50,17 @@ class Tower:
     @property
     def name(self) -> TowerName:
         return self.config.name
+
+    @property
+    def title(self) -> str:
+        """What errors call it: "user tower", "model tower of family deepfm"."""
+        model = self.config.pipeline.model
+        return f"{self.name} tower of family {model.family}" if self.is_declared else f"{self.name} tower"
+
+    @property
+    def is_declared(self) -> bool:
+        """Whether a family of one's own declares it."""
+        return isinstance(self.config.pipeline.model, DeclaredConfig)
 
     @property
     def served(self) -> ServedModule:

@@ -54,7 +54,7 @@ class Gate:
         total, timed = len(cases) + len(refusals), _timed(cases)
         reports, latency = [], []
         with ExitStack() as running:
-            runner = running.enter_context(self._runner())
+            runner = running.enter_context(self.runner())
             for done, batch in enumerate(cases):
                 progress(done / total, f"{batch.name}: package against eager")
                 reports.append(self._agrees(runner, batch))
@@ -66,11 +66,11 @@ class Gate:
                     reports.append(self._refuses(runner, batch))
                 except PackageCrashed as crash:  # a package without checks may read past its inputs
                     reports.append(_not_refused(batch, crash.message))
-                    runner = running.enter_context(self._runner())
+                    runner = running.enter_context(self.runner())
         failed = [report for report in reports if not report.passed]
         if failed:
             raise VerificationFailed(
-                f"{self._tower.name} tower: {len(failed)} of {len(reports)} cases failed; first: "
+                f"{self._tower.title}: {len(failed)} of {len(reports)} cases failed; first: "
                 f"{_describe(failed[0])}",
                 hint="nothing of this tower was published; report the case with the pipeline config",
                 where=failed[0].name,
@@ -82,9 +82,26 @@ class Gate:
             latency=tuple(latency),
         )
 
+    def eager(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The tower's outputs, computed as they are checked against."""
+        with torch.no_grad():
+            on_device = {name: value.to(self._device) for name, value in inputs.items()}
+            outputs: dict[str, Tensor] = self._tower.module(on_device)
+        return {name: value.cpu() for name, value in outputs.items()}
+
+    def runner(self) -> PackageRunner:
+        """The package in a fresh process, once entered."""
+        return PackageRunner(
+            self._chain,
+            op_libraries=self._op_libraries,
+            scratch=self._scratch,
+            device=str(self._device),
+            threads=torch.get_num_threads(),
+        )
+
     def _agrees(self, runner: PackageRunner, batch: NamedBatch) -> CaseReport:
         sizes = input_sizes(self._tower.plan, batch.inputs)
-        expected = self._eager(batch.inputs)
+        expected = self.eager(batch.inputs)
         try:
             difference = compare(expected, runner.run(batch.inputs))
         except Refused as refusal:
@@ -116,27 +133,12 @@ class Gate:
         times_ms: list[float] = []
         while len(times_ms) < _TIMED_REPEATS and sum(times_ms) < _TIMED_S * 1e3:
             begun = time.perf_counter()
-            self._eager(batch.inputs)
+            self.eager(batch.inputs)
             times_ms.append((time.perf_counter() - begun) * 1e3)
         _, compiled_ms = runner.time(batch.inputs, repeats=len(times_ms))
         rows = input_sizes(self._tower.plan, batch.inputs)["batch"]
         assert compiled_ms is not None
         return Latency(batch=rows, eager_ms=statistics.median(times_ms), compiled_ms=compiled_ms)
-
-    def _eager(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-        with torch.no_grad():
-            on_device = {name: value.to(self._device) for name, value in inputs.items()}
-            outputs: dict[str, Tensor] = self._tower.module(on_device)
-        return {name: value.cpu() for name, value in outputs.items()}
-
-    def _runner(self) -> PackageRunner:
-        return PackageRunner(
-            self._chain,
-            op_libraries=self._op_libraries,
-            scratch=self._scratch,
-            device=str(self._device),
-            threads=torch.get_num_threads(),
-        )
 
 
 def _timed(cases: Sequence[NamedBatch]) -> frozenset[str]:

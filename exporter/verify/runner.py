@@ -21,6 +21,7 @@ from exporter.verify.reload import Link, RunReply, RunRequest, Setup
 # AOTInductor reads past the end of short inputs unless this is set; servers are told to set it too.
 _CHILD = "exporter.verify.reload"
 _INPUT_CHECKS = "AOTI_RUNTIME_CHECK_INPUTS=1"
+_WAITING = "OMP_WAIT_POLICY=passive"  # idle threads sleep; spinning ones hold cores that others need
 
 
 class Refused(Exception):
@@ -50,7 +51,7 @@ class PackageRunner:
             self._process = starting.enter_context(
                 subprocess.Popen(
                     # AOTInductor unpacks packages below TMPDIR, and a killed process leaves them there.
-                    ["env", _INPUT_CHECKS, f"TMPDIR={self._folder}", sys.executable, "-m", _CHILD],
+                    ["env", _INPUT_CHECKS, _WAITING, f"TMPDIR={self._folder}", sys.executable, "-m", _CHILD],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
@@ -71,6 +72,11 @@ class PackageRunner:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._running.close()
+
+    @property
+    def pid(self) -> int:
+        """Of the process that holds the package."""
+        return self._process.pid
 
     def run(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Run once.

@@ -1,6 +1,6 @@
 """The REST calls for programs that do other things while they wait."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -11,7 +11,7 @@ from exporter.planning import PlanRequest
 from exporter.spec import ExportSpec, TowerName
 from exporter.stages import Stage
 from jobs.model import JobState
-from jobs.releases import Release
+from jobs.releases import NO_LABELS, Release
 from service.client import calls
 from service.client.calls import Call
 from service.client.events import EventReader
@@ -69,14 +69,19 @@ class AsyncSlipwayClient:
     async def log(self, job_id: str, tower: TowerName | None = None, stage: Stage | None = None) -> JobLog:
         return await self._send(calls.log(job_id, tower, stage))
 
+    async def bundle(self, job_id: str, tower: TowerName | None = None) -> bytes:
+        """The zip that a failure names in `bundle_url`."""
+        return await self._send(calls.bundle(job_id, tower))
+
     async def manifest(self, job_id: str) -> Manifest:
         return await self._send(calls.manifest(job_id))
 
-    async def models(self) -> ModelList:
-        return await self._send(calls.models())
+    async def models(self, *, limit: int = 20, cursor: str | None = None) -> ModelList:
+        return await self._send(calls.models(limit=limit, cursor=cursor))
 
-    async def latest(self, model: str) -> Release:
-        return await self._send(calls.latest(model))
+    async def latest(self, model: str, labels: Mapping[str, str] = NO_LABELS) -> Release:
+        """The newest release, or the newest of those with these labels."""
+        return await self._send(calls.latest(model, labels))
 
     async def promoted(self, model: str) -> Release:
         return await self._send(calls.promoted(model))

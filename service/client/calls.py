@@ -1,6 +1,6 @@
 """The REST calls as values: what to send, and how to read the answer; sent by either client."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Generic, TypeVar
@@ -34,7 +34,7 @@ class Call(Generic[Result]):
     path: str
     read: Callable[[httpx.Response], Result]
     body: str | None = None
-    query: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -89,16 +89,25 @@ def log(job_id: str, tower: TowerName | None = None, stage: Stage | None = None)
     return Call(method="GET", path=f"{_path_of(job_id)}/log", query=query, read=_reads(JobLog))
 
 
+def bundle(job_id: str, tower: TowerName | None = None) -> Call[bytes]:
+    query = _given(tower=tower)
+    return Call(
+        method="GET", path=f"{_path_of(job_id)}/bundle", query=query, read=lambda answer: answer.content
+    )
+
+
 def manifest(job_id: str) -> Call[Manifest]:
     return Call(method="GET", path=f"{_path_of(job_id)}/manifest", read=_reads(Manifest))
 
 
-def models() -> Call[ModelList]:
-    return Call(method="GET", path="/models", read=_reads(ModelList))
+def models(*, limit: int, cursor: str | None = None) -> Call[ModelList]:
+    query = _given(limit=str(limit), cursor=cursor)
+    return Call(method="GET", path="/models", query=query, read=_reads(ModelList))
 
 
-def latest(model: str) -> Call[Release]:
-    return Call(method="GET", path=f"/models/{model}/latest", read=_reads(Release))
+def latest(model: str, labels: Mapping[str, str]) -> Call[Release]:
+    query = {"label": [f"{name}:{value}" for name, value in labels.items()]}
+    return Call(method="GET", path=f"/models/{model}/latest", query=query, read=_reads(Release))
 
 
 def promoted(model: str) -> Call[Release]:

@@ -8,7 +8,7 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from exporter.errors import InvalidSpec
 from exporter.planning import PlanRequest, read_config
-from exporter.spec import Device, ExportSpec, IdWeights, Mode, TowerName
+from exporter.spec import INDEX_KINDS, Device, ExportSpec, IdWeights, Mode, TowerName
 
 Spec = TypeVar("Spec", bound=ExportSpec)
 
@@ -36,6 +36,21 @@ def add_spec_options(parser: argparse.ArgumentParser) -> None:
         help="what to compile for: cpu, avx2, avx512, cuda, sm_90, ...; may be repeated for a package each",
     )
     parser.add_argument("--ranks", type=int, metavar="N")
+    parser.add_argument(
+        "--materialise-items",
+        action="store_true",
+        default=None,
+        help="publish the vectors of all items of --item-input as parquet",
+    )
+    parser.add_argument(
+        "--item-id-column", metavar="NAME", dest="item_id_column", help="what names an item in --item-input"
+    )
+    parser.add_argument(
+        "--item-index",
+        metavar="KIND",
+        type=_index,
+        help=f"and a FAISS index over them: {', '.join(INDEX_KINDS)}; its parameters go into --spec",
+    )
 
 
 def add_plan_options(parser: argparse.ArgumentParser) -> None:
@@ -44,6 +59,7 @@ def add_plan_options(parser: argparse.ArgumentParser) -> None:
         "--spec", type=Path, metavar="FILE", help="the request, or a part, as JSON; options override it"
     )
     parser.add_argument("--config", metavar="URI", help="pipeline config; a local file's text is sent along")
+    parser.add_argument("--family", metavar="NAME", help="a model family of one's own: docs/families.md")
     towers = [name.value for name in TowerName]
     parser.add_argument("--tower", action="append", dest="towers", choices=towers, help="may be repeated")
     parser.add_argument("--mode", choices=[mode.value for mode in Mode])
@@ -108,3 +124,10 @@ def _uri(given: str) -> str:
 def _uris(given: str) -> str:
     """The same for each of several, which commas separate."""
     return ",".join(_uri(part.strip()) for part in given.split(",") if part.strip())
+
+
+def _index(kind: str) -> dict[str, str]:
+    """An index of a kind, its parameters left to their defaults."""
+    if kind not in INDEX_KINDS:
+        raise argparse.ArgumentTypeError(f"{kind!r} is none of {', '.join(INDEX_KINDS)}")
+    return {"kind": kind}

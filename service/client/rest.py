@@ -1,6 +1,6 @@
 """The REST calls as functions that wait for their answers: also what the command line uses."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TypeVar
 
 import httpx
@@ -10,7 +10,7 @@ from exporter.planning import PlanRequest
 from exporter.spec import ExportSpec, TowerName
 from exporter.stages import Stage
 from jobs.model import JobState
-from jobs.releases import Release
+from jobs.releases import NO_LABELS, Release
 from service.client import calls
 from service.client.calls import Call
 from service.client.events import EventReader
@@ -56,14 +56,19 @@ class SlipwayClient:
     def log(self, job_id: str, tower: TowerName | None = None, stage: Stage | None = None) -> JobLog:
         return self._send(calls.log(job_id, tower, stage))
 
+    def bundle(self, job_id: str, tower: TowerName | None = None) -> bytes:
+        """The zip that a failure names in `bundle_url`."""
+        return self._send(calls.bundle(job_id, tower))
+
     def manifest(self, job_id: str) -> Manifest:
         return self._send(calls.manifest(job_id))
 
-    def models(self) -> ModelList:
-        return self._send(calls.models())
+    def models(self, *, limit: int = 20, cursor: str | None = None) -> ModelList:
+        return self._send(calls.models(limit=limit, cursor=cursor))
 
-    def latest(self, model: str) -> Release:
-        return self._send(calls.latest(model))
+    def latest(self, model: str, labels: Mapping[str, str] = NO_LABELS) -> Release:
+        """The newest release, or the newest of those with these labels."""
+        return self._send(calls.latest(model, labels))
 
     def promoted(self, model: str) -> Release:
         return self._send(calls.promoted(model))

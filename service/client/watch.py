@@ -4,6 +4,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import TextIO
 
 from rich.console import Console
@@ -12,7 +13,6 @@ from rich.table import Table
 
 from exporter.errors import ExportError
 from exporter.outcome import Failure
-from exporter.stages import Stage
 from jobs.model import TowerProgress, TowerState
 from service.client.rest import SlipwayClient
 from service.schemas import JobView
@@ -22,7 +22,6 @@ Show = Callable[[JobView], None]
 _POLL_S = 0.5
 _PATIENCE_S = 60.0  # with a service that does not answer
 _BAR = 20
-_STAGES = tuple(Stage)
 
 
 def watch(client: SlipwayClient, job_id: str, show: Show) -> JobView:
@@ -121,7 +120,7 @@ def _place(tower: TowerProgress) -> str:
     if tower.failure is not None:
         return f"failed: {tower.failure.code}"
     if tower.state is TowerState.RUNNING and tower.stage is not None:
-        return f"{tower.stage} ({_STAGES.index(tower.stage) + 1}/{len(_STAGES)})"
+        return f"{tower.stage} ({tower.stages.index(tower.stage) + 1}/{len(tower.stages)})"
     return str(tower.state)
 
 
@@ -131,7 +130,7 @@ def _bar(tower: TowerProgress) -> str:
     elif tower.stage is None:
         done = 0.0
     else:
-        done = (_STAGES.index(tower.stage) + (tower.fraction or 0.0)) / len(_STAGES)
+        done = (tower.stages.index(tower.stage) + (tower.fraction or 0.0)) / len(tower.stages)
     filled = round(done * _BAR)
     return "█" * filled + "░" * (_BAR - filled)
 
@@ -142,4 +141,5 @@ def _elapsed(tower: TowerProgress) -> float:
     if tower.state is not TowerState.RUNNING or tower.stage_started_at is None:
         return finished
     open_stage = tower.stage is not None and tower.stage not in tower.stage_seconds
-    return finished + (max(0.0, time.time() - tower.stage_started_at) if open_stage else 0.0)
+    so_far = (datetime.now(UTC) - tower.stage_started_at).total_seconds()
+    return finished + (max(0.0, so_far) if open_stage else 0.0)

@@ -32,10 +32,10 @@ class StageBar:
 
 
 def timeline(tower: TowerProgress, longest: float) -> tuple[StageBar, ...]:
-    """All stages in order; `longest` seconds fill the width, so that towers can be compared."""
+    """Its stages in order; `longest` seconds fill the width, so that towers can be compared."""
     bars, elapsed = [], 0.0
     scale = WIDTH / longest if longest > 0 else 0.0
-    for stage in Stage:
+    for stage in tower.stages:
         taken = tower.stage_seconds.get(stage)
         width = max((taken or 0.0) * scale, _THINNEST)
         x = min(elapsed * scale, WIDTH - width)

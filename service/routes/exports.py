@@ -5,6 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Header, Query, Response, status
 
 from exporter.errors import (
+    FamilyNotListed,
     InvalidPipelineConfig,
     InvalidSpec,
     SourceNotFound,
@@ -39,6 +40,8 @@ _LINKS = {
         ("retry", "exports__job_id__retry", "post"),
         ("delete", "exports__job_id_", "delete"),
         ("log", "exports__job_id__log", "get"),
+        ("bundle", "exports__job_id__bundle", "get"),
+        ("manifest", "exports__job_id__manifest", "get"),
     )
 }
 
@@ -50,6 +53,7 @@ _LINKS = {
     responses={
         **problem_responses(
             InvalidSpec,
+            FamilyNotListed,
             InvalidPipelineConfig,
             UnsupportedConfig,
             SourceNotFound,

@@ -1,20 +1,20 @@
-"""Follow a job: its record as it changes, and what its ranks write."""
+"""Follow a job: its record as it changes, what its ranks write, and what is kept of their failures."""
 
 import asyncio
 from collections.abc import AsyncIterator
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header
+from fastapi import APIRouter, Depends, Header, Response, status
 from fastapi.concurrency import run_in_threadpool
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from exporter.spec import TowerName
 from exporter.stages import Stage
 from jobs.control import JobControl
-from jobs.errors import JobNotFound, StoreUnavailable
+from jobs.errors import JobNotFound, NoBundle, StoreUnavailable
 from jobs.model import Job
 from service.access.guard import reading
-from service.dependencies import Jobs, Logs
+from service.dependencies import FailureBundles, Jobs, Logs
 from service.errors import Forbidden, Unauthenticated, problem_responses
 from service.schemas import JobLog, JobView
 
@@ -78,3 +78,25 @@ def log(
     """The latest lines that the ranks wrote, of one tower or stage or of all; kept for a week."""
     job = jobs.get(job_id)
     return JobLog(job_id=job.id, parts=logs.read(job.id, tower, stage))
+
+
+@router.get(
+    "/{job_id}/bundle",
+    response_class=Response,
+    responses={
+        **problem_responses(JobNotFound, NoBundle, StoreUnavailable, Unauthenticated, Forbidden),
+        status.HTTP_200_OK: {
+            "description": "A zip: failure, spec, config, dim plan, versions, log, and what the stages had.",
+            "content": {"application/zip": {"schema": {"type": "string", "format": "binary"}}},
+        },
+    },
+)
+def bundle(job_id: str, jobs: Jobs, bundles: FailureBundles, tower: TowerName | None = None) -> Response:
+    """What is kept of a tower's failure, or of an attempt's that failed as a whole; for a week."""
+    job = jobs.get(job_id)
+    content = bundles.get(job.id, tower)
+    if content is None:
+        raise NoBundle(f"no bundle is kept of {f'the {tower} tower of ' if tower else ''}job {job.id}")
+    name = f"{job.id}-{tower or 'attempt'}.zip"
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return Response(content, media_type="application/zip", headers=headers)

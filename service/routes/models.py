@@ -2,7 +2,8 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Depends, Path
+from fastapi import APIRouter, Body, Depends, Path, Query
+from pydantic import StringConstraints
 
 from jobs.errors import JobNotFound, ModelNotFound, NoArtifact, StoreUnavailable
 from jobs.ids import JobId
@@ -15,22 +16,31 @@ from service.schemas import ModelList, Promotion
 
 router = APIRouter(prefix="/models", tags=["models"], dependencies=[Depends(reading)])
 
-Name = Annotated[str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+_LABEL = r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}:.{0,200}$"
+_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
+
+Name = Annotated[str, Path(pattern=_NAME)]
+Limit = Annotated[int, Query(ge=1, le=100)]
+Cursor = Annotated[str | None, Query(pattern=_NAME, description="`next_cursor` of a page.")]
+Wanted = Annotated[
+    tuple[Annotated[str, StringConstraints(pattern=_LABEL)], ...],
+    Query(description="name:value, as `labels` of the export had it; may be repeated.", max_length=32),
+]
 Promote = Annotated[Promotion, Body(default_factory=Promotion)]
 
 _COMMON = (ModelNotFound, StoreUnavailable, Unauthenticated, Forbidden)
 
 
 @router.get("", responses=problem_responses(StoreUnavailable, Unauthenticated, Forbidden))
-def list_models(models: Models) -> ModelList:
-    """The models that have a release."""
-    return ModelList(models=models.models())
+def list_models(models: Models, limit: Limit = 20, cursor: Cursor = None) -> ModelList:
+    """The models that have a release, by name."""
+    return ModelList.of(models.models(limit=limit, after=cursor))
 
 
 @router.get("/{name}/latest", responses=problem_responses(*_COMMON))
-def latest(name: Name, models: Models) -> Release:
-    """What the model's newest successful export published."""
-    return models.latest(name)
+def latest(name: Name, models: Models, label: Wanted = ()) -> Release:
+    """What the model's newest successful export published, of those with these labels if any are given."""
+    return models.latest(name, {key: value for key, _, value in (each.partition(":") for each in label)})
 
 
 @router.get("/{name}/promoted", responses=problem_responses(*_COMMON))

@@ -19,6 +19,7 @@ TORCH_FREE = [
     "jobs.store",
     "launcher.__main__",
     "service.app",
+    "slipway.client",
     "worker.app",
     "worker.tasks",
 ]

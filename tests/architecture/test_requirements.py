@@ -47,8 +47,8 @@ def _pins(*names: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("requirements", "modules"),
     [
-        (["service"], "service.app cli.main"),
-        (["worker"], "worker.app worker.tasks cli.main"),
+        (["service"], "service.app slipway.client cli.main"),
+        (["worker"], "worker.app worker.tasks slipway.client cli.main"),
         (["exporter", "torch", "cpu"], "exporter.pipeline cli.main"),
     ],
 )

@@ -11,7 +11,9 @@ MAX_IMPORTS = 25
 
 LONG_FILES: dict[str, str] = {}  # path -> why it is one subject all the same
 LONG_FUNCTIONS: dict[str, str] = {}  # path:name -> why it reads better whole
-MANY_IMPORTS: dict[str, str] = {}  # path -> why
+MANY_IMPORTS: dict[str, str] = {  # path -> why
+    "exporter/pipeline.py": "the table of contents names every chapter",
+}
 
 
 def test_files_are_short(modules: list[Module]) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PROGRAMS = ("cli", "exporter", "jobs", "launcher", "processes", "service", "telemetry", "worker")
+PROGRAMS = ("cli", "exporter", "jobs", "launcher", "processes", "service", "slipway", "telemetry", "worker")
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 

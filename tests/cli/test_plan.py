@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from cli.main import main
+from service.schemas import PlanView
+from tests.installed_families import Install
 
 CONFIG = Path(__file__).parents[1] / "fixtures" / "torcheasyrec" / "hstu_match" / "pipeline.config"
 LIMIT_S = 3.0  # a second is promised on a machine that does nothing else
@@ -105,3 +107,22 @@ def test_a_hundred_features_are_planned_at_once(tmp_path: Path, capsys: pytest.C
     [tower] = json.loads(capsys.readouterr().out)["towers"]
     [history] = [dim for dim in tower["dims"] if dim["name"] == "seq_uih_seq"]
     assert history["reason"] == "elements of all rows, shared by 54 inputs of sequence uih_seq"
+
+
+def test_a_family_of_ones_own_is_asked_for_its_plan(
+    install: Install, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SLIPWAY_FAMILIES", install("planned_family"))
+    assert main(["plan", "--config", str(CONFIG), "--family", "planned_family", "--json"]) == 0
+    plan = PlanView.model_validate_json(capsys.readouterr().out)
+    assert [tensor.model_dump() for tensor in plan.towers[0].inputs] == [
+        {"name": "x", "dtype": "float32", "shape": ("batch", 2)}
+    ]
+
+
+def test_a_family_that_is_not_listed_is_not_loaded(
+    install: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = install("unlisted_family", "raise SystemExit('loaded')")
+    assert main(["plan", "--config", str(CONFIG), "--family", name]) == 1
+    assert "[family_not_listed]" in capsys.readouterr().err

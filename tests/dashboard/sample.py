@@ -7,18 +7,20 @@ from pathlib import Path
 from exporter.manifest import (
     CaseKind,
     CaseReport,
+    FileRef,
+    IndexEntry,
     Latency,
-    Manifest,
+    Metric,
     TowerEntry,
+    VectorsEntry,
     VerificationReport,
-    Versions,
 )
 from exporter.outcome import Failure
-from exporter.spec import Device, Mode, TowerName
+from exporter.spec import IvfFlatIndex, TowerName
 from exporter.stages import Stage
 from jobs.ids import new_job_id
 from jobs.model import Job, JobState, Lease, TowerProgress, TowerState, VerificationSummary
-from tests.jobs.factories import make_entry, make_spec
+from tests.jobs.factories import make_entry, make_manifest, make_spec
 from tests.service.requests import CONFIG
 
 NASTY = '<script>alert("x")</script>'
@@ -84,7 +86,7 @@ def at_work(name: TowerName, stage: Stage, fraction: float | None, detail: str) 
         for each, seconds in SECONDS.items()
         if list(Stage).index(each) < list(Stage).index(stage)
     }
-    started = datetime.now(UTC).timestamp() - 12
+    started = datetime.now(UTC) - timedelta(seconds=12)
     return TowerProgress(
         name=name,
         state=TowerState.RUNNING,
@@ -104,6 +106,7 @@ def broken(
         message=message,
         hint="write the features click_50_seq__video_id and uih_seq__video_id in one sequence_feature",
         where="pipeline.config:41",
+        bundle_url="/exports/x/bundle?tower=model",
         report="Constraints violated (seq_click_50_seq)!\n  L['uih'].size()[0] = 37\n  in hstu.py:212",
     )
     seconds = {stage: SECONDS[stage] for stage in (Stage.CONFIG, Stage.CHECKPOINT, Stage.ROWS)}
@@ -132,21 +135,7 @@ def published(folder: Path) -> Job:
     """A job that has succeeded, whose manifest lies in `folder`."""
     made = job(JobState.SUCCEEDED, done(TowerName.USER), done(TowerName.ITEM, slower=0.6), minutes=20)
     towers = (entry(TowerName.USER, 1.0), entry(TowerName.ITEM, 0.01))
-    manifest = Manifest(
-        job_id=made.id,
-        created_at="2026-01-02T03:04:05+00:00",
-        family="hstu_match",
-        mode=Mode.UNIFIED,
-        device=Device.CPU,
-        architecture="x86_64 avx512",
-        max_batch_size=512,
-        versions=Versions(
-            slipway="0.1.0", python="3", torch="2", torchrec="1", fbgemm="1", triton="3", cuda=None
-        ),
-        op_libraries=("fbgemm_gpu",),
-        sources=(),
-        towers=towers,
-    )
+    manifest = make_manifest(made.id, *towers)
     artifact = folder / made.id
     artifact.mkdir(parents=True)
     (artifact / "manifest.json").write_text(manifest.model_dump_json())
@@ -182,4 +171,38 @@ def entry(name: TowerName, scale: float) -> TowerEntry:
     report = VerificationReport(
         tolerance=1e-5, largest_difference=6.8e-7, cases=(*agreeing, refusal), latency=latency
     )
-    return make_entry(name).model_copy(update={"verified": report})
+    vectors = item_vectors() if name is TowerName.ITEM else None
+    return make_entry(name).model_copy(update={"verified": report, "vectors": vectors})
+
+
+def item_vectors() -> VectorsEntry:
+    """The vectors of ten million items, with an index."""
+    index = IndexEntry(
+        file=FileRef(path="item/index/items.faiss", size=1_360_000_000, sha256="e" * 64),
+        parameters=IvfFlatIndex(nlist=12_649),
+        metric=Metric.COSINE,
+        labels="item_ids",
+        trained_rows=809_536,
+        recall_at_10=0.9581,
+        queries=512,
+        seconds=312.4,
+        peak_memory_bytes=2_500_000_000,
+    )
+    return VectorsEntry(
+        files=(FileRef(path="item/vectors/part-00000.parquet", size=1_310_000_000, sha256="f" * 64),),
+        rows=10_000_000,
+        id_column="video_id",
+        id_type="int64",
+        vector_column="vector",
+        width=32,
+        dtype="float32",
+        output="item_tower_emb",
+        checked_rows=1024,
+        tolerance=1e-5,
+        largest_difference=6e-8,
+        scale=0.63,
+        index=index,
+        seconds=18.4,
+        rows_per_second=542_261.0,
+        peak_memory_bytes=1_200_000_000,
+    )

@@ -9,7 +9,7 @@ import pytest
 from exporter.spec import ExportSpec
 from launcher.up import Stack, running_stack
 from service.client.rest import SlipwayClient
-from tests.dashboard.conftest import OpenPage, Screenshot
+from tests.chromium import OpenPage, Screenshot
 from tests.launcher.conftest import stand_in
 from tests.service.requests import export_request
 

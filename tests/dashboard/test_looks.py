@@ -17,8 +17,9 @@ from jobs.model import Job, JobState
 from jobs.roster import WorkerNotice
 from service.dashboard.render import STATIC
 from service.dependencies import Backend
+from tests.chromium import OpenPage, Screenshot
 from tests.dashboard import sample
-from tests.dashboard.conftest import KEYS, OpenPage, Screenshot
+from tests.dashboard.conftest import KEYS
 from tests.jobs.factories import NOW
 from tests.service.conftest import serving
 

@@ -136,6 +136,7 @@ def test_a_failure_shows_what_to_do(client: TestClient, store: MemoryJobStore) -
         "pipeline.config:41",
         "in one sequence_feature",
         "hstu.py:212",
+        'href="/exports/x/bundle?tower=model"',
     ):
         assert said in text
 
@@ -147,6 +148,16 @@ def test_the_report_plots_errors_and_times(client: TestClient, store: MemoryJobS
     assert text.count('<svg class="plot"') == 3  # the item tower was timed at one size
     assert "batch_512, batch 512: 2e-06" in text
     assert "3.4 × faster" in text
+
+
+def test_the_report_says_what_was_made_of_the_items(
+    client: TestClient, store: MemoryJobStore, tmp_path: Path
+) -> None:
+    job = sample.published(tmp_path)
+    store.add(job)
+    text = client.get(f"/jobs/{job.id}/report").text
+    assert text.count("Item vectors") == 1
+    assert "10,000,000 of width 32" in text and "recall@10 0.958" in text
 
 
 def test_a_manifest_that_is_gone_is_said_to_be(

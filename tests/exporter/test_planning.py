@@ -5,10 +5,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from exporter.errors import InvalidPipelineConfig, InvalidSpec
-from exporter.planning import pin, plan_export
-from exporter.spec import ExportSpec, TowerName
+from exporter.planning import pin, plan_export, plan_towers
+from exporter.spec import ExportSpec, FlatIndex, TowerName
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "torcheasyrec"
 
@@ -33,7 +34,7 @@ def _spec(
 
 
 def test_every_tower_is_planned_in_its_view(text: str) -> None:
-    planned = plan_export(_spec(), text)
+    planned = plan_towers(_spec(), text)
     assert [(tower.config.name, tower.config.view) for tower in planned] == [
         (TowerName.USER, "training"),
         (TowerName.ITEM, "scalar"),
@@ -42,7 +43,7 @@ def test_every_tower_is_planned_in_its_view(text: str) -> None:
 
 
 def test_the_family_is_known_from_the_plan(text: str) -> None:
-    assert plan_export(_spec(), text)[0].config.pipeline.model.family == "hstu_match"
+    assert plan_export(_spec(), text)[0].family == "hstu_match"
 
 
 def test_the_item_tower_needs_item_rows(text: str) -> None:
@@ -102,3 +103,54 @@ def test_pinning_finds_the_configs_own_rows_beside_it(written: str, read: str, t
 def test_pinning_keeps_the_rows_that_were_asked_for(text: str) -> None:
     spec = _spec(sample_input_uri="mine.parquet")
     assert pin(spec, text, plan_export(spec, text)).sample_input_uri == "mine.parquet"
+
+
+def _item_vectors(*towers: TowerName, item_id_column: str | None = None) -> ExportSpec:
+    return _spec(*towers).model_copy(update={"materialise_items": True, "item_id_column": item_id_column})
+
+
+def test_items_are_named_by_the_samplers_id_field(text: str) -> None:
+    [user, item] = plan_towers(_item_vectors(), text)
+    assert (user.item_id_column, item.item_id_column) == (None, "video_id")
+
+
+def test_without_a_sampler_items_are_named_by_the_first_id_feature(text: str) -> None:
+    begin = text.index("  negative_sampler {")
+    unsampled = text[:begin] + text[text.index("  }\n", begin) + 4 :]
+    assert plan_towers(_item_vectors(), unsampled)[1].item_id_column == "video_id"
+
+
+def test_another_column_may_name_the_items(text: str) -> None:
+    assert plan_towers(_item_vectors(item_id_column="asin"), text)[1].item_id_column == "asin"
+
+
+def test_a_column_of_ids_cannot_be_called_like_that_of_vectors(text: str) -> None:
+    with pytest.raises(InvalidSpec) as raised:
+        plan_towers(_item_vectors(item_id_column="vector"), text)
+    assert raised.value.where == "item_id_column"
+
+
+def test_item_vectors_need_the_item_tower(text: str) -> None:
+    with pytest.raises(InvalidSpec, match="need the item tower.* is user") as raised:
+        plan_towers(_item_vectors(TowerName.USER), text)
+    assert raised.value.where == "materialise_items"
+
+
+def test_a_model_without_an_item_tower_has_no_item_vectors() -> None:
+    ranking = (FIXTURES / "dlrm_hstu" / "pipeline.config").read_text()
+    with pytest.raises(InvalidSpec, match="need the item tower"):
+        plan_towers(_item_vectors(), ranking)
+
+
+@pytest.mark.parametrize("field", [{"item_index": {"kind": "flat"}}, {"item_id_column": "asin"}])
+def test_an_index_without_vectors_is_refused(field: dict[str, object]) -> None:
+    with pytest.raises(ValidationError, match="without `materialise_items: true`"):
+        ExportSpec.model_validate({**_spec().model_dump(), **field})
+
+
+def test_the_other_towers_alone_make_no_item_vectors() -> None:
+    asked = _item_vectors(item_id_column="asin").model_copy(update={"item_index": FlatIndex()})
+    user = asked.only((TowerName.USER,))
+    assert (user.towers, user.materialise_items, user.item_index) == ((TowerName.USER,), False, None)
+    assert ExportSpec.model_validate(user.model_dump()) == user
+    assert asked.only((TowerName.ITEM,)).item_index == FlatIndex()

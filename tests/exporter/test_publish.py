@@ -7,7 +7,14 @@ from typing import BinaryIO
 import pytest
 
 from exporter.errors import AlreadyPublished, InvalidArtifact, StorageError
-from exporter.manifest import FileRef, Manifest, TowerEntry, VerificationReport, Versions
+from exporter.manifest import (
+    FileRef,
+    Manifest,
+    TowerEntry,
+    VectorsEntry,
+    VerificationReport,
+    Versions,
+)
 from exporter.publish import fetch_tower, file_ref, publish, publish_in, read_manifest
 from exporter.spec import Device, TowerName
 from exporter.storage.memory import MemoryStore
@@ -100,6 +107,39 @@ def test_a_published_artifact_reads_back(
     for name in TOWER_FILES:
         assert (folder / name).read_text() == f"{name} of item"
     assert not (tmp_path / "here" / "user").exists()
+
+
+def test_item_vectors_are_published_and_not_fetched_to_run_the_tower(
+    artifact_uri: str, manifest: Manifest, files: dict[str, Path], tmp_path: Path
+) -> None:
+    path, local = "item/vectors/part-00000.parquet", tmp_path / "part"
+    local.write_text("vectors")
+    user, item = manifest.towers
+    vectors = VectorsEntry(
+        files=(file_ref(path, local),),
+        rows=1,
+        id_column="id",
+        id_type="int64",
+        vector_column="vector",
+        width=1,
+        dtype="float32",
+        output="emb",
+        checked_rows=1,
+        tolerance=1e-5,
+        largest_difference=0.0,
+        scale=1.0,
+        seconds=1.0,
+        rows_per_second=1.0,
+        peak_memory_bytes=1,
+    )
+    with_vectors = manifest.model_copy(
+        update={"towers": (user, item.model_copy(update={"vectors": vectors}))}
+    )
+    publish(with_vectors, {**files, path: local}, artifact_uri, replace_unfinished=False)
+    output, name = split_uri(artifact_uri)
+    assert f"{name}/{path}" in keys(open_store(output))
+    fetch_tower(artifact_uri, TowerName.ITEM, tmp_path / "here")
+    assert not (tmp_path / "here" / "item" / "vectors").exists()
 
 
 def test_the_layout_is_that_of_torcheasyrecs_servers(

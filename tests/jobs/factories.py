@@ -2,9 +2,17 @@
 
 from datetime import UTC, datetime, timedelta
 
-from exporter.manifest import CaseKind, CaseReport, FileRef, TowerEntry, VerificationReport
+from exporter.manifest import (
+    CaseKind,
+    CaseReport,
+    FileRef,
+    Manifest,
+    TowerEntry,
+    VerificationReport,
+    Versions,
+)
 from exporter.outcome import ExportOutcome, Failure, TowerOutcome
-from exporter.spec import ExportSpec, TowerName
+from exporter.spec import Device, ExportSpec, Mode, TowerName
 from exporter.stages import Stage, StageEvent
 from jobs.ids import JobId, new_job_id
 from jobs.model import Job, JobState, Lease, TowerProgress
@@ -51,17 +59,35 @@ def make_entry(tower: TowerName = TowerName.USER) -> TowerEntry:
     )
 
 
-def make_outcome(*, failed: dict[TowerName, Failure] | None = None) -> ExportOutcome:
-    """Both towers, published but for those in `failed`."""
+def make_manifest(job_id: str, *towers: TowerEntry) -> Manifest:
+    return Manifest(
+        job_id=job_id,
+        created_at="2026-01-02T03:04:05+00:00",
+        family="hstu_match",
+        mode=Mode.UNIFIED,
+        device=Device.CPU,
+        architecture="x86_64 avx512",
+        max_batch_size=512,
+        versions=Versions(
+            slipway="0.1.0", python="3", torch="2", torchrec="1", fbgemm="1", triton="3", cuda=None
+        ),
+        op_libraries=("fbgemm_gpu",),
+        sources=(),
+        towers=towers,
+    )
+
+
+def make_outcome(*, failed: dict[TowerName, Failure] | None = None, root: str = "/out") -> ExportOutcome:
+    """Both towers, published below `root` but for those in `failed`."""
     failures = failed or {}
     towers = tuple(
         TowerOutcome(tower=name, failure=failures[name])
         if name in failures
-        else TowerOutcome(tower=name, entry=make_entry(name), package_uri=f"/out/{name}")
+        else TowerOutcome(tower=name, entry=make_entry(name), package_uri=f"{root}/{name}")
         for name in (TowerName.USER, TowerName.ITEM)
     )
     published = len(failures) < len(towers)
-    return ExportOutcome(towers=towers, manifest_uri="/out/manifest.json" if published else None)
+    return ExportOutcome(towers=towers, manifest_uri=f"{root}/manifest.json" if published else None)
 
 
 def make_failure(*, retryable: bool = False) -> Failure:

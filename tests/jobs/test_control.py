@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from exporter.outcome import ExportOutcome
-from exporter.spec import ExportSpec, Target, TowerName
+from exporter.spec import ExportSpec, FlatIndex, Target, TowerName
 from jobs.control import JobControl, Owner, Plan, enqueue_lost
 from jobs.errors import JobNotFinished, JobNotFound, JobNotRetryable, QuotaExceeded, StoreUnavailable
 from jobs.ids import JobId, new_job_id
@@ -93,6 +93,16 @@ def test_a_retry_runs_only_the_towers_that_failed(store: JobStore, queue: Memory
     assert (again.retry_of, again.spec.towers, again.id != first.id) == (first.id, (TowerName.ITEM,), True)
     assert [tower.name for tower in again.towers] == [TowerName.ITEM]
     assert (again.model, again.priority) == ("ranker", Priority.HIGH)
+
+
+def test_a_retry_of_the_other_tower_asks_for_no_item_vectors(store: JobStore, queue: MemoryQueue) -> None:
+    control = JobControl(store, queue, plan_both)
+    job = control.submit(make_spec(materialise_items=True, item_index=FlatIndex()))
+    holding = claim(store, job.id, worker="w", length=MINUTE)
+    assert holding is not None
+    holding.finish(make_outcome(failed={TowerName.USER: make_failure()}))
+    again = control.retry(job.id).spec
+    assert (again.towers, again.materialise_items, again.item_index) == ((TowerName.USER,), False, None)
 
 
 def test_what_has_not_failed_cannot_be_retried(store: JobStore, queue: MemoryQueue) -> None:

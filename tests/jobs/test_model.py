@@ -94,9 +94,19 @@ def test_a_failed_job_has_no_running_towers() -> None:
     assert {(tower.state, tower.failure) for tower in job.towers} == {(TowerState.FAILED, make_failure())}
 
 
-@pytest.mark.parametrize("state", [JobState.QUEUED, JobState.CANCELLED])
-def test_towers_of_a_job_that_nobody_runs_are_at_rest(state: JobState) -> None:
+def _with_towers(*states: TowerState) -> Job:
     running = make_job(JobState.RUNNING)
-    towers = tuple(tower.model_copy(update={"state": TowerState.RUNNING}) for tower in running.towers)
-    job = running.model_copy(update={"towers": towers}).move_to(state, NOW)
+    towers = zip(running.towers, states, strict=True)
+    changed = tuple(tower.model_copy(update={"state": state}) for tower, state in towers)
+    return running.model_copy(update={"towers": changed})
+
+
+def test_towers_of_a_queued_job_are_at_rest() -> None:
+    job = _with_towers(TowerState.RUNNING, TowerState.RUNNING).move_to(JobState.QUEUED, NOW)
     assert {tower.state for tower in job.towers} == {TowerState.WAITING}
+
+
+@pytest.mark.parametrize("state", [TowerState.WAITING, TowerState.RUNNING])
+def test_towers_of_a_cancelled_job_are_cancelled_but_for_those_that_had_ended(state: TowerState) -> None:
+    job = _with_towers(state, TowerState.FAILED).move_to(JobState.CANCELLED, NOW)
+    assert [tower.state for tower in job.towers] == [TowerState.CANCELLED, TowerState.FAILED]

@@ -1,5 +1,7 @@
 """Events and outcomes change a job's record."""
 
+from datetime import UTC, datetime
+
 from exporter.outcome import ExportOutcome
 from exporter.spec import TowerName
 from exporter.stages import Stage
@@ -12,7 +14,11 @@ RUNNING = make_job(JobState.RUNNING, attempt=1)
 
 def test_a_started_stage_shows_in_its_tower_only() -> None:
     user, item = fold_events(RUNNING, [make_event(at=7.0)]).towers
-    assert (user.state, user.stage, user.stage_started_at) == (TowerState.RUNNING, Stage.TRACE, 7.0)
+    assert (user.state, user.stage, user.stage_started_at) == (
+        TowerState.RUNNING,
+        Stage.TRACE,
+        datetime(1970, 1, 1, 0, 0, 7, tzinfo=UTC),
+    )
     assert item.state is TowerState.WAITING
 
 
@@ -61,3 +67,14 @@ def test_a_failure_before_the_towers_is_every_towers_failure() -> None:
 def test_a_failure_that_may_pass_is_tried_again() -> None:
     job = finish(RUNNING, ExportOutcome(failure=make_failure(retryable=True)), NOW)
     assert (job.state, job.setbacks) == (JobState.QUEUED, 1)
+
+
+def test_item_vectors_are_a_stage_once_they_are_made() -> None:
+    user, item = fold_events(RUNNING, [make_event("item", Stage.ITEMS)]).towers
+    assert Stage.ITEMS not in user.stages
+    assert item.stages == tuple(Stage)
+    published = fold_events(
+        RUNNING,
+        [make_event("item", Stage.ITEMS, kind="finished", seconds=2.0), make_event("item", Stage.PUBLISH)],
+    ).towers[1]
+    assert published.stages.index(Stage.PUBLISH) == 7

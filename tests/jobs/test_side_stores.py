@@ -1,5 +1,6 @@
 """What is kept beside the jobs: answers, logs, tallies, releases; in memory and in Redis."""
 
+from collections.abc import Mapping
 from datetime import timedelta
 
 import pytest
@@ -7,6 +8,7 @@ import redis
 
 from exporter.spec import TowerName
 from exporter.stages import Stage
+from jobs.bundles import Bundles, MemoryBundles
 from jobs.errors import JobNotFound, KeyInFlight, KeyReused, ModelNotFound, NoArtifact
 from jobs.idempotency import Answers, KeptAnswer, MemoryAnswers
 from jobs.ids import JobId, new_job_id
@@ -15,11 +17,12 @@ from jobs.logs import MOST_LINES, JobLogs, LogPart, MemoryLogs
 from jobs.memory_store import MemoryJobStore
 from jobs.model import Job, JobState
 from jobs.redis_answers import RedisAnswers
+from jobs.redis_bundles import RedisBundles
 from jobs.redis_logs import RedisLogs
 from jobs.redis_pointers import RedisPointers
 from jobs.redis_store import RedisJobStore
 from jobs.redis_tallies import RedisTallies
-from jobs.releases import MemoryPointers, ReleasePointers, Releases
+from jobs.releases import NO_LABELS, MemoryPointers, ReleasePointers, Releases
 from jobs.tallies import MemoryTallies, Tallies, Tally, tallies_of
 from tests.jobs.factories import MINUTE, make_failure, make_job, make_outcome
 
@@ -99,6 +102,22 @@ def test_what_is_counted_adds_up(tallies: Tallies) -> None:
 
 
 @pytest.fixture(params=["memory", "redis"])
+def bundles(request: pytest.FixtureRequest) -> Bundles:
+    if request.param == "memory":
+        return MemoryBundles()
+    return RedisBundles(request.getfixturevalue("redis_client"))
+
+
+def test_the_latest_bundle_of_each_tower_is_kept(bundles: Bundles) -> None:
+    job_id = new_job_id()
+    for content in (b"first", b"PK\x00\xff"):
+        bundles.put(job_id, TowerName.USER, content)
+    bundles.put(job_id, None, b"whole")
+    kept = [bundles.get(job_id, tower) for tower in (TowerName.USER, None, TowerName.ITEM)]
+    assert kept == [b"PK\x00\xff", b"whole", None]
+
+
+@pytest.fixture(params=["memory", "redis"])
 def releases(request: pytest.FixtureRequest) -> Releases:
     if request.param == "memory":
         return Releases(MemoryJobStore(), MemoryPointers())
@@ -107,12 +126,18 @@ def releases(request: pytest.FixtureRequest) -> Releases:
 
 
 def finish(
-    releases: Releases, number: int, *, failed: tuple[TowerName, ...] = (), retry_of: JobId | None = None
+    releases: Releases,
+    number: int,
+    *,
+    model: str = "m",
+    labels: Mapping[str, str] = NO_LABELS,
+    failed: tuple[TowerName, ...] = (),
+    retry_of: JobId | None = None,
 ) -> Job:
-    """A job of the model `m` that has ended; each has packages of its own."""
+    """A job of a model that has ended; each has packages of its own."""
     towers = tuple(tower for tower in make_job().towers if not retry_of or tower.name is TowerName.ITEM)
     job = make_job(job_id=JobId(f"{number:026d}")).model_copy(
-        update={"model": "m", "retry_of": retry_of, "towers": towers}
+        update={"model": model, "labels": labels, "retry_of": retry_of, "towers": towers}
     )
     releases.store.add(job)
     holding = claim(releases.store, job.id, worker="w", length=MINUTE)
@@ -129,8 +154,24 @@ def finish(
 
 def _remember(pointers: ReleasePointers, job: Job) -> None:
     """The Redis store does so itself."""
-    if isinstance(pointers, MemoryPointers) and job.state is JobState.SUCCEEDED:
-        pointers.released.setdefault("m", []).append(job.id)
+    if isinstance(pointers, MemoryPointers) and job.state is JobState.SUCCEEDED and job.model:
+        pointers.released.setdefault(job.model, []).append(job.id)
+
+
+def test_the_latest_is_asked_for_by_label(releases: Releases) -> None:
+    european = finish(releases, 1, labels={"region": "eu", "tier": "a"})
+    finish(releases, 2, labels={"region": "us"})
+    assert releases.latest("m", {"region": "eu"}).job_id == european.id
+    with pytest.raises(ModelNotFound, match="with these labels"):
+        releases.latest("m", {"region": "eu", "tier": "b"})
+
+
+def test_models_are_listed_page_by_page(releases: Releases) -> None:
+    for number, model in enumerate(("b", "c", "a")):
+        finish(releases, number, model=model)
+    first = releases.models(limit=2)
+    rest = releases.models(limit=2, after=first.next)
+    assert (first.names, rest.names, rest.next) == (("a", "b"), ("c",), None)
 
 
 def test_the_newest_successful_job_is_a_models_latest(releases: Releases) -> None:
@@ -138,7 +179,7 @@ def test_the_newest_successful_job_is_a_models_latest(releases: Releases) -> Non
         releases.latest("m")
     first, second = finish(releases, 1), finish(releases, 2)
     finish(releases, 3, failed=(TowerName.ITEM,))
-    assert (releases.models(), releases.latest("m").job_id) == (("m",), second.id)
+    assert (releases.models(limit=9).names, releases.latest("m").job_id) == (("m",), second.id)
     releases.store.remove(second)
     assert releases.latest("m").job_id == first.id
 

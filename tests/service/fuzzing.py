@@ -8,7 +8,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import timedelta
 from pathlib import Path
 from unittest.mock import patch
@@ -25,12 +25,12 @@ from service.app import create_app
 SECRET = "one-key-for-everything"
 
 
-def plan_anything(spec: ExportSpec) -> Plan:
+def plan_anything(spec: ExportSpec, *, families: Collection[str] = ()) -> Plan:
     return Plan(spec=spec, towers=spec.towers or (TowerName.USER, TowerName.ITEM))
 
 
 def fuzzed_app() -> FastAPI:
-    patch("service.app.plan", plan_anything).start()  # for as long as this process serves
+    patch("service.redis_backend.plan", plan_anything).start()  # for as long as this process serves
     return create_app()
 
 

@@ -61,6 +61,7 @@ def test_a_browser_may_send_the_key_as_a_cookie(guarded: TestClient) -> None:
     [
         ("GET", "/exports", "read"),
         ("GET", "/metrics", "read"),
+        ("GET", "/exports/{id}/bundle", "read"),
         ("POST", "/exports/{id}/cancel", "submit"),
         ("POST", "/exports/{id}/retry", "submit"),
         ("DELETE", "/exports/{id}", "admin"),

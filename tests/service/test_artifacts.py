@@ -16,7 +16,7 @@ from jobs.leases import claim
 from jobs.memory_store import MemoryJobStore
 from jobs.model import Job, JobState
 from jobs.releases import MemoryPointers
-from jobs.roster import WorkerNotice
+from jobs.roster import Gpu, WorkerNotice
 from jobs.tallies import tallies_of
 from service.dependencies import Backend
 from tests.architecture.tree import ROOT
@@ -105,7 +105,7 @@ def test_a_model_is_promoted_and_rolled_back(
     backend.pointers.released["ranker"] = [job.id for job in jobs]
     newest = max(job.id for job in jobs)
     oldest = min(job.id for job in jobs)
-    assert client.get("/models").json() == {"models": ["ranker"]}
+    assert client.get("/models").json() == {"models": ["ranker"], "next_cursor": None}
     assert client.get("/models/ranker/latest").json()["job_id"] == newest
     assert client.get("/models/ranker/promoted").json()["code"] == "model_not_found"
     assert client.post("/models/ranker/promote", json={"job_id": oldest}).json()["job_id"] == oldest
@@ -122,10 +122,13 @@ def test_the_metrics_say_how_it_goes(client: TestClient, store: MemoryJobStore, 
     waiting = make_job()
     store.add(waiting)
     job = make_job(JobState.SUCCEEDED)
-    user = job.towers[0].model_copy(update={"stage_seconds": {"trace": 4.0}})
+    user = job.towers[0].model_copy(update={"stage_seconds": {"trace": 4.0, "compile": 7.0}, "cold": True})
     backend.tallies.add(tallies_of(job.model_copy(update={"towers": (user,)})))
     notice = WorkerNotice(id="w", host="h", pid=1, device=Device.CPU, versions={}, started_at=NOW, jobs=())
-    backend.roster.announce(notice, timedelta(minutes=1))
+    gpu = Gpu(index=0, name="H200", memory_total=150 << 30, memory_used=6 << 30, busy=0.25)
+    for worker in ("w", "other on the same machine"):
+        told = notice.model_copy(update={"id": worker, "gpus": (gpu,)})
+        backend.roster.announce(told, timedelta(minutes=1))
     samples = {
         " ".join([sample.name, *sorted(sample.labels.values())]): sample.value
         for family in text_string_to_metric_families(client.get("/metrics").text)
@@ -133,15 +136,20 @@ def test_the_metrics_say_how_it_goes(client: TestClient, store: MemoryJobStore, 
     }
     assert samples["slipway_jobs queued"] == 1
     assert samples["slipway_queue_age_seconds"] > 0
-    assert (samples["slipway_workers cpu"], samples["slipway_workers_busy cpu"]) == (1, 0)
+    assert (samples["slipway_workers cpu"], samples["slipway_workers_busy cpu"]) == (2, 0)
     assert samples["slipway_attempts_total succeeded"] == 1
     assert samples["slipway_stage_seconds_sum cpu trace unified user"] == 4.0
     assert samples["slipway_stage_seconds_bucket 5.0 cpu trace unified user"] == 1
     assert samples["slipway_stage_seconds_bucket 2.0 cpu trace unified user"] == 0
+    assert samples["slipway_tower_seconds_sum cpu true unified user"] == 11.0
+    assert samples["slipway_tower_seconds_bucket 10.0 cpu true unified user"] == 0
+    assert samples["slipway_gpu_memory_used_bytes 0 H200 h"] == 6 << 30
+    assert samples["slipway_gpu_busy_ratio 0 H200 h"] == 0.25
 
 
 def test_the_dashboard_asks_for_metrics_that_there_are(client: TestClient) -> None:
     shown = set(re.findall(r"slipway_[a-z_]+", DASHBOARD.read_text()))
     kinds = re.findall(r"^# TYPE (\w+) (\w+)$", client.get("/metrics").text, re.MULTILINE)
-    told = {name + ("_bucket" if kind == "histogram" else "") for name, kind in kinds}
+    parts = {"histogram": ("_bucket", "_count", "_sum")}
+    told = {name + part for name, kind in kinds for part in parts.get(kind, ("",))}
     assert shown and shown <= told

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from exporter.errors import InvalidPipelineConfig, InvalidSpec, SourceNotFound
 from exporter.outcome import ExportOutcome
-from exporter.spec import TowerName
+from exporter.spec import HnswIndex, TowerName
 from exporter.stages import Stage
 from jobs.leases import claim
 from jobs.memory_store import MemoryJobStore
@@ -80,6 +80,20 @@ def test_options_override_the_spec_file(slipway: Slipway, store: MemoryJobStore,
     assert slipway(*SUBMIT[:3], "--spec", str(tmp_path / "spec.json"), "--sample-input", "s3://b/s") == 0
     (job,) = store.page(limit=2).jobs
     assert (job.spec.output_uri, job.spec.sample_input_uri) == ("/o", "s3://b/s")
+
+
+def test_item_vectors_are_asked_for_by_options(slipway: Slipway, store: MemoryJobStore) -> None:
+    options = ("--materialise-items", "--item-id-column", "asin", "--item-index", "hnsw")
+    assert slipway(*SUBMIT, *ROWS, *options) == 0
+    (job,) = store.page(limit=2).jobs
+    assert (job.spec.materialise_items, job.spec.item_id_column) == (True, "asin")
+    assert job.spec.item_index == HnswIndex()
+
+
+def test_an_index_of_an_unknown_kind_is_refused(slipway: Slipway, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        slipway(*SUBMIT, *ROWS, "--materialise-items", "--item-index", "tree")
+    assert "'tree' is none of flat, ivf_flat, ivf_pq, hnsw" in capsys.readouterr().err
 
 
 def test_a_missing_option_is_said_by_its_field(slipway: Slipway) -> None:

@@ -75,6 +75,8 @@ def test_a_models_releases_are_moved(
     client.promote("ranker", jobs[1].id)
     assert client.roll_back("ranker") == client.promoted("ranker")
     assert client.latest("ranker").job_id == max(job.id for job in jobs)
+    with pytest.raises(RequestRefused, match="with these labels"):
+        client.latest("ranker", {"region": "eu: west"})
     assert client.manifest(jobs[0].id).family == "hstu_match"
 
 
@@ -83,6 +85,16 @@ def test_a_log_is_read(client: SlipwayClient, store: MemoryJobStore, backend: Ba
     store.add(job)
     backend.logs.append(job.id, [LogPart(lines=("hello",))])
     assert client.log(job.id).parts[0].lines == ("hello",)
+
+
+def test_a_failures_bundle_is_fetched(client: SlipwayClient, store: MemoryJobStore, backend: Backend) -> None:
+    job = make_job()
+    store.add(job)
+    backend.bundles.put(job.id, TowerName.ITEM, b"PK")
+    assert client.bundle(job.id, TowerName.ITEM) == b"PK"
+    with pytest.raises(RequestRefused) as refused:
+        client.bundle(job.id)
+    assert refused.value.code == "no_bundle"
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1", "ftp://x", "nonsense", ""])

@@ -1,12 +1,15 @@
 """A supervisor of stand-in attempts, on a store in memory."""
 
+import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+import structlog
 
+from jobs.bundles import Bundles
 from jobs.leases import Holding, claim
 from jobs.logs import MemoryLogs
 from jobs.memory_store import MemoryJobStore
@@ -35,13 +38,28 @@ def logs() -> MemoryLogs:
 
 @pytest.fixture
 def make_supervisor(worker_dir: Path, pids: Path, logs: MemoryLogs) -> MakeSupervisor:
-    def make(behaviour: str, *, time_limit: timedelta = MINUTE) -> Supervisor:
+    def make(behaviour: str, *, time_limit: timedelta = MINUTE, bundles: Bundles | None = None) -> Supervisor:
         command = (sys.executable, "-m", "tests.worker.stand_in", behaviour, str(pids))
         return Supervisor(
-            CommandLauncher(command), worker_dir=worker_dir, time_limit=time_limit, logs=logs, poll_s=0.05
+            CommandLauncher(command),
+            worker_dir=worker_dir,
+            time_limit=time_limit,
+            logs=logs,
+            bundles=bundles,
+            poll_s=0.05,
         )
 
     return make
+
+
+@pytest.fixture
+def restored_logging() -> Iterator[None]:
+    """The root logger as it was, once a test has configured it."""
+    root = logging.getLogger()
+    before = root.handlers, root.level
+    yield
+    root.handlers, root.level = list(before[0]), before[1]
+    structlog.reset_defaults()
 
 
 @pytest.fixture

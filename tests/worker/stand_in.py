@@ -1,7 +1,7 @@
 """A stand-in for the ranks of an attempt: `python -m tests.worker.stand_in BEHAVIOUR PIDS WORKSPACE`.
 
 It speaks the protocol of worker.attempt without exporting anything. The file PIDS gets the numbers of
-its processes.
+its processes. `as-asked` takes the behaviour from the end of the output's URI, job by job.
 """
 
 import os
@@ -14,27 +14,46 @@ from pathlib import Path
 from exporter.outcome import ExportOutcome
 from exporter.spec import TowerName
 from exporter.stages import Stage
-from tests.jobs.factories import make_event, make_failure, make_outcome
+from tests.jobs.factories import make_entry, make_event, make_failure, make_manifest, make_outcome
 from worker.logs import mark
 from worker.workspace import AttemptFile
 
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
 
 
-def report(workspace: Path) -> None:
+def report(workspace: Path, *, seconds: float = 0.0) -> None:
+    """What ranks say on their way, with so much time for each stage."""
     with (workspace / "events-0.jsonl").open("a", buffering=1) as events:
         for tower in ("user", "item"):
             for stage in (Stage.TRACE, Stage.COMPILE):
                 started = make_event(tower, stage, at=time.time(), detail="begun")
-                finished = make_event(tower, stage, kind="finished", at=time.time(), seconds=0.5)
-                events.write(f"{started.model_dump_json()}\n{finished.model_dump_json()}\n")
+                events.write(f"{started.model_dump_json()}\n")
                 sys.stderr.write(f"{mark(tower, stage)}\nat work on {stage} of {tower}\n")
+                time.sleep(seconds)
+                finished = make_event(tower, stage, kind="finished", at=time.time(), seconds=seconds or 0.5)
+                events.write(f"{finished.model_dump_json()}\n")
 
 
 def end(workspace: Path, outcome: ExportOutcome) -> None:
     time.sleep(0.5)
     (workspace / "partial").write_text(outcome.model_dump_json())
     (workspace / "partial").rename(workspace / "outcome.json")
+
+
+def publish(attempt: AttemptFile) -> ExportOutcome:
+    """Files that can be fetched, where an artifact would be."""
+    root = Path(attempt.spec.output_uri, attempt.job_id)
+    root.mkdir(parents=True)
+    for tower in (TowerName.USER, TowerName.ITEM):
+        (root / tower).write_text(f"the package of {tower}")
+    manifest = make_manifest(attempt.job_id, make_entry(TowerName.USER), make_entry(TowerName.ITEM))
+    (root / "manifest.json").write_text(manifest.model_dump_json())
+    return make_outcome(root=str(root))
+
+
+def leave_evidence(tower: Path) -> None:
+    (tower / "evidence").mkdir(parents=True)
+    (tower / "evidence" / "traceback.txt").write_text("in _produce")
 
 
 def hang(pids: Path) -> None:
@@ -48,7 +67,9 @@ def hang(pids: Path) -> None:
 def main() -> None:
     behaviour, pids, workspace = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
     attempt = AttemptFile.model_validate_json((workspace / "attempt.json").read_text())
-    report(workspace)
+    if behaviour == "as-asked":
+        behaviour = attempt.spec.output_uri.rpartition("/")[2]
+    report(workspace, seconds=1.2 if behaviour == "publish" else 0.0)
     if behaviour == "hang" or (behaviour == "hang-once" and attempt.attempt == 1):
         hang(pids)
     if behaviour == "crash":
@@ -56,7 +77,10 @@ def main() -> None:
     if behaviour == "garble":
         (workspace / "outcome.json").write_text("{")
     elif behaviour == "fail-item" and attempt.spec.towers is None:
+        leave_evidence(workspace / TowerName.ITEM)
         end(workspace, make_outcome(failed={TowerName.ITEM: make_failure()}))
+    elif behaviour == "publish":
+        end(workspace, publish(attempt))
     elif behaviour != "silent":
         end(workspace, make_outcome())
 

@@ -1,7 +1,9 @@
 """One attempt from start to end, with real processes."""
 
+import io
 import threading
 import time
+import zipfile
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -11,6 +13,9 @@ import pytest
 
 from exporter.spec import TowerName
 from exporter.stages import Stage
+from jobs.bundles import MemoryBundles
+from jobs.errors import StoreUnavailable
+from jobs.ids import JobId
 from jobs.leases import Holding, claim, update
 from jobs.logs import MemoryLogs
 from jobs.memory_store import MemoryJobStore
@@ -83,6 +88,39 @@ def test_a_crashs_last_words_are_kept(
     assert logs.read(holding.job.id)[-1].lines[-1] == "boom: no memory left"
 
 
+def test_of_a_failed_tower_a_bundle_is_kept(make_supervisor: MakeSupervisor, holding: Holding) -> None:
+    bundles = MemoryBundles()
+    user, item = run(make_supervisor("fail-item", bundles=bundles), holding).towers
+    assert user.failure is None and item.failure is not None
+    assert item.failure.bundle_url == f"/exports/{holding.job.id}/bundle?tower=item"
+    content = bundles.get(holding.job.id, TowerName.ITEM)
+    assert content is not None
+    with zipfile.ZipFile(io.BytesIO(content)) as bundle:
+        assert "at work on compile of item" in bundle.read("log.txt").decode()
+        assert b"in _produce" in bundle.read("traceback.txt")
+
+
+def test_of_a_crash_one_bundle_is_kept(make_supervisor: MakeSupervisor, holding: Holding) -> None:
+    bundles = MemoryBundles()
+    failure = run(make_supervisor("crash", bundles=bundles), holding).failure
+    assert failure is not None and failure.bundle_url == f"/exports/{holding.job.id}/bundle"
+    assert bundles.get(holding.job.id, None) is not None
+
+
+class FullBundles(MemoryBundles):
+    """Bundles in a store that takes no more."""
+
+    def put(self, job_id: JobId, tower: TowerName | None, content: bytes) -> None:
+        raise StoreUnavailable(MemoryError())
+
+
+def test_a_failure_is_told_even_if_its_bundle_cannot_be_kept(
+    make_supervisor: MakeSupervisor, holding: Holding
+) -> None:
+    item = run(make_supervisor("fail-item", bundles=FullBundles()), holding).towers[1]
+    assert item.failure is not None and (item.failure.code, item.failure.bundle_url) == ("trace_failed", "")
+
+
 def test_the_workspace_is_removed(
     make_supervisor: MakeSupervisor, holding: Holding, worker_dir: Path
 ) -> None:
@@ -121,7 +159,7 @@ def test_an_attempt_has_its_own_tmpdir_and_no_access_to_redis(
 
 
 def test_a_hanging_attempt_is_ended(make_supervisor: MakeSupervisor, holding: Holding, pids: Path) -> None:
-    job = run(make_supervisor("hang", time_limit=timedelta(seconds=2)), holding)
+    job = run(make_supervisor("hang", time_limit=timedelta(seconds=4)), holding)
     assert job.state is JobState.FAILED
     assert job.failure is not None and job.failure.code == "attempt_timed_out"
     assert_all_ended(pids)

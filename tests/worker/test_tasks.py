@@ -1,5 +1,6 @@
 """A worker's way with a message, and its sweep."""
 
+import json
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -12,6 +13,8 @@ from jobs.memory_store import MemoryJobStore
 from jobs.model import JobState
 from jobs.queue import MemoryQueue
 from jobs.tallies import MemoryTallies, Tallies, Tally
+from telemetry.choices import LogFormat, LogLevel
+from telemetry.logging import configure_logging
 from tests.jobs.factories import MINUTE, make_job
 from worker.heartbeat import sweep
 from worker.machine import Machine
@@ -62,6 +65,24 @@ def test_an_attempt_is_counted(
         name="stage_sum", tower=TowerName.USER, stage=Stage.COMPILE, mode=Mode.UNIFIED, device=Device.CPU
     )
     assert tallies.read()[compiled] == 0.5
+
+
+def test_what_a_worker_logs_of_a_stage_names_job_attempt_and_tower(
+    make_supervisor: MakeSupervisor,
+    store: MemoryJobStore,
+    queue: MemoryQueue,
+    restored_logging: None,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    job = make_job()
+    store.add(job)
+    configure_logging(LogFormat.JSON, LogLevel.DEBUG)
+    runner(make_supervisor("fail-item"), store, queue).run(job.id)
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert {(line["job_id"], line["attempt"]) for line in lines} == {(job.id, 1)}
+    told = [(line["event"], line.get("tower"), line.get("stage")) for line in lines]
+    assert ("stage_finished", "user", "compile") in told and ("tower_failed", "item", "compile") in told
+    assert ("rank_line", "user", "trace") in told
 
 
 def test_a_redelivered_message_does_nothing_when_the_job_is_taken(

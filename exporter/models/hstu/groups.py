@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from exporter.config.hstu import HstuConfig
-from exporter.config.hstu_groups import CANDIDATE, CANDIDATE_TIMESTAMP, CONTEXTUAL, QUERY_TIME, history_name
+from exporter.config.hstu import CANDIDATE, CANDIDATE_TIMESTAMP, CONTEXTUAL, QUERY_TIME, HstuConfig
 from exporter.config.schema import GroupKind, PipelineConfig
 from exporter.config.widths import group_width
 from exporter.errors import InvalidPipelineConfig
@@ -50,7 +49,7 @@ class HistoryGroups:
             InvalidPipelineConfig: a group is missing, or contextual features differ in width.
         """
         names = {group.name for group in pipeline.groups}
-        prefix = history_name(hstu)
+        prefix = hstu.history
         _require(names, prefix, f"{prefix}_timestamp", *_action_groups(hstu, prefix))
         found = cls(
             prefix=prefix,

@@ -34,6 +34,10 @@ class Capsules(nn.Module, ABC):
         interests_BKH = _squashed(self.gather(low_BLH, is_event_BL1, is_valid_BK), self._config.squash_pow)
         return torch.where(is_valid_BK.unsqueeze(2), interests_BKH, 0), is_valid_BK
 
+    def remarks(self) -> tuple[str, ...]:
+        """As of `ServedModule`."""
+        return ()
+
     @abstractmethod
     def gather(self, low_BLH: Tensor, is_event_BL1: Tensor, is_valid_BK: Tensor) -> Tensor:
         """The sum of each interest's shares in the events, (B, K, H)."""
@@ -64,6 +68,12 @@ class DrawnCapsules(Capsules):
     def __init__(self, in_features: int, config: CapsuleConfig) -> None:
         super().__init__(in_features, config)
         self.register_buffer("_start", drawn_start(config), persistent=False)
+
+    def remarks(self) -> tuple[str, ...]:
+        return (
+            "routing_init_method is normal: routing starts from numbers drawn once, with seed "
+            f"{_SEED}, where TorchEasyRec draws others at every call",
+        )
 
     def gather(self, low_BLH: Tensor, is_event_BL1: Tensor, is_valid_BK: Tensor) -> Tensor:
         places_L = torch.arange(low_BLH.shape[1], device=low_BLH.device)

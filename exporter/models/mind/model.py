@@ -57,6 +57,9 @@ class MindUserTower(MatchTower):
             width = user.concat_mlp.hidden_units[-1]
         self.output = projection(width, model, bias=False)
 
+    def remarks(self) -> tuple[str, ...]:
+        return self._capsule_layer.remarks()
+
     def represent(self, groups: Mapping[str, Tensor]) -> Tensor:
         user_BD = self.user_mlp_out(self.user_mlp(groups[self._config.user.input]))
         events_BLD = self._hist_seq_mlp_out(self._hist_seq_mlp(groups[f"{self._history}.sequence"]))

@@ -27,7 +27,7 @@ class MultiTowerDin(RankingTower):
         assert isinstance(config, MultiTowerDinConfig)
         self._task = config.task
         self.towers = nn.ModuleDict(
-            {tower.group: Mlp(group_width(pipeline, tower.group), tower.mlp) for tower in config.towers}
+            {tower.group: Mlp(group_width(pipeline, tower.group), tower.mlp) for tower in config.deep_towers}
         )
         widths = [group_width(pipeline, f"{tower.group}.sequence") for tower in config.din_towers]
         self.din_towers = nn.ModuleList(
@@ -39,7 +39,7 @@ class MultiTowerDin(RankingTower):
             )
             for tower, width in zip(config.din_towers, widths, strict=True)
         )
-        self.final_mlp = Mlp(sum(tower.mlp.width for tower in config.towers) + sum(widths), config.final)
+        self.final_mlp = Mlp(sum(tower.mlp.width for tower in config.deep_towers) + sum(widths), config.final)
         self.output_mlp = nn.Linear(config.final.width, config.task.num_class)
 
     def predict(self, groups: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -12,8 +12,7 @@ export function tick() {
     time.title = new Date(then * 1000).toLocaleString();
   }
   for (const span of document.querySelectorAll("[data-since]")) {
-    const since = span.dataset.since;
-    write(span, duration(Math.max(0, Math.round(now - (Number(since) || Date.parse(since) / 1000)))));
+    write(span, duration(Math.max(0, Math.round(now - Date.parse(span.dataset.since) / 1000))));
   }
 }
 

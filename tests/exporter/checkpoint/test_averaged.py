@@ -11,7 +11,10 @@ from exporter.checkpoint.averaged import AveragedCheckpoint
 from exporter.checkpoint.load import load_weights
 from exporter.checkpoint.read import fetch_checkpoint, open_checkpoint
 from exporter.errors import CheckpointMismatch, SourceNotFound
+from exporter.spec import TowerName
 from exporter.storage.store import open_store
+from exporter.towers.view import training_tower
+from tests.exporter.models.recorded import pipeline_of, untrained
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 
@@ -19,7 +22,7 @@ EMA = "dlrm_hstu_ema/model.ckpt-11"
 WEIGHTS = {
     "model.linear.weight": torch.zeros(2, 3),
     "model.linear.bias": torch.zeros(2),
-    "model.embedding_group.table.weight": torch.zeros(4, 2),
+    "model.user_tower.embedding_group.emb_impls.table.weight": torch.zeros(4, 2),
 }
 
 
@@ -29,7 +32,8 @@ class Tower(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.linear = nn.Linear(3, 2)
-        self.embedding_group = nn.ModuleDict({"table": nn.Embedding(4, 2)})
+        tables = nn.ModuleDict({"emb_impls": nn.ModuleDict({"table": nn.Embedding(4, 2)})})
+        self.user_tower = nn.ModuleDict({"embedding_group": tables})
 
 
 def write(folder: Path, **averages: Tensor) -> Path:
@@ -60,7 +64,9 @@ def test_tables_need_no_average(tmp_path: Path) -> None:
     averages = {"model__linear__weight": torch.ones(2, 3), "model__linear__bias": torch.ones(2)}
     load_weights(tower, open_checkpoint(write(tmp_path, **averages), averaged=True))
     assert torch.equal(tower.linear.weight, torch.ones(2, 3))
-    assert torch.equal(tower.state_dict()["embedding_group.table.weight"], torch.zeros(4, 2))
+    assert torch.equal(
+        tower.state_dict()["user_tower.embedding_group.emb_impls.table.weight"], torch.zeros(4, 2)
+    )
 
 
 def test_dense_weights_without_an_average_are_named(tmp_path: Path) -> None:
@@ -68,6 +74,17 @@ def test_dense_weights_without_an_average_are_named(tmp_path: Path) -> None:
     with pytest.raises(CheckpointMismatch, match="1 missing: model.linear.bias") as refusal:
         load_weights(Tower(), checkpoint)
     assert refusal.value.where == "dense_ema"
+
+
+def test_sequence_encoders_need_an_average_as_they_are_no_tables(tmp_path: Path) -> None:
+    tower = untrained(training_tower(pipeline_of("dbmtl"), TowerName.MODEL))
+    weights = {f"model.{name}": weight for name, weight in tower.module.state_dict().items()}
+    save(weights, checkpoint_id=tmp_path / "model", no_dist=True)
+    save({"__n_averaged__": torch.tensor(3)}, checkpoint_id=tmp_path / "dense_ema", no_dist=True)
+    with pytest.raises(CheckpointMismatch) as refusal:
+        load_weights(tower.module, open_checkpoint(tmp_path, averaged=True))
+    named = {name.split(".")[2] for name in refusal.value.missing if "embedding_group" in name}
+    assert named == {"_group_name_to_seq_encoders"}
 
 
 def test_averages_of_no_weight_or_of_another_shape_are_named(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def test_an_encoder_knows_its_width(config: SequenceEncoderConfig, width: int) -
     ("config", "query", "problem"),
     [
         (DinEncoderConfig(group="g", attn_mlp=_MLP), 7, "query is 7 wide and its sequence 6"),
-        (DinEncoderConfig(group="g", attn_mlp=_MLP), 0, "reads a query, and the group has none"),
+        (DinEncoderConfig(group="g", attn_mlp=_MLP), 0, "what reads it needs a query"),
         (SimpleAttentionConfig(group="g"), 5, "simple_attention multiplies the two"),
         (MultiWindowDinEncoderConfig(group="g", attn_mlp=_MLP, windows=(1,)), 7, "query is 7 wide"),
     ],
@@ -83,5 +83,5 @@ def test_widths_that_an_encoder_cannot_join_are_refused(
 
 
 def test_a_group_without_sequences_is_refused() -> None:
-    with pytest.raises(InvalidPipelineConfig, match="reads a sequence, and the group has none"):
+    with pytest.raises(InvalidPipelineConfig, match="what reads it needs a sequence"):
         encoder_width(PoolingEncoderConfig(group="g"), query_width=6, sequence_width=0)

@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import boto3
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -227,3 +228,13 @@ def test_an_unreachable_s3_is_said(bucket: str, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
     with pytest.raises(StorageError, match="cannot be read"):
         open_parquet(f"{bucket}/d")
+
+
+def test_what_has_been_read_is_let_go(tmp_path: Path) -> None:
+    """Sixty megabytes in forty row groups, of which one at a time is held."""
+    numbers = np.random.default_rng(3).integers(0, 2**62, 8_000_000)
+    pq.write_table(pa.table({"id": numbers}), tmp_path / "rows.parquet", row_group_size=200_000)
+    del numbers
+    before = pa.total_allocated_bytes()
+    batches = open_parquet(str(tmp_path / "rows.parquet")).batches(["id"], rows_per_batch=100_000)
+    assert max(pa.total_allocated_bytes() - before for _ in batches) < 16 << 20

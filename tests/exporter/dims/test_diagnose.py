@@ -98,7 +98,7 @@ JOINED = Equality(left="seq_action_weight", right="seq_watch_time")
 
 
 def test_a_conflict_names_features_groups_line_and_remedy(pipeline: PipelineConfig, plan: DimPlan) -> None:
-    error = diagnose([JOINED], plan, pipeline, tower="user", guards=GUARDS)
+    error = diagnose([JOINED], plan, pipeline, tower="user tower", guards=GUARDS)
     assert isinstance(error, DimsConflict)
     assert "the size of uih_seq__action_weight (group uih_action)" in error.message
     assert "the size of uih_seq__watch_time (group uih_watchtime)" in error.message
@@ -108,7 +108,7 @@ def test_a_conflict_names_features_groups_line_and_remedy(pipeline: PipelineConf
 
 def test_a_conflict_of_group_tensors_names_the_features_behind_them(pipeline: PipelineConfig) -> None:
     plan = plan_group_tensors(pipeline, max_batch_size=64)
-    error = diagnose([JOINED], plan, pipeline, tower="user")
+    error = diagnose([JOINED], plan, pipeline, tower="user tower")
     assert "the size of uih_seq__action_weight (group uih_action)" in error.message
 
 
@@ -122,14 +122,14 @@ def test_a_conflict_of_group_tensors_names_the_features_behind_them(pipeline: Pi
 def test_what_should_be_one_per_row_is_told_so(
     pipeline: PipelineConfig, plan: DimPlan, left: str, hint: str
 ) -> None:
-    error = diagnose([Equality(left=left, right="batch")], plan, pipeline, tower="user")
+    error = diagnose([Equality(left=left, right="batch")], plan, pipeline, tower="user tower")
     assert hint in error.hint
     assert "rows per call" in error.message
 
 
 def test_a_narrowed_dim_names_an_input_and_both_ranges(pipeline: PipelineConfig, plan: DimPlan) -> None:
     [found] = violations(NARROWED)
-    error = diagnose([found], plan, pipeline, tower="user", guards=GUARDS)
+    error = diagnose([found], plan, pipeline, tower="user tower", guards=GUARDS)
     assert isinstance(error, DimSpecialised)
     assert "dim batch of cand_seq__video_id.lengths and" in error.message
     assert "planned for 1 to 64, and tracing found at least 2 and at most 49" in error.message

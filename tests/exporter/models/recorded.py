@@ -60,8 +60,8 @@ def part_of(tower: str) -> str:
 
 
 def observe(tower: Tower, stages: Iterable[str], inputs: Batch) -> dict[str, Any]:
-    """What submodules gave while the tower ran on `inputs`."""
-    seen: dict[str, Any] = {}
+    """What submodules gave while the tower ran on `inputs`; `embedding_group`: what was looked up."""
+    seen: dict[str, Any] = {"embedding_group": tower.served.lookup(inputs)}
 
     def keep(name: str) -> Callable[[nn.Module, object, object], None]:
         return lambda _module, _inputs, output: seen.__setitem__(name, output)

@@ -33,7 +33,7 @@ def observed(request: pytest.FixtureRequest) -> Observed:
     model, batch = request.param
     seen = observe(
         recorded_tower(model, "model"),
-        (*STAGES, PREPROCESSOR, "embedding_group"),
+        (*STAGES, PREPROCESSOR),
         read_batch(model, f"model__{batch}", "in"),
     )
     return seen, read_batch(model, f"model__{batch}", "mid")

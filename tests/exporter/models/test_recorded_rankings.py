@@ -64,7 +64,9 @@ def test_weighted_ids_count_as_they_did_in_training() -> None:
     trained = pq.read_table(FIXTURES / "multi_tower_din_w" / "as_trained" / "b7.parquet")
     for name in outputs:
         expected = torch.tensor(trained[name].to_pylist())
-        torch.testing.assert_close(outputs[name], expected, rtol=0, atol=TOLERANCE * expected.abs().max())
+        torch.testing.assert_close(
+            outputs[name], expected, rtol=0, atol=TOLERANCE * expected.abs().max().item()
+        )
 
 
 @pytest.mark.parametrize("model", MODELS)

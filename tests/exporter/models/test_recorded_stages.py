@@ -30,7 +30,7 @@ def observed(request: pytest.FixtureRequest) -> Observed:
     model, batch = request.param
     tower = recorded_tower(model, "user")
     names = [f"{OURS}.{stage}" for stage in (*STAGES, "_input_preprocessor")]
-    seen = observe(tower, [*names, "embedding_group"], read_batch(model, f"user_tower__{batch}", "in"))
+    seen = observe(tower, names, read_batch(model, f"user_tower__{batch}", "in"))
     return Observed(
         {name.removeprefix(f"{OURS}."): output for name, output in seen.items()},
         read_batch(model, f"user_tower__{batch}", "mid"),

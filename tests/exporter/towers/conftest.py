@@ -20,6 +20,11 @@ def pipeline(pipeline_text: str) -> PipelineConfig:
     return parse_pipeline_config(pipeline_text)
 
 
+@pytest.fixture(scope="session", params=["dssm", "dat", "mind"])
+def match_pipeline(request: pytest.FixtureRequest) -> PipelineConfig:
+    return parse_pipeline_config((FIXTURES / request.param / "pipeline.config").read_text())
+
+
 @pytest.fixture(scope="session")
 def ranking_pipeline() -> PipelineConfig:
     return parse_pipeline_config((FIXTURES / "dlrm_hstu" / "pipeline.config").read_text())

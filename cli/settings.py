@@ -1,0 +1,14 @@
+"""What the command line may load where it exports; the only place of it that reads the environment."""
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from jobs.families import FamilyNames
+
+
+class ExportSettings(BaseSettings):
+    """Read from SLIPWAY_<NAME>."""
+
+    model_config = SettingsConfigDict(env_prefix="SLIPWAY_", frozen=True)
+
+    families: FamilyNames = Field(default=(), description="Of one's own, that may be loaded. By commas.")

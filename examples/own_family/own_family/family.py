@@ -1,0 +1,19 @@
+"""The family `deepfm`, as Slipway asks for it: what its tower takes, and how to build it."""
+
+import json
+from collections.abc import Sequence
+from importlib.resources import files
+
+from exporter.families.family import Family, TowerDeclaration, TowerName, declaration_from_yaml
+from own_family.model import DeepFmTower
+
+
+class DeepFm(Family):
+    """A DeepFM of torchrec's; its config is JSON: `{"dim": 8, "hidden": 16}`."""
+
+    def towers(self, config: str) -> Sequence[TowerDeclaration]:
+        return declaration_from_yaml(files("own_family").joinpath("towers.yaml").read_text())
+
+    def build(self, config: str, tower: TowerName) -> DeepFmTower:
+        sizes = json.loads(config)
+        return DeepFmTower(dim=sizes["dim"], hidden=sizes["hidden"])

@@ -1,0 +1,61 @@
+"""What the pipeline asks of a tower, whoever describes it: how it is built, filled and described."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from exporter.checkpoint.load import load_weights
+from exporter.checkpoint.read import Checkpoint
+from exporter.config.parse import parse_pipeline_config
+from exporter.config.render import render_fg_json, render_model_acc, render_pipeline_config
+from exporter.models.registry import build_tower, weight_names
+from exporter.planning import PlannedTower
+from exporter.spec import ExportSpec
+from exporter.towers.tower import Tower
+
+
+class Blueprint(ABC):
+    """A tower that is about to be exported: its config and plan, and what is made of them."""
+
+    def __init__(self, planned: PlannedTower) -> None:
+        self.planned = planned
+
+    @abstractmethod
+    def build(self) -> Tower:
+        """The tower, untrained."""
+
+    @abstractmethod
+    def fill(self, tower: Tower, checkpoint: Checkpoint) -> None:
+        """Put the checkpoint's weights into the tower, all of them or CheckpointMismatch."""
+
+    @abstractmethod
+    def try_out(self, tower: Tower, inputs: dict[str, Tensor]) -> None:
+        """Run the tower once, eagerly, on the inputs it is to be traced on; raises what is wrong with it."""
+
+    @abstractmethod
+    def files(self, spec: ExportSpec) -> Mapping[str, str]:
+        """What goes beside the package: file name to text."""
+
+
+class ConfiguredTower(Blueprint):
+    """A tower of one of TorchEasyRec's models, which Slipway builds from the pipeline config."""
+
+    def build(self) -> Tower:
+        return build_tower(self.planned.config, self.planned.plan)
+
+    def fill(self, tower: Tower, checkpoint: Checkpoint) -> None:
+        whole = parse_pipeline_config(self.planned.config.pipeline.text)
+        load_weights(tower.module, checkpoint, known=weight_names(whole))
+
+    def try_out(self, tower: Tower, inputs: dict[str, Tensor]) -> None:
+        """Nothing to find out: Slipway's own modules take what they are planned to take."""
+
+    def files(self, spec: ExportSpec) -> Mapping[str, str]:
+        """What TorchEasyRec's servers read, for the tower's view."""
+        config = self.planned.config
+        return {
+            "pipeline.config": render_pipeline_config(config),
+            "fg.json": render_fg_json(config),
+            "model_acc.json": render_model_acc(config, mode=spec.mode, max_batch_size=spec.max_batch_size),
+        }

@@ -1,0 +1,77 @@
+"""Activations as configs write them: "nn.ReLU", "nn.ELU(alpha=0.5)", "Dice". No torch."""
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from exporter.config.refusals import unsupported
+
+DICE = "Dice"
+NO_ACTIVATION = ""
+
+# The classes of torch.nn that go by one number at a time, and the arguments that each takes.
+TORCH_ACTIVATIONS: Mapping[str, frozenset[str]] = {
+    name: frozenset(arguments.split())
+    for name, arguments in {
+        "CELU": "alpha inplace",
+        "ELU": "alpha inplace",
+        "GELU": "approximate",
+        "Hardshrink": "lambd",
+        "Hardsigmoid": "inplace",
+        "Hardswish": "inplace",
+        "Hardtanh": "min_val max_val inplace",
+        "Identity": "",
+        "LeakyReLU": "negative_slope inplace",
+        "LogSigmoid": "",
+        "Mish": "inplace",
+        "PReLU": "num_parameters init",
+        "ReLU": "inplace",
+        "ReLU6": "inplace",
+        "SELU": "inplace",
+        "SiLU": "inplace",
+        "Sigmoid": "",
+        "Softplus": "beta threshold",
+        "Softshrink": "lambd",
+        "Softsign": "",
+        "Tanh": "",
+        "Tanhshrink": "",
+    }.items()
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Activation:
+    """A class and its arguments."""
+
+    name: str  # of TORCH_ACTIVATIONS, DICE, or NO_ACTIVATION
+    arguments: Mapping[str, float | int | bool | str]
+
+
+def read_activation(text: str, where: str) -> Activation:
+    """The activation that a config writes as `text`.
+
+    Raises:
+        UnsupportedConfig: an unknown name or argument, or an argument that is no literal.
+    """
+    name, _, arguments = text.strip().rstrip(")").partition("(")
+    name, known = name.strip(), {DICE: frozenset[str](), NO_ACTIVATION: frozenset[str]()}
+    if "nn." in name:
+        name, known = name.removeprefix("torch.").removeprefix("nn."), dict(TORCH_ACTIVATIONS)
+    try:
+        read = _keywords(arguments)
+    except (SyntaxError, ValueError):
+        read = None
+    if read is None or name not in known or not read.keys() <= known[name]:
+        unsupported(
+            where,
+            f"activation {text!r} is not known",
+            hint=f"use {DICE} or one of nn.{', nn.'.join(TORCH_ACTIVATIONS)}, with arguments by name",
+        )
+    return Activation(name=name, arguments=read)
+
+
+def _keywords(arguments: str) -> dict[str, float | int | bool | str]:
+    call = ast.parse(f"f({arguments})", mode="eval").body
+    if not isinstance(call, ast.Call) or call.args:
+        raise ValueError(arguments)
+    return {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}

@@ -1,0 +1,107 @@
+"""Finding, loading and running the code of a family of one's own: whatever it raises names the family."""
+
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import EntryPoint, entry_points
+
+from pydantic import ValidationError
+
+from exporter.declaration import TowerDeclaration, distinct, invalid_declaration
+from exporter.errors import ExportError, FamilyFailed, FamilyUnusable, InvalidDeclaration, InvalidSpec
+from exporter.families.family import Family
+from exporter.manifest import FamilyPackage
+from exporter.spec import TowerName
+
+GROUP = "slipway.families"
+
+
+def family_package(name: str) -> FamilyPackage:
+    """The distribution that offers a family; nothing of it is loaded.
+
+    Raises:
+        FamilyUnusable: no installed distribution offers it, or several do.
+    """
+    distribution = _entry_point(name).dist
+    assert distribution is not None, "entry points found by group come from distributions"
+    return FamilyPackage(distribution=distribution.name, version=distribution.version)
+
+
+def load_family(name: str) -> Family:
+    """The family that an installed package offers, its code loaded.
+
+    Raises:
+        FamilyUnusable: no package offers it, several do, or what is offered is no family.
+        FamilyFailed: its code raised.
+    """
+    entry_point = _entry_point(name)
+    with family_code(name, "loading it"):
+        offered: object = entry_point.load()
+        family = offered() if isinstance(offered, type) else offered
+    if not isinstance(family, Family):
+        raise FamilyUnusable(
+            f"family {name}: {entry_point.value} is no exporter.families.family.Family, or a class of such",
+            where=name,
+        )
+    return family
+
+
+def declared(family: Family, name: str, config: str) -> tuple[TowerDeclaration, ...]:
+    """Every tower the family declares for a config.
+
+    Raises:
+        FamilyFailed: its code raised.
+        InvalidDeclaration: what it declares cannot be.
+    """
+    with family_code(name, "declaring its towers"):
+        towers = tuple(family.towers(config))
+        try:
+            distinct("tower", (tower.name for tower in towers))
+        except ValueError as error:
+            raise InvalidDeclaration(str(error)) from error
+    return towers
+
+
+def tower_of(towers: tuple[TowerDeclaration, ...], wanted: TowerName, family: str) -> TowerDeclaration:
+    """One of the towers; InvalidSpec if there is no such."""
+    for tower in towers:
+        if tower.name is wanted:
+            return tower
+    raise InvalidSpec(
+        f"family {family} has no {wanted} tower",
+        hint=f"its towers: {', '.join(tower.name for tower in towers) or 'none'}; name them in towers",
+        where="towers",
+    )
+
+
+@contextmanager
+def family_code(family: str, doing: str) -> Iterator[None]:
+    """A stretch of code that is the family's: what it raises becomes an error that says so."""
+    try:
+        yield
+    except InvalidDeclaration as error:
+        raise InvalidDeclaration(
+            f"family {family}: {error.message}", hint=error.hint, where=error.where
+        ) from error
+    except ValidationError as error:
+        told = invalid_declaration(error)
+        raise InvalidDeclaration(f"family {family}, {told.message}", where=told.where) from error
+    except ExportError:
+        raise
+    except Exception as error:  # the code of strangers may raise anything
+        failed = FamilyFailed(
+            f"family {family}: {doing} raised {type(error).__name__}: {error}", where=family
+        )
+        failed.report = traceback.format_exc()
+        raise failed from error
+
+
+def _entry_point(name: str) -> EntryPoint:
+    found = entry_points(group=GROUP, name=name)
+    if len({entry.value for entry in found}) == 1:
+        return next(iter(found))
+    known = ", ".join(sorted(entry_points(group=GROUP).names)) or "none"
+    raise FamilyUnusable(
+        f"{'several packages offer' if found else 'no package offers'} a family {name}; offered are: {known}",
+        where=name,
+    )

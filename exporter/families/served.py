@@ -1,0 +1,78 @@
+"""A module of one's own as a tower: inputs held to what is declared, outputs taken as they come.
+
+B rows.
+"""
+
+from collections.abc import Mapping
+from typing import cast
+
+from torch import Tensor, nn
+
+from exporter.declaration import InputDeclaration, TowerDeclaration
+from exporter.errors import InvalidDeclaration
+from exporter.families.family import TwoStep
+from exporter.models.contract import Demands, read
+from exporter.towers.tower import ServedModule
+
+
+class DeclaredModule(ServedModule):
+    """The family's module behind the demands that a package makes of its inputs."""
+
+    def __init__(self, module: nn.Module, declaration: TowerDeclaration) -> None:
+        super().__init__()
+        self.module = module
+        self._declaration = declaration
+
+    def lookup(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return self._named(cast(TwoStep, self.module).lookup(self._checked(inputs)))
+
+    def compute(self, embedded: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return self._named(cast(TwoStep, self.module).compute(dict(embedded)))
+
+    def demands(self, inputs: Mapping[str, Tensor]) -> tuple[str, ...]:
+        return tuple(_demanded(inputs, self._declaration)[0].messages)
+
+    def forward(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return self._named(self.module(self._checked(inputs)))
+
+    def _named(self, outputs: object) -> dict[str, Tensor]:
+        if not isinstance(outputs, Mapping):
+            raise InvalidDeclaration(
+                f"the {self._declaration.name} tower's module returns {type(outputs).__name__}, and no dict",
+                hint="return a dict from names to tensors",
+            )
+        return dict(outputs)
+
+    def _checked(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        demands, safe = _demanded(inputs, self._declaration)
+        demands.raise_if_unmet()
+        return safe
+
+
+def _demanded(
+    inputs: Mapping[str, Tensor], declaration: TowerDeclaration
+) -> tuple[Demands, dict[str, Tensor]]:
+    """What is demanded of the inputs, and the inputs made safe to compute with where it is not met."""
+    demands = Demands()
+    safe = dict(inputs)
+    for tensor in declaration.filled:
+        safe[tensor.name] = _values(inputs[tensor.name], tensor, demands)
+    by_dim: dict[str, str] = {}  # dim -> the lengths that other lengths of its elements are held against
+    for tensor in declaration.counting:
+        name, dim = tensor.name, declaration.counted_by(tensor.name)[0].dim
+        lengths_B, first = inputs[name], by_dim.setdefault(dim, name)
+        if first == name:
+            total = inputs[declaration.counted_by(name)[0].name].shape[0]
+            safe[name] = demands.adding_up(lengths_B, total, name).to(lengths_B.dtype)
+        else:
+            demands.add((lengths_B == inputs[first]).all(), f"{name} differs from {first}")
+            safe[name] = safe[first].to(lengths_B.dtype)
+    return demands, safe
+
+
+def _values(values: Tensor, tensor: InputDeclaration, demands: Demands) -> Tensor:
+    if tensor.table_rows is None:
+        demands.add(read(values), f"{tensor.name} could not be read")
+        return values
+    outside = f"{tensor.name} has an id outside its table of {tensor.table_rows} rows"
+    return demands.ids(values, tensor.table_rows, outside)

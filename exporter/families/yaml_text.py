@@ -1,0 +1,33 @@
+"""A declaration in YAML."""
+
+import yaml
+from pydantic import Field, ValidationError, model_validator
+
+from exporter.declaration import TowerDeclaration, distinct, invalid_declaration
+from exporter.errors import InvalidDeclaration
+from exporter.spec import Frozen
+
+
+class _Document(Frozen):
+    """The whole of a declaration's document."""
+
+    towers: tuple[TowerDeclaration, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _towers_are_distinct(self) -> "_Document":
+        distinct("tower", (tower.name for tower in self.towers))
+        return self
+
+
+def declaration_from_yaml(text: str) -> tuple[TowerDeclaration, ...]:
+    """The towers of a YAML document: `towers:`, a list of what `TowerDeclaration` takes.
+
+    Raises:
+        InvalidDeclaration: it is no YAML, or declares what cannot be; naming the place.
+    """
+    try:
+        return _Document.model_validate(yaml.safe_load(text)).towers
+    except yaml.YAMLError as error:
+        raise InvalidDeclaration(f"the declaration is no YAML: {error}") from error
+    except ValidationError as error:
+        raise invalid_declaration(error) from error

@@ -1,0 +1,79 @@
+"""What an index over the item vectors will be, every parameter decided. Pure data: no FAISS here."""
+
+import math
+from typing import Protocol, runtime_checkable
+
+from exporter.config.hstu import Similarity
+from exporter.config.schema import ModelConfig
+from exporter.errors import InvalidSpec
+from exporter.manifest import Metric
+from exporter.spec import FlatIndex, HnswIndex, IndexSpec, IvfFlatIndex, IvfPqIndex
+
+ROWS_PER_LIST = 39  # FAISS's own measure of how many vectors it takes to place a list well
+_MOST_LISTS = 65_536
+PQ_CODES = 256  # of each byte; as many vectors at least are needed to find them
+
+_METRICS = {
+    Similarity.COSINE: Metric.COSINE,
+    Similarity.INNER_PRODUCT: Metric.INNER_PRODUCT,
+    Similarity.EUCLID: Metric.L2,
+}
+
+
+@runtime_checkable
+class Compares(Protocol):
+    """A model whose config says how a user and an item are compared."""
+
+    @property
+    def similarity(self) -> Similarity: ...
+
+
+def metric_of(model: ModelConfig) -> Metric:
+    """How the model was trained to compare; by inner product where its config does not say."""
+    return _METRICS[model.similarity] if isinstance(model, Compares) else Metric.INNER_PRODUCT
+
+
+def decided(index: IndexSpec, *, rows: int, width: int) -> IndexSpec:
+    """The same index with nothing left open, for that many vectors of a width.
+
+    Raises:
+        InvalidSpec: there are too few vectors for it, or they cannot be cut as it says.
+    """
+    match index:
+        case FlatIndex() | HnswIndex():
+            return index
+        case IvfFlatIndex():
+            return index.model_copy(update=_lists(index, rows))
+        case IvfPqIndex():
+            if rows < PQ_CODES:
+                raise InvalidSpec(
+                    f"an index of kind ivf_pq needs at least {PQ_CODES} items, and there are {rows}",
+                    hint="ask for kind flat",
+                    where="item_index.kind",
+                )
+            return index.model_copy(update={**_lists(index, rows), "m": _code_bytes(index.m, width)})
+
+
+def _lists(index: IvfFlatIndex | IvfPqIndex, rows: int) -> dict[str, int]:
+    if index.nlist is not None and index.nlist > rows:
+        raise InvalidSpec(
+            f"{index.nlist} lists cannot be made of {rows} items",
+            hint="leave nlist out, or ask for kind flat",
+            where="item_index.nlist",
+        )
+    fitting = max(1, min(int(4 * math.sqrt(rows)), rows // ROWS_PER_LIST, _MOST_LISTS))
+    nlist = index.nlist or fitting
+    return {"nlist": nlist, "nprobe": min(index.nprobe, nlist)}
+
+
+def _code_bytes(asked: int | None, width: int) -> int:
+    divisors = [number for number in range(1, width + 1) if width % number == 0]
+    if asked is None:
+        return max(number for number in divisors if number <= max(1, width // 2))
+    if asked not in divisors:
+        raise InvalidSpec(
+            f"vectors of width {width} cannot be cut into {asked} equal pieces",
+            hint=f"m may be {', '.join(str(number) for number in divisors)}",
+            where="item_index.m",
+        )
+    return asked

@@ -1,0 +1,141 @@
+"""The vectors of all items: rows through the verified package, a check of what was written, an index."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import torch
+
+from exporter.errors import VerificationFailed
+from exporter.items.ids import ids_of
+from exporter.items.index import IndexRequest, build_index
+from exporter.items.memory import forget_peak, peak_bytes
+from exporter.items.sample import spread
+from exporter.items.stream import Written, in_calls, write_vectors
+from exporter.items.vector_files import read_rows
+from exporter.items.wanted import WantedVectors
+from exporter.manifest import VECTOR_COLUMN, IndexEntry, VectorsEntry
+from exporter.publish import file_ref
+from exporter.spec import IndexSpec, TowerName
+from exporter.stages import Progress
+from exporter.verify.gate import Gate
+from exporter.verify.numerics import FP32_TOLERANCE, Difference, compare
+
+_CHECKED = 1024  # rows
+_SEED = 20260901
+_VECTORS, _CHECK = 0.35, 0.05  # of the stage, about, where an index comes after them
+
+
+@dataclass(frozen=True, kw_only=True)
+class Materialised:
+    """The vectors' part of the manifest, and the files it speaks of by their paths in the artifact."""
+
+    entry: VectorsEntry
+    files: dict[str, Path]
+
+
+def materialise(wanted: WantedVectors, gate: Gate, folder: Path, progress: Progress) -> Materialised:
+    """Make the vectors of all items below `folder`, hold a sample against eager, and build the index.
+
+    Raises:
+        InvalidRows: a row cannot be encoded.
+        VerificationFailed: a vector is not what eager computes.
+        IndexFailed: FAISS could not build the index.
+    """
+    forget_peak()
+    (folder / "vectors").mkdir()
+    share = _VECTORS if wanted.index else 1 - _CHECK
+    sample = spread(wanted.items.ids.rows, _CHECKED, seed=_SEED)
+    written = write_vectors(
+        wanted, gate.runner(), folder / "vectors", sample, _part(progress, begin=0.0, end=share)
+    )
+    progress(share, f"vectors: {len(sample):,} of them against eager")
+    difference = _checked(wanted, gate, written)
+    index = None
+    if wanted.index is not None:
+        rest = _part(progress, begin=share + _CHECK, end=1.0)
+        index = _indexed(wanted, wanted.index, written, folder / "index", rest)
+    files = {_path_of(path, folder): path for path in written.parts}
+    items = wanted.items
+    entry = VectorsEntry(
+        files=tuple(file_ref(path, local) for path, local in files.items()),
+        rows=items.ids.rows,
+        id_column=items.ids.column,
+        id_type=str(items.ids.kind),
+        vector_column=VECTOR_COLUMN,
+        width=wanted.width,
+        dtype="float32",
+        output=wanted.output,
+        checked_rows=len(sample),
+        tolerance=FP32_TOLERANCE,
+        largest_difference=difference.largest,
+        scale=difference.scale,
+        index=index,
+        seconds=round(written.seconds, 3),
+        rows_per_second=round(items.ids.rows / written.seconds, 1),
+        peak_memory_bytes=peak_bytes() + written.package_peak_bytes,
+    )
+    if index is not None:
+        files[index.file.path] = folder / "index" / "items.faiss"
+    return Materialised(entry=entry, files=files)
+
+
+def _checked(wanted: WantedVectors, gate: Gate, written: Written) -> Difference:
+    """The sampled rows as they were written: their ids, and their vectors against eager's."""
+    read = read_rows(written.parts, written.sample)
+    ids = pa.concat_arrays([ids_of(batch, wanted.items.ids.column) for batch in written.sampled])
+    if not read.ids.equals(ids):
+        raise VerificationFailed("item tower: ids and vectors were written in another order than the rows'")
+    eager = [
+        gate.eager(inputs)[wanted.output]
+        for batch in written.sampled
+        for inputs in in_calls(batch, wanted.items)
+    ]
+    difference = compare({wanted.output: torch.cat(eager)}, {wanted.output: torch.from_numpy(read.vectors)})
+    if not difference.within(FP32_TOLERANCE):
+        raise VerificationFailed(
+            f"item tower: of {len(read.ids):,} item vectors as written, one differs from eager by "
+            f"{difference.largest:.3g} at scale {difference.scale:.3g}, allowed {FP32_TOLERANCE:g} of it",
+            where=wanted.output,
+        )
+    return difference
+
+
+def _indexed(
+    wanted: WantedVectors, spec: IndexSpec, written: Written, folder: Path, progress: Progress
+) -> IndexEntry:
+    folder.mkdir()
+    output, items = folder / "items.faiss", wanted.items
+    request = IndexRequest(
+        parts=written.parts,
+        rows=items.ids.rows,
+        width=wanted.width,
+        index=spec,
+        metric=items.metric,
+        labels="item_ids" if items.ids.label_an_index else "row_numbers",
+        output=output,
+        threads=torch.get_num_threads(),
+    )
+    built = build_index(request, progress)
+    return IndexEntry(
+        file=file_ref(_path_of(output, folder.parent), output),
+        parameters=spec,
+        metric=request.metric,
+        labels=request.labels,
+        trained_rows=built.trained_rows,
+        recall_at_10=built.recall_at_10,
+        queries=built.queries,
+        seconds=built.seconds,
+        peak_memory_bytes=built.peak_memory_bytes,
+    )
+
+
+def _path_of(local: Path, folder: Path) -> str:
+    return f"{TowerName.ITEM}/{local.relative_to(folder).as_posix()}"
+
+
+def _part(progress: Progress, *, begin: float, end: float) -> Progress:
+    """Progress of a part of the stage."""
+    return lambda fraction, detail: progress(
+        None if fraction is None else begin + (end - begin) * fraction, detail
+    )

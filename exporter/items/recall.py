@@ -1,0 +1,90 @@
+"""How much of what exact search finds an index finds: items for queries, against all vectors.
+
+Q queries, K neighbours, D width.
+"""
+
+from dataclasses import dataclass
+
+import faiss
+import numpy as np
+from numpy.typing import NDArray
+
+from exporter.items.index import IndexRequest
+from exporter.items.sample import spread
+from exporter.items.vector_files import Labels, Vectors, read_groups, read_rows
+from exporter.manifest import Metric
+
+_QUERIES = 512
+_NEIGHBOURS = 10
+_TIE = 1e-6  # of a query's score with itself: scores that differ by less are equal
+
+Scores = NDArray[np.float32]  # more is nearer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recall:
+    """The share found of each query's nearest; None where there are fewer items than neighbours."""
+
+    share: float | None
+    queries: int
+
+
+def measure_recall(index: faiss.Index, request: IndexRequest, *, seed: int) -> Recall:
+    """Search for a random sample of the items themselves, each left out of its own result.
+
+    What the index returns is scored by its true vector, as exact search scores: ties count as found, and
+    the rounding of coded vectors does not. Reads the vectors once, in memory that their number does not grow.
+    """
+    if request.rows <= _NEIGHBOURS:
+        return Recall(share=None, queries=0)
+    queries = read_rows(request.parts, spread(request.rows, _QUERIES, seed=seed))
+    own_Q = queries.labels(request.labels)
+    _, returned_QK = index.search(queries.vectors, _NEIGHBOURS + 1)
+    returned_QK = _without_own(returned_QK, own_Q)
+    wanted = np.unique(returned_QK)
+    vectors_of_wanted: Vectors = np.full((len(wanted), request.width), np.nan, dtype=np.float32)
+    best_QK: Scores = np.full((len(own_Q), _NEIGHBOURS), -np.inf, dtype=np.float32)
+    for group in read_groups(request.parts):
+        labels = group.labels(request.labels)
+        best_QK = _merged(best_QK, *_nearest(queries.vectors, group.vectors, request.metric), labels, own_Q)
+        place = np.minimum(np.searchsorted(wanted, labels), len(wanted) - 1)
+        here = wanted[place] == labels
+        vectors_of_wanted[place[here]] = group.vectors[here]
+    returned_QKD = vectors_of_wanted[np.searchsorted(wanted, returned_QK)]
+    scores_QK = _scores(queries.vectors, returned_QKD, request.metric)
+    tie_Q = _TIE * (queries.vectors**2).sum(axis=1)
+    found = (
+        scores_QK >= (best_QK[:, -1] - tie_Q)[:, None]
+    )  # of what does not exist the score is NaN: not found
+    return Recall(share=float(found.mean()), queries=len(own_Q))
+
+
+def _without_own(returned_QK: Labels, own_Q: Labels) -> Labels:
+    """The first neighbours that are not the query itself; -1 stands for none, as in FAISS."""
+    order = np.argsort(returned_QK == own_Q[:, None], axis=1, kind="stable")
+    others: Labels = np.take_along_axis(returned_QK, order, axis=1)[:, :_NEIGHBOURS]
+    return others
+
+
+def _nearest(queries: Vectors, vectors: Vectors, metric: Metric) -> tuple[Scores, Labels]:
+    """Exact search in one group, one neighbour more than wanted: the query itself may be among them."""
+    kind = faiss.METRIC_L2 if metric is Metric.L2 else faiss.METRIC_INNER_PRODUCT
+    count = min(_NEIGHBOURS + 1, len(vectors))
+    distances, places = faiss.knn(queries, vectors, count, metric=kind)
+    return (-distances if metric is Metric.L2 else distances), places
+
+
+def _merged(best_QK: Scores, scores_QK: Scores, places_QK: Labels, labels: Labels, own_Q: Labels) -> Scores:
+    """The best of what was known and of a group's, without the queries themselves."""
+    own = labels[places_QK] == own_Q[:, None]
+    both = np.concatenate([best_QK, np.where(own, -np.inf, scores_QK)], axis=1)
+    best: Scores = -np.sort(-both, axis=1)[:, :_NEIGHBOURS]
+    return best
+
+
+def _scores(queries_QD: Vectors, vectors_QKD: Vectors, metric: Metric) -> Scores:
+    if metric is Metric.L2:
+        squares: Scores = -((vectors_QKD - queries_QD[:, None]) ** 2).sum(axis=2)
+        return squares
+    products: Scores = np.einsum("qkd,qd->qk", vectors_QKD, queries_QD)
+    return products

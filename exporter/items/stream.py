@@ -1,0 +1,127 @@
+"""Item rows through the package and into parquet, a batch at a time: memory does not grow with the rows."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from torch import Tensor
+
+from exporter.data.encode import encode_in_calls
+from exporter.data.parquet import RowBatch
+from exporter.dims.plan import BATCH
+from exporter.errors import InvalidRows, VerificationFailed
+from exporter.items.ids import ids_of
+from exporter.items.memory import peak_bytes
+from exporter.items.vector_files import Vectors, VectorsWriter
+from exporter.items.wanted import Items, WantedVectors
+from exporter.stages import Progress
+from exporter.verify.runner import PackageRunner, Refused
+
+_ROWS_READ = 1 << 14  # at a time, or as many as one call takes
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Written:
+    """The vectors on disk, and the rows that a sample of them was made of."""
+
+    parts: tuple[Path, ...]
+    sample: NDArray[np.int64]  # places, ascending
+    sampled: tuple[RowBatch, ...]
+    seconds: float
+    package_peak_bytes: int
+
+
+def write_vectors(
+    wanted: WantedVectors,
+    runner: PackageRunner,
+    folder: Path,
+    sample: NDArray[np.int64],
+    progress: Progress,
+) -> Written:
+    """Run every row, in order, and keep those at the places of `sample`, which ascend.
+
+    Raises:
+        InvalidRows: naming file, column and row; or there are other rows than there were.
+        VerificationFailed: a vector holds NaN or infinity.
+        PackageCrashed: the package's process died.
+    """
+    ids, sampled, done = wanted.items.ids, [], 0
+    with runner, VectorsWriter(folder, ids.column, ids.kind, width=wanted.width) as writer:
+        begun = time.monotonic()
+        for batch in _batches(wanted.items):
+            vectors = _vectors(batch, wanted, runner)
+            writer.write(ids_of(batch, ids.column), vectors)
+            low, high = np.searchsorted(sample, [done, done + len(vectors)])
+            if high > low:
+                sampled.append(_taken(batch, sample[low:high] - done))
+            done += len(vectors)
+            rate = done / (time.monotonic() - begun)
+            progress(done / ids.rows, f"vectors: {done:,} of {ids.rows:,} items, {rate:,.0f} per second")
+        package_peak = peak_bytes(runner.pid)
+    seconds = time.monotonic() - begun
+    if done != ids.rows:
+        raise InvalidRows(
+            f"{wanted.items.source.uri} held {ids.rows:,} rows, and {done:,} when they were read again",
+            hint="export again, from files that nobody writes to",
+            where=wanted.items.source.uri,
+        )
+    return Written(
+        parts=tuple(writer.parts),
+        sample=sample,
+        sampled=tuple(sampled),
+        seconds=seconds,
+        package_peak_bytes=package_peak,
+    )
+
+
+def in_calls(batch: RowBatch, items: Items) -> Iterator[dict[str, Tensor]]:
+    """The rows' tensors, in as many calls as the package's bounds make of them."""
+    most = _largest_batch(items)
+    for start in range(0, batch.table.num_rows, most):
+        yield from encode_in_calls(
+            batch.table.slice(start, most),
+            items.features,
+            items.plan,
+            where=batch.where,
+            first_row=batch.first_row + start,
+        )
+
+
+def _batches(items: Items) -> Iterator[RowBatch]:
+    columns = dict.fromkeys([items.ids.column, *(feature.name for feature in items.features)])
+    return items.source.batches(list(columns), rows_per_batch=max(_ROWS_READ, _largest_batch(items)))
+
+
+def _largest_batch(items: Items) -> int:
+    high = items.plan.dim(BATCH).high
+    assert high is not None, "every package has a largest batch"
+    return high
+
+
+def _vectors(batch: RowBatch, wanted: WantedVectors, runner: PackageRunner) -> Vectors:
+    try:
+        parts = [runner.run(inputs)[wanted.output].numpy() for inputs in in_calls(batch, wanted.items)]
+    except Refused as refusal:
+        raise InvalidRows(
+            f"the package refused rows of {batch.where} from row {batch.first_row} on: {refusal}",
+            where=batch.where,
+        ) from refusal
+    vectors: Vectors = np.concatenate(parts)
+    finite = np.isfinite(vectors).all(axis=1)
+    if not finite.all():
+        row = batch.first_row + int(finite.argmin())
+        raise VerificationFailed(
+            f"the vector of row {row} of {batch.where} holds NaN or infinity",
+            hint="look at the item's values, and at the weights they meet",
+            where=batch.where,
+        )
+    return vectors
+
+
+def _taken(batch: RowBatch, rows: NDArray[np.int64]) -> RowBatch:
+    """Some of the rows, copied, so that the others can go."""
+    return RowBatch(where=batch.where, first_row=batch.first_row, table=batch.table.take(pa.array(rows)))

@@ -1,0 +1,51 @@
+"""A declared tower as a tower's config: each input that comes from a column is a feature. No torch."""
+
+from exporter.config.declared import DeclaredConfig
+from exporter.config.schema import Feature, FeatureKind, PipelineConfig, Sequence, Table, TowerConfig
+from exporter.declaration import ROWS, DimDeclaration, InputDeclaration, TowerDeclaration
+
+# Where a row is one string: between the elements of a row, and between the numbers of a vector.
+_ELEMENTS, _NUMBERS = ";", ","
+
+
+def declared_tower(declaration: TowerDeclaration, *, family: str, text: str) -> TowerConfig:
+    """The tower as rows see it; its model is what the family builds from `text`."""
+    return TowerConfig(
+        name=declaration.name,
+        view="declared",
+        pipeline=PipelineConfig(
+            text=text,
+            features=tuple(_feature(tensor, declaration) for tensor in declaration.filled),
+            groups=(),
+            model=DeclaredConfig(family=family, declaration=declaration),
+            train_input_path="",
+        ),
+    )
+
+
+def _feature(tensor: InputDeclaration, declaration: TowerDeclaration) -> Feature:
+    """Inputs of one dim are features of one sequence: a row has equally many elements of each."""
+    dim = None if tensor.dim == ROWS else declaration.dim(tensor.dim)
+    return Feature(
+        name=tensor.source_column,
+        bare_name=tensor.source_column,
+        kind=FeatureKind.ID if tensor.is_whole else FeatureKind.RAW,
+        sequence=_sequence(dim) if dim else None,
+        table=Table(name=tensor.name, rows=tensor.table_rows, dim=0) if tensor.table_rows else None,
+        value_dim=tensor.width,
+        fixed_width=True,
+        fill_value=_filler(tensor),
+        separator=_NUMBERS,
+    )
+
+
+def _sequence(dim: DimDeclaration) -> Sequence:
+    return Sequence(name=dim.name, length=dim.high_per_row or dim.high or 0, delim=_ELEMENTS)
+
+
+def _filler(tensor: InputDeclaration) -> str | None:
+    """One element's values in text, as a row that is one string would have them."""
+    if tensor.fill is None:
+        return None
+    value = str(int(tensor.fill)) if tensor.is_whole else repr(tensor.fill)
+    return _NUMBERS.join([value] * tensor.width)

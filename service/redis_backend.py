@@ -1,0 +1,43 @@
+"""What the API stands on when it runs: everything in one Redis."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+from jobs.celery_queue import CeleryQueue, make_celery
+from jobs.control import JobControl
+from jobs.hooks.stores import redis_hooks
+from jobs.redis_answers import RedisAnswers
+from jobs.redis_bundles import RedisBundles
+from jobs.redis_logs import RedisLogs
+from jobs.redis_pointers import RedisPointers
+from jobs.redis_roster import RedisRoster
+from jobs.redis_store import RedisJobStore, connect
+from jobs.redis_tallies import RedisTallies
+from service.dependencies import Backend
+from service.hooks.backend import HookBackend, running_hooks
+from service.planning import planner
+from service.settings import ServiceSettings
+from service.tracing import TracedQueue
+from telemetry.tracing import Tracing
+
+
+@contextmanager
+def running_backend(settings: ServiceSettings, tracing: Tracing) -> Iterator[tuple[Backend, HookBackend]]:
+    """Connect, and send callbacks, as long as the block lasts."""
+    client, celery = connect(settings.redis_url), make_celery(settings.redis_url)
+    queue = TracedQueue(CeleryQueue(celery, client), tracing)
+    backend = Backend(
+        JobControl(RedisJobStore(client), queue, planner(settings.families), trace=tracing.current),
+        RedisRoster(client),
+        RedisAnswers(client, timedelta(seconds=settings.idempotency_retention)),
+        RedisLogs(client),
+        RedisTallies(client),
+        RedisPointers(client),
+        RedisBundles(client),
+    )
+    stores = redis_hooks(client, settings.hooks.event_memory)
+    with running_hooks(stores, backend.jobs, settings.hooks) as hooks:
+        yield backend, hooks
+    celery.close()
+    client.close()

@@ -1,0 +1,50 @@
+"""What tracing and compiling tell on their way, and that it changes nothing."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from exporter.aoti.capture import capture
+from exporter.aoti.compile import compile_package
+from exporter.stages import seldom
+from exporter.towers.tower import Tower
+from tests.exporter.verify.conftest import clicks, tower
+
+__all__ = ["tower"]
+
+
+class Told:
+    """A listener that keeps everything."""
+
+    def __init__(self) -> None:
+        self.details: list[str] = []
+
+    def __call__(self, fraction: float | None, detail: str) -> None:
+        self.details.append(detail)
+
+
+def test_every_traced_node_is_counted_and_the_program_is_the_same(tower: Tower) -> None:
+    told, inputs = Told(), clicks(3, 0, 4)
+    counted, plain = capture(tower, inputs, told), capture(tower, inputs)
+    numbers = [int(detail.removesuffix(" nodes traced")) for detail in told.details]
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert len(numbers) == pytest.approx(len(counted.graph.nodes), rel=0.3)
+    assert counted.graph_module.code == plain.graph_module.code
+
+
+@pytest.mark.slow
+def test_every_compiled_file_is_counted(tower: Tower, tmp_path: Path) -> None:
+    told = Told()
+    with torch.no_grad():
+        compile_package(capture(tower, clicks(3, 0, 4)), tmp_path / "p.pt2", told)
+    files = [int(detail.removeprefix("p.pt2: ").removesuffix(" files compiled")) for detail in told.details]
+    assert files == list(range(1, len(files) + 1)) and len(files) >= 3
+
+
+def test_people_are_told_seldom() -> None:
+    told = Told()
+    tell = seldom(told)
+    for number in range(1000):
+        tell(None, str(number))
+    assert told.details == ["0"]
