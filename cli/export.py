@@ -8,11 +8,10 @@ from pathlib import Path
 
 from cli.settings import ExportSettings
 from jobs.control import JobControl
-from jobs.ids import JobId
 from jobs.leases import Holding, claim
 from jobs.logs import MemoryLogs
 from jobs.memory_store import MemoryJobStore
-from jobs.model import JobState
+from jobs.model import Job, JobState
 from jobs.queue import MemoryQueue
 from processes.startup import settings_or_exit
 from service.cli_commands import EXIT_CODES
@@ -63,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
             show(JobView.of(store.get(job.id)))
 
         while store.get(job.id).state is JobState.QUEUED:  # again after a failure that may pass
-            supervisor.run(_claimed(store, job.id), on_beat=show_progress)
+            supervisor.run(_claimed(store, job), on_beat=show_progress)
             show_progress()
     ended = JobView.of(store.get(job.id))
     if arguments.json:
@@ -73,7 +72,8 @@ def run(arguments: argparse.Namespace) -> int:
     return EXIT_CODES[ended.state]
 
 
-def _claimed(store: MemoryJobStore, job_id: JobId) -> Holding:
-    holding = claim(store, job_id, worker=_WORKER, length=_NO_LIMIT)
+def _claimed(store: MemoryJobStore, job: Job) -> Holding:
+    """The job's next attempt; whether this machine can compile for its target, the attempt finds out."""
+    holding = claim(store, job.id, worker=_WORKER, length=_NO_LIMIT, serves=job.spec.targets)
     assert holding is not None, "nobody else knows of this job"
     return holding

@@ -43,6 +43,7 @@ def main() -> None:
         spec=request.spec,
         workspace=workspace,
         config_uri=request.config_uri,
+        folder=request.folder,
         families=AttemptSettings().families,
         replace_unfinished=request.replace_unfinished,
     )
