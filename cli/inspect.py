@@ -7,7 +7,7 @@ from rich.table import Table
 
 from exporter.manifest import DimEntry, Manifest, TensorEntry, TowerEntry, VectorsEntry
 from exporter.publish import read_manifest
-from exporter.spec import IdWeights
+from exporter.spec import IdWeights, Pass, SetPrecision
 from service.client.tables import console, table_of
 
 _WEIGHTS = {
@@ -50,11 +50,19 @@ def run(arguments: argparse.Namespace) -> int:
         if tower.id_weights is not None:
             out.print(f"{tower.name} tower: it {_WEIGHTS[tower.id_weights]}")
         out.print(_code(tower))
+        for applied in tower.passes:
+            out.print(f"{tower.name} tower: {_edit(applied.asked)} in {len(applied.calls)} calls")
         if tower.vectors is not None:
             out.print(_vectors(tower.vectors))
         out.print(_stages(tower))
         out.print(_verification(tower))
     return 0
+
+
+def _edit(asked: Pass) -> str:
+    if isinstance(asked, SetPrecision):
+        return f"{asked.submodule} computes in {asked.precision}"
+    return f"{asked.submodule} computes attention {asked.attention}"
 
 
 def _overview(manifest: Manifest) -> Table:

@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Sequence
 from typing import NoReturn
 
-from cli import export, inspect, plan, predict
+from cli import board, export, inspect, plan, predict
 from cli.errors import InvalidCommand
 from exporter.outcome import Failure
 from exporter.version import __version__
@@ -67,6 +67,7 @@ def build_parser() -> argparse.ArgumentParser:
     export.add_command(subparsers)
     predict.add_command(subparsers)
     inspect.add_command(subparsers)
+    board.add_command(subparsers)
     add_commands(subparsers)
     return parser
 

@@ -2,6 +2,7 @@
 
 ExportError
 ├── InvalidSpec              the request contradicts itself or what the model offers
+│   └── WrongArchitecture      the target is not what the machine at work is
 ├── InvalidPipelineConfig    the pipeline config does not parse or contradicts itself
 │   └── UnsupportedConfig    it parses, and asks for something Slipway does not build
 ├── FamilyError              a model family of one's own
@@ -17,10 +18,13 @@ ExportError
 ├── DimPlanViolated          the traced program's sizes are not those of the plan
 │   ├── DimsConflict           the model requires sizes to be equal that the plan keeps apart
 │   └── DimSpecialised         tracing narrowed or fixed a size that the plan lets vary
+├── PassRefused              an edit of a traced program does not fit it
 ├── TraceFailed              torch.export could not capture the tower
 ├── CompileFailed            AOTInductor could not build the package
 ├── WeightsDoNotFit          weights are not of the shapes that compiled code was made for
 ├── VerificationFailed       the package does not compute what eager computes
+│   ├── PromiseBroken          a node of the program gives other sizes or strides than tracing promised
+│   ├── PackageUnsteady        two runs of the package on the same inputs differ
 │   └── PackageCrashed         the process that ran the package died
 ├── IndexFailed              FAISS could not build an index over the item vectors
 ├── InvalidArtifact          a published artifact is incomplete or damaged
@@ -54,6 +58,13 @@ class InvalidSpec(ExportError):
 
     code = "invalid_spec"
     advice = "correct the field that `where` names"
+
+
+class WrongArchitecture(InvalidSpec):
+    """The target is not what the machine at work is; packages are compiled where they can be tried."""
+
+    code = "wrong_architecture"
+    advice = "send the job to a worker for the target"
 
 
 class InvalidPipelineConfig(ExportError):
@@ -181,6 +192,13 @@ class DimSpecialised(DimPlanViolated):
     advice = "change the model's option that ties the size, or report it with the pipeline config"
 
 
+class PassRefused(ExportError):
+    """An edit of a traced program does not fit it."""
+
+    code = "pass_refused"
+    advice = "correct the pass that `where` names"
+
+
 class TraceFailed(ExportError):
     """torch.export could not capture the tower."""
 
@@ -207,6 +225,20 @@ class VerificationFailed(ExportError):
 
     code = "verification_failed"
     advice = "nothing of the tower was published; report the case that `where` names"
+
+
+class PromiseBroken(VerificationFailed):
+    """A node of the program gives other sizes, strides or dtypes than tracing promised."""
+
+    code = "promise_broken"
+    advice = "correct the shape rule of the operator that the message names, or the model's line"
+
+
+class PackageUnsteady(VerificationFailed):
+    """Two runs of the package on the same inputs differ."""
+
+    code = "package_unsteady"
+    advice = "nothing of the tower was published; look for memory that is read before it is written"
 
 
 class PackageCrashed(VerificationFailed):

@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import Field
 
 from exporter.declaration import TowerDeclaration
-from exporter.spec import Device, Frozen, IdWeights, IndexSpec, Mode, TowerName
+from exporter.spec import Device, Frozen, IdWeights, IndexSpec, Mode, Pass, TowerName
 
 MANIFEST_NAME = "manifest.json"
 VECTOR_COLUMN = "vector"  # beside the items' ids
@@ -92,6 +92,13 @@ class Versions(Frozen):
     fbgemm: str
     triton: str
     cuda: str | None
+
+
+class AppliedPass(Frozen):
+    """An edit of the traced program, and the calls of submodules that it changed."""
+
+    asked: Pass
+    calls: tuple[str, ...]
 
 
 class SparseEntry(Frozen):
@@ -181,6 +188,7 @@ class TowerEntry(Frozen):
     id_weights: IdWeights | None = None  # what it does with the weights of ids; None: it reads none
     remarks: tuple[str, ...] = ()  # where its answers are not TorchEasyRec's own, in words
     demands: tuple[str, ...] = ()  # a package that refuses "but received n" found the n-th unmet, from 1
+    passes: tuple[AppliedPass, ...] = ()  # in the order in which they were applied
     code: Literal["cold", "warm"] = "cold"  # compiled for this export, or taken from the code cache
     reused: Literal["request", "graph"] | None = None  # warm: not traced and not compiled; not compiled
     code_note: str = ""  # why it is cold; what became of an entry of the cache that was wrong

@@ -1,7 +1,8 @@
 """A tower's packages: warm where the code cache has their code, else cold; through the gate in any case."""
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -12,7 +13,11 @@ from torch import Tensor
 from exporter.aoti.code import ProgramCode
 from exporter.aoti.code_cache import CodeCache
 from exporter.aoti.fingerprint import graph_fingerprint, request_key
-from exporter.data.batch import NamedBatch
+from exporter.aoti.op_libraries import op_libraries
+from exporter.attempt import EVIDENCE
+from exporter.data.batch import NamedBatch, Rows, verification_batches
+from exporter.data.sweep import sweep
+from exporter.dims.plan import DimPlan
 from exporter.errors import ExportError
 from exporter.manifest import TensorEntry, VerificationReport
 from exporter.parts import (
@@ -24,10 +29,15 @@ from exporter.parts import (
     compile_part,
     of_part,
     trace_parts,
+    weights_of,
 )
+from exporter.spec import Pass, Target
 from exporter.stages import Progress, Stage, StageClock
 from exporter.towers.tower import Tower
 from exporter.verify.gate import Gate
+from exporter.verify.shrink import shrunk
+
+_SEED, _DRAWN = 20, 4  # of the sizes that are drawn: the same in every export, so that a failure comes again
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +53,15 @@ class PackageOrder:
     contradicting: Callable[[], Iterable[NamedBatch]]
     device: torch.device
     folder: Path
+    passes: tuple[Pass, ...] = ()
+    target: Target = "cpu"
     on_traced: Callable[[Sequence[TracedPart]], None] = lambda traced: None
+
+    def inputs_of(self, case: str) -> dict[str, Tensor]:
+        """The inputs of a verification case; of any other name those of the trace."""
+        found = (batch.inputs for batch in self.agreeing() if batch.name == case)
+        inputs = next(found, None) or self.inputs
+        return {name: each.to(self.device) for name, each in inputs.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,12 +75,12 @@ class CodeOrigin:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Packaged:
-    """Packages that passed the gate."""
+    """Packages that passed the gate, the gate, and its report on them."""
 
     parts: tuple[CompiledPart, ...]
     origin: CodeOrigin
-    report: VerificationReport
     gate: Gate
+    report: VerificationReport
 
     @property
     def outputs(self) -> tuple[TensorEntry, ...]:
@@ -71,6 +89,7 @@ class Packaged:
 
     @property
     def op_libraries(self) -> tuple[str, ...]:
+        """To import before a package is loaded."""
         return _op_libraries(self.parts)
 
 
@@ -80,6 +99,7 @@ class _Unverified:
 
     parts: tuple[CompiledPart, ...]
     origin: CodeOrigin
+    traced: tuple[TracedPart, ...] = ()  # none for an equal request
     reused: tuple[ProgramCode, ...] = ()
 
 
@@ -93,7 +113,7 @@ def package_tower(order: PackageOrder, cache: CodeCache | None, clock: StageCloc
     """
     if cache is None:
         return _verified(order, _cold(order, clock, note="there is no code cache"), clock)
-    key = request_key([part.tower for part in order.parts], order.device)
+    key = request_key([part.tower for part in order.parts], order.passes, order.device, order.target)
     made = _from_cache(order, cache, key, clock)
     try:
         packaged = _verified(order, made, clock)
@@ -109,65 +129,73 @@ def package_tower(order: PackageOrder, cache: CodeCache | None, clock: StageCloc
     return packaged
 
 
+def agreeing_batches(rows: Rows, plan: DimPlan) -> Iterator[NamedBatch]:
+    """The cases at which package and eager must agree: chosen ones, and ones that are drawn."""
+    yield from verification_batches(rows, plan)
+    yield from sweep(rows, plan, seed=_SEED, count=_DRAWN)
+
+
 def _from_cache(order: PackageOrder, cache: CodeCache, key: str, clock: StageClock) -> _Unverified:
     """The code of the whole request, or of each traced graph that the cache knows."""
     with clock.stage(Stage.TRACE) as progress:
-        found = cache.of_request(key)
+        found = () if order.passes else cache.of_request(key)  # a pass edits what has been traced
         note = _misfit(order.parts, found) if found else "the code cache has no code of this request"
         if not note:
             progress(1.0, "skipped: warm, the code of an equal request is reused")
         traced = _trace(order, progress) if note else ()
+    if note:
+        return _by_graph(traced, order, cache, note, clock)
     with clock.stage(Stage.COMPILE) as progress:
-        if not note:
-            progress(1.0, "skipped: warm, the code of an equal request is reused")
-            coded = tuple(
-                CodedPart(part=part, known=known) for part, known in zip(order.parts, found, strict=True)
-            )
-            return _Unverified(
-                parts=assemble_parts(coded, order.folder),
-                origin=CodeOrigin(code="warm", reused="request"),
-                reused=found,
-            )
-        return _by_graph(traced, order, cache, note, progress)
+        progress(1.0, "skipped: warm, the code of an equal request is reused")
+        coded = [
+            CodedPart(part=part, known=known, weights=part.tower.module.state_dict())
+            for part, known in zip(order.parts, found, strict=True)
+        ]
+        return _Unverified(
+            parts=assemble_parts(coded, order.folder),
+            origin=CodeOrigin(code="warm", reused="request"),
+            reused=found,
+        )
 
 
 def _by_graph(
-    traced: Sequence[TracedPart], order: PackageOrder, cache: CodeCache, note: str, progress: Progress
+    traced: tuple[TracedPart, ...], order: PackageOrder, cache: CodeCache, note: str, clock: StageClock
 ) -> _Unverified:
     """Each part's code by the fingerprint of its graph, compiled where the cache lacks it."""
     coded: list[CodedPart] = []
     reused: list[ProgramCode] = []
-    for done, each in enumerate(traced):
-        fingerprint = graph_fingerprint(each.program, order.device)
-        known = cache.of_graph(fingerprint)
-        if known is None or known.misfit(each.part.tower.module.state_dict()):
-            coded.append(compile_part(each, fingerprint, of_part(progress, done, len(traced))))
-        else:
-            progress(
-                (done + 1) / len(traced), f"{each.part.path}: warm, the code of an equal graph is reused"
-            )
-            coded.append(CodedPart(part=each.part, known=known))
-            reused.append(known)
+    with _failures_made_small(order, traced), clock.stage(Stage.COMPILE) as progress:
+        for done, each in enumerate(traced):
+            fingerprint = graph_fingerprint(each.program, order.device, order.target)
+            known, weights = cache.of_graph(fingerprint), weights_of(each)
+            if known is None or known.misfit(weights):
+                told = of_part(progress, done, len(traced))
+                coded.append(compile_part(each, fingerprint, told, target=order.target))
+            else:
+                progress((done + 1) / len(traced), f"{each.part.path}: warm, an equal graph's code is reused")
+                coded.append(CodedPart(part=each.part, known=known, weights=weights, passes=each.passes))
+                reused.append(known)
+        parts = assemble_parts(coded, order.folder)
     warm = len(reused) == len(coded)
     origin = CodeOrigin(code="warm", reused="graph") if warm else CodeOrigin(code="cold", note=note)
-    return _Unverified(parts=assemble_parts(coded, order.folder), origin=origin, reused=tuple(reused))
+    return _Unverified(parts=parts, origin=origin, traced=traced, reused=tuple(reused))
 
 
 def _cold(order: PackageOrder, clock: StageClock, *, note: str) -> _Unverified:
     with clock.stage(Stage.TRACE) as progress:
         traced = _trace(order, progress)
     coded: list[CodedPart] = []
-    with clock.stage(Stage.COMPILE) as progress:
+    with _failures_made_small(order, traced), clock.stage(Stage.COMPILE) as progress:
         for done, each in enumerate(traced):
-            fingerprint = graph_fingerprint(each.program, order.device)
-            coded.append(compile_part(each, fingerprint, of_part(progress, done, len(traced))))
-        return _Unverified(
-            parts=assemble_parts(coded, order.folder), origin=CodeOrigin(code="cold", note=note)
-        )
+            fingerprint = graph_fingerprint(each.program, order.device, order.target)
+            told = of_part(progress, done, len(traced))
+            coded.append(compile_part(each, fingerprint, told, target=order.target))
+        parts = assemble_parts(coded, order.folder)
+    return _Unverified(parts=parts, origin=CodeOrigin(code="cold", note=note), traced=traced)
 
 
 def _trace(order: PackageOrder, progress: Progress) -> tuple[TracedPart, ...]:
-    traced = trace_parts(order.parts, order.inputs, order.device, progress)
+    traced = trace_parts(order.parts, order.inputs, order.device, progress, passes=order.passes)
     order.on_traced(traced)
     return traced
 
@@ -184,16 +212,25 @@ def _misfit(parts: Sequence[Part], found: Sequence[ProgramCode]) -> str:
 
 def _verified(order: PackageOrder, made: _Unverified, clock: StageClock) -> Packaged:
     """The packages, once they have been held against eager."""
-    with clock.stage(Stage.VERIFY) as progress:
+    # What fails with reused code may be the code's fault; it is made anew, and then made small if need be.
+    making_small = nullcontext() if made.reused else _failures_made_small(order, made.traced)
+    with making_small, clock.stage(Stage.VERIFY) as progress:
         gate = Gate(
             order.tower,
             [part.link for part in made.parts],
             op_libraries=_op_libraries(made.parts),
             scratch=order.folder,
             device=order.device,
+            passes=order.passes,
+            programs=[part.program for part in made.traced],
         )
         report = gate.verify(order.agreeing(), order.contradicting(), progress)
-    return Packaged(parts=made.parts, origin=made.origin, report=report, gate=gate)
+    return Packaged(parts=made.parts, origin=made.origin, gate=gate, report=report)
+
+
+def _failures_made_small(order: PackageOrder, traced: Sequence[TracedPart]) -> AbstractContextManager[None]:
+    programs = [part.program for part in traced]
+    return shrunk(programs, order.inputs_of, order.folder / EVIDENCE, libraries=op_libraries(programs))
 
 
 def _op_libraries(parts: Sequence[CompiledPart]) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """The packages a tower becomes: one, or a sparse and a dense one, traced and compiled one by one."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
@@ -14,7 +14,9 @@ from exporter.aoti.compile import compile_code
 from exporter.aoti.op_libraries import op_libraries
 from exporter.aoti.outputs import outputs_of
 from exporter.aoti.trace import trace
-from exporter.spec import Mode
+from exporter.manifest import AppliedPass
+from exporter.passes.requested import apply_passes, preserved_calls, require_applied
+from exporter.spec import Mode, Pass, Target
 from exporter.stages import Progress, no_progress
 from exporter.towers.split import split
 from exporter.towers.tower import Tower
@@ -43,6 +45,7 @@ class TracedPart:
 
     part: Part
     program: ExportedProgram
+    passes: tuple[AppliedPass, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +54,8 @@ class CodedPart:
 
     part: Part
     known: ProgramCode
+    weights: Mapping[str, Tensor]
+    passes: tuple[AppliedPass, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +64,7 @@ class CompiledPart:
 
     part: Part
     known: ProgramCode
+    passes: tuple[AppliedPass, ...] = ()
     package: WrittenFile
 
     @property
@@ -76,16 +82,29 @@ def parts_of(tower: Tower, mode: Mode, *, max_batch_size: int) -> tuple[Part, ..
 
 
 def trace_parts(
-    parts: Sequence[Part], inputs: dict[str, Tensor], device: torch.device, progress: Progress = no_progress
+    parts: Sequence[Part],
+    inputs: dict[str, Tensor],
+    device: torch.device,
+    progress: Progress = no_progress,
+    *,
+    passes: Sequence[Pass] = (),
 ) -> tuple[TracedPart, ...]:
-    """Trace each part on what the one before it returns; the first on `inputs`."""
+    """Trace each part on what the one before it returns, the first on `inputs`; then apply the passes.
+
+    Raises:
+        PassRefused: a pass fits no part.
+    """
     traced = []
     tensors = {name: tensor.to(device) for name, tensor in inputs.items()}
     for done, part in enumerate(parts):
         told = of_part(progress, done, len(parts))
-        traced.append(TracedPart(part=part, program=trace(part.tower, tensors, device, told)))
+        preserved = preserved_calls(part.tower, passes)
+        program = trace(part.tower, tensors, device, told, preserved=preserved)
+        program, applied = apply_passes(part.tower, program, passes, tensors)
+        traced.append(TracedPart(part=part, program=program, passes=applied))
         with torch.no_grad():
             tensors = part.tower.module(tensors)
+    require_applied(passes, [each for part in traced for each in part.passes], [t.program for t in traced])
     return tuple(traced)
 
 
@@ -94,26 +113,34 @@ def sizes_text(inputs: dict[str, Tensor]) -> str:
     return "".join(f"{name}: {tensor.dtype} {list(tensor.shape)}\n" for name, tensor in inputs.items())
 
 
-def compile_part(traced: TracedPart, fingerprint: str, progress: Progress = no_progress) -> CodedPart:
-    """Compile a part whose graph has this fingerprint."""
-    tower, program = traced.part.tower, traced.program
+def weights_of(traced: TracedPart) -> Mapping[str, Tensor]:
+    """What the part's package holds: the module's weights, unless a pass gave the program others."""
+    return traced.program.state_dict if traced.passes else traced.part.tower.module.state_dict()
+
+
+def compile_part(
+    traced: TracedPart, fingerprint: str, progress: Progress = no_progress, *, target: Target = "cpu"
+) -> CodedPart:
+    """Compile a part, whose graph has this fingerprint, for `target`."""
+    program, weights = traced.program, weights_of(traced)
     known = ProgramCode(
         fingerprint=fingerprint,
-        code=compile_code(program, progress),
-        state=layouts(tower.module.state_dict()),
-        outputs=outputs_of(program, tower.plan),
+        code=compile_code(program, progress, target=target),
+        state=layouts(weights),
+        outputs=outputs_of(program, traced.part.tower.plan),
         op_libraries=op_libraries([program]),
     )
-    return CodedPart(part=traced.part, known=known)
+    return CodedPart(part=traced.part, known=known, weights=weights, passes=traced.passes)
 
 
 def assemble_parts(coded: Sequence[CodedPart], folder: Path) -> tuple[CompiledPart, ...]:
-    """Put the package of each part together below `folder`, with the weights its module has."""
+    """Put the package of each part together below `folder`, with its weights."""
     return tuple(
         CompiledPart(
             part=each.part,
             known=each.known,
-            package=each.known.assemble(each.part.tower.module.state_dict(), folder / each.part.path),
+            passes=each.passes,
+            package=each.known.assemble(each.weights, folder / each.part.path),
         )
         for each in coded
     )

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from exporter.aoti.architecture import require_device
+from exporter.aoti.architecture import require_target
 from exporter.aoti.code_cache import open_code_cache
 from exporter.aoti.outputs import outputs_of
 from exporter.attempt import EVIDENCE, Attempt, Evidence, ExportedTower, TowerResult
 from exporter.blueprint import Blueprint, ConfiguredTower
-from exporter.data.batch import contradicting_batches, trace_inputs, verification_batches
+from exporter.data.batch import contradicting_batches, trace_inputs
 from exporter.describe import tower_entry, write_tower_files
 from exporter.distributed.isolation import isolated
 from exporter.distributed.ranks import Ranks
@@ -19,7 +19,7 @@ from exporter.families.declared import open_tower
 from exporter.items.materialise import Materialised, materialise
 from exporter.items.wanted import Items, WantedVectors, open_items, plan_vectors
 from exporter.outcome import ExportOutcome, Failure
-from exporter.packaging import PackageOrder, package_tower
+from exporter.packaging import PackageOrder, agreeing_batches, package_tower
 from exporter.parts import TracedPart, parts_of, sizes_text
 from exporter.planning import TowerToExport, UnopenedTower, plan_export, read_config
 from exporter.publishing import publish_towers, published_earlier
@@ -83,7 +83,7 @@ def export_tower(
     folder = attempt.workspace / name
     folder.mkdir()
     with clock.stage(Stage.CONFIG):
-        device = require_device(spec.device)
+        device = require_target(spec.targets[0])
         blueprint = blueprint_of(planned, spec, config_text)
         tower = blueprint.build()
     with clock.stage(Stage.CHECKPOINT):
@@ -103,10 +103,12 @@ def export_tower(
             tower=tower,
             parts=parts_of(tower, spec.mode, max_batch_size=spec.max_batch_size),
             inputs=inputs,
-            agreeing=partial(verification_batches, rows, tower.plan),
+            agreeing=partial(agreeing_batches, rows, tower.plan),
             contradicting=partial(contradicting_batches, rows, tower.plan),
             device=device,
             folder=folder,
+            passes=tuple(each for each in spec.passes if each.tower is name),
+            target=spec.targets[0],
             on_traced=partial(look_at_programs, items, evidence),
         ),
         open_code_cache(attempt.code_cache) if attempt.code_cache else None,

@@ -73,4 +73,4 @@ def succeeded(entry: TowerEntry, root: str) -> TowerOutcome:
 
 
 def artifact_root(attempt: Attempt) -> str:
-    return f"{attempt.spec.output_uri.rstrip('/')}/{attempt.job_id}"
+    return f"{attempt.spec.output_uri.rstrip('/')}/{attempt.folder or attempt.job_id}"

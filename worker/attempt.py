@@ -43,6 +43,7 @@ def main() -> None:
         spec=request.spec,
         workspace=workspace,
         config_uri=request.config_uri,
+        folder=request.folder,
         families=shared.families,
         code_cache=shared.code_cache_uri,
         replace_unfinished=request.replace_unfinished,

@@ -46,7 +46,7 @@ class WrittenFile:
 def assemble(
     code: Mapping[str, bytes], table: Sequence[Constant], tensors: Mapping[str, Tensor], path: Path
 ) -> WrittenFile:
-    """Write the package at `path`: the files of `code` by name, and the tensors that `table` names.
+    """Write the package at `path`: the files of `code` by name, the tensors that `table` names in its blob.
 
     Raises:
         WeightsDoNotFit: a tensor is missing, or not of the shape, dtype and strides in the table.
@@ -61,11 +61,13 @@ def assemble(
             for name, data in _MARKS.items():
                 archive.writestr(zipfile.ZipInfo(f"{root}/{name}"), data)
             for name, data in code.items():
-                archive.writestr(zipfile.ZipInfo(f"{root}/{MODEL}/{name}"), data)
-            blob = _aligned(f"{root}/{MODEL}/{_blob_name(code)}", sink.size)
-            with archive.open(blob, "w", force_zip64=True) as entry:
-                for piece in pieces(table, tensors):
-                    entry.write(piece)
+                if not name.endswith(BLOB_SUFFIX):
+                    archive.writestr(zipfile.ZipInfo(f"{root}/{MODEL}/{name}"), data)
+            for name in (name for name in code if name.endswith(BLOB_SUFFIX)):  # none without weights
+                blob = _aligned(f"{root}/{MODEL}/{name}", sink.size)
+                with archive.open(blob, "w", force_zip64=True) as entry:
+                    for piece in pieces(table, tensors):
+                        entry.write(piece)
         file.truncate(sink.size)  # it may end in a hole
     return WrittenFile(path=path, size=sink.size, sha256=sink.digest.hexdigest())
 
@@ -77,11 +79,6 @@ def pieces(table: Sequence[Constant], tensors: Mapping[str, Tensor]) -> Iterator
         for start in range(0, values.numel(), PIECE):
             yield values[start : start + PIECE].cpu().numpy().data
         yield memoryview(bytes(constant.size - values.numel()))
-
-
-def _blob_name(code: Mapping[str, bytes]) -> str:
-    library = next(name for name in code if name.endswith("wrapper.so"))
-    return library.removesuffix("wrapper.so") + BLOB_SUFFIX
 
 
 def _aligned(name: str, at: int) -> zipfile.ZipInfo:

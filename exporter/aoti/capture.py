@@ -12,8 +12,14 @@ from exporter.stages import Progress, no_progress
 from exporter.towers.tower import Tower
 
 
-def capture(tower: Tower, inputs: dict[str, Tensor], progress: Progress = no_progress) -> ExportedProgram:
-    """The tower's program, traced on `inputs` in the plan's order."""
+def capture(
+    tower: Tower,
+    inputs: dict[str, Tensor],
+    progress: Progress = no_progress,
+    *,
+    preserved: tuple[str, ...] = (),
+) -> ExportedProgram:
+    """The tower's program, traced on `inputs` in the plan's order; `preserved` can be called as in eager."""
     with (
         torch.no_grad(),
         sizes_zero_and_one_stay_dynamic(),
@@ -22,5 +28,9 @@ def capture(tower: Tower, inputs: dict[str, Tensor], progress: Progress = no_pro
     ):
         warnings.simplefilter("ignore")  # of torch and fbgemm about each other; failures raise
         return torch.export.export(
-            tower.module, (inputs,), dynamic_shapes=(to_torch_dims(tower.plan),), strict=False
+            tower.module,
+            (inputs,),
+            dynamic_shapes=(to_torch_dims(tower.plan),),
+            strict=False,
+            preserve_module_call_signature=preserved,
         )

@@ -7,24 +7,26 @@ from pathlib import Path
 import torch
 from torch.export import ExportedProgram
 
-from exporter.aoti.assemble import BLOB_SUFFIX
 from exporter.aoti.code import Code
 from exporter.aoti.torch_private import compile_files, files_counted
 from exporter.errors import CompileFailed
 from exporter.manifest import Versions
+from exporter.spec import Target
 from exporter.stages import Progress, no_progress
 from exporter.version import __version__
 
 
-def compile_code(program: ExportedProgram, progress: Progress = no_progress) -> Code:
-    """Compile `program`; its weights are no part of the code.
+def compile_code(
+    program: ExportedProgram, progress: Progress = no_progress, *, target: Target = "cpu"
+) -> Code:
+    """Compile `program` for `target`; its weights are no part of the code.
 
     Raises:
         CompileFailed: with the compiler's last words.
     """
     try:
         with files_counted(lambda files: progress(None, f"{files} files compiled")):
-            written = compile_files(program)
+            written = compile_files(program, target)
     except Exception as error:  # inductor and the C++ compiler fail in many types; all mean the same here
         text = str(error).strip()
         raise CompileFailed(
@@ -32,14 +34,16 @@ def compile_code(program: ExportedProgram, progress: Progress = no_progress) -> 
             hint="a C++ compiler (g++) must be on the PATH" if "compiler" in text.lower() else "",
         ) from error
     return Code(
-        files={path.name: path.read_bytes() for path in written.paths if not path.name.endswith(BLOB_SUFFIX)},
+        files={path.name: path.read_bytes() for path in written.paths},
         values=written.values,
     )
 
 
-def compile_package(program: ExportedProgram, path: Path, progress: Progress = no_progress) -> Path:
-    """Compile `program` into the package at `path`, with its own weights."""
-    return compile_code(program, progress).assemble(program.state_dict, path).path
+def compile_package(
+    program: ExportedProgram, path: Path, progress: Progress = no_progress, *, target: Target = "cpu"
+) -> Path:
+    """Compile `program` for `target` into the package at `path`, with its own weights."""
+    return compile_code(program, progress, target=target).assemble(program.state_dict, path).path
 
 
 def versions() -> Versions:

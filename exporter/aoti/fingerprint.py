@@ -23,7 +23,7 @@ import exporter
 from exporter.aoti.architecture import architecture
 from exporter.aoti.compile import versions
 from exporter.aoti.torch_private import compiler_settings
-from exporter.spec import Device
+from exporter.spec import Device, Pass, Target
 from exporter.towers.tower import Tower
 
 # Where the code is that a trace runs or that decides how it is compiled.
@@ -32,10 +32,13 @@ _VERSIONED = frozenset({"torch", "torchrec", "fbgemm_gpu", "exporter"})  # their
 _NO_MATTER = frozenset({"text", "train_input_path", "train_rows_are_encoded", "averaged_weights", "reason"})
 
 
-def request_key(parts: Sequence[Tower], device: torch.device) -> str:
+def request_key(
+    parts: Sequence[Tower], passes: Sequence[Pass], device: torch.device, target: Target = "cpu"
+) -> str:
     """Of everything the code of these parts depends on that is known before they are traced."""
     known = {
-        "environment": _environment(device),
+        "environment": _environment(device, target),
+        "passes": canonical(passes),
         "parts": [
             {
                 "config": canonical(part.config),
@@ -49,9 +52,9 @@ def request_key(parts: Sequence[Tower], device: torch.device) -> str:
     return _sha256(json.dumps(known, sort_keys=True))
 
 
-def graph_fingerprint(program: ExportedProgram, device: torch.device) -> str:
+def graph_fingerprint(program: ExportedProgram, device: torch.device, target: Target = "cpu") -> str:
     """Of a traced graph: its operations, sizes, dtypes, strides and constants, and what compiles it."""
-    digest = hashlib.sha256(json.dumps(_environment(device), sort_keys=True).encode())
+    digest = hashlib.sha256(json.dumps(_environment(device, target), sort_keys=True).encode())
     for line in _lines_of(program):
         digest.update(f"{line}\n".encode())
     return digest.hexdigest()
@@ -80,10 +83,11 @@ def _fields(value: object) -> dict[str, object]:
     raise TypeError(f"{type(value).__name__} in a config: say here what of it code depends on")
 
 
-def _environment(device: torch.device) -> dict[str, object]:
+def _environment(device: torch.device, target: Target) -> dict[str, object]:
     return {
         "versions": versions().model_dump(),
-        "architecture": architecture(Device(device.type)),
+        "architecture": architecture(Device(device.type), target),
+        "target": target,
         "compiler": dict(compiler_settings()),
     }
 

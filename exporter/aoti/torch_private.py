@@ -6,7 +6,7 @@ import struct
 import subprocess
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from itertools import count
@@ -27,22 +27,30 @@ from torch.export import ExportedProgram
 from torch.export._draft_export import FailureReport, FailureType
 from torch.export.pt2_archive._package import AOTICompiledModel
 from torch.export.pt2_archive._package_weights import Weights
-from torch.fx.node import Argument, Node, Target
+from torch.fx.node import Argument, Node
+from torch.fx.node import Target as NodeTarget
 from torch.fx.proxy import TracerBase
 
 from exporter.dims.diagnose import SizeGuard, sizes_in
 from exporter.dims.torch_dims import TorchDims
+from exporter.spec import Target
 
 # What inductor is told for every package; values are inductor's own configuration keys.
 # - Weights stay outside the .so, in a plain blob in the order of the package's constants table, so that
 #   compiled code does not depend on them. Of the formats this one writes none: see `_weights_left_out`.
 # - Folding of constants happens when the package is loaded: folded at compile time, their values would be
 #   baked into the code.
-PACKAGE_CONFIG: Mapping[str, bool | str] = {
+PACKAGE_CONFIG: Mapping[str, bool | str | int] = {
     "aot_inductor.package": True,
     "aot_inductor.package_constants_in_so": False,
     "aot_inductor.package_constants_on_disk_format": "pickle_weights",
     "aot_inductor.use_runtime_constant_folding": True,
+}
+
+# Inductor takes every instruction that the compiling machine has, unless it is told a level.
+_LEVELS: Mapping[Target, Mapping[str, str | int]] = {
+    "avx2": {"cpp.simdlen": 256, "cpp.march": "x86-64-v3"},
+    "avx512": {"cpp.simdlen": 512, "cpp.march": "x86-64-v4"},
 }
 
 
@@ -51,10 +59,10 @@ class Package:
 
     def __init__(self, path: Path, device_index: int = -1) -> None:
         """Load native code: only from a package whose digest is known."""
-        self._model = torch._inductor.aoti_load_package(str(path), device_index=device_index)
+        self.model = torch._inductor.aoti_load_package(str(path), device_index=device_index)
 
     def __call__(self, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        outputs: dict[str, torch.Tensor] = self._model(dict(inputs))
+        outputs: dict[str, torch.Tensor] = self.model(dict(inputs))
         return outputs
 
 
@@ -69,7 +77,7 @@ class UnpackedPackage(Package):
         )
         # Not all constants are weights: what is folded when loaded is computed from them.
         loader.load_constants(dict(weights), use_inactive=False, check_full_update=False, user_managed=True)
-        self._model = AOTICompiledModel(loader)
+        self.model = AOTICompiledModel(loader)
         self._weights = weights
 
 
@@ -81,7 +89,7 @@ def nodes_counted(on_node: Callable[[int], None]) -> Iterator[None]:
     def counted(
         self: TracerBase,
         kind: str,
-        target: Target,
+        target: NodeTarget,
         args: tuple[Argument, ...],
         kwargs: dict[str, Argument],
         name: str | None = None,
@@ -175,18 +183,20 @@ class CompiledFiles:
     values: Mapping[str, torch.Tensor]
 
 
-def compile_files(program: ExportedProgram) -> CompiledFiles:
-    """Compile a program with AOTInductor.
+def compile_files(program: ExportedProgram, target: Target = "cpu") -> CompiledFiles:
+    """Compile a program with AOTInductor for a target.
 
     The compiler is given fake tensors for parameters and buffers: no value of theirs can reach the code.
     """
-    with warnings.catch_warnings(), sizes_zero_and_one_stay_dynamic(), _weights_left_out():
+    apart = _weights_left_out() if _reads_weights(program) else nullcontext()
+    with warnings.catch_warnings(), sizes_zero_and_one_stay_dynamic(), _only_instructions_of(target), apart:
         warnings.simplefilter("ignore")  # inductor's remarks on its own internals; failures raise
         module = _without_weights(program).module(check_guards=False)
         assert isinstance(module, torch.fx.GraphModule) and program.example_inputs is not None
         args, kwargs = program.example_inputs
         # Inductor writes into the metadata it is given, which otherwise is one dict for the whole process.
-        options: dict[str, object] = {**PACKAGE_CONFIG, "aot_inductor.metadata": {}}
+        options: dict[str, object] = {**_package_config(program), **_LEVELS.get(target, {})}
+        options["aot_inductor.metadata"] = {}
         written = torch._inductor.aot_compile(module, args, kwargs, options=options)
     assert isinstance(written, list)
     constants = [
@@ -249,6 +259,21 @@ def _blob_size() -> int:
     return sum(-(-size // codecache.ALIGN_BYTES) * codecache.ALIGN_BYTES for size in sizes)
 
 
+def _package_config(program: ExportedProgram) -> Mapping[str, bool | str | int]:
+    """`PACKAGE_CONFIG`; for a program that reads no weight no blob, as an empty one cannot be loaded."""
+    return PACKAGE_CONFIG if _reads_weights(program) else {"aot_inductor.package": True}
+
+
+def _reads_weights(program: ExportedProgram) -> bool:
+    signature = program.graph_signature
+    weights = {
+        *signature.inputs_to_parameters,
+        *signature.inputs_to_buffers,
+        *signature.inputs_to_lifted_tensor_constants,
+    }
+    return any(node.users for node in program.graph.nodes if node.name in weights)
+
+
 def cpu_instruction_sets() -> tuple[str, ...]:
     """The vector instruction sets that inductor compiles for here: ("avx512", "avx512_vnni"), ..."""
     isa = cpu_vec_isa.pick_vec_isa()
@@ -271,3 +296,35 @@ def _compiler_version() -> str:
     command = [cpp_builder.get_cpp_compiler(), "--version"]
     told = subprocess.run(command, check=True, capture_output=True, text=True)
     return told.stdout.partition("\n")[0]
+
+
+@contextmanager
+def _only_instructions_of(target: Target) -> Iterator[None]:
+    """Let inductor write vector code of a level of x86-64 only.
+
+    Of the sets of 512 bits it would pick the newest (AMX, VNNI, bfloat16), which not every machine of the
+    level has.
+    """
+    if target not in _LEVELS:
+        yield
+        return
+    known = cpu_vec_isa.supported_vec_isa_list
+    plain = [isa for isa in known if str(isa) == target and isa]  # asking is what probes for bfloat16
+    wide = [isa for isa in plain if isinstance(isa, cpu_vec_isa.VecAVX512)]
+    bf16 = [isa for isa in wide if isa._is_avx512_bf16_supported]
+    cpu_vec_isa.supported_vec_isa_list = plain
+    for isa in bf16:
+        isa._is_avx512_bf16_supported = False
+    _forget_instruction_sets()
+    try:
+        yield
+    finally:
+        cpu_vec_isa.supported_vec_isa_list = known
+        for isa in bf16:
+            isa._is_avx512_bf16_supported = True
+        _forget_instruction_sets()
+
+
+def _forget_instruction_sets() -> None:
+    cpu_vec_isa.valid_vec_isa_list.cache_clear()
+    cpu_vec_isa.VecAVX512.is_avx512_bf16_supported.cache_clear()

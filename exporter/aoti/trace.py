@@ -13,7 +13,12 @@ from exporter.towers.tower import Tower
 
 
 def trace(
-    tower: Tower, inputs: dict[str, Tensor], device: torch.device, progress: Progress = no_progress
+    tower: Tower,
+    inputs: dict[str, Tensor],
+    device: torch.device,
+    progress: Progress = no_progress,
+    *,
+    preserved: tuple[str, ...] = (),
 ) -> ExportedProgram:
     """Export `tower` on `inputs`, whose dynamic sizes are at least 2 and pairwise different.
 
@@ -24,7 +29,7 @@ def trace(
     """
     ordered = {tensor.name: inputs[tensor.name].to(device) for tensor in tower.plan.inputs}
     try:
-        program = capture(tower, ordered, seldom(progress))
+        program = capture(tower, ordered, seldom(progress), preserved=preserved)
     except Exception as error:  # torch.export raises many unrelated types
         raise explain(tower, ordered, error) from error
     try:

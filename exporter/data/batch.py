@@ -166,25 +166,25 @@ def verification_batches(rows: Rows, plan: DimPlan) -> Iterator[NamedBatch]:
 def _batches(rows: Rows, plan: DimPlan) -> Iterator[NamedBatch]:
     for size in verification_batch_sizes(plan):
         note = f"{len(rows)} rows, repeated" if size > len(rows) else ""
-        yield _named(f"batch_{size}", rows.take(size), plan, note)
+        yield named_batch(f"batch_{size}", rows.take(size), plan, note)
     few = rows.take(min(_SEVERAL, verification_batch_sizes(plan)[-1]))
     if rows.sequences:
         longest = rows.row(rows.longest)
-        yield _named("longest_history", longest, plan)
-        yield _named("full_history", _full(longest), plan, "as many events as the config declares")
-        yield _named("empty_history", longest.without_history(), plan)
-        yield _named("all_histories_empty", few.without_history(), plan)
-        yield _named("empty_among_others", _first_emptied(few), plan)
+        yield named_batch("longest_history", longest, plan)
+        yield named_batch("full_history", _full(longest), plan, "as many events as the config declares")
+        yield named_batch("empty_history", longest.without_history(), plan)
+        yield named_batch("all_histories_empty", few.without_history(), plan)
+        yield named_batch("empty_among_others", _first_emptied(few), plan)
         yield from _one_sequence_changed(few, longest, plan)
         if any(feature.is_multivalued for feature in rows.sequences):
-            yield _named("events_without_values", few.with_values_per_event(0), plan)
-            yield _named("several_values_per_event", few.with_values_per_event(_SEVERAL).cut(), plan)
+            yield named_batch("events_without_values", few.with_values_per_event(0), plan)
+            yield named_batch("several_values_per_event", few.with_values_per_event(_SEVERAL).cut(), plan)
     if any(feature.weighted for feature in rows.features):
-        yield _named("other_weights", few.with_other_weights(), plan)
+        yield named_batch("other_weights", few.with_other_weights(), plan)
     if rows.multivalued:
         none = np.zeros(1, dtype=np.int64)
-        yield _named("no_values", rows.row(0).resize(rows.multivalued, none), plan)
-        yield _named("several_values", few.resize(rows.multivalued, _several(few)).cut(), plan)
+        yield named_batch("no_values", rows.row(0).resize(rows.multivalued, none), plan)
+        yield named_batch("several_values", few.resize(rows.multivalued, _several(few)).cut(), plan)
 
 
 def _one_sequence_changed(few: Rows, longest: Rows, plan: DimPlan) -> Iterator[NamedBatch]:
@@ -194,8 +194,8 @@ def _one_sequence_changed(few: Rows, longest: Rows, plan: DimPlan) -> Iterator[N
         return
     for name, siblings in sequences.items():
         none = np.zeros(len(few), dtype=np.int64)
-        yield _named(f"empty:{name}", few.resize(siblings, none), plan)
-        yield _named(f"one_element:{name}", longest.resize(siblings, np.ones(1, dtype=np.int64)), plan)
+        yield named_batch(f"empty:{name}", few.resize(siblings, none), plan)
+        yield named_batch(f"one_element:{name}", longest.resize(siblings, np.ones(1, dtype=np.int64)), plan)
 
 
 def contradicting_batches(rows: Rows, plan: DimPlan) -> Iterator[NamedBatch]:
@@ -237,7 +237,7 @@ def _contradicting_sequence(
         yield _changed(f"one_event_short:{sharing[-1]}", inputs, {values.name: inputs[values.name][:-1]})
 
 
-def _named(name: str, rows: Rows, plan: DimPlan, note: str = "") -> NamedBatch:
+def named_batch(name: str, rows: Rows, plan: DimPlan, note: str = "") -> NamedBatch:
     """A case from these rows; if they exceed what the plan allows, cut to what the config declares."""
     inputs = rows.tensors(plan)
     if _beyond(inputs, plan):

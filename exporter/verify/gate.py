@@ -8,17 +8,22 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
+from torch.export import ExportedProgram
 
 from exporter.data.batch import NamedBatch
 from exporter.dims.torch_dims import input_sizes
-from exporter.errors import PackageCrashed, VerificationFailed
+from exporter.errors import PackageCrashed, PackageUnsteady, VerificationFailed
 from exporter.manifest import CaseKind, CaseReport, Latency, VerificationReport
+from exporter.spec import Pass
 from exporter.stages import Progress
 from exporter.towers.tower import Tower
-from exporter.verify.numerics import FP32_TOLERANCE, compare
+from exporter.verify.nodes import require_promises_kept
+from exporter.verify.numerics import compare, tolerance_of
 from exporter.verify.reload import Link
 from exporter.verify.runner import PackageRunner, Refused
 
+_RUN_BY_NODE = ("batch_1", "batch_7", "empty_among_others")
+_STEADY = 0.1  # of the tolerance: what two runs may differ by, which on one CPU thread is nothing at all
 _ALWAYS_TIMED = "batch_32"
 _TIMED_REPEATS = 20  # at most
 _TIMED_S = 1.0  # for the repeats of one size, each by eager and by the package
@@ -35,12 +40,16 @@ class Gate:
         op_libraries: tuple[str, ...],
         scratch: Path,
         device: torch.device,
+        passes: Iterable[Pass] = (),
+        programs: Sequence[ExportedProgram] = (),
     ) -> None:
         self._tower = tower
         self._chain = chain
         self._op_libraries = op_libraries
         self._scratch = scratch
         self._device = device
+        self._tolerance = tolerance_of(passes)
+        self._programs = programs
 
     def verify(
         self, agreeing: Iterable[NamedBatch], contradicting: Iterable[NamedBatch], progress: Progress
@@ -51,6 +60,10 @@ class Gate:
             VerificationFailed: naming the case, its sizes, the output and the difference.
         """
         cases, refusals = list(agreeing), list(contradicting)
+        for batch in _run_by_node(cases):
+            progress(0.0, f"{batch.name}: node by node")
+            where = f"{self._tower.title}, {batch.name}"
+            require_promises_kept(self._programs, self._on_device(batch), where=where)
         total, timed = len(cases) + len(refusals), _timed(cases)
         reports, latency = [], []
         with ExitStack() as running:
@@ -59,6 +72,7 @@ class Gate:
                 progress(done / total, f"{batch.name}: package against eager")
                 reports.append(self._agrees(runner, batch))
                 if batch.name in timed:
+                    self._require_steady(runner, batch)
                     latency.append(self._latency(runner, batch))
             for done, batch in enumerate(refusals, start=len(cases)):
                 progress(done / total, f"{batch.name}: must be refused")
@@ -71,16 +85,19 @@ class Gate:
         if failed:
             raise VerificationFailed(
                 f"{self._tower.title}: {len(failed)} of {len(reports)} cases failed; first: "
-                f"{_describe(failed[0])}",
+                f"{_describe(failed[0], self._tolerance)}",
                 hint="nothing of this tower was published; report the case with the pipeline config",
                 where=failed[0].name,
             )
         return VerificationReport(
-            tolerance=FP32_TOLERANCE,
+            tolerance=self._tolerance,
             largest_difference=max(report.largest_difference or 0.0 for report in reports),
             cases=tuple(reports),
             latency=tuple(latency),
         )
+
+    def _on_device(self, batch: NamedBatch) -> dict[str, Tensor]:
+        return {name: value.to(self._device) for name, value in batch.inputs.items()}
 
     def eager(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
         """The tower's outputs, computed as they are checked against."""
@@ -113,12 +130,29 @@ class Gate:
             name=batch.name,
             kind=CaseKind.AGREES,
             sizes=sizes,
-            passed=difference.within(FP32_TOLERANCE),
+            passed=difference.within(self._tolerance),
             largest_difference=difference.largest if finite else None,
             scale=difference.scale if finite else None,
             output=difference.output,
             detail=difference.problem or batch.note,
         )
+
+    def _require_steady(self, runner: PackageRunner, batch: NamedBatch) -> None:
+        """Run the same inputs twice: what moves between two runs is no rounding.
+
+        Raises:
+            PackageUnsteady: naming the case, the output and the difference.
+        """
+        try:
+            moved = compare(runner.run(batch.inputs), runner.run(batch.inputs))
+        except Refused:
+            return  # told as the case's own failure
+        if not moved.problem and not moved.within(self._tolerance * _STEADY):
+            raise PackageUnsteady(
+                f"{self._tower.title}: {batch.name}: {moved.output} differs by {moved.largest:.3g} at scale "
+                f"{moved.scale:.3g} between two runs on the same inputs",
+                where=batch.name,
+            )
 
     def _refuses(self, runner: PackageRunner, batch: NamedBatch) -> CaseReport:
         try:
@@ -141,6 +175,11 @@ class Gate:
         return Latency(batch=rows, eager_ms=statistics.median(times_ms), compiled_ms=compiled_ms)
 
 
+def _run_by_node(cases: Sequence[NamedBatch]) -> list[NamedBatch]:
+    """The cases that the program itself is run on, none of them of the size that was traced."""
+    return [case for case in cases if case.name in _RUN_BY_NODE]
+
+
 def _timed(cases: Sequence[NamedBatch]) -> frozenset[str]:
     """The cases that are timed: the smallest, a usual and the largest size of ordinary rows."""
     sizes = [case.name for case in cases if case.name.startswith("batch_")]
@@ -151,11 +190,11 @@ def _not_refused(batch: NamedBatch, detail: str) -> CaseReport:
     return CaseReport(name=batch.name, kind=CaseKind.REFUSES, sizes={}, passed=False, detail=detail)
 
 
-def _describe(report: CaseReport) -> str:
+def _describe(report: CaseReport, tolerance: float) -> str:
     at = ", ".join(f"{name}={size}" for name, size in report.sizes.items())
     if report.largest_difference is None:
         return f"{report.name} ({at}): {report.detail}"
     return (
         f"{report.name} ({at}): {report.output} differs by {report.largest_difference:.3g} "
-        f"at scale {report.scale:.3g}, allowed {FP32_TOLERANCE:g} of it"
+        f"at scale {report.scale:.3g}, allowed {tolerance:g} of it"
     )

@@ -1,13 +1,23 @@
 """How far two sets of outputs are apart, and whether that is close enough."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from torch import Tensor
 
+from exporter.spec import LowPrecision, Pass, SetPrecision
+
 # fp32: rounding differs between eager's and the compiler's order of summation, not more.
 FP32_TOLERANCE = 1e-5
+# Lower precisions: some units in the last place of what was computed in them, eager being fp32 all along.
+_LOW_TOLERANCES = {LowPrecision.FP16: 5e-3, LowPrecision.BF16: 4e-2}
+
+
+def tolerance_of(passes: Iterable[Pass]) -> float:
+    """What a package may differ by from the model as trained, as a fraction of the output's scale."""
+    low = (_LOW_TOLERANCES[each.precision] for each in passes if isinstance(each, SetPrecision))
+    return max(low, default=FP32_TOLERANCE)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,14 +3,17 @@
 B rows, L longest row, H heads, A and V widths of a head's queries and values, Q = H * A, E = H * V.
 """
 
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from exporter.config.hstu import StuConfig
 from exporter.models.hstu.sequence import EncoderSequence
+from exporter.spec import AttentionKind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,19 +64,54 @@ class Visibility:
         return visible
 
 
-def attend(
-    q_BLQ: Tensor, k_BLQ: Tensor, v_BLE: Tensor, mask_BLL: Tensor, *, heads: int, alpha: float, divisor: int
-) -> Tensor:
-    """Queries and keys (B, L, H * A), values (B, L, H * V), to (B, L, H * V)."""
-    if heads == 1:  # without an axis of heads: inductor cannot order the strides around a size of 1
-        return _weights(q_BLQ, k_BLQ, alpha, divisor) * mask_BLL @ v_BLE
-    q_BHLA, k_BHLA, v_BHLV = (_by_head(x, heads) for x in (q_BLQ, k_BLQ, v_BLE))
-    attended_BHLV = _weights(q_BHLA, k_BHLA, alpha, divisor) * mask_BLL.unsqueeze(1) @ v_BHLV
-    return attended_BHLV.transpose(1, 2).flatten(2)
+@dataclass(frozen=True, kw_only=True)
+class Scores:
+    """How a score becomes a weight."""
+
+    heads: int
+    alpha: float
+    divisor: int
+
+    def weights(self, q: Tensor, k: Tensor, mask: Tensor) -> Tensor:
+        """Of queries and keys (..., L, A), to (..., L, L)."""
+        return F.silu(q @ k.transpose(-2, -1) * self.alpha) / self.divisor * mask
 
 
-def _weights(q: Tensor, k: Tensor, alpha: float, divisor: int) -> Tensor:
-    return F.silu(q @ k.transpose(-2, -1) * alpha) / divisor
+class Attention(nn.Module, ABC):
+    """Attention of one layer. It has no weights, so that a program's may be swapped for another by name."""
+
+    def __init__(self, scores: Scores) -> None:
+        super().__init__()
+        self.scores = scores
+
+    @abstractmethod
+    def forward(self, q_BLQ: Tensor, k_BLQ: Tensor, v_BLE: Tensor, mask_BLL: Tensor) -> Tensor:
+        """Queries and keys (B, L, H * A), values (B, L, H * V), to (B, L, H * V)."""
+
+
+class AllHeads(Attention):
+    """All heads in one product: B * H * L * L weights at a time."""
+
+    def forward(self, q_BLQ: Tensor, k_BLQ: Tensor, v_BLE: Tensor, mask_BLL: Tensor) -> Tensor:
+        if self.scores.heads == 1:  # no axis of heads: inductor cannot order the strides around a size of 1
+            return self.scores.weights(q_BLQ, k_BLQ, mask_BLL) @ v_BLE
+        q_BHLA, k_BHLA, v_BHLV = (_by_head(x, self.scores.heads) for x in (q_BLQ, k_BLQ, v_BLE))
+        attended_BHLV = self.scores.weights(q_BHLA, k_BHLA, mask_BLL.unsqueeze(1)) @ v_BHLV
+        return attended_BHLV.transpose(1, 2).flatten(2)
+
+
+class HeadByHead(Attention):
+    """One head after the other: B * L * L weights at a time, for long histories and little memory."""
+
+    def forward(self, q_BLQ: Tensor, k_BLQ: Tensor, v_BLE: Tensor, mask_BLL: Tensor) -> Tensor:
+        by_head = zip(*(x.chunk(self.scores.heads, dim=2) for x in (q_BLQ, k_BLQ, v_BLE)), strict=True)
+        return torch.cat([self.scores.weights(q, k, mask_BLL) @ v for q, k, v in by_head], dim=2)
+
+
+ATTENTION: Mapping[AttentionKind, type[Attention]] = {
+    AttentionKind.ALL_HEADS: AllHeads,
+    AttentionKind.HEAD_BY_HEAD: HeadByHead,
+}
 
 
 def _by_head(x_BLQ: Tensor, heads: int) -> Tensor:

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from exporter.config.hstu import HstuConfig, StuConfig
-from exporter.models.hstu.attention import Visibility, attend
+from exporter.models.hstu.attention import AllHeads, Scores, Visibility
 from exporter.models.hstu.sequence import EncoderSequence
 from exporter.models.jagged import Layout, as_size, pad, unpad
 
@@ -23,8 +23,8 @@ class StuLayer(nn.Module):
     def __init__(self, config: StuConfig, *, divisor: int, dropout: float) -> None:
         super().__init__()
         self._config = config
-        self._alpha = config.attn_alpha or config.attention_dim**-0.5
-        self._divisor = divisor
+        alpha = config.attn_alpha or config.attention_dim**-0.5
+        self._attention = AllHeads(Scores(heads=config.num_heads, alpha=alpha, divisor=divisor))
         self._dropout = dropout
         heads, inner = config.num_heads, config.num_heads * config.hidden_dim
         self._widths = (inner, inner, heads * config.attention_dim, heads * config.attention_dim)
@@ -47,10 +47,7 @@ class StuLayer(nn.Module):
         u_NE = F.silu(uvqk[:, : self._widths[0]])
         # Padded before it is split: padding a slice copies it first, and asks on the way if N is 1.
         _, v, q, k = pad(uvqk, layout).split(self._widths, dim=2)
-        attended_BLE = attend(
-            q, k, v, mask_BLL, heads=self._config.num_heads, alpha=self._alpha, divisor=self._divisor
-        )
-        attended_NE = unpad(attended_BLE, layout)
+        attended_NE = unpad(self._attention(q, k, v, mask_BLL), layout)
         y = torch.cat([u_NE, attended_NE, u_NE * self._normed(attended_NE)], dim=1)
         y = F.dropout(y, self._dropout, self.training)
         return torch.addmm(x_ND, y, self._output_weight)

@@ -68,7 +68,9 @@ def test_a_missing_weight_is_named(compiled: Compiled, tmp_path: Path) -> None:
 
 def test_weights_of_zeros_take_no_disk(tmp_path: Path) -> None:
     table = Constant(fqn="t", dtype=torch.uint8, shape=(3 * PIECE,), stride=(1,), offset=0, size=3 * PIECE)
-    written = assemble({"wrapper.so": b""}, [table], {"t": torch.zeros(3 * PIECE).byte()}, tmp_path / "t.pt2")
+    written = assemble(
+        {"wrapper_weights.blob": b""}, [table], {"t": torch.zeros(3 * PIECE).byte()}, tmp_path / "t.pt2"
+    )
     found = written.path.stat()
     assert found.st_size == written.size > 3 * PIECE
     assert found.st_blocks * 512 < PIECE

@@ -83,8 +83,8 @@ def with_constants(tower: Tower) -> Tower:
 def test_a_request_is_known_by_what_its_code_depends_on(
     change: Callable[[Tower], Tower], matters: bool
 ) -> None:
-    own = request_key([mean_price_tower(seed=1)], CPU)
-    assert (request_key([change(mean_price_tower(seed=2))], CPU) != own) is matters
+    own = request_key([mean_price_tower(seed=1)], (), CPU)
+    assert (request_key([change(mean_price_tower(seed=2))], (), CPU) != own) is matters
 
 
 @pytest.fixture
@@ -106,7 +106,9 @@ def test_a_module_of_another_package_is_known_by_that_packages_source(
     own_module: Callable[[str], nn.Module],
 ) -> None:
     first, second = own_module("scale = 1"), own_module("scale = 10")
-    keys = {request_key([replace(mean_price_tower(), module=each)], CPU) for each in (first, first, second)}
+    keys = {
+        request_key([replace(mean_price_tower(), module=each)], (), CPU) for each in (first, first, second)
+    }
     assert len(keys) == 2
 
 

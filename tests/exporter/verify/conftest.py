@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.export import ExportedProgram
 
 from exporter.aoti.compile import compile_package
 from exporter.aoti.trace import trace
@@ -23,6 +24,7 @@ from exporter.spec import TowerName
 from exporter.towers.tower import Tower
 from exporter.towers.view import TowerConfig
 from exporter.verify.reload import Link
+from tests.exporter.models.recorded import random_inputs, recorded_tower
 
 PLAN = DimPlan(
     inputs=(
@@ -101,3 +103,10 @@ def chain(tower: Tower, tmp_path_factory: pytest.TempPathFactory) -> list[Link]:
     program = trace(tower, clicks(3, 0, 4), torch.device("cpu"))
     package = compile_package(program, tmp_path_factory.mktemp("mean_price") / "aoti_model.pt2")
     return [Link(package=package, order=tuple(tensor.name for tensor in PLAN.inputs))]
+
+
+@pytest.fixture(scope="session")
+def user_program() -> ExportedProgram:
+    """A recorded user tower, traced with 7 rows and 29 events."""
+    tower = recorded_tower("hstu_match", "user")
+    return trace(tower, random_inputs(tower, [3, 9, 5, 0, 4, 2, 6]), torch.device("cpu"))

@@ -1,0 +1,70 @@
+"""`slipway board`: every family of a zoo in every mode and precision, against the last recorded run."""
+
+import argparse
+import json
+from pathlib import Path
+
+from rich.table import Table
+
+from exporter.board.page import page_of, summary, told
+from exporter.board.record import SIZE_CLASSES, STAGES, Result, Row, changes, merged, read_record
+from exporter.board.zoo import read_zoo
+from service.client.tables import console, table_of
+
+_EXAMPLE = "example: slipway board --zoo tests/board/zoo.json --record .slipway/board.json"
+
+
+def add_command(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add `board`."""
+    parser = subparsers.add_parser(
+        "board",
+        help="export a zoo of models and show what passes, stage by stage",
+        description="Export every model of a zoo in every mode and precision. Exit code: 1 if a row fails.",
+        epilog=_EXAMPLE,
+    )
+    parser.add_argument("--zoo", metavar="FILE", type=Path, required=True, help="the models, as JSON")
+    parser.add_argument("--record", metavar="FILE", type=Path, help="the last run; written anew at the end")
+    parser.add_argument("--html", metavar="FILE", type=Path, help="write the board as a page")
+    parser.add_argument("--reduced", action="store_true", help="each model once, in fp32; modes take turns")
+    parser.add_argument("--json", action="store_true", help="print the board as JSON")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the board, show it, and record it."""
+    from exporter.board.run import run_board  # torch loads only for the commands that need it
+
+    earlier = read_record(arguments.record) if arguments.record else None
+
+    def show(row: Row) -> None:
+        if not arguments.json:
+            console().print(" ".join((*row.key, row.result, row.why)), soft_wrap=True, markup=False)
+
+    zoo: Path = arguments.zoo
+    record = run_board(read_zoo(zoo), zoo.absolute().parent, reduced=arguments.reduced, on_row=show)
+    changed = changes(earlier, record)
+    if arguments.record:
+        arguments.record.parent.mkdir(parents=True, exist_ok=True)
+        arguments.record.write_text(merged(earlier, record).model_dump_json(indent=1))
+    if arguments.html:
+        arguments.html.write_text(page_of(record, changed))
+    if arguments.json:
+        print(json.dumps({"changes": changed.model_dump(), **record.model_dump(mode="json")}, indent=2))
+    else:
+        console().print(_table(record.rows))
+        for line in (summary(record), *told(changed)):
+            console().print(line, markup=False)
+    return 1 if record.failed else 0
+
+
+def _table(rows: tuple[Row, ...]) -> Table:
+    marks = {Result.PASS: "✓", Result.FAIL: "✗", Result.LEFT_OUT: "·", Result.NOT_REACHED: "-"}
+    table = table_of("model", "tower", "mode", "precision", *STAGES, *SIZE_CLASSES, "s", title="board")
+    for row in rows:
+        if row.result is not Result.LEFT_OUT:
+            cells = [row.stages.get(stage) for stage in STAGES] + [
+                row.sizes.get(size) for size in SIZE_CLASSES
+            ]
+            shown = [marks[cell] if cell else "" for cell in cells]
+            table.add_row(*row.key, *shown, "" if row.seconds is None else f"{row.seconds:.0f}")
+    return table

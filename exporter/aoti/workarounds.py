@@ -1,0 +1,49 @@
+"""What torch gets wrong and we put right: each with its link, what breaks without it, and its end."""
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workaround:
+    """One fault of torch, and the first release in which what stands here may go."""
+
+    name: str
+    link: str
+    breaks: str  # what happens without it
+    seen_in: str  # the release it was last met in
+    fixed_in: str | None = None  # None: no release has the fix yet
+
+
+REEXPORT = Workaround(
+    name="named_arguments",
+    link="https://github.com/pytorch/pytorch/issues/171964",
+    breaks="a program made a module again takes `*args`; export binds its inputs as one tuple, and refuses "
+    "every dynamic shape that is given for them by position",
+    seen_in="2.13",
+)
+MERGED_CALLS = Workaround(
+    name="EditableProgram",
+    link="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/export/unflatten.py",
+    breaks="unflatten takes two calls of a module for equal when their own lines are, though the submodules "
+    "they call were traced differently: one of them then computes what the other does, silently",
+    seen_in="2.13",
+)
+
+WORKAROUNDS = (REEXPORT, MERGED_CALLS)
+
+
+def named_arguments(forward: Callable[..., T], names: Sequence[str]) -> Callable[..., T]:
+    """`forward`, taking arguments of these names: what torch.export reads dynamic shapes against."""
+
+    def named(*args: object) -> T:
+        return forward(*args)
+
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    signature = inspect.Signature([inspect.Parameter(name, kind) for name in names])
+    named.__signature__ = signature  # type: ignore[attr-defined]  # what inspect.signature looks for
+    return named

@@ -1,0 +1,167 @@
+"""What a run of the board came to, and how it differs from the run before. No torch."""
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+
+from exporter.manifest import CaseKind, CaseReport
+from exporter.outcome import TowerOutcome
+from exporter.spec import Frozen
+from exporter.stages import Stage
+
+# A verification case by the beginning of its name -> the class of sizes that it stands for.
+SIZES: Mapping[str, str] = {
+    "batch_1": "one row",
+    "batch_": "many rows",
+    "empty": "empty histories",
+    "all_histories_empty": "empty histories",
+    "no_values": "empty histories",
+    "events_without_values": "empty histories",
+    "random": "drawn sizes",
+    "one_long": "long histories",
+    "longest": "long histories",
+    "full": "long histories",
+}
+_OTHER_SIZES, _REFUSED = "other sizes", "contradictions refused"
+SIZE_CLASSES = (*dict.fromkeys(SIZES.values()), _OTHER_SIZES, _REFUSED)
+STAGES = (Stage.CONFIG, Stage.CHECKPOINT, Stage.ROWS, Stage.TRACE, Stage.COMPILE, Stage.VERIFY, Stage.PUBLISH)
+
+
+class Result(StrEnum):
+    """What became of a cell."""
+
+    PASS = "pass"
+    FAIL = "fail"
+    LEFT_OUT = "left out"  # for a reason that is written
+    NOT_REACHED = "-"  # an earlier stage failed
+
+
+class Row(Frozen):
+    """One tower of one case: its stages, and what the gate found at each class of sizes."""
+
+    family: str
+    model: str
+    tower: str
+    mode: str
+    precision: str
+    result: Result
+    stages: dict[str, Result] = {}
+    sizes: dict[str, Result] = {}
+    why: str = ""  # it failed, or is left out
+    difference: float | None = None  # the largest, as a fraction of what is allowed
+    seconds: float | None = None
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        return (self.model, self.tower, self.mode, self.precision)
+
+
+class Record(Frozen):
+    """One run of the board."""
+
+    at: str  # RFC 3339, UTC
+    torch: str
+    rows: tuple[Row, ...]
+
+    @property
+    def failed(self) -> tuple[Row, ...]:
+        return tuple(row for row in self.rows if row.result is Result.FAIL)
+
+
+class Changes(Frozen):
+    """What a run has that the one before it had not; rows that were left out this time say nothing."""
+
+    new: tuple[str, ...] = ()
+    regressed: tuple[str, ...] = ()
+    mended: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
+
+
+def row_of(
+    outcome: TowerOutcome, *, family: str, case: tuple[str, str, str], finished: Iterable[str], seconds: float
+) -> Row:
+    """The row of a tower that was tried."""
+    model, mode, precision = case
+    done = set(finished)
+    failed_at = next((stage for stage in STAGES if stage not in done), None)
+    entry = outcome.entry
+    return Row(
+        family=family,
+        model=model,
+        tower=outcome.tower,
+        mode=mode,
+        precision=precision,
+        result=Result.FAIL if outcome.failure else Result.PASS,
+        stages={
+            stage: _stage(stage, done, failed_at, failed=outcome.failure is not None) for stage in STAGES
+        },
+        sizes=_sizes(entry.verified.cases) if entry else {},
+        why=f"{outcome.failure.code}: {outcome.failure.message}" if outcome.failure else "",
+        difference=_of_tolerance(entry.verified.cases, entry.verified.tolerance) if entry else None,
+        seconds=round(seconds, 1),
+    )
+
+
+def changes(earlier: Record | None, now: Record) -> Changes:
+    """Hold a run against the one before it; without one, nothing is new."""
+    if earlier is None:
+        return Changes()
+    before = {row.key: row.result for row in earlier.rows}
+    after = {row.key: row.result for row in now.rows if row.result is not Result.LEFT_OUT}
+    named = {key: " ".join(key) for key in (*before, *after)}
+    tried = {key for key, result in before.items() if result is not Result.LEFT_OUT}
+    moved = [(key, before.get(key), result) for key, result in after.items()]
+    return Changes(
+        new=tuple(named[key] for key in after if key not in tried),
+        regressed=tuple(named[key] for key, old, new in moved if (old, new) == (Result.PASS, Result.FAIL)),
+        mended=tuple(named[key] for key, old, new in moved if (old, new) == (Result.FAIL, Result.PASS)),
+        gone=tuple(named[key] for key in before if key not in {row.key for row in now.rows}),
+    )
+
+
+def merged(earlier: Record | None, now: Record) -> Record:
+    """What to record: of rows that were left out this time, what was known of them."""
+    known = {row.key: row for row in earlier.rows} if earlier else {}
+    rows = (known.get(row.key, row) if row.result is Result.LEFT_OUT else row for row in now.rows)
+    return now.model_copy(update={"rows": tuple(rows)})
+
+
+def read_record(path: Path) -> Record | None:
+    """The recorded run; None if there is none yet."""
+    return Record.model_validate_json(path.read_bytes()) if path.exists() else None
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _stage(stage: Stage, done: set[str], failed_at: Stage | None, *, failed: bool) -> Result:
+    if stage in done:
+        return Result.PASS
+    return Result.FAIL if failed and stage is failed_at else Result.NOT_REACHED
+
+
+def _sizes(reports: Iterable[CaseReport]) -> dict[str, Result]:
+    sizes: dict[str, Result] = {}
+    for report in reports:
+        size = _REFUSED if report.kind is CaseKind.REFUSES else _size_class(report.name)
+        passed = report.passed and sizes.get(size, Result.PASS) is Result.PASS
+        sizes[size] = Result.PASS if passed else Result.FAIL
+    return sizes
+
+
+def _size_class(case: str) -> str:
+    if case in SIZES:
+        return SIZES[case]
+    starts = (start for start in SIZES if start != "batch_1" and case.startswith(start))
+    return next((SIZES[start] for start in starts), _OTHER_SIZES)
+
+
+def _of_tolerance(reports: Iterable[CaseReport], tolerance: float) -> float:
+    fractions = [
+        report.largest_difference / (report.scale * tolerance)
+        for report in reports
+        if report.largest_difference is not None and report.scale
+    ]
+    return round(max(fractions, default=0.0), 4)

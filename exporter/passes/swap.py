@@ -1,0 +1,121 @@
+"""Replacing a submodule or a weight of a program, in all of its calls at once."""
+
+from collections.abc import Callable, Sequence
+from operator import getitem
+
+import torch
+from torch import Tensor, nn
+from torch.fx import Node, map_arg
+
+from exporter.errors import PassRefused
+from exporter.passes.editable import EditableProgram, near
+from exporter.passes.interface import Interface, interface_of, require_fit
+from exporter.passes.variants import Call, in_calling_order, variants, weights_below
+
+
+def swap_module(
+    program: EditableProgram, name: str, new: nn.Module, *, only: Sequence[str] | None = None
+) -> tuple[str, ...]:
+    """Call `new` wherever the program calls `name`, or only for the variants of these names.
+
+    Where the program was traced with the submodule's call signature preserved, `new` is called as the old
+    one was, arguments that are no tensors included; else with the tensors that flow in, in the order of
+    their first use. It must return what the old one returned. Returns the names of the calls that changed.
+
+    Raises:
+        PassRefused: nothing of that name is called, or `new` does not fit the calls.
+    """
+    found = variants(program, name)
+    chosen = [variant for variant in found if only is None or variant.name in only]
+    if unknown := sorted(set(only or ()) - {variant.name for variant in found}):
+        raise PassRefused(
+            f"{name} has no variant {', '.join(unknown)}",
+            hint=f"it has {', '.join(variant.name for variant in found)}",
+            where=name,
+        )
+    whole = len(chosen) == len(found)
+    target = name if whole else chosen[0].name
+    affected = in_calling_order(program, chosen)
+    interfaces = [interface_of(program, call) for call in affected]
+    for call, interface in zip(affected, interfaces, strict=True):
+        require_fit(call, interface, new)
+    for call, interface in zip(affected, interfaces, strict=True):
+        _replace(program, call, interface, target)
+    _drop_unread(program, found[0].names)
+    program.set_submodule(target, new)
+    program.graph.lint()
+    return tuple(call.name for call in affected)
+
+
+def swap_attribute(
+    program: EditableProgram, name: str, change: Callable[[Tensor], Tensor]
+) -> tuple[str, ...]:
+    """Replace a parameter or buffer by what `change` makes of it, for whatever shares it.
+
+    All variants of a module read one tensor, and so do modules that tie theirs: they go on sharing it.
+    Returns the names the tensor has.
+
+    Raises:
+        PassRefused: the program has no such parameter or buffer.
+    """
+    tensors = program.tensors()
+    if name not in tensors:
+        raise PassRefused(
+            f"the program has no parameter or buffer {name}",
+            hint=f"it has {near(name, list(tensors))}",
+            where=name,
+        )
+    old = tensors[name]
+    with torch.no_grad():
+        changed = change(old.detach())
+    new = nn.Parameter(changed, requires_grad=old.requires_grad) if isinstance(old, nn.Parameter) else changed
+    names = tuple(other for other, tensor in tensors.items() if tensor is old)
+    for each in names:
+        owner, _, attribute = each.rpartition(".")
+        setattr(program.get_submodule(owner), attribute, new)
+    return names
+
+
+def _replace(program: EditableProgram, call: Call, interface: Interface, target: str) -> None:
+    """Put a call of `target` behind the call's nodes, and make everyone read what that returns."""
+    graph, members = program.graph, frozenset(call.nodes)
+    now = program.nodes_named()
+
+    def current(node: Node) -> Node:
+        return node if node in members else now[node.name]
+
+    args = tuple(map_arg(arg, current) for arg in interface.args)
+    kwargs = {name: map_arg(arg, current) for name, arg in interface.kwargs.items()}
+    last = call.nodes[-1]
+    with graph.inserting_after(last):
+        made = last = graph.call_module(target, args, kwargs)
+    made.meta["nn_module_stack"] = call.nodes[0].meta.get("nn_module_stack")
+    moved: dict[Node, Node] = {}
+    for old, path in interface.results.items():
+        new = made
+        for step in path:
+            with graph.inserting_after(last):
+                new = last = graph.call_function(getitem, (new, step))
+        moved[old] = new
+    for old in interface.sizes:  # taken anew, of what is returned now
+        with graph.inserting_after(last):
+            moved[old] = last = graph.node_copy(old, moved.__getitem__)
+    for old, new in moved.items():
+        program.replace(old, new, readers_in=members)
+    for node in reversed(call.nodes):
+        graph.erase_node(node)
+
+
+def _drop_unread(program: EditableProgram, names: Sequence[str]) -> None:
+    """Forget the weights of these modules that nothing reads any more."""
+    for node in list(program.graph.nodes):
+        if node.op == "get_attr" and not node.users:
+            program.graph.erase_node(node)
+    tensors = program.tensors()
+    read = {id(tensors.get(str(node.target))) for node in program.graph.nodes if node.op == "get_attr"}
+    for key, tensor in (
+        (key, tensor) for name in names for key, tensor in weights_below(program, name).items()
+    ):
+        if id(tensor) not in read:
+            owner, _, attribute = key.rpartition(".")
+            delattr(program.get_submodule(owner), attribute)

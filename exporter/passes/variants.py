@@ -1,0 +1,212 @@
+"""Every call of a submodule in a program, and which of them were traced alike.
+
+torch.export traces a submodule anew for each call of it: `n`, `n@1`, `n@2`, … share their weights, and may
+compute different things, because arguments that are no tensors are built in.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+
+import torch
+from torch.fx import Node
+
+from exporter.errors import PassRefused
+from exporter.passes.editable import EditableProgram, near
+
+Stack = dict[str, tuple[str, object]]  # a key for the call -> the module's name, its type
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Call:
+    """One call: the nodes that were traced in it, what flows into them and what flows out."""
+
+    name: str  # as torch counts the calls of one name: "encoder.stu", "encoder.stu@1"
+    nodes: tuple[Node, ...]
+    inputs: tuple[Node, ...]  # in the order of first use; without the module's own weights
+    outputs: tuple[Node, ...]
+    place: str = ""  # the line of code behind its first node
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Variant:
+    """One graph of a submodule, and the calls that it serves."""
+
+    name: str  # of the first call
+    calls: tuple[Call, ...]
+    names: tuple[str, ...]  # that the module has: the one it was asked for by, and its aliases
+
+
+def variants(program: EditableProgram, name: str) -> tuple[Variant, ...]:
+    """The graphs of the submodule `name`, under whatever name it is called, in calling order.
+
+    Raises:
+        PassRefused: no such submodule was called.
+    """
+    names = aliases(program, name)
+    found: dict[str, list[Call]] = {}
+    for call in calls(program, names):
+        found.setdefault(_text(program, call), []).append(call)
+    if not found:
+        raise PassRefused(
+            f"the program has no call of {name}",
+            hint=f"it calls {near(name, called_modules(program))}",
+            where=name,
+        )
+    return tuple(Variant(name=alike[0].name, calls=tuple(alike), names=names) for alike in found.values())
+
+
+def in_calling_order(program: EditableProgram, chosen: Iterable[Variant]) -> list[Call]:
+    """The calls of several variants, as the program makes them."""
+    places = {node: place for place, node in enumerate(program.graph.nodes)}
+    return sorted(
+        (call for variant in chosen for call in variant.calls), key=lambda call: places[call.nodes[0]]
+    )
+
+
+def called_modules(program: EditableProgram) -> tuple[str, ...]:
+    """The names of the submodules that the program calls, outer ones first."""
+    names = (path for node in program.graph.nodes for path, _ in _stack(node).values())
+    return tuple(dict.fromkeys(name for name in names if name))
+
+
+def aliases(program: EditableProgram, name: str) -> tuple[str, ...]:
+    """`name`, and the other names under which a module holds the very same weights."""
+    own = weights_below(program, name)
+    if not own:
+        return (name,)
+    tensors = program.tensors()
+    first, tensor = next(iter(own.items()))
+    ending = first.removeprefix(name)
+    candidates = [
+        other.removesuffix(ending)
+        for other, each in tensors.items()
+        if each is tensor and other.endswith(ending)
+    ]
+    return (
+        name,
+        *(
+            other
+            for other in candidates
+            if other != name
+            and all(tensors.get(other + key.removeprefix(name)) is own[key] for key in own)
+            and len(weights_below(program, other)) == len(own)
+        ),
+    )
+
+
+def weights_below(program: EditableProgram, name: str) -> dict[str, torch.Tensor]:
+    """The parameters and buffers of a submodule and of those within it, by their whole names."""
+    return {key: tensor for key, tensor in program.tensors().items() if key.startswith(f"{name}.")}
+
+
+def calls(program: EditableProgram, names: Sequence[str]) -> tuple[Call, ...]:
+    """Every call of a module of these names, in calling order."""
+    inside: dict[str, list[Node]] = {}
+    called: dict[str, str] = {}
+    for node in program.graph.nodes:
+        for key, (path, _) in _stack(node).items():
+            if path in names:
+                inside.setdefault(key, []).append(node)
+                called[key] = path
+    counted: dict[str, int] = {}
+    made = []
+    for key, nodes in inside.items():
+        path = called[key]
+        number = counted[path] = counted.get(path, -1) + 1
+        made.append(_call(program, path if number == 0 else f"{path}@{number}", nodes, names))
+    return tuple(made)
+
+
+def _call(program: EditableProgram, name: str, keyed: list[Node], names: Sequence[str]) -> Call:
+    nodes = _without_sizes_from_outside(_with_stackless(program, keyed))
+    members = set(nodes)
+    taken = (each for node in nodes for each in node.all_input_nodes if each not in members)
+    return Call(
+        name=name,
+        nodes=nodes,
+        inputs=tuple(dict.fromkeys(each for each in taken if not _is_own(each, nodes, names))),
+        outputs=tuple(node for node in nodes if any(user not in members for user in node.users)),
+        place=place_of(keyed[0]),
+    )
+
+
+def _with_stackless(program: EditableProgram, keyed: list[Node]) -> list[Node]:
+    """Nodes that tracing put between those of the call without saying whose they are, if they read them."""
+    members = set(keyed)
+    last = keyed[-1]
+    for node in program.graph.nodes:
+        if node.op == "call_function" and not _stack(node) and members & set(node.all_input_nodes):
+            members.add(node)
+        if node is last:
+            break
+    return [node for node in program.graph.nodes if node in members]
+
+
+def _without_sizes_from_outside(nodes: list[Node]) -> tuple[Node, ...]:
+    """Sizes are taken where they are first needed: one of an input stays if others need it too."""
+    members = set(nodes)
+    for node in nodes:
+        is_size = isinstance(node.meta.get("val"), torch.SymInt | torch.SymBool | torch.SymFloat)
+        from_outside = not members & set(node.all_input_nodes)
+        if is_size and from_outside and any(user not in members for user in node.users):
+            members.discard(node)
+    return tuple(node for node in nodes if node in members)
+
+
+def _is_own(node: Node, nodes: Iterable[Node], names: Sequence[str]) -> bool:
+    """Whether what flows in is a weight of the module itself, or a constant that only this call reads."""
+    if node.op != "get_attr":
+        return False
+    below = any(str(node.target).startswith(f"{name}.") for name in names)
+    return below or set(node.users) <= set(nodes)
+
+
+def _text(program: EditableProgram, call: Call) -> str:
+    """The call's graph in words that are the same for calls that compute the same."""
+    words: dict[Node, str] = {node: f"in{n}" for n, node in enumerate(call.inputs)}
+    words |= {node: f"v{n}" for n, node in enumerate(call.nodes)}
+
+    def word(node: Node) -> str:
+        if node not in words:  # a weight: the same tensor under any of its names
+            words[node] = f"weight{id(attrgetter(str(node.target))(program))}"
+        return words[node]
+
+    lines = [f"{words[node]}: {_kind(node)}" for node in call.inputs]
+    for node in call.nodes:
+        args = torch.fx.map_arg(node.args, lambda each: _Word(word(each)))
+        kwargs = torch.fx.map_arg(node.kwargs, lambda each: _Word(word(each)))
+        lines.append(f"{words[node]} = {node.target}{args}{kwargs}")
+    return "\n".join([*lines, *(words[node] for node in call.outputs)])
+
+
+class _Word(str):
+    """Shown as it is, so that it is told apart from a text that is an argument."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _kind(node: Node) -> str:
+    value = node.meta.get("val")
+    return f"{value.dtype} {value.dim()}" if isinstance(value, torch.Tensor) else type(value).__name__
+
+
+def place_of(node: Node) -> str:
+    """The innermost line of code outside of torch that the node was traced from: "models/stu.py:56"."""
+    lines = (node.stack_trace or "").splitlines()
+    frames = [line.strip() for line in lines if line.strip().startswith('File "')]
+    outside = [frame for frame in frames if "/torch/" not in frame]
+    if not outside:
+        return ""
+    file, line = outside[-1].removeprefix('File "').split('", line ')
+    parts = file.split("/")
+    shown = parts[parts.index("exporter") :] if "exporter" in parts else parts[-2:]
+    return f"{'/'.join(shown)}:{line.split(',')[0]}"
+
+
+def _stack(node: Node) -> Stack:
+    stack: Stack = node.meta.get("nn_module_stack") or {}
+    return stack

@@ -1,0 +1,212 @@
+"""The smallest graph that still fails the same way: a bounded search over a program's nodes.
+
+First the program is cut behind the earliest node that suffices, then before the latest; what is left is tried
+without one node after the other. What stands before a cut is replaced by the values it really had.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.export import ExportedProgram
+from torch.fx import Graph, GraphModule, Interpreter, Node
+from torch.utils._pytree import tree_leaves
+
+from exporter.verify.prober import Ending, Prober
+from exporter.verify.standalone import Step, script_of
+
+log = logging.getLogger(__name__)
+
+SCRIPT = "smallest.py"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Smallest:
+    """What the search came to."""
+
+    ending: Ending
+    nodes: tuple[str, ...]  # the operators that are left
+    of: int  # how many there were
+    tried: int
+    script: str
+    log: str  # of the last script that failed
+
+
+def smallest_failing(
+    program: ExportedProgram,
+    inputs: Mapping[str, Tensor],
+    *,
+    libraries: Sequence[str],
+    folder: Path,
+    budget_s: float,
+    limit_s: float = 120.0,
+) -> Smallest | None:
+    """Search for `budget_s` at most, each script for `limit_s`; None if the program alone does not fail."""
+    with Prober(libraries, folder, limit_s=limit_s) as prober:
+        search = _Search(program, inputs, prober, libraries, until=time.monotonic() + budget_s)
+        return search.run()
+
+
+class _Search:
+    """Keeps the smallest cut that failed, as (first node kept, last node kept, nodes left out)."""
+
+    def __init__(
+        self,
+        program: ExportedProgram,
+        inputs: Mapping[str, Tensor],
+        prober: Prober,
+        libraries: Sequence[str],
+        *,
+        until: float,
+    ) -> None:
+        module = program.module(check_guards=False)
+        assert isinstance(module, GraphModule)
+        self._module = module
+        self._inputs = tree_leaves(dict(inputs))
+        self._nodes = [node for node in module.graph.nodes if node.op == "call_function"]
+        self._values: dict[Node, object] = {}
+        self._prober = prober
+        self._libraries = libraries
+        self._until = until
+        self._last_log = ""
+
+    def run(self) -> Smallest | None:
+        self._remember_before(0)
+        ending = self._try(self._nodes, self._outputs(), Step.COMPARE)
+        if ending is None:
+            return None
+
+        def fails(kept: Sequence[Node], outputs: Sequence[Node]) -> bool:
+            return self._try(kept, outputs, ending.step) == ending
+
+        last = self._first_that_suffices(fails)
+        if last is None:
+            return self._told(ending, self._nodes)
+        self._remember_before(last)
+        kept = self._latest_start(fails, last)
+        return self._told(ending, self._without_each(fails, kept))
+
+    def _first_that_suffices(self, fails: Callable[[Sequence[Node], Sequence[Node]], bool]) -> int | None:
+        """The first node that fails when all behind it is left out; None where that cannot be found."""
+
+        def until(place: int) -> bool:
+            return fails(self._nodes[: place + 1], [self._nodes[place]])
+
+        places = [place for place, node in enumerate(self._nodes) if _is_tensor(node)]
+        low, high, found = 0, len(places) - 1, None
+        while low <= high and time.monotonic() < self._until:
+            middle = (low + high) // 2
+            if until(places[middle]):
+                found, high = places[middle], middle - 1
+            else:
+                low = middle + 1
+        return found
+
+    def _latest_start(
+        self, fails: Callable[[Sequence[Node], Sequence[Node]], bool], last: int
+    ) -> Sequence[Node]:
+        """As few nodes before `last` as suffice."""
+        ancestors = _ancestors(self._nodes[last], self._nodes)
+        low, high, kept = 0, len(ancestors) - 1, ancestors
+        while low < high and time.monotonic() < self._until:
+            middle = (low + high + 1) // 2
+            if fails(ancestors[middle:], ancestors[-1:]):
+                low, kept = middle, ancestors[middle:]
+            else:
+                high = middle - 1
+        return kept
+
+    def _without_each(
+        self, fails: Callable[[Sequence[Node], Sequence[Node]], bool], kept: Sequence[Node]
+    ) -> Sequence[Node]:
+        for node in kept[:-1]:
+            rest = [each for each in kept if each is not node]
+            if time.monotonic() < self._until and fails(rest, rest[-1:]):
+                kept = rest
+        return kept
+
+    def _try(self, kept: Sequence[Node], outputs: Sequence[Node], last_step: Step) -> Ending | None:
+        graph, inputs = self._cut(kept, outputs)
+        script = script_of(graph, inputs, libraries=self._libraries, title="A graph cut from a program.")
+        ending = self._prober.try_script(script, last_step=last_step)
+        if ending is not None:
+            self._last_log = self._prober.log
+        return ending
+
+    def _cut(self, kept: Sequence[Node], outputs: Sequence[Node]) -> tuple[Graph, dict[str, object]]:
+        """A graph of the kept nodes; what they read besides is an input with the value it had."""
+        graph, moved, inputs = Graph(), dict[Node, Node](), dict[str, object]()
+        members = set(kept)
+        taken = dict.fromkeys(each for node in kept for each in node.all_input_nodes if each not in members)
+        for node in taken:
+            placeholder = graph.placeholder(node.name)
+            placeholder.meta["val"] = node.meta.get("val", self._values.get(node))
+            moved[node], inputs[placeholder.name] = placeholder, self._values[node]
+        for node in kept:
+            moved[node] = graph.node_copy(node, moved.__getitem__)
+        graph.output(tuple(moved[node] for node in outputs))
+        graph.eliminate_dead_code()
+        return graph, inputs
+
+    def _remember_before(self, place: int) -> None:
+        """The values of inputs and weights, and of the nodes before a place: those are known not to fail."""
+        stop = self._nodes[place]
+        run = _Remembering(self._module, stop)
+        with torch.no_grad(), suppress(_Reached):
+            run.run(*self._inputs, enable_io_processing=False)
+        self._values = run.values
+
+    def _told(self, ending: Ending, kept: Sequence[Node]) -> Smallest:
+        outputs = kept[-1:] if len(kept) < len(self._nodes) else self._outputs()
+        graph, inputs = self._cut(kept, outputs)
+        title = f"{ending}: the smallest graph found that fails so, {len(kept)} of {len(self._nodes)} nodes."
+        return Smallest(
+            ending=ending,
+            nodes=tuple(str(node.target) for node in kept),
+            of=len(self._nodes),
+            tried=self._prober.tried,
+            script=script_of(graph, inputs, libraries=self._libraries, title=title),
+            log=self._last_log,
+        )
+
+    def _outputs(self) -> Sequence[Node]:
+        [output] = [node for node in self._module.graph.nodes if node.op == "output"]
+        nodes: list[Node] = output.all_input_nodes
+        return nodes
+
+
+class _Reached(Exception):
+    pass
+
+
+class _Remembering(Interpreter):
+    """Runs up to a node, and keeps what every node before it gave."""
+
+    def __init__(self, module: GraphModule, stop: Node) -> None:
+        super().__init__(module, garbage_collect_values=False)
+        self._stop = stop
+        self.values: dict[Node, object] = {}
+
+    def run_node(self, n: Node) -> object:
+        if n is self._stop:
+            raise _Reached
+        self.values[n] = super().run_node(n)
+        return self.values[n]
+
+
+def _is_tensor(node: Node) -> bool:
+    return isinstance(node.meta.get("val"), Tensor)
+
+
+def _ancestors(node: Node, nodes: Sequence[Node]) -> list[Node]:
+    """The nodes that `node` is computed from, and itself, in calling order."""
+    needed = {node}
+    for each in reversed(nodes):
+        if each in needed:
+            needed.update(each.all_input_nodes)
+    return [each for each in nodes if each in needed]

@@ -1,0 +1,152 @@
+"""Node by node: what every node of a program really gives, held against what tracing promised of it.
+
+Compiled code trusts the promises: a wrong stride is memory read at the wrong places, and says nothing.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from torch import Tensor
+from torch.export import ExportedProgram
+from torch.fx import Interpreter, Node
+from torch.utils._pytree import tree_leaves
+
+from exporter.errors import PromiseBroken
+from exporter.passes.variants import place_of
+
+Symbols = dict[object, int]  # torch's symbol for a size -> the size in this run
+
+
+@dataclass(frozen=True, kw_only=True)
+class Broken:
+    """The first node of a run that gave something other than was promised."""
+
+    node: str
+    operator: str
+    place: str  # the line of the model's code that it was traced from
+    differs: str  # "stride is (1, 4), promised (3, 1)"
+
+    def __str__(self) -> str:
+        at = f" (from {self.place})" if self.place else ""
+        return f"node {self.node} = {self.operator}{at}: {self.differs}"
+
+
+def check_nodes(program: ExportedProgram, inputs: Mapping[str, Tensor]) -> Broken | None:
+    """Run `program` on real tensors; the first node that does not keep what tracing promised, if any.
+
+    The promises are sizes, strides, dtypes and devices in terms of the input sizes, and so evaluated at
+    the sizes of `inputs`, which need not be those that the program was traced with.
+    """
+    run = _CheckedRun(program)
+    flat = tree_leaves(((dict(inputs),), {}))
+    with torch.no_grad():
+        try:
+            run.run(*flat, enable_io_processing=False)
+        except _Stop as stop:
+            return stop.broken
+    return None
+
+
+def require_promises_kept(
+    programs: Sequence[ExportedProgram], inputs: Mapping[str, Tensor], *, where: str
+) -> None:
+    """Check programs of which each takes what the one before it returns.
+
+    Raises:
+        PromiseBroken: naming the node, its line of code, and what differs.
+    """
+    tensors = dict(inputs)
+    for program in programs:
+        names = list(program.call_spec.in_spec.child(0).child(0).context)
+        taken = {name: tensors[name] for name in names}
+        broken = check_nodes(program, taken)
+        if broken is not None:
+            raise PromiseBroken(f"{where}: {broken}", where=broken.place or where)
+        with torch.no_grad():
+            tensors = cast(dict[str, Tensor], program.module(check_guards=False)(taken))
+
+
+def differs(promised: object, real: object, symbols: Symbols) -> str:
+    """What is wrong with a value, in words; nothing if it is as promised.
+
+    A symbol met for the first time, as of a size that depends on data, is taken to be what is found.
+    """
+    if isinstance(promised, Tensor):
+        return _tensor_differs(promised, real, symbols)
+    if isinstance(promised, torch.SymInt | torch.SymFloat | torch.SymBool | int | float | bool):
+        expected = _evaluated(promised, symbols, real)
+        return "" if expected == real else f"is {real}, promised {expected}"
+    return ""
+
+
+def _tensor_differs(promised: Tensor, real: object, symbols: Symbols) -> str:
+    if not isinstance(real, Tensor):
+        return f"is a {type(real).__name__}, promised a tensor"
+    if real.dtype != promised.dtype:
+        return f"dtype is {real.dtype}, promised {promised.dtype}"
+    if real.device.type != promised.device.type:
+        return f"device is {real.device}, promised {promised.device}"
+    if real.dim() != promised.dim():
+        return f"has {real.dim()} axes, promised {promised.dim()}"
+    return _layout_differs(promised, real, symbols)
+
+
+def _layout_differs(promised: Tensor, real: Tensor, symbols: Symbols) -> str:
+    sizes = tuple(
+        _evaluated(each, symbols, found) for each, found in zip(promised.shape, real.shape, strict=True)
+    )
+    if sizes != tuple(real.shape):
+        return f"size is {tuple(real.shape)}, promised {sizes}"
+    strides = tuple(
+        _evaluated(each, symbols, found) for each, found in zip(promised.stride(), real.stride(), strict=True)
+    )
+    # Where there is nothing to step to, a stride means nothing.
+    steps = [axis for axis, size in enumerate(real.shape) if size > 1 and real.numel() > 0]
+    if any(strides[axis] != real.stride(axis) for axis in steps):
+        return f"stride is {real.stride()}, promised {strides}"
+    return ""
+
+
+def _evaluated(promised: object, symbols: Symbols, found: object) -> object:
+    """A promised size in this run: an expression of symbols, or a number as it is."""
+    if not isinstance(promised, torch.SymInt | torch.SymFloat | torch.SymBool):
+        return promised
+    expression = promised.node.expr
+    unknown = [symbol for symbol in expression.free_symbols if symbol not in symbols]
+    if unknown:
+        if expression.is_symbol and isinstance(found, int):
+            symbols[expression] = found
+        return found  # nothing that is known speaks against it
+    value = expression.xreplace(symbols)
+    if isinstance(promised, torch.SymBool):
+        return bool(value)
+    return float(value) if isinstance(promised, torch.SymFloat) else int(value)
+
+
+class _Stop(Exception):
+    def __init__(self, broken: Broken) -> None:
+        super().__init__(str(broken))
+        self.broken = broken
+
+
+class _CheckedRun(Interpreter):
+    """Runs a program's graph, and stops at the first node that gives what was not promised."""
+
+    def __init__(self, program: ExportedProgram) -> None:
+        module = program.module(check_guards=False)
+        super().__init__(module)
+        self._symbols: Symbols = {}
+
+    def run_node(self, n: Node) -> object:
+        result: object = super().run_node(n)
+        promised = n.meta.get("val")
+        if n.op == "output" or promised is None:
+            return result
+        values = zip(tree_leaves(promised), tree_leaves(result), strict=False)
+        told = next((said for each, real in values if (said := differs(each, real, self._symbols))), "")
+        if told:
+            operator = str(n.target) if n.op == "call_function" else f"{n.op} {n.target}"
+            raise _Stop(Broken(node=n.name, operator=operator, place=place_of(n), differs=told))
+        return result

@@ -1,0 +1,97 @@
+"""Tries scripts in processes of their own, and says how each of them ends."""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from exporter.verify.probe import Ended, Trial
+from exporter.verify.standalone import Step
+
+_CHILD = "exporter.verify.probe"
+_MARK = "step: "
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ending:
+    """How a script failed: where, and in which way. Two that are equal failed in the same way."""
+
+    step: Step
+    kind: str  # "error CppCompileError", "signal 11", "hang"
+
+    def __str__(self) -> str:
+        return f"{self.kind} in step {self.step}"
+
+
+class Prober:
+    """Forks a process per script from one that has torch imported; a context manager."""
+
+    def __init__(self, libraries: Sequence[str], folder: Path, *, limit_s: float) -> None:
+        """Scripts and their logs go below `folder`; each may take `limit_s`."""
+        self._libraries = libraries
+        self._folder = folder
+        self._limit_s = limit_s
+        self.tried = 0
+
+    def __enter__(self) -> Self:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with ExitStack() as starting:
+            self._process = starting.enter_context(
+                subprocess.Popen(
+                    [sys.executable, "-m", _CHILD, *self._libraries],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                    text=True,
+                )
+            )
+            starting.callback(self._process.kill)
+            self._answer()
+            self._running = starting.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._running.close()
+
+    def try_script(self, text: str, *, last_step: Step = Step.COMPARE) -> Ending | None:
+        """How the script failed; None if it did not."""
+        self.tried += 1
+        script, log = self._folder / "smallest.py", self._folder / "smallest.log"
+        script.write_text(text)
+        assert self._process.stdin is not None
+        trial = Trial(script=script, log=log, last_step=last_step, limit_s=self._limit_s)
+        self._process.stdin.write(trial.model_dump_json() + "\n")
+        self._process.stdin.flush()
+        status = self._answer().status
+        return None if status == 0 else _ending(status, log.read_text(errors="replace"))
+
+    @property
+    def log(self) -> str:
+        """What the last script said."""
+        return (self._folder / "smallest.log").read_text(errors="replace")
+
+    def _answer(self) -> Ended:
+        assert self._process.stdout is not None
+        return Ended.model_validate_json(self._process.stdout.readline())
+
+
+def _ending(status: int | None, log: str) -> Ending:
+    lines = log.splitlines()
+    reached = [line.removeprefix(_MARK) for line in lines if line.startswith(_MARK)]
+    if not reached:  # its own text is wrong: that says nothing of the graph
+        raise ValueError(f"a script did not begin: {lines[-1] if lines else status}")
+    step = Step(reached[-1])
+    if status is None:
+        return Ending(step=step, kind="hang")
+    if status < 0:
+        return Ending(step=step, kind=f"signal {-status}")
+    named = [line.partition(":")[0] for line in lines if line[:1].isalpha() and ":" in line]
+    errors = [name.rpartition(".")[2] for name in named if " " not in name and name[:1].isalpha()]
+    raised = [name for name in errors if name.endswith(("Error", "Exception", "Failed"))]
+    return Ending(step=step, kind=f"error {raised[-1] if raised else status}")

@@ -1,0 +1,153 @@
+"""A graph as a script that runs with torch alone: in eager, traced, compiled, run and compared."""
+
+import base64
+import re
+import zlib
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from types import ModuleType
+
+import torch
+from torch import Tensor
+from torch.fx import Graph, Node
+
+_LONGEST_VALUES = 1 << 16  # bytes of one tensor that a script carries; larger ones are drawn
+_LISTED = 16  # elements that are written as numbers
+
+
+class Step(StrEnum):
+    """What a script does, in this order."""
+
+    EAGER = "eager"
+    TRACE = "trace"
+    COMPILE = "compile"
+    RUN = "run"
+    COMPARE = "compare"
+
+
+def script_of(graph: Graph, inputs: Mapping[str, object], *, libraries: Sequence[str], title: str) -> str:
+    """The script for a graph of placeholders, operators and one output; `inputs` by placeholder."""
+    code = graph.python_code("self", expanded_def=False)
+    placeholders = [node for node in graph.nodes if node.op == "placeholder"]
+    used = set(re.findall(r"\w+", code.src))
+    return _SCRIPT.format(
+        title=title.replace('"""', "'''").replace("\\", "/"),
+        imports="\n".join(f"import {library}" for library in libraries),
+        names="\n".join(_import(name, value) for name, value in code.globals.items() if name in used),
+        forward="\n".join(f"    {line}" for line in code.src.strip().splitlines()),
+        inputs="\n".join(f"    {_literal(inputs[node.name])},  # {node.name}" for node in placeholders),
+        dims="\n".join(f"    {_dims(node)}," for node in placeholders),
+        versions=f"torch {torch.__version__}",
+    )
+
+
+def _import(name: str, value: object) -> str:
+    """How a script gets a name that the graph's code uses."""
+    if name in {"inf", "nan"}:
+        return f'{name} = float("{name}")'
+    if isinstance(value, ModuleType):
+        return f"import {value.__name__} as {name}"
+    module, own = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
+    return f"from {module} import {own} as {name}" if module != "builtins" else f"{name} = {own}"
+
+
+def _literal(value: object) -> str:
+    if not isinstance(value, Tensor):
+        return repr(value)
+    dtype, size, stride = value.dtype, tuple(value.shape), tuple(value.stride())
+    if value.numel() <= _LISTED and dtype is not torch.bfloat16:
+        made = f"torch.tensor({value.tolist()}, dtype={dtype}).reshape({size})"
+    elif value.numel() * value.element_size() <= _LONGEST_VALUES:
+        raw = value.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes()
+        packed = base64.b64encode(zlib.compress(raw, 9)).decode()
+        made = f'packed("{packed}", {dtype}, {size})'
+    else:
+        made = f"drawn({dtype}, {size})"
+    return (
+        made
+        if value.is_contiguous()
+        else f"torch.empty_strided({size}, {stride}, dtype={dtype}).copy_({made})"
+    )
+
+
+def _dims(node: Node) -> str:
+    """Sizes that were dynamic stay so."""
+    value = node.meta.get("val")
+    if not isinstance(value, Tensor):
+        return "None"
+    axes = [axis for axis, size in enumerate(value.shape) if isinstance(size, torch.SymInt)]
+    return "{" + ", ".join(f"{axis}: torch.export.Dim.AUTO" for axis in axes) + "}"
+
+
+_SCRIPT = '''"""{title}
+
+Runs with {versions} and no file besides: python smallest.py [the last step to take, of
+eager, trace, compile, run and compare].
+"""
+
+import base64
+import sys
+import tempfile
+import warnings
+import zlib
+
+import torch
+import torch._inductor
+{imports}
+{names}
+
+STEPS = ["eager", "trace", "compile", "run", "compare"]
+
+
+def packed(text, dtype, size):
+    return torch.frombuffer(bytearray(zlib.decompress(base64.b64decode(text))), dtype=dtype).reshape(size)
+
+
+def drawn(dtype, size):
+    generator = torch.Generator().manual_seed(0)
+    if dtype.is_floating_point:
+        return torch.rand(size, generator=generator).to(dtype)
+    return torch.randint(0, 2, size, generator=generator).to(dtype)
+
+
+class Smallest(torch.nn.Module):
+{forward}
+
+
+INPUTS = (
+{inputs}
+)
+DIMS = (
+{dims}
+)
+
+
+def step(name):
+    if STEPS.index(name) > STEPS.index(sys.argv[1] if len(sys.argv) > 1 else "compare"):
+        print("step: none, as asked", flush=True)
+        sys.exit(0)
+    print("step:", name, flush=True)
+
+
+def main():
+    warnings.simplefilter("ignore")
+    module = Smallest().eval()
+    with torch.no_grad():
+        step("eager")
+        expected = module(*INPUTS)
+        step("trace")
+        program = torch.export.export(module, INPUTS, dynamic_shapes=DIMS, strict=False)
+        step("compile")
+        with tempfile.TemporaryDirectory() as folder:
+            path = torch._inductor.aoti_compile_and_package(program, package_path=folder + "/smallest.pt2")
+            step("run")
+            given = torch._inductor.aoti_load_package(path)(*INPUTS)
+            step("compare")
+            for wanted, real in zip(expected, given, strict=True):
+                torch.testing.assert_close(real, wanted, rtol=1e-4, atol=1e-5)
+    print("step: all, without a failure", flush=True)
+
+
+if __name__ == "__main__":
+    main()
+'''

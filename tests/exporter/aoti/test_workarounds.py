@@ -1,0 +1,36 @@
+"""Every workaround is still needed: the fault is there, and no release has its fix."""
+
+import pytest
+import torch
+from torch.export import unflatten
+
+from exporter.aoti.workarounds import MERGED_CALLS, REEXPORT, WORKAROUNDS
+from tests.exporter.passes.conftest import Nested, rows, traced
+
+
+def _release(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("+")[0].split(".")[:2])
+
+
+def test_no_workaround_has_outlived_its_fix() -> None:
+    overdue = [
+        each.name
+        for each in WORKAROUNDS
+        if each.fixed_in is not None and _release(torch.__version__) >= _release(each.fixed_in)
+    ]
+    assert overdue == []
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_torch_still_cannot_trace_what_it_has_unflattened() -> None:
+    with pytest.raises(Exception, match="Detected mismatch between the structure"):
+        traced(unflatten(traced(Nested())))
+    assert REEXPORT.fixed_in is None
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_torch_still_merges_calls_that_are_not_alike() -> None:
+    module = Nested()
+    wrong = unflatten(traced(module))(rows(4))["y"]
+    assert not torch.allclose(wrong, module(rows(4))["y"])
+    assert MERGED_CALLS.fixed_in is None

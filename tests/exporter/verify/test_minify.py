@@ -1,0 +1,91 @@
+"""Four planted failures, each caught and cut to the one operator that has the fault."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.export import Dim, ExportedProgram
+
+from exporter.verify.minify import smallest_failing
+from exporter.verify.nodes import check_nodes
+from exporter.verify.shrink import keep_smallest
+from tests.planted import ops
+
+assert ops.LIBRARY is not None  # imported for the operators that it registers
+
+PLANTED = torch.ops.planted
+INPUTS = {"x": torch.linspace(-1, 1, 20).reshape(5, 4)}
+
+pytestmark = pytest.mark.slow
+
+
+class Around(nn.Module):
+    """A faulty operator among sound ones."""
+
+    def __init__(self, faulty: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self._faulty = faulty
+
+    def forward(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        x = self.linear(inputs["x"]).relu() + 1
+        return {"y": self._faulty(x).sum() * 3, "z": x.exp()}
+
+
+def around(faulty: Callable[[Tensor], Tensor]) -> ExportedProgram:
+    rows = Dim("rows", min=1, max=64)
+    return torch.export.export(Around(faulty), (INPUTS,), dynamic_shapes=({"x": {0: rows}},), strict=False)
+
+
+@pytest.mark.parametrize(
+    ("faulty", "fails", "limit_s"),
+    [
+        (PLANTED.endless, "hang in step eager", 3),
+        (lambda x: PLANTED.uncompilable(x, [torch.float32]), "error InductorError in step compile", 120),
+        (PLANTED.short, "signal 11 in step run", 120),
+        (lambda x: PLANTED.turned(x) + 1, "error AssertionError in step compare", 120),
+    ],
+    ids=["hang", "compile error", "crash", "wrong result"],
+)
+def test_a_planted_failure_is_cut_to_its_operator(
+    faulty: Callable[[Tensor], Tensor], fails: str, limit_s: float, tmp_path: Path
+) -> None:
+    found = smallest_failing(
+        around(faulty),
+        INPUTS,
+        libraries=["tests.planted.ops"],
+        folder=tmp_path,
+        budget_s=600,
+        limit_s=limit_s,
+    )
+    assert found is not None
+    assert str(found.ending) == fails
+    assert [name for name in found.nodes if name.startswith("planted")]
+    assert len(found.nodes) <= 2 < found.of
+
+
+def test_the_bundle_runs_alone_and_fails_again(tmp_path: Path) -> None:
+    program = around(lambda x: PLANTED.uncompilable(x, [torch.float32]))
+    told = keep_smallest([program], INPUTS, tmp_path, libraries=["tests.planted.ops"])
+    assert "has 1 of" in told
+    assert {"smallest.py", "smallest.log", "smallest.json"} <= {file.name for file in tmp_path.iterdir()}
+    script = [sys.executable, str(tmp_path / "smallest.py")]
+    ran = subprocess.run(script, env=None, capture_output=True, text=True, check=False)
+    assert ran.returncode == 1
+    assert "Unsupported list/tuple argument type" in ran.stderr
+
+
+def test_a_program_that_does_not_fail_has_no_smallest_case(tmp_path: Path) -> None:
+    program = around(torch.sigmoid)
+    assert smallest_failing(program, INPUTS, libraries=[], folder=tmp_path, budget_s=60) is None
+
+
+def test_the_wrong_result_is_named_node_by_node_as_well() -> None:
+    broken = check_nodes(around(PLANTED.turned), INPUTS)
+    assert broken is not None
+    assert broken.operator == "planted.turned.default"
+    assert broken.differs == "stride is (1, 5), promised (4, 1)"

@@ -1,0 +1,76 @@
+"""The comparison itself is planted with a wrong size, stride, dtype and device, and must see each."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.export import Dim, ExportedProgram
+from torch.fx import Node
+
+from exporter.errors import PromiseBroken
+from exporter.verify.nodes import check_nodes, require_promises_kept
+from tests.exporter.models.recorded import random_inputs, recorded_tower
+
+
+class Transposed(nn.Module):
+    def forward(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        x = inputs["x"]
+        turned = (x * 2).t()
+        return {"y": turned + 1, "kept": x[x.sum(1) > 0]}
+
+
+def traced() -> ExportedProgram:
+    rows = Dim("rows", min=1, max=64)
+    return torch.export.export(
+        Transposed(), ({"x": torch.rand(5, 3)},), dynamic_shapes=({"x": {0: rows}},), strict=False
+    )
+
+
+def promise(node: Node, change: Callable[[Tensor], Tensor]) -> None:
+    node.meta["val"] = change(node.meta["val"])
+
+
+@pytest.mark.parametrize("rows", [1, 2, 9])
+def test_a_sound_program_keeps_its_promises_at_sizes_never_traced(rows: int) -> None:
+    assert check_nodes(traced(), {"x": torch.rand(rows, 3)}) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda val: val.contiguous(), r"stride is \(1, 3\), promised \(9, 1\)"),
+        (lambda val: val[:, 1:], r"size is \(3, 9\), promised \(3, 8\)"),
+        (lambda val: val.double(), "dtype is torch.float32, promised torch.float64"),
+        (lambda val: val.to("meta"), "device is cpu, promised meta"),
+        (lambda val: val[0], "has 2 axes, promised 1"),
+    ],
+    ids=["stride", "size", "dtype", "device", "axes"],
+)
+def test_a_wrong_promise_is_caught_at_its_node(change: Callable[[Tensor], Tensor], said: str) -> None:
+    program = traced()
+    [node] = [node for node in program.graph.nodes if "aten.t." in str(node.target) or node.name == "t"]
+    promise(node, change)
+    broken = check_nodes(program, {"x": torch.rand(9, 3)})
+    assert broken is not None
+    assert broken.node == node.name
+    assert "exporter/verify/test_nodes.py:" in broken.place
+    with pytest.raises(PromiseBroken, match=said):
+        require_promises_kept([program], {"x": torch.rand(9, 3)}, where="planted")
+
+
+def test_a_promise_that_holds_only_at_the_traced_size_is_caught_elsewhere() -> None:
+    program = traced()
+    [node] = [node for node in program.graph.nodes if node.name == "mul"]
+    node.meta["val"] = torch.empty(5, 3)
+    assert check_nodes(program, {"x": torch.rand(5, 3)}) is None
+    broken = check_nodes(program, {"x": torch.rand(6, 3)})
+    assert broken is not None
+    assert broken.differs == "size is (6, 3), promised (5, 3)"
+
+
+@pytest.mark.filterwarnings("ignore:_check_is_size will be removed:FutureWarning")
+@pytest.mark.parametrize("history", [[5, 0, 3], [0], [1], [40] * 9], ids=str)
+def test_a_recorded_tower_keeps_its_promises(history: list[int], user_program: ExportedProgram) -> None:
+    tower = recorded_tower("hstu_match", "user")
+    assert check_nodes(user_program, random_inputs(tower, history)) is None
