@@ -17,16 +17,15 @@ from exporter.distributed.ranks import Ranks
 from exporter.errors import TowerDied
 from exporter.families.declared import open_tower
 from exporter.items.materialise import Materialised, materialise
-from exporter.items.wanted import Items, WantedVectors, open_items, plan_vectors
+from exporter.items.wanted import Items, open_items, plan_vectors
 from exporter.outcome import ExportOutcome, Failure
-from exporter.packaging import PackageOrder, agreeing_batches, package_tower
+from exporter.packaging import Packaged, PackageOrder, agreeing_batches, package_tower
 from exporter.parts import TracedPart, parts_of, sizes_text
 from exporter.planning import TowerToExport, UnopenedTower, plan_export, read_config
 from exporter.publishing import publish_towers, published_earlier
 from exporter.sources import config_source, fetch_checkpoint_once, open_rows
 from exporter.spec import ExportSpec
 from exporter.stages import OnStage, Stage, StageClock
-from exporter.verify.gate import Gate
 
 log = logging.getLogger(__name__)
 
@@ -114,9 +113,7 @@ def export_tower(
         open_code_cache(attempt.code_cache) if attempt.code_cache else None,
         clock,
     )
-    made = None
-    if items is not None:
-        made = vectors_of_all_items(plan_vectors(items, packaged.outputs), packaged.gate, folder, clock)
+    made = None if items is None else vectors_of(items, packaged, folder, clock)
     files = write_tower_files(name, blueprint.files(spec), packaged.parts, folder)
     demands = tower.served.demands(rows.take(1).tensors(tower.plan))
     return ExportedTower(
@@ -149,10 +146,10 @@ def look_at_programs(items: Items | None, evidence: Evidence, traced: Sequence[T
         plan_vectors(items, outputs_of(traced[-1].program, traced[-1].part.tower.plan))
 
 
-def vectors_of_all_items(wanted: WantedVectors, gate: Gate, folder: Path, clock: StageClock) -> Materialised:
+def vectors_of(items: Items, packaged: Packaged, folder: Path, clock: StageClock) -> Materialised:
     """Run the verified package over every item there is."""
     with clock.stage(Stage.ITEMS) as progress:
-        return materialise(wanted, gate, folder, progress)
+        return materialise(plan_vectors(items, packaged.outputs), packaged.gate, folder, progress)
 
 
 def blueprint_of(planned: TowerToExport, spec: ExportSpec, config_text: str) -> Blueprint:
