@@ -1,4 +1,4 @@
-"""One job, one package per target, compiled for real: each holds the instructions of its level and no others."""
+"""One job, one package per target, compiled for real: each holds its level and nothing beyond."""
 
 import json
 import subprocess
