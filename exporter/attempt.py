@@ -25,6 +25,7 @@ class Attempt:
     workspace: Path
     config_uri: str | None = None  # where the spec's inline config was read, if anywhere
     families: tuple[str, ...] = ()  # of one's own, whose packages may be loaded
+    stage_limit_s: float = 3600.0  # past it a stage is ended, with the stack it hung in
     replace_unfinished: bool = False  # overwrite what an earlier attempt left without a manifest
 
 

@@ -31,6 +31,7 @@ ExportError
 ├── StorageError             an object store refused or could not be reached (may be retryable)
 └── AttemptFailed            the attempt's processes ended without an outcome
     ├── AttemptTimedOut      they took longer than they may
+    ├── StageTimedOut        a stage of one tower took longer than it may
     └── TowerDied            the process of one tower ended without a result
 """
 
@@ -286,6 +287,14 @@ class AttemptTimedOut(AttemptFailed):
 
     code = "attempt_timed_out"
     advice = "raise the worker's limit, or ask for fewer towers"
+    retryable = False
+
+
+class StageTimedOut(AttemptFailed):
+    """A stage took longer than it may, and was ended with the stack it hung in."""
+
+    code = "stage_timed_out"
+    advice = "the report names where it hung; raise SLIPWAY_STAGE_TIME_LIMIT if it only was slow"
     retryable = False
 
 

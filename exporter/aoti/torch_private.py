@@ -46,8 +46,8 @@ class Package:
 
 
 @contextmanager
-def nodes_counted(on_node: Callable[[int], None]) -> Iterator[None]:
-    """Tell after each node that tracing makes how many there are; torch.export itself tells nothing."""
+def nodes_counted(on_node: Callable[[int, Node], None]) -> Iterator[None]:
+    """Tell of each node that tracing makes, and how many there are; torch.export itself tells nothing."""
     create_node, numbers = TracerBase.create_node, count(1)
 
     def counted(
@@ -60,7 +60,7 @@ def nodes_counted(on_node: Callable[[int], None]) -> Iterator[None]:
         type_expr: object = None,
     ) -> Node:
         node = create_node(self, kind, target, args, kwargs, name, type_expr)
-        on_node(next(numbers))
+        on_node(next(numbers), node)
         return node
 
     with _replaced(TracerBase, "create_node", counted):
