@@ -18,6 +18,7 @@ ExportError
 │   ├── DimsConflict           the model requires sizes to be equal that the plan keeps apart
 │   └── DimSpecialised         tracing narrowed or fixed a size that the plan lets vary
 ├── PassRefused              an edit of a traced program does not fit it
+├── ShapeRuleMissing         a custom operator does not say what sizes it returns
 ├── TraceFailed              torch.export could not capture the tower
 ├── CompileFailed            AOTInductor could not build the package
 ├── VerificationFailed       the package does not compute what eager computes
@@ -189,6 +190,13 @@ class PassRefused(ExportError):
 
     code = "pass_refused"
     advice = "correct the pass that `where` names"
+
+
+class ShapeRuleMissing(ExportError):
+    """A custom operator does not say what sizes it returns."""
+
+    code = "shape_rule_missing"
+    advice = "register a shape rule with torch.library.register_fake, or set allow_inferred_ops"
 
 
 class TraceFailed(ExportError):

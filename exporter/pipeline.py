@@ -24,7 +24,7 @@ from exporter.outcome import ExportOutcome, Failure, TowerOutcome
 from exporter.overruns import TRACE_LOG, limits_of, overran
 from exporter.parts import TracedPart, parts_of, sizes_text, trace_parts
 from exporter.planning import TowerToExport, UnopenedTower, plan_export, read_config
-from exporter.proving import prove
+from exporter.proving import infer_shape_rules, prove
 from exporter.publish import publish, read_manifest
 from exporter.sources import config_source, fetch_checkpoint_once, open_rows
 from exporter.spec import ExportSpec
@@ -108,6 +108,7 @@ def export_tower(
         inputs = {name: each.to(device) for name, each in trace_inputs(rows, tower.plan).items()}
         evidence.keep("sizes.txt", partial(sizes_text, inputs))
         blueprint.try_out(tower, inputs)
+        inferred = infer_shape_rules(tower, rows, allowed=spec.allow_inferred_ops)
         passes = [each for each in spec.passes if each.tower is name]
         parts = parts_of(tower, spec.mode, max_batch_size=spec.max_batch_size)
         traced = trace_parts(parts, inputs, device, progress, passes=passes)
@@ -127,7 +128,7 @@ def export_tower(
             clock.seconds,
             demands=demands,
             vectors=made.entry if made else None,
-        ),
+        ).model_copy(update={"inferred_ops": inferred}),
         files={**files, **(made.files if made else {})},
         sources=(
             config_source(attempt.config_uri or spec.config_uri, config_text),

@@ -37,6 +37,7 @@ class SpecView(Frozen):
     mode: str
     device: Device
     id_weights: IdWeights
+    allow_inferred_ops: bool = False
     passes: tuple[Pass, ...]
     ranks: int | None
     max_batch_size: int

@@ -12,6 +12,7 @@ import torch._inductor
 import torch.fx.experimental._config as symbolic_shapes_config
 from torch._inductor import cpu_vec_isa
 from torch._inductor.cpp_builder import CppBuilder
+from torch._library.utils import has_fake_kernel
 from torch._logging.structured import INTERN_TABLE
 from torch.export import ExportedProgram
 from torch.export._draft_export import FailureReport, FailureType
@@ -146,6 +147,17 @@ def compile_and_package(program: ExportedProgram, path: Path) -> None:
         torch._inductor.aoti_compile_and_package(
             program, package_path=str(path), inductor_configs=dict(_PACKAGE_CONFIG)
         )
+
+
+def has_shape_rule(operator: torch._ops.OpOverload) -> bool:
+    """Whether tracing can tell what sizes an operator returns."""
+    name = operator.name()
+    keys = ("Meta", "CompositeImplicitAutograd", "CompositeExplicitAutograd")
+    if operator.namespace in {"aten", "prim", "prims"}:
+        return True
+    return has_fake_kernel(operator) or any(
+        torch._C._dispatch_has_kernel_for_dispatch_key(name, key) for key in keys
+    )
 
 
 def cpu_instruction_sets() -> tuple[str, ...]:
