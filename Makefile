@@ -13,7 +13,7 @@ LOCKS := $(wildcard requirements/*.txt)
 PROTOS := $(shell find protos -name '*.proto' 2>/dev/null)
 PROTO_STAMP := exporter/config/pb/.stamp
 INSTALLED := $(VENV)/.installed
-CODE := benchmarks cli examples exporter jobs launcher processes protos service slipway telemetry tests worker setup.py
+CODE := benchmarks cli deploy docs examples exporter jobs launcher processes protos service slipway telemetry tests worker setup.py
 
 # python3.11, or a python3 that is one. Override with `make PYTHON=/path/to/python3.11 …`.
 is_python311 = $(shell $(1) -c 'import sys; print(sys.version_info[:2] == (3, 11))' 2>/dev/null)
@@ -76,6 +76,19 @@ fuzz: install ## random requests to the API, held against its description
 .PHONY: openapi
 openapi: install ## write docs/openapi.json anew; ARGS=--breaking if callers may break
 	@$(BIN)/python -m service.openapi $(ARGS)
+
+.PHONY: configuration
+configuration: install ## write docs/configuration.md anew, from the settings classes
+	@$(BIN)/python -m docs.configuration
+
+.PHONY: deploy-check
+deploy-check: install ## the long proofs of docker/, the chart and the C++ example; ARGS as in make test
+	@$(BIN)/python -m deploy.prove
+	@$(BIN)/python -m pytest -q tests/deploy $(ARGS)
+
+.PHONY: image-pins
+image-pins: $(INSTALLED) ## after make lock: write docker/pins/, which the images install from
+	@$(BIN)/python -m deploy.pins
 
 .PHONY: protos
 protos: $(INSTALLED) ## compile protos/ anew

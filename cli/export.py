@@ -4,22 +4,20 @@ import argparse
 import sys
 import tempfile
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 
 from cli.settings import ExportSettings
 from jobs.control import JobControl
-from jobs.ids import JobId
 from jobs.leases import Holding, claim
 from jobs.logs import MemoryLogs
 from jobs.memory_store import MemoryJobStore
-from jobs.model import JobState
+from jobs.model import Job, JobState
 from jobs.queue import MemoryQueue
 from processes.startup import settings_or_exit
 from service.cli_commands import EXIT_CODES
 from service.client.options import add_spec_options, spec_of
 from service.client.watch import display, show_end
-from service.planning import plan
+from service.planning import planner
 from service.schemas import JobView
 from worker.launch import TorchrunLauncher
 from worker.supervisor import Supervisor
@@ -51,8 +49,8 @@ def run(arguments: argparse.Namespace) -> int:
         # By its URI and not its text: the manifest names it, and its relative paths are found beside it.
         arguments.config = Path(arguments.config).absolute().as_uri()
     store = MemoryJobStore()
-    planner = partial(plan, families=settings_or_exit(ExportSettings).families)
-    control = JobControl(store=store, queue=MemoryQueue(), plan=planner)
+    families = settings_or_exit(ExportSettings).families
+    control = JobControl(store=store, queue=MemoryQueue(), plan=planner(families))
     job = control.submit(spec_of(arguments))
     progress = sys.stderr if arguments.json else sys.stdout
     with tempfile.TemporaryDirectory(prefix="slipway-export-") as folder, display(progress) as show:
@@ -64,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
             show(JobView.of(store.get(job.id)))
 
         while store.get(job.id).state is JobState.QUEUED:  # again after a failure that may pass
-            supervisor.run(_claimed(store, job.id), on_beat=show_progress)
+            supervisor.run(_claimed(store, job), on_beat=show_progress)
             show_progress()
     ended = JobView.of(store.get(job.id))
     if arguments.json:
@@ -74,7 +72,8 @@ def run(arguments: argparse.Namespace) -> int:
     return EXIT_CODES[ended.state]
 
 
-def _claimed(store: MemoryJobStore, job_id: JobId) -> Holding:
-    holding = claim(store, job_id, worker=_WORKER, length=_NO_LIMIT)
+def _claimed(store: MemoryJobStore, job: Job) -> Holding:
+    """The job's next attempt; whether this machine can compile for its target, the attempt finds out."""
+    holding = claim(store, job.id, worker=_WORKER, length=_NO_LIMIT, serves=job.spec.targets)
     assert holding is not None, "nobody else knows of this job"
     return holding

@@ -125,7 +125,7 @@ def manifest_of(exported: Sequence[ExportedTower], planned: TowerToExport, attem
         family_package=family_package(planned.family) if isinstance(planned, UnopenedTower) else None,
         mode=spec.mode,
         device=spec.device,
-        architecture=architecture(spec.device),
+        architecture=architecture(spec.device, spec.targets[0]),
         max_batch_size=spec.max_batch_size,
         versions=versions(),
         op_libraries=tuple(sorted({library for tower in exported for library in tower.op_libraries})),

@@ -2,6 +2,7 @@
 
 ExportError
 ├── InvalidSpec              the request contradicts itself or what the model offers
+│   └── WrongArchitecture      the target is not what the machine at work is
 ├── InvalidPipelineConfig    the pipeline config does not parse or contradicts itself
 │   └── UnsupportedConfig    it parses, and asks for something Slipway does not build
 ├── FamilyError              a model family of one's own
@@ -58,6 +59,13 @@ class InvalidSpec(ExportError):
 
     code = "invalid_spec"
     advice = "correct the field that `where` names"
+
+
+class WrongArchitecture(InvalidSpec):
+    """The target is not what the machine at work is; packages are compiled where they can be tried."""
+
+    code = "wrong_architecture"
+    advice = "send the job to a worker for the target"
 
 
 class InvalidPipelineConfig(ExportError):

@@ -12,7 +12,7 @@ from exporter.aoti.compile import compile_package
 from exporter.aoti.trace import trace
 from exporter.manifest import AppliedPass
 from exporter.passes.requested import apply_passes, preserved_calls, require_applied
-from exporter.spec import Mode, Pass
+from exporter.spec import Mode, Pass, Target
 from exporter.stages import Progress, no_progress
 from exporter.towers.split import split
 from exporter.towers.tower import Tower
@@ -99,13 +99,15 @@ def sizes_text(inputs: dict[str, Tensor]) -> str:
     return "".join(f"{name}: {tensor.dtype} {list(tensor.shape)}\n" for name, tensor in inputs.items())
 
 
-def compile_parts(traced: Sequence[TracedPart], folder: Path, progress: Progress) -> tuple[CompiledPart, ...]:
-    """Compile each part into its package below `folder`."""
+def compile_parts(
+    traced: Sequence[TracedPart], folder: Path, progress: Progress, *, target: Target = "cpu"
+) -> tuple[CompiledPart, ...]:
+    """Compile each part for `target` into its package below `folder`."""
     compiled = []
     for done, each in enumerate(traced):
         told = _of_part(progress, done, len(traced))
         told(None, each.part.path)
-        package = compile_package(each.program, folder / each.part.path, told)
+        package = compile_package(each.program, folder / each.part.path, told, target=target)
         compiled.append(
             CompiledPart(part=each.part, program=each.program, passes=each.passes, package=package)
         )

@@ -6,8 +6,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from exporter.aoti.architecture import require_device
-from exporter.aoti.op_libraries import op_libraries
+from exporter.aoti.architecture import require_target
 from exporter.aoti.trace_log import nodes_logged
 from exporter.attempt import EVIDENCE, Attempt, Evidence, ExportedTower, TowerResult
 from exporter.blueprint import Blueprint, ConfiguredTower
@@ -92,7 +91,7 @@ def export_tower(
     folder = attempt.workspace / name
     folder.mkdir()
     with clock.stage(Stage.CONFIG):
-        device = require_device(spec.device)
+        device = require_target(spec.targets[0])
         blueprint = blueprint_of(planned, spec, config_text)
         tower = blueprint.build()
     with clock.stage(Stage.CHECKPOINT):
@@ -113,9 +112,8 @@ def export_tower(
         parts = parts_of(tower, spec.mode, max_batch_size=spec.max_batch_size)
         traced = trace_parts(parts, inputs, device, progress, passes=passes)
         keep_programs(traced, evidence)
-        libraries = op_libraries(part.program for part in traced)
         wanted = None if items is None else plan_vectors(items, outputs_of(traced))
-    proven = prove(tower, traced, rows, folder, clock, libraries=libraries, passes=passes)
+    proven = prove(tower, traced, rows, folder, clock, passes=passes, target=spec.targets[0])
     made = None if wanted is None else vectors_of_all_items(wanted, proven.gate, folder, clock)
     files = write_tower_files(name, blueprint.files(spec), proven.compiled, folder)
     demands = tower.served.demands(rows.take(1).tensors(tower.plan))
@@ -135,7 +133,7 @@ def export_tower(
             checkpoint_source,
             rows_source,
         ),
-        op_libraries=libraries,
+        op_libraries=proven.op_libraries,
     )
 
 
@@ -212,4 +210,4 @@ def succeeded(entry: TowerEntry, root: str) -> TowerOutcome:
 
 
 def artifact_root(attempt: Attempt) -> str:
-    return f"{attempt.spec.output_uri.rstrip('/')}/{attempt.job_id}"
+    return f"{attempt.spec.output_uri.rstrip('/')}/{attempt.folder or attempt.job_id}"

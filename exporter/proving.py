@@ -8,13 +8,14 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from exporter.aoti.op_libraries import op_libraries
 from exporter.aoti.shape_rules import give_shape_rules
 from exporter.attempt import EVIDENCE
 from exporter.data.batch import NamedBatch, Rows, contradicting_batches, trace_inputs, verification_batches
 from exporter.data.sweep import sweep
 from exporter.manifest import InferredOp, VerificationReport
 from exporter.parts import CompiledPart, TracedPart, compile_parts
-from exporter.spec import Pass
+from exporter.spec import Pass, Target
 from exporter.stages import Stage, StageClock
 from exporter.towers.tower import Tower
 from exporter.verify.gate import Gate
@@ -31,6 +32,7 @@ class Proven:
     compiled: tuple[CompiledPart, ...]
     gate: Gate
     report: VerificationReport
+    op_libraries: tuple[str, ...]  # to import before a package is loaded
 
 
 def infer_shape_rules(tower: Tower, rows: Rows, *, allowed: bool) -> tuple[InferredOp, ...]:
@@ -52,10 +54,10 @@ def prove(
     folder: Path,
     clock: StageClock,
     *,
-    libraries: tuple[str, ...],
     passes: Sequence[Pass],
+    target: Target,
 ) -> Proven:
-    """Compile the parts and verify them; packages go below `folder`, and evidence of a failure.
+    """Compile the parts for `target` and verify them; packages go below `folder`, and evidence of a failure.
 
     Raises:
         CompileFailed: a part does not compile.
@@ -69,9 +71,10 @@ def prove(
         return {name: each.to(device) for name, each in inputs.items()}
 
     programs = [part.program for part in traced]
+    libraries = op_libraries(programs)
     with shrunk(programs, inputs_of, folder / EVIDENCE, libraries=libraries):
         with clock.stage(Stage.COMPILE) as progress:
-            compiled = compile_parts(traced, folder, progress)
+            compiled = compile_parts(traced, folder, progress, target=target)
         with clock.stage(Stage.VERIFY) as progress:
             gate = Gate(
                 tower,
@@ -83,7 +86,7 @@ def prove(
                 programs=programs,
             )
             report = gate.verify(_agreeing(tower, rows), contradicting_batches(rows, tower.plan), progress)
-    return Proven(compiled=compiled, gate=gate, report=report)
+    return Proven(compiled=compiled, gate=gate, report=report, op_libraries=libraries)
 
 
 def _agreeing(tower: Tower, rows: Rows) -> Iterator[NamedBatch]:

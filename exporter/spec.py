@@ -1,11 +1,22 @@
 """What a caller asks for: one frozen request, from the HTTP body to the compiler call."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    WithJsonSchema,
+    model_validator,
+)
+from pydantic.config import JsonDict
 
 MAX_RANKS = 16
+MAX_TARGETS = 8
 
 
 class Frozen(BaseModel):
@@ -79,6 +90,33 @@ class SwapAttention(Frozen):
 
 
 Pass = Annotated[SetPrecision | SwapAttention, Field(discriminator="kind")]
+
+# What a package is compiled for. `cpu` and `cuda`: whatever the worker that takes the job has. The others are
+# exact: a level of x86-64 (avx2 is x86-64-v3, avx512 is x86-64-v4), or a GPU's compute capability.
+_TARGET = r"^(cpu|avx2|avx512|cuda|sm_[1-9][0-9]{1,2})$"
+_ONE: JsonDict = {"type": "string", "pattern": _TARGET}
+Target = Annotated[str, Field(pattern=_TARGET)]
+CPU_TARGETS = ("cpu", "avx2", "avx512")
+
+
+def device_of(target: Target) -> Device:
+    """The device that a target is a kind of."""
+    return Device.CPU if target in CPU_TARGETS else Device.CUDA
+
+
+def _several(given: object) -> object:
+    return (given,) if isinstance(given, str) else given
+
+
+Targets = Annotated[
+    tuple[Target, ...],
+    BeforeValidator(_several),
+    Field(min_length=1, max_length=MAX_TARGETS),
+    WithJsonSchema(
+        {"anyOf": [_ONE, {"type": "array", "items": _ONE, "minItems": 1, "maxItems": MAX_TARGETS}]}
+    ),
+]
+
 
 Uri = Annotated[str, Field(min_length=1, max_length=4096)]
 FamilyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
@@ -164,6 +202,11 @@ class ExportSpec(Frozen):
         description="unified: tables and dense part in one package; two_stage: one package each.",
     )
     device: Device = Device.CPU
+    target: Targets | None = Field(
+        default=None,
+        description="What to compile for: cpu, avx2, avx512, cuda, sm_80, ..., or a list of them for one "
+        "package of each tower per target. Default: whatever the worker has, of `device`.",
+    )
     id_weights: IdWeights = Field(
         default=IdWeights.APPLY,
         description="Weighted ids: apply their weights, as training did; or ignore them, "
@@ -201,6 +244,25 @@ class ExportSpec(Frozen):
         default=None, description="A FAISS index over the item vectors; default: none."
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _target_implies_device(cls, given: object) -> object:
+        """Who names a target need not name its device."""
+        if not isinstance(given, Mapping) or given.get("device") is not None:
+            return given
+        first = next(iter(given.get("target") or ()), None)
+        if isinstance(given.get("target"), str):
+            first = given["target"]
+        return {**given, "device": device_of(first)} if isinstance(first, str) else given
+
+    @model_validator(mode="after")
+    def _targets_are_of_the_device(self) -> Self:
+        if self.target is not None and len(set(self.target)) != len(self.target):
+            raise ValueError("`target` names a target twice")
+        if self.target is not None and device_of(self.target[0]) is not self.device:
+            raise ValueError(f"`target` begins with {self.target[0]}, and `device` is {self.device}")
+        return self
+
     @model_validator(mode="after")
     def _one_config(self) -> Self:
         if (self.config is None) == (self.config_uri is None):
@@ -227,3 +289,13 @@ class ExportSpec(Frozen):
         if TowerName.ITEM not in towers:
             kept |= {"materialise_items": False, "item_id_column": None, "item_index": None}
         return self.model_copy(update=kept)
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """What packages are compiled for, one after the other."""
+        return self.target or (self.device.value,)
+
+    def for_target(self, target: Target) -> Self:
+        """The same export for one of its targets."""
+        one = (target,) if self.target else None
+        return self.model_copy(update={"target": one, "device": device_of(target)})

@@ -2,19 +2,21 @@
 
 import json
 import time
+from collections.abc import Sequence
 from datetime import timedelta
 
 import redis
 from celery import Celery
 from kombu.exceptions import OperationalError
 
+from exporter.spec import Target
 from jobs.errors import StoreUnavailable
 from jobs.ids import JobId
 from jobs.redis_store import reaching
 from jobs.request import Priority
 
 RUN_EXPORT = "slipway.run_export"
-QUEUE = "slipway.exports"
+QUEUE = "slipway.exports"  # of target cpu; that of another has its name behind it
 
 # A message is delivered again this long after its worker last touched it (see `put_off_redelivery`).
 VISIBILITY_TIMEOUT = timedelta(minutes=3)
@@ -29,8 +31,11 @@ _UNACKED_KEY = "unacked"
 _UNACKED_INDEX_KEY = "unacked_index"
 
 
-def make_celery(redis_url: str) -> Celery:
-    """The Celery app of both programs. The job store knows the truth; a lost or repeated id is harmless."""
+def make_celery(redis_url: str, targets: Sequence[Target] = ("cpu",)) -> Celery:
+    """The Celery app of both programs, a worker's with its targets.
+
+    The job store knows the truth; a lost or repeated id is harmless.
+    """
     app = Celery("slipway", broker=redis_url)
     app.conf.update(
         accept_content=["json"],
@@ -51,6 +56,7 @@ def make_celery(redis_url: str) -> Celery:
         task_acks_on_timeout=True,
         task_default_queue=QUEUE,
         task_ignore_result=True,
+        task_queues={name: {"exchange": name, "routing_key": name} for name in map(queue_of, targets)},
         task_reject_on_worker_lost=False,  # a crash that repeats would repeat for ever
         task_serializer="json",
         task_store_errors_even_if_ignored=False,
@@ -64,9 +70,15 @@ def make_celery(redis_url: str) -> Celery:
     return app
 
 
-def message_lists() -> tuple[str, ...]:
-    """The lists that hold the waiting messages, in the order workers look at them."""
-    return tuple(f"{QUEUE}{_SEPARATOR}{step}" if step else QUEUE for step in sorted(_STEPS.values()))
+def queue_of(target: Target) -> str:
+    """The queue of the workers that serve a target."""
+    return QUEUE if target == "cpu" else f"{QUEUE}.{target}"
+
+
+def message_lists(target: Target = "cpu") -> tuple[str, ...]:
+    """The lists that hold the waiting messages of a target, in the order workers look at them."""
+    queue = queue_of(target)
+    return tuple(f"{queue}{_SEPARATOR}{step}" if step else queue for step in sorted(_STEPS.values()))
 
 
 class CeleryQueue:
@@ -77,21 +89,27 @@ class CeleryQueue:
         self._app = app
         self._redis = client
 
-    def enqueue(self, job_id: JobId, priority: Priority = Priority.NORMAL) -> None:
-        step = _STEPS[priority]
+    def enqueue(self, job_id: JobId, priority: Priority = Priority.NORMAL, target: Target = "cpu") -> None:
+        step, queue = _STEPS[priority], queue_of(target)
         try:
             self._app.send_task(
-                RUN_EXPORT, args=[job_id], task_id=job_id, queue=QUEUE, priority=step, retry=False
+                RUN_EXPORT, args=[job_id], task_id=job_id, queue=queue, priority=step, retry=False
             )
         except OperationalError as error:
             raise StoreUnavailable(error) from error
 
-    def undelivered(self) -> frozenset[JobId]:
+    def undelivered(self, target: Target = "cpu") -> frozenset[JobId]:
         with reaching():
-            waiting = [text for key in message_lists() for text in self._redis.lrange(key, 0, -1)]
-            taken = self._redis.hvals(_UNACKED_KEY)
-        messages = [json.loads(text) for text in waiting] + [json.loads(text)[0] for text in taken]
+            waiting = [text for key in message_lists(target) for text in self._redis.lrange(key, 0, -1)]
+            taken = [json.loads(text) for text in self._redis.hvals(_UNACKED_KEY)]
+        messages = [json.loads(text) for text in waiting]
+        messages += [message for message, _, routing_key in taken if routing_key == queue_of(target)]
         return frozenset(JobId(message["headers"]["id"]) for message in messages)
+
+    def waiting(self, targets: Sequence[Target]) -> int:
+        """How many messages lie in the queues of these targets."""
+        with reaching():
+            return sum(int(self._redis.llen(key)) for each in targets for key in message_lists(each))
 
     def put_off_redelivery(self, delivery_tag: str) -> None:
         """Keep a message that is still being worked on from being delivered again."""

@@ -1,11 +1,12 @@
 """What callers can do with jobs: submit, look, list, cancel, retry, delete."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
 from exporter.errors import SourceNotFound
-from exporter.spec import ExportSpec, TowerName
+from exporter.spec import ExportSpec, Target, TowerName, device_of
 from jobs.content import Identify, content_key, files_at
 from jobs.errors import JobNotFound
 from jobs.ids import JobId, is_job_id, new_job_id
@@ -83,8 +84,11 @@ class JobControl:
         Keys are written once, so the first artifact stays as it is; a model's release joins the two.
         """
         first = self.get(job_id)
-        towers = first.towers_to_retry()
-        spec = first.spec.only(towers)
+        failed = first.towers_to_retry()
+        towers = tuple(dict.fromkeys(tower.name for tower in failed))
+        targets = tuple(dict.fromkeys(tower.target for tower in failed if tower.target)) or None
+        spec = first.spec.only(towers).model_copy(update={"target": targets})
+        spec = spec.model_copy(update={"device": device_of(spec.targets[0])}) if targets else spec
         job = self._new(spec, towers, first, owner)
         origin = {"config_uri": first.config_uri, "retry_of": first.id}
         return self._accept(job.model_copy(update=origin), owner)
@@ -115,7 +119,11 @@ class JobControl:
         return Job(
             id=new_job_id(),
             spec=spec,
-            towers=tuple(TowerProgress(name=name) for name in towers),
+            towers=tuple(
+                TowerProgress(name=name, target=target)
+                for target in spec.target or (None,)
+                for name in towers
+            ),
             priority=options.priority,
             model=options.model,
             labels=options.labels,
@@ -153,12 +161,18 @@ def _known(job_id: str) -> JobId:
 
 def enqueue_lost(store: JobStore, queue: JobQueue) -> tuple[JobId, ...]:
     """Enqueue again the queued jobs that no message names; running twice is harmless, waiting is not."""
-    queued = tuple(_queued(store))
-    undelivered = queue.undelivered()
-    lost = tuple(job for job in queued if job.id not in undelivered)
-    for job in lost:
-        queue.enqueue(job.id, job.priority)
-    return tuple(job.id for job in lost)
+    by_target: dict[Target, list[Job]] = defaultdict(list)
+    for job in _queued(store):
+        for target in job.pending_targets:
+            by_target[target].append(job)
+    found: list[JobId] = []
+    for target, queued in by_target.items():
+        undelivered = queue.undelivered(target)
+        lost = [job for job in queued if job.id not in undelivered]
+        for job in lost:
+            queue.enqueue(job.id, job.priority, target)
+        found += [job.id for job in lost]
+    return tuple(dict.fromkeys(found))
 
 
 def _queued(store: JobStore) -> Iterator[Job]:

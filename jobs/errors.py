@@ -14,6 +14,7 @@ ExportError
     ├── ModelNotFound     no successful export carries this model's name
     ├── IllegalMove       the table of moves does not have this move
     ├── LeaseLost         the lease has expired or another attempt holds the job
+    ├── RecordTooNew      a newer program wrote the job's record (retryable)
     └── StoreUnavailable  the job store cannot be reached, or refuses (retryable)
 """
 
@@ -144,6 +145,18 @@ class LeaseLost(JobError):
 
     code = "lease_lost"
     advice = "there is nothing to do: the job goes on elsewhere"
+
+
+class RecordTooNew(JobError):
+    """A newer program wrote the job's record."""
+
+    code = "record_too_new"
+    retryable = True
+    advice = "finish the upgrade: programs of the newer version read it"
+
+    def __init__(self, job_id: str, version: object) -> None:
+        """Name the job and the layout of its record."""
+        super().__init__(f"the record of job {job_id} has a newer layout than this program reads: {version}")
 
 
 class StoreUnavailable(JobError):

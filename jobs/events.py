@@ -5,7 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from exporter.outcome import Failure
-from exporter.spec import Frozen, TowerName
+from exporter.spec import Frozen, Target, TowerName
 from jobs.ids import JobId
 from jobs.model import Job, JobState, TowerProgress, TowerState
 
@@ -29,6 +29,7 @@ class JobNews(Frozen):
     manifest_uri: str | None
     failure: Failure | None
     tower: TowerName | None = None  # of tower.finished
+    target: Target | None = None  # what that tower's package is for, where the spec names targets
     package_uri: str | None = None
     digest: str | None = None
 
@@ -62,17 +63,17 @@ def news_of(old: Job | None, new: Job) -> tuple[OutboxEntry, ...]:
 def _news(old: Job | None, new: Job) -> Iterator[tuple[EventType, JobNews]]:
     if new.state is JobState.RUNNING and (old is None or old.attempt < new.attempt):
         yield EventType.EXPORT_STARTED, _data(new)
-    if new.state is not JobState.QUEUED:  # a job that was set back tries its towers again
-        ended_before = _ended(old) if old else frozenset()
-        for tower in new.towers:
-            if tower.name in _ended(new) - ended_before:
-                yield EventType.TOWER_FINISHED, _data(new, tower)
+    ended_before = _ended(old) if old else frozenset()
+    for tower in new.towers:  # a job that was set back tries the towers of its target again
+        for_good = new.state is not JobState.QUEUED or tower.target in new.ended_targets
+        if for_good and (tower.name, tower.target) in _ended(new) - ended_before:
+            yield EventType.TOWER_FINISHED, _data(new, tower)
     if new.state.is_final and (old is None or not old.state.is_final):
         yield EventType.EXPORT_FINISHED, _data(new)
 
 
-def _ended(job: Job) -> frozenset[TowerName]:
-    return frozenset(tower.name for tower in job.towers if tower.state in _TOWER_ENDS)
+def _ended(job: Job) -> frozenset[tuple[TowerName, Target | None]]:
+    return frozenset((tower.name, tower.target) for tower in job.towers if tower.state in _TOWER_ENDS)
 
 
 def _data(job: Job, tower: TowerProgress | None = None) -> JobNews:
@@ -83,6 +84,7 @@ def _data(job: Job, tower: TowerProgress | None = None) -> JobNews:
         manifest_uri=job.manifest_uri,
         failure=tower.failure if tower else job.failure,
         tower=tower.name if tower else None,
+        target=tower.target if tower else None,
         package_uri=tower.package_uri if tower else None,
         digest=tower.digest if tower else None,
     )

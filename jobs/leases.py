@@ -1,13 +1,15 @@
 """Taking a job, keeping it, and letting go of it: every change is refused once the lease has moved on."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from exporter.errors import AttemptFailed
 from exporter.outcome import ExportOutcome, Failure
+from exporter.spec import CPU_TARGETS, Target
 from exporter.stages import StageEvent
-from jobs.errors import IllegalMove, JobNotFound, QuotaExceeded
+from jobs.errors import IllegalMove, JobNotFound, QuotaExceeded, RecordTooNew
 from jobs.ids import JobId
 from jobs.model import Job, JobState, Lease
 from jobs.progress import finish, fold_events
@@ -69,11 +71,18 @@ class Holding:
         return job.model_copy(update={"lease": Lease(worker=self.worker, until=now + self.length)})
 
 
-def claim(store: JobStore, job_id: JobId, *, worker: str, length: timedelta) -> Holding | None:
-    """Take a queued job, or one whose lease has ended.
+def claim(
+    store: JobStore,
+    job_id: JobId,
+    *,
+    worker: str,
+    length: timedelta,
+    serves: Collection[Target] = CPU_TARGETS,
+) -> Holding | None:
+    """Take a queued job, or one whose lease has ended, for the first of its targets that the worker serves.
 
-    None when it is another's or finished, or when its owner has as many running as may be: then it stays
-    queued, and the workers' sweep offers it again.
+    None when it is another's or finished, when it is for other targets only, or when its owner has as many
+    running as may be: then it stays queued, and the workers' sweep offers it again.
     """
 
     def take(job: Job, now: datetime) -> Job:
@@ -81,11 +90,16 @@ def claim(store: JobStore, job_id: JobId, *, worker: str, length: timedelta) -> 
             job = _abandoned(job, now)
             if job.state is not JobState.QUEUED:
                 return job
-        return job.claimed(Lease(worker=worker, until=now + length), now)
+        target = next((each for each in job.pending_targets if each in serves), None)
+        if target is None:
+            raise IllegalMove(
+                f"worker {worker} serves none of {', '.join(job.pending_targets)}", where=job.id
+            )
+        return job.claimed(Lease(worker=worker, until=now + length), target, now)
 
     try:
         job = update(store, job_id, take)
-    except (IllegalMove, JobNotFound, QuotaExceeded):
+    except (IllegalMove, JobNotFound, QuotaExceeded, RecordTooNew):
         return None
     if job.state is not JobState.RUNNING:
         return None
@@ -98,7 +112,10 @@ def release_expired(store: JobStore) -> tuple[Job, ...]:
     def release(job: Job, now: datetime) -> Job:
         return _abandoned(job, now) if job.has_expired(now) else job
 
-    released = [update(store, job_id, release) for job_id in store.expired()]
+    released = []
+    for job_id in store.expired():
+        with suppress(RecordTooNew):  # a newer worker's sweep will release it
+            released.append(update(store, job_id, release))
     return tuple(job for job in released if job.state is JobState.QUEUED)
 
 

@@ -1,9 +1,11 @@
 """A job store in this process's memory, for tests."""
 
 import threading
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
+from exporter.spec import Target
 from jobs.errors import JobNotFound, QuotaExceeded
 from jobs.ids import JobId
 from jobs.model import Job, JobState
@@ -63,6 +65,9 @@ class MemoryJobStore:
 
     def count(self, state: JobState) -> int:
         return sum(job.state is state for job in self._jobs.values())
+
+    def count_by_target(self, state: JobState) -> Mapping[Target, int]:
+        return Counter(each for job in self._jobs.values() if job.state is state for each in job.busy_targets)
 
     def oldest(self, state: JobState) -> Job | None:
         return min((job for job in self._jobs.values() if job.state is state), key=_id, default=None)

@@ -8,7 +8,7 @@ from typing import Literal, Self
 from pydantic import Field
 
 from exporter.outcome import Failure
-from exporter.spec import ExportSpec, Frozen, TowerName
+from exporter.spec import ExportSpec, Frozen, Target, TowerName
 from exporter.stages import Stage
 from jobs.errors import IllegalMove, JobFinished, JobNotFinished, JobNotRetryable, LeaseLost
 from jobs.ids import JobId
@@ -62,6 +62,7 @@ class TowerProgress(Frozen):
     """One tower: where it is, and in the end what became of it."""
 
     name: TowerName
+    target: Target | None = None  # what this package is for, where the spec names targets
     state: TowerState = TowerState.WAITING
     stage: Stage | None = None
     stage_started_at: datetime | None = None
@@ -74,6 +75,14 @@ class TowerProgress(Frozen):
     cold: bool | None = None  # of a published one: whether its code was compiled for it
     verification: VerificationSummary | None = None
     failure: Failure | None = None
+
+    @property
+    def label(self) -> str:
+        """The tower as people tell it from others of its job."""
+        return f"{self.name} ({self.target})" if self.target else self.name
+
+    def afresh(self) -> "TowerProgress":
+        return TowerProgress(name=self.name, target=self.target)
 
     @property
     def stages(self) -> tuple[Stage, ...]:
@@ -110,7 +119,7 @@ class Lease(Frozen):
 class Job(JobOptions):
     """One accepted export."""
 
-    version: Literal[1] = 1  # of this record's layout
+    version: Literal[1, 2] = 1  # of this record's layout, as it was read (see jobs.record)
     revision: int = 1  # grows by one with every change
     id: JobId
     spec: ExportSpec  # with the pipeline config's text as it was at submit
@@ -127,15 +136,43 @@ class Job(JobOptions):
     lease: Lease | None = None
     cancel_requested: bool = False
     failure: Failure | None = None
-    manifest_uri: str | None = None
+    manifest_uri: str | None = None  # of the first target that was published
+    manifest_uris: Mapping[Target, str] = Field(default_factory=dict)  # by target, where there are several
+    target: Target | None = None  # of the latest attempt
+    ended_targets: tuple[Target, ...] = ()  # published, or given up
     created_at: datetime
     updated_at: datetime
     started_at: datetime | None = None  # of the latest attempt
     finished_at: datetime | None = None
 
     @property
+    def pending_targets(self) -> tuple[Target, ...]:
+        """The targets still to be exported for."""
+        return tuple(target for target in self.spec.targets if target not in self.ended_targets)
+
+    @property
+    def busy_targets(self) -> tuple[Target, ...]:
+        """Where the job counts: among what waits for each of its targets, or among what runs for one."""
+        if self.state is JobState.RUNNING:
+            return (self.current_target,)
+        return self.pending_targets if self.state is JobState.QUEUED else ()
+
+    @property
+    def current_target(self) -> Target:
+        """What the latest attempt exports for; records of version 1 have one target only."""
+        return self.target or self.spec.targets[0]
+
+    @property
+    def current_towers(self) -> tuple[TowerProgress, ...]:
+        return tuple(tower for tower in self.towers if self.is_current(tower))
+
+    def is_current(self, tower: TowerProgress) -> bool:
+        """Whether the latest attempt is about this tower."""
+        return tower.target in (None, self.current_target)
+
+    @property
     def ranks(self) -> int:
-        return self.spec.ranks or len(self.towers)
+        return self.spec.ranks or len(self.current_towers)
 
     def move_to(self, state: JobState, now: datetime) -> Self:
         """This job in another state, or IllegalMove."""
@@ -151,18 +188,19 @@ class Job(JobOptions):
             }
         )
 
-    def claimed(self, lease: Lease, now: datetime) -> Self:
-        """Begin an attempt: every tower starts afresh."""
-        fresh = tuple(TowerProgress(name=tower.name) for tower in self.towers)
-        return self.move_to(JobState.RUNNING, now).model_copy(
+    def claimed(self, lease: Lease, target: Target, now: datetime) -> Self:
+        """Begin an attempt: every tower of its target starts afresh."""
+        begun = self.move_to(JobState.RUNNING, now).model_copy(
             update={
                 "lease": lease,
                 "attempt": self.attempt + 1,
-                "towers": fresh,
+                "target": target if self.spec.target else None,
                 "failure": None,
                 "started_at": now,
             }
         )
+        fresh = tuple(tower.afresh() if begun.is_current(tower) else tower for tower in self.towers)
+        return begun.model_copy(update={"towers": fresh})
 
     def held_by(self, worker: str, attempt: int) -> Self:
         """This job, or LeaseLost when `worker`'s attempt no longer has it."""
@@ -180,9 +218,9 @@ class Job(JobOptions):
         asked = self.model_copy(update={"cancel_requested": True})
         return asked if self.state is JobState.RUNNING else asked.move_to(JobState.CANCELLED, now)
 
-    def towers_to_retry(self) -> tuple[TowerName, ...]:
+    def towers_to_retry(self) -> tuple[TowerProgress, ...]:
         """The towers that failed, of a job that has ended; JobNotRetryable if there are none."""
-        failed = tuple(tower.name for tower in self.towers if tower.state is TowerState.FAILED)
+        failed = tuple(tower for tower in self.towers if tower.state is TowerState.FAILED)
         if not self.state.is_final or not failed:
             raise JobNotRetryable(
                 f"job {self.id} has {self.state}: there is no failed tower to run again",
@@ -215,6 +253,22 @@ class Job(JobOptions):
         if self.setbacks >= MAX_SETBACKS:
             message = f"gave up after {self.setbacks} attempts; the last: {failure.message}"
             failure = failure.model_copy(update={"message": message})
-        towers = tuple(tower.failed(failure) for tower in self.towers)
-        told = self.model_copy(update={"failure": failure, "towers": towers})
+        towers = tuple(tower.failed(failure) if self.is_current(tower) else tower for tower in self.towers)
+        return self.model_copy(update={"towers": towers, "failure": failure}).target_ended(now)
+
+    def target_ended(self, now: datetime) -> Self:
+        """The latest attempt's target is done with: queued for the next one, or the end."""
+        told = self.model_copy(
+            update={"ended_targets": (*self.ended_targets, self.current_target), "setbacks": 0}
+            if len(self.spec.targets) > 1
+            else {}
+        )
+        if len(self.spec.targets) > 1 and told.pending_targets:
+            return told.handed_back(now)
+        published = sum(tower.state is TowerState.SUCCEEDED for tower in self.towers)
+        if published == len(self.towers):
+            return told.move_to(JobState.SUCCEEDED, now)
+        if published:
+            ended = told.move_to(JobState.PARTIALLY_SUCCEEDED, now)
+            return ended.model_copy(update={"failure": None})
         return told.move_to(JobState.FAILED, now)

@@ -5,32 +5,47 @@ from datetime import UTC, datetime
 
 from exporter.outcome import ExportOutcome, Failure, TowerOutcome
 from exporter.stages import StageEvent
-from jobs.model import Job, JobState, TowerProgress, TowerState, VerificationSummary
+from jobs.model import Job, TowerProgress, TowerState, VerificationSummary
 
 
 def fold_events(job: Job, events: Iterable[StageEvent]) -> Job:
     """The job after these events; one about a tower it does not have changes nothing."""
-    towers = {str(tower.name): tower for tower in job.towers}
+    towers = {str(tower.name): tower for tower in job.current_towers}
     for event in events:
         if event.tower in towers:
             towers[event.tower] = _after(towers[event.tower], event)
-    return job.model_copy(update={"towers": tuple(towers.values())})
+    return job.model_copy(
+        update={"towers": tuple(towers[each.name] if job.is_current(each) else each for each in job.towers)}
+    )
 
 
 def finish(job: Job, outcome: ExportOutcome, now: datetime) -> Job:
     """The job as its outcome leaves it; set back when trying again may help."""
     outcomes = {tower.tower: tower for tower in outcome.towers}
-    towers = tuple(_ended(tower, outcomes.get(tower.name), outcome) for tower in job.towers)
-    told = job.model_copy(update={"towers": towers, "manifest_uri": outcome.manifest_uri, "failure": None})
-    failures = [tower.failure for tower in towers if tower.failure]
-    if not failures:
-        return told.move_to(JobState.SUCCEEDED, now)
-    if len(failures) < len(towers):
-        return told.move_to(JobState.PARTIALLY_SUCCEEDED, now)
+    towers = tuple(
+        _ended(tower, outcomes.get(tower.name), outcome) if job.is_current(tower) else tower
+        for tower in job.towers
+    )
+    told = _published(job.model_copy(update={"towers": towers, "failure": None}), outcome)
+    failures = [tower.failure for tower in told.current_towers if tower.failure]
+    if len(failures) < len(told.current_towers):
+        return told.target_ended(now)
     failure = outcome.failure or failures[0]
     if all(each.retryable for each in failures):
         return told.set_back(failure, now)
     return told.failed(failure, now)
+
+
+def _published(job: Job, outcome: ExportOutcome) -> Job:
+    """The job with the manifest that its attempt published, if it did."""
+    uris = {**job.manifest_uris, job.current_target: outcome.manifest_uri or ""}
+    several = len(job.spec.targets) > 1 and outcome.manifest_uri is not None
+    return job.model_copy(
+        update={
+            "manifest_uri": (several and job.manifest_uri) or outcome.manifest_uri or job.manifest_uri,
+            "manifest_uris": uris if several else job.manifest_uris,
+        }
+    )
 
 
 def _after(tower: TowerProgress, event: StageEvent) -> TowerProgress:

@@ -1,6 +1,8 @@
 """The job store in Redis: one hash per job, one sorted set per state, one of lease ends."""
 
-from collections.abc import Iterator
+import logging
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
@@ -8,10 +10,12 @@ import redis
 from redis.backoff import ExponentialBackoff
 from redis.retry import Retry
 
-from jobs.errors import JobNotFound, QuotaExceeded, StoreUnavailable
+from exporter.spec import Target
+from jobs.errors import JobNotFound, QuotaExceeded, RecordTooNew, StoreUnavailable
 from jobs.events import news_of
 from jobs.ids import JobId
 from jobs.model import Job, JobState
+from jobs.record import read_record, write_record, write_spec
 from jobs.store import Page
 
 JOB_KEY = "slipway:job:"  # + id: hash of spec, record, revision
@@ -23,31 +27,33 @@ RELEASES_KEY = "slipway:releases:"  # + model: sorted set of the ids of its succ
 MODELS_KEY = "slipway:models"  # sorted set of models that have any
 OUTBOX_KEY = "slipway:outbox"  # list: what callers are to be told, oldest first (see jobs.hooks.redis_outbox)
 
+log = logging.getLogger(__name__)
+
 _ALL = "all"
 _TIMEOUT_S = 5.0
 _REFUSED = -1
 
 # KEYS: job, index of its state, index of all, the owner's set of its state, outbox. ARGV: id, most the
-# owner's set may hold or "", spec, record, revision, then what callers are to be told.
+# owner's set may hold or "", spec, record, revision, targets it waits for, then what callers are to be told.
 _ADD = """
 if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
 if ARGV[2] ~= '' and redis.call('SCARD', KEYS[4]) >= tonumber(ARGV[2]) then return -1 end
-redis.call('HSET', KEYS[1], 'spec', ARGV[3], 'record', ARGV[4], 'revision', ARGV[5])
+redis.call('HSET', KEYS[1], 'spec', ARGV[3], 'record', ARGV[4], 'revision', ARGV[5], 'targets', ARGV[6])
 redis.call('ZADD', KEYS[2], 0, ARGV[1])
 redis.call('ZADD', KEYS[3], 0, ARGV[1])
 redis.call('SADD', KEYS[4], ARGV[1])
-for i = 6, #ARGV do redis.call('RPUSH', KEYS[5], ARGV[i]) end
+for i = 7, #ARGV do redis.call('RPUSH', KEYS[5], ARGV[i]) end
 return 1
 """
 
 # KEYS: job, indexes of the old state and of the new one, the owner's sets of both, leases, outbox, content
 # pointer, releases, models. ARGV: id, expected revision, new revision, record, end of lease or "", most the
-# owner's new set may hold or "", "1" if the content pointer is to be set, model to release or "", then what
-# callers are to be told.
+# owner's new set may hold or "", "1" if the content pointer is to be set, model to release or "", targets it
+# waits for or runs for, then what callers are to be told.
 _REPLACE = """
 if redis.call('HGET', KEYS[1], 'revision') ~= ARGV[2] then return 0 end
 if ARGV[6] ~= '' and redis.call('SCARD', KEYS[5]) >= tonumber(ARGV[6]) then return -1 end
-redis.call('HSET', KEYS[1], 'record', ARGV[4], 'revision', ARGV[3])
+redis.call('HSET', KEYS[1], 'record', ARGV[4], 'revision', ARGV[3], 'targets', ARGV[9])
 redis.call('ZREM', KEYS[2], ARGV[1])
 redis.call('ZADD', KEYS[3], 0, ARGV[1])
 redis.call('SREM', KEYS[4], ARGV[1])
@@ -59,7 +65,7 @@ if ARGV[8] ~= '' then
   redis.call('ZADD', KEYS[9], 0, ARGV[1])
   redis.call('ZADD', KEYS[10], 0, ARGV[8])
 end
-for i = 9, #ARGV do redis.call('RPUSH', KEYS[7], ARGV[i]) end
+for i = 10, #ARGV do redis.call('RPUSH', KEYS[7], ARGV[i]) end
 return 1
 """
 
@@ -115,21 +121,22 @@ class RedisJobStore:
 
     def add(self, job: Job, *, max_queued: int | None = None) -> bool:
         limit = "" if max_queued is None else max_queued
-        record, spec = job.model_dump_json(exclude={"spec"}), job.spec.model_dump_json()
+        record, spec = write_record(job), write_spec(job.spec)
         with reaching():
             done = self._add(
                 keys=[*_keys(job), OUTBOX_KEY],
-                args=[job.id, limit, spec, record, str(job.revision), *_told(None, job)],
+                args=[job.id, limit, spec, record, str(job.revision), _targets(job), *_told(None, job)],
             )
         if done == _REFUSED and max_queued is not None:
             raise QuotaExceeded(job.owner, max_queued, job.state)
         return bool(done)
 
     def get(self, job_id: JobId) -> Job:
-        found = self._read([job_id])
-        if not found:
+        with reaching():
+            record, spec = self._redis.hmget(JOB_KEY + job_id, ["record", "spec"])
+        if record is None or spec is None:
             raise JobNotFound(job_id)
-        return found[0]
+        return read_record(str(record), str(spec))
 
     def replace(self, old: Job, new: Job) -> bool:
         begins = new.state is JobState.RUNNING and old.state is not JobState.RUNNING
@@ -151,11 +158,12 @@ class RedisJobStore:
             old.id,
             str(old.revision),
             str(new.revision),
-            new.model_dump_json(exclude={"spec"}),
+            write_record(new),
             new.lease.until.timestamp() if new.lease else "",
             "" if limit is None else limit,
             "1" if succeeded and new.content_key else "",
             (new.model or "") if succeeded else "",
+            _targets(new),
             *_told(old, new),
         ]
         with reaching():
@@ -179,6 +187,16 @@ class RedisJobStore:
     def count(self, state: JobState) -> int:
         with reaching():
             return int(self._redis.zcard(INDEX_KEY + state))
+
+    def count_by_target(self, state: JobState) -> Mapping[Target, int]:
+        with reaching(), self._redis.pipeline(transaction=False) as pipe:
+            ids = [JobId(str(each)) for each in self._redis.zrange(INDEX_KEY + state, 0, -1)]
+            for job_id in ids:
+                pipe.hget(JOB_KEY + job_id, "targets")
+            found = dict(zip(ids, pipe.execute(), strict=True))
+        before = self._read([job_id for job_id, targets in found.items() if targets is None])  # an upgrade
+        counted = Counter(each for job in before for each in job.busy_targets)
+        return counted + Counter(each for targets in found.values() if targets for each in targets.split(","))
 
     def oldest(self, state: JobState) -> Job | None:
         with reaching():
@@ -212,7 +230,7 @@ class RedisJobStore:
             for job_id in ids:
                 pipe.hmget(JOB_KEY + job_id, ["record", "spec"])
             rows = pipe.execute()
-        return [_job(record, spec) for record, spec in rows if record is not None]
+        return list(_readable([(record, spec) for record, spec in rows if record is not None]))
 
 
 def _told(old: Job | None, new: Job) -> list[str]:
@@ -227,6 +245,14 @@ def _owner_key(job: Job) -> str:
     return f"{OWNER_KEY}{job.state}:{job.owner}"
 
 
-def _job(record: str, spec: str) -> Job:
-    # Both are JSON objects of our own writing: joined as text, they are parsed once.
-    return Job.model_validate_json(f'{record[:-1]},"spec":{spec}}}')
+def _targets(job: Job) -> str:
+    return ",".join(job.busy_targets)
+
+
+def _readable(rows: list[tuple[str, str]]) -> Iterator[Job]:
+    """The jobs that this program can read; the others are left to newer ones."""
+    for record, spec in rows:
+        try:
+            yield read_record(record, spec)
+        except RecordTooNew as error:
+            log.info("record_too_new", extra={"reason": error.message})

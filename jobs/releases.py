@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from exporter.spec import Frozen, TowerName
+from exporter.spec import Frozen, Target, TowerName
 from jobs.errors import JobNotFound, ModelNotFound, NoArtifact
 from jobs.ids import JobId
 from jobs.model import Job, JobState, TowerState
@@ -18,6 +18,7 @@ class ReleasedTower(Frozen):
     """One tower's package, and the job that published it."""
 
     name: TowerName
+    target: Target | None = None  # what it was compiled for, where the export named targets
     job_id: JobId
     package_uri: str
     package_size: int | None
@@ -107,7 +108,9 @@ class Releases:
                 f"job {job.id} is no release: it has {job.state}, of model {job.model or '(none named)'}",
                 hint="a release takes `model` in the request and every tower's success; retry what failed",
             )
-        towers = {tower.name: tower for each in self._chain(job) for tower in _published(each)}
+        towers = {
+            (tower.name, tower.target): tower for each in self._chain(job) for tower in _published(each)
+        }
         return Release(
             model=job.model,
             job_id=job.id,
@@ -128,11 +131,12 @@ def _published(job: Job) -> list[ReleasedTower]:
     return [
         ReleasedTower(
             name=tower.name,
+            target=tower.target,
             job_id=job.id,
             package_uri=tower.package_uri,
             package_size=tower.package_size,
             digest=tower.digest,
-            manifest_uri=job.manifest_uri,
+            manifest_uri=job.manifest_uris.get(tower.target or "", job.manifest_uri),
         )
         for tower in job.towers
         if tower.state is TowerState.SUCCEEDED and tower.package_uri and job.manifest_uri

@@ -1,10 +1,12 @@
 """Which workers are alive: each announces itself again and again."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from exporter.spec import Device, Frozen
+from pydantic import ConfigDict
+
+from exporter.spec import Device, Frozen, Target
 from jobs.ids import JobId
 
 
@@ -19,16 +21,27 @@ class Gpu(Frozen):
 
 
 class WorkerNotice(Frozen):
-    """What a worker says of itself."""
+    """What a worker says of itself; what a newer one says besides is passed over."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
 
     id: str
     host: str
     pid: int
     device: Device
+    targets: tuple[Target, ...] = ("cpu",)  # what it takes jobs for
+    architecture: str = ""  # "x86_64 avx2 avx512", "sm_90"
+    memory: int | None = None  # bytes: the GPU's, or what the worker's processes may use
     versions: Mapping[str, str]
     started_at: datetime
     jobs: tuple[JobId, ...] = ()  # being worked on
     gpus: tuple[Gpu, ...] = ()  # of its machine
+
+
+def unserved(targets: Iterable[Target], alive: Iterable[WorkerNotice]) -> tuple[Target, ...]:
+    """Those of the targets that no worker alive takes jobs for."""
+    served = {target for worker in alive for target in worker.targets}
+    return tuple(target for target in targets if target not in served)
 
 
 class Roster(Protocol):

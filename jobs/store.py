@@ -1,9 +1,11 @@
 """Where jobs are kept: compare-and-set on whole records. Leases and moves are built on it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from exporter.spec import Target
 from jobs.ids import JobId
 from jobs.model import Job, JobState
 
@@ -52,6 +54,10 @@ class JobStore(Protocol):
         ...
 
     def count(self, state: JobState) -> int: ...
+
+    def count_by_target(self, state: JobState) -> Mapping[Target, int]:
+        """The jobs in a state by what they wait for, or run for; one that waits for two counts in both."""
+        ...
 
     def oldest(self, state: JobState) -> Job | None:
         """The job in a state that was made first."""

@@ -60,7 +60,7 @@ def tallies_of(job: Job) -> dict[Tally, float]:
 
 def _tallies(job: Job) -> Iterator[tuple[Tally, float]]:
     yield Tally(name="attempts", ending=job.state), 1
-    for tower in job.towers:
+    for tower in job.current_towers:
         if tower.failure is not None and tower.failure.code in _GATE_FAILURES:
             yield Tally(name="gate_failures", tower=tower.name), 1
         kind = Tally(name="", tower=tower.name, mode=job.spec.mode, device=job.spec.device)

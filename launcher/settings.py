@@ -14,6 +14,6 @@ class LauncherSettings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="SLIPWAY_", frozen=True)
 
     redis_url: RedisUrl | None = Field(default=None, description="Default: a redis-server of our own.")
-    data_dir: Path = Path(".slipway")
-    host: str = "127.0.0.1"
+    data_dir: Path = Field(default=Path(".slipway"), description="Redis's file, logs and workspaces.")
+    host: str = Field(default="127.0.0.1", description="Where the API listens.")
     port: int = Field(default=8080, ge=0, le=65535, description="0: any free port.")

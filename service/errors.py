@@ -121,6 +121,7 @@ STATUS: dict[type[ExportError], HTTPStatus] = {
     job.JobFinished: HTTPStatus.CONFLICT,
     job.IllegalMove: HTTPStatus.CONFLICT,
     job.StoreUnavailable: HTTPStatus.SERVICE_UNAVAILABLE,
+    job.RecordTooNew: HTTPStatus.SERVICE_UNAVAILABLE,
     hook.WebhookUnverified: HTTPStatus.UNAUTHORIZED,
     hook.InvalidEvent: HTTPStatus.BAD_REQUEST,
     hook.TriggerNotFound: HTTPStatus.NOT_FOUND,

@@ -1,13 +1,14 @@
 """Entity tags of jobs: a poller is told when nothing has changed."""
 
-from jobs.model import Job
+from service.schemas import JobView
 
 
-def etag_of(job: Job) -> str:
-    return f'"{job.revision}"'
+def etag_of(job: JobView) -> str:
+    """The record's revision; and what it waits for in vain, which is no part of the record."""
+    return f'"{"-".join((str(job.revision), *job.unserved))}"'
 
 
-def matches(if_none_match: str | None, job: Job) -> bool:
+def matches(if_none_match: str | None, job: JobView) -> bool:
     """Whether the header names the job's tag, weakly compared as RFC 9110 says."""
     if if_none_match is None:
         return False

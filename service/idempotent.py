@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import Header, Response, status
 
 from jobs.idempotency import Answers, KeptAnswer
+from service.etag import etag_of
 from service.schemas import JobView
 
 IdempotencyKey = Annotated[
@@ -43,5 +44,5 @@ def answer_once(
 def _answer(job: JobView) -> Response:
     """202 for a job that is to run, 200 for one that made the same artifact before."""
     code = status.HTTP_200_OK if job.state.is_final else status.HTTP_202_ACCEPTED
-    headers = {"Location": f"/exports/{job.id}", "ETag": f'"{job.revision}"'}
+    headers = {"Location": f"/exports/{job.id}", "ETag": etag_of(job)}
     return Response(job.model_dump_json(), code, headers, media_type="application/json")

@@ -8,7 +8,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from exporter.spec import Device
+from exporter.spec import CPU_TARGETS, Device, Target
 from jobs.model import JobState
 from jobs.roster import Roster, WorkerNotice
 from jobs.store import JobStore
@@ -32,6 +32,7 @@ class SlipwayCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         yield self._jobs()
+        yield self._target_jobs()
         yield self._queue_age()
         yield from self._workers()
         counted = self._tallies.read()
@@ -45,6 +46,22 @@ class SlipwayCollector(Collector):
         for state in JobState:
             jobs.add_metric([state], self._store.count(state))
         return jobs
+
+    def _target_jobs(self) -> Metric:
+        """What workers are scaled by: a job that waits for two targets is work for both."""
+        jobs = GaugeMetricFamily(
+            "slipway_target_jobs",
+            "Jobs that wait for a target's workers, or are run by them.",
+            labels=["target", "state"],
+        )
+        for state in (JobState.QUEUED, JobState.RUNNING):
+            counted = self._store.count_by_target(state)
+            for target in sorted({*counted, *CPU_TARGETS, "cuda", *self._targets()}):
+                jobs.add_metric([target, state], counted.get(target, 0))
+        return jobs
+
+    def _targets(self) -> frozenset[Target]:
+        return frozenset(target for worker in self._roster.alive() for target in worker.targets)
 
     def _queue_age(self) -> Metric:
         oldest = self._store.oldest(JobState.QUEUED)

@@ -1,10 +1,11 @@
 """Planning at submit: read the pipeline config, and find what is wrong with it before anything runs."""
 
 from collections.abc import Collection, Sequence
+from functools import partial
 
 from exporter.planning import PlannedTower, PlanRequest, pin, plan_export, plan_towers, read_config
 from exporter.spec import ExportSpec
-from jobs.control import Plan
+from jobs.control import Plan, Planner
 from service.schemas import PlanView, TowerPlan
 
 
@@ -16,6 +17,11 @@ def plan(spec: ExportSpec, *, families: Collection[str] = ()) -> Plan:
     text = read_config(spec)
     planned = plan_export(spec, text, families=families)
     return Plan(spec=pin(spec, text, planned), towers=tuple(tower.name for tower in planned))
+
+
+def planner(families: Collection[str]) -> Planner:
+    """`plan` where these families are listed."""
+    return partial(plan, families=families)
 
 
 def view_plan(request: PlanRequest) -> PlanView:

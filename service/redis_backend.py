@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from functools import partial
 
 from jobs.celery_queue import CeleryQueue, make_celery
 from jobs.control import JobControl
@@ -17,7 +16,7 @@ from jobs.redis_store import RedisJobStore, connect
 from jobs.redis_tallies import RedisTallies
 from service.dependencies import Backend
 from service.hooks.backend import HookBackend, running_hooks
-from service.planning import plan
+from service.planning import planner
 from service.settings import ServiceSettings
 from service.tracing import TracedQueue
 from telemetry.tracing import Tracing
@@ -28,9 +27,8 @@ def running_backend(settings: ServiceSettings, tracing: Tracing) -> Iterator[tup
     """Connect, and send callbacks, as long as the block lasts."""
     client, celery = connect(settings.redis_url), make_celery(settings.redis_url)
     queue = TracedQueue(CeleryQueue(celery, client), tracing)
-    planner = partial(plan, families=settings.families)
     backend = Backend(
-        JobControl(RedisJobStore(client), queue, planner, trace=tracing.current),
+        JobControl(RedisJobStore(client), queue, planner(settings.families), trace=tracing.current),
         RedisRoster(client),
         RedisAnswers(client, timedelta(seconds=settings.idempotency_retention)),
         RedisLogs(client),

@@ -1,7 +1,7 @@
 """Bodies of requests and answers."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Literal
 
@@ -12,13 +12,24 @@ from exporter.dims.entries import dim_entries, tensor_entries
 from exporter.manifest import DimEntry, TensorEntry
 from exporter.outcome import Failure
 from exporter.planning import PlannedTower
-from exporter.spec import Device, ExportSpec, Frozen, IdWeights, IndexSpec, Mode, Pass, TowerName
+from exporter.spec import (
+    Device,
+    ExportSpec,
+    Frozen,
+    IdWeights,
+    IndexSpec,
+    Mode,
+    Pass,
+    Target,
+    Targets,
+    TowerName,
+)
 from jobs.ids import JobId
 from jobs.logs import LogPart
 from jobs.model import Job, JobState, TowerProgress
 from jobs.releases import ModelPage
 from jobs.request import Priority
-from jobs.roster import WorkerNotice
+from jobs.roster import WorkerNotice, unserved
 from jobs.store import Page
 from telemetry.tracing import trace_id
 
@@ -36,6 +47,7 @@ class SpecView(Frozen):
     towers: tuple[TowerName, ...] | None
     mode: str
     device: Device
+    target: Targets | None
     id_weights: IdWeights
     allow_inferred_ops: bool = False
     passes: tuple[Pass, ...]
@@ -59,7 +71,12 @@ class JobView(Frozen):
     state: JobState
     towers: tuple[TowerProgress, ...]
     failure: Failure | None = Field(description="Why the job failed, or why its last attempt broke.")
-    manifest_uri: str | None
+    manifest_uri: str | None = Field(description="Of several targets: the first that was published.")
+    manifest_uris: Mapping[Target, str] = Field(description="By target, of a job with several.")
+    targets: tuple[Target, ...] = Field(description="What it is exported for, one after the other.")
+    unserved: tuple[Target, ...] = Field(
+        default=(), description="Targets it waits for that no worker alive takes jobs for."
+    )
     cancel_requested: bool
     attempt: int = Field(description="How many attempts were begun.")
     priority: Priority
@@ -78,13 +95,18 @@ class JobView(Frozen):
     revision: int = Field(description="Grows with every change; the ETag.")
 
     @classmethod
-    def of(cls, job: Job) -> "JobView":
+    def of(cls, job: Job, alive: Iterable[WorkerNotice] | None = None) -> "JobView":
+        """The job; with the workers alive, it also says what nobody serves."""
+        waits_for = job.pending_targets if job.state is JobState.QUEUED else ()
         return cls(
             id=job.id,
             state=job.state,
             towers=job.towers,
             failure=job.failure,
             manifest_uri=job.manifest_uri,
+            manifest_uris=job.manifest_uris,
+            targets=job.spec.targets,
+            unserved=() if alive is None else unserved(waits_for, alive),
             cancel_requested=job.cancel_requested,
             attempt=job.attempt,
             priority=job.priority,
@@ -111,8 +133,8 @@ class JobList(Frozen):
     next_cursor: str | None = Field(description="Give it as `cursor` for the page after this one.")
 
     @classmethod
-    def of(cls, page: Page) -> "JobList":
-        return cls(jobs=tuple(JobView.of(job) for job in page.jobs), next_cursor=page.next)
+    def of(cls, page: Page, alive: tuple[WorkerNotice, ...]) -> "JobList":
+        return cls(jobs=tuple(JobView.of(job, alive) for job in page.jobs), next_cursor=page.next)
 
 
 class JobLog(Frozen):

@@ -16,11 +16,11 @@ class ServiceSettings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="SLIPWAY_", frozen=True)
 
-    redis_url: RedisUrl = "redis://127.0.0.1:6379/0"
+    redis_url: RedisUrl = Field(default="redis://127.0.0.1:6379/0", description="Where the jobs are.")
     host: str = Field(default="127.0.0.1", description="Where it listens; others need keys to be there.")
     api_keys_file: Path | None = Field(default=None, description="See docs/access.md.")
-    oidc_issuer: str | None = None
-    oidc_audience: str | None = None
+    oidc_issuer: str | None = Field(default=None, description="Whose tokens are taken; see docs/access.md.")
+    oidc_audience: str | None = Field(default=None, description="Whom they must be meant for.")
     oidc_jwks_url: str | None = Field(default=None, description="Tokens are taken when all three are set.")
     idempotency_retention: int = Field(default=86_400, gt=0, description="Seconds an answer is kept.")
     link_lifetime: int = Field(default=900, gt=0, le=604_800, description="Seconds a package's link works.")
@@ -28,8 +28,10 @@ class ServiceSettings(BaseSettings):
     families: FamilyNames = Field(
         default=(), description="Of one's own, that exports may name: docs/families.md. By commas."
     )
-    log_format: LogFormat = LogFormat.CONSOLE
-    log_level: LogLevel = LogLevel.INFO
+    log_format: LogFormat = Field(
+        default=LogFormat.CONSOLE, description="console for people, json for machines."
+    )
+    log_level: LogLevel = Field(default=LogLevel.INFO, description="What is less than this is not logged.")
     otlp_endpoint: OtlpEndpoint = None
     hooks: HookSettings = Field(
         default_factory=HookSettings,

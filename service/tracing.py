@@ -1,9 +1,11 @@
 """Spans of the API: one per request, and one for every job that a request leaves to the workers."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from exporter.spec import Target
 from jobs.ids import JobId
 from jobs.queue import JobQueue
 from jobs.request import Priority
@@ -50,13 +52,16 @@ class TracedQueue:
     queue: JobQueue
     tracing: Tracing
 
-    def enqueue(self, job_id: JobId, priority: Priority = Priority.NORMAL) -> None:
-        told = {"slipway.job": job_id, "slipway.priority": priority}
+    def enqueue(self, job_id: JobId, priority: Priority = Priority.NORMAL, target: Target = "cpu") -> None:
+        told = {"slipway.job": job_id, "slipway.priority": priority, "slipway.target": target}
         with self.tracing.span("enqueue", SpanKind.PRODUCER, attributes=told):
-            self.queue.enqueue(job_id, priority)
+            self.queue.enqueue(job_id, priority, target)
 
-    def undelivered(self) -> frozenset[JobId]:
-        return self.queue.undelivered()
+    def undelivered(self, target: Target = "cpu") -> frozenset[JobId]:
+        return self.queue.undelivered(target)
+
+    def waiting(self, targets: Sequence[Target]) -> int:
+        return self.queue.waiting(targets)
 
 
 def _parent(scope: Scope) -> str | None:

@@ -21,6 +21,7 @@ from telemetry.logging import configure_logging
 from telemetry.tracing import tracing_to
 from worker.heartbeat import Heartbeat, Sweeper
 from worker.launch import CommandLauncher, Launcher, TorchrunLauncher
+from worker.machine import machine_or_exit
 from worker.settings import WorkerSettings
 from worker.supervisor import Supervisor
 from worker.tasks import Runner, register
@@ -29,7 +30,8 @@ from worker.workspace import own_worker_dir, remove_leftovers
 
 def build(settings: WorkerSettings) -> Celery:
     """The Celery app with its task, and what lives as long as the worker."""
-    app, client = make_celery(settings.redis_url), connect(settings.redis_url)
+    machine = machine_or_exit(settings.targets)
+    app, client = make_celery(settings.redis_url, machine.targets), connect(settings.redis_url)
     queue = CeleryQueue(app, client)
     supervisor = Supervisor(
         _launcher(settings),
@@ -45,6 +47,7 @@ def build(settings: WorkerSettings) -> Celery:
         worker=f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}",
         lease=settings.lease,
         tallies=RedisTallies(client),
+        machine=machine,
         tracing=tracing_to(settings.otlp_endpoint, "slipway-worker"),
     )
     register(app, runner, queue)
@@ -54,7 +57,7 @@ def build(settings: WorkerSettings) -> Celery:
 
 def _follow_life(settings: WorkerSettings, runner: Runner, roster: Roster) -> None:
     """Connect Celery's signals: begin when the worker is ready, end its attempts when it is told to."""
-    heartbeat = Heartbeat(roster, runner, settings.heartbeat_interval, datetime.now(UTC))
+    heartbeat = Heartbeat(roster, runner, settings.heartbeat_interval, datetime.now(UTC), settings.alive_file)
     sweeper = Sweeper(roster, runner, settings.sweep_interval)
 
     def log_our_way(**_: object) -> None:

@@ -44,6 +44,7 @@ def main() -> None:
         spec=request.spec,
         workspace=workspace,
         config_uri=request.config_uri,
+        folder=request.folder,
         families=allowed.families,
         stage_limit_s=allowed.stage_time_limit.total_seconds(),
         replace_unfinished=request.replace_unfinished,

@@ -5,18 +5,20 @@ import socket
 import threading
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from pathlib import Path
 
-from exporter.spec import Device
+from exporter.version import __version__
 from jobs.control import enqueue_lost
 from jobs.errors import StoreUnavailable
 from jobs.leases import release_expired
-from jobs.queue import JobQueue
+from jobs.queue import JobQueue, tell_workers
 from jobs.roster import Roster, WorkerNotice
 from jobs.store import JobStore
 from telemetry.logging import logger
-from worker.gpus import DRIVER, gpus
+from worker.gpus import gpus
 from worker.tasks import Runner
 from worker.versions import installed
+from worker.vitals import VitalsFile
 
 log = logger(__name__)
 
@@ -55,12 +57,20 @@ class Repeating:
 class Heartbeat:
     """Announces the worker as long as it lives; a worker that misses some beats counts as dead."""
 
-    def __init__(self, roster: Roster, runner: Runner, interval: timedelta, started_at: datetime) -> None:
-        """Announce `runner`'s worker every `interval`."""
+    def __init__(
+        self,
+        roster: Roster,
+        runner: Runner,
+        interval: timedelta,
+        started_at: datetime,
+        alive_file: Path | None = None,
+    ) -> None:
+        """Announce `runner`'s worker every `interval`, and note each beat in `alive_file`."""
+        self._vitals = VitalsFile(alive_file, interval)
         self._roster = roster
         self._runner = runner
         self._lifetime = interval * _MISSED_BEATS
-        self._notice = _notice(runner.worker, started_at)
+        self._notice = _notice(runner, started_at)
         self._repeating = Repeating("heartbeat", interval, self._beat)
 
     def start(self) -> None:
@@ -75,8 +85,14 @@ class Heartbeat:
             log.warning("job_store_away", message=error.message)
 
     def _beat(self) -> None:
-        busy = self._notice.model_copy(update={"jobs": tuple(self._runner.running), "gpus": gpus()})
-        self._roster.announce(busy, self._lifetime)
+        told = {"jobs": tuple(self._runner.running), "gpus": gpus()}
+        busy = self._notice.model_copy(update=told)
+        hungry = False
+        try:
+            self._roster.announce(busy, self._lifetime)
+            hungry = not busy.jobs and self._runner.queue.waiting(self._notice.targets) > 0
+        finally:
+            self._vitals.write(hungry=hungry)
 
 
 class Sweeper:
@@ -104,18 +120,22 @@ def sweep(store: JobStore, queue: JobQueue) -> None:
     """Take expired jobs from dead workers, then enqueue every queued job that no message names."""
     for job in release_expired(store):
         log.warning("expired_job_released", job_id=job.id)
-        queue.enqueue(job.id, job.priority)  # the dead worker's message may still count as on its way
+        tell_workers(queue, job)  # the dead worker's message may still count as on its way
     for job_id in enqueue_lost(store, queue):
         log.warning("job_enqueued_again", job_id=job_id)
 
 
-def _notice(worker: str, started_at: datetime) -> WorkerNotice:
+def _notice(runner: Runner, started_at: datetime) -> WorkerNotice:
     """What this worker says of itself, without importing what it names."""
+    machine = runner.machine
     return WorkerNotice(
-        id=worker,
+        id=runner.worker,
         host=socket.gethostname(),
         pid=os.getpid(),
-        device=Device.CUDA if DRIVER.exists() else Device.CPU,
-        versions=installed(),
+        device=machine.device,
+        targets=machine.targets,
+        architecture=machine.architecture,
+        memory=machine.memory,
+        versions={"slipway": __version__, **installed()},
         started_at=started_at,
     )

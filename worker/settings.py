@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Annotated
 
 from pydantic import BeforeValidator, Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from exporter.spec import Target
 from jobs.families import FamilyNames
 from jobs.redis_url import RedisUrl
 from telemetry.choices import LogFormat, LogLevel, OtlpEndpoint
@@ -20,26 +21,50 @@ def _seconds(given: object) -> object:
 Duration = Annotated[timedelta, BeforeValidator(_seconds), Field(gt=timedelta(0))]
 
 
+def _split(given: object) -> object:
+    """A list as people write it in an environment variable."""
+    return tuple(given.replace(",", " ").split()) if isinstance(given, str) else given
+
+
+TargetNames = Annotated[tuple[Target, ...], NoDecode, BeforeValidator(_split)]
+
+
 class WorkerSettings(BaseSettings):
     """Read from SLIPWAY_<NAME>; durations are in seconds."""
 
     model_config = SettingsConfigDict(env_prefix="SLIPWAY_", frozen=True)
 
-    redis_url: RedisUrl = "redis://127.0.0.1:6379/0"
+    redis_url: RedisUrl = Field(default="redis://127.0.0.1:6379/0", description="Where the jobs are.")
     work_dir: Path = Field(default=Path(".slipway/work"), description="Workspaces of attempts.")
     lease: Duration = Field(
         default=timedelta(seconds=60), description="Longer than ending an attempt takes: four seconds."
     )
-    attempt_time_limit: Duration = timedelta(hours=4)
-    sweep_interval: Duration = timedelta(seconds=20)
-    heartbeat_interval: Duration = timedelta(seconds=5)
+    attempt_time_limit: Duration = Field(
+        default=timedelta(hours=4), description="An attempt that takes longer is ended, and the job fails."
+    )
+    sweep_interval: Duration = Field(
+        default=timedelta(seconds=20), description="Between two looks for jobs that nobody would run."
+    )
+    heartbeat_interval: Duration = Field(
+        default=timedelta(seconds=5), description="Between two signs of life; three missed ones mean death."
+    )
+    alive_file: Path | None = Field(
+        default=None, description="Written with every beat, for the probe `python -m worker.alive`."
+    )
     attempt_command: tuple[str, ...] | None = Field(
         default=None,
         min_length=1,
         description="Instead of torchrun: a program that is given the workspace as its last argument.",
     )
-    log_format: LogFormat = LogFormat.CONSOLE
-    log_level: LogLevel = LogLevel.INFO
+    targets: TargetNames = Field(
+        default=(),
+        description="What it takes jobs for, by commas: cpu, avx2, avx512, cuda, sm_80, ...; "
+        "default: all that its machine can compile for.",
+    )
+    log_format: LogFormat = Field(
+        default=LogFormat.CONSOLE, description="console for people, json for machines."
+    )
+    log_level: LogLevel = Field(default=LogLevel.INFO, description="What is less than this is not logged.")
     otlp_endpoint: OtlpEndpoint = None
 
 

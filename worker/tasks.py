@@ -18,6 +18,7 @@ from jobs.store import JobStore
 from jobs.tallies import Tallies, tallies_of
 from telemetry.logging import logger
 from telemetry.tracing import NoTracing, SpanKind, Tracing
+from worker.machine import Machine
 from worker.supervisor import Supervisor
 
 log = logger(__name__)
@@ -33,13 +34,16 @@ class Runner:
     worker: str
     lease: timedelta
     tallies: Tallies
+    machine: Machine
     tracing: Tracing = field(default_factory=NoTracing)
     running: set[JobId] = field(default_factory=set)  # read by the heartbeat
 
     def run(self, job_id: JobId, on_beat: Callable[[], None] = lambda: None) -> None:
         """Run the job; does nothing when another worker has it, or it is finished."""
         asked = time.time()
-        holding = claim(self.store, job_id, worker=self.worker, length=self.lease)
+        holding = claim(
+            self.store, job_id, worker=self.worker, length=self.lease, serves=self.machine.targets
+        )
         if holding is None:
             log.info("job_not_free", job_id=job_id)
             return

@@ -23,6 +23,7 @@ class AttemptFile(Frozen):
     attempt: int
     spec: ExportSpec
     config_uri: str | None = None  # where the spec's inline config was read
+    folder: str  # of the artifact, below the spec's output_uri
     replace_unfinished: bool  # an earlier attempt may have left files without a manifest
     traceparent: str | None = None  # the span of the attempt, where it is traced
 
@@ -57,8 +58,9 @@ def workspace_of(job: Job, worker_dir: Path, traceparent: str | None = None) -> 
     order = AttemptFile(
         job_id=job.id,
         attempt=job.attempt,
-        spec=job.spec,
+        spec=job.spec.for_target(job.current_target),
         config_uri=job.config_uri,
+        folder=f"{job.id}/{job.current_target}" if len(job.spec.targets) > 1 else job.id,
         replace_unfinished=job.attempt > 1,
         traceparent=traceparent,
     )

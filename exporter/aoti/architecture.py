@@ -1,24 +1,25 @@
 """What compiled code runs on, and whether this machine is such a one."""
 
 import platform
-from pathlib import Path
 
 import torch
 
 from exporter.aoti.torch_private import cpu_instruction_sets
-from exporter.errors import InvalidArtifact, InvalidSpec
-from exporter.spec import Device
+from exporter.cpu_levels import cpu_flags, cpu_levels
+from exporter.errors import InvalidArtifact, WrongArchitecture
+from exporter.spec import Device, Target, device_of
 
 # Inductor's word for an instruction set -> the flag by which Linux says that a CPU has it.
 _CPU_FLAGS = {"avx512": "avx512f"}
 
 
-def architecture(device: Device) -> str:
-    """What the packages compiled here run on: "x86_64 avx512 avx512_vnni", "sm_90", ..."""
+def architecture(device: Device, target: Target = "cpu") -> str:
+    """What the packages compiled here for a target run on: "x86_64 avx512 avx512_vnni", "sm_90", ..."""
     if device is Device.CUDA:
         major, minor = torch.cuda.get_device_capability()
         return f"sm_{major}{minor}"
-    return " ".join((platform.machine(), *cpu_instruction_sets()))
+    sets = cpu_instruction_sets() if target == "cpu" else (target,)
+    return " ".join((platform.machine(), *sets))
 
 
 def require_runnable(device: Device, built_for: str) -> None:
@@ -31,7 +32,7 @@ def require_runnable(device: Device, built_for: str) -> None:
         lacking = [] if torch.cuda.is_available() and architecture(device) == built_for else [built_for]
     else:
         machine, *instruction_sets = built_for.split()
-        present = _cpu_flags()
+        present = cpu_flags()
         lacking = [name for name in instruction_sets if _CPU_FLAGS.get(name, name) not in present]
         lacking += [machine] if machine != platform.machine() else []
     if lacking:
@@ -41,22 +42,21 @@ def require_runnable(device: Device, built_for: str) -> None:
         )
 
 
-def require_device(device: Device) -> torch.device:
-    """The device to trace, compile and verify on.
+def require_target(target: Target) -> torch.device:
+    """The device to trace, compile and verify on, so that no package is made where it cannot be tried.
 
     Raises:
-        InvalidSpec: CUDA was asked for and this machine has none.
+        WrongArchitecture: naming the target and what this machine is.
     """
-    if device is Device.CUDA and not torch.cuda.is_available():
-        raise InvalidSpec(
-            "device is cuda, and this worker has no CUDA device",
-            hint="send the job to a worker with a GPU, or export with device cpu",
-            where="device",
+    own: tuple[str, ...]
+    if device_of(target) is Device.CUDA:
+        own = ("cuda", architecture(Device.CUDA)) if torch.cuda.is_available() else ()
+    else:
+        own = ("cpu", *cpu_levels())
+    if target not in own:
+        raise WrongArchitecture(
+            f"the target is {target}, and this machine compiles for {', '.join(own) or 'no GPU'}",
+            hint=f"send the job to a worker for {target}",
+            where="target" if target not in ("cpu", "cuda") else "device",
         )
-    return torch.device(device)
-
-
-def _cpu_flags() -> frozenset[str]:
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    flags = next((line for line in lines if line.startswith(("flags", "Features"))), ":")
-    return frozenset(flags.partition(":")[2].split())
+    return torch.device(device_of(target))

@@ -10,12 +10,15 @@ from torch.export import ExportedProgram
 from exporter.aoti.torch_private import compile_and_package, files_counted
 from exporter.errors import CompileFailed
 from exporter.manifest import Versions
+from exporter.spec import Target
 from exporter.stages import Progress, no_progress
 from exporter.version import __version__
 
 
-def compile_package(program: ExportedProgram, path: Path, progress: Progress = no_progress) -> Path:
-    """Compile `program` into the package at `path`, weights beside the code and not inside it.
+def compile_package(
+    program: ExportedProgram, path: Path, progress: Progress = no_progress, *, target: Target = "cpu"
+) -> Path:
+    """Compile `program` for `target` into the package at `path`, weights beside the code and not inside it.
 
     Raises:
         CompileFailed: with the compiler's last words.
@@ -23,7 +26,7 @@ def compile_package(program: ExportedProgram, path: Path, progress: Progress = n
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         with files_counted(lambda files: progress(None, f"{path.name}: {files} files compiled")):
-            compile_and_package(program, path)
+            compile_and_package(program, path, target)
     except Exception as error:  # inductor and the C++ compiler fail in many types; all mean the same here
         text = str(error).strip()
         raise CompileFailed(

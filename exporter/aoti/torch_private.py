@@ -16,21 +16,29 @@ from torch._library.utils import has_fake_kernel
 from torch._logging.structured import INTERN_TABLE
 from torch.export import ExportedProgram
 from torch.export._draft_export import FailureReport, FailureType
-from torch.fx.node import Argument, Node, Target
+from torch.fx.node import Argument, Node
+from torch.fx.node import Target as NodeTarget
 from torch.fx.proxy import TracerBase
 
 from exporter.dims.diagnose import SizeGuard, sizes_in
 from exporter.dims.torch_dims import TorchDims
+from exporter.spec import Target
 
 # What inductor is told for every package; values are inductor's own configuration keys.
 # - Weights stay outside the .so, as a plain blob in the order of the package's constants table, so
 #   that compiled code does not depend on them and they can be rewritten without compiling.
 # - Folding of constants happens when the package is loaded: folded at compile time, the weights'
 #   values would be baked into the code.
-_PACKAGE_CONFIG: Mapping[str, bool | str] = {
+_PACKAGE_CONFIG: Mapping[str, bool | str | int] = {
     "aot_inductor.package_constants_in_so": False,
     "aot_inductor.package_constants_on_disk_format": "binary_blob",
     "aot_inductor.use_runtime_constant_folding": True,
+}
+
+# Inductor takes every instruction that the compiling machine has, unless it is told a level.
+_LEVELS: Mapping[Target, Mapping[str, str | int]] = {
+    "avx2": {"cpp.simdlen": 256, "cpp.march": "x86-64-v3"},
+    "avx512": {"cpp.simdlen": 512, "cpp.march": "x86-64-v4"},
 }
 
 
@@ -39,10 +47,10 @@ class Package:
 
     def __init__(self, path: Path, device_index: int = -1) -> None:
         """Load native code: only from a package whose digest is known."""
-        self._model = torch._inductor.aoti_load_package(str(path), device_index=device_index)
+        self.model = torch._inductor.aoti_load_package(str(path), device_index=device_index)
 
     def __call__(self, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        outputs: dict[str, torch.Tensor] = self._model(dict(inputs))
+        outputs: dict[str, torch.Tensor] = self.model(dict(inputs))
         return outputs
 
 
@@ -54,7 +62,7 @@ def nodes_counted(on_node: Callable[[int, Node], None]) -> Iterator[None]:
     def counted(
         self: TracerBase,
         kind: str,
-        target: Target,
+        target: NodeTarget,
         args: tuple[Argument, ...],
         kwargs: dict[str, Argument],
         name: str | None = None,
@@ -140,12 +148,14 @@ def _size_guard(failure: FailureReport, files: Mapping[int, str]) -> SizeGuard:
     )
 
 
-def compile_and_package(program: ExportedProgram, path: Path) -> None:
-    """Compile a program with AOTInductor into one `.pt2` at `path`."""
-    with warnings.catch_warnings(), sizes_zero_and_one_stay_dynamic():
+def compile_and_package(program: ExportedProgram, path: Path, target: Target = "cpu") -> None:
+    """Compile a program with AOTInductor for a target into one `.pt2` at `path`."""
+    with warnings.catch_warnings(), sizes_zero_and_one_stay_dynamic(), _only_instructions_of(target):
         warnings.simplefilter("ignore")  # inductor's remarks on its own internals; failures raise
         torch._inductor.aoti_compile_and_package(
-            program, package_path=str(path), inductor_configs=dict(_PACKAGE_CONFIG)
+            program,
+            package_path=str(path),
+            inductor_configs={**_package_config(program), **_LEVELS.get(target, {})},
         )
 
 
@@ -160,7 +170,51 @@ def has_shape_rule(operator: torch._ops.OpOverload) -> bool:
     )
 
 
+def _package_config(program: ExportedProgram) -> dict[str, bool | str | int]:
+    """`_PACKAGE_CONFIG`; without it for a program that reads no weight, whose empty blob cannot be loaded."""
+    signature = program.graph_signature
+    weights = {
+        *signature.inputs_to_parameters,
+        *signature.inputs_to_buffers,
+        *signature.inputs_to_lifted_tensor_constants,
+    }
+    read = any(node.users for node in program.graph.nodes if node.name in weights)
+    return dict(_PACKAGE_CONFIG) if read else {}
+
+
 def cpu_instruction_sets() -> tuple[str, ...]:
     """The vector instruction sets that inductor compiles for here: ("avx512", "avx512_vnni"), ..."""
     isa = cpu_vec_isa.pick_vec_isa()
     return tuple(str(isa).lower().split()) if isa else ()
+
+
+@contextmanager
+def _only_instructions_of(target: Target) -> Iterator[None]:
+    """Let inductor write vector code of a level of x86-64 only.
+
+    Of the sets of 512 bits it would pick the newest (AMX, VNNI, bfloat16), which not every machine of the
+    level has.
+    """
+    if target not in _LEVELS:
+        yield
+        return
+    known = cpu_vec_isa.supported_vec_isa_list
+    plain = [isa for isa in known if str(isa) == target and isa]  # asking is what probes for bfloat16
+    wide = [isa for isa in plain if isinstance(isa, cpu_vec_isa.VecAVX512)]
+    bf16 = [isa for isa in wide if isa._is_avx512_bf16_supported]
+    cpu_vec_isa.supported_vec_isa_list = plain
+    for isa in bf16:
+        isa._is_avx512_bf16_supported = False
+    _forget_instruction_sets()
+    try:
+        yield
+    finally:
+        cpu_vec_isa.supported_vec_isa_list = known
+        for isa in bf16:
+            isa._is_avx512_bf16_supported = True
+        _forget_instruction_sets()
+
+
+def _forget_instruction_sets() -> None:
+    cpu_vec_isa.valid_vec_isa_list.cache_clear()
+    cpu_vec_isa.VecAVX512.is_avx512_bf16_supported.cache_clear()

@@ -176,7 +176,7 @@ def _group_tensors(group: FeatureGroup, pipeline: PipelineConfig, max_batch_size
         return tensors
     axes: list[_Extent]
     if group.kind is GroupKind.SEQUENCE:
-        axes = [batch, _longest(sequences[0])]
+        axes = [batch, _longest(sequences[0], max_batch_size)]
     else:
         total = _total(sequences[0], max_batch_size)
         assert total is not None
@@ -208,12 +208,15 @@ def _total(feature: Feature, max_batch_size: int) -> _Extent | None:
     )
 
 
-def _longest(feature: Feature) -> _Extent:
-    """The events of the row that has the most: what a padded group is as long as."""
+def _longest(feature: Feature, max_batch_size: int) -> _Extent:
+    """The events of the row that has the most: what a padded group is as long as.
+
+    All events of a call may be one row's: rows are not cut to the length that the config declares.
+    """
     assert feature.sequence is not None
     return _Extent(
         name=f"longest_{feature.sequence.name}",
-        high=feature.sequence.length or None,
+        high=feature.sequence.length * max_batch_size or None,
         counts="elements of the longest row",
         owner=_sequence(feature),
     )

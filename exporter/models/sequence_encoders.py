@@ -1,6 +1,6 @@
 """Sequence encoders: of a padded sequence, and mostly of a query, one vector per row.
 
-B rows, T places of the longest row, D width of the sequence, H heads, W width of all heads.
+B rows, T places of the longest row, D width of the sequence, E of a head, W of all heads.
 """
 
 from collections.abc import Mapping
@@ -168,17 +168,16 @@ class SelfAttentionEncoder(nn.Module):
         attention = self._multihead_attn
         projections = (self._query, self._key, self._value)
         weights, biases = attention.in_proj_weight.chunk(3), attention.in_proj_bias.chunk(3)
-        query, key, value = (
-            F.linear(projection(sequence_BTD), weight, bias)
-            for projection, weight, bias in zip(projections, weights, biases, strict=True)
+        # One head after another: products of more than three axes ask whether T is 1.
+        heads = zip(
+            *(
+                F.linear(projection(sequence_BTD), weight, bias).chunk(self._config.num_heads, dim=2)
+                for projection, weight, bias in zip(projections, weights, biases, strict=True)
+            ),
+            strict=True,
         )
-        heads, seen_B1T = self._config.num_heads, filled_BT.unsqueeze(1)
-        if heads == 1:  # without an axis of heads: inductor cannot order the strides around a size of 1
-            mixed_BTW = _mixed(query, key, value, seen_B1T)
-        else:
-            query, key, value = (x.unflatten(2, (heads, -1)).transpose(1, 2) for x in (query, key, value))
-            mixed_BTW = _mixed(query, key, value, seen_B1T.unsqueeze(1)).transpose(1, 2).flatten(2)
-        attended: Tensor = attention.out_proj(mixed_BTW)
+        mixed = [_mixed(query, key, value, filled_BT.unsqueeze(1)) for query, key, value in heads]
+        attended: Tensor = attention.out_proj(torch.cat(mixed, dim=2))
         return attended
 
 
@@ -194,13 +193,15 @@ class _Padded:
         return cls(sequence=embedded[f"{group}.sequence"], lengths=embedded[f"{group}.sequence_length"])
 
     def cut(self, limit: int) -> "_Padded":
-        """The first places of every row; all of them with limit 0."""
+        """The first places of every row, and nothing behind them; all of them with limit 0."""
         if limit == 0:
             return self
-        # An index, not a slice: of a size that is a symbol, a slice narrows the range, or is compiled
-        # to read behind the end of what is shorter than the limit.
-        first = torch.arange(torch.sym_min(self.sequence.shape[1], limit), device=self.sequence.device)
-        return _Padded(sequence=self.sequence[:, first], lengths=self.lengths.clamp(max=limit))
+        # Emptied, not cut off: of a size that is a symbol, a slice narrows the range or is compiled to read
+        # behind the end of what is shorter, and an index to code that does not compile.
+        read_T1 = self._places().unsqueeze(1) < limit
+        return _Padded(
+            sequence=torch.where(read_T1, self.sequence, 0.0), lengths=self.lengths.clamp(max=limit)
+        )
 
     @property
     def filled(self) -> Tensor:
@@ -219,10 +220,10 @@ class _Padded:
         return torch.arange(self.sequence.shape[1], device=self.sequence.device)
 
 
-def _mixed(query: Tensor, key: Tensor, value: Tensor, seen: Tensor) -> Tensor:
-    """Of each query the mean of the values that it sees, weighed by its products with their keys."""
-    scores = query @ key.transpose(-2, -1) / sqrt(query.shape[-1])
-    return torch.where(seen, scores, _UNFILLED).softmax(dim=-1) @ value
+def _mixed(query_BTE: Tensor, key_BTE: Tensor, value_BTE: Tensor, seen_B1T: Tensor) -> Tensor:
+    """Of each place the mean of the values that it sees, weighed by its products with their keys."""
+    scores_BTT = torch.bmm(query_BTE, key_BTE.transpose(1, 2)) / sqrt(query_BTE.shape[2])
+    return torch.bmm(torch.where(seen_B1T, scores_BTT, _UNFILLED).softmax(dim=2), value_BTE)
 
 
 def _only(scores_BT1: Tensor) -> Tensor:

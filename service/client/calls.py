@@ -17,6 +17,7 @@ from exporter.stages import Stage
 from jobs.model import JobState
 from jobs.releases import Release
 from service.client.errors import RequestRefused, ServiceUnreachable
+from service.etag import etag_of
 from service.schemas import JobList, JobLog, JobView, ModelList, PlanView, Problem, Promotion, Readiness
 
 TIMEOUT_S = 30.0
@@ -61,7 +62,7 @@ def get_if_changed(known: JobView) -> Call[JobView]:
             return known
         return JobView.model_validate_json(answer.content)
 
-    headers = {"If-None-Match": f'"{known.revision}"'}
+    headers = {"If-None-Match": etag_of(known)}
     return Call(method="GET", path=_path_of(known.id), headers=headers, read=read)
 
 

@@ -29,6 +29,12 @@ def add_spec_options(parser: argparse.ArgumentParser) -> None:
         help="apply the weights of ids, as training did (default), or ignore them, as TorchEasyRec does",
     )
     parser.add_argument("--device", choices=[device.value for device in Device])
+    parser.add_argument(
+        "--target",
+        action="append",
+        metavar="NAME",
+        help="what to compile for: cpu, avx2, avx512, cuda, sm_90, ...; may be repeated for a package each",
+    )
     parser.add_argument("--ranks", type=int, metavar="N")
     parser.add_argument(
         "--materialise-items",

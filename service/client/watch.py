@@ -66,11 +66,11 @@ def show_end(job: JobView) -> None:
         _print_failure("job", job.failure)
     for tower in job.towers:
         if tower.failure is not None and tower.failure != job.failure:
-            _print_failure(tower.name, tower.failure)
+            _print_failure(tower.label, tower.failure)
         elif tower.package_uri is not None:
-            sys.stdout.write(f"{tower.name:<5} {tower.package_uri}  sha256:{tower.digest}\n")
-    if job.manifest_uri is not None:
-        sys.stdout.write(f"manifest {job.manifest_uri}\n")
+            sys.stdout.write(f"{tower.label:<5} {tower.package_uri}  sha256:{tower.digest}\n")
+    for uri in job.manifest_uris.values() or filter(None, (job.manifest_uri,)):
+        sys.stdout.write(f"manifest {uri}\n")
 
 
 def _print_failure(who: str, failure: Failure) -> None:
@@ -84,7 +84,7 @@ def live_table(job: JobView) -> Table:
     table.add_row(job.id, f"[bold]{job.state}[/bold]", *_attempt(job))
     for tower in job.towers:
         place, seconds = _place(tower), _elapsed(tower)
-        table.add_row(f"  {tower.name}", place, _bar(tower), f"{seconds:6.1f} s", tower.detail)
+        table.add_row(f"  {tower.label}", place, _bar(tower), f"{seconds:6.1f} s", tower.detail)
     return table
 
 
@@ -100,7 +100,7 @@ class PlainLines:
         self._say("job", f"{job.state}{''.join(f' ({note})' for note in _attempt(job))}")
         for tower in job.towers:
             if tower.state is not TowerState.WAITING:
-                self._say(tower.name, _place(tower), f"  {_elapsed(tower):.1f} s")
+                self._say(tower.label, _place(tower), f"  {_elapsed(tower):.1f} s")
 
     def _say(self, who: str, what: str, also: str = "") -> None:
         if self._said.get(who) != what:
@@ -112,7 +112,8 @@ class PlainLines:
 def _attempt(job: JobView) -> list[str]:
     if job.cancel_requested and not job.state.is_final:
         return ["stopping"]
-    return [f"attempt {job.attempt}"] if job.attempt > 1 else []
+    waiting = [f"no worker alive serves {target}" for target in job.unserved]
+    return ([f"attempt {job.attempt}"] if job.attempt > 1 else []) + waiting
 
 
 def _place(tower: TowerProgress) -> str:

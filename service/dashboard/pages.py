@@ -92,7 +92,7 @@ class JobPage(Page):
     def news(self) -> str:
         """The job in one sentence, for those who listen instead of looking."""
         towers = [
-            f"{tower.name} tower {tower.state}" + (f", {tower.stage}" if tower.stage else "")
+            f"{tower.label} tower {tower.state}" + (f", {tower.stage}" if tower.stage else "")
             for tower in self.job.towers
         ]
         return f"Export {self.job.state.replace('_', ' ')}. {'; '.join(towers)}."

@@ -51,7 +51,7 @@ class HookSettings(BaseSettings):
     webhook_secrets_file: Path | None = Field(
         default=None, description="More of them, separated by blanks or lines; read anew for every event."
     )
-    max_event_bytes: int = Field(default=256 << 10, gt=0)
+    max_event_bytes: int = Field(default=256 << 10, gt=0, description="Of an event that comes in.")
     event_memory: Duration = Field(
         default=timedelta(days=30), description="For so long the same event starts nothing again."
     )
@@ -67,7 +67,9 @@ class HookSettings(BaseSettings):
     )
     callback_timeout: Duration = Field(default=timedelta(seconds=15), description="Of a try, in all.")
     callback_senders: int = Field(default=4, ge=0, le=64, description="Threads; 0: others send.")
-    callback_poll: Duration = timedelta(seconds=0.5)
+    callback_poll: Duration = Field(
+        default=timedelta(seconds=0.5), description="Between two looks for deliveries that are due."
+    )
     delivery_memory: Duration = Field(
         default=timedelta(days=14), description="For so long deliveries that ended can be seen."
     )

@@ -2,14 +2,15 @@
 
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import Annotated
 
-from fastapi import APIRouter, Depends, Response, status
+from fastapi import APIRouter, Depends, Query, Response, status
 from fastapi.responses import RedirectResponse, StreamingResponse
 
 from exporter.errors import InvalidArtifact, SourceNotFound, StorageError
 from exporter.manifest import Manifest
 from exporter.publish import read_manifest
-from exporter.spec import TowerName
+from exporter.spec import Target, TowerName
 from exporter.storage.store import open_store, split_uri
 from jobs.errors import JobNotFound, NoArtifact, StoreUnavailable
 from jobs.model import Job, TowerProgress
@@ -19,21 +20,26 @@ from service.errors import Forbidden, Unauthenticated, problem_responses
 
 router = APIRouter(prefix="/exports", tags=["artifacts"], dependencies=[Depends(reading)])
 
+AskedTarget = Annotated[
+    Target | None, Query(description="Of a job with several targets; default: the first that was published.")
+]
+
 _RESPONSES = problem_responses(
     JobNotFound, NoArtifact, StorageError, StoreUnavailable, Unauthenticated, Forbidden
 )
 
 
 @router.get("/{job_id}/manifest", responses=_RESPONSES)
-def manifest(job_id: str, jobs: Jobs) -> Manifest:
+def manifest(job_id: str, jobs: Jobs, target: AskedTarget = None) -> Manifest:
     """The description of what the job published."""
     job = jobs.get(job_id)
-    if job.manifest_uri is None:
+    uri = job.manifest_uris.get(target) if target and len(job.spec.targets) > 1 else job.manifest_uri
+    if uri is None or (target and target not in job.spec.targets):
         raise _nothing(job)
     try:
-        return read_manifest(job.manifest_uri)
+        return read_manifest(uri)
     except InvalidArtifact as error:
-        raise _gone(job.manifest_uri) from error
+        raise _gone(uri) from error
 
 
 @router.get(
@@ -48,10 +54,14 @@ def manifest(job_id: str, jobs: Jobs) -> Manifest:
         status.HTTP_307_TEMPORARY_REDIRECT: {"description": "A link that works for some minutes."},
     },
 )
-def artifact(job_id: str, tower: TowerName, jobs: Jobs, settings: Settings) -> Response:
+def artifact(
+    job_id: str, tower: TowerName, jobs: Jobs, settings: Settings, target: AskedTarget = None
+) -> Response:
     """One tower's package. In two_stage this is the dense one; the manifest names both."""
     job = jobs.get(job_id)
-    found = next((each for each in job.towers if each.name is tower), None)
+    of_name = [each for each in job.towers if each.name is tower and each.package_uri is not None]
+    wanted = [each for each in of_name if target in (None, each.target or job.spec.targets[0])]
+    found = next(iter(wanted), None)
     if found is None or found.package_uri is None:
         raise _nothing(job)
     folder, key = split_uri(found.package_uri)

@@ -18,7 +18,7 @@ from jobs.hooks.errors import CallbackRefused
 from jobs.model import JobState
 from service.access.guard import Submitter, reading
 from service.audit import record
-from service.dependencies import Jobs, KeptAnswers
+from service.dependencies import Jobs, KeptAnswers, Workers
 from service.errors import Forbidden, Unauthenticated, problem_responses
 from service.etag import etag_of, matches
 from service.hooks.backend import AnswerableRequest
@@ -79,6 +79,7 @@ def submit(
     jobs: Jobs,
     caller: Submitter,
     answers: KeptAnswers,
+    workers: Workers,
     key: IdempotencyKey = None,
 ) -> Response:
     """Accept an export; poll the URL in `Location` for its progress, or follow its events."""
@@ -86,7 +87,7 @@ def submit(
     def carry_out() -> JobView:
         job = jobs.submit(request.spec, request.options, caller.owner, force=request.force)
         record(caller, "submit", job.id)
-        return JobView.of(job)
+        return JobView.of(job, workers.alive())
 
     kept_under = f"{caller.name}:{key}" if key else None
     return answer_once(answers, kept_under, request.model_dump_json(), carry_out)
@@ -116,10 +117,10 @@ def plan(request: PlanRequest) -> PlanView:
     responses=problem_responses(StoreUnavailable, Unauthenticated, Forbidden),
 )
 def list_exports(
-    jobs: Jobs, state: JobState | None = None, limit: Limit = 20, cursor: Cursor = None
+    jobs: Jobs, workers: Workers, state: JobState | None = None, limit: Limit = 20, cursor: Cursor = None
 ) -> JobList:
     """Jobs, newest first, in one state or in any."""
-    return JobList.of(jobs.page(limit=limit, state=state, before=cursor))
+    return JobList.of(jobs.page(limit=limit, state=state, before=cursor), workers.alive())
 
 
 @router.get(
@@ -132,12 +133,12 @@ def list_exports(
     },
 )
 def show(
-    job_id: str, jobs: Jobs, response: Response, if_none_match: IfNoneMatch = None
+    job_id: str, jobs: Jobs, workers: Workers, response: Response, if_none_match: IfNoneMatch = None
 ) -> JobView | Response:
     """One job: its state, its towers, their packages or what went wrong."""
-    job = jobs.get(job_id)
-    headers = {"ETag": etag_of(job), "Cache-Control": "no-cache"}
-    if matches(if_none_match, job):
+    view = JobView.of(jobs.get(job_id), workers.alive())
+    headers = {"ETag": etag_of(view), "Cache-Control": "no-cache"}
+    if matches(if_none_match, view):
         return Response(status_code=status.HTTP_304_NOT_MODIFIED, headers=headers)
     response.headers.update(headers)
-    return JobView.of(job)
+    return view

@@ -6,14 +6,16 @@ from pathlib import Path
 import pytest
 
 from exporter.attempt import Attempt, ExportedTower, TowerResult
-from exporter.errors import AlreadyPublished
+from exporter.distributed.ranks import Ranks
+from exporter.errors import AlreadyPublished, FamilyNotListed
 from exporter.manifest import TowerEntry, VerificationReport
 from exporter.outcome import Failure
-from exporter.pipeline import publish_towers, published_earlier
+from exporter.pipeline import export, publish_towers, published_earlier
 from exporter.planning import PlannedTower, plan_towers
 from exporter.publish import file_ref, read_manifest
 from exporter.spec import ExportSpec, TowerName
 from exporter.stages import Stage, StageEvent, ignore_stages
+from tests.installed_families import Install
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "torcheasyrec"
 FAILURE = Failure(code="verification_failed", message="batch_7: differs")
@@ -120,3 +122,23 @@ def test_a_job_is_never_published_twice(
     publish_towers(results, attempt, ignore_stages)
     with pytest.raises(AlreadyPublished):
         publish_towers(results, attempt, ignore_stages)
+
+
+def test_a_crash_of_a_familys_code_is_only_its_towers_death(install: Install, tmp_path: Path) -> None:
+    name = install("crashing_family", "import os; os.kill(os.getpid(), 9)")
+    spec = ExportSpec(
+        config="", family=name, checkpoint_uri="x", sample_input_uri="x", output_uri=str(tmp_path / "out")
+    )
+    attempt = Attempt(job_id="job", spec=spec, workspace=tmp_path, families=(name,))
+    outcome = export(attempt, Ranks(), ignore_stages)
+    assert outcome is not None
+    [tower] = outcome.towers
+    assert tower.failure is not None
+    assert (tower.tower, tower.failure.code) == (TowerName.MODEL, "tower_died")
+
+
+def test_an_attempt_loads_listed_families_only(install: Install, tmp_path: Path) -> None:
+    name = install("unlisted_here", "import os; os.kill(os.getpid(), 9)")
+    spec = ExportSpec(config="", family=name, checkpoint_uri="x", sample_input_uri="x", output_uri="x")
+    with pytest.raises(FamilyNotListed):
+        export(Attempt(job_id="job", spec=spec, workspace=tmp_path), Ranks(), ignore_stages)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from exporter.outcome import ExportOutcome
-from exporter.spec import ExportSpec, FlatIndex, TowerName
+from exporter.spec import ExportSpec, FlatIndex, Target, TowerName
 from jobs.control import JobControl, Owner, Plan, enqueue_lost
 from jobs.errors import JobNotFinished, JobNotFound, JobNotRetryable, QuotaExceeded, StoreUnavailable
 from jobs.ids import JobId, new_job_id
@@ -29,7 +29,7 @@ def plan_both(spec: ExportSpec) -> Plan:
 class DeafQueue(MemoryQueue):
     """Takes no messages."""
 
-    def enqueue(self, job_id: JobId, priority: Priority = Priority.NORMAL) -> None:
+    def enqueue(self, job_id: JobId, priority: Priority = Priority.NORMAL, target: Target = "cpu") -> None:
         raise StoreUnavailable(ConnectionError())
 
 

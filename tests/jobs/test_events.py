@@ -12,7 +12,7 @@ def _types(old: Job | None, new: Job) -> list[str]:
 
 
 def _running() -> Job:
-    return make_job().claimed(Lease(worker="w1", until=NOW + MINUTE), NOW)
+    return make_job().claimed(Lease(worker="w1", until=NOW + MINUTE), "cpu", NOW)
 
 
 def test_an_accepted_job_is_no_news() -> None:

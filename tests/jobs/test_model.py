@@ -22,7 +22,7 @@ def test_a_finished_job_moves_nowhere(state: JobState, target: JobState) -> None
 
 
 def test_a_claimed_job_counts_an_attempt_and_forgets_the_last_ones_progress() -> None:
-    job = make_job(attempt=1).claimed(Lease(worker="w", until=NOW + MINUTE), NOW)
+    job = make_job(attempt=1).claimed(Lease(worker="w", until=NOW + MINUTE), "cpu", NOW)
     assert (job.state, job.attempt, job.started_at) == (JobState.RUNNING, 2, NOW)
 
 
@@ -60,7 +60,8 @@ def test_setbacks_are_capped() -> None:
     job: Job = make_job()
     for number in range(MAX_SETBACKS):
         assert job.state is JobState.QUEUED, number
-        job = job.claimed(Lease(worker="w", until=NOW), NOW).set_back(make_failure(retryable=True), NOW)
+        running = job.claimed(Lease(worker="w", until=NOW), "cpu", NOW)
+        job = running.set_back(make_failure(retryable=True), NOW)
     assert job.state is JobState.FAILED
     assert job.failure is not None and "gave up after 3 attempts" in job.failure.message
 

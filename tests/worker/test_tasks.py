@@ -17,10 +17,13 @@ from telemetry.choices import LogFormat, LogLevel
 from telemetry.logging import configure_logging
 from tests.jobs.factories import MINUTE, make_job
 from worker.heartbeat import sweep
+from worker.machine import Machine
 from worker.supervisor import Supervisor
 from worker.tasks import Runner
 
 MakeSupervisor = Callable[..., Supervisor]
+
+MACHINE = Machine(device=Device.CPU, targets=("cpu", "avx2"), architecture="x86_64 avx2", memory=1 << 30)
 
 
 @pytest.fixture
@@ -38,6 +41,7 @@ def runner(
         worker="w1",
         lease=MINUTE,
         tallies=tallies or MemoryTallies(),
+        machine=MACHINE,
     )
 
 

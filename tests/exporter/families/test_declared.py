@@ -77,6 +77,17 @@ def test_a_forward_that_raises_is_the_familys_failure(opened: Open) -> None:
         blueprint.try_out(blueprint.build(), INPUTS)
 
 
+def test_vectors_of_all_items_can_be_wanted_of_it(install: Install) -> None:
+    item = SOUND.replace('name="x", dtype="float32", shape=("batch", 2)', 'name="i", **ID')
+    item = item.replace("TowerDeclaration(", 'TowerDeclaration(name="item", ')
+    name = install("item_family", item + '\nID = {"dtype": "int64", "shape": ("batch",), "table_rows": 9}')
+    unopened = UnopenedTower(name=TowerName.ITEM, family=name)
+    spec = spec_of(name, TowerName.ITEM)
+    wanted = spec.model_copy(update={"materialise_items": True})
+    assert open_tower(unopened, wanted, "anything").planned.item_id_column == "i"
+    assert open_tower(unopened, spec, "anything").planned.item_id_column is None
+
+
 def test_what_is_built_is_a_module(opened: Open) -> None:
     more = "    def build(self, config, tower):\n        return config"
     with pytest.raises(InvalidDeclaration, match="build returned str for its model tower"):

@@ -1,0 +1,121 @@
+"""Dockerfiles read and followed without an engine: a folder stands for each stage's root.
+
+What needs a root file system of its own, packages of the distribution and users, is left out and named.
+"""
+
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+_INSTRUCTION = re.compile(r"^([A-Z]+)\s+(.*)$", re.DOTALL)
+_MOUNT = re.compile(r"--mount=\S+\s+")
+_NEEDS_ROOT = re.compile(r"\b(apt-get|groupadd|useradd)\b")
+_OURS = re.compile(r"(?<![\w./])/(opt|build|scratch)(?=[/\s]|$)")
+CLEAN = ("env", "-u", "PYTHONPATH", "-u", "PYTHONHOME")  # what an image would not have
+_GENERATED = "exporter/config/pb"  # left out of the context by .dockerignore, as caches are
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One line of a Dockerfile, continued lines joined."""
+
+    word: str
+    rest: str
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What stands between two lines that begin with FROM."""
+
+    name: str
+    base: str
+    instructions: tuple[Instruction, ...]
+
+
+def stages_of(text: str) -> Mapping[str, Stage]:
+    """The stages by name; the last one without a name is `final`."""
+    stages: dict[str, Stage] = {}
+    name, base, found = "", "", list[Instruction]()
+    for instruction in _instructions(text):
+        if instruction.word == "FROM":
+            if base:
+                stages[name] = Stage(name, base, tuple(found))
+            base, _, name = instruction.rest.partition(" AS ")
+            name, found = name or "final", []
+        else:
+            found.append(instruction)
+    return {**stages, name: Stage(name, base, tuple(found))}
+
+
+def _instructions(text: str) -> Iterator[Instruction]:
+    lines = "\n".join(line for line in text.splitlines() if not line.startswith("#"))
+    for line in lines.replace("\\\n", " ").splitlines():
+        if match := _INSTRUCTION.match(line.strip()):
+            yield Instruction(match[1], match[2])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Follower:
+    """Follows the stages of one Dockerfile below a folder."""
+
+    stages: Mapping[str, Stage]
+    context: Path
+    folder: Path
+    left_out: list[str]  # the instructions that were not followed
+
+    def follow(self, name: str) -> Path:
+        """The root of a stage, made together with the stages that it copies from."""
+        root = self.folder / name
+        if root.exists():
+            return root
+        stage = self.stages[name]
+        root.mkdir(parents=True)
+        if stage.base in self.stages:
+            shutil.copytree(self.follow(stage.base), root, symlinks=True, dirs_exist_ok=True)
+        environment: dict[str, str] = {}
+        here = root
+        for instruction in stage.instructions:
+            match instruction.word:
+                case "ENV":
+                    environment |= dict(pair.split("=", 1) for pair in shlex.split(instruction.rest))
+                case "WORKDIR":
+                    here = root / instruction.rest.lstrip("/")
+                    here.mkdir(parents=True, exist_ok=True)
+                case "COPY":
+                    self._copy(instruction.rest, root, here)
+                case "RUN":
+                    self._run(instruction.rest, root, here, environment)
+        return root
+
+    def _copy(self, rest: str, root: Path, here: Path) -> None:
+        words = rest.split()
+        origin = self.context
+        if words[0].startswith("--from="):
+            origin = self.follow(words.pop(0).removeprefix("--from="))
+        *sources, last = words
+        for source in sources:
+            found = origin / source.lstrip("/")
+            into = root / last.lstrip("/") if last.startswith("/") else here / last
+            if found.is_dir():
+                shutil.copytree(found, into, symlinks=True, dirs_exist_ok=True, ignore=self._ignored)
+            else:
+                target = into / found.name if last.endswith("/") or into.is_dir() else into
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(found, target)
+
+    def _ignored(self, folder: str, names: list[str]) -> set[str]:
+        generated = self.context / _GENERATED
+        return {name for name in names if name == "__pycache__" or Path(folder, name) == generated}
+
+    def _run(self, rest: str, root: Path, here: Path, environment: Mapping[str, str]) -> None:
+        command = " ".join(_MOUNT.sub("", rest).split())
+        if _NEEDS_ROOT.search(command):
+            self.left_out.append(command)
+            return
+        told = [f"{name}={value}" for name, value in environment.items() if name != "PATH"]
+        in_root = _OURS.sub(lambda match: f"{root}/{match[1]}", command)
+        subprocess.run([*CLEAN, *told, "bash", "-euc", in_root], cwd=here, check=True)

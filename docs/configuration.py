@@ -1,0 +1,78 @@
+"""docs/configuration.md, written from the settings classes: `python -m docs.configuration`."""
+
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from enum import Enum
+from pathlib import Path
+
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings
+
+from cli.settings import ExportSettings
+from launcher.settings import LauncherSettings
+from service.client.settings import ClientSettings
+from service.hooks.settings import HookSettings
+from service.settings import ServiceSettings
+from worker.settings import AttemptSettings, WorkerSettings
+
+DOCUMENT = Path(__file__).with_suffix(".md")
+
+PROGRAMS: Mapping[str, type[BaseSettings]] = {
+    "The API": ServiceSettings,
+    "The API's webhooks": HookSettings,
+    "Workers": WorkerSettings,
+    "A worker's attempts": AttemptSettings,
+    "`slipway export`": ExportSettings,
+    "`slipway submit`, `watch`, `list`, `cancel`, `retry`": ClientSettings,
+    "`make up`, which passes the rest of the environment on": LauncherSettings,
+}
+
+_HEAD = """# Configuration
+
+Written from the settings classes by `make configuration`; a test holds the two together. Every program reads
+its settings once, from the environment, and does not start with one that it cannot use. Durations are in
+seconds, lists are separated by commas. The object store is configured as AWS's own tools are:
+AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_DEFAULT_REGION, AWS_ENDPOINT_URL, or a role of the machine.
+"""
+
+
+def variables_of(settings: type[BaseSettings]) -> Iterator[tuple[str, FieldInfo]]:
+    """The settings of a program by the variables that they are read from; not those of its parts."""
+    prefix = settings.model_config.get("env_prefix", "")
+    for name, field in settings.model_fields.items():
+        if not (isinstance(field.annotation, type) and issubclass(field.annotation, BaseSettings)):
+            yield f"{prefix}{name}".upper(), field
+
+
+def variables_of_all() -> frozenset[str]:
+    return frozenset(name for settings in PROGRAMS.values() for name, _ in variables_of(settings))
+
+
+def current_text() -> str:
+    """The document as it should be."""
+    return "\n".join([_HEAD, *(_section(title, settings) for title, settings in PROGRAMS.items())])
+
+
+def _section(title: str, settings: type[BaseSettings]) -> str:
+    head = [f"## {title}", "", "| variable | default | meaning |", "| --- | --- | --- |"]
+    rows = [f"| {name} | {_default(field)} | {field.description} |" for name, field in variables_of(settings)]
+    return "\n".join([*head, *rows, ""])
+
+
+def _default(field: FieldInfo) -> str:
+    value = field.get_default(call_default_factory=False)
+    if value is None or value == ():
+        return "none"
+    return f"`{_text(value)}`"
+
+
+def _text(value: object) -> str:
+    if isinstance(value, timedelta):
+        return f"{value.total_seconds():.10g}"
+    if isinstance(value, tuple):
+        return ",".join(map(_text, value))
+    return str(value.value if isinstance(value, Enum) else value)
+
+
+if __name__ == "__main__":
+    DOCUMENT.write_text(current_text())

@@ -1,0 +1,133 @@
+"""The images and compose.yaml, as far as they can be judged without an engine."""
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from deploy.dockerfile import Follower, Stage, stages_of
+from tests.architecture.tree import PROGRAMS, ROOT
+from tests.deploy.conftest import CHART
+
+DOCKERFILES = sorted((ROOT / "docker").glob("*.Dockerfile"))
+PIN = re.compile(r"^([a-z0-9-]+)==([\w.+]+) --hash=sha256:[0-9a-f]{64}$")
+LOCK = re.compile(r"^([a-z0-9][a-z0-9._-]*)==([\w.]+)", re.MULTILINE)
+BY_DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
+COMPOSE = yaml.safe_load((ROOT / "compose.yaml").read_text())
+OURS = ("api", "worker")
+
+
+def stages() -> Iterator[Stage]:
+    for path in DOCKERFILES:
+        yield from stages_of(path.read_text()).values()
+
+
+def pins(image: str) -> dict[str, str]:
+    lines = (ROOT / "docker" / "pins" / f"{image}.txt").read_text().splitlines()[1:]
+    matches = [PIN.match(line) for line in lines]
+    assert all(matches), image
+    return {match[1]: match[2] for match in matches if match}
+
+
+def locked(*names: str) -> dict[str, str]:
+    text = "\n".join((ROOT / "requirements" / f"{name}.txt").read_text() for name in names)
+    return {re.sub("[-_.]+", "-", name): version for name, version in LOCK.findall(text)}
+
+
+@pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.stem)
+def test_hadolint_finds_nothing(path: Path) -> None:
+    found = subprocess.run(["hadolint", str(path)], capture_output=True, text=True, check=False)
+    assert (found.returncode, found.stdout) == (0, "")
+
+
+@pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.stem)
+def test_every_base_is_pinned_by_digest(path: Path) -> None:
+    known = stages_of(path.read_text())
+    assert [
+        each.base for each in known.values() if each.base not in known and not BY_DIGEST.search(each.base)
+    ] == []
+
+
+def test_every_program_is_in_every_wheel() -> None:
+    for path in DOCKERFILES:
+        copied = set(re.findall(r"^COPY (\w+) \1$", path.read_text(), re.MULTILINE))
+        assert set(PROGRAMS) | {"protos"} <= copied, path.name
+        assert {f"!{name}" for name in copied} <= set((ROOT / ".dockerignore").read_text().split())
+
+
+def test_what_runs_is_not_root_and_says_how_it_is() -> None:
+    texts = [(ROOT / "docker" / name).read_text() for name in ("service.Dockerfile", "worker.Dockerfile")]
+    for text in texts:
+        words = [line.split()[0] for line in text.splitlines() if re.match("[A-Z]+ ", line)]
+        assert "HEALTHCHECK" in words and "USER 10001:10001" in text
+
+
+def test_nothing_is_installed_that_has_no_digest() -> None:
+    for stage in stages():
+        for instruction in stage.instructions:
+            for install in re.findall(r"pip install ([^&]*)", instruction.rest):
+                assert "--require-hashes" in install or "dist/*.whl" in install, install
+
+
+@pytest.mark.parametrize(
+    ("image", "lists"),
+    [
+        ("service", ["service"]),
+        ("worker-cpu", ["worker", "exporter", "torch", "cpu"]),
+        ("worker-cuda", ["worker", "exporter", "torch", "cuda"]),
+    ],
+)
+def test_the_pins_are_what_was_tested(image: str, lists: list[str]) -> None:
+    """Run `make image-pins` after `make lock`."""
+    pinned = {name: version.removesuffix("+cpu") for name, version in pins(image).items()}
+    wanted = locked(*lists)
+    assert {name: version for name, version in wanted.items() if pinned.get(name) != version} == {}
+    assert all(re.match("nvidia-|cuda-", name) for name in pinned.keys() - wanted.keys())
+
+
+def test_the_service_has_no_torch() -> None:
+    assert not {"torch", "triton", "numpy", "pyarrow"} & pins("service").keys()
+
+
+def test_a_dockerfile_is_followed_without_an_engine(tmp_path: Path) -> None:
+    (tmp_path / "given").mkdir()
+    (tmp_path / "given" / "file").write_text("text")
+    text = (
+        "FROM debian AS first\nWORKDIR /build\nCOPY given given\n"
+        "RUN mkdir -p /opt/slipway \\\n    && cp given/file /opt/slipway/\nRUN apt-get update\n"
+        "FROM debian\nCOPY --from=first /opt/slipway /opt/slipway\n"
+    )
+    follower = Follower(stages=stages_of(text), context=tmp_path, folder=tmp_path / "roots", left_out=[])
+    assert (follower.follow("final") / "opt/slipway/file").read_text() == "text"
+    assert follower.left_out == ["apt-get update"]
+
+
+@pytest.mark.parametrize("name", COMPOSE["services"])
+def test_a_service_of_compose_is_bounded_and_writes_no_root(name: str) -> None:
+    service = COMPOSE["services"][name]
+    assert service["read_only"] is True and service["cap_drop"] == ["ALL"] and "mem_limit" in service
+    assert name in OURS or BY_DIGEST.search(service["image"])
+    assert name in OURS or "healthcheck" in service
+
+
+def test_compose_holds_no_secret() -> None:
+    for name, service in COMPOSE["services"].items():
+        for variable, value in service.get("environment", {}).items():
+            if re.search("PASSWORD|SECRET|AUTH|ACCESS_KEY|_USER|REDIS_URL", variable):
+                assert "${" in value, f"{name}: {variable}"
+
+
+def test_compose_keeps_redis_and_publishes_on_this_host_only() -> None:
+    redis = COMPOSE["services"]["redis"]
+    told = " ".join(redis["command"])
+    assert "appendonly yes" in told and "noeviction" in told and redis["volumes"] == ["redis:/data"]
+    ports = [port for service in COMPOSE["services"].values() for port in service.get("ports", ())]
+    assert ports and all(port.startswith("127.0.0.1:") for port in ports)
+
+
+def test_compose_and_chart_run_the_same_redis() -> None:
+    image = yaml.safe_load((CHART / "values.yaml").read_text())["images"]["redis"]
+    assert COMPOSE["services"]["redis"]["image"] == f"{image['repository']}:{image['tag']}@{image['digest']}"

@@ -1,0 +1,228 @@
+"""The Helm chart: that it renders, is valid, and keeps what an operator relies on."""
+
+import json
+import re
+
+import kubernetes_validate
+import pytest
+from pydantic import JsonValue
+from pydantic_settings import BaseSettings
+
+from docs.configuration import variables_of_all
+from service.settings import ServiceSettings
+from tests.deploy.conftest import CHART, MATRIX, Manifest, helm, rendered, settings
+from worker.settings import WorkerSettings
+
+KUBERNETES = ("1.29.0", "1.33.0", "1.37.0")
+NOT_KUBERNETES = {"ScaledObject", "ServiceMonitor"}  # of KEDA and of Prometheus' operator
+SECRET_NAME = re.compile(r"PASSWORD|SECRET|TOKEN|REDIS_URL|AUTH|ACCESS_KEY")
+REDIS_URL = "redis://:$(REDIS_PASSWORD)@test-slipway-redis:6379/0"  # the password comes by reference
+
+
+def named(manifests: list[Manifest], kind: str, ending: str) -> Manifest:
+    (found,) = (each for each in manifests if each.kind == kind and each.name.endswith(ending))
+    return found
+
+
+def variables(container: Manifest) -> dict[str, Manifest]:
+    listed = container.at("env")
+    entries = listed if isinstance(listed, list) else []
+    each = [Manifest(entry) for entry in entries if isinstance(entry, dict)]
+    return {str(variable.at("name")): variable for variable in each}
+
+
+@pytest.mark.parametrize("values", MATRIX.values(), ids=MATRIX)
+def test_it_passes_lint(values: tuple[str, ...]) -> None:
+    linted = helm("lint", "--strict", str(CHART), *settings(values))
+    assert linted.returncode == 0, linted.stdout
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("version", KUBERNETES)
+def test_kubernetes_takes_every_object(case: list[Manifest], version: str) -> None:
+    for manifest in case:
+        if manifest.kind not in NOT_KUBERNETES:
+            kubernetes_validate.validate(dict(manifest.fields), version, strict=True)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "api.keysSecret=",
+        "workers.cpu.targets={sm90}",
+        "workers.cpu.replcias=2",
+        "redis.internal=false",
+        "ingress.enabled=true",
+        "images.api.digest=sha256:1",
+        "keda.enabled=true",
+    ],
+)
+def test_what_cannot_work_is_refused_before_it_is_installed(wrong: str) -> None:
+    result = helm("template", "test", str(CHART), *settings((wrong,)))
+    assert result.returncode != 0
+
+
+def test_every_value_is_described() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    assert list(undescribed(schema, "values")) == []
+
+
+def undescribed(schema: JsonValue, path: str) -> list[str]:
+    if not isinstance(schema, dict):
+        return []
+    found = []
+    properties = schema.get("properties")
+    for name, value in (properties if isinstance(properties, dict) else {}).items():
+        if isinstance(value, dict) and "$ref" not in value and not value.get("description"):
+            found.append(f"{path}.{name}")
+        found += undescribed(value, f"{path}.{name}")
+    definitions = schema.get("$defs")
+    for name, value in (definitions if isinstance(definitions, dict) else {}).items():
+        found += undescribed(value, f"{path}:{name}")
+    return found
+
+
+def test_nothing_secret_stands_in_the_environment(case: list[Manifest]) -> None:
+    plain = {
+        f"{manifest.name}: {name}"
+        for manifest in case
+        for container in manifest.containers
+        for name, variable in variables(container).items()
+        if SECRET_NAME.search(name) and variable.at("valueFrom", "secretKeyRef", "name") is None
+        if variable.at("value") != REDIS_URL and not name.endswith("_FILE")
+    }
+    assert plain == set()
+
+
+def test_nobody_is_root_and_no_root_folder_is_written(case: list[Manifest]) -> None:
+    for manifest in case:
+        if manifest.pod is None:
+            continue
+        assert manifest.pod.at("spec", "securityContext", "runAsNonRoot") is True, manifest.name
+        assert manifest.pod.at("spec", "securityContext", "seccompProfile", "type") == "RuntimeDefault"
+        assert manifest.pod.at("spec", "automountServiceAccountToken") is False, manifest.name
+        for container in manifest.containers:
+            assert container.at("securityContext", "readOnlyRootFilesystem") is True, manifest.name
+            assert container.at("securityContext", "allowPrivilegeEscalation") is False
+            assert container.at("securityContext", "capabilities", "drop") == ["ALL"]
+
+
+def test_every_program_is_probed_and_bounded(case: list[Manifest]) -> None:
+    for manifest in case:
+        if manifest.pod is None:
+            continue
+        assert manifest.containers[-1].at("livenessProbe") is not None, manifest.name
+        assert manifest.containers[-1].at("startupProbe") is not None, manifest.name
+        for container in manifest.containers:
+            assert container.at("resources", "limits", "memory"), manifest.name
+            assert container.at("resources", "requests", "cpu"), manifest.name
+        volumes = manifest.pod.at("spec", "volumes")
+        for volume in volumes if isinstance(volumes, list) else []:
+            assert isinstance(volume, dict)
+            empty = volume.get("emptyDir")
+            assert empty is None or (isinstance(empty, dict) and empty["sizeLimit"]), volume
+
+
+def test_everything_is_denied_that_no_policy_names(everything: list[Manifest]) -> None:
+    policies = {each.name: each for each in everything if each.kind == "NetworkPolicy"}
+    deny = policies["test-slipway-default-deny"]
+    assert deny.at("spec", "policyTypes") == ["Ingress", "Egress"]
+    assert deny.at("spec", "ingress") is None and deny.at("spec", "egress") is None
+    assert policies["test-slipway-worker"].at("spec", "ingress") is None
+    assert policies["test-slipway-redis"].at("spec", "egress") is None
+    labels = deny.at("spec", "podSelector", "matchLabels")
+    assert isinstance(labels, dict)
+    for manifest in everything:
+        if manifest.pod is not None:
+            own = manifest.at("spec", "template", "metadata", "labels")
+            assert isinstance(own, dict) and labels.items() <= own.items(), manifest.name
+
+
+def test_each_group_takes_its_targets_only(everything: list[Manifest]) -> None:
+    groups = {
+        each.name.removeprefix("test-slipway-worker-"): variables(each.containers[0])["SLIPWAY_TARGETS"]
+        for each in everything
+        if each.kind == "Deployment" and "-worker-" in each.name
+    }
+    assert {name: targets.at("value") for name, targets in groups.items()} == {
+        "cpu": "cpu",
+        "avx512": "avx512",
+        "sm-80": "sm_80,cuda",
+        "sm-90": "sm_90",
+    }
+
+
+def test_groups_with_gpus_ask_for_one(everything: list[Manifest]) -> None:
+    for name, gpus in (("worker-sm-80", 1), ("worker-cpu", None)):
+        container = named(everything, "Deployment", name).containers[0]
+        assert container.at("resources", "limits", "nvidia.com/gpu") == gpus
+        assert ("worker-cuda" in str(container.at("image"))) is (gpus is not None)
+
+
+def test_workers_are_scaled_on_queued_and_running_jobs(everything: list[Manifest]) -> None:
+    scaled = named(everything, "ScaledObject", "worker-sm-80")
+    (trigger,) = [scaled.at("spec", "triggers", 0)]
+    query = str(Manifest({"kind": "", "trigger": trigger}).at("trigger", "metadata", "query"))
+    assert 'slipway_target_jobs{namespace="models"' in query
+    assert 'target=~"sm_80|cuda"' in query and 'state=~"queued|running"' in query
+    assert named(everything, "Deployment", "worker-sm-80").at("spec", "replicas") is None
+
+
+def test_no_busy_worker_is_ended(everything: list[Manifest]) -> None:
+    """Who is to go, by scaling, upgrade or drained node, ends its job first, and has the time to."""
+    for manifest in everything:
+        if manifest.kind != "Deployment" or "-worker-" not in manifest.name:
+            continue
+        container = manifest.containers[0]
+        limit = int(str(variables(container)["SLIPWAY_ATTEMPT_TIME_LIMIT"].at("value")))
+        grace = manifest.at("spec", "template", "spec", "terminationGracePeriodSeconds")
+        assert container.at("lifecycle", "preStop", "exec", "command") == ["python", "-m", "worker.drain"]
+        assert isinstance(grace, int) and grace > limit
+        assert container.at("livenessProbe", "exec", "command") == ["python", "-m", "worker.alive"]
+        assert "SLIPWAY_ALIVE_FILE" in variables(container)
+        down = ("spec", "advanced", "horizontalPodAutoscalerConfig", "behavior", "scaleDown")
+        scaled = named(everything, "ScaledObject", manifest.name)
+        assert scaled.at(*down, "stabilizationWindowSeconds") == 600
+
+
+def test_redis_keeps_what_it_is_given(everything: list[Manifest]) -> None:
+    config = str(named(everything, "ConfigMap", "redis").at("data", "redis.conf"))
+    assert "appendonly yes" in config and "maxmemory-policy noeviction" in config
+    assert named(everything, "StatefulSet", "redis").at("spec", "volumeClaimTemplates", 0) is not None
+
+
+def test_routes_lead_to_the_api(everything: list[Manifest]) -> None:
+    rule = named(everything, "Ingress", "api").at("spec", "rules", 0)
+    backend = Manifest({"kind": "", "rule": rule}).at("rule", "http", "paths", 0, "backend", "service")
+    assert backend == {"name": "test-slipway-api", "port": {"name": "http"}}
+    service = named(everything, "Service", "api")
+    assert service.at("spec", "ports", 0, "targetPort") == "http"
+    assert named(everything, "Deployment", "api").containers[0].at("ports", 0, "containerPort") == 8080
+
+
+def test_every_program_has_a_disruption_budget(everything: list[Manifest]) -> None:
+    budgets = {each.name for each in everything if each.kind == "PodDisruptionBudget"}
+    assert {each.name for each in everything if each.pod is not None} == budgets
+
+
+def test_every_variable_is_a_setting_of_ours_or_of_a_library(everything: list[Manifest]) -> None:
+    told = {name for each in everything for container in each.containers for name in variables(container)}
+    assert {name for name in told if name.startswith("SLIPWAY_")} - variables_of_all() == set()
+
+
+@pytest.mark.parametrize(("program", "settings"), [("api", ServiceSettings), ("worker", WorkerSettings)])
+def test_the_programs_start_with_what_the_chart_tells_them(
+    program: str, settings: type[BaseSettings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for each in rendered():
+        if each.kind == "Deployment" and f"-{program}" in each.name:
+            for name, variable in variables(each.containers[0]).items():
+                if variable.at("value") is not None:
+                    monkeypatch.setenv(name, str(variable.at("value")))
+    told = settings().model_dump(mode="json")
+    assert told["log_format"] == "json" and told["redis_url"].startswith("redis://")
+
+
+def test_a_second_release_has_names_of_its_own() -> None:
+    own = {each.name for each in rendered()}
+    assert all(name.startswith("test-slipway") for name in own), own

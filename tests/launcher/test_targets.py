@@ -1,0 +1,96 @@
+"""Jobs routed to workers by target, on real workers: each takes what it serves, and nothing else."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from datetime import timedelta
+
+import pytest
+
+from exporter.cpu_levels import cpu_levels
+from exporter.spec import ExportSpec
+from jobs.model import JobState
+from launcher.up import Stack, running_stack
+from processes.guarded import GuardedProcess
+from processes.settings import inherited_environment
+from service.client.rest import SlipwayClient
+from tests.launcher.conftest import stand_in
+from tests.launcher.test_end_to_end import SPEC, until_hanging, wait_for
+
+pytestmark = pytest.mark.skipif(cpu_levels() != ("avx2", "avx512"), reason="needs a CPU with AVX-512")
+
+MakeStack = Callable[[str], AbstractContextManager[Stack]]
+
+
+def spec_for(*targets: str) -> ExportSpec:
+    return ExportSpec.model_validate({**SPEC.model_dump(), "target": targets})
+
+
+@contextmanager
+def worker_for(stack: Stack, targets: str, name: str) -> Iterator[None]:
+    """One more worker, which serves these targets only."""
+    process = GuardedProcess.start(
+        [sys.executable, "-m", "celery", "-A", "worker.app", "worker", "-n", f"{name}@%h"],
+        log=stack.data_dir / f"{name}.log",
+        grace=timedelta(seconds=10),
+        environment={
+            **stand_in("succeed", stack.data_dir),
+            "SLIPWAY_REDIS_URL": stack.redis_url,
+            "SLIPWAY_WORK_DIR": str(stack.data_dir / "work"),
+            "SLIPWAY_TARGETS": targets,
+        },
+    )
+    try:
+        yield
+    finally:
+        process.stop()
+
+
+@pytest.fixture(scope="module")
+def avx2_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """A Slipway whose first worker serves avx2 and nothing else."""
+    folder = tmp_path_factory.mktemp("targets")
+    environment = {**stand_in("succeed", folder), "SLIPWAY_TARGETS": "avx2"}
+    with running_stack(folder, environment=environment) as stack:
+        yield stack
+
+
+def test_a_job_for_a_target_nobody_serves_says_so_at_once_and_runs_when_somebody_does(
+    avx2_stack: Stack,
+) -> None:
+    client = SlipwayClient(avx2_stack.url)
+    job = client.submit(spec_for("avx2", "avx512"))
+    assert job.unserved == ("avx512",)
+    while not (job := client.get(job.id)).manifest_uris:
+        time.sleep(0.1)
+    assert (job.state, set(job.manifest_uris), job.unserved) == (JobState.QUEUED, {"avx2"}, ("avx512",))
+    with worker_for(avx2_stack, "avx512", "wide"):
+        ended = wait_for(client, job, JobState.SUCCEEDED, JobState.FAILED)
+    assert set(ended.manifest_uris) == {"avx2", "avx512"} and ended.unserved == ()
+
+
+def test_what_a_worker_serves_is_told(avx2_stack: Stack) -> None:
+    (worker,) = SlipwayClient(avx2_stack.url).ready().alive
+    assert worker.targets == ("avx2",)
+    assert worker.architecture.startswith("x86_64 avx2") and worker.memory and worker.versions["slipway"]
+
+
+def test_a_draining_worker_ends_its_job_and_takes_no_other(make_stack: MakeStack) -> None:
+    with make_stack("hang-once") as stack:
+        client = SlipwayClient(stack.url)
+        first = client.submit(SPEC)
+        until_hanging(stack.data_dir)
+        draining = subprocess.Popen(
+            [sys.executable, "-m", "worker.drain"],
+            env=inherited_environment(
+                {"SLIPWAY_REDIS_URL": stack.redis_url, "SLIPWAY_HEARTBEAT_INTERVAL": "0.5"}
+            ),
+        )
+        second = client.submit(SPEC.model_copy(update={"output_uri": "/second"}))
+        time.sleep(3)
+        assert draining.poll() is None  # the first job still runs
+        client.cancel(first.id)
+        assert draining.wait(timeout=20) == 0
+        assert client.get(second.id).state is JobState.QUEUED

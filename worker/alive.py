@@ -1,0 +1,20 @@
+"""A probe: `python -m worker.alive` ends with 0 while the worker beside it lives and hears of jobs."""
+
+import sys
+import time
+
+from processes.startup import settings_or_exit
+from worker.settings import WorkerSettings
+from worker.vitals import illness_in
+
+
+def main() -> None:
+    settings = settings_or_exit(WorkerSettings)
+    if settings.alive_file is None:
+        sys.exit("SLIPWAY_ALIVE_FILE names no file: the worker keeps none")
+    if illness := illness_in(settings.alive_file, time.time()):
+        sys.exit(illness)
+
+
+if __name__ == "__main__":
+    main()

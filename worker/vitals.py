@@ -1,0 +1,62 @@
+"""Whether this worker lives, for probes: a file that it writes with every beat."""
+
+import time
+from datetime import timedelta
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from exporter.spec import Frozen
+
+_MISSED_BEATS = 6
+_LONGEST_HUNGER_S = 300.0  # idle for so long beside a queue that holds messages: it no longer hears of them
+
+
+class Vitals(Frozen):
+    """What a worker wrote of itself at its latest beat. A store that is away does not make it ill."""
+
+    at: float  # Unix seconds
+    beat_s: float  # between two beats
+    hungry_s: float = 0.0  # idle, while messages waited for it
+
+    def illness(self, now: float) -> str | None:
+        """What is wrong, or None."""
+        if now - self.at > _MISSED_BEATS * self.beat_s + 5:
+            return f"the latest beat was {now - self.at:.0f} s ago"
+        if self.hungry_s > _LONGEST_HUNGER_S:
+            return f"it has been idle for {self.hungry_s:.0f} s beside a queue that holds messages"
+        return None
+
+
+class VitalsFile:
+    """The file that a worker keeps."""
+
+    def __init__(self, path: Path | None, beat: timedelta) -> None:
+        """Keep no file where `path` is None."""
+        self._path = path
+        self._beat_s = beat.total_seconds()
+        self._hungry_since: float | None = None
+
+    def write(self, *, hungry: bool) -> None:
+        """Note a beat; `hungry` says that the worker is idle and messages wait."""
+        if not hungry:
+            self._hungry_since = None
+        elif self._hungry_since is None:
+            self._hungry_since = time.monotonic()
+        if self._path is not None:
+            hungry_s = time.monotonic() - self._hungry_since if self._hungry_since is not None else 0.0
+            vitals = Vitals(at=time.time(), beat_s=self._beat_s, hungry_s=hungry_s)
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            partial = self._path.with_suffix(".partial")
+            partial.write_text(vitals.model_dump_json())
+            partial.rename(self._path)
+
+
+def illness_in(path: Path, now: float) -> str | None:
+    """What is wrong with the worker that writes this file, or None."""
+    try:
+        return Vitals.model_validate_json(path.read_text()).illness(now)
+    except OSError:
+        return f"it has not written {path}"
+    except ValidationError:
+        return f"{path} is no file of a worker's beats"
