@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from exporter.aoti.architecture import require_target
+from exporter.aoti.trace_log import nodes_logged
 from exporter.attempt import EVIDENCE, Attempt, Evidence, ExportedTower, TowerResult
 from exporter.blueprint import Blueprint, ConfiguredTower
 from exporter.data.batch import trace_inputs
@@ -19,9 +20,10 @@ from exporter.items.materialise import Materialised, materialise
 from exporter.items.wanted import WantedVectors, open_items, plan_vectors
 from exporter.manifest import MANIFEST_NAME, TowerEntry
 from exporter.outcome import ExportOutcome, Failure, TowerOutcome
+from exporter.overruns import TRACE_LOG, limits_of, overran
 from exporter.parts import TracedPart, parts_of, sizes_text, trace_parts
 from exporter.planning import TowerToExport, UnopenedTower, plan_export, read_config
-from exporter.proving import prove
+from exporter.proving import infer_shape_rules, prove
 from exporter.publish import publish, read_manifest
 from exporter.sources import config_source, fetch_checkpoint_once, open_rows
 from exporter.spec import ExportSpec
@@ -47,7 +49,10 @@ def export(attempt: Attempt, ranks: Ranks, on_stage: OnStage) -> ExportOutcome |
     if attempt.replace_unfinished and (earlier := published_earlier(attempt, planned)):
         return earlier if ranks.rank == 0 else None
     results = [
-        isolated(partial(try_tower, tower, attempt, config_text, on_stage), died=partial(tower_died, tower))
+        isolated(
+            partial(try_tower, tower, attempt, config_text, on_stage),
+            died=partial(tower_died, tower, attempt),
+        )
         for tower in ranks.share_out(planned)
     ]
     gathered = ranks.gather(results)
@@ -69,9 +74,11 @@ def try_tower(planned: TowerToExport, attempt: Attempt, config_text: str, on_sta
     return TowerResult(planned=planned, exported=exported)
 
 
-def tower_died(planned: TowerToExport, how: str) -> TowerResult:
+def tower_died(planned: TowerToExport, attempt: Attempt, how: str) -> TowerResult:
     """The result of a tower whose process ended before it could say anything."""
-    error = TowerDied(f"the process that exported the {planned.name} tower {how}")
+    error = overran(attempt, planned.name) or TowerDied(
+        f"the process that exported the {planned.name} tower {how}"
+    )
     return TowerResult(planned=planned, failure=Failure.of(error))
 
 
@@ -80,7 +87,7 @@ def export_tower(
 ) -> ExportedTower:
     """One tower through every stage; returns only what has passed the gate."""
     spec, name = attempt.spec, planned.name
-    clock = StageClock(name, on_stage)
+    clock = StageClock(name, on_stage, within=partial(limits_of, attempt, name))
     folder = attempt.workspace / name
     folder.mkdir()
     with clock.stage(Stage.CONFIG):
@@ -96,10 +103,11 @@ def export_tower(
     with clock.stage(Stage.ROWS):
         rows, rows_source = open_rows(blueprint.planned, spec)
         items = open_items(blueprint.planned, spec, folder)
-    with clock.stage(Stage.TRACE) as progress:
+    with clock.stage(Stage.TRACE) as progress, nodes_logged(folder / EVIDENCE / TRACE_LOG):
         inputs = {name: each.to(device) for name, each in trace_inputs(rows, tower.plan).items()}
         evidence.keep("sizes.txt", partial(sizes_text, inputs))
         blueprint.try_out(tower, inputs)
+        inferred = infer_shape_rules(tower, rows, allowed=spec.allow_inferred_ops)
         passes = [each for each in spec.passes if each.tower is name]
         parts = parts_of(tower, spec.mode, max_batch_size=spec.max_batch_size)
         traced = trace_parts(parts, inputs, device, progress, passes=passes)
@@ -118,7 +126,7 @@ def export_tower(
             clock.seconds,
             demands=demands,
             vectors=made.entry if made else None,
-        ),
+        ).model_copy(update={"inferred_ops": inferred}),
         files={**files, **(made.files if made else {})},
         sources=(
             config_source(attempt.config_uri or spec.config_uri, config_text),

@@ -2,16 +2,18 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from exporter.aoti.op_libraries import op_libraries
+from exporter.aoti.shape_rules import give_shape_rules
 from exporter.attempt import EVIDENCE
 from exporter.data.batch import NamedBatch, Rows, contradicting_batches, trace_inputs, verification_batches
 from exporter.data.sweep import sweep
-from exporter.manifest import VerificationReport
+from exporter.manifest import InferredOp, VerificationReport
 from exporter.parts import CompiledPart, TracedPart, compile_parts
 from exporter.spec import Pass, Target
 from exporter.stages import Stage, StageClock
@@ -19,6 +21,7 @@ from exporter.towers.tower import Tower
 from exporter.verify.gate import Gate
 from exporter.verify.shrink import shrunk
 
+_TRIED = 4  # batches that operators without a shape rule are tried on
 _SEED, _DRAWN = 20, 4  # of the sizes that are drawn: the same in every export, so that a failure comes again
 
 
@@ -30,6 +33,18 @@ class Proven:
     gate: Gate
     report: VerificationReport
     op_libraries: tuple[str, ...]  # to import before a package is loaded
+
+
+def infer_shape_rules(tower: Tower, rows: Rows, *, allowed: bool) -> tuple[InferredOp, ...]:
+    """Try the tower's operators on real rows at several sizes, and infer the shape rules that lack.
+
+    Raises:
+        ShapeRuleMissing: naming the operator, because rules may not be inferred or none fits.
+    """
+    device = _device_of(tower)
+    batches = islice(verification_batches(rows, tower.plan), _TRIED)
+    on_device = ({name: each.to(device) for name, each in batch.inputs.items()} for batch in batches)
+    return give_shape_rules(tower.module, on_device, allowed=allowed)
 
 
 def prove(

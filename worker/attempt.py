@@ -38,13 +38,15 @@ def main() -> None:
     settings = RankSettings()
     bind_contextvars(job_id=request.job_id, attempt=request.attempt)
     tracing = tracing_to(settings.otlp_endpoint, "slipway-rank", at_once=True)  # forked, it has no threads
+    allowed = AttemptSettings()
     attempt = Attempt(
         job_id=request.job_id,
         spec=request.spec,
         workspace=workspace,
         config_uri=request.config_uri,
         folder=request.folder,
-        families=AttemptSettings().families,
+        families=allowed.families,
+        stage_limit_s=allowed.stage_time_limit.total_seconds(),
         replace_unfinished=request.replace_unfinished,
     )
     with (

@@ -12,6 +12,7 @@ import torch._inductor
 import torch.fx.experimental._config as symbolic_shapes_config
 from torch._inductor import cpu_vec_isa
 from torch._inductor.cpp_builder import CppBuilder
+from torch._library.utils import has_fake_kernel
 from torch._logging.structured import INTERN_TABLE
 from torch.export import ExportedProgram
 from torch.export._draft_export import FailureReport, FailureType
@@ -54,8 +55,8 @@ class Package:
 
 
 @contextmanager
-def nodes_counted(on_node: Callable[[int], None]) -> Iterator[None]:
-    """Tell after each node that tracing makes how many there are; torch.export itself tells nothing."""
+def nodes_counted(on_node: Callable[[int, Node], None]) -> Iterator[None]:
+    """Tell of each node that tracing makes, and how many there are; torch.export itself tells nothing."""
     create_node, numbers = TracerBase.create_node, count(1)
 
     def counted(
@@ -68,7 +69,7 @@ def nodes_counted(on_node: Callable[[int], None]) -> Iterator[None]:
         type_expr: object = None,
     ) -> Node:
         node = create_node(self, kind, target, args, kwargs, name, type_expr)
-        on_node(next(numbers))
+        on_node(next(numbers), node)
         return node
 
     with _replaced(TracerBase, "create_node", counted):
@@ -156,6 +157,17 @@ def compile_and_package(program: ExportedProgram, path: Path, target: Target = "
             package_path=str(path),
             inductor_configs={**_package_config(program), **_LEVELS.get(target, {})},
         )
+
+
+def has_shape_rule(operator: torch._ops.OpOverload) -> bool:
+    """Whether tracing can tell what sizes an operator returns."""
+    name = operator.name()
+    keys = ("Meta", "CompositeImplicitAutograd", "CompositeExplicitAutograd")
+    if operator.namespace in {"aten", "prim", "prims"}:
+        return True
+    return has_fake_kernel(operator) or any(
+        torch._C._dispatch_has_kernel_for_dispatch_key(name, key) for key in keys
+    )
 
 
 def _package_config(program: ExportedProgram) -> dict[str, bool | str | int]:
