@@ -14,6 +14,10 @@ _WEIGHTS = {
     IdWeights.APPLY: "multiplies weighted ids by their weights, as training did",
     IdWeights.IGNORE: "ignores the weights of ids, as asked: that is not what was trained",
 }
+_REUSED = {
+    "request": "neither traced nor compiled; the code of an equal request was reused",
+    "graph": "traced, not compiled; the code of an equal graph was reused",
+}
 _EXAMPLE = "example: slipway inspect s3://models/retrieval/01J.../"
 
 
@@ -45,6 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
             )
         if tower.id_weights is not None:
             out.print(f"{tower.name} tower: it {_WEIGHTS[tower.id_weights]}")
+        out.print(_code(tower))
         for applied in tower.passes:
             out.print(f"{tower.name} tower: {_edit(applied.asked)} in {len(applied.calls)} calls")
         if tower.vectors is not None:
@@ -88,6 +93,14 @@ def _files(tower: TowerEntry) -> Table:
     for file in tower.all_files:
         table.add_row(file.path, f"{file.size:,}", file.sha256)
     return table
+
+
+def _code(tower: TowerEntry) -> str:
+    """Where its compiled code is from."""
+    if tower.code == "cold":
+        why = f": {tower.code_note}" if tower.code_note else ""
+        return f"{tower.name} tower: cold, compiled for this export{why}"
+    return f"{tower.name} tower: warm, {_REUSED[tower.reused or 'graph']}"
 
 
 def _stages(tower: TowerEntry) -> Table:

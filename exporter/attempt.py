@@ -28,6 +28,7 @@ class Attempt:
     families: tuple[str, ...] = ()  # of one's own, whose packages may be loaded
     stage_limit_s: float = 3600.0  # past it a stage is ended, with the stack it hung in
     replace_unfinished: bool = False  # overwrite what an earlier attempt left without a manifest
+    code_cache: str | None = None  # URI of compiled code that exports share
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
+import torch
 from torch import Tensor
 
 from exporter.checkpoint.load import load_weights
@@ -42,7 +43,8 @@ class ConfiguredTower(Blueprint):
     """A tower of one of TorchEasyRec's models, which Slipway builds from the pipeline config."""
 
     def build(self) -> Tower:
-        return build_tower(self.planned.config, self.planned.plan)
+        with torch.device("meta"):  # its weights will be mapped files; until then it needs none
+            return build_tower(self.planned.config, self.planned.plan)
 
     def fill(self, tower: Tower, checkpoint: Checkpoint) -> None:
         whole = parse_pipeline_config(self.planned.config.pipeline.text)

@@ -4,8 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from torch import SymInt
-
 from exporter.aoti.architecture import architecture
 from exporter.aoti.compile import versions
 from exporter.attempt import Attempt, ExportedTower
@@ -14,19 +12,17 @@ from exporter.config.schema import GroupKind
 from exporter.declaration import TowerDeclaration
 from exporter.dims.entries import dim_entries, tensor_entries
 from exporter.dims.plan import DimPlan
-from exporter.dims.torch_dims import check_program
 from exporter.families.loading import family_package
 from exporter.manifest import (
     FileRef,
     Manifest,
     SourceRef,
     SparseEntry,
-    TensorEntry,
     TowerEntry,
     VectorsEntry,
-    VerificationReport,
 )
-from exporter.parts import CompiledPart, TracedPart
+from exporter.packaging import Packaged
+from exporter.parts import CompiledPart
 from exporter.planning import TowerToExport, UnopenedTower
 from exporter.publish import file_ref
 from exporter.spec import IdWeights, TowerName
@@ -48,36 +44,44 @@ def write_tower_files(
 
 def tower_entry(
     tower: Tower,
-    compiled: Sequence[CompiledPart],
+    packaged: Packaged,
     files: Mapping[str, Path],
-    verified: VerificationReport,
     stage_seconds: Mapping[str, float],
     *,
     demands: tuple[str, ...],
     vectors: VectorsEntry | None = None,
 ) -> TowerEntry:
     """The tower's entry; asking for the verification report is what keeps the unverified out."""
-    refs = {path: file_ref(path, local) for path, local in files.items()}
-    *sparse, last = compiled
-    packages = [refs.pop(f"{tower.name}/{part.part.path}") for part in compiled]
+    *sparse, last = packaged.parts
+    packages = [_package_ref(tower, part) for part in packaged.parts]
+    written = {package.path for package in packages}
+    others = tuple(file_ref(path, local) for path, local in files.items() if path not in written)
     return TowerEntry(
         name=tower.name,
         view=tower.config.view,
         package=packages[-1],
         sparse=_sparse_entry(packages[0], last.part.tower.plan) if sparse else None,
-        files=tuple(refs.values()),
+        files=others,
         inputs=tensor_entries(tower.plan),
-        outputs=outputs_of(compiled),
+        outputs=last.known.outputs,
         dims=dim_entries(tower.plan),
         declaration=_declaration(tower),
         id_weights=_id_weights(tower),
         remarks=tower.served.remarks(),
         demands=demands,
-        passes=tuple(applied for part in compiled for applied in part.passes),
-        verified=verified,
+        code=packaged.origin.code,
+        reused=packaged.origin.reused,
+        code_note=packaged.origin.note,
+        passes=tuple(applied for part in packaged.parts for applied in part.passes),
+        verified=packaged.report,
         vectors=vectors,
         stage_seconds=dict(stage_seconds),
     )
+
+
+def _package_ref(tower: Tower, part: CompiledPart) -> FileRef:
+    written = part.package
+    return FileRef(path=f"{tower.name}/{part.part.path}", size=written.size, sha256=written.sha256)
 
 
 def _declaration(tower: Tower) -> TowerDeclaration | None:
@@ -94,25 +98,6 @@ def _id_weights(tower: Tower) -> IdWeights | None:
 
 def _sparse_entry(package: FileRef, plan: DimPlan) -> SparseEntry:
     return SparseEntry(package=package, tensors=tensor_entries(plan), dims=dim_entries(plan))
-
-
-def outputs_of(parts: Sequence[TracedPart] | Sequence[CompiledPart]) -> tuple[TensorEntry, ...]:
-    """The tower's outputs, which are its last part's; a size that is a planned dim goes by the dim's name."""
-    program, plan = parts[-1].program, parts[-1].part.tower.plan
-    dims = {symbol: dim for dim, symbol in check_program(program, plan).items()}
-    names = list(program.call_spec.out_spec.context)
-    nodes = {node.name: node for node in program.graph.nodes}
-    values = [nodes[str(name)].meta["val"] for name in program.graph_signature.user_outputs]
-    return tuple(
-        TensorEntry(
-            name=name,
-            dtype=str(value.dtype).removeprefix("torch."),
-            shape=tuple(
-                dims.get(str(size), str(size)) if isinstance(size, SymInt) else size for size in value.shape
-            ),
-        )
-        for name, value in zip(names, values, strict=True)
-    )
 
 
 def manifest_of(exported: Sequence[ExportedTower], planned: TowerToExport, attempt: Attempt) -> Manifest:

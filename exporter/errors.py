@@ -22,6 +22,7 @@ ExportError
 ├── ShapeRuleMissing         a custom operator does not say what sizes it returns
 ├── TraceFailed              torch.export could not capture the tower
 ├── CompileFailed            AOTInductor could not build the package
+├── WeightsDoNotFit          weights are not of the shapes that compiled code was made for
 ├── VerificationFailed       the package does not compute what eager computes
 │   ├── PromiseBroken          a node of the program gives other sizes or strides than tracing promised
 │   ├── PackageUnsteady        two runs of the package on the same inputs differ
@@ -219,6 +220,13 @@ class CompileFailed(ExportError):
 
     code = "compile_failed"
     advice = "see the attempt's log; on a new machine check g++"
+
+
+class WeightsDoNotFit(ExportError):
+    """Weights are not of the names, shapes, dtypes or strides that compiled code was made for."""
+
+    code = "weights_do_not_fit"
+    advice = "report it with the pipeline config: compiled code was taken for that of another model"
 
 
 class VerificationFailed(ExportError):

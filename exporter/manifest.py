@@ -198,6 +198,9 @@ class TowerEntry(Frozen):
     demands: tuple[str, ...] = ()  # a package that refuses "but received n" found the n-th unmet, from 1
     inferred_ops: tuple[InferredOp, ...] = ()
     passes: tuple[AppliedPass, ...] = ()  # in the order in which they were applied
+    code: Literal["cold", "warm"] = "cold"  # compiled for this export, or taken from the code cache
+    reused: Literal["request", "graph"] | None = None  # warm: not traced and not compiled; not compiled
+    code_note: str = ""  # why it is cold; what became of an entry of the cache that was wrong
     verified: VerificationReport
     vectors: VectorsEntry | None = None  # of the item tower, where they were asked for
     stage_seconds: dict[str, float]

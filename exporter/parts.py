@@ -1,6 +1,6 @@
 """The packages a tower becomes: one, or a sparse and a dense one, traced and compiled one by one."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
@@ -8,7 +8,11 @@ import torch
 from torch import Tensor
 from torch.export import ExportedProgram
 
-from exporter.aoti.compile import compile_package
+from exporter.aoti.assemble import WrittenFile
+from exporter.aoti.code import ProgramCode, layouts
+from exporter.aoti.compile import compile_code
+from exporter.aoti.op_libraries import op_libraries
+from exporter.aoti.outputs import outputs_of
 from exporter.aoti.trace import trace
 from exporter.manifest import AppliedPass
 from exporter.passes.requested import apply_passes, preserved_calls, require_applied
@@ -45,18 +49,28 @@ class TracedPart:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CodedPart:
+    """A part and its code, compiled now or at an earlier export."""
+
+    part: Part
+    known: ProgramCode
+    weights: Mapping[str, Tensor]
+    passes: tuple[AppliedPass, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class CompiledPart:
     """A part's package on disk."""
 
     part: Part
-    program: ExportedProgram
+    known: ProgramCode
     passes: tuple[AppliedPass, ...] = ()
-    package: Path
+    package: WrittenFile
 
     @property
     def link(self) -> Link:
         order = tuple(tensor.name for tensor in self.part.tower.plan.inputs)
-        return Link(package=self.package, order=order)
+        return Link(package=self.package.path, order=order)
 
 
 def parts_of(tower: Tower, mode: Mode, *, max_batch_size: int) -> tuple[Part, ...]:
@@ -83,7 +97,7 @@ def trace_parts(
     traced = []
     tensors = {name: tensor.to(device) for name, tensor in inputs.items()}
     for done, part in enumerate(parts):
-        told = _of_part(progress, done, len(parts))
+        told = of_part(progress, done, len(parts))
         preserved = preserved_calls(part.tower, passes)
         program = trace(part.tower, tensors, device, told, preserved=preserved)
         program, applied = apply_passes(part.tower, program, passes, tensors)
@@ -99,22 +113,40 @@ def sizes_text(inputs: dict[str, Tensor]) -> str:
     return "".join(f"{name}: {tensor.dtype} {list(tensor.shape)}\n" for name, tensor in inputs.items())
 
 
-def compile_parts(
-    traced: Sequence[TracedPart], folder: Path, progress: Progress, *, target: Target = "cpu"
-) -> tuple[CompiledPart, ...]:
-    """Compile each part for `target` into its package below `folder`."""
-    compiled = []
-    for done, each in enumerate(traced):
-        told = _of_part(progress, done, len(traced))
-        told(None, each.part.path)
-        package = compile_package(each.program, folder / each.part.path, told, target=target)
-        compiled.append(
-            CompiledPart(part=each.part, program=each.program, passes=each.passes, package=package)
+def weights_of(traced: TracedPart) -> Mapping[str, Tensor]:
+    """What the part's package holds: the module's weights, unless a pass gave the program others."""
+    return traced.program.state_dict if traced.passes else traced.part.tower.module.state_dict()
+
+
+def compile_part(
+    traced: TracedPart, fingerprint: str, progress: Progress = no_progress, *, target: Target = "cpu"
+) -> CodedPart:
+    """Compile a part, whose graph has this fingerprint, for `target`."""
+    program, weights = traced.program, weights_of(traced)
+    known = ProgramCode(
+        fingerprint=fingerprint,
+        code=compile_code(program, progress, target=target),
+        state=layouts(weights),
+        outputs=outputs_of(program, traced.part.tower.plan),
+        op_libraries=op_libraries([program]),
+    )
+    return CodedPart(part=traced.part, known=known, weights=weights, passes=traced.passes)
+
+
+def assemble_parts(coded: Sequence[CodedPart], folder: Path) -> tuple[CompiledPart, ...]:
+    """Put the package of each part together below `folder`, with its weights."""
+    return tuple(
+        CompiledPart(
+            part=each.part,
+            known=each.known,
+            passes=each.passes,
+            package=each.known.assemble(each.weights, folder / each.part.path),
         )
-    return tuple(compiled)
+        for each in coded
+    )
 
 
-def _of_part(progress: Progress, done: int, parts: int) -> Progress:
+def of_part(progress: Progress, done: int, parts: int) -> Progress:
     """Progress within one part, as progress of all; how far a part itself is, nobody knows."""
     fraction = done / parts if parts > 1 else None
     return lambda _, detail: progress(fraction, detail)

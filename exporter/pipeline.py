@@ -2,34 +2,31 @@
 
 import logging
 from collections.abc import Sequence
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
 from exporter.aoti.architecture import require_target
-from exporter.aoti.trace_log import nodes_logged
+from exporter.aoti.code_cache import open_code_cache
+from exporter.aoti.outputs import outputs_of
 from exporter.attempt import EVIDENCE, Attempt, Evidence, ExportedTower, TowerResult
 from exporter.blueprint import Blueprint, ConfiguredTower
-from exporter.data.batch import trace_inputs
-from exporter.describe import manifest_of, outputs_of, tower_entry, write_tower_files
+from exporter.data.batch import contradicting_batches, trace_inputs
+from exporter.describe import tower_entry, write_tower_files
 from exporter.distributed.isolation import isolated
 from exporter.distributed.ranks import Ranks
-from exporter.errors import InvalidArtifact, TowerDied
+from exporter.errors import TowerDied
 from exporter.families.declared import open_tower
 from exporter.items.materialise import Materialised, materialise
-from exporter.items.wanted import WantedVectors, open_items, plan_vectors
-from exporter.manifest import MANIFEST_NAME, TowerEntry
-from exporter.outcome import ExportOutcome, Failure, TowerOutcome
-from exporter.overruns import TRACE_LOG, limits_of, overran
-from exporter.parts import TracedPart, parts_of, sizes_text, trace_parts
+from exporter.items.wanted import Items, open_items, plan_vectors
+from exporter.outcome import ExportOutcome, Failure
+from exporter.overruns import limits_of, overran
+from exporter.packaging import Packaged, PackageOrder, agreeing_batches, infer_shape_rules, package_tower
+from exporter.parts import TracedPart, parts_of, sizes_text
 from exporter.planning import TowerToExport, UnopenedTower, plan_export, read_config
-from exporter.proving import infer_shape_rules, prove
-from exporter.publish import publish, read_manifest
+from exporter.publishing import publish_towers, published_earlier
 from exporter.sources import config_source, fetch_checkpoint_once, open_rows
 from exporter.spec import ExportSpec
 from exporter.stages import OnStage, Stage, StageClock
-from exporter.storage.store import join_uri
-from exporter.verify.gate import Gate
 
 log = logging.getLogger(__name__)
 
@@ -103,50 +100,63 @@ def export_tower(
     with clock.stage(Stage.ROWS):
         rows, rows_source = open_rows(blueprint.planned, spec)
         items = open_items(blueprint.planned, spec, folder)
-    with clock.stage(Stage.TRACE) as progress, nodes_logged(folder / EVIDENCE / TRACE_LOG):
         inputs = {name: each.to(device) for name, each in trace_inputs(rows, tower.plan).items()}
         evidence.keep("sizes.txt", partial(sizes_text, inputs))
         blueprint.try_out(tower, inputs)
-        inferred = infer_shape_rules(tower, rows, allowed=spec.allow_inferred_ops)
-        passes = [each for each in spec.passes if each.tower is name]
-        parts = parts_of(tower, spec.mode, max_batch_size=spec.max_batch_size)
-        traced = trace_parts(parts, inputs, device, progress, passes=passes)
-        keep_programs(traced, evidence)
-        wanted = None if items is None else plan_vectors(items, outputs_of(traced))
-    proven = prove(tower, traced, rows, folder, clock, passes=passes, target=spec.targets[0])
-    made = None if wanted is None else vectors_of_all_items(wanted, proven.gate, folder, clock)
-    files = write_tower_files(name, blueprint.files(spec), proven.compiled, folder)
+        inferred = infer_shape_rules(tower, rows, device, allowed=spec.allow_inferred_ops)
+    packaged = package_tower(
+        PackageOrder(
+            tower=tower,
+            parts=parts_of(tower, spec.mode, max_batch_size=spec.max_batch_size),
+            inputs=inputs,
+            agreeing=partial(agreeing_batches, rows, tower.plan),
+            contradicting=partial(contradicting_batches, rows, tower.plan),
+            device=device,
+            folder=folder,
+            passes=tuple(each for each in spec.passes if each.tower is name),
+            target=spec.targets[0],
+            on_traced=partial(look_at_programs, items, evidence),
+        ),
+        open_code_cache(attempt.code_cache) if attempt.code_cache else None,
+        clock,
+    )
+    made = vectors_of(items, packaged, folder, clock)
+    vectors = made.entry if made else None
+    files = write_tower_files(name, blueprint.files(spec), packaged.parts, folder)
     demands = tower.served.demands(rows.take(1).tensors(tower.plan))
     return ExportedTower(
-        entry=tower_entry(
-            tower,
-            proven.compiled,
-            files,
-            proven.report,
-            clock.seconds,
-            demands=demands,
-            vectors=made.entry if made else None,
-        ).model_copy(update={"inferred_ops": inferred}),
+        entry=tower_entry(tower, packaged, files, clock.seconds, demands=demands, vectors=vectors).model_copy(
+            update={"inferred_ops": inferred}
+        ),
         files={**files, **(made.files if made else {})},
         sources=(
             config_source(attempt.config_uri or spec.config_uri, config_text),
             checkpoint_source,
             rows_source,
         ),
-        op_libraries=proven.op_libraries,
+        op_libraries=packaged.op_libraries,
     )
 
 
-def keep_programs(traced: Sequence[TracedPart], evidence: Evidence) -> None:
-    """A failure behind tracing will want to be read beside what was traced."""
+def look_at_programs(items: Items | None, evidence: Evidence, traced: Sequence[TracedPart]) -> None:
+    """A failure behind tracing will want to be read beside what was traced.
+
+    And vectors that the tower cannot make are refused before anything is compiled.
+    """
     for part in traced:
         evidence.keep(f"{part.part.name}_program.txt", partial(str, part.program))
+    if items is not None:
+        plan_vectors(items, outputs_of(traced[-1].program, traced[-1].part.tower.plan))
 
 
-def vectors_of_all_items(wanted: WantedVectors, gate: Gate, folder: Path, clock: StageClock) -> Materialised:
-    """Run the verified package over every item there is."""
+def vectors_of(
+    items: Items | None, packaged: Packaged, folder: Path, clock: StageClock
+) -> Materialised | None:
+    """Run the verified package over every item there is, where that is wanted."""
+    if items is None:
+        return None
     with clock.stage(Stage.ITEMS) as progress:
-        return materialise(wanted, gate, folder, progress)
+        return materialise(plan_vectors(items, packaged.outputs), packaged.gate, folder, progress)
 
 
 def blueprint_of(planned: TowerToExport, spec: ExportSpec, config_text: str) -> Blueprint:
@@ -154,60 +164,3 @@ def blueprint_of(planned: TowerToExport, spec: ExportSpec, config_text: str) -> 
     if isinstance(planned, UnopenedTower):
         return open_tower(planned, spec, config_text)
     return ConfiguredTower(planned)
-
-
-def publish_towers(results: list[TowerResult], attempt: Attempt, on_stage: OnStage) -> ExportOutcome:
-    """Publish the exported towers and their manifest, together; failed ones leave nothing behind."""
-    exported = [result.exported for result in results if result.exported is not None]
-    failed = tuple(
-        TowerOutcome(tower=result.planned.name, failure=result.failure)
-        for result in results
-        if result.failure is not None
-    )
-    if not exported:
-        return ExportOutcome(towers=failed)
-    root = artifact_root(attempt)
-    with ExitStack() as publishing:
-        progress = [
-            publishing.enter_context(StageClock(tower.entry.name, on_stage).stage(Stage.PUBLISH))
-            for tower in exported
-        ]
-        manifest_uri = publish(
-            manifest_of(exported, results[0].planned, attempt),
-            {path: local for tower in exported for path, local in tower.files.items()},
-            root,
-            replace_unfinished=attempt.replace_unfinished,
-            on_sent=lambda sent, total: [
-                report(sent / total, f"{sent:,} of {total:,} bytes") for report in progress
-            ],
-        )
-    published = tuple(succeeded(tower.entry, root) for tower in exported)
-    return ExportOutcome(towers=published + failed, manifest_uri=manifest_uri)
-
-
-def published_earlier(attempt: Attempt, planned: Sequence[TowerToExport]) -> ExportOutcome | None:
-    """What an attempt published that died before it could say so; None if there was none."""
-    root = artifact_root(attempt)
-    try:
-        manifest = read_manifest(root)
-    except InvalidArtifact:
-        return None
-    entries = {entry.name: entry for entry in manifest.towers}
-    lost = Failure(code="attempt_failed", message="failed in an earlier attempt that could not say why")
-    return ExportOutcome(
-        towers=tuple(
-            succeeded(entries[tower.name], root)
-            if tower.name in entries
-            else TowerOutcome(tower=tower.name, failure=lost)
-            for tower in planned
-        ),
-        manifest_uri=join_uri(root, MANIFEST_NAME),
-    )
-
-
-def succeeded(entry: TowerEntry, root: str) -> TowerOutcome:
-    return TowerOutcome(tower=entry.name, entry=entry, package_uri=join_uri(root, entry.package.path))
-
-
-def artifact_root(attempt: Attempt) -> str:
-    return f"{attempt.spec.output_uri.rstrip('/')}/{attempt.folder or attempt.job_id}"

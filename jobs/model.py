@@ -74,6 +74,9 @@ class TowerProgress(Frozen):
     digest: str | None = None  # sha256 of the package
     cold: bool | None = None  # of a published one: whether its code was compiled for it
     verification: VerificationSummary | None = None
+    code: Literal["cold", "warm"] | None = None  # compiled for this export, or taken from the code cache
+    reused: Literal["request", "graph"] | None = None  # warm: not traced and not compiled; not compiled
+    code_note: str = ""  # why it is cold
     failure: Failure | None = None
 
     @property

@@ -84,6 +84,9 @@ def _ended(tower: TowerProgress, told: TowerOutcome | None, outcome: ExportOutco
             "digest": told.entry.package.sha256,
             "cold": told.cold,
             "verification": summary,
+            "code": told.entry.code,
+            "reused": told.entry.reused,
+            "code_note": told.entry.code_note,
         }
     )
 

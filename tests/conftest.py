@@ -9,6 +9,7 @@ import pytest
 pytest_plugins = ["tests.chromium", "tests.installed_families", "tests.s3_server"]
 
 CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
+CODE_CACHE_VARIABLE = "SLIPWAY_CODE_CACHE"
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -16,3 +17,5 @@ def pytest_configure(config: pytest.Config) -> None:
     if CACHE_VARIABLE not in os.environ:
         os.environ[CACHE_VARIABLE] = tempfile.mkdtemp(prefix="slipway-tests-")
         config.add_cleanup(lambda: shutil.rmtree(os.environ.pop(CACHE_VARIABLE), ignore_errors=True))
+    os.environ[CODE_CACHE_VARIABLE] = tempfile.mkdtemp(prefix="slipway-code-")  # never the user's own
+    config.add_cleanup(lambda: shutil.rmtree(os.environ.pop(CODE_CACHE_VARIABLE), ignore_errors=True))

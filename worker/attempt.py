@@ -35,18 +35,18 @@ def main() -> None:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # one stream, so that marks and lines keep their order
     configure_logging(LogFormat.CONSOLE, LogLevel.INFO)  # for the people who read the job's log
     request = AttemptFile.model_validate_json((workspace / "attempt.json").read_text())
-    settings = RankSettings()
+    settings, shared = RankSettings(), AttemptSettings()
     bind_contextvars(job_id=request.job_id, attempt=request.attempt)
     tracing = tracing_to(settings.otlp_endpoint, "slipway-rank", at_once=True)  # forked, it has no threads
-    allowed = AttemptSettings()
     attempt = Attempt(
         job_id=request.job_id,
         spec=request.spec,
         workspace=workspace,
         config_uri=request.config_uri,
         folder=request.folder,
-        families=allowed.families,
-        stage_limit_s=allowed.stage_time_limit.total_seconds(),
+        families=shared.families,
+        code_cache=shared.code_cache_uri,
+        stage_limit_s=shared.stage_time_limit.total_seconds(),
         replace_unfinished=request.replace_unfinished,
     )
     with (

@@ -2,10 +2,13 @@
 
 import os
 import sys
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Protocol
 
 from processes.guarded import GuardedProcess
+from processes.settings import CompilerSettings, compiler_folder
+from worker.compiler_files import prune
 from worker.workspace import Workspace
 
 # Between asking the ranks to end and killing them: a cancel takes effect within five seconds.
@@ -21,11 +24,16 @@ class Launcher(Protocol):
 class TorchrunLauncher:
     """One process per rank under torchrun."""
 
+    def __init__(self, code_cache: str | None = None) -> None:
+        """Let attempts use `code_cache`; by default the one that the environment names."""
+        self._changes = {} if code_cache is None else {"SLIPWAY_CODE_CACHE": code_cache}
+
     def start(self, workspace: Workspace, *, ranks: int) -> GuardedProcess:
         torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
         torchrun += ["--tee", "3"]  # every line with its rank; see worker.logs
         command = [sys.executable, *torchrun, "-m", "worker.attempt", str(workspace.path)]
-        return _start(command, workspace, ranks)
+        prune(compiler_folder())
+        return _start(command, workspace, ranks, self._changes)
 
 
 class CommandLauncher:
@@ -36,10 +44,12 @@ class CommandLauncher:
         self._command = command
 
     def start(self, workspace: Workspace, *, ranks: int) -> GuardedProcess:
-        return _start([*self._command, str(workspace.path)], workspace, ranks)
+        return _start([*self._command, str(workspace.path)], workspace, ranks, {})
 
 
-def _start(command: list[str], workspace: Workspace, ranks: int) -> GuardedProcess:
+def _start(
+    command: list[str], workspace: Workspace, ranks: int, changes: Mapping[str, str]
+) -> GuardedProcess:
     threads = max(1, len(os.sched_getaffinity(0)) // ranks)
     return GuardedProcess.start(
         command,
@@ -47,11 +57,14 @@ def _start(command: list[str], workspace: Workspace, ranks: int) -> GuardedProce
         grace=_GRACE,
         environment={
             "TMPDIR": str(workspace.tmp),
+            # Not below TMPDIR: what the compiler finds out about the machine is to outlive the attempt.
+            "TORCHINDUCTOR_CACHE_DIR": str(CompilerSettings().torchinductor_cache_dir),
             "OMP_NUM_THREADS": str(threads),
             # Threads that wait by spinning hold cores that others need: on two cores with three times the
             # work they can do, a package took ten times as long, and an index five times.
             "OMP_WAIT_POLICY": "passive",
             "PYTHONUNBUFFERED": "1",
             "SLIPWAY_REDIS_URL": None,  # an attempt has no business with the job store
+            **changes,
         },
     )

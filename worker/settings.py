@@ -10,6 +10,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from exporter.spec import Target
 from jobs.families import FamilyNames
 from jobs.redis_url import RedisUrl
+from processes.settings import NO_CODE_CACHE, user_cache
 from telemetry.choices import LogFormat, LogLevel, OtlpEndpoint
 
 
@@ -87,3 +88,11 @@ class AttemptSettings(BaseSettings):
         default=(), description="Model families of one's own: docs/families.md. By commas."
     )
     stage_time_limit: Duration = timedelta(hours=2)  # past it a stage is ended, with the stack it hung in
+    code_cache: str = Field(
+        default_factory=lambda: str(user_cache("code")),
+        description="Compiled code that exports share: a folder or an object-store prefix; or none.",
+    )
+
+    @property
+    def code_cache_uri(self) -> str | None:
+        return None if self.code_cache == NO_CODE_CACHE else self.code_cache

@@ -7,7 +7,8 @@ from pathlib import Path
 import torch
 from torch.export import ExportedProgram
 
-from exporter.aoti.torch_private import compile_and_package, files_counted
+from exporter.aoti.code import Code
+from exporter.aoti.torch_private import compile_files, files_counted
 from exporter.errors import CompileFailed
 from exporter.manifest import Versions
 from exporter.spec import Target
@@ -15,25 +16,34 @@ from exporter.stages import Progress, no_progress
 from exporter.version import __version__
 
 
-def compile_package(
-    program: ExportedProgram, path: Path, progress: Progress = no_progress, *, target: Target = "cpu"
-) -> Path:
-    """Compile `program` for `target` into the package at `path`, weights beside the code and not inside it.
+def compile_code(
+    program: ExportedProgram, progress: Progress = no_progress, *, target: Target = "cpu"
+) -> Code:
+    """Compile `program` for `target`; its weights are no part of the code.
 
     Raises:
         CompileFailed: with the compiler's last words.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with files_counted(lambda files: progress(None, f"{path.name}: {files} files compiled")):
-            compile_and_package(program, path, target)
+        with files_counted(lambda files: progress(None, f"{files} files compiled")):
+            written = compile_files(program, target)
     except Exception as error:  # inductor and the C++ compiler fail in many types; all mean the same here
         text = str(error).strip()
         raise CompileFailed(
             f"{type(error).__name__}: {text[:1500]}",
             hint="a C++ compiler (g++) must be on the PATH" if "compiler" in text.lower() else "",
         ) from error
-    return path
+    return Code(
+        files={path.name: path.read_bytes() for path in written.paths},
+        values=written.values,
+    )
+
+
+def compile_package(
+    program: ExportedProgram, path: Path, progress: Progress = no_progress, *, target: Target = "cpu"
+) -> Path:
+    """Compile `program` for `target` into the package at `path`, with its own weights."""
+    return compile_code(program, progress, target=target).assemble(program.state_dict, path).path
 
 
 def versions() -> Versions:

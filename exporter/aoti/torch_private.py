@@ -1,21 +1,33 @@
 """Every use of torch's private API, in one place (torch 2.13)."""
 
+import copy
 import gc
+import struct
+import subprocess
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import cache
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
+from unittest import mock
 
 import torch
 import torch._inductor
 import torch.fx.experimental._config as symbolic_shapes_config
-from torch._inductor import cpu_vec_isa
+from torch._inductor import codecache, cpp_builder, cpu_vec_isa
+from torch._inductor import config as inductor_config
 from torch._inductor.cpp_builder import CppBuilder
+from torch._inductor.virtualized import V
 from torch._library.utils import has_fake_kernel
 from torch._logging.structured import INTERN_TABLE
+from torch._subclasses import FakeTensor
 from torch.export import ExportedProgram
 from torch.export._draft_export import FailureReport, FailureType
+from torch.export.pt2_archive._package import AOTICompiledModel
+from torch.export.pt2_archive._package_weights import Weights
 from torch.fx.node import Argument, Node
 from torch.fx.node import Target as NodeTarget
 from torch.fx.proxy import TracerBase
@@ -25,13 +37,14 @@ from exporter.dims.torch_dims import TorchDims
 from exporter.spec import Target
 
 # What inductor is told for every package; values are inductor's own configuration keys.
-# - Weights stay outside the .so, as a plain blob in the order of the package's constants table, so
-#   that compiled code does not depend on them and they can be rewritten without compiling.
-# - Folding of constants happens when the package is loaded: folded at compile time, the weights'
-#   values would be baked into the code.
-_PACKAGE_CONFIG: Mapping[str, bool | str | int] = {
+# - Weights stay outside the .so, in a plain blob in the order of the package's constants table, so that
+#   compiled code does not depend on them. Of the formats this one writes none: see `_weights_left_out`.
+# - Folding of constants happens when the package is loaded: folded at compile time, their values would be
+#   baked into the code.
+PACKAGE_CONFIG: Mapping[str, bool | str | int] = {
+    "aot_inductor.package": True,
     "aot_inductor.package_constants_in_so": False,
-    "aot_inductor.package_constants_on_disk_format": "binary_blob",
+    "aot_inductor.package_constants_on_disk_format": "pickle_weights",
     "aot_inductor.use_runtime_constant_folding": True,
 }
 
@@ -52,6 +65,21 @@ class Package:
     def __call__(self, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         outputs: dict[str, torch.Tensor] = self.model(dict(inputs))
         return outputs
+
+
+class UnpackedPackage(Package):
+    """The code of a package in a folder, and its weights as tensors, which are used where they lie."""
+
+    def __init__(self, folder: Path, weights: Mapping[str, torch.Tensor]) -> None:
+        """Load native code, as above; `weights` are not checked here, and must outlive this object."""
+        single_threaded, runners, device_index = False, 1, -1
+        loader = torch._C._aoti.AOTIModelPackageLoader(
+            str(folder), "model", single_threaded, runners, device_index
+        )
+        # Not all constants are weights: what is folded when loaded is computed from them.
+        loader.load_constants(dict(weights), use_inactive=False, check_full_update=False, user_managed=True)
+        self.model = AOTICompiledModel(loader)
+        self._weights = weights
 
 
 @contextmanager
@@ -148,15 +176,37 @@ def _size_guard(failure: FailureReport, files: Mapping[int, str]) -> SizeGuard:
     )
 
 
-def compile_and_package(program: ExportedProgram, path: Path, target: Target = "cpu") -> None:
-    """Compile a program with AOTInductor for a target into one `.pt2` at `path`."""
-    with warnings.catch_warnings(), sizes_zero_and_one_stay_dynamic(), _only_instructions_of(target):
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CompiledFiles:
+    """What AOTInductor wrote, weights excepted, and the constants that are none: the code's own."""
+
+    paths: tuple[Path, ...]
+    values: Mapping[str, torch.Tensor]
+
+
+def compile_files(program: ExportedProgram, target: Target = "cpu") -> CompiledFiles:
+    """Compile a program with AOTInductor for a target.
+
+    The compiler is given fake tensors for parameters and buffers: no value of theirs can reach the code.
+    """
+    apart = _weights_left_out() if _reads_weights(program) else nullcontext()
+    with warnings.catch_warnings(), sizes_zero_and_one_stay_dynamic(), _only_instructions_of(target), apart:
         warnings.simplefilter("ignore")  # inductor's remarks on its own internals; failures raise
-        torch._inductor.aoti_compile_and_package(
-            program,
-            package_path=str(path),
-            inductor_configs={**_package_config(program), **_LEVELS.get(target, {})},
-        )
+        module = _without_weights(program).module(check_guards=False)
+        assert isinstance(module, torch.fx.GraphModule) and program.example_inputs is not None
+        args, kwargs = program.example_inputs
+        # Inductor writes into the metadata it is given, which otherwise is one dict for the whole process.
+        options: dict[str, object] = {**_package_config(program), **_LEVELS.get(target, {})}
+        options["aot_inductor.metadata"] = {}
+        written = torch._inductor.aot_compile(module, args, kwargs, options=options)
+    assert isinstance(written, list)
+    constants = [
+        (name, tensor) for each in written if isinstance(each, Weights) for name, (tensor, _) in each.items()
+    ]
+    return CompiledFiles(
+        paths=tuple(Path(each) for each in written if isinstance(each, str)),
+        values={name: tensor for name, tensor in constants if not isinstance(tensor, FakeTensor)},
+    )
 
 
 def has_shape_rule(operator: torch._ops.OpOverload) -> bool:
@@ -170,22 +220,94 @@ def has_shape_rule(operator: torch._ops.OpOverload) -> bool:
     )
 
 
-def _package_config(program: ExportedProgram) -> dict[str, bool | str | int]:
-    """`_PACKAGE_CONFIG`; without it for a program that reads no weight, whose empty blob cannot be loaded."""
+def _without_weights(program: ExportedProgram) -> ExportedProgram:
+    """The same program, its parameters and persistent buffers replaced by what it was traced with."""
+    signature = program.graph_signature
+    names = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
+    traced = {
+        names[node.name]: node.meta["val"]
+        for node in program.graph.nodes
+        if node.op == "placeholder" and node.name in names
+    }
+    fake: dict[str, torch.Tensor] = {}
+    for name, tensor in program.state_dict.items():
+        is_parameter = isinstance(tensor, torch.nn.Parameter)
+        value = traced.get(name, tensor)
+        fake[name] = torch.nn.Parameter(value, requires_grad=False) if is_parameter else value
+    bare = copy.copy(program)
+    bare._state_dict = fake
+    return bare
+
+
+@contextmanager
+def _weights_left_out() -> Iterator[None]:
+    """Code that reads its weights from a blob beside it, compiled without writing that blob.
+
+    Inductor has such code only together with the blob, which it puts together in memory. So it is told
+    to pickle weights instead, which it leaves to its caller, and is answered "a blob" where it asks what
+    the code should expect; the one number of the blob that the code holds, its size, is put in here.
+    """
+    with (
+        mock.patch.object(codecache, "determine_aoti_mmap_flags", return_value=(True, False)),
+        mock.patch.object(codecache, "struct", SimpleNamespace(pack=_pack_size)),
+    ):
+        yield
+
+
+def _pack_size(layout: str, *values: int) -> bytes:
+    """As struct.pack; for the size of the weights that were left out, the size they will have."""
+    if (layout, values) == ("q", (0,)):
+        values = (_blob_size(),)
+    return struct.pack(layout, *values)
+
+
+def _blob_size() -> int:
+    """Of the graph that is being compiled, as inductor computes it: padded unless all is on the GPU."""
+    names = (name for name in V.graph.constants if name not in V.graph.folded_constants)
+    constants = [V.graph.get_original_value_of_constant(name) for name in names]
+    sizes = [tensor.untyped_storage().nbytes() if tensor.numel() else 0 for tensor in constants]
+    if all(tensor.is_cuda for tensor in constants):
+        return sum(sizes)
+    return sum(-(-size // codecache.ALIGN_BYTES) * codecache.ALIGN_BYTES for size in sizes)
+
+
+def _package_config(program: ExportedProgram) -> Mapping[str, bool | str | int]:
+    """`PACKAGE_CONFIG`; for a program that reads no weight no blob, as an empty one cannot be loaded."""
+    return PACKAGE_CONFIG if _reads_weights(program) else {"aot_inductor.package": True}
+
+
+def _reads_weights(program: ExportedProgram) -> bool:
     signature = program.graph_signature
     weights = {
         *signature.inputs_to_parameters,
         *signature.inputs_to_buffers,
         *signature.inputs_to_lifted_tensor_constants,
     }
-    read = any(node.users for node in program.graph.nodes if node.name in weights)
-    return dict(_PACKAGE_CONFIG) if read else {}
+    return any(node.users for node in program.graph.nodes if node.name in weights)
 
 
 def cpu_instruction_sets() -> tuple[str, ...]:
     """The vector instruction sets that inductor compiles for here: ("avx512", "avx512_vnni"), ..."""
     isa = cpu_vec_isa.pick_vec_isa()
     return tuple(str(isa).lower().split()) if isa else ()
+
+
+def compiler_settings() -> tuple[tuple[str, str], ...]:
+    """All that decides what code inductor writes and how it is compiled, the graph and machine apart."""
+    portable = inductor_config.save_config_portable()
+    return (
+        ("config", str(sorted((name, repr(value)) for name, value in portable.items()))),
+        ("package", str(sorted(PACKAGE_CONFIG.items()))),
+        ("threads", str(torch.get_num_threads())),  # written into loops
+        ("c++", _compiler_version()),
+    )
+
+
+@cache
+def _compiler_version() -> str:
+    command = [cpp_builder.get_cpp_compiler(), "--version"]
+    told = subprocess.run(command, check=True, capture_output=True, text=True)
+    return told.stdout.partition("\n")[0]
 
 
 @contextmanager

@@ -1,13 +1,15 @@
 """Distributed checkpoints (torch DCP): tensors put together from the chunks that training's ranks wrote.
 
 Not by torch's own planner: its reader unpickles with everything in reach where an entry is no tensor,
-joins whatever path the metadata names, ignores gaps and overlaps, and holds a second copy of each chunk.
+joins whatever path the metadata names, ignores gaps and overlaps, and holds each tensor in memory, twice.
 What is left of it once those are replaced is the slicing below.
 """
 
 import io
+import re
 import zipfile
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -16,8 +18,12 @@ from torch import Tensor
 from typing_extensions import Buffer
 
 from exporter.checkpoint.dcp_metadata import METADATA_NAME, Chunk, read_metadata
+from exporter.checkpoint.mapped import map_tensor, room_for
+from exporter.checkpoint.stored_zip import data_start
 from exporter.checkpoint.tensors import TensorMeta, digest_files
 from exporter.errors import CheckpointUnreadable
+
+_VALUES = re.compile(r"(?:^|/)data/[^/]+$")  # the entries in which torch.save puts values
 
 
 class DcpCheckpoint:
@@ -36,8 +42,8 @@ class DcpCheckpoint:
         for chunk in chunks:  # before memory is set aside for what is not there
             self._check_place(name, chunk, meta.dtype)
         if len(chunks) == 1:
-            return self._read_chunk(name, chunks[0], meta.dtype)
-        whole = torch.empty(meta.shape, dtype=meta.dtype)
+            return _alone(self._read_chunk(name, chunks[0], meta.dtype))
+        whole = room_for(meta)
         for chunk in chunks:
             box = tuple(slice(at, at + size) for at, size in zip(chunk.offset, chunk.size, strict=True))
             whole[box] = self._read_chunk(name, chunk, meta.dtype)
@@ -62,17 +68,18 @@ class DcpCheckpoint:
             )
 
     def _read_chunk(self, name: str, chunk: Chunk, dtype: torch.dtype) -> Tensor:
+        path = self._folder / chunk.file
         try:
-            with (self._folder / chunk.file).open("rb") as file:
-                tensor = _load_tensor(_Slice(file, chunk.start, chunk.length))
+            with path.open("rb") as file:
+                item = _inspect(_Slice(file, chunk.start, chunk.length))
         except Exception as error:  # a stranger's bytes may raise anything
             reason = str(error).strip().partition("\n")[0]
             raise self._damaged(name, chunk, f"{type(error).__name__}: {reason}") from error
-        found = TensorMeta(shape=tuple(tensor.shape), dtype=tensor.dtype)
         expected = TensorMeta(shape=chunk.size, dtype=dtype)
-        if found != expected:
-            raise self._damaged(name, chunk, f"it holds {found} where {METADATA_NAME} says {expected}")
-        return tensor
+        if item.meta != expected:
+            raise self._damaged(name, chunk, f"it holds {item.meta} where {METADATA_NAME} says {expected}")
+        stored = map_tensor(path, chunk.start + item.start, item.stored)
+        return stored.as_strided(item.meta.shape, item.stride, item.offset)
 
     def _damaged(self, name: str, chunk: Chunk, reason: str) -> CheckpointUnreadable:
         return CheckpointUnreadable(
@@ -82,23 +89,53 @@ class DcpCheckpoint:
         )
 
 
-def _load_tensor(item: "_Slice") -> Tensor:
-    """A dense tensor with its own memory, from what torch.save wrote; no code of the item's is run."""
+@dataclass(frozen=True, kw_only=True)
+class _Item:
+    """What torch.save wrote of one tensor: where its values are, and how it looks at them."""
+
+    meta: TensorMeta
+    stored: TensorMeta  # all values of its storage, one after the other
+    start: int  # byte of the item at which they begin
+    stride: tuple[int, ...]
+    offset: int  # elements
+
+
+def _inspect(item: "_Slice") -> _Item:
+    """A dense tensor's place in what torch.save wrote; its values are not read, and no code of it is run."""
     reader = io.BufferedReader(item)
     with zipfile.ZipFile(reader) as archive:
         entries = archive.infolist()
-    if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
-        raise ValueError("compressed, as torch.save never writes; its size cannot be trusted")
-    if sum(entry.file_size for entry in entries) > item.length:
-        raise ValueError("claims more bytes than the file has for it")
+        if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
+            raise ValueError("compressed, as torch.save never writes; its size cannot be trusted")
+        if sum(entry.file_size for entry in entries) > item.length:
+            raise ValueError("claims more bytes than the file has for it")
+        values = [entry for entry in entries if _VALUES.search(entry.filename)]
+        start = data_start(values[0], reader) if len(values) == 1 else 0
     reader.seek(0)
-    tensor = torch.load(reader, map_location="cpu", weights_only=True)
+    with torch.serialization.skip_data():
+        tensor = torch.load(reader, map_location="cpu", weights_only=True)
     if not isinstance(tensor, Tensor):
         raise TypeError(f"{type(tensor).__name__} where a tensor belongs")
     if tensor.layout is not torch.strided or tensor.device.type != "cpu":
         raise TypeError(f"a {tensor.layout} tensor on {tensor.device} where a dense one belongs")
-    tensor = tensor.detach().contiguous()
-    return tensor if tensor.untyped_storage().nbytes() == tensor.nbytes else tensor.clone()
+    size = tensor.untyped_storage().nbytes()
+    if len(values) != 1 or size != values[0].file_size or start + size > item.length:
+        raise ValueError("its values are not where torch.save puts them")
+    return _Item(
+        meta=TensorMeta(shape=tuple(tensor.shape), dtype=tensor.dtype),
+        stored=TensorMeta(shape=(size // tensor.dtype.itemsize,), dtype=tensor.dtype),
+        start=start,
+        stride=tensor.stride(),
+        offset=int(tensor.storage_offset()),
+    )
+
+
+def _alone(tensor: Tensor) -> Tensor:
+    """The tensor itself, or a copy where it looks at a part of its storage, or not in order."""
+    if tensor.is_contiguous() and tensor.untyped_storage().nbytes() == tensor.nbytes:
+        return tensor
+    whole = room_for(TensorMeta(shape=tuple(tensor.shape), dtype=tensor.dtype))
+    return whole.copy_(tensor)
 
 
 class _Slice(io.RawIOBase):

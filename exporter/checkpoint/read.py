@@ -29,7 +29,10 @@ class Checkpoint(Protocol):
     def tensors(self) -> Mapping[str, TensorMeta]: ...
 
     def read(self, name: str) -> Tensor:
-        """One tensor, on the CPU, in memory of its own; a name that `tensors` lacks is a KeyError."""
+        """One tensor, on the CPU, contiguous and alone in its storage; a large one stays in a file.
+
+        A name that `tensors` lacks is a KeyError.
+        """
 
     def digest(self) -> str:
         """sha256 over the names and contents of the files the tensors are read from."""

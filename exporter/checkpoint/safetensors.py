@@ -1,5 +1,6 @@
 """Weights in .safetensors files: a header and raw bytes, nothing that could run."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,6 +9,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from exporter.checkpoint.mapped import map_tensor
 from exporter.checkpoint.tensors import TensorMeta, digest_files
 from exporter.errors import CheckpointUnreadable
 
@@ -31,6 +33,7 @@ class SafetensorsCheckpoint:
     def __init__(self, files: Sequence[Path]) -> None:
         self._files = tuple(files)
         self._tensors: dict[str, tuple[Path, TensorMeta]] = {}
+        self._starts: dict[Path, dict[str, int]] = {}
         for path in self._files:
             for name, meta in _header(path).items():
                 if name in self._tensors:
@@ -43,11 +46,10 @@ class SafetensorsCheckpoint:
         return {name: meta for name, (_, meta) in self._tensors.items()}
 
     def read(self, name: str) -> Tensor:
-        path, _ = self._tensors[name]
-        with _opened(path) as file:
-            tensor: Tensor = file.get_tensor(name)  # type: ignore[no-untyped-call]  # native code, no types
-        owns_memory = tensor.untyped_storage().nbytes() == tensor.nbytes  # not the whole file's
-        return tensor if owns_memory else tensor.clone()
+        path, meta = self._tensors[name]
+        if path not in self._starts:
+            self._starts[path] = _starts(path)
+        return map_tensor(path, self._starts[path][name], meta)
 
     def digest(self) -> str:
         return digest_files(self._files[0].parent, [path.name for path in self._files])
@@ -61,6 +63,18 @@ def _header(path: Path) -> dict[str, TensorMeta]:
             name: TensorMeta(shape=tuple(view.get_shape()), dtype=_dtype(view.get_dtype(), name, path))
             for name, view in slices.items()
         }
+
+
+def _starts(path: Path) -> dict[str, int]:
+    """Where each tensor's values begin in a file that `safe_open` has found sound."""
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(length))
+    return {
+        name: 8 + length + entry["data_offsets"][0]
+        for name, entry in header.items()
+        if name != "__metadata__"
+    }
 
 
 def _dtype(code: str, name: str, path: Path) -> torch.dtype:

@@ -1,6 +1,7 @@
 """What is known of a checkpoint's tensors before they are read, and the digest of its files."""
 
 import hashlib
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,10 @@ class TensorMeta:
 
     shape: tuple[int, ...]
     dtype: torch.dtype
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
 
     def __str__(self) -> str:
         return f"{str(self.dtype).removeprefix('torch.')} {list(self.shape)}"

@@ -20,6 +20,7 @@ from exporter.storage.store import (
     ignore_sent,
 )
 
+_ZEROS = bytes(CHUNK_SIZE)
 _UNFINISHED = ".unfinished"  # suffix of a file that is being written; never listed
 
 
@@ -117,8 +118,12 @@ def _stat_of_file(path: Path) -> os.stat_result:
 def _copy(source: BinaryIO, path: Path, on_sent: OnSent) -> None:
     with path.open("xb") as file:
         while chunk := source.read(CHUNK_SIZE):
-            file.write(chunk)
+            if chunk == _ZEROS:  # a hole, which takes no disk
+                file.seek(len(chunk), os.SEEK_CUR)
+            else:
+                file.write(chunk)
             on_sent(len(chunk))
+        file.truncate()  # it may end in a hole
         file.flush()
         os.fsync(file.fileno())
 

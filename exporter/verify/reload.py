@@ -17,7 +17,7 @@ import torch
 from pydantic import BaseModel
 from safetensors.torch import load_file, save_file
 
-from exporter.aoti.torch_private import Package
+from exporter.aoti.load import load_package
 
 
 class Link(BaseModel):
@@ -67,8 +67,7 @@ class Chain:
     """Loaded packages, run one after the other."""
 
     def __init__(self, links: Sequence[Link], device: torch.device) -> None:
-        index = -1 if device.index is None else device.index
-        self._links = [(Package(link.package, device_index=index), link.order) for link in links]
+        self._links = [(load_package(link.package, device), link.order) for link in links]
 
     def __call__(self, tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         for package, order in self._links:

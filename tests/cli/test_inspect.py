@@ -33,6 +33,8 @@ TOWER = TowerEntry(
     inputs=(),
     outputs=(),
     dims=(),
+    code="warm",
+    reused="request",
     verified=VerificationReport(tolerance=1e-4, largest_difference=0, cases=()),
     stage_seconds={"compile": 12.34},
 )
@@ -76,3 +78,7 @@ def test_no_uri_and_no_digest_is_cut(shown: str) -> None:
 def test_files_stages_and_what_passes_between_packages_are_shown(shown: str, cells: list[str]) -> None:
     rows = [[cell.strip() for cell in line.strip("│ ").split("│")] for line in shown.splitlines()]
     assert cells in rows
+
+
+def test_it_says_where_the_compiled_code_is_from(shown: str) -> None:
+    assert "user tower: warm, neither traced nor compiled" in " ".join(shown.split())

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from torch.export import Dim, export
 
 from examples.newer_weights import take_weights, weights_of
-from exporter.aoti.torch_private import Package, compile_and_package, sizes_zero_and_one_stay_dynamic
+from exporter.aoti.compile import compile_package
+from exporter.aoti.torch_private import Package, sizes_zero_and_one_stay_dynamic
 from tests.architecture.tree import ROOT
 
 pytestmark = [
@@ -46,7 +47,7 @@ def packaged(tower: Tower, path: Path) -> Path:
     dims = ({"id.lengths": {0: batch}, "id.values": {0: values}},)
     with torch.no_grad(), sizes_zero_and_one_stay_dynamic():
         program = export(tower.eval(), (INPUTS,), dynamic_shapes=dims, strict=False)
-    compile_and_package(program, path)
+    compile_package(program, path)
     return path
 
 

@@ -42,6 +42,7 @@ def test_all_towers_published_is_success() -> None:
     assert (job.state, job.manifest_uri) == (JobState.SUCCEEDED, "/out/manifest.json")
     assert job.towers[0].digest == "ab" * 32
     assert job.towers[0].verification is not None and job.towers[0].verification.passed == 1
+    assert job.towers[0].code == "cold"
 
 
 def test_one_tower_failing_is_partial_success() -> None:

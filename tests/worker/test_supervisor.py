@@ -158,6 +158,19 @@ def test_an_attempt_has_its_own_tmpdir_and_no_access_to_redis(
     assert int(threads) >= 1
 
 
+def test_attempts_share_what_the_compiler_learns_of_the_machine(
+    holding: Holding, worker_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    tell = CommandLauncher(("/bin/sh", "-c", "echo $TORCHINDUCTOR_CACHE_DIR; exit 1"))
+    failure = run(
+        Supervisor(tell, worker_dir=worker_dir, time_limit=MINUTE, logs=MemoryLogs()), holding
+    ).failure
+    assert failure is not None
+    assert failure.message.splitlines()[-1] == str(tmp_path / "slipway" / "compiler")
+
+
 def test_a_hanging_attempt_is_ended(make_supervisor: MakeSupervisor, holding: Holding, pids: Path) -> None:
     job = run(make_supervisor("hang", time_limit=timedelta(seconds=4)), holding)
     assert job.state is JobState.FAILED

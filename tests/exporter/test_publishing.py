@@ -10,9 +10,10 @@ from exporter.distributed.ranks import Ranks
 from exporter.errors import AlreadyPublished, FamilyNotListed
 from exporter.manifest import TowerEntry, VerificationReport
 from exporter.outcome import Failure
-from exporter.pipeline import export, publish_towers, published_earlier
+from exporter.pipeline import export
 from exporter.planning import PlannedTower, plan_towers
 from exporter.publish import file_ref, read_manifest
+from exporter.publishing import publish_towers, published_earlier
 from exporter.spec import ExportSpec, TowerName
 from exporter.stages import Stage, StageEvent, ignore_stages
 from tests.installed_families import Install

@@ -1,0 +1,75 @@
+"""The memory of a process and all it started, anonymous apart from what the kernel can drop."""
+
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from pydantic import BaseModel
+
+_PERIOD_S = 0.1
+
+
+class Peak(BaseModel):
+    """The largest sums over all processes that were seen at one moment, in bytes."""
+
+    anonymous: int = 0  # private and shared memory that no file stands behind
+    mapped: int = 0  # pages of files, which the kernel drops when it needs the room
+
+
+class MemoryWatch:
+    """Looks at a process's family while the context lasts."""
+
+    def __init__(self, root: int) -> None:
+        """Watch the process with this number, and its descendants."""
+        self.peak = Peak()
+        self._root = root
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._ended.wait(_PERIOD_S):
+            now = [memory_of(pid) for pid in family(self._root)]
+            self.peak = Peak(
+                anonymous=max(self.peak.anonymous, sum(each.anonymous for each in now)),
+                mapped=max(self.peak.mapped, sum(each.mapped for each in now)),
+            )
+
+
+def memory_of(pid: int) -> Peak:
+    """What a process holds now, its share of pages that several hold; nothing once it has ended."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
+    except OSError:
+        return Peak()
+    kilobytes = {name: int(rest.split()[0]) for name, _, rest in (line.partition(":") for line in lines)}
+    return Peak(
+        anonymous=(kilobytes["Pss_Anon"] + kilobytes["Pss_Shmem"]) << 10, mapped=kilobytes["Pss_File"] << 10
+    )
+
+
+def family(root: int) -> list[int]:
+    """The process and all that descend from it."""
+    children: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            text = stat.read_text()
+        except OSError:
+            continue
+        parent = int(text.rpartition(")")[2].split()[1])
+        children.setdefault(parent, []).append(int(text.partition(" ")[0]))
+    found, pending = [], [root]
+    while pending:
+        found.append(pid := pending.pop())
+        pending += children.get(pid, [])
+    return found

@@ -1,0 +1,119 @@
+"""A package put together: compiled code, and weights streamed into its blob in bounded pieces.
+
+What AOTInductor itself would write holds every weight in memory at least once. Here they go from wherever
+they lie, mapped files mostly, into the archive, and the digest is taken of what goes by.
+"""
+
+import hashlib
+import io
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import torch
+from torch import Tensor
+from typing_extensions import Buffer
+
+from exporter.aoti.constants import Constant, find_weights
+from exporter.errors import WeightsDoNotFit
+
+PIECE = 8 << 20  # bytes of a weight that are handled at a time
+BLOB_SUFFIX = "wrapper_weights.blob"
+MODEL = "data/aotinductor/model"  # where a package has its code, below the archive's folder
+
+_ZEROS = bytes(PIECE)
+_ALIGNMENT = 64  # of the blob in the file, so that weights can be read where they lie
+_MARKS = {  # what torch expects of an archive besides
+    "archive_format": b"pt2",
+    "archive_version": b"0",
+    "byteorder": b"little",
+    ".data/version": b"6\n",
+    ".data/serialization_id": b"0" * 40,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class WrittenFile:
+    """A file of ours: where it is, its size and its digest, known from writing it."""
+
+    path: Path
+    size: int  # bytes
+    sha256: str
+
+
+def assemble(
+    code: Mapping[str, bytes], table: Sequence[Constant], tensors: Mapping[str, Tensor], path: Path
+) -> WrittenFile:
+    """Write the package at `path`: the files of `code` by name, the tensors that `table` names in its blob.
+
+    Raises:
+        WeightsDoNotFit: a tensor is missing, or not of the shape, dtype and strides in the table.
+    """
+    if misfit := find_weights(table, tensors):
+        raise WeightsDoNotFit(f"the weights do not fit the compiled code: {misfit}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    root = path.stem
+    with path.open("wb") as file:
+        sink = _Digesting(file)
+        with zipfile.ZipFile(sink, "w") as archive:
+            for name, data in _MARKS.items():
+                archive.writestr(zipfile.ZipInfo(f"{root}/{name}"), data)
+            for name, data in code.items():
+                if not name.endswith(BLOB_SUFFIX):
+                    archive.writestr(zipfile.ZipInfo(f"{root}/{MODEL}/{name}"), data)
+            for name in (name for name in code if name.endswith(BLOB_SUFFIX)):  # none without weights
+                blob = _aligned(f"{root}/{MODEL}/{name}", sink.size)
+                with archive.open(blob, "w", force_zip64=True) as entry:
+                    for piece in pieces(table, tensors):
+                        entry.write(piece)
+        file.truncate(sink.size)  # it may end in a hole
+    return WrittenFile(path=path, size=sink.size, sha256=sink.digest.hexdigest())
+
+
+def pieces(table: Sequence[Constant], tensors: Mapping[str, Tensor]) -> Iterator[memoryview]:
+    """The blob's bytes in order; none longer than a piece."""
+    for constant in table:
+        values = tensors[constant.fqn].detach().reshape(-1).view(torch.uint8)
+        for start in range(0, values.numel(), PIECE):
+            yield values[start : start + PIECE].cpu().numpy().data
+        yield memoryview(bytes(constant.size - values.numel()))
+
+
+def _aligned(name: str, at: int) -> zipfile.ZipInfo:
+    """An entry that begins at byte `at` and whose data begin at a multiple of the alignment."""
+    info = zipfile.ZipInfo(name)
+    header = 30 + len(name.encode()) + 20  # what zip64 adds to a local header is 20 bytes
+    padding = -(at + header + 4) % _ALIGNMENT
+    info.extra = b"FB" + padding.to_bytes(2, "little") + b"Z" * padding
+    return info
+
+
+class _Digesting(io.RawIOBase):
+    """Writes to a file, digests what goes by, and leaves holes where there are only zeros.
+
+    Not seekable: a zip archive is then written from front to back, sizes behind the data.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        super().__init__()
+        self.size = 0
+        self.digest = hashlib.sha256()
+        self._file = file
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return False
+
+    def write(self, data: Buffer, /) -> int:
+        view = memoryview(data).cast("B")
+        self.digest.update(view)
+        if len(view) == PIECE and not view[0] and bytes(view) == _ZEROS:  # a view compares byte by byte
+            self._file.seek(len(view), io.SEEK_CUR)
+        else:
+            self._file.write(view)
+        self.size += len(view)
+        return len(view)

@@ -1,0 +1,84 @@
+"""Compiled code without weights: what any weights of the same shapes can be packaged with."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from torch import Tensor
+
+from exporter.aoti.assemble import WrittenFile, assemble
+from exporter.aoti.constants import Constant, find_weights, read_table
+from exporter.errors import CompileFailed, WeightsDoNotFit
+from exporter.manifest import TensorEntry
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Code:
+    """What AOTInductor made of one program: the library, its sources and metadata, by file name."""
+
+    files: Mapping[str, bytes]
+    values: Mapping[str, Tensor]  # constants that are no weights: they come from the model's code
+
+    @cached_property
+    def table(self) -> tuple[Constant, ...]:
+        sources = [data for name, data in self.files.items() if name.endswith("wrapper.cpp")]
+        if len(sources) != 1:
+            raise CompileFailed(f"the compiler wrote {len(sources)} wrappers where one belongs")
+        return read_table(sources[0].decode())
+
+    def assemble(self, weights: Mapping[str, Tensor], path: Path) -> WrittenFile:
+        """The package of this code with `weights`, by the names of the traced module.
+
+        Raises:
+            WeightsDoNotFit: a weight is missing, or not of the shape, dtype and strides of the code's.
+        """
+        return assemble(self.files, self.table, {**weights, **self.values}, path)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ProgramCode:
+    """A program's code, and what later stages ask of the program."""
+
+    fingerprint: str  # of the traced graph
+    code: Code
+    state: Mapping[str, str]  # every weight the module had, and its layout
+    outputs: tuple[TensorEntry, ...]
+    op_libraries: tuple[str, ...]
+
+    def assemble(self, weights: Mapping[str, Tensor], path: Path) -> WrittenFile:
+        """The package of this code with `weights`, exactly those it was compiled for.
+
+        Raises:
+            WeightsDoNotFit: a weight is missing, new, or of another shape, dtype or strides.
+        """
+        if misfit := self.misfit(weights):
+            raise WeightsDoNotFit(f"the weights do not fit the compiled code: {misfit}")
+        return self.code.assemble(weights, path)
+
+    def misfit(self, weights: Mapping[str, Tensor]) -> str:
+        """How `weights` are not those the code was compiled for; nothing if they are."""
+        return _difference(self.state, layouts(weights)) or find_weights(
+            self.code.table, {**weights, **self.code.values}
+        )
+
+
+def layouts(weights: Mapping[str, Tensor]) -> dict[str, str]:
+    """Each weight's dtype, shape and strides, in words."""
+    return {name: _layout(tensor) for name, tensor in weights.items()}
+
+
+def _layout(tensor: Tensor) -> str:
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    return f"{dtype} {list(tensor.shape)}, strides {list(tensor.stride())}"
+
+
+def _difference(compiled_for: Mapping[str, str], given: Mapping[str, str]) -> str:
+    for name in sorted(compiled_for.keys() | given.keys()):
+        if name not in given:
+            return f"there is no {name}"
+        if name not in compiled_for:
+            return f"{name} is new"
+        if given[name] != compiled_for[name]:
+            return f"{name} is {given[name]}, not {compiled_for[name]}"
+    return ""

@@ -1,0 +1,89 @@
+"""Compiled code as one file, every part of it under a digest."""
+
+import hashlib
+import io
+import logging
+import zipfile
+
+from pydantic import ValidationError
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+
+from exporter.aoti.code import Code, ProgramCode
+from exporter.errors import CompileFailed
+from exporter.manifest import TensorEntry
+from exporter.spec import Frozen
+
+LAYOUT = 1  # of entries; one of another layout is not read
+
+_INDEX, _CODE, _VALUES = "entry.json", "code/", "values.safetensors"
+
+log = logging.getLogger(__name__)
+
+
+class Index(Frozen):
+    """entry.json: what the entry is of, and the digest of every other member."""
+
+    layout: int
+    fingerprint: str
+    digests: dict[str, str]  # sha256
+    state: dict[str, str]
+    outputs: tuple[TensorEntry, ...]
+    op_libraries: tuple[str, ...]
+
+
+def pack(known: ProgramCode) -> bytes:
+    """The file that `unpack` reads."""
+    members = {_CODE + name: data for name, data in known.code.files.items()}
+    members[_VALUES] = save({name: value.contiguous() for name, value in known.code.values.items()})
+    index = Index(
+        layout=LAYOUT,
+        fingerprint=known.fingerprint,
+        digests={name: hashlib.sha256(data).hexdigest() for name, data in members.items()},
+        state=dict(known.state),
+        outputs=known.outputs,
+        op_libraries=known.op_libraries,
+    )
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(_INDEX, index.model_dump_json())
+        for name, data in members.items():
+            archive.writestr(name, data)
+    return packed.getvalue()
+
+
+def unpack(data: bytes, fingerprint: str) -> ProgramCode | None:
+    """The code of this fingerprint; None of a file that is damaged, of another layout or of another graph."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            index = Index.model_validate_json(archive.read(_INDEX))
+            members = {name: archive.read(name) for name in index.digests}
+        digests = {name: hashlib.sha256(member).hexdigest() for name, member in members.items()}
+        if (index.layout, index.fingerprint, index.digests) != (LAYOUT, fingerprint, digests):
+            return None
+        code = Code(
+            files={
+                name.removeprefix(_CODE): each for name, each in members.items() if name.startswith(_CODE)
+            },
+            values=load(members[_VALUES]),
+        )
+        assert code.table is not None  # read now: of a table that cannot be, there is no code
+    except (
+        zipfile.BadZipFile,
+        ValidationError,
+        SafetensorError,
+        CompileFailed,
+        KeyError,
+        ValueError,
+    ) as error:
+        log.warning(
+            "code_cache_entry_damaged", extra={"fingerprint": fingerprint, "reason": str(error)[:200]}
+        )
+        return None
+    return ProgramCode(
+        fingerprint=fingerprint,
+        code=code,
+        state=index.state,
+        outputs=index.outputs,
+        op_libraries=index.op_libraries,
+    )

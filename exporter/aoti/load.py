@@ -1,0 +1,66 @@
+"""A package becomes something that can be called: as servers load it, or, if it is large, in place."""
+
+import tempfile
+import zipfile
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from exporter.aoti.assemble import BLOB_SUFFIX, MODEL
+from exporter.aoti.constants import Constant, read_table
+from exporter.aoti.torch_private import Package, UnpackedPackage
+from exporter.checkpoint.mapped import map_bytes
+from exporter.checkpoint.stored_zip import data_start
+from exporter.errors import InvalidArtifact
+
+# torch's loader copies the whole blob into memory, which is how every server has it and what a package of
+# usual size is tried with. A larger blob is mapped where it lies in the file instead.
+_COPIED_BYTES = 64 << 20
+
+
+def load_package(path: Path, device: torch.device, *, copied_bytes: int = _COPIED_BYTES) -> Package:
+    """Load native code: only from a package whose digest is known.
+
+    Raises:
+        InvalidArtifact: the file is no package.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            blobs = [entry for entry in archive.infolist() if entry.filename.endswith(BLOB_SUFFIX)]
+            if device.type != "cpu" or len(blobs) != 1 or blobs[0].file_size <= copied_bytes:
+                return Package(path, -1 if device.index is None else device.index)
+            return _in_place(path, archive, blobs[0])
+    except zipfile.BadZipFile as error:
+        raise InvalidArtifact(f"{path} is no package: {error}", where=str(path)) from error
+
+
+def _in_place(path: Path, archive: zipfile.ZipFile, blob: zipfile.ZipInfo) -> Package:
+    folder = Path(tempfile.mkdtemp())  # the library stays open; TMPDIR is removed with the process's work
+    for entry in archive.infolist():
+        _, _, below = entry.filename.partition("/")
+        if entry is not blob and below.startswith(f"{MODEL}/") and ".." not in below:
+            target = folder / below
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(archive.read(entry))
+    source = next((folder / MODEL).glob("*wrapper.cpp"), None)
+    if source is None:
+        raise InvalidArtifact(f"{path} has weights and no code", where=str(path))
+    weights = _map_blob(path, blob, read_table(source.read_text()))
+    return UnpackedPackage(folder, weights)
+
+
+def _map_blob(path: Path, blob: zipfile.ZipInfo, table: tuple[Constant, ...]) -> dict[str, Tensor]:
+    """Each constant's tensor, in the place that the package's own table gives it."""
+    if sum(constant.size for constant in table) != blob.file_size or blob.compress_type != zipfile.ZIP_STORED:
+        raise InvalidArtifact(f"{path}: the weights are not those its code describes", where=str(path))
+    weights: dict[str, Tensor] = {}
+    with path.open("rb") as file:
+        at = data_start(blob, file)
+        for constant in table:
+            values = map_bytes(file.fileno(), at, constant.size)[: constant.nbytes]
+            weights[constant.fqn] = values.view(constant.dtype).as_strided(
+                constant.shape, constant.stride, constant.offset
+            )
+            at += constant.size
+    return weights

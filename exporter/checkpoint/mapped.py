@@ -1,0 +1,55 @@
+"""Tensors whose values stay in files: read page by page when touched, and dropped when memory is needed.
+
+What is mapped is private to the process: a write would change a copy of the page, never the file.
+"""
+
+import mmap
+import tempfile
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from exporter.checkpoint.tensors import TensorMeta
+
+_SMALL = 1 << 20  # bytes; below this, memory costs less than a mapping
+
+
+def map_tensor(path: Path, start: int, meta: TensorMeta) -> Tensor:
+    """The tensor whose values begin at byte `start` of a file, contiguous; the file must hold all of them.
+
+    Where they begin at no multiple of an element's size, compiled code could not read them in place, and
+    they are copied: into memory, or where they are large, into an unnamed file.
+    """
+    with path.open("rb") as file:
+        values = map_bytes(file.fileno(), start, meta.nbytes)
+    if meta.nbytes >= _SMALL and start % meta.dtype.itemsize == 0:
+        return values.view(meta.dtype).reshape(meta.shape)
+    whole = room_for(meta)
+    whole.reshape(-1).view(torch.uint8).copy_(values)
+    return whole
+
+
+def room_for(meta: TensorMeta) -> Tensor:
+    """A tensor to be filled; a large one lies in a file without a name below TMPDIR, and goes with it."""
+    if meta.nbytes < _SMALL:
+        return torch.empty(meta.shape, dtype=meta.dtype)
+    with tempfile.TemporaryFile() as file:
+        file.truncate(meta.nbytes)
+        room = mmap.mmap(file.fileno(), meta.nbytes)
+    return torch.frombuffer(room, dtype=meta.dtype).reshape(meta.shape)
+
+
+def map_bytes(descriptor: int, start: int, size: int) -> Tensor:
+    """`size` bytes of an open file from `start` on."""
+    if not size:
+        return torch.empty(0, dtype=torch.uint8)
+    skipped = start % mmap.ALLOCATIONGRANULARITY
+    mapping = mmap.mmap(
+        descriptor,
+        size + skipped,
+        flags=mmap.MAP_PRIVATE,
+        prot=mmap.PROT_READ | mmap.PROT_WRITE,
+        offset=start - skipped,
+    )
+    return torch.frombuffer(mapping, dtype=torch.uint8, count=size, offset=skipped)

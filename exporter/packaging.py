@@ -1,0 +1,256 @@
+"""A tower's packages: warm where the code cache has their code, else cold; through the gate in any case."""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from exporter.aoti.code import ProgramCode
+from exporter.aoti.code_cache import CodeCache
+from exporter.aoti.fingerprint import graph_fingerprint, request_key
+from exporter.aoti.op_libraries import op_libraries
+from exporter.aoti.shape_rules import give_shape_rules
+from exporter.aoti.trace_log import nodes_logged
+from exporter.attempt import EVIDENCE
+from exporter.data.batch import NamedBatch, Rows, verification_batches
+from exporter.data.sweep import sweep
+from exporter.dims.plan import DimPlan
+from exporter.errors import ExportError
+from exporter.manifest import InferredOp, TensorEntry, VerificationReport
+from exporter.overruns import TRACE_LOG
+from exporter.parts import (
+    CodedPart,
+    CompiledPart,
+    Part,
+    TracedPart,
+    assemble_parts,
+    compile_part,
+    of_part,
+    trace_parts,
+    weights_of,
+)
+from exporter.spec import Pass, Target
+from exporter.stages import Progress, Stage, StageClock
+from exporter.towers.tower import Tower
+from exporter.verify.gate import Gate
+from exporter.verify.shrink import shrunk
+
+_TRIED = 4  # batches that operators without a shape rule are tried on
+_SEED, _DRAWN = 20, 4  # of the sizes that are drawn: the same in every export, so that a failure comes again
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PackageOrder:
+    """A tower with its weights, the parts it is packaged in, and what to trace and to try it with."""
+
+    tower: Tower
+    parts: tuple[Part, ...]
+    inputs: dict[str, Tensor]
+    agreeing: Callable[[], Iterable[NamedBatch]]
+    contradicting: Callable[[], Iterable[NamedBatch]]
+    device: torch.device
+    folder: Path
+    passes: tuple[Pass, ...] = ()
+    target: Target = "cpu"
+    on_traced: Callable[[Sequence[TracedPart]], None] = lambda traced: None
+
+    def inputs_of(self, case: str) -> dict[str, Tensor]:
+        """The inputs of a verification case; of any other name those of the trace."""
+        found = (batch.inputs for batch in self.agreeing() if batch.name == case)
+        inputs = next(found, None) or self.inputs
+        return {name: each.to(self.device) for name, each in inputs.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class CodeOrigin:
+    """Whether code was compiled for this export, or taken from the cache: all of it, or it counts as cold."""
+
+    code: Literal["cold", "warm"]
+    reused: Literal["request", "graph"] | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Packaged:
+    """Packages that passed the gate, the gate, and its report on them."""
+
+    parts: tuple[CompiledPart, ...]
+    origin: CodeOrigin
+    gate: Gate
+    report: VerificationReport
+
+    @property
+    def outputs(self) -> tuple[TensorEntry, ...]:
+        """The tower's, which are its last part's."""
+        return self.parts[-1].known.outputs
+
+    @property
+    def op_libraries(self) -> tuple[str, ...]:
+        """To import before a package is loaded."""
+        return _op_libraries(self.parts)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Unverified:
+    """Packages that have not been verified, and which of their code came out of the cache."""
+
+    parts: tuple[CompiledPart, ...]
+    origin: CodeOrigin
+    traced: tuple[TracedPart, ...] = ()  # none for an equal request
+    reused: tuple[ProgramCode, ...] = ()
+
+
+def package_tower(order: PackageOrder, cache: CodeCache | None, clock: StageClock) -> Packaged:
+    """Packages of the tower that have passed the gate.
+
+    Code of the cache that does not pass is dropped, and everything is made anew, once.
+
+    Raises:
+        ExportError: tracing, compiling or the gate refused the tower.
+    """
+    if cache is None:
+        return _verified(order, _cold(order, clock, note="there is no code cache"), clock)
+    key = request_key([part.tower for part in order.parts], order.passes, order.device, order.target)
+    made = _from_cache(order, cache, key, clock)
+    try:
+        packaged = _verified(order, made, clock)
+    except ExportError as error:
+        if not made.reused:
+            raise
+        cache.drop(key, made.reused)
+        log.warning("cached_code_dropped", extra={"tower": order.tower.name, "reason": error.message})
+        note = f"code of the cache was dropped: {error.message}"
+        packaged = _verified(order, _cold(order, clock, note=note), clock)
+    if packaged.origin.reused != "request":  # what is kept has passed
+        cache.keep(key, [part.known for part in packaged.parts])
+    return packaged
+
+
+def agreeing_batches(rows: Rows, plan: DimPlan) -> Iterator[NamedBatch]:
+    """The cases at which package and eager must agree: chosen ones, and ones that are drawn."""
+    yield from verification_batches(rows, plan)
+    yield from sweep(rows, plan, seed=_SEED, count=_DRAWN)
+
+
+def infer_shape_rules(
+    tower: Tower, rows: Rows, device: torch.device, *, allowed: bool
+) -> tuple[InferredOp, ...]:
+    """Try the tower's operators on real rows at several sizes, and infer the shape rules that lack.
+
+    Raises:
+        ShapeRuleMissing: naming the operator, because rules may not be inferred or none fits.
+    """
+    batches = islice(verification_batches(rows, tower.plan), _TRIED)
+    on_device = ({name: each.to(device) for name, each in batch.inputs.items()} for batch in batches)
+    return give_shape_rules(tower.module, on_device, allowed=allowed)
+
+
+def _from_cache(order: PackageOrder, cache: CodeCache, key: str, clock: StageClock) -> _Unverified:
+    """The code of the whole request, or of each traced graph that the cache knows."""
+    with clock.stage(Stage.TRACE) as progress:
+        found = () if order.passes else cache.of_request(key)  # a pass edits what has been traced
+        note = _misfit(order.parts, found) if found else "the code cache has no code of this request"
+        if not note:
+            progress(1.0, "skipped: warm, the code of an equal request is reused")
+        traced = _trace(order, progress) if note else ()
+    if note:
+        return _by_graph(traced, order, cache, note, clock)
+    with clock.stage(Stage.COMPILE) as progress:
+        progress(1.0, "skipped: warm, the code of an equal request is reused")
+        coded = [
+            CodedPart(part=part, known=known, weights=part.tower.module.state_dict())
+            for part, known in zip(order.parts, found, strict=True)
+        ]
+        return _Unverified(
+            parts=assemble_parts(coded, order.folder),
+            origin=CodeOrigin(code="warm", reused="request"),
+            reused=found,
+        )
+
+
+def _by_graph(
+    traced: tuple[TracedPart, ...], order: PackageOrder, cache: CodeCache, note: str, clock: StageClock
+) -> _Unverified:
+    """Each part's code by the fingerprint of its graph, compiled where the cache lacks it."""
+    coded: list[CodedPart] = []
+    reused: list[ProgramCode] = []
+    with _failures_made_small(order, traced), clock.stage(Stage.COMPILE) as progress:
+        for done, each in enumerate(traced):
+            fingerprint = graph_fingerprint(each.program, order.device, order.target)
+            known, weights = cache.of_graph(fingerprint), weights_of(each)
+            if known is None or known.misfit(weights):
+                told = of_part(progress, done, len(traced))
+                coded.append(compile_part(each, fingerprint, told, target=order.target))
+            else:
+                progress((done + 1) / len(traced), f"{each.part.path}: warm, an equal graph's code is reused")
+                coded.append(CodedPart(part=each.part, known=known, weights=weights, passes=each.passes))
+                reused.append(known)
+        parts = assemble_parts(coded, order.folder)
+    warm = len(reused) == len(coded)
+    origin = CodeOrigin(code="warm", reused="graph") if warm else CodeOrigin(code="cold", note=note)
+    return _Unverified(parts=parts, origin=origin, traced=traced, reused=tuple(reused))
+
+
+def _cold(order: PackageOrder, clock: StageClock, *, note: str) -> _Unverified:
+    with clock.stage(Stage.TRACE) as progress:
+        traced = _trace(order, progress)
+    coded: list[CodedPart] = []
+    with _failures_made_small(order, traced), clock.stage(Stage.COMPILE) as progress:
+        for done, each in enumerate(traced):
+            fingerprint = graph_fingerprint(each.program, order.device, order.target)
+            told = of_part(progress, done, len(traced))
+            coded.append(compile_part(each, fingerprint, told, target=order.target))
+        parts = assemble_parts(coded, order.folder)
+    return _Unverified(parts=parts, origin=CodeOrigin(code="cold", note=note), traced=traced)
+
+
+def _trace(order: PackageOrder, progress: Progress) -> tuple[TracedPart, ...]:
+    with nodes_logged(order.folder / EVIDENCE / TRACE_LOG):
+        traced = trace_parts(order.parts, order.inputs, order.device, progress, passes=order.passes)
+    order.on_traced(traced)
+    return traced
+
+
+def _misfit(parts: Sequence[Part], found: Sequence[ProgramCode]) -> str:
+    """Why code of an equal request cannot take these weights; nothing if it can."""
+    if len(parts) != len(found):
+        return f"the code cache has {len(found)} packages of this request, and it takes {len(parts)}"
+    for part, known in zip(parts, found, strict=True):
+        if misfit := known.misfit(part.tower.module.state_dict()):
+            return f"the weights do not fit the code of an equal request: {misfit}"
+    return ""
+
+
+def _verified(order: PackageOrder, made: _Unverified, clock: StageClock) -> Packaged:
+    """The packages, once they have been held against eager."""
+    # What fails with reused code may be the code's fault; it is made anew, and then made small if need be.
+    making_small = nullcontext() if made.reused else _failures_made_small(order, made.traced)
+    with making_small, clock.stage(Stage.VERIFY) as progress:
+        gate = Gate(
+            order.tower,
+            [part.link for part in made.parts],
+            op_libraries=_op_libraries(made.parts),
+            scratch=order.folder,
+            device=order.device,
+            passes=order.passes,
+            programs=[part.program for part in made.traced],
+        )
+        report = gate.verify(order.agreeing(), order.contradicting(), progress)
+    return Packaged(parts=made.parts, origin=made.origin, gate=gate, report=report)
+
+
+def _failures_made_small(order: PackageOrder, traced: Sequence[TracedPart]) -> AbstractContextManager[None]:
+    programs = [part.program for part in traced]
+    return shrunk(programs, order.inputs_of, order.folder / EVIDENCE, libraries=op_libraries(programs))
+
+
+def _op_libraries(parts: Sequence[CompiledPart]) -> tuple[str, ...]:
+    return tuple(sorted({library for part in parts for library in part.known.op_libraries}))

@@ -1,0 +1,62 @@
+"""A small program, compiled once: a table, a layer, and a constant of the model's own code."""
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.export import Dim, ExportedProgram
+
+from exporter.aoti.code import Code
+from exporter.aoti.compile import compile_code
+
+ROWS, WIDTH = 40, 6
+
+
+class Scores(nn.Module):
+    """A table and a layer, zeros when new; a mask that the checkpoint holds, and one that the code does."""
+
+    mask: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(ROWS, WIDTH)
+        self.layer = nn.Linear(WIDTH, 3)
+        self.register_buffer("mask", torch.zeros(3))
+        for parameter in self.parameters():
+            nn.init.zeros_(parameter)
+
+    def forward(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        steps = torch.tensor([1.0, 10.0, 100.0])
+        return {"scores": (self.layer(self.table(inputs["ids"])) + self.mask) * steps}
+
+
+def scores(seed: int) -> Scores:
+    """A module whose every weight is drawn from `seed`."""
+    generator = torch.Generator().manual_seed(seed)
+    module = Scores()
+    for tensor in module.state_dict().values():
+        tensor.copy_(torch.rand(tensor.shape, generator=generator) + seed)
+    return module
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A program and its code."""
+
+    program: ExportedProgram
+    code: Code
+
+
+@pytest.fixture(scope="session")
+def ids() -> dict[str, Tensor]:
+    return {"ids": torch.arange(0, ROWS, 3)}
+
+
+@pytest.fixture(scope="session")
+def compiled(ids: dict[str, Tensor]) -> Compiled:
+    """Compiled from a module whose every weight is zero, which a compiler might be tempted to fold."""
+    dims = {"ids": {0: Dim("n", min=0, max=1000)}}
+    with torch.no_grad():
+        program = torch.export.export(Scores(), (ids,), dynamic_shapes=(dims,), strict=False)
+    return Compiled(program, compile_code(program))
