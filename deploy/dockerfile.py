@@ -29,7 +29,7 @@ class Instruction:
 
 @dataclass(frozen=True)
 class Stage:
-    """What stands between two lines that begin with FROM."""
+    """What stands between one FROM and the next."""
 
     name: str
     base: str

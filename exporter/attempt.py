@@ -26,6 +26,7 @@ class Attempt:
     config_uri: str | None = None  # where the spec's inline config was read, if anywhere
     folder: str | None = None  # of the artifact, below the spec's output_uri; default: the job's id
     families: tuple[str, ...] = ()  # of one's own, whose packages may be loaded
+    stage_limit_s: float = 3600.0  # past it a stage is ended, with the stack it hung in
     replace_unfinished: bool = False  # overwrite what an earlier attempt left without a manifest
     code_cache: str | None = None  # URI of compiled code that exports share
 

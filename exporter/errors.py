@@ -19,6 +19,7 @@ ExportError
 │   ├── DimsConflict           the model requires sizes to be equal that the plan keeps apart
 │   └── DimSpecialised         tracing narrowed or fixed a size that the plan lets vary
 ├── PassRefused              an edit of a traced program does not fit it
+├── ShapeRuleMissing         a custom operator does not say what sizes it returns
 ├── TraceFailed              torch.export could not capture the tower
 ├── CompileFailed            AOTInductor could not build the package
 ├── WeightsDoNotFit          weights are not of the shapes that compiled code was made for
@@ -33,6 +34,7 @@ ExportError
 ├── StorageError             an object store refused or could not be reached (may be retryable)
 └── AttemptFailed            the attempt's processes ended without an outcome
     ├── AttemptTimedOut      they took longer than they may
+    ├── StageTimedOut        a stage of one tower took longer than it may
     └── TowerDied            the process of one tower ended without a result
 """
 
@@ -199,6 +201,13 @@ class PassRefused(ExportError):
     advice = "correct the pass that `where` names"
 
 
+class ShapeRuleMissing(ExportError):
+    """A custom operator does not say what sizes it returns."""
+
+    code = "shape_rule_missing"
+    advice = "register a shape rule with torch.library.register_fake, or set allow_inferred_ops"
+
+
 class TraceFailed(ExportError):
     """torch.export could not capture the tower."""
 
@@ -302,6 +311,14 @@ class AttemptTimedOut(AttemptFailed):
 
     code = "attempt_timed_out"
     advice = "raise the worker's limit, or ask for fewer towers"
+    retryable = False
+
+
+class StageTimedOut(AttemptFailed):
+    """A stage took longer than it may, and was ended with the stack it hung in."""
+
+    code = "stage_timed_out"
+    advice = "the report names where it hung; raise SLIPWAY_STAGE_TIME_LIMIT if it only was slow"
     retryable = False
 
 

@@ -101,6 +101,14 @@ class AppliedPass(Frozen):
     calls: tuple[str, ...]
 
 
+class InferredOp(Frozen):
+    """A custom operator whose shape rule was inferred from real runs, and not written by its author."""
+
+    name: str
+    sizes: tuple[str, ...]  # of its result, in words
+    runs: int  # that bear the rule out
+
+
 class SparseEntry(Frozen):
     """The first of a tower's two packages: run it on the tower's inputs, in their order.
 
@@ -188,6 +196,7 @@ class TowerEntry(Frozen):
     id_weights: IdWeights | None = None  # what it does with the weights of ids; None: it reads none
     remarks: tuple[str, ...] = ()  # where its answers are not TorchEasyRec's own, in words
     demands: tuple[str, ...] = ()  # a package that refuses "but received n" found the n-th unmet, from 1
+    inferred_ops: tuple[InferredOp, ...] = ()
     passes: tuple[AppliedPass, ...] = ()  # in the order in which they were applied
     code: Literal["cold", "warm"] = "cold"  # compiled for this export, or taken from the code cache
     reused: Literal["request", "graph"] | None = None  # warm: not traced and not compiled; not compiled

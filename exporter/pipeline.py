@@ -19,7 +19,8 @@ from exporter.families.declared import open_tower
 from exporter.items.materialise import Materialised, materialise
 from exporter.items.wanted import Items, open_items, plan_vectors
 from exporter.outcome import ExportOutcome, Failure
-from exporter.packaging import Packaged, PackageOrder, agreeing_batches, package_tower
+from exporter.overruns import limits_of, overran
+from exporter.packaging import Packaged, PackageOrder, agreeing_batches, infer_shape_rules, package_tower
 from exporter.parts import TracedPart, parts_of, sizes_text
 from exporter.planning import TowerToExport, UnopenedTower, plan_export, read_config
 from exporter.publishing import publish_towers, published_earlier
@@ -45,7 +46,10 @@ def export(attempt: Attempt, ranks: Ranks, on_stage: OnStage) -> ExportOutcome |
     if attempt.replace_unfinished and (earlier := published_earlier(attempt, planned)):
         return earlier if ranks.rank == 0 else None
     results = [
-        isolated(partial(try_tower, tower, attempt, config_text, on_stage), died=partial(tower_died, tower))
+        isolated(
+            partial(try_tower, tower, attempt, config_text, on_stage),
+            died=partial(tower_died, tower, attempt),
+        )
         for tower in ranks.share_out(planned)
     ]
     gathered = ranks.gather(results)
@@ -67,9 +71,11 @@ def try_tower(planned: TowerToExport, attempt: Attempt, config_text: str, on_sta
     return TowerResult(planned=planned, exported=exported)
 
 
-def tower_died(planned: TowerToExport, how: str) -> TowerResult:
+def tower_died(planned: TowerToExport, attempt: Attempt, how: str) -> TowerResult:
     """The result of a tower whose process ended before it could say anything."""
-    error = TowerDied(f"the process that exported the {planned.name} tower {how}")
+    error = overran(attempt, planned.name) or TowerDied(
+        f"the process that exported the {planned.name} tower {how}"
+    )
     return TowerResult(planned=planned, failure=Failure.of(error))
 
 
@@ -78,7 +84,7 @@ def export_tower(
 ) -> ExportedTower:
     """One tower through every stage; returns only what has passed the gate."""
     spec, name = attempt.spec, planned.name
-    clock = StageClock(name, on_stage)
+    clock = StageClock(name, on_stage, within=partial(limits_of, attempt, name))
     folder = attempt.workspace / name
     folder.mkdir()
     with clock.stage(Stage.CONFIG):
@@ -97,6 +103,7 @@ def export_tower(
         inputs = {name: each.to(device) for name, each in trace_inputs(rows, tower.plan).items()}
         evidence.keep("sizes.txt", partial(sizes_text, inputs))
         blueprint.try_out(tower, inputs)
+        inferred = infer_shape_rules(tower, rows, device, allowed=spec.allow_inferred_ops)
     packaged = package_tower(
         PackageOrder(
             tower=tower,
@@ -113,17 +120,13 @@ def export_tower(
         open_code_cache(attempt.code_cache) if attempt.code_cache else None,
         clock,
     )
-    made = None if items is None else vectors_of(items, packaged, folder, clock)
+    made = vectors_of(items, packaged, folder, clock)
+    vectors = made.entry if made else None
     files = write_tower_files(name, blueprint.files(spec), packaged.parts, folder)
     demands = tower.served.demands(rows.take(1).tensors(tower.plan))
     return ExportedTower(
-        entry=tower_entry(
-            tower,
-            packaged,
-            files,
-            clock.seconds,
-            demands=demands,
-            vectors=made.entry if made else None,
+        entry=tower_entry(tower, packaged, files, clock.seconds, demands=demands, vectors=vectors).model_copy(
+            update={"inferred_ops": inferred}
         ),
         files={**files, **(made.files if made else {})},
         sources=(
@@ -146,8 +149,12 @@ def look_at_programs(items: Items | None, evidence: Evidence, traced: Sequence[T
         plan_vectors(items, outputs_of(traced[-1].program, traced[-1].part.tower.plan))
 
 
-def vectors_of(items: Items, packaged: Packaged, folder: Path, clock: StageClock) -> Materialised:
-    """Run the verified package over every item there is."""
+def vectors_of(
+    items: Items | None, packaged: Packaged, folder: Path, clock: StageClock
+) -> Materialised | None:
+    """Run the verified package over every item there is, where that is wanted."""
+    if items is None:
+        return None
     with clock.stage(Stage.ITEMS) as progress:
         return materialise(plan_vectors(items, packaged.outputs), packaged.gate, folder, progress)
 

@@ -212,6 +212,11 @@ class ExportSpec(Frozen):
         description="Weighted ids: apply their weights, as training did; or ignore them, "
         "as TorchEasyRec's own packages do.",
     )
+    allow_inferred_ops: bool = Field(
+        default=False,
+        description="Custom operators without a shape rule: infer one from real runs, which others must bear "
+        "out, instead of refusing them.",
+    )
     passes: tuple[Pass, ...] = Field(
         default=(),
         max_length=64,

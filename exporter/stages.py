@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from enum import StrEnum
 from typing import Literal
 
@@ -68,11 +68,20 @@ def no_progress(fraction: float | None, detail: str) -> None:
     """Drop it: for callers that do not report progress."""
 
 
+Within = Callable[[Stage], AbstractContextManager[None]]
+
+
+def _unlimited(_: Stage) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
 class StageClock:
     """Reports the stages of one tower and keeps the seconds of each."""
 
-    def __init__(self, tower: str, on_stage: OnStage) -> None:
+    def __init__(self, tower: str, on_stage: OnStage, within: Within = _unlimited) -> None:
+        """Report to `on_stage`; what is done in a stage happens inside of `within(stage)`."""
         self.tower = tower
+        self._within = within
         self.seconds: dict[str, float] = {}
         self._on_stage = on_stage
 
@@ -93,7 +102,8 @@ class StageClock:
 
         emit("started")
         try:
-            yield lambda fraction, detail: emit("progress", fraction=fraction, detail=detail)
+            with self._within(stage):
+                yield lambda fraction, detail: emit("progress", fraction=fraction, detail=detail)
         except Exception as error:
             emit("failed", seconds=round(time.monotonic() - begun, 3), detail=type(error).__name__)
             raise

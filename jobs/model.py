@@ -122,7 +122,7 @@ class Lease(Frozen):
 class Job(JobOptions):
     """One accepted export."""
 
-    version: Literal[1, 2] = 1  # of this record's layout, as it was read (see jobs.record)
+    version: Literal[1, 2] = 2  # of this layout; what is written may be an older one (see jobs.record)
     revision: int = 1  # grows by one with every change
     id: JobId
     spec: ExportSpec  # with the pipeline config's text as it was at submit

@@ -65,12 +65,13 @@ def read_record(record: str, spec: str) -> Job:
     if not isinstance(version, int) or version > VERSION:
         raise RecordTooNew(str(fields.get("id")), version)
     try:
-        return Job.model_validate_json(f'{record[:-1]},"spec":{spec}}}')
+        job = Job.model_validate_json(f'{record[:-1]},"spec":{spec}}}')
     except ValidationError as error:
         unknown = [each for each in error.errors() if each["type"] == "extra_forbidden"]
         if not unknown:
             raise
         raise RecordTooNew(str(fields.get("id")), f"it has {unknown[0]['loc'][-1]}") from error
+    return job.model_copy(update={"version": VERSION})
 
 
 def _of_tower(tower: TowerProgress) -> _Fields:

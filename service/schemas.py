@@ -49,6 +49,7 @@ class SpecView(Frozen):
     device: Device
     target: Targets | None
     id_weights: IdWeights
+    allow_inferred_ops: bool = False
     passes: tuple[Pass, ...]
     ranks: int | None
     max_batch_size: int

@@ -46,6 +46,7 @@ def main() -> None:
         folder=request.folder,
         families=shared.families,
         code_cache=shared.code_cache_uri,
+        stage_limit_s=shared.stage_time_limit.total_seconds(),
         replace_unfinished=request.replace_unfinished,
     )
     with (

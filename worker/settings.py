@@ -87,11 +87,13 @@ class AttemptSettings(BaseSettings):
     families: FamilyNames = Field(
         default=(), description="Model families of one's own: docs/families.md. By commas."
     )
-    code_cache: str = Field(
-        default_factory=lambda: str(user_cache("code")),
-        description="Compiled code that exports share: a folder or an object-store prefix; or none.",
+    stage_time_limit: Duration = timedelta(hours=2)  # past it a stage is ended, with the stack it hung in
+    code_cache: str | None = Field(
+        default=None,
+        description="Compiled code that exports share: a folder or an object-store prefix, or `none` for "
+        "no reuse. Default: ~/.cache/slipway/code.",
     )
 
     @property
     def code_cache_uri(self) -> str | None:
-        return None if self.code_cache == NO_CODE_CACHE else self.code_cache
+        return None if self.code_cache == NO_CODE_CACHE else self.code_cache or str(user_cache("code"))

@@ -23,7 +23,7 @@ def capture(
     with (
         torch.no_grad(),
         sizes_zero_and_one_stay_dynamic(),
-        nodes_counted(lambda nodes: progress(None, f"{nodes:,} nodes traced")),
+        nodes_counted(lambda nodes, _: progress(None, f"{nodes:,} nodes traced")),
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore")  # of torch and fbgemm about each other; failures raise

@@ -21,6 +21,7 @@ from torch._inductor import codecache, cpp_builder, cpu_vec_isa
 from torch._inductor import config as inductor_config
 from torch._inductor.cpp_builder import CppBuilder
 from torch._inductor.virtualized import V
+from torch._library.utils import has_fake_kernel
 from torch._logging.structured import INTERN_TABLE
 from torch._subclasses import FakeTensor
 from torch.export import ExportedProgram
@@ -82,8 +83,8 @@ class UnpackedPackage(Package):
 
 
 @contextmanager
-def nodes_counted(on_node: Callable[[int], None]) -> Iterator[None]:
-    """Tell after each node that tracing makes how many there are; torch.export itself tells nothing."""
+def nodes_counted(on_node: Callable[[int, Node], None]) -> Iterator[None]:
+    """Tell of each node that tracing makes, and how many there are; torch.export itself tells nothing."""
     create_node, numbers = TracerBase.create_node, count(1)
 
     def counted(
@@ -96,7 +97,7 @@ def nodes_counted(on_node: Callable[[int], None]) -> Iterator[None]:
         type_expr: object = None,
     ) -> Node:
         node = create_node(self, kind, target, args, kwargs, name, type_expr)
-        on_node(next(numbers))
+        on_node(next(numbers), node)
         return node
 
     with _replaced(TracerBase, "create_node", counted):
@@ -205,6 +206,17 @@ def compile_files(program: ExportedProgram, target: Target = "cpu") -> CompiledF
     return CompiledFiles(
         paths=tuple(Path(each) for each in written if isinstance(each, str)),
         values={name: tensor for name, tensor in constants if not isinstance(tensor, FakeTensor)},
+    )
+
+
+def has_shape_rule(operator: torch._ops.OpOverload) -> bool:
+    """Whether tracing can tell what sizes an operator returns."""
+    name = operator.name()
+    keys = ("Meta", "CompositeImplicitAutograd", "CompositeExplicitAutograd")
+    if operator.namespace in {"aten", "prim", "prims"}:
+        return True
+    return has_fake_kernel(operator) or any(
+        torch._C._dispatch_has_kernel_for_dispatch_key(name, key) for key in keys
     )
 
 

@@ -17,9 +17,7 @@ def sweep(rows: Rows, plan: DimPlan, *, seed: int, count: int) -> Iterator[Named
     generator = np.random.default_rng(seed)
     largest = plan.dim(BATCH).high or len(rows)
     for number in range(count):
-        size = round(
-            float(np.exp(generator.uniform(0, np.log(largest))))
-        )  # small sizes as often as large ones
+        size = round(float(np.exp(generator.uniform(0, np.log(largest)))))
         drawn = rows.select(generator.integers(len(rows), size=size))
         for siblings in _sequences(rows):
             # Lengths of other rows than the values', so that sequences of one row come in new combinations.

@@ -14,6 +14,8 @@ from exporter.verify.standalone import Step
 
 _CHILD = "exporter.verify.probe"
 _MARK = "step: "
+# Inductor's pool of compilers has threads, which a fork does not have: it would wait for them for ever.
+_NO_POOL = "TORCHINDUCTOR_COMPILE_THREADS=1"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +44,7 @@ class Prober:
         with ExitStack() as starting:
             self._process = starting.enter_context(
                 subprocess.Popen(
-                    [sys.executable, "-m", _CHILD, *self._libraries],
+                    ["env", _NO_POOL, sys.executable, "-m", _CHILD, *self._libraries],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.DEVNULL,

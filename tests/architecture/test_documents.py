@@ -8,12 +8,12 @@ from tests.architecture.tree import ROOT
 
 DOCUMENTS = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"]
 PATH = re.compile(r"`((?:[\w.-]+/)+[\w.-]*)`")
-TARGET = re.compile(r"^([a-z]+):", re.MULTILINE)
+TARGET = re.compile(r"^([a-z-]+):", re.MULTILINE)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_its_commands_exist(document: str) -> None:
-    commands = re.findall(r"^    make ([a-z]+)|`make ([a-z]+)", (ROOT / document).read_text(), re.MULTILINE)
+    commands = re.findall(r"^    make ([a-z-]+)|`make ([a-z-]+)", (ROOT / document).read_text(), re.MULTILINE)
     targets = set(TARGET.findall((ROOT / "Makefile").read_text()))
     assert {left or right for left, right in commands} <= targets
 

@@ -90,7 +90,7 @@ def test_weighted_ids_count_as_they_did_in_training(artifact_of: Exported, tmp_p
 
 
 def predict(artifact: str, part: str, rows: Path, folder: Path) -> dict[str, NDArray[np.float64]]:
-    output = folder / "predicted.parquet"
+    output = folder / rows.name
     command = ["predict", "--artifact", artifact, "--tower", part.removesuffix("_tower")]
     assert main([*command, "--input", str(rows), "--output", str(output)]) == 0
     columns: dict[str, list[object]] = pq.read_table(output).to_pydict()

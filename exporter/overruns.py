@@ -1,0 +1,41 @@
+"""How long a stage may take, and what is said of one that took longer."""
+
+from contextlib import AbstractContextManager
+
+from exporter.aoti.trace_log import last_node
+from exporter.attempt import EVIDENCE, Attempt
+from exporter.distributed.limits import limited, overrun
+from exporter.errors import StageTimedOut
+from exporter.stages import Stage
+
+TRACE_LOG = "trace_nodes.txt"
+_NOTE = "overrun.txt"
+
+
+def limits_of(attempt: Attempt, tower: str, stage: Stage) -> AbstractContextManager[None]:
+    """End the process of the tower where it hangs in `stage`."""
+    return limited(attempt.stage_limit_s, attempt.workspace / tower / EVIDENCE / _NOTE, what=stage)
+
+
+def overran(attempt: Attempt, tower: str) -> StageTimedOut | None:
+    """What to say of a tower whose process was ended past a limit; None if it ended otherwise."""
+    evidence = attempt.workspace / tower / EVIDENCE
+    found = overrun(evidence / _NOTE)
+    if found is None:
+        return None
+    stage, stack = found
+    node = last_node(evidence / TRACE_LOG)
+    after = f"; the last graph node was {node}" if node and stage == Stage.TRACE else ""
+    error = StageTimedOut(
+        f"{tower} tower: stage {stage} took more than {attempt.stage_limit_s:g} s and was ended{after}",
+        where=_innermost(stack),
+    )
+    error.report = stack
+    return error
+
+
+def _innermost(stack: str) -> str:
+    """The line the main thread was at: the last thread that is listed."""
+    threads = stack.split("(most recent call first):")
+    lines = [line.strip() for line in threads[-1].splitlines() if line.strip().startswith("File ")]
+    return lines[0] if lines else ""
