@@ -76,7 +76,7 @@ def _command(folder: Path, config: Path, checkpoint: Path) -> list[str]:
         *("env", f"TMPDIR={folder / 'tmp'}", sys.executable, "-m", "cli.main", "export"),
         *("--config", str(config), "--checkpoint", str(checkpoint), "--tower", "item", "--ranks", "1"),
         *("--item-input", str(_RECORDED / "data" / "items.parquet")),
-        *("--output", str(folder / "out"), "--code-cache", "none"),
+        *("--output", str(folder / "out"), "--code-cache", "off"),
     ]
 
 

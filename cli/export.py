@@ -43,7 +43,7 @@ def add_command(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]
     parser.add_argument(
         "--code-cache",
         metavar="URI",
-        help="folder or object-store prefix of compiled code that exports share; or none "
+        help="folder or object-store prefix of compiled code that exports share; or off "
         "(default: SLIPWAY_CODE_CACHE, else a folder of yours)",
     )
     parser.add_argument("--json", action="store_true", help="print the job as JSON at the end")

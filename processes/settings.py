@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-NO_CODE_CACHE = "none"  # what stands for the URI where there is to be none
+NO_CODE_CACHE = "off"  # what stands for the URI where there is to be none
 
 
 def inherited_environment(changes: Mapping[str, str | None]) -> dict[str, str]:

@@ -90,7 +90,7 @@ class AttemptSettings(BaseSettings):
     stage_time_limit: Duration = timedelta(hours=2)  # past it a stage is ended, with the stack it hung in
     code_cache: str | None = Field(
         default=None,
-        description="Compiled code that exports share: a folder or an object-store prefix, or `none` for "
+        description="Compiled code that exports share: a folder or an object-store prefix, or `off` for "
         "no reuse. Default: ~/.cache/slipway/code.",
     )
 
