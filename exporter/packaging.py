@@ -1,10 +1,9 @@
 """A tower's packages: warm where the code cache has their code, else cold; through the gate in any case."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -15,14 +14,11 @@ from exporter.aoti.code import ProgramCode
 from exporter.aoti.code_cache import CodeCache
 from exporter.aoti.fingerprint import graph_fingerprint, request_key
 from exporter.aoti.op_libraries import op_libraries
-from exporter.aoti.shape_rules import give_shape_rules
 from exporter.aoti.trace_log import nodes_logged
 from exporter.attempt import EVIDENCE
-from exporter.data.batch import NamedBatch, Rows, verification_batches
-from exporter.data.sweep import sweep
-from exporter.dims.plan import DimPlan
+from exporter.data.batch import NamedBatch
 from exporter.errors import ExportError
-from exporter.manifest import InferredOp, TensorEntry, VerificationReport
+from exporter.manifest import TensorEntry, VerificationReport
 from exporter.overruns import TRACE_LOG
 from exporter.parts import (
     CodedPart,
@@ -40,9 +36,6 @@ from exporter.stages import Progress, Stage, StageClock
 from exporter.towers.tower import Tower
 from exporter.verify.gate import Gate
 from exporter.verify.shrink import shrunk
-
-_TRIED = 4  # batches that operators without a shape rule are tried on
-_SEED, _DRAWN = 20, 4  # of the sizes that are drawn: the same in every export, so that a failure comes again
 
 log = logging.getLogger(__name__)
 
@@ -132,25 +125,6 @@ def package_tower(order: PackageOrder, cache: CodeCache | None, clock: StageCloc
     if packaged.origin.reused != "request":  # what is kept has passed
         cache.keep(key, [part.known for part in packaged.parts])
     return packaged
-
-
-def agreeing_batches(rows: Rows, plan: DimPlan) -> Iterator[NamedBatch]:
-    """The cases at which package and eager must agree: chosen ones, and ones that are drawn."""
-    yield from verification_batches(rows, plan)
-    yield from sweep(rows, plan, seed=_SEED, count=_DRAWN)
-
-
-def infer_shape_rules(
-    tower: Tower, rows: Rows, device: torch.device, *, allowed: bool
-) -> tuple[InferredOp, ...]:
-    """Try the tower's operators on real rows at several sizes, and infer the shape rules that lack.
-
-    Raises:
-        ShapeRuleMissing: naming the operator, because rules may not be inferred or none fits.
-    """
-    batches = islice(verification_batches(rows, tower.plan), _TRIED)
-    on_device = ({name: each.to(device) for name, each in batch.inputs.items()} for batch in batches)
-    return give_shape_rules(tower.module, on_device, allowed=allowed)
 
 
 def _from_cache(order: PackageOrder, cache: CodeCache, key: str, clock: StageClock) -> _Unverified:

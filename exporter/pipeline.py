@@ -8,9 +8,11 @@ from pathlib import Path
 from exporter.aoti.architecture import require_target
 from exporter.aoti.code_cache import open_code_cache
 from exporter.aoti.outputs import outputs_of
+from exporter.aoti.shape_rules import infer_shape_rules
 from exporter.attempt import EVIDENCE, Attempt, Evidence, ExportedTower, TowerResult
 from exporter.blueprint import Blueprint, ConfiguredTower
 from exporter.data.batch import contradicting_batches, trace_inputs
+from exporter.data.sweep import agreeing_batches
 from exporter.describe import tower_entry, write_tower_files
 from exporter.distributed.isolation import isolated
 from exporter.distributed.ranks import Ranks
@@ -20,7 +22,7 @@ from exporter.items.materialise import Materialised, materialise
 from exporter.items.wanted import Items, open_items, plan_vectors
 from exporter.outcome import ExportOutcome, Failure
 from exporter.overruns import limits_of, overran
-from exporter.packaging import Packaged, PackageOrder, agreeing_batches, infer_shape_rules, package_tower
+from exporter.packaging import Packaged, PackageOrder, package_tower
 from exporter.parts import TracedPart, parts_of, sizes_text
 from exporter.planning import TowerToExport, UnopenedTower, plan_export, read_config
 from exporter.publishing import publish_towers, published_earlier

@@ -7,7 +7,7 @@ being a constant, a size of an argument, or a product or sum of two; it counts o
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations_with_replacement
+from itertools import combinations_with_replacement, islice
 from typing import Literal
 
 import torch
@@ -16,10 +16,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from exporter.aoti.torch_private import has_shape_rule
+from exporter.data.batch import Rows, verification_batches
 from exporter.errors import ShapeRuleMissing
 from exporter.manifest import InferredOp
+from exporter.towers.tower import Tower
 
 Sizes = tuple[int, ...]
+
+_TRIED = 4  # batches that operators are tried on
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +91,19 @@ class _Seen(TorchDispatchMode):
             else:
                 self.odd[func] = "it does not return one contiguous tensor"
         return result
+
+
+def infer_shape_rules(
+    tower: Tower, rows: Rows, device: torch.device, *, allowed: bool
+) -> tuple[InferredOp, ...]:
+    """Try the tower's operators on real rows at several sizes, and infer the shape rules that lack.
+
+    Raises:
+        ShapeRuleMissing: naming the operator, because rules may not be inferred or none fits.
+    """
+    batches = islice(verification_batches(rows, tower.plan), _TRIED)
+    on_device = ({name: each.to(device) for name, each in batch.inputs.items()} for batch in batches)
+    return give_shape_rules(tower.module, on_device, allowed=allowed)
 
 
 def give_shape_rules(

@@ -5,11 +5,18 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from exporter.config.schema import Feature
-from exporter.data.batch import NamedBatch, Rows, named_batch
+from exporter.data.batch import NamedBatch, Rows, named_batch, verification_batches
 from exporter.data.ragged import Counts
 from exporter.dims.plan import BATCH, DimPlan
 
 _FEW = 5  # rows of a corner
+_SEED, _DRAWN = 20, 4  # of the sizes that are drawn: the same in every export, so that a failure comes again
+
+
+def agreeing_batches(rows: Rows, plan: DimPlan) -> Iterator[NamedBatch]:
+    """The cases at which package and eager must agree: chosen ones, and ones that are drawn."""
+    yield from verification_batches(rows, plan)
+    yield from sweep(rows, plan, seed=_SEED, count=_DRAWN)
 
 
 def sweep(rows: Rows, plan: DimPlan, *, seed: int, count: int) -> Iterator[NamedBatch]:
