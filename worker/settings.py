@@ -87,7 +87,9 @@ class AttemptSettings(BaseSettings):
     families: FamilyNames = Field(
         default=(), description="Model families of one's own: docs/families.md. By commas."
     )
-    stage_time_limit: Duration = timedelta(hours=2)  # past it a stage is ended, with the stack it hung in
+    stage_time_limit: Duration = Field(
+        default=timedelta(hours=2), description="Past it a stage is ended, with the stack it hung in."
+    )
     code_cache: str | None = Field(
         default=None,
         description="Compiled code that exports share: a folder or an object-store prefix, or `off` for "

@@ -1,6 +1,7 @@
 """The chart as Kubernetes would get it, rendered by Helm itself."""
 
 import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,8 +92,14 @@ class Manifest:
 Render = Callable[..., list[Manifest]]
 
 
+def tool(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a program that came with a package of this environment, which need not be on the PATH."""
+    command = [str(Path(sys.executable).parent / name), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
 def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["helm", *arguments], capture_output=True, text=True, check=False)
+    return tool("helm", *arguments)
 
 
 def settings(values: tuple[str, ...]) -> Iterator[str]:

@@ -1,7 +1,6 @@
 """The images and compose.yaml, as far as they can be judged without an engine."""
 
 import re
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import yaml
 
 from deploy.dockerfile import Follower, Stage, stages_of
 from tests.architecture.tree import PROGRAMS, ROOT
-from tests.deploy.conftest import CHART
+from tests.deploy.conftest import CHART, tool
 
 DOCKERFILES = sorted((ROOT / "docker").glob("*.Dockerfile"))
 PIN = re.compile(r"^([a-z0-9-]+)==([\w.+]+) --hash=sha256:[0-9a-f]{64}$")
@@ -39,7 +38,7 @@ def locked(*names: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.stem)
 def test_hadolint_finds_nothing(path: Path) -> None:
-    found = subprocess.run(["hadolint", str(path)], capture_output=True, text=True, check=False)
+    found = tool("hadolint", str(path))
     assert (found.returncode, found.stdout) == (0, "")
 
 

@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import fbgemm_gpu  # what op_libraries names
@@ -15,11 +16,10 @@ from exporter.aoti.compile import compile_package
 from exporter.aoti.torch_private import Package, sizes_zero_and_one_stay_dynamic
 from tests.architecture.tree import ROOT
 
+CMAKE = Path(sys.executable).parent / "cmake"
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(
-        shutil.which("cmake") is None or shutil.which("g++") is None, reason="no C++ compiler"
-    ),
+    pytest.mark.skipif(not CMAKE.exists() or shutil.which("g++") is None, reason="no C++ compiler"),
 ]
 OPERATORS = Path(fbgemm_gpu.__file__).parent
 
@@ -70,7 +70,10 @@ def runner(tmp_path_factory: pytest.TempPathFactory) -> Path:
     build = tmp_path_factory.mktemp("cpp")
     prefix = f"-DCMAKE_PREFIX_PATH={torch.utils.cmake_prefix_path}"
     source = str(ROOT / "examples" / "cpp_runner")
-    for command in (["cmake", "-S", source, "-B", str(build), prefix], ["cmake", "--build", str(build)]):
+    for command in (
+        [str(CMAKE), "-S", source, "-B", str(build), prefix],
+        [str(CMAKE), "--build", str(build)],
+    ):
         built = subprocess.run(command, capture_output=True, text=True, check=False)
         assert built.returncode == 0, built.stdout + built.stderr
     return build / "cpp_runner"
