@@ -63,7 +63,7 @@ def keep_smallest(
         names = list(program.call_spec.in_spec.child(0).child(0).context)
         taken = {name: tensors[name] for name in names}
         found = smallest_failing(
-            program, taken, libraries=libraries, folder=folder / "tried", budget_s=budget_s
+            program, taken, libraries=libraries, folder=folder.with_name("tried"), budget_s=budget_s
         )
         if found is not None:
             return _written(found, folder)
@@ -73,6 +73,7 @@ def keep_smallest(
 
 
 def _written(found: Smallest, folder: Path) -> str:
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / SCRIPT).write_text(found.script)
     (folder / "smallest.log").write_text(found.log)
     about = {

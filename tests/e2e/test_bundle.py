@@ -29,4 +29,6 @@ def test_a_tower_that_does_not_compile_leaves_what_was_compiled(tmp_path: Path) 
     assert json.loads(files["failure.json"])["failure"]["code"] == "compile_failed"
     assert "ExportedProgram" in files["aoti_model_program.txt"] and "CompileFailed" in files["traceback.txt"]
     assert ".values: torch." in files["sizes.txt"] and "== item compile" in files["log.txt"]
+    assert "in step compile" in json.loads(files["smallest.json"])["fails"]
+    assert "class Smallest" in files["smallest.py"] and "smallest.py" in failure.report
     assert not (tmp_path / "out").exists()

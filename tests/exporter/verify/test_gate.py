@@ -1,17 +1,21 @@
 """Only a package that computes what eager computes, and refuses what contradicts itself, passes."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor
 
+from exporter.aoti.compile import compile_package
+from exporter.aoti.trace import trace
 from exporter.data.batch import NamedBatch
-from exporter.errors import VerificationFailed
+from exporter.errors import PackageUnsteady, PromiseBroken, VerificationFailed
 from exporter.manifest import CaseKind, VerificationReport
 from exporter.towers.tower import Tower
 from exporter.verify.gate import Gate
 from exporter.verify.reload import Link
-from tests.exporter.verify.conftest import batch, clicks, mean_price_tower
+from tests.exporter.verify.conftest import MeanPrice, batch, clicks, mean_price_tower
 
 
 def verify(
@@ -66,3 +70,29 @@ def test_inputs_that_are_computed_although_they_should_be_refused_fail(
 def test_a_size_beyond_the_planned_bound_is_refused(tower: Tower, chain: list[Link], tmp_path: Path) -> None:
     with pytest.raises(VerificationFailed, match="batch=65"):
         verify(tower, chain, tmp_path, [batch("too_many", *[1] * 65)], [])
+
+
+class Drawing(MeanPrice):
+    """Adds what is drawn anew in every call."""
+
+    def forward(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        embedding = super().forward(inputs)["embedding"]
+        return {"embedding": embedding + torch.rand_like(embedding) * 0.01}
+
+
+def test_an_error_that_moves_between_two_runs_is_a_failure_of_its_own_kind(tmp_path: Path) -> None:
+    tower = replace(mean_price_tower(), module=Drawing(seed=0).eval())
+    program = trace(tower, clicks(3, 0, 4), torch.device("cpu"))
+    package = compile_package(program, tmp_path / "aoti_model.pt2")
+    link = Link(package=package, order=tuple(tensor.name for tensor in tower.plan.inputs))
+    with pytest.raises(PackageUnsteady, match="batch_2: embedding differs by .* between two runs"):
+        verify(tower, [link], tmp_path, [batch("batch_2", 2, 1)], [])
+
+
+def test_a_program_that_breaks_its_promises_does_not_reach_the_package(tower: Tower, tmp_path: Path) -> None:
+    program = trace(tower, clicks(3, 0, 4), torch.device("cpu"))
+    [node] = [node for node in program.graph.nodes if node.name == "mul"]
+    node.meta["val"] = node.meta["val"].double()
+    gate = Gate(tower, [], op_libraries=(), scratch=tmp_path, device=torch.device("cpu"), programs=[program])
+    with pytest.raises(PromiseBroken, match="batch_1: node mul = aten.mul.Tensor .*dtype is torch.float32"):
+        gate.verify([batch("batch_1", 3)], [], lambda fraction, detail: None)

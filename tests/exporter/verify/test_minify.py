@@ -17,6 +17,7 @@ from tests.planted import ops
 
 assert ops.LIBRARY is not None  # imported for the operators that it registers
 
+ROOT = Path(__file__).parents[3]
 PLANTED = torch.ops.planted
 INPUTS = {"x": torch.linspace(-1, 1, 20).reshape(5, 4)}
 
@@ -69,12 +70,12 @@ def test_a_planted_failure_is_cut_to_its_operator(
 
 
 def test_the_bundle_runs_alone_and_fails_again(tmp_path: Path) -> None:
-    program = around(lambda x: PLANTED.uncompilable(x, [torch.float32]))
-    told = keep_smallest([program], INPUTS, tmp_path, libraries=["tests.planted.ops"])
+    program, folder = around(lambda x: PLANTED.uncompilable(x, [torch.float32])), tmp_path / "evidence"
+    told = keep_smallest([program], INPUTS, folder, libraries=["tests.planted.ops"])
     assert "has 1 of" in told
-    assert {"smallest.py", "smallest.log", "smallest.json"} <= {file.name for file in tmp_path.iterdir()}
-    script = [sys.executable, str(tmp_path / "smallest.py")]
-    ran = subprocess.run(script, env=None, capture_output=True, text=True, check=False)
+    assert {"smallest.py", "smallest.log", "smallest.json"} <= {file.name for file in folder.iterdir()}
+    script = ["env", f"PYTHONPATH={ROOT}", sys.executable, str(folder / "smallest.py")]
+    ran = subprocess.run(script, capture_output=True, text=True, check=False)
     assert ran.returncode == 1
     assert "Unsupported list/tuple argument type" in ran.stderr
 
