@@ -44,11 +44,15 @@ check: install ## formatting, lint, types, import contracts, spelling
 
 .PHONY: test
 test: install ## all tests; narrow with ARGS, as in make test ARGS="tests/jobs -k lease"
-	@$(BIN)/python -m pytest -q -m 'not (browser or families or fuzz)' $(ARGS)
+	@$(BIN)/python -m pytest -q -m 'not (browser or families or fuzz or planted)' $(ARGS)
 
 .PHONY: families
 families: install ## every recorded model of every family, exported in both modes, against its recordings
 	@$(BIN)/python -m pytest -q tests/e2e/test_other_families.py -m 'families or not families' $(ARGS)
+
+.PHONY: planted
+planted: install ## planted failures, each cut to the smallest graph that still fails
+	@$(BIN)/python -m pytest -q tests/exporter/verify/test_minify.py -m planted $(ARGS)
 
 .PHONY: browser
 browser: install ## the dashboard in a real Chromium; pictures go to .slipway/screenshots

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[3]
 PLANTED = torch.ops.planted
 INPUTS = {"x": torch.linspace(-1, 1, 20).reshape(5, 4)}
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.planted]
 
 
 class Around(nn.Module):
