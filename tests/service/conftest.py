@@ -40,7 +40,8 @@ def client(backend: Backend) -> Iterator[TestClient]:
 @contextmanager
 def serving(app: FastAPI) -> Iterator[str]:
     """The URL of an application behind a real socket."""
-    server = uvicorn.Server(uvicorn.Config(app, log_config=None, port=0))
+    # A test that fails may leave a connection open, which must not keep the others waiting.
+    server = uvicorn.Server(uvicorn.Config(app, log_config=None, port=0, timeout_graceful_shutdown=3))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
         thread.start()
