@@ -10,6 +10,7 @@ from pydantic_settings import BaseSettings
 
 from cli.settings import ExportSettings
 from launcher.settings import LauncherSettings
+from processes.settings import CompilerSettings
 from service.client.settings import ClientSettings
 from service.hooks.settings import HookSettings
 from service.settings import ServiceSettings
@@ -22,6 +23,7 @@ PROGRAMS: Mapping[str, type[BaseSettings]] = {
     "The API's webhooks": HookSettings,
     "Workers": WorkerSettings,
     "A worker's attempts": AttemptSettings,
+    "The compiler in attempts": CompilerSettings,
     "`slipway export`": ExportSettings,
     "`slipway submit`, `watch`, `list`, `cancel`, `retry`": ClientSettings,
     "`make up`, which passes the rest of the environment on": LauncherSettings,

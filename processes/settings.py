@@ -32,4 +32,7 @@ class CompilerSettings(BaseSettings):
 
     model_config = SettingsConfigDict(frozen=True)
 
-    torchinductor_cache_dir: Path = Field(default_factory=compiler_folder)
+    torchinductor_cache_dir: Path = Field(
+        default_factory=compiler_folder,
+        description="Where torch's compiler keeps what it asks a machine once. Default: ~/.cache/slipway/compiler.",
+    )

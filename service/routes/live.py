@@ -14,7 +14,7 @@ from jobs.control import JobControl
 from jobs.errors import JobNotFound, NoBundle, StoreUnavailable
 from jobs.model import Job
 from service.access.guard import reading
-from service.dependencies import FailureBundles, Jobs, Logs
+from service.dependencies import FailureBundles, Jobs, Logs, Workers
 from service.errors import Forbidden, Unauthenticated, problem_responses
 from service.schemas import JobLog, JobView
 
@@ -38,7 +38,10 @@ def _existing(job_id: str, jobs: Jobs) -> Job:
     responses=problem_responses(JobNotFound, StoreUnavailable, Unauthenticated, Forbidden),
 )
 async def events(
-    job: Annotated[Job, Depends(_existing)], jobs: Jobs, last_event_id: LastEventId = None
+    job: Annotated[Job, Depends(_existing)],
+    jobs: Jobs,
+    workers: Workers,
+    last_event_id: LastEventId = None,
 ) -> AsyncIterator[ServerSentEvent]:
     """The job after every change, as events named `job`; an event named `end` is the last.
 
@@ -49,7 +52,8 @@ async def events(
     while latest is not None:
         if latest.revision != told:
             told = latest.revision
-            yield ServerSentEvent(event="job", id=str(told), data=JobView.of(latest))
+            alive = await run_in_threadpool(workers.alive)
+            yield ServerSentEvent(event="job", id=str(told), data=JobView.of(latest, alive))
         if latest.state.is_final:
             break
         latest = await _after(latest, jobs)
