@@ -63,7 +63,7 @@ def _section(title: str, settings: type[BaseSettings]) -> str:
 
 def _default(field: FieldInfo) -> str:
     value = field.get_default(call_default_factory=False)
-    if value is None or value == ():
+    if field.default_factory is not None or value is None or value == ():
         return "none"
     return f"`{_text(value)}`"
 

@@ -34,5 +34,6 @@ class CompilerSettings(BaseSettings):
 
     torchinductor_cache_dir: Path = Field(
         default_factory=compiler_folder,
-        description="Where torch's compiler keeps what it asks a machine once. Default: ~/.cache/slipway/compiler.",
+        description="Where torch's compiler keeps what it asks a machine once. "
+        "Default: ~/.cache/slipway/compiler.",
     )
