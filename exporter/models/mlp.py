@@ -40,8 +40,9 @@ class Perceptron(nn.Module):
             nn.Linear(in_features, out_features, bias=config.bias and not config.use_bn)
         )
         if config.use_bn:
-            norm = nn.BatchNorm1d(out_features)
-            self.perceptron.extend([_Swap(), norm, _Swap()] if padded else [norm])
+            # TorchEasyRec has a module in front of and behind the norm of padded rows; names count them.
+            norms = [nn.Identity(), PaddedBatchNorm(out_features), nn.Identity()]
+            self.perceptron.extend(norms if padded else [nn.BatchNorm1d(out_features)])
         if config.use_ln:
             self.perceptron.append(nn.LayerNorm(out_features))
         if config.activation.strip():
@@ -52,11 +53,22 @@ class Perceptron(nn.Module):
         return y
 
 
-class _Swap(nn.Module):
-    """(B, L, D) to (B, D, L) and back, since batch norm wants its channels second."""
+class PaddedBatchNorm(nn.BatchNorm1d):
+    """Batch norm of the last axis of (B, L, D), over rows and places.
 
-    def forward(self, x: Tensor) -> Tensor:
-        return x.transpose(1, 2)
+    Served, it is a factor and a summand, written as such: torch's own takes its channels second, and what it
+    returns of transposed rows is laid out otherwise than torch.export believes.
+    """
+
+    def forward(self, x_BLD: Tensor) -> Tensor:
+        if self.training:
+            return super().forward(x_BLD.transpose(1, 2)).transpose(1, 2)
+        assert self.running_mean is not None and self.running_var is not None
+        factor_D = torch.rsqrt(self.running_var + self.eps)
+        if self.affine:
+            factor_D = factor_D * self.weight
+        y_BLD = (x_BLD - self.running_mean) * factor_D
+        return y_BLD + self.bias if self.affine else y_BLD
 
 
 class Dice(nn.Module):
@@ -64,13 +76,12 @@ class Dice(nn.Module):
 
     def __init__(self, width: int, *, padded: bool = False) -> None:
         super().__init__()
-        self.bn = nn.BatchNorm1d(width, affine=False)
+        norm = PaddedBatchNorm if padded else nn.BatchNorm1d
+        self.bn = norm(width, affine=False)
         self.alpha = nn.Parameter(torch.zeros(width))
-        self._padded = padded
 
     def forward(self, x: Tensor) -> Tensor:
-        normalised = self.bn(x.transpose(1, 2)).transpose(1, 2) if self._padded else self.bn(x)
-        gate = torch.sigmoid(normalised)
+        gate = torch.sigmoid(self.bn(x))
         return self.alpha * (1 - gate) * x + gate * x
 
 
