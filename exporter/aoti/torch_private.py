@@ -40,7 +40,7 @@ from exporter.spec import Target
 # - Weights stay outside the .so, in a plain blob in the order of the package's constants table, so that
 #   compiled code does not depend on them. Of the formats this one writes none: see `_weights_left_out`.
 # - Folding of constants happens when the package is loaded: folded at compile time, their values would be
-#   baked into the code. So would be those of weights of one number, which an earlier pass takes for constants.
+#   baked into the code. So would be those of weights of one number, that an earlier pass takes for constants.
 PACKAGE_CONFIG: Mapping[str, bool | str | int] = {
     "aot_inductor.package": True,
     "aot_inductor.package_constants_in_so": False,

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
+from torch.nn import functional as F
 
 from exporter.aoti.code import Code
 from exporter.aoti.compile import compile_code
@@ -22,13 +23,15 @@ class Scores(nn.Module):
         super().__init__()
         self.table = nn.Embedding(ROWS, WIDTH)
         self.layer = nn.Linear(WIDTH, 3)
+        self.slope = nn.Parameter(torch.zeros(1))  # of one number, as PReLU's
         self.register_buffer("mask", torch.zeros(3))
         for parameter in self.parameters():
             nn.init.zeros_(parameter)
 
     def forward(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
         steps = torch.tensor([1.0, 10.0, 100.0])
-        return {"scores": (self.layer(self.table(inputs["ids"])) + self.mask) * steps}
+        rows = F.prelu(self.table(inputs["ids"]) - 1.5, self.slope)
+        return {"scores": (self.layer(rows) + self.mask) * steps}
 
 
 def scores(seed: int) -> Scores:
