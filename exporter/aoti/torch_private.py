@@ -20,6 +20,7 @@ import torch.fx.experimental._config as symbolic_shapes_config
 from torch._inductor import codecache, cpp_builder, cpu_vec_isa
 from torch._inductor import config as inductor_config
 from torch._inductor.cpp_builder import CppBuilder
+from torch._inductor.exc import InvalidCxxCompiler
 from torch._inductor.virtualized import V
 from torch._library.utils import has_fake_kernel
 from torch._logging.structured import INTERN_TABLE
@@ -289,7 +290,10 @@ def _reads_weights(program: ExportedProgram) -> bool:
 
 def cpu_instruction_sets() -> tuple[str, ...]:
     """The vector instruction sets that inductor compiles for here: ("avx512", "avx512_vnni"), ..."""
-    isa = cpu_vec_isa.pick_vec_isa()
+    try:
+        isa = cpu_vec_isa.pick_vec_isa()
+    except InvalidCxxCompiler:  # it compiles for none
+        return ()
     return tuple(str(isa).lower().split()) if isa else ()
 
 
@@ -306,8 +310,11 @@ def compiler_settings() -> tuple[tuple[str, str], ...]:
 
 @cache
 def _compiler_version() -> str:
-    command = [cpp_builder.get_cpp_compiler(), "--version"]
-    told = subprocess.run(command, check=True, capture_output=True, text=True)
+    try:
+        command = [cpp_builder.get_cpp_compiler(), "--version"]
+        told = subprocess.run(command, check=True, capture_output=True, text=True)
+    except (InvalidCxxCompiler, OSError, subprocess.SubprocessError):
+        return "none"  # which is for compiling to say, where something is to be compiled
     return told.stdout.partition("\n")[0]
 
 

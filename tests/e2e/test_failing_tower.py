@@ -31,7 +31,8 @@ def test_the_item_tower_is_published_without_the_user_tower(
 
 def test_a_tower_killed_by_the_kernel_does_not_take_the_other_with_it(tmp_path: Path) -> None:
     output = tmp_path / "out"
-    command = [sys.executable, "-m", "cli.main", *export_command("hstu_match", output)]
+    options = ["--code-cache", "off"]  # so that there is time to be killed in
+    command = [sys.executable, "-m", "cli.main", *export_command("hstu_match", output), *options]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as export:
         os.kill(tower_process(export.pid, rank=0), signal.SIGKILL)
         _, said = export.communicate()
