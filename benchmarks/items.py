@@ -16,7 +16,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from benchmarks.catalogue import write_checkpoint, write_config, write_items
-from benchmarks.family_memory import FamilyMemory
+from benchmarks.process_memory import MemoryWatch
 from exporter.data.batch import read_rows
 from exporter.manifest import Manifest, TowerEntry, VectorsEntry
 from exporter.predict import download
@@ -97,12 +97,12 @@ def run(folder: Path, items: int, index: str, max_batch_size: int) -> ItemsRun:
     (folder / "spec.json").write_text(json.dumps(spec))
     command = [sys.executable, "-m", "cli.main", "export", "--spec", str(folder / "spec.json")]
     begun = time.monotonic()
-    with subprocess.Popen(command) as job, FamilyMemory(job.pid) as memory:
+    with subprocess.Popen(command) as job, MemoryWatch(job.pid) as watch:
         if job.wait() != 0:
             raise SystemExit("the export failed; see above")
     seconds = time.monotonic() - begun
     (artifact,) = output.iterdir()
-    measured = _measured(read_manifest(str(artifact)), artifact, rows, seconds, memory.peak_bytes)
+    measured = _measured(read_manifest(str(artifact)), artifact, rows, seconds, watch.peak.whole)
     shutil.rmtree(output)
     return measured
 

@@ -15,6 +15,7 @@ class Peak(BaseModel):
 
     anonymous: int = 0  # private and shared memory that no file stands behind
     mapped: int = 0  # pages of files, which the kernel drops when it needs the room
+    whole: int = 0  # both together, at one moment
 
 
 class MemoryWatch:
@@ -43,6 +44,7 @@ class MemoryWatch:
             self.peak = Peak(
                 anonymous=max(self.peak.anonymous, sum(each.anonymous for each in now)),
                 mapped=max(self.peak.mapped, sum(each.mapped for each in now)),
+                whole=max(self.peak.whole, sum(each.whole for each in now)),
             )
 
 
@@ -53,9 +55,8 @@ def memory_of(pid: int) -> Peak:
     except OSError:
         return Peak()
     kilobytes = {name: int(rest.split()[0]) for name, _, rest in (line.partition(":") for line in lines)}
-    return Peak(
-        anonymous=(kilobytes["Pss_Anon"] + kilobytes["Pss_Shmem"]) << 10, mapped=kilobytes["Pss_File"] << 10
-    )
+    anonymous, mapped = (kilobytes["Pss_Anon"] + kilobytes["Pss_Shmem"]) << 10, kilobytes["Pss_File"] << 10
+    return Peak(anonymous=anonymous, mapped=mapped, whole=anonymous + mapped)
 
 
 def family(root: int) -> list[int]:
