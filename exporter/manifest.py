@@ -52,7 +52,7 @@ class CaseReport(Frozen):
     sizes: dict[str, int]  # dynamic dim -> size
     passed: bool
     largest_difference: float | None = None  # absolute, over all outputs
-    scale: float | None = None  # largest magnitude of the eager output
+    scale: float | None = None  # largest magnitude of the eager output, here or in the largest batch
     output: str | None = None  # the output with the largest difference
     detail: str = ""
 

@@ -72,7 +72,7 @@ class JobControl:
         """
         plan = self.plan(spec)
         key = content_key(plan.spec, self.identify)
-        if key is not None and not force and (made := self._made_before(key)):
+        if key is not None and not force and (made := self._made_before(key, options)):
             return made
         job = self._new(plan.spec, plan.towers, options, owner)
         origin = {"config_uri": spec.config_uri, "content_key": key, "id": job_id or job.id}
@@ -141,12 +141,13 @@ class JobControl:
         enqueue_if_possible(self.queue, job)
         return job
 
-    def _made_before(self, key: str) -> Job | None:
-        """The job that made this artifact, if its record and its manifest are still there."""
+    def _made_before(self, key: str, options: JobOptions) -> Job | None:
+        """The job that made this artifact for the same model, if its record and manifest are still there."""
         found = self.store.find_content(key)
         try:
             job = found and self.store.get(found)
-            if job and job.manifest_uri and self.identify(job.manifest_uri):
+            same = job and (job.model, job.labels) == (options.model, options.labels)
+            if job and same and job.manifest_uri and self.identify(job.manifest_uri):
                 return job
         except (JobNotFound, SourceNotFound):
             return None

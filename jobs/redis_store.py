@@ -112,7 +112,6 @@ class RedisJobStore:
         self._add = client.register_script(_ADD)
         self._replace = client.register_script(_REPLACE)
         self._remove = client.register_script(_REMOVE)
-        self._add = client.register_script(_ADD)
 
     def now(self) -> datetime:
         with reaching():

@@ -65,6 +65,7 @@ def _start(
             "OMP_WAIT_POLICY": "passive",
             "PYTHONUNBUFFERED": "1",
             "SLIPWAY_REDIS_URL": None,  # an attempt has no business with the job store
+            "REDIS_PASSWORD": None,
             **changes,
         },
     )

@@ -1,6 +1,7 @@
 """Activations as configs write them: "nn.ReLU", "nn.ELU(alpha=0.5)", "Dice". No torch."""
 
 import ast
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -59,15 +60,35 @@ def read_activation(text: str, where: str) -> Activation:
         name, known = name.removeprefix("torch.").removeprefix("nn."), dict(TORCH_ACTIVATIONS)
     try:
         read = _keywords(arguments)
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         read = None
-    if read is None or name not in known or not read.keys() <= known[name]:
+    if read is None or name not in known or not read.keys() <= known[name] or not _fit(read):
         unsupported(
             where,
             f"activation {text!r} is not known",
             hint=f"use {DICE} or one of nn.{', nn.'.join(TORCH_ACTIVATIONS)}, with arguments by name",
         )
     return Activation(name=name, arguments=read)
+
+
+def _fit(arguments: Mapping[str, object]) -> bool:
+    """Whether every argument is of its kind: a flag, a word, a count, or a number that is finite."""
+    numbers = {}
+    for name, value in arguments.items():
+        if name == "inplace":
+            fits = isinstance(value, bool)
+        elif name == "approximate":
+            fits = value in ("none", "tanh")
+        elif isinstance(value, bool) or not isinstance(value, int | float):
+            fits = False
+        else:
+            fits = math.isfinite(value) and (
+                name != "num_parameters" or (isinstance(value, int) and value > 0)
+            )
+            numbers[name] = value
+        if not fits:
+            return False
+    return numbers.get("min_val", -1) < numbers.get("max_val", 1)
 
 
 def _keywords(arguments: str) -> dict[str, float | int | bool | str]:

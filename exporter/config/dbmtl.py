@@ -1,5 +1,6 @@
 """dbmtl: its message to its dataclass, and the feature group it needs."""
 
+import math
 from collections.abc import Mapping, Sequence
 
 from google.protobuf.json_format import MessageToDict
@@ -91,7 +92,7 @@ def _read_mask_block(message: MaskBlock, where: str) -> MaskBlockConfig:
     ratio = float(written.get("reduction_ratio", message.reduction_ratio))
     if message.hidden_dim == 0:
         invalid(where, "hidden_dim is 0", hint="set it above 0")
-    if ratio < 0 or (ratio == 0 and message.aggregation_dim == 0):
+    if not math.isfinite(ratio) or ratio < 0 or (ratio == 0 and message.aggregation_dim == 0):
         invalid(
             where,
             f"reduction_ratio is {ratio:g} and aggregation_dim {message.aggregation_dim}",

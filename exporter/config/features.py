@@ -178,7 +178,18 @@ def _rows_of_words(source: FeatureSource, message: IdMessage | LookupFeature | M
     if message.vocab_list:
         # TorchEasyRec gives a match_feature's table one more row than its vocabulary has words.
         return _rows_of_vocabulary(source, message) + isinstance(message, MatchFeature)
-    return max(message.vocab_dict.values()) + 1 if message.vocab_dict else None
+    rows = dictionary_rows(source, message)
+    return max(rows.values()) + 1 if rows else None
+
+
+def dictionary_rows(
+    source: FeatureSource, message: IdMessage | LookupFeature | MatchFeature
+) -> dict[str, int]:
+    """The row of each word of a vocab_dict; the default value has row 0, unless another is set for it."""
+    rows = dict(sorted(message.vocab_dict.items()))
+    if rows and effective_default(source) and not message.HasField("default_bucketize_value"):
+        rows[effective_default(source)] = 0
+    return rows
 
 
 def _rows_of_vocabulary(source: FeatureSource, message: IdMessage | LookupFeature | MatchFeature) -> int:

@@ -5,7 +5,7 @@ from typing import assert_never
 from pydantic import JsonValue
 
 from exporter.config.feature_messages import FeatureSource
-from exporter.config.features import effective_default, effective_value_dim
+from exporter.config.features import dictionary_rows, effective_default, effective_value_dim
 from exporter.config.pb.feature_kinds_pb2 import (
     BoolMaskFeature,
     CombineFeature,
@@ -317,9 +317,6 @@ def _buckets(
     if message.vocab_list:
         in_front = [] if own_default else [default, _OUT_OF_VOCABULARY]
         return {"vocab_list": [*in_front, *message.vocab_list], "default_bucketize_value": unknown}
-    if message.vocab_dict:
-        rows: FgBlock = dict(sorted(message.vocab_dict.items()))
-        if default and not own_default:
-            rows[default] = 0
-        return {"vocab_dict": rows, "default_bucketize_value": unknown}
+    if rows := dictionary_rows(source, message):
+        return {"vocab_dict": dict(rows), "default_bucketize_value": unknown}
     return by_number

@@ -6,6 +6,7 @@ from difflib import get_close_matches
 from typing import NoReturn
 
 from exporter.config.pb.model_pb2 import FeatureGroupConfig, FeatureGroupType, ModelConfig, SeqGroupConfig
+from exporter.config.refusals import check_name
 from exporter.config.schema import Feature, FeatureGroup, GroupKind
 from exporter.config.sequence_encoder_messages import read_sequence_encoder
 from exporter.config.sequence_encoders import SequenceEncoderConfig
@@ -32,6 +33,7 @@ def read_groups(model: ModelConfig, features: Sequence[Feature]) -> tuple[Featur
 
 def _read(message: FeatureGroupConfig, features: Mapping[str, Feature]) -> FeatureGroup:
     name = message.group_name
+    check_name(name, f"feature_groups: {name}")
     kind = FeatureGroupType.Name(message.group_type)
     if kind not in set(GroupKind):
         _refuse(name, f"group_type {kind} is not supported", hint=f"supported are {', '.join(GroupKind)}")
@@ -71,6 +73,7 @@ def _sequence_group(
     name = message.group_name or default_name
     if not name:
         _invalid(outer.group_name, "one of its sequence_groups has no group_name", hint="name each of them")
+    check_name(name, f"feature_groups: {name}")
     group = FeatureGroup(
         name=name,
         kind=GroupKind.SEQUENCE,

@@ -4,10 +4,30 @@ from typing import NoReturn
 
 from exporter.errors import InvalidPipelineConfig, UnsupportedConfig
 
+# What a container of torch's modules has attributes of, that people might name a group or a task after.
+_METHODS = frozenset(
+    (
+        "add_module", "apply", "bfloat16", "bool", "buffers", "call_super_init", "children", "clear",
+        "compile", "cpu", "cuda", "double", "dump_patches", "eval", "extra_repr", "float", "forward",
+        "get_buffer", "get_extra_state", "get_parameter", "get_submodule", "half", "int", "ipu", "items",
+        "keys", "load_state_dict", "modules", "mtia", "named_buffers", "named_children", "named_modules",
+        "named_parameters", "parameters", "pop", "register_backward_hook", "register_buffer",
+        "register_module", "register_parameter", "requires_grad_", "set_extra_state", "set_submodule",
+        "share_memory", "state_dict", "to", "to_empty", "train", "training", "type", "update", "values",
+        "xpu", "zero_grad",
+    )
+)  # fmt: skip
+
 
 def invalid(where: str, problem: str, *, hint: str) -> NoReturn:
     """The config contradicts itself."""
     raise InvalidPipelineConfig(f"{where}: {problem}", hint=hint, where=where)
+
+
+def check_name(name: str, where: str) -> None:
+    """A name that weights go by: of modules, which have no dots in theirs and none of their own methods'."""
+    if not name or "." in name or name in _METHODS:
+        invalid(where, f"{name!r} cannot be the name of weights", hint="use another name, without dots")
 
 
 def unsupported(where: str, problem: str, *, hint: str) -> NoReturn:

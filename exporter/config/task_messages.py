@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable
 
 from exporter.config.pb.loss_pb2 import LossConfig
-from exporter.config.refusals import invalid, unsupported
+from exporter.config.refusals import check_name, invalid, unsupported
 from exporter.config.tasks import Loss, TaskConfig
 
 _CLASSES_OF_ONE_NUMBER = {Loss.BINARY_CROSS_ENTROPY, Loss.BINARY_FOCAL, Loss.L2}
@@ -33,6 +33,7 @@ def check_names(names: Iterable[str], where: str) -> None:
     """No two tasks have one name, which is the end of their outputs' names."""
     seen: set[str] = set()
     for name in names:
+        check_name(name, where)
         if name in seen:
             invalid(where, f"two tasks are named {name}", hint="rename one of them")
         seen.add(name)

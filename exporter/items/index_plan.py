@@ -16,7 +16,7 @@ PQ_CODES = 256  # of each byte; as many vectors at least are needed to find them
 _METRICS = {
     Similarity.COSINE: Metric.COSINE,
     Similarity.INNER_PRODUCT: Metric.INNER_PRODUCT,
-    Similarity.EUCLID: Metric.L2,
+    Similarity.EUCLID: Metric.INNER_PRODUCT,  # TorchEasyRec trains it by the product like any other
 }
 
 

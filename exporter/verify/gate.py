@@ -18,7 +18,7 @@ from exporter.spec import Pass
 from exporter.stages import Progress
 from exporter.towers.tower import Tower
 from exporter.verify.nodes import require_promises_kept
-from exporter.verify.numerics import compare, tolerance_of
+from exporter.verify.numerics import compare, scales_of, tolerance_of
 from exporter.verify.reload import Link
 from exporter.verify.runner import PackageRunner, Refused
 
@@ -50,6 +50,7 @@ class Gate:
         self._device = device
         self._tolerance = tolerance_of(passes)
         self._programs = programs
+        self._usual: dict[str, float] = {}  # the scale of each output in the largest ordinary batch
 
     def verify(
         self, agreeing: Iterable[NamedBatch], contradicting: Iterable[NamedBatch], progress: Progress
@@ -64,6 +65,8 @@ class Gate:
             progress(0.0, f"{batch.name}: node by node")
             where = f"{self._tower.title}, {batch.name}"
             require_promises_kept(self._programs, self._on_device(batch), where=where)
+        if ordinary := _ordinary(cases):
+            self._usual = scales_of(self.eager(ordinary[-1].inputs))
         total, timed = len(cases) + len(refusals), _timed(cases)
         reports, latency = [], []
         with ExitStack() as running:
@@ -120,7 +123,7 @@ class Gate:
         sizes = input_sizes(self._tower.plan, batch.inputs)
         expected = self.eager(batch.inputs)
         try:
-            difference = compare(expected, runner.run(batch.inputs))
+            difference = compare(expected, runner.run(batch.inputs), usual=self._usual)
         except Refused as refusal:
             return CaseReport(
                 name=batch.name, kind=CaseKind.AGREES, sizes=sizes, passed=False, detail=str(refusal)
@@ -180,9 +183,14 @@ def _run_by_node(cases: Sequence[NamedBatch]) -> list[NamedBatch]:
     return [case for case in cases if case.name in _RUN_BY_NODE]
 
 
+def _ordinary(cases: Sequence[NamedBatch]) -> list[NamedBatch]:
+    """Batches of rows as they are, by size."""
+    return [case for case in cases if case.name.startswith("batch_")]
+
+
 def _timed(cases: Sequence[NamedBatch]) -> frozenset[str]:
     """The cases that are timed: the smallest, a usual and the largest size of ordinary rows."""
-    sizes = [case.name for case in cases if case.name.startswith("batch_")]
+    sizes = [case.name for case in _ordinary(cases)]
     return frozenset({*sizes[:1], _ALWAYS_TIMED, *sizes[-1:]})
 
 

@@ -26,7 +26,7 @@ class Difference:
 
     output: str | None
     largest: float  # absolute
-    scale: float  # largest magnitude of the reference output
+    scale: float  # largest magnitude of the reference output, here or as it usually is
     problem: str = ""
 
     def within(self, tolerance: float) -> bool:
@@ -40,15 +40,27 @@ class Difference:
         return self.largest / self.scale if self.scale else math.inf
 
 
-def compare(reference: Mapping[str, Tensor], actual: Mapping[str, Tensor]) -> Difference:
-    """The worst difference over all outputs, elementwise; a non-finite number never passes."""
+def scales_of(outputs: Mapping[str, Tensor]) -> dict[str, float]:
+    """The largest magnitude of each output."""
+    return {name: _largest(tensor) for name, tensor in outputs.items()}
+
+
+def compare(
+    reference: Mapping[str, Tensor], actual: Mapping[str, Tensor], *, usual: Mapping[str, float] | None = None
+) -> Difference:
+    """The worst difference over all outputs, elementwise; a non-finite number never passes.
+
+    `usual` are scales that outputs are held against where they are smaller: a single logit may happen to be
+    a small difference of large numbers, and is rounded as these are.
+    """
     if set(reference) != set(actual):
         return _problem(None, f"outputs are {sorted(actual)}, expected {sorted(reference)}")
-    differences = [_compare(name, reference[name], actual[name]) for name in reference]
+    usual = usual or {}
+    differences = [_compare(name, reference[name], actual[name], usual.get(name, 0.0)) for name in reference]
     return max(differences, key=lambda difference: (bool(difference.problem), difference.relative))
 
 
-def _compare(name: str, reference: Tensor, actual: Tensor) -> Difference:
+def _compare(name: str, reference: Tensor, actual: Tensor, usual: float) -> Difference:
     if reference.shape != actual.shape or reference.dtype != actual.dtype:
         return _problem(
             name,
@@ -59,7 +71,12 @@ def _compare(name: str, reference: Tensor, actual: Tensor) -> Difference:
     wide, other = reference.double(), actual.double()
     if not bool(wide.isfinite().all() and other.isfinite().all()):
         return _problem(name, "holds NaN or infinity")
-    return Difference(output=name, largest=float((wide - other).abs().max()), scale=float(wide.abs().max()))
+    largest = float((wide - other).abs().max())
+    return Difference(output=name, largest=largest, scale=max(_largest(wide), usual))
+
+
+def _largest(tensor: Tensor) -> float:
+    return float(tensor.double().abs().max()) if tensor.numel() else 0.0
 
 
 def _problem(name: str | None, problem: str) -> Difference:

@@ -30,7 +30,8 @@ def plan_anything(spec: ExportSpec, *, families: Collection[str] = ()) -> Plan:
 
 
 def fuzzed_app() -> FastAPI:
-    patch("service.redis_backend.plan", plan_anything).start()  # for as long as this process serves
+    # For as long as this process serves.
+    patch("service.redis_backend.planner", lambda families: plan_anything).start()
     return create_app()
 
 

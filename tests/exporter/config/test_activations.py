@@ -28,7 +28,13 @@ def test_a_name_and_its_arguments_are_read(text: str, expected: Activation) -> N
 
 @pytest.mark.parametrize(
     "text",
-    ["ReLU", "nn.Linear", "nn.Dice", "nn.ELU(beta=1)", "nn.ELU(0.5)", "nn.ELU(alpha=open('x'))", "Dice(a=1)"],
+    [
+        *("ReLU", "nn.Linear", "nn.Dice", "nn.ELU(beta=1)", "nn.ELU(0.5)", "nn.ELU(alpha=open('x'))"),
+        *("Dice(a=1)", "nn.ELU(alpha=None)", "nn.LeakyReLU(negative_slope=1j)", "nn.ELU(alpha=1e999)"),
+        *("nn.GELU(approximate='foo')", "nn.PReLU(num_parameters=True)", "nn.PReLU(num_parameters=[8])"),
+        *("nn.Hardtanh(min_val=1, max_val=0)", f"nn.ELU(alpha={'-' * 9000}1)"),
+    ],
+    ids=lambda text: text[:40],
 )
 def test_what_is_not_an_activation_is_refused_where_it_stands(text: str) -> None:
     with pytest.raises(UnsupportedConfig, match="is not known") as refusal:

@@ -25,6 +25,7 @@ def _raw(fields: str, kind: str = "raw_feature") -> str:
         ('vocab_list: ["a", "b"]', 4),
         ('vocab_list: ["a", "b"] default_bucketize_value: 1', 2),
         ('vocab_dict { key: "a" value: 5 }', 6),
+        ('vocab_dict { key: "a" value: 2 } vocab_dict { key: "b" value: 3 } default_value: "b"', 3),
     ],
 )
 def test_an_id_tables_rows_are_counted_as_training_does(

@@ -167,3 +167,9 @@ def test_a_group_is_of_sampled_features_or_of_others(parse_edited: ParseEdited) 
 def test_what_no_group_names_is_no_obstacle(parse_edited: ParseEdited) -> None:
     config = parse_edited(('sequence_name: "uih_seq"', _SEVERAL))
     assert config.feature("uih_seq__tags").is_multivalued
+
+
+@pytest.mark.parametrize("name", ["a.b", "keys", "type"])
+def test_a_group_is_not_called_as_no_module_can_be(parse_edited: ParseEdited, name: str) -> None:
+    with pytest.raises(InvalidPipelineConfig, match="cannot be the name of weights"):
+        parse_edited((_QUERY_TIME, f'group_name: "{name}"'))

@@ -42,3 +42,10 @@ def test_outputs_of_zero_must_be_zero() -> None:
 )
 def test_outputs_of_another_shape_never_pass(actual: dict[str, torch.Tensor]) -> None:
     assert not compare({"y": torch.ones(3)}, actual).within(1.0)
+
+
+def test_a_small_number_is_held_against_what_is_usual() -> None:
+    reference, actual = {"y": torch.tensor([4e-4])}, {"y": torch.tensor([4e-4 + 8e-9])}
+    assert not compare(reference, actual).within(FP32_TOLERANCE)
+    assert compare(reference, actual, usual={"y": 0.05}).within(FP32_TOLERANCE)
+    assert not compare(reference, actual, usual={"y": 5e-4}).within(FP32_TOLERANCE)
