@@ -55,7 +55,7 @@ RUN apt-get update \
     && install -d -o 10001 -g 10001 /scratch /var/cache/slipway
 ENV PATH=/opt/slipway/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 \
     HOME=/scratch SLIPWAY_WORK_DIR=/scratch/work SLIPWAY_ALIVE_FILE=/scratch/alive.json \
-    TORCHINDUCTOR_CACHE_DIR=/var/cache/slipway/inductor TRITON_CACHE_DIR=/var/cache/slipway/triton
+    XDG_CACHE_HOME=/var/cache TRITON_CACHE_DIR=/var/cache/slipway/triton
 WORKDIR /scratch
 USER 10001:10001
 HEALTHCHECK --interval=30s --timeout=20s --start-period=60s --retries=4 CMD ["python", "-m", "worker.alive"]

@@ -14,7 +14,7 @@ from jobs.errors import (
 )
 from service.access.guard import Admin, Submitter
 from service.audit import record
-from service.dependencies import Jobs, KeptAnswers
+from service.dependencies import Jobs, KeptAnswers, Workers
 from service.errors import Forbidden, Unauthenticated, problem_responses
 from service.idempotent import IdempotencyKey, answer_once
 from service.schemas import JobView
@@ -50,7 +50,12 @@ def cancel(job_id: str, jobs: Jobs, caller: Submitter) -> JobView:
     ),
 )
 def retry(
-    job_id: str, jobs: Jobs, caller: Submitter, answers: KeptAnswers, key: IdempotencyKey = None
+    job_id: str,
+    jobs: Jobs,
+    caller: Submitter,
+    answers: KeptAnswers,
+    workers: Workers,
+    key: IdempotencyKey = None,
 ) -> Response:
     """Export the towers that failed once more, as a new job with an artifact of its own.
 
@@ -60,7 +65,7 @@ def retry(
     def carry_out() -> JobView:
         job = jobs.retry(job_id, caller.owner)
         record(caller, "retry", f"{job_id} as {job.id}")
-        return JobView.of(job)
+        return JobView.of(job, workers.alive())
 
     return answer_once(answers, f"{caller.name}:{key}" if key else None, f"retry {job_id}", carry_out)
 
