@@ -44,6 +44,9 @@ def artifact_of(tmp_path_factory: pytest.TempPathFactory) -> Export:
 
 
 def recorded_batches(model: str) -> list[dict[str, str]]:
-    """The batches that TorchEasyRec's outputs were recorded for: part, name and rows."""
+    """The batches that were tried on TorchEasyRec: part, name and rows, and the error if it failed."""
     index = json.loads((FIXTURES / model / "outputs" / "index.json").read_text())
-    return [{key: batch[key] for key in ("part", "batch", "parquet")} for batch in index["batches"]]
+    return [
+        {key: batch[key] for key in ("part", "batch", "parquet", "error") if key in batch}
+        for batch in index["batches"]
+    ]

@@ -68,7 +68,7 @@ def test_predictions_are_the_recorded_outputs(
     for batch in recorded_batches(model):
         predicted = predict(artifact, batch["part"], FIXTURES / batch["parquet"], tmp_path)
         recorded = FIXTURES / model / "outputs" / f"{batch['part']}__{batch['batch']}.out.safetensors"
-        if not recorded.exists():  # TorchEasyRec fails on rows without any history
+        if "error" in batch:  # TorchEasyRec fails on rows without any history
             assert all(np.isfinite(values).all() for values in predicted.values())
             continue
         expected = load_file(recorded)
@@ -84,7 +84,7 @@ def test_weighted_ids_count_as_they_did_in_training(artifact_of: Exported, tmp_p
     artifact = artifact_of("multi_tower_din_w", Mode.UNIFIED, IdWeights.APPLY)
     predicted = predict(artifact, "model", FIXTURES / "data" / "rec" / "ref_b7.parquet", tmp_path)
     trained = pq.read_table(FIXTURES / "multi_tower_din_w" / "as_trained" / "b7.parquet").to_pydict()
-    assert predicted.keys() == trained.keys() & predicted.keys() and predicted
+    assert predicted.keys() == trained.keys()
     for name, values in predicted.items():
         np.testing.assert_allclose(values, np.array(trained[name]), rtol=0, atol=TOLERANCE)
     [tower] = read_manifest(artifact).towers
