@@ -19,7 +19,7 @@ class Stage(StrEnum):
     COMPILE = "compile"  # AOTInductor
     VERIFY = "verify"  # package against eager, in a fresh process
     ITEMS = "items"  # item vectors and their index; only where asked for
-    PUBLISH = "publish"  # upload, check digests, write the manifest
+    PUBLISH = "publish"  # upload, check digests; the manifest goes up when all towers are there
 
 
 Kind = Literal["started", "progress", "finished", "failed"]
