@@ -112,5 +112,4 @@ def succeeded(entry: TowerEntry, root: str) -> TowerOutcome:
         tower=entry.name,
         entry=entry,
         package_uri=join_uri(root, entry.package.path),
-        cold=entry.code == "cold",
     )
