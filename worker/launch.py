@@ -22,7 +22,7 @@ class Launcher(Protocol):
 
 
 class TorchrunLauncher:
-    """One process per rank under torchrun."""
+    """One process per rank, under torchrun where there are several: one alone needs nobody to meet."""
 
     def __init__(self, code_cache: str | None = None) -> None:
         """Let attempts use `code_cache`; by default the one that the environment names."""
@@ -31,12 +31,14 @@ class TorchrunLauncher:
     def start(self, workspace: Workspace, *, ranks: int) -> GuardedProcess:
         torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
         torchrun += ["--tee", "3"]  # every line with its rank; see worker.logs
-        command = [sys.executable, *torchrun, "-m", "worker.attempt", str(workspace.path)]
+        several = torchrun if ranks > 1 else []  # torchrun imports torch as well, for seconds
+        command = [sys.executable, *several, "-m", "worker.attempt", str(workspace.path)]
         prune(compiler_folder())
         compiler = CompilerSettings()
         if compiler.slipway_compiled_ahead is not None:
             lay_in(compiler.slipway_compiled_ahead, compiler.torchinductor_cache_dir)
-        return _start(command, workspace, ranks, self._changes)
+        alone = {} if ranks > 1 else {"RANK": "0", "WORLD_SIZE": "1"}  # else torchrun says so
+        return _start(command, workspace, ranks, {**self._changes, **alone})
 
 
 class CommandLauncher:
