@@ -82,8 +82,11 @@ class Holding:
         )
 
     def _renewed(self, job: Job, now: datetime) -> Job:
-        """Renew in the lease's second third, so that the record changes no oftener than it must."""
-        if job.lease is None or job.lease.until - now > self.length * 2 / 3:
+        """Renew in the lease's second third, so that the record changes no oftener than it must.
+
+        And where it has longer to go than any lease has: then the store's clock was set back.
+        """
+        if job.lease is None or self.length * 2 / 3 < job.lease.until - now <= self.length:
             return job
         return job.model_copy(update={"lease": Lease(worker=self.worker, until=now + self.length)})
 

@@ -219,8 +219,8 @@ class Job(JobOptions):
         return self.lease is not None and self.lease.until < now
 
     def is_due(self, now: datetime) -> bool:
-        """Whether its pause, if it has one, is over."""
-        return self.not_before is None or self.not_before <= now
+        """Whether its pause, if it has one, is over; none outlasts a clock that was set back."""
+        return self.not_before is None or self.not_before <= now or now < self.updated_at
 
     def cancelled(self, now: datetime) -> Self:
         """Cancel at once when no worker has it, else ask the worker to stop."""

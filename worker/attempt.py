@@ -15,6 +15,7 @@ from pathlib import Path
 from structlog.contextvars import bind_contextvars
 
 from exporter.attempt import Attempt
+from exporter.distributed.isolation import die_with_parent
 from exporter.distributed.ranks import Ranks
 from exporter.errors import ExportError
 from exporter.outcome import ExportOutcome, Failure
@@ -42,6 +43,7 @@ def main(watched: Wrap = lambda report: report) -> None:
     parser = argparse.ArgumentParser(prog="worker.attempt", description="Run one rank of one export attempt.")
     parser.add_argument("workspace", type=Path)
     workspace: Path = parser.parse_args().workspace
+    die_with_parent()
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # one stream, so that marks and lines keep their order
     configure_logging(LogFormat.CONSOLE, LogLevel.INFO)  # for the people who read the job's log
     request = AttemptFile.model_validate_json((workspace / "attempt.json").read_text())

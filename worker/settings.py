@@ -56,6 +56,10 @@ class WorkerSettings(BaseSettings):
     alive_file: Path | None = Field(
         default=None, description="Written with every beat, for the probe `python -m worker.alive`."
     )
+    longest_hunger: Duration = Field(
+        default=timedelta(minutes=5),
+        description="Idle for longer while messages wait for it, a worker fails the probe.",
+    )
     attempt_command: tuple[str, ...] | None = Field(
         default=None,
         min_length=1,

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 
 from exporter.spec import ExportSpec, TowerName
 from exporter.stages import Stage
-from jobs.model import JobState
+from jobs.model import Job, JobState
 from tests.faults.faults import NAMES, Scene
 from tests.faults.holding import Hold
 from tests.faults.invariants import broken
@@ -25,10 +25,12 @@ _REFUSED = frozenset({JobState.FAILED})
 class Point:
     """Where an attempt is held."""
 
-    stage: Stage
+    stage: Stage | None  # None: before any attempt
     kind: str = "started"
 
     def __str__(self) -> str:
+        if self.stage is None:
+            return "queued"
         words = {"started": "", "progress": ", half way", "finished": ", at its end"}
         return f"{self.stage}{words[self.kind]}"
 
@@ -40,9 +42,10 @@ class Cell:
     fault: str
     point: Point
     ends: frozenset[JobState] = _DONE
+    both: bool = False  # towers, on two ranks
 
     def __str__(self) -> str:
-        return f"{self.fault} @ {self.point}"
+        return f"{self.fault} @ {self.point}{' of two towers' if self.both else ''}"
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,8 @@ class Result:
     def row(self) -> dict[str, object]:
         return asdict(self)
 
+
+RESULTS: list[Result] = []  # of this session, for its table
 
 CONFIG, CHECKPOINT, ROWS = Point(Stage.CONFIG), Point(Stage.CHECKPOINT), Point(Stage.ROWS)
 TRACE, COMPILE, VERIFY = Point(Stage.TRACE), Point(Stage.COMPILE), Point(Stage.VERIFY)
@@ -98,15 +103,18 @@ CELLS = [
     *_cells("S3 answers 503", _STORE),
     *_cells("S3 denies access", _STORE, _REFUSED),
     *_cells("S3 damages a file", (PUBLISH,)),
+    Cell("kill -9 of a rank", VERIFY, both=True),
+    Cell("SIGTERM of the worker", HALF, both=True),
 ]
 DISK_CELLS = _cells("disk full", (CHECKPOINT, VERIFY, PUBLISH), _ANY_END)
 
 
 def run(cell: Cell, stack: FaultStack, spec: ExportSpec) -> Result:
     """Hold a job's attempt at the point, break something, and see the job to its end."""
+    assert cell.point.stage is not None
     stack.hold.ask(Hold(stage=cell.point.stage, kind=cell.point.kind))
     begun = time.monotonic()
-    job_id = stack.submit(spec)
+    job_id = stack.submit(spec if cell.both else one_tower(spec))
     try:
         wait_until(f"an attempt is at {cell.point}", stack.hold.held, _HELD_S, stack.workers[0].log)
         held = stack.hold.held()
@@ -115,11 +123,18 @@ def run(cell: Cell, stack: FaultStack, spec: ExportSpec) -> Result:
         job = wait_for_end(stack.observer, job_id, _END_S)
     finally:
         stack.heal()
-    wrong = broken(stack, job_id)
+    return result_of(cell, job, stack, begun)
+
+
+def result_of(cell: Cell, job: Job, stack: FaultStack, begun: float) -> Result:
+    """Look at everything that must hold now that the job has ended."""
+    wrong = broken(stack, job.id)
     if job.state not in cell.ends:
         wrong.append(f"it ended {job.state}: {job.failure and job.failure.message}")
     seconds = round(time.monotonic() - begun, 1)
-    return Result(cell.fault, str(cell.point), job.state, job.attempt, seconds, tuple(wrong))
+    result = Result(cell.fault, str(cell.point), job.state, job.attempt, seconds, tuple(wrong))
+    RESULTS.append(result)
+    return result
 
 
 def one_tower(spec: ExportSpec) -> ExportSpec:

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from exporter.spec import ExportSpec
+from tests.faults.cells import RESULTS
+from tests.faults.report import TABLE, summary, table
 from tests.faults.stack import BUCKET, FaultStack, fault_stack
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "torcheasyrec"
@@ -54,3 +56,12 @@ def light(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultStack]:
 def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultStack]:
     with fault_stack(tmp_path_factory.mktemp("f") / "s", "real") as stack:
         yield stack
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """The table: what was broken where, and what came of it."""
+    if not RESULTS:
+        return
+    TABLE.parent.mkdir(parents=True, exist_ok=True)
+    TABLE.write_text(table(RESULTS))
+    terminalreporter.write_line(f"{summary(RESULTS)}; the table: {TABLE}")

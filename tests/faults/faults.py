@@ -37,27 +37,26 @@ class Scene:
         return next(each for each in self.stack.workers if f"-{each.pid}-" in lease.worker)
 
 
-Fault = Callable[[Scene], None]  # returns when what was broken is mended, as far as somebody would mend it
+# Returns when what was broken is mended, as far as somebody would mend it. What was held goes on then, but
+# for what somebody is to kill: that cannot end by itself.
+Fault = Callable[[Scene], None]
 
 
 def kill_tower(scene: Scene) -> None:
     """Kill -9 of the process that exports the tower."""
     os.kill(scene.held.pid, signal.SIGKILL)
-    scene.stack.hold.release()
 
 
 def kill_rank(scene: Scene) -> None:
     """Kill -9 of a rank."""
     rank = next(each for each in _family(scene) if "tests.faults.attempts rank" in _command(each))
     rank.kill()
-    scene.stack.hold.release()
 
 
 def kill_attempt(scene: Scene) -> None:
     """Kill -9 of torchrun, or of the light attempt."""
     attempt = next(each for each in reversed(_family(scene)) if "processes.guard" not in _command(each))
     attempt.kill()
-    scene.stack.hold.release()
 
 
 def kill_guard(scene: Scene) -> None:
@@ -65,7 +64,6 @@ def kill_guard(scene: Scene) -> None:
     guard = next(each for each in _family(scene) if "processes.guard" in _command(each))
     guard.kill()
     time.sleep(1)
-    scene.stack.hold.release()
 
 
 def kill_worker(scene: Scene) -> None:
@@ -74,7 +72,6 @@ def kill_worker(scene: Scene) -> None:
     worker.kill()
     time.sleep(1)
     worker.start()
-    scene.stack.hold.release()
 
 
 def terminate_worker(scene: Scene) -> None:
@@ -215,7 +212,7 @@ def s3_damages(scene: Scene) -> None:
     """The object store changes a byte of one package."""
     scene.stack.order(Order(damage=True, methods=("PUT",), path="aoti_model.pt2", times=1))
     scene.stack.hold.release()
-    wait_until("another attempt has begun", lambda: scene.stack.store.get(scene.job_id).attempt > 1, 90)
+    wait_until("the attempt has ended", lambda: _attempt_over(scene), 90)
     scene.stack.order(None)
 
 

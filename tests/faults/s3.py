@@ -66,7 +66,8 @@ class Door:
                 return _refuse(order.status, order.code, environ, start)
             if order.damage:
                 environ["wsgi.input"] = _damaged(environ)
-        return self._app(environ, self._noting(environ, start))
+        answer: Iterable[bytes] = self._app(environ, self._noting(environ, start))
+        return answer
 
     def _order(self, method: str, path: str) -> Order | None:
         try:

@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -220,6 +221,7 @@ def _settings(folder: Path, kind: str, proxies: Mapping[str, Proxy]) -> dict[str
         "SLIPWAY_RETRY_PAUSE": "1",
         "SLIPWAY_SWEEP_INTERVAL": "1",
         "SLIPWAY_HEARTBEAT_INTERVAL": "0.5",
+        "SLIPWAY_LONGEST_HUNGER": "3",
         "SLIPWAY_CALLBACK_SECRETS": _SECRET,
         "SLIPWAY_CALLBACK_NETWORKS": "127.0.0.0/8",
         "SLIPWAY_CALLBACK_PAUSES": ",".join(["1"] * 60),
@@ -261,3 +263,9 @@ def _has_bucket(url: str) -> bool:
     except (BotoCoreError, ClientError):
         return False
     return True
+
+
+def has_mounts() -> bool:
+    """Whether a worker can be given a small disk here."""
+    probe = [*_on_a_small_disk(["true"], Path("/tmp"))]
+    return subprocess.run(probe, check=False, stderr=subprocess.DEVNULL).returncode == 0

@@ -60,6 +60,12 @@ def test_a_renewal_moves_the_end(store: JobStore, job: Job) -> None:
     assert MINUTE / 2 < kept.remaining <= MINUTE
 
 
+def test_a_lease_from_a_clock_that_was_set_back_is_written_anew(store: JobStore, job: Job) -> None:
+    held = claimed(store, job, length=60 * MINUTE)
+    kept = Holding(store=store, job=held.job, worker="w1", length=MINUTE).keep()
+    assert kept.job.lease is not None and kept.job.lease.until <= store.now() + MINUTE
+
+
 def test_nothing_new_is_nothing_written(store: JobStore, job: Job) -> None:
     held = claimed(store, job)
     assert held.keep().job.revision == held.job.revision
