@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from jobs.celery_queue import make_celery
+from jobs.celery_queue import QUEUE, make_celery
 from jobs.ids import JobId
 from jobs.model import JobState
 from processes.settings import inherited_environment
@@ -55,9 +55,9 @@ def test_a_message_may_be_lost_or_come_thrice(
 def test_a_worker_that_hears_nothing_fails_its_probe(light: FaultStack) -> None:
     begun = time.monotonic()
     app = make_celery(f"redis://127.0.0.1:{light.redis_proxy.port}/0")
-    app.control.cancel_consumer("slipway")
+    answers = app.control.cancel_consumer(QUEUE, reply=True, timeout=10, limit=len(light.workers))
     app.close()
-    time.sleep(1)
+    assert len(answers) == len(light.workers)
     job_id = light.submit(light_spec(light))
     for worker in light.workers:
         wait_until(f"{worker.name} fails its probe", partial(_fails_its_probe, worker), 30)
