@@ -98,6 +98,10 @@ deploy-check: install ## the long proofs of docker/, the chart and the C++ examp
 image-pins: $(INSTALLED) ## after make lock: write docker/pins/, which the images install from
 	@$(BIN)/python -m deploy.pins
 
+.PHONY: image-digests
+image-digests: $(INSTALLED) ## ask the registries whether the images that are pinned by digest are there
+	@$(BIN)/python -m deploy.digests
+
 .PHONY: protos
 protos: $(INSTALLED) ## compile protos/ anew
 	@rm -f $(PROTO_STAMP)

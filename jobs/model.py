@@ -177,6 +177,13 @@ class Job(JobOptions):
         return tower.target in (None, self.current_target)
 
     @property
+    def current_spec(self) -> ExportSpec:
+        """What the latest attempt exports: for its target, and of a retry what had failed for it."""
+        spec = self.spec.for_target(self.current_target)
+        names = tuple(tower.name for tower in self.current_towers)
+        return spec if set(names) == {tower.name for tower in self.towers} else spec.only(names)
+
+    @property
     def ranks(self) -> int:
         return self.spec.ranks or len(self.current_towers)
 
