@@ -13,6 +13,7 @@ LOCKS := $(wildcard requirements/*.txt)
 PROTOS := $(shell find protos -name '*.proto' 2>/dev/null)
 PROTO_STAMP := exporter/config/pb/.stamp
 INSTALLED := $(VENV)/.installed
+WARMED_UP := $(VENV)/.warmed-up
 CODE := benchmarks cli deploy docs examples exporter jobs launcher processes protos service slipway telemetry tests worker setup.py
 
 # python3.11, or a python3 that is one. Override with `make PYTHON=/path/to/python3.11 …`.
@@ -32,7 +33,7 @@ up: install ## start Redis, the API and a worker, print their URLs, and stay
 ##@ Work on it
 
 .PHONY: install
-install: $(INSTALLED) $(PROTO_STAMP) ## install everything, pinned, into .venv
+install: $(INSTALLED) $(PROTO_STAMP) $(WARMED_UP) ## install everything, pinned, into .venv
 
 .PHONY: check
 check: install ## formatting, lint, types, import contracts, spelling
@@ -151,6 +152,12 @@ $(VENV)/.created:
 
 $(PROTO_STAMP): $(PROTOS) protos/compile.py | $(INSTALLED)
 	@$(BIN)/python protos/compile.py
+	@touch $@
+
+# Twenty seconds of the compiler's that every machine pays once, and no job has to.
+$(WARMED_UP): $(INSTALLED) $(PROTO_STAMP)
+	@echo 'preparing the compiler'
+	@$(BIN)/python -m worker.warm_up
 	@touch $@
 
 stop = { echo '$(1); on Debian or Ubuntu: apt install $(2)' >&2; exit 1; }

@@ -10,6 +10,7 @@ from exporter.manifest import SourceRef, TowerEntry
 from exporter.outcome import Failure
 from exporter.planning import TowerToExport
 from exporter.spec import ExportSpec
+from exporter.storage.store import StoredFile
 
 EVIDENCE = "evidence"  # the folder, below a tower's
 
@@ -31,6 +32,11 @@ class Attempt:
     code_cache: str | None = None  # URI of compiled code that exports share
     await_lease: Callable[[], None] = lambda: None  # returns once the job is certainly this attempt's
 
+    @property
+    def artifact_uri(self) -> str:
+        """Where its artifact is to be."""
+        return f"{self.spec.output_uri.rstrip('/')}/{self.folder or self.job_id}"
+
 
 @dataclass(frozen=True, kw_only=True)
 class ExportedTower:
@@ -48,6 +54,8 @@ class TowerResult:
 
     planned: TowerToExport
     exported: ExportedTower | None = None
+    sent: tuple[StoredFile, ...] = ()  # of an exported one: its files, where the artifact is to be
+    unsent: Failure | None = None  # why they are not there: then nothing of the attempt is published
     failure: Failure | None = None
 
 

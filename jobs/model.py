@@ -73,11 +73,10 @@ class TowerProgress(Frozen):
     package_uri: str | None = None
     package_size: int | None = None  # bytes
     digest: str | None = None  # sha256 of the package
-    cold: bool | None = None  # of a published one: whether its code was compiled for it
     verification: VerificationSummary | None = None
     code: Literal["cold", "warm"] | None = None  # compiled for this export, or taken from the code cache
     reused: Literal["request", "graph"] | None = None  # warm: not traced and not compiled; not compiled
-    code_note: str = ""  # why it is cold
+    code_note: str = ""  # why it is cold; as soon as it is known, that code of the cache was wrong
     failure: Failure | None = None
 
     @property

@@ -56,6 +56,8 @@ def _after(tower: TowerProgress, event: StageEvent) -> TowerProgress:
             return tower.model_copy(update={**entered, "fraction": None, "detail": event.detail})
         case "progress":
             return tower.model_copy(update={"fraction": event.fraction, "detail": event.detail})
+        case "noted":
+            return tower.model_copy(update={"code_note": event.detail})
         case "finished":
             seconds = {**tower.stage_seconds, event.stage: event.seconds or 0.0}
             return tower.model_copy(update={"stage_seconds": seconds, "fraction": 1.0, "detail": ""})
@@ -82,7 +84,6 @@ def _ended(tower: TowerProgress, told: TowerOutcome | None, outcome: ExportOutco
             "package_uri": told.package_uri,
             "package_size": told.entry.package.size,
             "digest": told.entry.package.sha256,
-            "cold": told.cold,
             "verification": summary,
             "code": told.entry.code,
             "reused": told.entry.reused,

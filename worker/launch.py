@@ -10,7 +10,7 @@ from typing import Protocol
 
 from processes.guarded import GuardedProcess
 from processes.settings import CompilerSettings, compiler_folder
-from worker.compiler_files import prune
+from worker.compiler_files import lay_in, prune
 from worker.workspace import Workspace
 
 # Between asking the ranks to end and killing them: a cancel takes effect within five seconds.
@@ -36,6 +36,9 @@ class TorchrunLauncher:
         torchrun += ["--tee", "3"]  # every line with its rank; see worker.logs
         command = [sys.executable, *torchrun, "-m", "worker.attempt", str(workspace.path)]
         prune(compiler_folder())
+        compiler = CompilerSettings()
+        if compiler.slipway_compiled_ahead is not None:
+            lay_in(compiler.slipway_compiled_ahead, compiler.torchinductor_cache_dir)
         return _start(command, workspace, ranks, self._changes)
 
 

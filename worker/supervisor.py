@@ -11,7 +11,8 @@ from pydantic import ValidationError
 
 from exporter.errors import AttemptFailed, AttemptTimedOut
 from exporter.outcome import ExportOutcome, Failure
-from exporter.spec import TowerName
+from exporter.publish import remove_unfinished
+from exporter.spec import Target, TowerName
 from jobs.bundles import Bundles, bundle_url
 from jobs.errors import LeaseLost, StoreUnavailable
 from jobs.leases import Holding
@@ -106,6 +107,8 @@ class Supervisor:
                 ending = self._attempt(holding, workspace, on_beat)
                 ending = self._with_bundles(ending, holding.job, workspace)
             job = _record(holding, ending)
+            if _left_files(ending) and _given_up(job, holding.job.current_target):
+                remove_unfinished(workspace.artifact_uri)  # nobody else will
         except LeaseLost as error:
             log.warning("lease_lost", message=error.message)
             return None
@@ -221,6 +224,22 @@ def _outcome(workspace: Workspace, process: GuardedProcess) -> Ending:
     if outcome is None:
         return Broken(Failure.of(_broke("ended without an outcome", process)))
     return Finished(outcome)
+
+
+def _left_files(ending: Ending) -> bool:
+    """Whether towers may have been sent that nobody will publish, by processes that were ended or died."""
+    match ending:
+        case Finished(outcome):
+            return outcome.failure is not None and outcome.failure.code == AttemptFailed.code
+        case Broken() | Cancelled():
+            return True
+        case HandedBack():
+            return False
+
+
+def _given_up(job: Job, target: Target) -> bool:
+    """Whether no other attempt will be made; one would clear the place itself."""
+    return job.state.is_final or target in job.ended_targets
 
 
 def _broke(what: str, process: GuardedProcess) -> AttemptFailed:

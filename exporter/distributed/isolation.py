@@ -5,7 +5,8 @@ import multiprocessing
 import signal
 from collections.abc import Callable
 from multiprocessing.connection import Connection
-from typing import TypeVar
+from multiprocessing.context import ForkProcess
+from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -21,8 +22,29 @@ def die_with_parent() -> None:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
 
 
-def isolated(produce: Callable[[], T], *, died: Callable[[str], T]) -> T:
-    """What `produce` returns in a child of this process; where the child dies, what `died` makes of it.
+class Child(Generic[T]):
+    """A child of this process at work; see `begin`."""
+
+    def __init__(self, process: ForkProcess, receiver: Connection, died: Callable[[str], T]) -> None:
+        self._process = process
+        self._receiver = receiver
+        self._died = died
+
+    def result(self) -> T:
+        """What it produced, once it has."""
+        try:
+            value: T = self._receiver.recv()
+        except EOFError:
+            self._process.join()
+            return self._died(_how(self._process.exitcode))
+        finally:
+            self._receiver.close()
+        self._process.join()
+        return value
+
+
+def begin(produce: Callable[[], T], *, died: Callable[[str], T]) -> Child[T]:
+    """Let a child of this process produce something; where it dies, the result is what `died` makes of it.
 
     Forked and not started anew, so that what is imported is not imported again; therefore this process
     must not have run anything in threads, nor used CUDA. `died` is told how the child ended.
@@ -32,15 +54,12 @@ def isolated(produce: Callable[[], T], *, died: Callable[[str], T]) -> T:
     child = context.Process(target=_produce, args=(produce, sender))
     child.start()
     sender.close()  # the child holds the other end: its death is the end of the stream
-    try:
-        value: T = receiver.recv()
-    except EOFError:
-        child.join()
-        return died(_how(child.exitcode))
-    finally:
-        receiver.close()
-    child.join()
-    return value
+    return Child(child, receiver, died)
+
+
+def isolated(produce: Callable[[], T], *, died: Callable[[str], T]) -> T:
+    """What `produce` returns in a child of this process, as `begin` has it."""
+    return begin(produce, died=died).result()
 
 
 def _produce(produce: Callable[[], T], sender: Connection) -> None:

@@ -9,15 +9,16 @@ without doing anything in them: it needs no compiler, and half a second.
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
 
 from exporter.errors import ExportError
 from exporter.manifest import FileRef, Manifest, TowerEntry
 from exporter.outcome import ExportOutcome, Failure, TowerOutcome
-from exporter.publish import file_ref, publish, read_manifest
+from exporter.publish import complete, file_ref, read_manifest, send_tower
 from exporter.spec import TowerName
-from exporter.stages import Stage, StageClock, StageEvent
-from exporter.storage.store import join_uri, open_store, split_uri
+from exporter.stages import Progress, Stage, StageClock, StageEvent
+from exporter.storage.store import StoredFile, join_uri, open_store, split_uri
 from processes.settings import inherited_environment
 from tests.faults.holding import HoldFolder
 from tests.jobs.factories import make_entry, make_manifest
@@ -78,16 +79,30 @@ def _light_export(order: AttemptFile, workspace: Path, clocks: list[StageClock])
                     _read(order.spec.checkpoint_uri)
     files = {f"{clock.tower}/aoti/aoti_model.pt2": _package(clock.tower, workspace) for clock in clocks}
     entries = [_entry(TowerName(clock.tower), files) for clock in clocks]
-    with clocks[0].stage(Stage.PUBLISH) as progress:
-        publish(
-            make_manifest(order.job_id, *entries),
-            files,
-            root,
-            replace_unfinished=order.replace_unfinished,
-            before_manifest=lambda: await_proof(workspace),
-            on_sent=lambda sent, total: progress(sent / total, ""),
-        )
+    sent: list[StoredFile] = []
+    for clock, entry in zip(clocks, entries, strict=True):
+        own = {ref.path: files[ref.path] for ref in entry.all_files}
+        with clock.stage(Stage.PUBLISH) as progress:
+            await_proof(workspace)
+            sent += send_tower(
+                entry,
+                own,
+                root,
+                replace_unfinished=order.replace_unfinished,
+                on_sent=partial(_tell, progress),
+            )
+    complete(
+        make_manifest(order.job_id, *entries),
+        sent,
+        root,
+        replace_unfinished=order.replace_unfinished,
+        before_manifest=lambda: await_proof(workspace),
+    )
     return _outcome(read_manifest(root), root)
+
+
+def _tell(progress: Progress, sent: int, total: int) -> None:
+    progress(sent / total, "")
 
 
 def _wanted(order: AttemptFile) -> tuple[TowerName, ...]:
