@@ -1,7 +1,7 @@
 """What the environment gives: to child processes, with changes; and a place for what can be made again."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from pydantic import Field
@@ -10,9 +10,12 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 NO_CODE_CACHE = "off"  # what stands for the URI where there is to be none
 
 
-def inherited_environment(changes: Mapping[str, str | None]) -> dict[str, str]:
-    """This process's environment with `changes` laid over it; None removes a variable."""
-    environment: dict[str, str | None] = {**os.environ, **changes}
+def inherited_environment(
+    changes: Mapping[str, str | None], permits: Callable[[str], bool] = lambda name: True
+) -> dict[str, str]:
+    """What `permits` of this process's environment, with `changes` laid over it; None removes a variable."""
+    kept = {name: value for name, value in os.environ.items() if permits(name)}
+    environment: dict[str, str | None] = {**kept, **changes}
     return {name: value for name, value in environment.items() if value is not None}
 
 

@@ -27,6 +27,11 @@ def _split(given: object) -> object:
     return tuple(given.replace(",", " ").split()) if isinstance(given, str) else given
 
 
+VariableNames = Annotated[
+    tuple[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\*?$")], ...],
+    NoDecode,
+    BeforeValidator(_split),
+]
 TargetNames = Annotated[tuple[Target, ...], NoDecode, BeforeValidator(_split)]
 
 
@@ -69,6 +74,34 @@ class WorkerSettings(BaseSettings):
     otlp_endpoint: OtlpEndpoint = None
 
 
+class AllowanceSettings(BaseSettings):
+    """What attempts are given of the worker; read from SLIPWAY_<NAME>."""
+
+    model_config = SettingsConfigDict(env_prefix="SLIPWAY_", frozen=True)
+
+    attempt_variables: VariableNames = Field(
+        default=(),
+        description="Variables that attempts may see beside those that the machine, the compiler and the "
+        "object store need; a name that ends in * stands for all that begin so. By commas.",
+    )
+    attempt_open_files: int = Field(
+        default=65_536, ge=256, description="Each mapped table of a checkpoint holds a file open."
+    )
+    attempt_file_bytes: int = Field(default=1 << 40, ge=1 << 20, description="Of the largest file it writes.")
+    attempt_processes: int | None = Field(
+        default=None, ge=64, description="Processes and threads of its user, other programs' included."
+    )
+    storage_role: str | None = Field(
+        default=None,
+        pattern=r"^arn:[\w:/+=,.@-]+$",
+        description="A role that the worker assumes for every attempt, narrowed to the prefixes of its job. "
+        "Default: attempts get the worker's own credentials for the object store.",
+    )
+    storage_role_lifetime: Duration = Field(
+        default=timedelta(hours=1), description="Of those credentials; no more than the role allows."
+    )
+
+
 class RankSettings(BaseSettings):
     """Which of an attempt's processes this is, as torchrun tells it, and where it sends its spans."""
 
@@ -99,3 +132,12 @@ class AttemptSettings(BaseSettings):
     @property
     def code_cache_uri(self) -> str | None:
         return None if self.code_cache == NO_CODE_CACHE else self.code_cache or str(user_cache("code"))
+
+
+def variables_of(settings: type[BaseSettings]) -> tuple[str, ...]:
+    """The names of the variables that a settings class reads."""
+    prefix = settings.model_config.get("env_prefix", "")
+    return tuple(
+        str(field.validation_alias or f"{prefix}{name}").upper()
+        for name, field in settings.model_fields.items()
+    )

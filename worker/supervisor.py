@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from exporter.errors import AttemptFailed, AttemptTimedOut
+from exporter.errors import AttemptFailed, AttemptTimedOut, ExportError
 from exporter.outcome import ExportOutcome, Failure
 from exporter.spec import TowerName
 from jobs.bundles import Bundles, bundle_url
@@ -117,7 +117,10 @@ class Supervisor:
     def _attempt(self, holding: Holding, workspace: Workspace, on_beat: Callable[[], None]) -> Ending:
         ranks = holding.job.ranks
         log.info("attempt_started", ranks=ranks, workspace=str(workspace.path))
-        process = self._launcher.start(workspace, ranks=ranks)
+        try:
+            process = self._launcher.start(workspace, ranks=ranks)
+        except ExportError as error:
+            return Broken(Failure.of(error))
         lines = LogTail(workspace.log, self._logs, holding.job.id)
 
         def beat() -> None:

@@ -42,6 +42,10 @@ class Workspace:
     def tmp(self) -> Path:
         return self.path / "tmp"
 
+    def order(self) -> AttemptFile:
+        """What the ranks are to do."""
+        return AttemptFile.model_validate_json((self.path / "attempt.json").read_bytes())
+
     def outcome(self) -> ExportOutcome | None:
         """What rank 0 wrote, if it came to that."""
         path = self.path / "outcome.json"

@@ -21,6 +21,7 @@ from jobs.logs import MemoryLogs
 from jobs.memory_store import MemoryJobStore
 from jobs.model import Job, JobState, TowerState
 from tests.jobs.factories import MINUTE
+from tests.worker.conftest import ALLOWANCE
 from worker.launch import CommandLauncher
 from worker.supervisor import Supervisor
 
@@ -147,7 +148,7 @@ def test_an_attempt_has_its_own_tmpdir_and_no_access_to_redis(
 ) -> None:
     monkeypatch.setenv("SLIPWAY_REDIS_URL", "redis://secret")
     tell = CommandLauncher(
-        ("/bin/sh", "-c", "echo $TMPDIR $OMP_NUM_THREADS ${SLIPWAY_REDIS_URL-none}; exit 1")
+        ("/bin/sh", "-c", "echo $TMPDIR $OMP_NUM_THREADS ${SLIPWAY_REDIS_URL-none}; exit 1"), ALLOWANCE
     )
     failure = run(
         Supervisor(tell, worker_dir=worker_dir, time_limit=MINUTE, logs=MemoryLogs()), holding
@@ -163,7 +164,7 @@ def test_attempts_share_what_the_compiler_learns_of_the_machine(
 ) -> None:
     monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    tell = CommandLauncher(("/bin/sh", "-c", "echo $TORCHINDUCTOR_CACHE_DIR; exit 1"))
+    tell = CommandLauncher(("/bin/sh", "-c", "echo $TORCHINDUCTOR_CACHE_DIR; exit 1"), ALLOWANCE)
     failure = run(
         Supervisor(tell, worker_dir=worker_dir, time_limit=MINUTE, logs=MemoryLogs()), holding
     ).failure
