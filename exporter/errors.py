@@ -2,7 +2,8 @@
 
 ExportError
 ├── InvalidSpec              the request contradicts itself or what the model offers
-│   └── WrongArchitecture      the target is not what the machine at work is
+│   ├── WrongArchitecture      the target is not what the machine at work is
+│   └── UriNotAllowed          a URI lies where the caller, or the service, may not read or write
 ├── InvalidPipelineConfig    the pipeline config does not parse or contradicts itself
 │   └── UnsupportedConfig    it parses, and asks for something Slipway does not build
 ├── FamilyError              a model family of one's own
@@ -38,6 +39,8 @@ ExportError
     └── TowerDied            the process of one tower ended without a result
 """
 
+from exporter.redaction import shown
+
 
 class ExportError(Exception):
     """Base of the tree: a stable code, what happened, and what to do about it."""
@@ -49,10 +52,10 @@ class ExportError(Exception):
 
     def __init__(self, message: str, *, hint: str = "", where: str = "") -> None:
         """Say what happened (`message`), what to do (`hint`) and at which field, line or file (`where`)."""
-        super().__init__(message)
-        self.message = message
-        self.hint = hint or self.advice
-        self.where = where
+        super().__init__(shown(message))
+        self.message = shown(message)
+        self.hint = shown(hint or self.advice)
+        self.where = shown(where)
 
 
 class InvalidSpec(ExportError):
@@ -67,6 +70,13 @@ class WrongArchitecture(InvalidSpec):
 
     code = "wrong_architecture"
     advice = "send the job to a worker for the target"
+
+
+class UriNotAllowed(InvalidSpec):
+    """A URI lies where the caller, or the service, may not read or write."""
+
+    code = "uri_not_allowed"
+    advice = "name a place that the operator has allowed; see docs/access.md"
 
 
 class InvalidPipelineConfig(ExportError):

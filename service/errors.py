@@ -22,6 +22,7 @@ from starlette.routing import Match
 from exporter import errors as export
 from exporter.errors import ExportError
 from exporter.outcome import Failure
+from exporter.redaction import shown
 from jobs import errors as job
 from jobs.hooks import errors as hook
 from service.schemas import FieldProblem, Problem
@@ -93,6 +94,7 @@ class NoSuchCall(ExportError):
 STATUS: dict[type[ExportError], HTTPStatus] = {
     ExportError: HTTPStatus.INTERNAL_SERVER_ERROR,
     export.InvalidSpec: HTTPStatus.UNPROCESSABLE_ENTITY,
+    export.UriNotAllowed: HTTPStatus.FORBIDDEN,
     export.InvalidPipelineConfig: HTTPStatus.UNPROCESSABLE_ENTITY,
     export.FamilyError: HTTPStatus.UNPROCESSABLE_ENTITY,
     export.InvalidRows: HTTPStatus.UNPROCESSABLE_ENTITY,
@@ -206,7 +208,9 @@ def _export_error(_request: Request, error: Exception) -> Response:
 
 def _invalid_request(_request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    fields = tuple(FieldProblem(where=_field(each["loc"]), detail=each["msg"]) for each in error.errors())
+    fields = tuple(
+        FieldProblem(where=_field(each["loc"]), detail=shown(each["msg"])) for each in error.errors()
+    )
     first = fields[0]
     invalid = InvalidRequest(
         f"{first.where}: {first.detail}" if first.where else first.detail,

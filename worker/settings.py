@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Field
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from exporter.spec import Target
+from exporter.storage.uris import Folders
 from jobs.families import FamilyNames
 from jobs.redis_url import RedisUrl
 from processes.settings import NO_CODE_CACHE, user_cache
@@ -119,6 +120,11 @@ class AttemptSettings(BaseSettings):
 
     families: FamilyNames = Field(
         default=(), description="Model families of one's own: docs/families.md. By commas."
+    )
+    file_roots: Annotated[Folders, NoDecode] | None = Field(
+        default=None,
+        description="Folders below which plain paths and file:// may lead, links followed; by commas. "
+        "Default: anywhere, as the API has allowed it.",
     )
     stage_time_limit: Duration = Field(
         default=timedelta(hours=2), description="Past it a stage is ended, with the stack it hung in."

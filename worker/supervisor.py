@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from exporter.errors import AttemptFailed, AttemptTimedOut, ExportError
 from exporter.outcome import ExportOutcome, Failure
+from exporter.redaction import shown
 from exporter.spec import TowerName
 from jobs.bundles import Bundles, bundle_url
 from jobs.errors import LeaseLost, StoreUnavailable
@@ -18,6 +19,7 @@ from jobs.leases import Holding
 from jobs.logs import JobLogs
 from jobs.model import Job
 from processes.guarded import GuardedProcess
+from processes.settings import secret_values
 from telemetry.logging import logger
 from worker.bundle import bundle_of
 from worker.events import EventTail, log_events
@@ -83,6 +85,7 @@ class Supervisor:
         self._logs = logs
         self._bundles = bundles
         self._poll_s = poll_s
+        self._secrets = secret_values()
         self._stopping = threading.Event()
 
     def stop(self) -> None:
@@ -103,6 +106,7 @@ class Supervisor:
         try:
             with workspace_of(holding.job, self._worker_dir, traceparent) as workspace:
                 ending = self._attempt(holding, workspace, on_beat)
+                ending = _without(self._secrets, ending)
                 ending = self._with_bundles(ending, holding.job, workspace)
             job = _record(holding, ending)
         except LeaseLost as error:
@@ -121,7 +125,7 @@ class Supervisor:
             process = self._launcher.start(workspace, ranks=ranks)
         except ExportError as error:
             return Broken(Failure.of(error))
-        lines = LogTail(workspace.log, self._logs, holding.job.id)
+        lines = LogTail(workspace.log, self._logs, holding.job.id, self._secrets)
 
         def beat() -> None:
             _forward(lines)
@@ -200,6 +204,27 @@ def _forward(lines: LogTail) -> None:
         lines.forward()
     except StoreUnavailable as error:
         log.warning("job_store_away", message=error.message)
+
+
+def _without(secrets: Sequence[str], ending: Ending) -> Ending:
+    """The same ending, whose failures do not hold these, whoever wrote them."""
+
+    def clean(failure: Failure | None) -> Failure | None:
+        if failure is None:
+            return None
+        texts = failure.model_dump(include={"message", "hint", "where", "report"})
+        return failure.model_copy(update={name: shown(text, secrets) for name, text in texts.items()})
+
+    match ending:
+        case Finished(outcome):
+            towers = tuple(
+                each.model_copy(update={"failure": clean(each.failure)}) for each in outcome.towers
+            )
+            return Finished(outcome.model_copy(update={"failure": clean(outcome.failure), "towers": towers}))
+        case Broken(failure):
+            return Broken(clean(failure) or failure)
+        case _:
+            return ending
 
 
 def _outcome(workspace: Workspace, process: GuardedProcess) -> Ending:
