@@ -3,6 +3,8 @@
 ExportError
 ├── InvalidRequest   a field of the request is missing, unknown or has a wrong value
 ├── RequestTooLarge  the request's body is larger than the service takes
+├── RequestTooSlow   the request's body took longer to arrive than the service waits
+├── TooManyGuesses   the caller's address was wrong about keys or signatures too often
 ├── MethodNotAllowed the API has this path, but not with this method
 ├── CrossSiteRequest a page of another site asked for a change
 ├── Unauthenticated  the request carries no key that this service knows
@@ -53,6 +55,22 @@ class RequestTooLarge(ExportError):
 
     code = "request_too_large"
     advice = "give the pipeline config by URI"
+
+
+class RequestTooSlow(ExportError):
+    """The request's body took longer to arrive than the service waits."""
+
+    code = "request_too_slow"
+    advice = "send it again, in one go"
+    retryable = True
+
+
+class TooManyGuesses(ExportError):
+    """The caller's address was wrong about keys or signatures too often."""
+
+    code = "too_many_guesses"
+    advice = "wait a minute, and send a key that the service knows"
+    retryable = True
 
 
 class MethodNotAllowed(ExportError):
@@ -106,6 +124,8 @@ STATUS: dict[type[ExportError], HTTPStatus] = {
     export.StorageError: HTTPStatus.BAD_GATEWAY,
     InvalidRequest: HTTPStatus.UNPROCESSABLE_ENTITY,
     RequestTooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    RequestTooSlow: HTTPStatus.REQUEST_TIMEOUT,
+    TooManyGuesses: HTTPStatus.TOO_MANY_REQUESTS,
     MethodNotAllowed: HTTPStatus.METHOD_NOT_ALLOWED,
     CrossSiteRequest: HTTPStatus.FORBIDDEN,
     NoSuchCall: HTTPStatus.NOT_FOUND,

@@ -26,6 +26,10 @@ class ServiceSettings(BaseSettings):
     oidc_jwks_url: str | None = Field(default=None, description="Tokens are taken when all three are set.")
     idempotency_retention: int = Field(default=86_400, gt=0, description="Seconds an answer is kept.")
     link_lifetime: int = Field(default=900, gt=0, le=604_800, description="Seconds a package's link works.")
+    guess_limit: int = Field(
+        default=30, ge=0, description="Wrong keys or signatures that an address may send in a minute; 0: any."
+    )
+    max_request_time: float = Field(default=60.0, gt=0, description="Seconds a body may take to arrive.")
     max_request_bytes: int = Field(default=8 << 20, gt=0, description="A pipeline config fits well.")
     file_roots: Annotated[Folders, NoDecode] | None = Field(
         default=None,
