@@ -22,7 +22,7 @@ from service.planning import planner
 from service.schemas import JobView
 from worker.allowance import allowance_of
 from worker.launch import TorchrunLauncher
-from worker.settings import AllowanceSettings
+from worker.settings import AllowanceSettings, SigningSettings
 from worker.supervisor import Supervisor
 
 _WORKER = "slipway-export"
@@ -69,6 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
             worker_dir=Path(folder),
             time_limit=_NO_LIMIT,
             logs=MemoryLogs(),
+            signing_key=settings_or_exit(SigningSettings).key,
         )
 
         def show_progress() -> None:

@@ -30,6 +30,7 @@ ExportError
 │   └── PackageCrashed         the process that ran the package died
 ├── IndexFailed              FAISS could not build an index over the item vectors
 ├── InvalidArtifact          a published artifact is incomplete or damaged
+│   └── SignatureRefused       it is not signed, or not by the key it is to be verified with
 ├── AlreadyPublished         the destination key exists; keys are never overwritten
 ├── SourceNotFound           a URI names nothing
 ├── StorageError             an object store refused or could not be reached (may be retryable)
@@ -279,6 +280,13 @@ class InvalidArtifact(ExportError):
 
     code = "invalid_artifact"
     advice = "export again; never repair an artifact by hand"
+
+
+class SignatureRefused(InvalidArtifact):
+    """The artifact is not signed, or not by the key it is to be verified with."""
+
+    code = "signature_refused"
+    advice = "do not load it; export again, or ask for the key of who published it"
 
 
 class AlreadyPublished(ExportError):

@@ -23,7 +23,7 @@ from telemetry.tracing import tracing_to
 from worker.heartbeat import Heartbeat, Sweeper
 from worker.launch import launcher_of
 from worker.machine import machine_or_exit
-from worker.settings import AllowanceSettings, WorkerSettings
+from worker.settings import AllowanceSettings, SigningSettings, WorkerSettings
 from worker.supervisor import Supervisor
 from worker.tasks import Runner, register
 from worker.workspace import own_worker_dir, remove_leftovers
@@ -40,6 +40,7 @@ def build(settings: WorkerSettings) -> Celery:
         time_limit=settings.attempt_time_limit,
         logs=RedisLogs(client),
         bundles=RedisBundles(client),
+        signing_key=settings_or_exit(SigningSettings).key,
     )
     runner = Runner(
         store=RedisJobStore(client),

@@ -4,9 +4,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from exporter.signing import SigningKey
 from exporter.spec import Target
 from exporter.storage.uris import Folders
 from jobs.families import FamilyNames
@@ -101,6 +102,27 @@ class AllowanceSettings(BaseSettings):
     storage_role_lifetime: Duration = Field(
         default=timedelta(hours=1), description="Of those credentials; no more than the role allows."
     )
+
+
+def _usable(pem: SecretStr) -> SecretStr:
+    SigningKey(pem.get_secret_value())
+    return pem
+
+
+class SigningSettings(BaseSettings):
+    """With what a worker, or `slipway export`, signs what its attempts publish; read from SLIPWAY_<NAME>."""
+
+    model_config = SettingsConfigDict(env_prefix="SLIPWAY_", frozen=True)
+
+    signing_key: Annotated[SecretStr, AfterValidator(_usable)] | None = Field(
+        default=None,
+        description="An Ed25519 private key itself, in PEM: a file could be read by an attempt. "
+        "Default: artifacts are not signed.",
+    )
+
+    @property
+    def key(self) -> SigningKey | None:
+        return SigningKey(self.signing_key.get_secret_value()) if self.signing_key else None
 
 
 class RankSettings(BaseSettings):

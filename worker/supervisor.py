@@ -11,7 +11,9 @@ from pydantic import ValidationError
 
 from exporter.errors import AttemptFailed, AttemptTimedOut, ExportError
 from exporter.outcome import ExportOutcome, Failure
+from exporter.publish import sign_artifact
 from exporter.redaction import shown
+from exporter.signing import SigningKey
 from exporter.spec import TowerName
 from jobs.bundles import Bundles, bundle_url
 from jobs.errors import LeaseLost, StoreUnavailable
@@ -25,7 +27,7 @@ from worker.bundle import bundle_of
 from worker.events import EventTail, log_events
 from worker.launch import Launcher
 from worker.logs import LogTail
-from worker.workspace import Workspace, workspace_of
+from worker.workspace import Workspace, artifact_folder, workspace_of
 
 log = logger(__name__)
 
@@ -73,17 +75,20 @@ class Supervisor:
         time_limit: timedelta,
         logs: JobLogs,
         bundles: Bundles | None = None,
+        signing_key: SigningKey | None = None,
         poll_s: float = _POLL_S,
     ) -> None:
         """Keep workspaces under `worker_dir`; an attempt may take `time_limit`; its lines go to `logs`.
 
-        What is kept of a failure goes to `bundles`, if there are any.
+        What is kept of a failure goes to `bundles`, if there are any. What is published is signed with the
+        `signing_key`, here and not in the attempt, which never sees it.
         """
         self._launcher = launcher
         self._worker_dir = worker_dir
         self._time_limit = time_limit
         self._logs = logs
         self._bundles = bundles
+        self._signing_key = signing_key
         self._poll_s = poll_s
         self._secrets = secret_values()
         self._stopping = threading.Event()
@@ -105,7 +110,7 @@ class Supervisor:
         """
         try:
             with workspace_of(holding.job, self._worker_dir, traceparent) as workspace:
-                ending = self._attempt(holding, workspace, on_beat)
+                ending = self._signed(self._attempt(holding, workspace, on_beat), holding.job)
                 ending = _without(self._secrets, ending)
                 ending = self._with_bundles(ending, holding.job, workspace)
             job = _record(holding, ending)
@@ -137,6 +142,17 @@ class Supervisor:
             process.stop()
             _forward(lines)
         return ending or _outcome(workspace, process)
+
+    def _signed(self, ending: Ending, job: Job) -> Ending:
+        """The same ending, once what it published is signed; a failure, if that is not possible."""
+        if self._signing_key is None or not isinstance(ending, Finished) or not ending.outcome.manifest_uri:
+            return ending
+        try:
+            artifact = f"{job.spec.output_uri.rstrip('/')}/{artifact_folder(job)}"
+            sign_artifact(artifact, job.id, self._signing_key)
+        except ExportError as error:
+            return Broken(Failure.of(error))
+        return ending
 
     def _with_bundles(self, ending: Ending, job: Job, workspace: Workspace) -> Ending:
         """The same ending, whose failures say where the bundles are that are kept of them."""

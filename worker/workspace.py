@@ -52,6 +52,11 @@ class Workspace:
         return ExportOutcome.model_validate_json(path.read_bytes()) if path.exists() else None
 
 
+def artifact_folder(job: Job) -> str:
+    """Where the current attempt publishes, below the spec's output_uri."""
+    return f"{job.id}/{job.current_target}" if len(job.spec.targets) > 1 else job.id
+
+
 @contextmanager
 def workspace_of(job: Job, worker_dir: Path, traceparent: str | None = None) -> Iterator[Workspace]:
     """Make the directory of a job's attempt, and remove it with all it holds."""
@@ -64,7 +69,7 @@ def workspace_of(job: Job, worker_dir: Path, traceparent: str | None = None) -> 
         attempt=job.attempt,
         spec=job.spec.for_target(job.current_target),
         config_uri=job.config_uri,
-        folder=f"{job.id}/{job.current_target}" if len(job.spec.targets) > 1 else job.id,
+        folder=artifact_folder(job),
         replace_unfinished=job.attempt > 1,
         traceparent=traceparent,
     )

@@ -28,7 +28,7 @@ SECRETS = {
     "SLIPWAY_API_KEYS_FILE": "/run/planted-keys",
     "SLIPWAY_WEBHOOK_SECRETS": "whsec_planted",
     "SLIPWAY_CALLBACK_SECRETS": "whsec_planted",
-    "SLIPWAY_SIGNING_KEY_FILE": "/run/planted-signing-key",
+    "SLIPWAY_SIGNING_KEY": "planted-signing-key",
     "SLIPWAY_API_KEY": "planted-api-key",
     "GITHUB_TOKEN": "planted-token",
     "OTEL_EXPORTER_OTLP_HEADERS": "authorization=planted",
