@@ -22,7 +22,7 @@ from exporter.errors import (
 from exporter.manifest import MANIFEST_NAME, FileRef, Manifest, TowerEntry
 from exporter.signing import SIGNATURE_NAME, SigningKey, VerifyingKey
 from exporter.spec import TowerName
-from exporter.storage.store import ArtifactStore, check_key, open_store, split_uri
+from exporter.storage.store import ArtifactStore, check_key, join_uri, open_store, split_uri
 
 log = logging.getLogger(__name__)
 

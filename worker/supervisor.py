@@ -2,17 +2,14 @@
 
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from exporter.errors import AttemptFailed, AttemptTimedOut, ExportError
-from exporter.outcome import ExportOutcome, Failure
-from exporter.publish import sign_artifact
-from exporter.redaction import shown
+from exporter.outcome import Failure
 from exporter.signing import SigningKey
 from exporter.spec import TowerName
 from jobs.bundles import Bundles, bundle_url
@@ -24,10 +21,11 @@ from processes.guarded import GuardedProcess
 from processes.settings import secret_values
 from telemetry.logging import logger
 from worker.bundle import bundle_of
+from worker.endings import Broken, Cancelled, Ending, Finished, HandedBack, signed, without
 from worker.events import EventTail, log_events
 from worker.launch import Launcher
 from worker.logs import LogTail
-from worker.workspace import Workspace, artifact_folder, workspace_of
+from worker.workspace import Workspace, workspace_of
 
 log = logger(__name__)
 
@@ -35,33 +33,6 @@ _LOG_LINES = 20
 _POLL_S = 0.3
 _STORE_PATIENCE_S = 300.0
 _STORE_RETRY_S = 1.0
-
-
-@dataclass(frozen=True)
-class Finished:
-    """The ranks ended by themselves and told the outcome."""
-
-    outcome: ExportOutcome
-
-
-@dataclass(frozen=True)
-class Broken:
-    """The attempt ended without an outcome."""
-
-    failure: Failure
-
-
-@dataclass(frozen=True)
-class Cancelled:
-    """The caller asked to stop."""
-
-
-@dataclass(frozen=True)
-class HandedBack:
-    """This worker is shutting down."""
-
-
-Ending = Finished | Broken | Cancelled | HandedBack
 
 
 class Supervisor:
@@ -110,8 +81,8 @@ class Supervisor:
         """
         try:
             with workspace_of(holding.job, self._worker_dir, traceparent) as workspace:
-                ending = self._signed(self._attempt(holding, workspace, on_beat), holding.job)
-                ending = _without(self._secrets, ending)
+                ending = signed(self._attempt(holding, workspace, on_beat), holding.job, self._signing_key)
+                ending = without(self._secrets, ending)
                 ending = self._with_bundles(ending, holding.job, workspace)
             job = _record(holding, ending)
         except LeaseLost as error:
@@ -142,17 +113,6 @@ class Supervisor:
             process.stop()
             _forward(lines)
         return ending or _outcome(workspace, process)
-
-    def _signed(self, ending: Ending, job: Job) -> Ending:
-        """The same ending, once what it published is signed; a failure, if that is not possible."""
-        if self._signing_key is None or not isinstance(ending, Finished) or not ending.outcome.manifest_uri:
-            return ending
-        try:
-            artifact = f"{job.spec.output_uri.rstrip('/')}/{artifact_folder(job)}"
-            sign_artifact(artifact, job.id, self._signing_key)
-        except ExportError as error:
-            return Broken(Failure.of(error))
-        return ending
 
     def _with_bundles(self, ending: Ending, job: Job, workspace: Workspace) -> Ending:
         """The same ending, whose failures say where the bundles are that are kept of them."""
@@ -220,27 +180,6 @@ def _forward(lines: LogTail) -> None:
         lines.forward()
     except StoreUnavailable as error:
         log.warning("job_store_away", message=error.message)
-
-
-def _without(secrets: Sequence[str], ending: Ending) -> Ending:
-    """The same ending, whose failures do not hold these, whoever wrote them."""
-
-    def clean(failure: Failure | None) -> Failure | None:
-        if failure is None:
-            return None
-        texts = failure.model_dump(include={"message", "hint", "where", "report"})
-        return failure.model_copy(update={name: shown(text, secrets) for name, text in texts.items()})
-
-    match ending:
-        case Finished(outcome):
-            towers = tuple(
-                each.model_copy(update={"failure": clean(each.failure)}) for each in outcome.towers
-            )
-            return Finished(outcome.model_copy(update={"failure": clean(outcome.failure), "towers": towers}))
-        case Broken(failure):
-            return Broken(clean(failure) or failure)
-        case _:
-            return ending
 
 
 def _outcome(workspace: Workspace, process: GuardedProcess) -> Ending:
