@@ -13,12 +13,11 @@ from datetime import timedelta
 
 from celery import Celery
 from kombu.exceptions import OperationalError
-from redis import RedisError
 
 from jobs.celery_queue import make_celery, queue_of
 from jobs.errors import StoreUnavailable
 from jobs.redis_roster import RedisRoster
-from jobs.redis_store import connect
+from jobs.redis_store import connect, reaching
 from jobs.roster import Roster, WorkerNotice
 from processes.startup import settings_or_exit
 from worker.settings import WorkerSettings
@@ -54,14 +53,15 @@ def stop_listening(app: Celery, host: str, queues: Collection[str]) -> bool:
     """
     worker = [f"celery@{host}"]
     try:
-        with app.connection_for_write() as connection:  # its own: a pooled one may have died with the store
+        # A connection of its own: a pooled one may have died with the store.
+        with reaching(), app.connection_for_write() as connection:
             answers = [
                 app.control.cancel_consumer(
                     queue, destination=worker, reply=True, timeout=_ANSWER_S, connection=connection
                 )
                 for queue in sorted(queues)
             ]
-    except (OperationalError, RedisError, OSError) as error:
+    except (OperationalError, OSError) as error:
         raise StoreUnavailable(error) from error
     return all(answers)
 
