@@ -61,8 +61,8 @@ browser: install ## the dashboard in a real Chromium; pictures go to .slipway/sc
 	@echo 'pictures of the pages: .slipway/screenshots'
 
 .PHONY: bench
-bench: install ## measure what benchmarks/ describes; needs half an hour and 7 GB of disk
-	@$(BIN)/python -m benchmarks.items $(ARGS)
+bench: install ## measure what benchmarks/ describes, 100 minutes and 25 GB of disk; ARGS="service warm" for some
+	@$(BIN)/python -m benchmarks $(ARGS)
 
 .PHONY: board
 board: install ## every model family in every mode and precision, against the last run; ARGS=--reduced
