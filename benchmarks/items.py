@@ -93,7 +93,9 @@ def _one(run: Run, items: int, index: IndexSpec, max_batch_size: int) -> ItemsRu
         item_id_column="item_id",
         item_index=index,
     )
-    done = export(spec, Place(folder=run.folder, compiler=run.folder / "compiler"), keep=artifact)
+    done = export(
+        spec, Place(folder=run.folder, compiler=run.folder / "compiler"), keep=artifact, watched=True
+    )
     run.say(f"{items:,} items: {done.command_s:.0f} s")
     measured = _measured(read_manifest(str(artifact)), artifact, rows, done)
     shutil.rmtree(artifact)

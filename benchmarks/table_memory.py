@@ -103,7 +103,7 @@ def _one(run: Run, table_bytes: int, *, real: bool) -> TableRun:
         towers=(TowerName.ITEM,),
         ranks=1,
     )
-    done = export(spec, Place(folder=folder, compiler=folder / "compiler"))
+    done = export(spec, Place(folder=folder, compiler=folder / "compiler"), watched=True)
     shutil.rmtree(folder)
     run.say(f"{table_bytes / 1e9:g} GB: anonymous {done.peak.anonymous / 1e9:.2f} GB, {done.attempt_s:.0f} s")
     return TableRun.of(table_bytes, done, real=real)

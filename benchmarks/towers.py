@@ -67,7 +67,7 @@ def _one(run: Run, model: Model, name: str, *, seed: int) -> ExportRun:
 
 
 def tables(result: TowersFigures) -> tuple[Table, ...]:
-    """The ratio, and what each takes in seconds and in memory."""
+    """The ratio, and the seconds of each."""
     both = (("together", result.together), ("one after the other", result.apart))
     return (
         Table(
@@ -78,15 +78,8 @@ def tables(result: TowersFigures) -> tuple[Table, ...]:
         ),
         Table(
             title="Both, cold",
-            columns=("", "seconds of the attempt", "peak of anonymous memory, GB"),
-            rows=tuple(
-                (
-                    name,
-                    Spread.of(each.attempt_s for each in runs).text(),
-                    Spread.of(each.peak.anonymous / 1e9 for each in runs).text(),
-                )
-                for name, runs in both
-            ),
+            columns=("", "seconds of the attempt"),
+            rows=tuple((name, Spread.of(each.attempt_s for each in runs).text()) for name, runs in both),
         ),
     )
 
