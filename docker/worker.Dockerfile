@@ -54,8 +54,8 @@ RUN apt-get update \
     && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /scratch slipway \
     && install -d -o 10001 -g 10001 /scratch /var/cache/slipway
 ENV PATH=/opt/slipway/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 \
-    HOME=/scratch SLIPWAY_WORK_DIR=/scratch/work SLIPWAY_ALIVE_FILE=/scratch/alive.json \
-    XDG_CACHE_HOME=/var/cache TRITON_CACHE_DIR=/var/cache/slipway/triton
+    HOME=/scratch TMPDIR=/scratch SLIPWAY_WORK_DIR=/scratch/work SLIPWAY_ALIVE_FILE=/scratch/alive.json \
+    XDG_CACHE_HOME=/var/cache
 WORKDIR /scratch
 USER 10001:10001
 HEALTHCHECK --interval=30s --timeout=20s --start-period=60s --retries=4 CMD ["python", "-m", "worker.alive"]

@@ -34,9 +34,12 @@ def publish(
     artifact_uri: str,
     *,
     replace_unfinished: bool,
+    before_manifest: Callable[[], None] = lambda: None,
     on_sent: OnProgress = lambda sent, total: None,
 ) -> str:
     """Publish `files`, by their paths in the artifact, and `manifest` below `artifact_uri`.
+
+    `before_manifest` is called when everything else is there; if it raises, all is taken back.
 
     Returns:
         The manifest's URI.
@@ -53,6 +56,7 @@ def publish(
         manifest,
         files,
         replace_unfinished=replace_unfinished,
+        before_manifest=before_manifest,
         on_sent=on_sent,
     )
 
@@ -64,6 +68,7 @@ def publish_in(
     files: Mapping[str, Path],
     *,
     replace_unfinished: bool,
+    before_manifest: Callable[[], None] = lambda: None,
     on_sent: OnProgress = lambda sent, total: None,
 ) -> str:
     """As `publish`, into a folder of a store.
@@ -82,6 +87,7 @@ def publish_in(
         _send(store, folder, refs, files, sent_keys, on_sent)
         for ref in refs:
             _check_arrived(store, f"{folder}/{ref.path}", ref)
+        before_manifest()
         manifest_key = f"{folder}/{MANIFEST_NAME}"
         store.put_bytes(_text(manifest), manifest_key)
     except BaseException:

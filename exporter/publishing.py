@@ -35,6 +35,7 @@ def publish_towers(results: list[TowerResult], attempt: Attempt, on_stage: OnSta
             {path: local for tower in exported for path, local in tower.files.items()},
             root,
             replace_unfinished=attempt.replace_unfinished,
+            before_manifest=attempt.await_lease,
             on_sent=lambda sent, total: [
                 report(sent / total, f"{sent:,} of {total:,} bytes") for report in progress
             ],

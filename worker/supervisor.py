@@ -22,6 +22,7 @@ from telemetry.logging import logger
 from worker.bundle import bundle_of
 from worker.events import EventTail, log_events
 from worker.launch import Launcher
+from worker.lease_proof import LeaseProof, clock
 from worker.logs import LogTail
 from worker.workspace import Workspace, workspace_of
 
@@ -125,7 +126,8 @@ class Supervisor:
             on_beat()
 
         try:
-            ending = self._watch(holding, process, EventTail(workspace.path), beat)
+            proof = LeaseProof(workspace.path, holding.length)
+            ending = self._watch(holding, process, EventTail(workspace.path), proof, beat)
         finally:
             process.stop()
             _forward(lines)
@@ -160,7 +162,12 @@ class Supervisor:
         return failure.model_copy(update={"bundle_url": bundle_url(job.id, tower)})
 
     def _watch(
-        self, holding: Holding, process: GuardedProcess, tail: EventTail, on_beat: Callable[[], None]
+        self,
+        holding: Holding,
+        process: GuardedProcess,
+        tail: EventTail,
+        proof: LeaseProof,
+        on_beat: Callable[[], None],
     ) -> Ending | None:
         """Until the ranks end by themselves (None), or are to be ended."""
         deadline = time.monotonic() + self._time_limit.total_seconds()
@@ -169,7 +176,7 @@ class Supervisor:
             if self._stopping.wait(self._poll_s):
                 return HandedBack()
             running = process.exit_status() is None  # before the last look at the events
-            job = _keep(holding, tail, on_beat)
+            job = _keep(holding, tail, proof, on_beat)
             if running and job is not None and job.cancel_requested:
                 return Cancelled()
             if running and time.monotonic() > deadline:
@@ -177,14 +184,18 @@ class Supervisor:
         return None
 
 
-def _keep(holding: Holding, tail: EventTail, on_beat: Callable[[], None]) -> Job | None:
+def _keep(holding: Holding, tail: EventTail, proof: LeaseProof, on_beat: Callable[[], None]) -> Job | None:
     """Renew and report; a store that is away is tried again at the next beat."""
-    events = tail.read()
+    events, asked_at = tail.read(), clock()
     try:
-        job = holding.keep(events)
+        kept = holding.keep(events)
+        proof.renew(asked_at, kept.remaining)
         log_events(events)
         on_beat()
-        return job
+        return kept.job
+    except LeaseLost:
+        proof.withdraw()
+        raise
     except StoreUnavailable as error:
         tail.put_back(events)
         log.warning("job_store_away", message=error.message)
