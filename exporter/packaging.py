@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -18,7 +18,7 @@ from exporter.aoti.trace_log import nodes_logged
 from exporter.attempt import EVIDENCE
 from exporter.data.batch import NamedBatch
 from exporter.errors import ExportError
-from exporter.manifest import TensorEntry, VerificationReport
+from exporter.manifest import TensorEntry, TraceTime, VerificationReport
 from exporter.overruns import TRACE_LOG
 from exporter.parts import (
     CodedPart,
@@ -79,6 +79,7 @@ class Packaged:
     origin: CodeOrigin
     gate: Gate
     report: VerificationReport
+    trace: TraceTime | None
 
     @property
     def outputs(self) -> tuple[TensorEntry, ...]:
@@ -99,6 +100,7 @@ class _Unverified:
     origin: CodeOrigin
     traced: tuple[TracedPart, ...] = ()  # none for an equal request
     reused: tuple[ProgramCode, ...] = ()
+    trace: TraceTime | None = None
 
 
 def package_tower(order: PackageOrder, cache: CodeCache | None, clock: StageClock) -> Packaged:
@@ -134,9 +136,9 @@ def _from_cache(order: PackageOrder, cache: CodeCache, key: str, clock: StageClo
         note = _misfit(order.parts, found) if found else "the code cache has no code of this request"
         if not note:
             progress(1.0, "skipped: warm, the code of an equal request is reused")
-        traced = _trace(order, progress) if note else ()
+        traced, took = _trace(order, progress) if note else ((), None)
     if note:
-        return _by_graph(traced, order, cache, note, clock)
+        return replace(_by_graph(traced, order, cache, note, clock), trace=took)
     with clock.stage(Stage.COMPILE) as progress:
         progress(1.0, "skipped: warm, the code of an equal request is reused")
         coded = [
@@ -175,7 +177,7 @@ def _by_graph(
 
 def _cold(order: PackageOrder, clock: StageClock, *, note: str) -> _Unverified:
     with clock.stage(Stage.TRACE) as progress:
-        traced = _trace(order, progress)
+        traced, took = _trace(order, progress)
     coded: list[CodedPart] = []
     with _failures_made_small(order, traced), clock.stage(Stage.COMPILE) as progress:
         for done, each in enumerate(traced):
@@ -183,14 +185,14 @@ def _cold(order: PackageOrder, clock: StageClock, *, note: str) -> _Unverified:
             told = of_part(progress, done, len(traced))
             coded.append(compile_part(each, fingerprint, told, target=order.target))
         parts = assemble_parts(coded, order.folder)
-    return _Unverified(parts=parts, origin=CodeOrigin(code="cold", note=note), traced=traced)
+    return _Unverified(parts=parts, origin=CodeOrigin(code="cold", note=note), traced=traced, trace=took)
 
 
-def _trace(order: PackageOrder, progress: Progress) -> tuple[TracedPart, ...]:
-    with nodes_logged(order.folder / EVIDENCE / TRACE_LOG):
+def _trace(order: PackageOrder, progress: Progress) -> tuple[tuple[TracedPart, ...], TraceTime]:
+    with nodes_logged(order.folder / EVIDENCE / TRACE_LOG) as log:
         traced = trace_parts(order.parts, order.inputs, order.device, progress, passes=order.passes)
     order.on_traced(traced)
-    return traced
+    return traced, log.told()
 
 
 def _misfit(parts: Sequence[Part], found: Sequence[ProgramCode]) -> str:
@@ -218,7 +220,7 @@ def _verified(order: PackageOrder, made: _Unverified, clock: StageClock) -> Pack
             programs=[part.program for part in made.traced],
         )
         report = gate.verify(order.agreeing(), order.contradicting(), progress)
-    return Packaged(parts=made.parts, origin=made.origin, gate=gate, report=report)
+    return Packaged(parts=made.parts, origin=made.origin, gate=gate, report=report, trace=made.trace)
 
 
 def _failures_made_small(order: PackageOrder, traced: Sequence[TracedPart]) -> AbstractContextManager[None]:
