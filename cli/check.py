@@ -90,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def show(report: CheckReport) -> None:
-    """What passed in a line per subject, what failed in a row per case."""
+    """What passed in a line per subject, what failed in a row per case; cases that failed alike in one."""
     out = console()
     for tower in report.towers:
         out.print(_subjects(tower))
@@ -119,8 +119,12 @@ def _subjects(tower: TowerCheck) -> Table:
 
 def _failures(tower: TowerCheck) -> Table:
     table = table_of("check", "case", "sizes", "what", title=f"{tower.tower} tower, failed", whole="case")
+    alike: dict[tuple[Subject, str], list[Finding]] = {}
     for finding in tower.failed:
-        table.add_row(_SAID[finding.subject], finding.case, sizes_text(finding.sizes), finding.detail)
+        alike.setdefault((finding.subject, finding.detail), []).append(finding)
+    for (subject, detail), (first, *others) in alike.items():
+        case = f"{first.case} and {len(others)} more" if others else first.case
+        table.add_row(_SAID[subject], case, sizes_text(first.sizes), detail)
     return table
 
 

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -18,6 +19,7 @@ from exporter.aoti.trace_log import nodes_logged
 from exporter.attempt import EVIDENCE
 from exporter.data.batch import NamedBatch
 from exporter.errors import ExportError
+from exporter.families.loading import family_module
 from exporter.manifest import TensorEntry, TraceTime, VerificationReport
 from exporter.overruns import TRACE_LOG
 from exporter.parts import (
@@ -35,7 +37,9 @@ from exporter.spec import Pass, Target
 from exporter.stages import Progress, Stage, StageClock
 from exporter.towers.tower import Tower
 from exporter.verify.gate import Gate
-from exporter.verify.shrink import shrunk
+from exporter.verify.shrink import shrunk, shrunk_untraced
+
+_OTHER_SIZES = "batch_7"  # a case whose sizes are not those of the trace
 
 log = logging.getLogger(__name__)
 
@@ -189,7 +193,7 @@ def _cold(order: PackageOrder, clock: StageClock, *, note: str) -> _Unverified:
 
 
 def _trace(order: PackageOrder, progress: Progress) -> tuple[tuple[TracedPart, ...], TraceTime]:
-    with nodes_logged(order.folder / EVIDENCE / TRACE_LOG) as log:
+    with _untraceable_made_small(order), nodes_logged(order.folder / EVIDENCE / TRACE_LOG) as log:
         traced = trace_parts(order.parts, order.inputs, order.device, progress, passes=order.passes)
     order.on_traced(traced)
     return traced, log.told()
@@ -226,6 +230,21 @@ def _verified(order: PackageOrder, made: _Unverified, clock: StageClock) -> Pack
 def _failures_made_small(order: PackageOrder, traced: Sequence[TracedPart]) -> AbstractContextManager[None]:
     programs = [part.program for part in traced]
     return shrunk(programs, order.inputs_of, order.folder / EVIDENCE, libraries=op_libraries(programs))
+
+
+def _untraceable_made_small(order: PackageOrder) -> AbstractContextManager[None]:
+    return shrunk_untraced(
+        [part.tower for part in order.parts],
+        order.inputs,
+        partial(order.inputs_of, _OTHER_SIZES),
+        order.folder / EVIDENCE,
+        libraries=untraced_libraries(order.tower),
+    )
+
+
+def untraced_libraries(tower: Tower) -> tuple[str, ...]:
+    """The modules that register what operators a tower may call, as far as one can know before a trace."""
+    return (family_module(tower.config.pipeline.model.family),) if tower.is_declared else ("fbgemm_gpu",)
 
 
 def _op_libraries(parts: Sequence[CompiledPart]) -> tuple[str, ...]:

@@ -10,15 +10,16 @@ from pathlib import Path
 
 from torch import Tensor
 
-from exporter.aoti.op_libraries import op_libraries
+from exporter.aoti.op_libraries import known_libraries, op_libraries
 from exporter.aoti.trace_log import nodes_logged
 from exporter.check.cases import Cases, findings_of
-from exporter.check.report import CheckReport, Finding, TowerCheck
-from exporter.check.tower import Opened, Wanted, open_tower, packages_of
+from exporter.check.report import CheckReport, Finding, Subject, TowerCheck
+from exporter.check.tower import Wanted, packages_of
 from exporter.data.batch import contradicting_batches, verification_batches
 from exporter.data.sweep import sweep
 from exporter.distributed.isolation import isolated
 from exporter.errors import CompileFailed, TowerDied
+from exporter.opening import Opened, open_tower
 from exporter.outcome import Failure
 from exporter.overruns import TRACE_LOG
 from exporter.parts import (
@@ -30,6 +31,7 @@ from exporter.planning import TowerToExport, plan_export, read_config
 from exporter.sources import config_source
 from exporter.spec import TowerName
 from exporter.verify.gate import Gate
+from exporter.verify.minify import SCRIPT
 from exporter.verify.shrink import keep_smallest
 
 OnFinding = Callable[[str, Finding], None]  # the tower's name and what was found, as it comes
@@ -76,7 +78,9 @@ def _checked(
 ) -> TowerCheck:
     folder = scratch / planned.name
     folder.mkdir()
-    opened = open_tower(planned, wanted, config_text, scratch)
+    opened = open_tower(planned, wanted.spec, config_text, scratch)
+    if wanted.published is not None:
+        wanted.published.require_made_from(opened.checkpoint)
     passes = tuple(each for each in wanted.spec.passes if each.tower is planned.name)
     parts = parts_of(opened.tower, wanted.spec.mode, max_batch_size=wanted.spec.max_batch_size)
     with nodes_logged(folder / TRACE_LOG) as log:
@@ -100,14 +104,27 @@ def _checked(
     for finding in findings_of(gate, opened.tower.plan, programs, cases, opened.device):
         findings.append(finding)
         on_finding(planned.name, finding)
-    failing = {finding.case for finding in findings if not finding.passed}
-    batch = next((batch for batch in cases.agreeing if batch.name in failing), None)
     return TowerCheck(
         tower=planned.name,
         findings=tuple(findings),
         trace=log.told(),
-        smallest=_smallest(planned.name, traced, batch.inputs, wanted) if batch else "",
+        smallest=_of_first_failure(planned.name, traced, findings, cases, wanted),
     )
+
+
+def _of_first_failure(
+    tower: TowerName,
+    traced: Sequence[TracedPart],
+    findings: Sequence[Finding],
+    cases: Cases,
+    wanted: Wanted,
+) -> str:
+    inputs = {batch.name: batch.inputs for batch in cases.agreeing}
+    failed = next((each for each in findings if not each.passed and each.case in inputs), None)
+    if failed is None:
+        return ""
+    broken = failed.subject is Subject.NODES
+    return _smallest(tower, traced, inputs[failed.case], wanted, broken=broken)
 
 
 def _cases(opened: Opened, wanted: Wanted) -> Cases:
@@ -120,11 +137,18 @@ def _cases(opened: Opened, wanted: Wanted) -> Cases:
 
 
 def _smallest(
-    tower: TowerName, traced: Sequence[TracedPart], inputs: dict[str, Tensor], wanted: Wanted
+    tower: TowerName,
+    traced: Sequence[TracedPart],
+    inputs: dict[str, Tensor],
+    wanted: Wanted,
+    *,
+    broken: bool = False,
 ) -> str:
     """Search for the smallest failing graph, if that was asked for; says what was found, and where it is."""
     if wanted.shrink_into is None:
         return ""
     programs = [each.program for each in traced]
     folder = wanted.shrink_into / tower
-    return f"{keep_smallest(programs, inputs, folder, libraries=op_libraries(programs))} It is in {folder}."
+    libraries = known_libraries(program.graph for program in programs)
+    told = keep_smallest(programs, inputs, folder, libraries=libraries, broken=broken)
+    return f"{told} It is {folder / SCRIPT}." if (folder / SCRIPT).exists() else told

@@ -65,7 +65,12 @@ def shrunk(
 
 @contextmanager
 def shrunk_untraced(
-    towers: Sequence[Tower], inputs: Inputs, others: Inputs, folder: Path, *, libraries: Sequence[str]
+    towers: Sequence[Tower],
+    inputs: Inputs,
+    others: Callable[[], Inputs],
+    folder: Path,
+    *,
+    libraries: Sequence[str],
 ) -> Iterator[None]:
     """The same for tracing: each tower takes what the one before it returns.
 
@@ -75,7 +80,7 @@ def shrunk_untraced(
     try:
         yield
     except (TraceFailed, DimPlanViolated) as error:
-        _tell(error, lambda: keep_untraceable(towers, inputs, others, folder, libraries=libraries))
+        _tell(error, lambda: keep_untraceable(towers, inputs, others(), folder, libraries=libraries))
         raise
 
 
@@ -162,5 +167,5 @@ def _written(found: Smallest, folder: Path) -> str:
     (folder / "smallest.json").write_text(json.dumps(about, indent=2))
     return (
         f"The smallest graph that fails so ({found.ending}) has {len(found.nodes)} of {found.of} nodes: "
-        f"{', '.join(found.nodes[:8])}. {SCRIPT} in the failure's bundle runs it with torch alone."
+        f"{', '.join(found.nodes[:8])}. {SCRIPT} runs it with torch alone."
     )
