@@ -70,8 +70,10 @@ bench: install ## measure what benchmarks/ describes, 100 minutes and 25 GB of d
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 .PHONY: board
-board: install ## every model family in every mode and precision, against the last run; ARGS=--reduced
-	@$(BIN)/slipway board --zoo tests/board/zoo.json --record .slipway/board.json --html .slipway/board.html $(ARGS)
+board: install ## every model family in every mode and precision, against tests/board/last.json; ARGS=--reduced
+	@mkdir -p .slipway
+	@$(BIN)/slipway board --zoo tests/board/zoo.json --against tests/board/last.json \
+	  --record .slipway/board.json --html .slipway/board.html $(ARGS)
 
 .PHONY: format
 format: install ## format and sort imports in place

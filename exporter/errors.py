@@ -253,6 +253,7 @@ class PromiseBroken(VerificationFailed):
 
     code = "promise_broken"
     advice = "correct the shape rule of the operator that the message names, or the model's line"
+    case = ""  # the verification case it was met in; `where` is the line of code
 
 
 class PackageUnsteady(VerificationFailed):

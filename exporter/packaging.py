@@ -3,7 +3,8 @@
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -18,7 +19,8 @@ from exporter.aoti.trace_log import nodes_logged
 from exporter.attempt import EVIDENCE
 from exporter.data.batch import NamedBatch
 from exporter.errors import ExportError
-from exporter.manifest import TensorEntry, VerificationReport
+from exporter.families.loading import family_module
+from exporter.manifest import TensorEntry, TraceTime, VerificationReport
 from exporter.overruns import TRACE_LOG
 from exporter.parts import (
     CodedPart,
@@ -35,7 +37,9 @@ from exporter.spec import Pass, Target
 from exporter.stages import Progress, Stage, StageClock
 from exporter.towers.tower import Tower
 from exporter.verify.gate import Gate
-from exporter.verify.shrink import shrunk
+from exporter.verify.shrink import shrunk, shrunk_untraced
+
+_OTHER_SIZES = "batch_7"  # a case whose sizes are not those of the trace
 
 log = logging.getLogger(__name__)
 
@@ -79,6 +83,7 @@ class Packaged:
     origin: CodeOrigin
     gate: Gate
     report: VerificationReport
+    trace: TraceTime | None
 
     @property
     def outputs(self) -> tuple[TensorEntry, ...]:
@@ -99,6 +104,7 @@ class _Unverified:
     origin: CodeOrigin
     traced: tuple[TracedPart, ...] = ()  # none for an equal request
     reused: tuple[ProgramCode, ...] = ()
+    trace: TraceTime | None = None
 
 
 def package_tower(order: PackageOrder, cache: CodeCache | None, clock: StageClock) -> Packaged:
@@ -135,9 +141,9 @@ def _from_cache(order: PackageOrder, cache: CodeCache, key: str, clock: StageClo
         note = _misfit(order.parts, found) if found else "the code cache has no code of this request"
         if not note:
             progress(1.0, "skipped: warm, the code of an equal request is reused")
-        traced = _trace(order, progress) if note else ()
+        traced, took = _trace(order, progress) if note else ((), None)
     if note:
-        return _by_graph(traced, order, cache, note, clock)
+        return replace(_by_graph(traced, order, cache, note, clock), trace=took)
     with clock.stage(Stage.COMPILE) as progress:
         progress(1.0, "skipped: warm, the code of an equal request is reused")
         coded = [
@@ -176,7 +182,7 @@ def _by_graph(
 
 def _cold(order: PackageOrder, clock: StageClock, *, note: str) -> _Unverified:
     with clock.stage(Stage.TRACE) as progress:
-        traced = _trace(order, progress)
+        traced, took = _trace(order, progress)
     coded: list[CodedPart] = []
     with _failures_made_small(order, traced), clock.stage(Stage.COMPILE) as progress:
         for done, each in enumerate(traced):
@@ -184,14 +190,14 @@ def _cold(order: PackageOrder, clock: StageClock, *, note: str) -> _Unverified:
             told = of_part(progress, done, len(traced))
             coded.append(compile_part(each, fingerprint, told, target=order.target))
         parts = assemble_parts(coded, order.folder)
-    return _Unverified(parts=parts, origin=CodeOrigin(code="cold", note=note), traced=traced)
+    return _Unverified(parts=parts, origin=CodeOrigin(code="cold", note=note), traced=traced, trace=took)
 
 
-def _trace(order: PackageOrder, progress: Progress) -> tuple[TracedPart, ...]:
-    with nodes_logged(order.folder / EVIDENCE / TRACE_LOG):
+def _trace(order: PackageOrder, progress: Progress) -> tuple[tuple[TracedPart, ...], TraceTime]:
+    with _untraceable_made_small(order), nodes_logged(order.folder / EVIDENCE / TRACE_LOG) as log:
         traced = trace_parts(order.parts, order.inputs, order.device, progress, passes=order.passes)
     order.on_traced(traced)
-    return traced
+    return traced, log.told()
 
 
 def _misfit(parts: Sequence[Part], found: Sequence[ProgramCode]) -> str:
@@ -219,12 +225,27 @@ def _verified(order: PackageOrder, made: _Unverified, clock: StageClock) -> Pack
             programs=[part.program for part in made.traced],
         )
         report = gate.verify(order.agreeing(), order.contradicting(), progress)
-    return Packaged(parts=made.parts, origin=made.origin, gate=gate, report=report)
+    return Packaged(parts=made.parts, origin=made.origin, gate=gate, report=report, trace=made.trace)
 
 
 def _failures_made_small(order: PackageOrder, traced: Sequence[TracedPart]) -> AbstractContextManager[None]:
     programs = [part.program for part in traced]
     return shrunk(programs, order.inputs_of, order.folder / EVIDENCE, libraries=op_libraries(programs))
+
+
+def _untraceable_made_small(order: PackageOrder) -> AbstractContextManager[None]:
+    return shrunk_untraced(
+        [part.tower for part in order.parts],
+        order.inputs,
+        partial(order.inputs_of, _OTHER_SIZES),
+        order.folder / EVIDENCE,
+        libraries=untraced_libraries(order.tower),
+    )
+
+
+def untraced_libraries(tower: Tower) -> tuple[str, ...]:
+    """The modules that register what operators a tower may call, as far as one can know before a trace."""
+    return (family_module(tower.config.pipeline.model.family),) if tower.is_declared else ("fbgemm_gpu",)
 
 
 def _op_libraries(parts: Sequence[CompiledPart]) -> tuple[str, ...]:
