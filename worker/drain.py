@@ -13,7 +13,6 @@ from datetime import timedelta
 
 from celery import Celery
 from kombu.exceptions import OperationalError
-from redis import RedisError
 
 from jobs.celery_queue import make_celery, queue_of
 from jobs.errors import StoreUnavailable
@@ -53,17 +52,17 @@ def stop_listening(app: Celery, host: str, queues: Collection[str]) -> bool:
         StoreUnavailable: it could not be asked.
     """
     worker = [f"celery@{host}"]
-    try:
-        with app.connection_for_write() as connection:  # its own: a pooled one may have died with the store
-            answers = [
+    with app.connection_for_write() as connection:  # its own: a pooled one may have died with the store
+        away = (OperationalError, OSError, *connection.connection_errors, *connection.channel_errors)
+        try:
+            return all(
                 app.control.cancel_consumer(
                     queue, destination=worker, reply=True, timeout=_ANSWER_S, connection=connection
                 )
                 for queue in sorted(queues)
-            ]
-    except (OperationalError, RedisError, OSError) as error:
-        raise StoreUnavailable(error) from error
-    return all(answers)
+            )
+        except away as error:
+            raise StoreUnavailable(error) from error
 
 
 @dataclass
