@@ -100,7 +100,8 @@ def _code(tower: TowerEntry) -> str:
     if tower.code == "cold":
         why = f": {tower.code_note}" if tower.code_note else ""
         return f"{tower.name} tower: cold, compiled for this export{why}"
-    return f"{tower.name} tower: warm, {_REUSED[tower.reused or 'graph']}"
+    by_node = "" if tower.verified.run_by_node else "; its nodes were checked when it was compiled"
+    return f"{tower.name} tower: warm, {_REUSED[tower.reused or 'graph']}{by_node}"
 
 
 def _stages(tower: TowerEntry) -> Table:

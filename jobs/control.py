@@ -166,7 +166,10 @@ def _known(job_id: str) -> JobId:
 def enqueue_lost(store: JobStore, queue: JobQueue) -> tuple[JobId, ...]:
     """Enqueue again the queued jobs that no message names; running twice is harmless, waiting is not."""
     by_target: dict[Target, list[Job]] = defaultdict(list)
+    now = store.now()
     for job in _queued(store):
+        if not job.is_due(now):
+            continue
         for target in job.pending_targets:
             by_target[target].append(job)
     found: list[JobId] = []

@@ -4,7 +4,8 @@
 
 Standard input is a pipe that the parent holds open; its end means that the parent is gone, however it
 went. The guard adopts orphans (PR_SET_CHILD_SUBREAPER), so that processes in sessions of their own, as
-torchrun's ranks are, cannot slip away. It exits with the command's status.
+torchrun's ranks are, cannot slip away. It exits with the command's status. Should the guard itself be
+killed, so is the command; what that has started must see to the same (see exporter.distributed.isolation).
 """
 
 import contextlib
@@ -17,6 +18,8 @@ import sys
 import time
 from pathlib import Path
 
+from exporter.distributed.isolation import die_with_parent
+
 _PR_SET_CHILD_SUBREAPER = 36
 _STOPPED = 128 + signal.SIGTERM
 _TICK_S = 0.05
@@ -28,7 +31,7 @@ def main(arguments: list[str]) -> int:
     _adopt_orphans()
     wake = _signals_as_bytes()
     try:
-        child = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent)  # noqa: PLW1509 (no threads)
     except OSError as error:
         sys.stderr.write(f"{command[0]}: {error}\n")
         return 127

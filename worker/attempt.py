@@ -8,11 +8,14 @@ import argparse
 import logging
 import os
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from structlog.contextvars import bind_contextvars
 
 from exporter.attempt import Attempt
+from exporter.distributed.isolation import die_with_parent
 from exporter.distributed.ranks import Ranks
 from exporter.errors import ExportError
 from exporter.outcome import ExportOutcome, Failure
@@ -21,6 +24,7 @@ from exporter.stages import OnStage
 from telemetry.choices import LogFormat, LogLevel
 from telemetry.logging import configure_logging
 from telemetry.tracing import tracing_to
+from worker.lease_proof import await_proof
 from worker.reports import reporting
 from worker.settings import AttemptSettings, RankSettings
 from worker.workspace import AttemptFile
@@ -28,10 +32,18 @@ from worker.workspace import AttemptFile
 log = logging.getLogger(__name__)
 
 
-def main() -> None:
+Wrap = Callable[[OnStage], OnStage]
+
+
+def main(watched: Wrap = lambda report: report) -> None:
+    """Run the rank that the command line and torchrun's environment describe.
+
+    `watched` may add to what happens when a stage is reported: fault tests stop a rank there.
+    """
     parser = argparse.ArgumentParser(prog="worker.attempt", description="Run one rank of one export attempt.")
     parser.add_argument("workspace", type=Path)
     workspace: Path = parser.parse_args().workspace
+    die_with_parent()
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # one stream, so that marks and lines keep their order
     configure_logging(LogFormat.CONSOLE, LogLevel.INFO)  # for the people who read the job's log
     request = AttemptFile.model_validate_json((workspace / "attempt.json").read_text())
@@ -48,12 +60,13 @@ def main() -> None:
         code_cache=shared.code_cache_uri,
         stage_limit_s=shared.stage_time_limit.total_seconds(),
         replace_unfinished=request.replace_unfinished,
+        await_lease=partial(await_proof, workspace),
     )
     with (
         (workspace / f"events-{settings.rank}.jsonl").open("a", buffering=1) as events,
         tracing.span("rank", parent=request.traceparent, attributes={"slipway.rank": settings.rank}) as span,
     ):
-        report = reporting(events, tracing, span.traceparent)
+        report = watched(reporting(events, tracing, span.traceparent))
         outcome = run(attempt, Ranks(rank=settings.rank, size=settings.world_size), report)
     if outcome is not None:
         write_outcome(outcome, workspace)

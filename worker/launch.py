@@ -1,18 +1,21 @@
 """Starting the ranks of an attempt as one family of processes."""
 
+import contextlib
 import os
 import sys
 from collections.abc import Mapping
 from datetime import timedelta
+from pathlib import Path
 from typing import Protocol
 
 from processes.guarded import GuardedProcess
 from processes.settings import CompilerSettings, compiler_folder
-from worker.compiler_files import prune
+from worker.compiler_files import lay_in, prune
 from worker.workspace import Workspace
 
 # Between asking the ranks to end and killing them: a cancel takes effect within five seconds.
 _GRACE = timedelta(seconds=2)
+_OOM_SCORE = "500"  # of at most 1000; a worker's is 0
 
 
 class Launcher(Protocol):
@@ -33,6 +36,9 @@ class TorchrunLauncher:
         torchrun += ["--tee", "3"]  # every line with its rank; see worker.logs
         command = [sys.executable, *torchrun, "-m", "worker.attempt", str(workspace.path)]
         prune(compiler_folder())
+        compiler = CompilerSettings()
+        if compiler.slipway_compiled_ahead is not None:
+            lay_in(compiler.slipway_compiled_ahead, compiler.torchinductor_cache_dir)
         return _start(command, workspace, ranks, self._changes)
 
 
@@ -51,7 +57,7 @@ def _start(
     command: list[str], workspace: Workspace, ranks: int, changes: Mapping[str, str]
 ) -> GuardedProcess:
     threads = max(1, len(os.sched_getaffinity(0)) // ranks)
-    return GuardedProcess.start(
+    process = GuardedProcess.start(
         command,
         log=workspace.log,
         grace=_GRACE,
@@ -69,3 +75,7 @@ def _start(
             **changes,
         },
     )
+    # Where memory ends, the kernel is to end the attempt and not the worker, which is to say what happened.
+    with contextlib.suppress(OSError):
+        Path(f"/proc/{process.guard.pid}/oom_score_adj").write_text(_OOM_SCORE)
+    return process

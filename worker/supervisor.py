@@ -11,7 +11,8 @@ from pydantic import ValidationError
 
 from exporter.errors import AttemptFailed, AttemptTimedOut
 from exporter.outcome import ExportOutcome, Failure
-from exporter.spec import TowerName
+from exporter.publish import remove_unfinished
+from exporter.spec import Target, TowerName
 from jobs.bundles import Bundles, bundle_url
 from jobs.errors import LeaseLost, StoreUnavailable
 from jobs.leases import Holding
@@ -22,6 +23,7 @@ from telemetry.logging import logger
 from worker.bundle import bundle_of
 from worker.events import EventTail, log_events
 from worker.launch import Launcher
+from worker.lease_proof import LeaseProof, clock
 from worker.logs import LogTail
 from worker.workspace import Workspace, workspace_of
 
@@ -105,6 +107,8 @@ class Supervisor:
                 ending = self._attempt(holding, workspace, on_beat)
                 ending = self._with_bundles(ending, holding.job, workspace)
             job = _record(holding, ending)
+            if _left_files(ending) and _given_up(job, holding.job.current_target):
+                remove_unfinished(workspace.artifact_uri)  # nobody else will
         except LeaseLost as error:
             log.warning("lease_lost", message=error.message)
             return None
@@ -125,7 +129,8 @@ class Supervisor:
             on_beat()
 
         try:
-            ending = self._watch(holding, process, EventTail(workspace.path), beat)
+            proof = LeaseProof(workspace.path, holding.length)
+            ending = self._watch(holding, process, EventTail(workspace.path), proof, beat)
         finally:
             process.stop()
             _forward(lines)
@@ -160,7 +165,12 @@ class Supervisor:
         return failure.model_copy(update={"bundle_url": bundle_url(job.id, tower)})
 
     def _watch(
-        self, holding: Holding, process: GuardedProcess, tail: EventTail, on_beat: Callable[[], None]
+        self,
+        holding: Holding,
+        process: GuardedProcess,
+        tail: EventTail,
+        proof: LeaseProof,
+        on_beat: Callable[[], None],
     ) -> Ending | None:
         """Until the ranks end by themselves (None), or are to be ended."""
         deadline = time.monotonic() + self._time_limit.total_seconds()
@@ -169,7 +179,7 @@ class Supervisor:
             if self._stopping.wait(self._poll_s):
                 return HandedBack()
             running = process.exit_status() is None  # before the last look at the events
-            job = _keep(holding, tail, on_beat)
+            job = _keep(holding, tail, proof, on_beat)
             if running and job is not None and job.cancel_requested:
                 return Cancelled()
             if running and time.monotonic() > deadline:
@@ -177,14 +187,18 @@ class Supervisor:
         return None
 
 
-def _keep(holding: Holding, tail: EventTail, on_beat: Callable[[], None]) -> Job | None:
+def _keep(holding: Holding, tail: EventTail, proof: LeaseProof, on_beat: Callable[[], None]) -> Job | None:
     """Renew and report; a store that is away is tried again at the next beat."""
-    events = tail.read()
+    events, asked_at = tail.read(), clock()
     try:
-        job = holding.keep(events)
+        kept = holding.keep(events)
+        proof.renew(asked_at, kept.remaining)
         log_events(events)
         on_beat()
-        return job
+        return kept.job
+    except LeaseLost:
+        proof.withdraw()
+        raise
     except StoreUnavailable as error:
         tail.put_back(events)
         log.warning("job_store_away", message=error.message)
@@ -210,6 +224,22 @@ def _outcome(workspace: Workspace, process: GuardedProcess) -> Ending:
     if outcome is None:
         return Broken(Failure.of(_broke("ended without an outcome", process)))
     return Finished(outcome)
+
+
+def _left_files(ending: Ending) -> bool:
+    """Whether towers may have been sent that nobody will publish, by processes that were ended or died."""
+    match ending:
+        case Finished(outcome):
+            return outcome.failure is not None and outcome.failure.code == AttemptFailed.code
+        case Broken() | Cancelled():
+            return True
+        case HandedBack():
+            return False
+
+
+def _given_up(job: Job, target: Target) -> bool:
+    """Whether no other attempt will be made; one would clear the place itself."""
+    return job.state.is_final or target in job.ended_targets
 
 
 def _broke(what: str, process: GuardedProcess) -> AttemptFailed:

@@ -33,6 +33,7 @@ class Workspace:
     """One attempt's directory, shared with its ranks."""
 
     path: Path
+    artifact_uri: str  # where its attempt's artifact is to be
 
     @property
     def log(self) -> Path:
@@ -51,8 +52,12 @@ class Workspace:
 @contextmanager
 def workspace_of(job: Job, worker_dir: Path, traceparent: str | None = None) -> Iterator[Workspace]:
     """Make the directory of a job's attempt, and remove it with all it holds."""
+    folder = f"{job.id}/{job.current_target}" if len(job.spec.targets) > 1 else job.id
     # Short: a Unix socket below TMPDIR may have a path of 108 bytes at most.
-    workspace = Workspace(worker_dir / f"{job.id[-8:]}-{job.attempt}")
+    workspace = Workspace(
+        worker_dir / f"{job.id[-8:]}-{job.attempt}",
+        artifact_uri=f"{job.spec.output_uri.rstrip('/')}/{folder}",
+    )
     workspace.path.mkdir(parents=True, mode=0o700)
     workspace.tmp.mkdir()
     order = AttemptFile(
@@ -60,7 +65,7 @@ def workspace_of(job: Job, worker_dir: Path, traceparent: str | None = None) -> 
         attempt=job.attempt,
         spec=job.current_spec,
         config_uri=job.config_uri,
-        folder=f"{job.id}/{job.current_target}" if len(job.spec.targets) > 1 else job.id,
+        folder=folder,
         replace_unfinished=job.attempt > 1,
         traceparent=traceparent,
     )

@@ -135,7 +135,7 @@ def test_the_metrics_say_how_it_goes(client: TestClient, store: MemoryJobStore, 
     waiting = make_job()
     store.add(waiting)
     job = make_job(JobState.SUCCEEDED)
-    user = job.towers[0].model_copy(update={"stage_seconds": {"trace": 4.0, "compile": 7.0}, "cold": True})
+    user = job.towers[0].model_copy(update={"stage_seconds": {"trace": 4.0, "compile": 7.0}, "code": "cold"})
     backend.tallies.add(tallies_of(job.model_copy(update={"towers": (user,)})))
     notice = WorkerNotice(id="w", host="h", pid=1, device=Device.CPU, versions={}, started_at=NOW, jobs=())
     gpu = Gpu(index=0, name="H200", memory_total=150 << 30, memory_used=6 << 30, busy=0.25)

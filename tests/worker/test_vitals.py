@@ -19,11 +19,12 @@ from worker.drain import drain
 from worker.vitals import Vitals, VitalsFile, illness_in
 
 BEAT = timedelta(seconds=0.02)
+LONG = timedelta(minutes=5)
 
 
 def test_a_worker_that_beats_is_well_whether_or_not_it_has_work(tmp_path: Path) -> None:
     VitalsFile(tmp_path / "alive.json", BEAT).write(hungry=False)
-    assert illness_in(tmp_path / "alive.json", time.time()) is None
+    assert illness_in(tmp_path / "alive.json", time.time(), LONG) is None
 
 
 @pytest.mark.parametrize(
@@ -34,7 +35,7 @@ def test_a_worker_that_beats_is_well_whether_or_not_it_has_work(tmp_path: Path) 
     ],
 )
 def test_silence_and_deafness_are_illnesses(vitals: Vitals, illness: str) -> None:
-    assert (vitals.illness(0) or "").startswith(illness)
+    assert (vitals.illness(0, LONG) or "").startswith(illness)
 
 
 def test_hunger_ends_with_the_next_job(tmp_path: Path) -> None:
@@ -48,7 +49,7 @@ def test_hunger_ends_with_the_next_job(tmp_path: Path) -> None:
 
 
 def test_no_file_is_an_illness(tmp_path: Path) -> None:
-    assert illness_in(tmp_path / "none.json", 0) == f"it has not written {tmp_path / 'none.json'}"
+    assert illness_in(tmp_path / "none.json", 0, LONG) == f"it has not written {tmp_path / 'none.json'}"
 
 
 def notice(*jobs: JobId) -> WorkerNotice:
