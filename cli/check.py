@@ -9,13 +9,13 @@ from rich.table import Table
 
 from cli.code_cache import add_code_cache_option
 from cli.inspect import trace_table
+from cli.settings import CheckSettings
 from exporter.check.report import CheckReport, Finding, Subject, TowerCheck
 from exporter.planning import CheckRequest
 from processes.settings import NO_CODE_CACHE
 from processes.startup import settings_or_exit
 from service.client.options import add_model_options, request_of
 from service.client.tables import console, sizes_text, table_of
-from worker.settings import AttemptSettings
 
 _FAILED = 1
 _SIZES, _SEED = 16, 20
@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
     from exporter.check.run import check
     from exporter.check.tower import Wanted
 
-    settings = settings_or_exit(AttemptSettings)
+    settings = settings_or_exit(CheckSettings)
     given: str | None = arguments.code_cache
     published = open_published(arguments.artifact) if arguments.artifact else None
     report = check(
