@@ -20,7 +20,9 @@ from service.client.options import add_spec_options, spec_of
 from service.client.watch import display, show_end
 from service.planning import planner
 from service.schemas import JobView
+from worker.allowance import allowance_of
 from worker.launch import TorchrunLauncher
+from worker.settings import AllowanceSettings, SigningSettings
 from worker.supervisor import Supervisor
 
 _WORKER = "slipway-export"
@@ -52,15 +54,17 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.config = Path(arguments.config).absolute().as_uri()
     store = MemoryJobStore()
     families = settings_or_exit(ExportSettings).families
+    allowance = allowance_of(settings_or_exit(AllowanceSettings))
     control = JobControl(store=store, queue=MemoryQueue(), plan=planner(families))
     job = control.submit(spec_of(arguments))
     progress = sys.stderr if arguments.json else sys.stdout
     with tempfile.TemporaryDirectory(prefix="slipway-export-") as folder, display(progress) as show:
         supervisor = Supervisor(
-            TorchrunLauncher(arguments.code_cache),
+            TorchrunLauncher(allowance, arguments.code_cache),
             worker_dir=Path(folder),
             time_limit=_NO_LIMIT,
             logs=MemoryLogs(),
+            signing_key=settings_or_exit(SigningSettings).key,
         )
 
         def show_progress() -> None:

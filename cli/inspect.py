@@ -2,11 +2,13 @@
 
 import argparse
 from collections.abc import Iterable
+from pathlib import Path
 
 from rich.table import Table
 
 from exporter.manifest import DimEntry, Manifest, TensorEntry, TowerEntry, TraceTime, VectorsEntry
-from exporter.publish import read_manifest
+from exporter.publish import read_manifest, verify_artifact
+from exporter.signing import VerifyingKey
 from exporter.spec import IdWeights, Pass, SetPrecision
 from service.client.tables import console, sizes_text, table_of
 
@@ -27,18 +29,31 @@ def add_command(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]
         "inspect", help="show what a published artifact holds", description=__doc__, epilog=_EXAMPLE
     )
     parser.add_argument("artifact", metavar="URI", help="the artifact's folder, or its manifest.json")
+    parser.add_argument(
+        "--verify",
+        metavar="KEY",
+        type=Path,
+        help="refuse what this public key did not sign; reads every file",
+    )
     parser.add_argument("--json", action="store_true", help="print the manifest itself")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the manifest."""
-    manifest = read_manifest(arguments.artifact)
+    verified = arguments.verify is not None
+    manifest = (
+        verify_artifact(arguments.artifact, VerifyingKey(arguments.verify))
+        if verified
+        else read_manifest(arguments.artifact)
+    )
     if arguments.json:
         print(manifest.model_dump_json(indent=2))
         return 0
     out = console()
     out.print(_overview(manifest))
+    if verified:
+        out.print(f"signed by the owner of {arguments.verify}; every file is the one that was signed")
     for tower in manifest.towers:
         out.print(_files(tower))
         title = f"{tower.name} tower, {tower.view} view"
@@ -102,7 +117,8 @@ def _code(tower: TowerEntry) -> str:
     if tower.code == "cold":
         why = f": {tower.code_note}" if tower.code_note else ""
         return f"{tower.name} tower: cold, compiled for this export{why}"
-    return f"{tower.name} tower: warm, {_REUSED[tower.reused or 'graph']}"
+    by_node = "" if tower.verified.run_by_node else "; its nodes were checked when it was compiled"
+    return f"{tower.name} tower: warm, {_REUSED[tower.reused or 'graph']}{by_node}"
 
 
 def _stages(tower: TowerEntry) -> Table:

@@ -118,4 +118,4 @@ class Follower:
             return
         told = [f"{name}={value}" for name, value in environment.items() if name != "PATH"]
         in_root = _OURS.sub(lambda match: f"{root}/{match[1]}", command)
-        subprocess.run([*CLEAN, *told, "bash", "-euc", in_root], cwd=here, check=True)
+        subprocess.run([*CLEAN, "PIP_QUIET=1", *told, "bash", "-euc", in_root], cwd=here, check=True)

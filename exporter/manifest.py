@@ -72,6 +72,11 @@ class VerificationReport(Frozen):
     largest_difference: float
     cases: tuple[CaseReport, ...]
     latency: tuple[Latency, ...] = ()
+    run_by_node: tuple[str, ...] = Field(
+        default=(),
+        description="Cases in which every node of the traced program gave what tracing had promised. None "
+        "where nothing was traced: code of an equal request is kept once its own program has passed this.",
+    )
 
 
 class SourceRef(Frozen):

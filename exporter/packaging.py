@@ -93,6 +93,7 @@ def package_tower(order: PackageOrder, cache: CodeCache | None, clock: StageCloc
         cache.drop(key, made.reused)
         log.warning("cached_code_dropped", extra={"tower": order.tower.name, "reason": error.message})
         note = f"code of the cache was dropped: {error.message}"
+        clock.note(Stage.VERIFY, note)
         packaged = _verified(order, _cold(order, clock, note=note), clock)
     if packaged.origin.reused != "request":  # what is kept has passed
         cache.keep(key, [part.known for part in packaged.parts])

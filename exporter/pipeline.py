@@ -25,7 +25,7 @@ from exporter.overruns import limits_of
 from exporter.packaging import Packaged, package_tower
 from exporter.parts import TracedPart, parts_of, sizes_text
 from exporter.planning import TowerToExport, plan_export, read_config
-from exporter.publishing import publish_towers, published_earlier
+from exporter.publishing import publish_towers, published_earlier, sent_while_others_work
 from exporter.sources import config_source, fetch_checkpoint_once, open_rows
 from exporter.stages import OnStage, Stage, StageClock
 
@@ -33,11 +33,10 @@ log = logging.getLogger(__name__)
 
 
 def export(attempt: Attempt, ranks: Ranks, on_stage: OnStage) -> ExportOutcome | None:
-    """Export the towers that are this rank's; on rank 0 also publish all of them as one artifact.
+    """Export and send the towers that are this rank's; on rank 0 also publish all towers as one artifact.
 
     Each tower has a process of its own. Its failure, or its death, is part of the outcome and does not stop
-    the others. Returns None on every rank
-    but 0.
+    the others. Returns None on every rank but 0.
 
     Raises:
         ExportError: nothing could be tried (bad spec or config), or nothing could be published.
@@ -46,18 +45,24 @@ def export(attempt: Attempt, ranks: Ranks, on_stage: OnStage) -> ExportOutcome |
     planned = plan_export(attempt.spec, config_text, families=attempt.families)
     if attempt.replace_unfinished and (earlier := published_earlier(attempt, planned)):
         return earlier if ranks.rank == 0 else None
-    results = [
-        isolated(
-            partial(try_tower, tower, attempt, config_text, on_stage),
-            died=partial(tower_died, tower, attempt, config_text),
-        )
-        for tower in ranks.share_out(planned)
-    ]
+    results = sent_while_others_work(
+        ranks.share_out(planned), partial(isolated_tower, attempt, config_text, on_stage), attempt, on_stage
+    )
     gathered = ranks.gather(results)
     if gathered is None:
         return None
     by_name = {result.planned.name: result for rank_results in gathered for result in rank_results}
-    return publish_towers([by_name[tower.name] for tower in planned], attempt, on_stage)
+    return publish_towers([by_name[tower.name] for tower in planned], attempt)
+
+
+def isolated_tower(
+    attempt: Attempt, config_text: str, on_stage: OnStage, planned: TowerToExport
+) -> TowerResult:
+    """Export one tower in a process of its own."""
+    return isolated(
+        partial(try_tower, planned, attempt, config_text, on_stage),
+        died=partial(tower_died, planned, attempt, config_text),
+    )
 
 
 def try_tower(planned: TowerToExport, attempt: Attempt, config_text: str, on_stage: OnStage) -> TowerResult:

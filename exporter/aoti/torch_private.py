@@ -2,11 +2,12 @@
 
 import copy
 import gc
+import hashlib
 import struct
 import subprocess
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from itertools import count
@@ -21,6 +22,7 @@ from torch._inductor import codecache, cpp_builder, cpu_vec_isa
 from torch._inductor import config as inductor_config
 from torch._inductor.cpp_builder import CppBuilder
 from torch._inductor.exc import InvalidCxxCompiler
+from torch._inductor.runtime.cache_dir_utils import cache_dir
 from torch._inductor.virtualized import V
 from torch._library.utils import has_fake_kernel
 from torch._logging.structured import INTERN_TABLE
@@ -191,8 +193,13 @@ def compile_files(program: ExportedProgram, target: Target = "cpu") -> CompiledF
 
     The compiler is given fake tensors for parameters and buffers: no value of theirs can reach the code.
     """
-    apart = _weights_left_out() if _reads_weights(program) else nullcontext()
-    with warnings.catch_warnings(), sizes_zero_and_one_stay_dynamic(), _only_instructions_of(target), apart:
+    with ExitStack() as told:
+        told.enter_context(warnings.catch_warnings())
+        told.enter_context(sizes_zero_and_one_stay_dynamic())
+        told.enter_context(_only_instructions_of(target))
+        told.enter_context(_headers_kept(header_folder(target)))
+        if _reads_weights(program):
+            told.enter_context(_weights_left_out())
         warnings.simplefilter("ignore")  # inductor's remarks on its own internals; failures raise
         module = _without_weights(program).module(check_guards=False)
         assert isinstance(module, torch.fx.GraphModule) and program.example_inputs is not None
@@ -209,6 +216,29 @@ def compile_files(program: ExportedProgram, target: Target = "cpu") -> CompiledF
         paths=tuple(Path(each) for each in written if isinstance(each, str)),
         values={name: tensor for name, tensor in constants if not isinstance(tensor, FakeTensor)},
     )
+
+
+def header_folder(target: Target = "cpu") -> Path:
+    """Where the compiler keeps the headers that it has compiled for a target, beside all else it keeps."""
+    return Path(cache_dir(), "precompiled_headers", target if target in _LEVELS else _native_machine())
+
+
+@contextmanager
+def _headers_kept(folder: Path) -> Iterator[None]:
+    """Keep compiled headers, 14 seconds of a compile, in `folder`: see `workarounds.HEADERS`."""
+    with (
+        mock.patch.object(codecache, "_HEADER_DIR", str(folder)),
+        mock.patch.object(codecache, "_HEADER_LOCK_DIR", str(folder / "locks")),
+    ):
+        yield
+
+
+@cache
+def _native_machine() -> str:
+    """A name for what the C++ compiler takes this machine to be: it refuses headers of another."""
+    command = [cpp_builder.get_cpp_compiler(), "-march=native", "-###", "-E", "-x", "c++", "/dev/null"]
+    told = subprocess.run(command, check=False, capture_output=True, text=True)
+    return hashlib.sha256(told.stderr.encode()).hexdigest()[:16]
 
 
 def has_shape_rule(operator: torch._ops.OpOverload) -> bool:

@@ -61,7 +61,8 @@ class Gate:
             VerificationFailed: naming the case, its sizes, the output and the difference.
         """
         cases, refusals = list(agreeing), list(contradicting)
-        for batch in _run_by_node(cases):
+        by_node = _run_by_node(cases) if self._programs else []
+        for batch in by_node:
             progress(0.0, f"{batch.name}: node by node")
             require_promises_kept(
                 self._programs, self._on_device(batch), tower=self._tower.title, case=batch.name
@@ -97,6 +98,7 @@ class Gate:
             largest_difference=max(report.largest_difference or 0.0 for report in reports),
             cases=tuple(reports),
             latency=tuple(latency),
+            run_by_node=tuple(batch.name for batch in by_node),
         )
 
     def learn_scales(self, cases: Sequence[NamedBatch]) -> None:

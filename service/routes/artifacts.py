@@ -68,7 +68,7 @@ def artifact(
     store = open_store(folder)
     try:
         size = store.size(key)
-        link = store.link(key, timedelta(seconds=settings.link_lifetime))
+        link = store.link(key, timedelta(seconds=settings.link_lifetime), settings.link_endpoint)
     except SourceNotFound as error:
         raise _gone(found.package_uri) from error
     if link is not None:

@@ -16,7 +16,7 @@ PIN = re.compile(r"^([a-z0-9-]+)==([\w.+]+) --hash=sha256:[0-9a-f]{64}$")
 LOCK = re.compile(r"^([a-z0-9][a-z0-9._-]*)==([\w.]+)", re.MULTILINE)
 BY_DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
 COMPOSE = yaml.safe_load((ROOT / "compose.yaml").read_text())
-OURS = ("api", "worker")
+OURS = ("api", "bucket", "worker")
 
 
 def stages() -> Iterator[Stage]:

@@ -29,7 +29,7 @@ def order_of(tower: Tower, folder: Path) -> PackageOrder:
         tower=tower,
         parts=(Part(tower=tower, path=PACKAGE_PATH),),
         inputs=clicks(3, 0, 4),
-        agreeing=lambda: [batch("one_row", 3), batch("batch_3", 2, 0, 1)],
+        agreeing=lambda: [batch("one_row", 3), batch("batch_7", 2, 0, 1, 1, 0, 3, 1)],
         contradicting=list,
         device=torch.device("cpu"),
         folder=folder,
@@ -43,6 +43,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     order = order_of(mean_price_tower(), tmp_path_factory.mktemp("cold"))
     made = package_tower(order, open_code_cache(str(folder)), StageClock("user", lambda event: None))
     assert (made.origin.code, made.origin.note) == ("cold", "the code cache has no code of this request")
+    assert made.report.run_by_node == ("batch_7",)
     return folder
 
 
@@ -65,6 +66,7 @@ def test_other_weights_of_an_equal_request_are_neither_traced_nor_compiled(expor
     made = export(mean_price_tower(seed=7), lambda event: details.append(event.detail))
     assert (made.origin.code, made.origin.reused) == ("warm", "request")
     assert made.report.largest_difference < 1e-5
+    assert made.report.run_by_node == ()  # there was no program to run
     assert sum(detail.startswith("skipped: warm") for detail in details) == 2
 
 
@@ -110,7 +112,9 @@ def test_code_that_fails_the_gate_is_dropped_and_the_export_goes_cold_once(
     library = next(name for name in known.code.files if name.endswith(".so"))
     files = {**known.code.files, library: known.code.files[library][:5000]}
     entry.write_bytes(pack(replace(known, code=replace(known.code, files=files))))
-    made = export(mean_price_tower(seed=3))
+    told: list[StageEvent] = []
+    made = export(mean_price_tower(seed=3), told.append)
     assert made.origin.code == "cold"
     assert made.origin.note.startswith("code of the cache was dropped: the process running the package ended")
+    assert [event.detail for event in told if event.kind == "noted"] == [made.origin.note]
     assert export(mean_price_tower(seed=4)).origin.reused == "request"
