@@ -9,13 +9,14 @@ from rich.table import Table
 
 from cli.code_cache import add_code_cache_option
 from cli.inspect import trace_table
+from cli.settings import CheckSettings
 from exporter.check.report import CheckReport, Finding, Subject, TowerCheck
 from exporter.planning import CheckRequest
+from exporter.signing import VerifyingKey
 from processes.settings import NO_CODE_CACHE
 from processes.startup import settings_or_exit
 from service.client.options import add_model_options, request_of
 from service.client.tables import console, sizes_text, table_of
-from worker.settings import AttemptSettings
 
 _FAILED = 1
 _SIZES, _SEED = 16, 20
@@ -46,6 +47,9 @@ def add_command(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]
         metavar="URI",
         help="check its packages, against the sources that its manifest names or that are given",
     )
+    parser.add_argument(
+        "--verify", metavar="KEY", type=Path, help="refuse an artifact that this public key has not signed"
+    )
     add_model_options(parser)
     parser.add_argument(
         "--sizes", type=_count, default=_SIZES, metavar="N", help="to draw; default: %(default)s"
@@ -67,9 +71,10 @@ def run(arguments: argparse.Namespace) -> int:
     from exporter.check.run import check
     from exporter.check.tower import Wanted
 
-    settings = settings_or_exit(AttemptSettings)
+    settings = settings_or_exit(CheckSettings)
     given: str | None = arguments.code_cache
-    published = open_published(arguments.artifact) if arguments.artifact else None
+    key = VerifyingKey(arguments.verify) if arguments.verify else None
+    published = open_published(arguments.artifact, key) if arguments.artifact else None
     report = check(
         Wanted(
             spec=request_of(arguments, CheckRequest, base=request_behind(published) if published else None),

@@ -12,9 +12,9 @@ from exporter.distributed.isolation import isolated
 from exporter.distributed.limits import limited
 from exporter.errors import AttemptFailed, TowerDied
 from exporter.opening import Opened, open_tower
+from exporter.order import untraced_libraries
 from exporter.outcome import Failure
 from exporter.overruns import died_at, last_stage, overran
-from exporter.packaging import untraced_libraries
 from exporter.parts import Part, parts_of, sizes_text, trace_parts
 from exporter.planning import TowerToExport
 from exporter.stages import Stage

@@ -1,26 +1,19 @@
 """A tower's packages: warm where the code cache has their code, else cold; through the gate in any case."""
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
-from pathlib import Path
 from typing import Literal
-
-import torch
-from torch import Tensor
 
 from exporter.aoti.code import ProgramCode
 from exporter.aoti.code_cache import CodeCache
 from exporter.aoti.fingerprint import graph_fingerprint, request_key
-from exporter.aoti.op_libraries import op_libraries
 from exporter.aoti.trace_log import nodes_logged
 from exporter.attempt import EVIDENCE
-from exporter.data.batch import NamedBatch
 from exporter.errors import ExportError
-from exporter.families.loading import family_module
 from exporter.manifest import TensorEntry, TraceTime, VerificationReport
+from exporter.order import PackageOrder, failures_made_small, untraceable_made_small
 from exporter.overruns import TRACE_LOG
 from exporter.parts import (
     CodedPart,
@@ -33,37 +26,10 @@ from exporter.parts import (
     trace_parts,
     weights_of,
 )
-from exporter.spec import Pass, Target
 from exporter.stages import Progress, Stage, StageClock
-from exporter.towers.tower import Tower
 from exporter.verify.gate import Gate
-from exporter.verify.shrink import shrunk, shrunk_untraced
-
-_OTHER_SIZES = "batch_7"  # a case whose sizes are not those of the trace
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class PackageOrder:
-    """A tower with its weights, the parts it is packaged in, and what to trace and to try it with."""
-
-    tower: Tower
-    parts: tuple[Part, ...]
-    inputs: dict[str, Tensor]
-    agreeing: Callable[[], Iterable[NamedBatch]]
-    contradicting: Callable[[], Iterable[NamedBatch]]
-    device: torch.device
-    folder: Path
-    passes: tuple[Pass, ...] = ()
-    target: Target = "cpu"
-    on_traced: Callable[[Sequence[TracedPart]], None] = lambda traced: None
-
-    def inputs_of(self, case: str) -> dict[str, Tensor]:
-        """The inputs of a verification case; of any other name those of the trace."""
-        found = (batch.inputs for batch in self.agreeing() if batch.name == case)
-        inputs = next(found, None) or self.inputs
-        return {name: each.to(self.device) for name, each in inputs.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,7 +129,7 @@ def _by_graph(
     """Each part's code by the fingerprint of its graph, compiled where the cache lacks it."""
     coded: list[CodedPart] = []
     reused: list[ProgramCode] = []
-    with _failures_made_small(order, traced), clock.stage(Stage.COMPILE) as progress:
+    with failures_made_small(order, traced), clock.stage(Stage.COMPILE) as progress:
         for done, each in enumerate(traced):
             fingerprint = graph_fingerprint(each.program, order.device, order.target)
             known, weights = cache.of_graph(fingerprint), weights_of(each)
@@ -184,7 +150,7 @@ def _cold(order: PackageOrder, clock: StageClock, *, note: str) -> _Unverified:
     with clock.stage(Stage.TRACE) as progress:
         traced, took = _trace(order, progress)
     coded: list[CodedPart] = []
-    with _failures_made_small(order, traced), clock.stage(Stage.COMPILE) as progress:
+    with failures_made_small(order, traced), clock.stage(Stage.COMPILE) as progress:
         for done, each in enumerate(traced):
             fingerprint = graph_fingerprint(each.program, order.device, order.target)
             told = of_part(progress, done, len(traced))
@@ -194,7 +160,7 @@ def _cold(order: PackageOrder, clock: StageClock, *, note: str) -> _Unverified:
 
 
 def _trace(order: PackageOrder, progress: Progress) -> tuple[tuple[TracedPart, ...], TraceTime]:
-    with _untraceable_made_small(order), nodes_logged(order.folder / EVIDENCE / TRACE_LOG) as log:
+    with untraceable_made_small(order), nodes_logged(order.folder / EVIDENCE / TRACE_LOG) as log:
         traced = trace_parts(order.parts, order.inputs, order.device, progress, passes=order.passes)
     order.on_traced(traced)
     return traced, log.told()
@@ -213,7 +179,7 @@ def _misfit(parts: Sequence[Part], found: Sequence[ProgramCode]) -> str:
 def _verified(order: PackageOrder, made: _Unverified, clock: StageClock) -> Packaged:
     """The packages, once they have been held against eager."""
     # What fails with reused code may be the code's fault; it is made anew, and then made small if need be.
-    making_small = nullcontext() if made.reused else _failures_made_small(order, made.traced)
+    making_small = nullcontext() if made.reused else failures_made_small(order, made.traced)
     with making_small, clock.stage(Stage.VERIFY) as progress:
         gate = Gate(
             order.tower,
@@ -226,26 +192,6 @@ def _verified(order: PackageOrder, made: _Unverified, clock: StageClock) -> Pack
         )
         report = gate.verify(order.agreeing(), order.contradicting(), progress)
     return Packaged(parts=made.parts, origin=made.origin, gate=gate, report=report, trace=made.trace)
-
-
-def _failures_made_small(order: PackageOrder, traced: Sequence[TracedPart]) -> AbstractContextManager[None]:
-    programs = [part.program for part in traced]
-    return shrunk(programs, order.inputs_of, order.folder / EVIDENCE, libraries=op_libraries(programs))
-
-
-def _untraceable_made_small(order: PackageOrder) -> AbstractContextManager[None]:
-    return shrunk_untraced(
-        [part.tower for part in order.parts],
-        order.inputs,
-        partial(order.inputs_of, _OTHER_SIZES),
-        order.folder / EVIDENCE,
-        libraries=untraced_libraries(order.tower),
-    )
-
-
-def untraced_libraries(tower: Tower) -> tuple[str, ...]:
-    """The modules that register what operators a tower may call, as far as one can know before a trace."""
-    return (family_module(tower.config.pipeline.model.family),) if tower.is_declared else ("fbgemm_gpu",)
 
 
 def _op_libraries(parts: Sequence[CompiledPart]) -> tuple[str, ...]:

@@ -19,9 +19,10 @@ from exporter.distributed.ranks import Ranks
 from exporter.items.materialise import Materialised, materialise
 from exporter.items.wanted import Items, open_items, plan_vectors
 from exporter.opening import blueprint_of
+from exporter.order import PackageOrder
 from exporter.outcome import ExportOutcome, Failure
 from exporter.overruns import limits_of
-from exporter.packaging import Packaged, PackageOrder, package_tower
+from exporter.packaging import Packaged, package_tower
 from exporter.parts import TracedPart, parts_of, sizes_text
 from exporter.planning import TowerToExport, plan_export, read_config
 from exporter.publishing import publish_towers, published_earlier, sent_while_others_work

@@ -10,6 +10,7 @@ from exporter.errors import InvalidSpec
 from exporter.manifest import Manifest, SourceRef
 from exporter.predict import download
 from exporter.publish import read_manifest
+from exporter.signing import VerifyingKey
 from exporter.spec import IdWeights, TowerName
 from exporter.verify.reload import Link
 
@@ -22,10 +23,11 @@ class Published:
 
     uri: str
     manifest: Manifest
+    key: VerifyingKey | None = None
 
     def chain(self, tower: TowerName, into: Path) -> tuple[Link, ...]:
         """The tower's packages, downloaded and held against their digests."""
-        return download(self.uri, tower, into).chain
+        return download(self.uri, tower, into, self.key).chain
 
     def require_made_from(self, found: SourceRef) -> None:
         """InvalidSpec, if config or checkpoint is not what the artifact was made from.
@@ -42,9 +44,14 @@ class Published:
             )
 
 
-def open_published(uri: str) -> Published:
-    """The artifact whose folder, or manifest, is there."""
-    return Published(uri=uri, manifest=read_manifest(uri))
+def open_published(uri: str, key: VerifyingKey | None = None) -> Published:
+    """The artifact whose folder, or manifest, is there.
+
+    Raises:
+        SignatureRefused: there is a `key`, which has not signed the artifact.
+        InvalidArtifact: there is none, or it is damaged.
+    """
+    return Published(uri=uri, manifest=read_manifest(uri, key), key=key)
 
 
 def request_behind(published: Published) -> Mapping[str, JsonValue]:
