@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.table import Table
 
 from exporter.manifest import DimEntry, Manifest, TensorEntry, TowerEntry, TraceTime, VectorsEntry
-from exporter.publish import read_manifest, verify_artifact
+from exporter.published import read_manifest, verify_artifact
 from exporter.signing import VerifyingKey
 from exporter.spec import IdWeights, Pass, SetPrecision
 from service.client.tables import console, sizes_text, table_of

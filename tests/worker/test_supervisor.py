@@ -11,8 +11,6 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from exporter.signing import SIGNATURE_NAME, SigningKey
 from exporter.spec import TowerName
@@ -25,7 +23,7 @@ from jobs.logs import MemoryLogs
 from jobs.memory_store import MemoryJobStore
 from jobs.model import Job, JobState, TowerState
 from tests.jobs.factories import MINUTE, make_job
-from tests.worker.conftest import ALLOWANCE
+from tests.worker.conftest import ALLOWANCE, new_key_pem
 from worker.launch import CommandLauncher
 from worker.supervisor import Supervisor
 
@@ -271,8 +269,7 @@ def test_what_an_attempt_publishes_is_signed_by_the_worker(
     store.add(job)
     holding = claim(store, job.id, worker="w1", length=MINUTE)
     assert holding is not None
-    private = Ed25519PrivateKey.generate()
-    pem = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    pem = new_key_pem()
     command = (sys.executable, "-m", "tests.worker.stand_in", "publish", str(pids))
     supervisor = Supervisor(
         CommandLauncher(command, ALLOWANCE),
