@@ -81,7 +81,7 @@ def holding(store: MemoryJobStore) -> Holding:
     return holding
 
 
-def new_key_pem() -> str:
-    """A private key that signs, as settings have it."""
+def new_key() -> tuple[Ed25519PrivateKey, str]:
+    """A private key that signs, and its text as settings have it."""
     private = Ed25519PrivateKey.generate()
-    return private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    return private, private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()

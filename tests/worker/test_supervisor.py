@@ -23,7 +23,7 @@ from jobs.logs import MemoryLogs
 from jobs.memory_store import MemoryJobStore
 from jobs.model import Job, JobState, TowerState
 from tests.jobs.factories import MINUTE, make_job
-from tests.worker.conftest import ALLOWANCE, new_key_pem
+from tests.worker.conftest import ALLOWANCE, new_key
 from worker.launch import CommandLauncher
 from worker.supervisor import Supervisor
 
@@ -269,7 +269,7 @@ def test_what_an_attempt_publishes_is_signed_by_the_worker(
     store.add(job)
     holding = claim(store, job.id, worker="w1", length=MINUTE)
     assert holding is not None
-    pem = new_key_pem()
+    private, pem = new_key()
     command = (sys.executable, "-m", "tests.worker.stand_in", "publish", str(pids))
     supervisor = Supervisor(
         CommandLauncher(command, ALLOWANCE),
