@@ -66,12 +66,14 @@ faults: install ## break something at every stage of real exports; the table goe
 	@$(BIN)/python -m pytest -q tests/faults -m 'faults or not faults' $(ARGS)
 
 .PHONY: bench
-bench: install ## measure what benchmarks/ describes; needs half an hour and 7 GB of disk
-	@$(BIN)/python -m benchmarks.items $(ARGS)
+bench: install ## measure what benchmarks/ describes, 100 minutes and 25 GB of disk; ARGS="service warm" for some
+	@$(BIN)/python -m benchmarks $(ARGS)
 
 .PHONY: board
-board: install ## every model family in every mode and precision, against the last run; ARGS=--reduced
-	@$(BIN)/slipway board --zoo tests/board/zoo.json --record .slipway/board.json --html .slipway/board.html $(ARGS)
+board: install ## every model family in every mode and precision, against tests/board/last.json; ARGS=--reduced
+	@mkdir -p .slipway
+	@$(BIN)/slipway board --zoo tests/board/zoo.json --against tests/board/last.json \
+	  --record .slipway/board.json --html .slipway/board.html $(ARGS)
 
 .PHONY: format
 format: install ## format and sort imports in place

@@ -76,6 +76,7 @@ def tower_entry(
         verified=packaged.report,
         vectors=vectors,
         stage_seconds=dict(stage_seconds),
+        trace=packaged.trace,
     )
 
 

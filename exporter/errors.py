@@ -2,7 +2,8 @@
 
 ExportError
 ├── InvalidSpec              the request contradicts itself or what the model offers
-│   └── WrongArchitecture      the target is not what the machine at work is
+│   ├── WrongArchitecture      the target is not what the machine at work is
+│   └── UriNotAllowed          a URI lies where the caller, or the service, may not read or write
 ├── InvalidPipelineConfig    the pipeline config does not parse or contradicts itself
 │   └── UnsupportedConfig    it parses, and asks for something Slipway does not build
 ├── FamilyError              a model family of one's own
@@ -29,6 +30,7 @@ ExportError
 │   └── PackageCrashed         the process that ran the package died
 ├── IndexFailed              FAISS could not build an index over the item vectors
 ├── InvalidArtifact          a published artifact is incomplete or damaged
+│   └── SignatureRefused       it is not signed, or not by the key it is to be verified with
 ├── AlreadyPublished         the destination key exists; keys are never overwritten
 ├── SourceNotFound           a URI names nothing
 ├── StorageError             an object store refused or could not be reached (may be retryable)
@@ -38,6 +40,8 @@ ExportError
     ├── LeaseUnproven        nobody could say whether the job was still the attempt's
     └── TowerDied            the process of one tower ended without a result
 """
+
+from exporter.redaction import shown
 
 
 class ExportError(Exception):
@@ -50,10 +54,10 @@ class ExportError(Exception):
 
     def __init__(self, message: str, *, hint: str = "", where: str = "") -> None:
         """Say what happened (`message`), what to do (`hint`) and at which field, line or file (`where`)."""
-        super().__init__(message)
-        self.message = message
-        self.hint = hint or self.advice
-        self.where = where
+        super().__init__(shown(message))
+        self.message = shown(message)
+        self.hint = shown(hint or self.advice)
+        self.where = shown(where)
 
 
 class InvalidSpec(ExportError):
@@ -68,6 +72,13 @@ class WrongArchitecture(InvalidSpec):
 
     code = "wrong_architecture"
     advice = "send the job to a worker for the target"
+
+
+class UriNotAllowed(InvalidSpec):
+    """A URI lies where the caller, or the service, may not read or write."""
+
+    code = "uri_not_allowed"
+    advice = "name a place that the operator has allowed; see docs/access.md"
 
 
 class InvalidPipelineConfig(ExportError):
@@ -242,6 +253,7 @@ class PromiseBroken(VerificationFailed):
 
     code = "promise_broken"
     advice = "correct the shape rule of the operator that the message names, or the model's line"
+    case = ""  # the verification case it was met in; `where` is the line of code
 
 
 class PackageUnsteady(VerificationFailed):
@@ -270,6 +282,13 @@ class InvalidArtifact(ExportError):
 
     code = "invalid_artifact"
     advice = "export again; never repair an artifact by hand"
+
+
+class SignatureRefused(InvalidArtifact):
+    """The artifact is not signed, or not by the key it is to be verified with."""
+
+    code = "signature_refused"
+    advice = "do not load it; export again, or ask for the key of who published it"
 
 
 class AlreadyPublished(ExportError):

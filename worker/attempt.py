@@ -21,6 +21,7 @@ from exporter.errors import ExportError
 from exporter.outcome import ExportOutcome, Failure
 from exporter.pipeline import export
 from exporter.stages import OnStage
+from exporter.storage.uris import FileRoots
 from telemetry.choices import LogFormat, LogLevel
 from telemetry.logging import configure_logging
 from telemetry.tracing import tracing_to
@@ -67,15 +68,17 @@ def main(watched: Wrap = lambda report: report) -> None:
         tracing.span("rank", parent=request.traceparent, attributes={"slipway.rank": settings.rank}) as span,
     ):
         report = watched(reporting(events, tracing, span.traceparent))
-        outcome = run(attempt, Ranks(rank=settings.rank, size=settings.world_size), report)
+        ranks = Ranks(rank=settings.rank, size=settings.world_size)
+        outcome = run(attempt, FileRoots(roots=shared.file_roots), ranks, report)
     if outcome is not None:
         write_outcome(outcome, workspace)
     tracing.close()
 
 
-def run(attempt: Attempt, ranks: Ranks, report: OnStage) -> ExportOutcome | None:
-    """Export; a failure of the whole becomes the outcome."""
+def run(attempt: Attempt, folders: FileRoots, ranks: Ranks, report: OnStage) -> ExportOutcome | None:
+    """Export what lies in the folders that may be used; a failure of the whole becomes the outcome."""
     try:
+        folders.require_within(attempt.spec)
         return export(attempt, ranks, report)
     except ExportError as error:
         log.exception("export_failed")

@@ -17,7 +17,7 @@ from kombu.exceptions import OperationalError
 from jobs.celery_queue import make_celery, queue_of
 from jobs.errors import StoreUnavailable
 from jobs.redis_roster import RedisRoster
-from jobs.redis_store import connect
+from jobs.redis_store import connect, reaching
 from jobs.roster import Roster, WorkerNotice
 from processes.startup import settings_or_exit
 from worker.settings import WorkerSettings
@@ -52,17 +52,18 @@ def stop_listening(app: Celery, host: str, queues: Collection[str]) -> bool:
         StoreUnavailable: it could not be asked.
     """
     worker = [f"celery@{host}"]
-    with app.connection_for_write() as connection:  # its own: a pooled one may have died with the store
-        away = (OperationalError, OSError, *connection.connection_errors, *connection.channel_errors)
-        try:
-            return all(
+    try:
+        # A connection of its own: a pooled one may have died with the store.
+        with reaching(), app.connection_for_write() as connection:
+            answers = [
                 app.control.cancel_consumer(
                     queue, destination=worker, reply=True, timeout=_ANSWER_S, connection=connection
                 )
                 for queue in sorted(queues)
-            )
-        except away as error:
-            raise StoreUnavailable(error) from error
+            ]
+    except (OperationalError, OSError) as error:
+        raise StoreUnavailable(error) from error
+    return all(answers)
 
 
 @dataclass

@@ -3,15 +3,15 @@
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from exporter.errors import AttemptFailed, AttemptTimedOut
-from exporter.outcome import ExportOutcome, Failure
+from exporter.errors import AttemptFailed, AttemptTimedOut, ExportError
+from exporter.outcome import Failure
 from exporter.publish import remove_unfinished
+from exporter.signing import SigningKey
 from exporter.spec import Target, TowerName
 from jobs.bundles import Bundles, bundle_url
 from jobs.errors import LeaseLost, StoreUnavailable
@@ -19,8 +19,10 @@ from jobs.leases import Holding
 from jobs.logs import JobLogs
 from jobs.model import Job
 from processes.guarded import GuardedProcess
+from processes.settings import secret_values
 from telemetry.logging import logger
 from worker.bundle import bundle_of
+from worker.endings import Broken, Cancelled, Ending, Finished, HandedBack, signed, without
 from worker.events import EventTail, log_events
 from worker.launch import Launcher
 from worker.lease_proof import LeaseProof, clock
@@ -35,33 +37,6 @@ _STORE_PATIENCE_S = 300.0
 _STORE_RETRY_S = 1.0
 
 
-@dataclass(frozen=True)
-class Finished:
-    """The ranks ended by themselves and told the outcome."""
-
-    outcome: ExportOutcome
-
-
-@dataclass(frozen=True)
-class Broken:
-    """The attempt ended without an outcome."""
-
-    failure: Failure
-
-
-@dataclass(frozen=True)
-class Cancelled:
-    """The caller asked to stop."""
-
-
-@dataclass(frozen=True)
-class HandedBack:
-    """This worker is shutting down."""
-
-
-Ending = Finished | Broken | Cancelled | HandedBack
-
-
 class Supervisor:
     """Runs attempts in child processes; `stop` ends them all and hands their jobs back."""
 
@@ -73,18 +48,22 @@ class Supervisor:
         time_limit: timedelta,
         logs: JobLogs,
         bundles: Bundles | None = None,
+        signing_key: SigningKey | None = None,
         poll_s: float = _POLL_S,
     ) -> None:
         """Keep workspaces under `worker_dir`; an attempt may take `time_limit`; its lines go to `logs`.
 
-        What is kept of a failure goes to `bundles`, if there are any.
+        What is kept of a failure goes to `bundles`, if there are any. What is published is signed with the
+        `signing_key`, here and not in the attempt, which never sees it.
         """
         self._launcher = launcher
         self._worker_dir = worker_dir
         self._time_limit = time_limit
         self._logs = logs
         self._bundles = bundles
+        self._signing_key = signing_key
         self._poll_s = poll_s
+        self._secrets = secret_values()
         self._stopping = threading.Event()
 
     def stop(self) -> None:
@@ -104,7 +83,8 @@ class Supervisor:
         """
         try:
             with workspace_of(holding.job, self._worker_dir, traceparent) as workspace:
-                ending = self._attempt(holding, workspace, on_beat)
+                ending = signed(self._attempt(holding, workspace, on_beat), holding.job, self._signing_key)
+                ending = without(self._secrets, ending)
                 ending = self._with_bundles(ending, holding.job, workspace)
             job = _record(holding, ending)
             if _left_files(ending) and _given_up(job, holding.job.current_target):
@@ -121,8 +101,11 @@ class Supervisor:
     def _attempt(self, holding: Holding, workspace: Workspace, on_beat: Callable[[], None]) -> Ending:
         ranks = holding.job.ranks
         log.info("attempt_started", ranks=ranks, workspace=str(workspace.path))
-        process = self._launcher.start(workspace, ranks=ranks)
-        lines = LogTail(workspace.log, self._logs, holding.job.id)
+        try:
+            process = self._launcher.start(workspace, ranks=ranks)
+        except ExportError as error:
+            return Broken(Failure.of(error))
+        lines = LogTail(workspace.log, self._logs, holding.job.id, self._secrets)
 
         def beat() -> None:
             _forward(lines)

@@ -14,10 +14,13 @@ from jobs.leases import Holding, claim
 from jobs.logs import MemoryLogs
 from jobs.memory_store import MemoryJobStore
 from tests.jobs.factories import MINUTE, make_job
+from worker.allowance import Allowance
 from worker.launch import CommandLauncher
+from worker.settings import AllowanceSettings
 from worker.supervisor import Supervisor
 
 MakeSupervisor = Callable[..., Supervisor]
+ALLOWANCE = Allowance(settings=AllowanceSettings())
 
 
 @pytest.fixture
@@ -41,7 +44,7 @@ def make_supervisor(worker_dir: Path, pids: Path, logs: MemoryLogs) -> MakeSuper
     def make(behaviour: str, *, time_limit: timedelta = MINUTE, bundles: Bundles | None = None) -> Supervisor:
         command = (sys.executable, "-m", "tests.worker.stand_in", behaviour, str(pids))
         return Supervisor(
-            CommandLauncher(command),
+            CommandLauncher(command, ALLOWANCE),
             worker_dir=worker_dir,
             time_limit=time_limit,
             logs=logs,
