@@ -100,9 +100,10 @@ class Places:
 
     def here(self, text: str) -> str:
         """A command's word or a variable's value, as it reads on this machine."""
+        text = _PLACE.sub(lambda match: f"{self.folder}/{match[1]}", text)
         for there, here in self.addresses.items():
             text = text.replace(there, here)
-        return _PLACE.sub(lambda match: f"{self.folder}/{match[1]}", text)
+        return text
 
     def command(self, service: Service) -> list[str]:
         return [self.here(word) for word in service.command]

@@ -36,7 +36,8 @@ def run_together(service: Path, worker: Path, folder: Path) -> Iterator[str]:
     given = {name: secrets.token_hex(16) for name in ("REDIS_PASSWORD", "S3_ACCESS_KEY", "S3_SECRET_KEY")}
     services = services_in((ROOT / "compose.yaml").read_text(), given)
     ports = {name: free_port() for name in ("api", "redis", "s3")}
-    places = Places(folder=folder, addresses=_addresses(ports))
+    ahead = {"/var/lib/slipway": str(worker.parents[1] / "var" / "lib" / "slipway")}
+    places = Places(folder=folder, addresses={**ahead, **_addresses(ports)})
     for name in ("data", "run/redis", "run/secrets", "scratch", "var/cache/slipway", "tmp"):
         (folder / name).mkdir(parents=True)
     keys = {"keys": [{"name": "prove", "secret": _KEY, "scopes": ["submit"]}]}
