@@ -45,7 +45,7 @@ check: install ## formatting, lint, types, import contracts, spelling
 
 .PHONY: test
 test: install ## all tests; narrow with ARGS, as in make test ARGS="tests/jobs -k lease"
-	@$(BIN)/python -m pytest -q -m 'not (browser or families or fuzz or planted)' $(ARGS)
+	@$(BIN)/python -m pytest -q -m 'not (browser or families or faults or fuzz or planted)' $(ARGS)
 
 .PHONY: families
 families: install ## every recorded model of every family, exported in both modes, against its recordings
@@ -61,13 +61,19 @@ browser: install ## the dashboard in a real Chromium; pictures go to .slipway/sc
 	@$(BIN)/python -m pytest -q -m browser tests/dashboard tests/e2e $(ARGS)
 	@echo 'pictures of the pages: .slipway/screenshots'
 
+.PHONY: faults
+faults: install ## break something at every stage of real exports; the table goes to .slipway/faults.md
+	@$(BIN)/python -m pytest -q tests/faults -m 'faults or not faults' $(ARGS)
+
 .PHONY: bench
-bench: install ## measure what benchmarks/ describes; needs half an hour and 7 GB of disk
-	@$(BIN)/python -m benchmarks.items $(ARGS)
+bench: install ## measure what benchmarks/ describes, 100 minutes and 25 GB of disk; ARGS="service warm" for some
+	@$(BIN)/python -m benchmarks $(ARGS)
 
 .PHONY: board
-board: install ## every model family in every mode and precision, against the last run; ARGS=--reduced
-	@$(BIN)/slipway board --zoo tests/board/zoo.json --record .slipway/board.json --html .slipway/board.html $(ARGS)
+board: install ## every model family in every mode and precision, against tests/board/last.json; ARGS=--reduced
+	@mkdir -p .slipway
+	@$(BIN)/slipway board --zoo tests/board/zoo.json --against tests/board/last.json \
+	  --record .slipway/board.json --html .slipway/board.html $(ARGS)
 
 .PHONY: format
 format: install ## format and sort imports in place
@@ -94,6 +100,10 @@ deploy-check: install ## the long proofs of docker/, the chart and the C++ examp
 .PHONY: image-pins
 image-pins: $(INSTALLED) ## after make lock: write docker/pins/, which the images install from
 	@$(BIN)/python -m deploy.pins
+
+.PHONY: image-digests
+image-digests: $(INSTALLED) ## ask the registries whether the images that are pinned by digest are there
+	@$(BIN)/python -m deploy.digests
 
 .PHONY: protos
 protos: $(INSTALLED) ## compile protos/ anew

@@ -6,6 +6,7 @@ import tempfile
 from datetime import timedelta
 from pathlib import Path
 
+from cli.code_cache import add_code_cache_option
 from cli.settings import ExportSettings
 from jobs.control import JobControl
 from jobs.leases import Holding, claim
@@ -13,14 +14,15 @@ from jobs.logs import MemoryLogs
 from jobs.memory_store import MemoryJobStore
 from jobs.model import Job, JobState
 from jobs.queue import MemoryQueue
-from processes.settings import NO_CODE_CACHE
 from processes.startup import settings_or_exit
 from service.cli_commands import EXIT_CODES
 from service.client.options import add_spec_options, spec_of
 from service.client.watch import display, show_end
 from service.planning import planner
 from service.schemas import JobView
+from worker.allowance import allowance_of
 from worker.launch import TorchrunLauncher
+from worker.settings import AllowanceSettings, SigningSettings
 from worker.supervisor import Supervisor
 
 _WORKER = "slipway-export"
@@ -40,12 +42,7 @@ def add_command(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]
         epilog=_EXAMPLE,
     )
     add_spec_options(parser)
-    parser.add_argument(
-        "--code-cache",
-        metavar="URI",
-        help="folder or object-store prefix of compiled code that exports share; or off "
-        "(default: SLIPWAY_CODE_CACHE, else a folder of yours)",
-    )
+    add_code_cache_option(parser)
     parser.add_argument("--json", action="store_true", help="print the job as JSON at the end")
     parser.set_defaults(run=run)
 
@@ -57,15 +54,17 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.config = Path(arguments.config).absolute().as_uri()
     store = MemoryJobStore()
     families = settings_or_exit(ExportSettings).families
+    allowance = allowance_of(settings_or_exit(AllowanceSettings))
     control = JobControl(store=store, queue=MemoryQueue(), plan=planner(families))
     job = control.submit(spec_of(arguments))
     progress = sys.stderr if arguments.json else sys.stdout
     with tempfile.TemporaryDirectory(prefix="slipway-export-") as folder, display(progress) as show:
         supervisor = Supervisor(
-            TorchrunLauncher(_absolute(arguments.code_cache)),
+            TorchrunLauncher(allowance, arguments.code_cache),
             worker_dir=Path(folder),
             time_limit=_NO_LIMIT,
             logs=MemoryLogs(),
+            signing_key=settings_or_exit(SigningSettings).key,
         )
 
         def show_progress() -> None:
@@ -87,10 +86,3 @@ def _claimed(store: MemoryJobStore, job: Job) -> Holding:
     holding = claim(store, job.id, worker=_WORKER, length=_NO_LIMIT, serves=job.spec.targets)
     assert holding is not None, "nobody else knows of this job"
     return holding
-
-
-def _absolute(code_cache: str | None) -> str | None:
-    """A plain path is taken from here: attempts have another working directory."""
-    if code_cache is None or code_cache == NO_CODE_CACHE or "://" in code_cache:
-        return code_cache
-    return str(Path(code_cache).absolute())

@@ -1,14 +1,16 @@
 """`slipway inspect`: a published artifact's manifest, as tables or as it is."""
 
 import argparse
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from pathlib import Path
 
 from rich.table import Table
 
-from exporter.manifest import DimEntry, Manifest, TensorEntry, TowerEntry, VectorsEntry
-from exporter.publish import read_manifest
+from exporter.manifest import DimEntry, Manifest, TensorEntry, TowerEntry, TraceTime, VectorsEntry
+from exporter.published import read_manifest, verify_artifact
+from exporter.signing import VerifyingKey
 from exporter.spec import IdWeights, Pass, SetPrecision
-from service.client.tables import console, table_of
+from service.client.tables import console, sizes_text, table_of
 
 _WEIGHTS = {
     IdWeights.APPLY: "multiplies weighted ids by their weights, as training did",
@@ -27,18 +29,31 @@ def add_command(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]
         "inspect", help="show what a published artifact holds", description=__doc__, epilog=_EXAMPLE
     )
     parser.add_argument("artifact", metavar="URI", help="the artifact's folder, or its manifest.json")
+    parser.add_argument(
+        "--verify",
+        metavar="KEY",
+        type=Path,
+        help="refuse what this public key did not sign; reads every file",
+    )
     parser.add_argument("--json", action="store_true", help="print the manifest itself")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the manifest."""
-    manifest = read_manifest(arguments.artifact)
+    verified = arguments.verify is not None
+    manifest = (
+        verify_artifact(arguments.artifact, VerifyingKey(arguments.verify))
+        if verified
+        else read_manifest(arguments.artifact)
+    )
     if arguments.json:
         print(manifest.model_dump_json(indent=2))
         return 0
     out = console()
     out.print(_overview(manifest))
+    if verified:
+        out.print(f"signed by the owner of {arguments.verify}; every file is the one that was signed")
     for tower in manifest.towers:
         out.print(_files(tower))
         title = f"{tower.name} tower, {tower.view} view"
@@ -55,6 +70,8 @@ def run(arguments: argparse.Namespace) -> int:
         if tower.vectors is not None:
             out.print(_vectors(tower.vectors))
         out.print(_stages(tower))
+        if tower.trace is not None:
+            out.print(trace_table(tower.name, tower.trace))
         out.print(_verification(tower))
     return 0
 
@@ -111,6 +128,15 @@ def _stages(tower: TowerEntry) -> Table:
     return table
 
 
+def trace_table(tower: str, trace: TraceTime) -> Table:
+    """The nodes that took longest to trace."""
+    title = f"{tower} tower, traced {trace.nodes:,} nodes in {trace.seconds:.1f} s; the slowest"
+    table = table_of("seconds", "node", "operator", "from", title=title)
+    for slow in trace.slowest:
+        table.add_row(f"{slow.seconds:.3f}", slow.node, slow.operator, slow.place)
+    return table
+
+
 def _vectors(vectors: VectorsEntry) -> Table:
     table = table_of("what", "value", title=f"vectors of {vectors.rows:,} items", whole="what")
     table.show_header = False
@@ -157,17 +183,5 @@ def _verification(tower: TowerEntry) -> Table:
     table = table_of("case", "sizes", "result", title=title)
     for case in report.cases:
         close = "refused" if case.largest_difference is None else f"{case.largest_difference:.2g}"
-        table.add_row(case.name, _sizes(case.sizes), close)
+        table.add_row(case.name, sizes_text(case.sizes), close)
     return table
-
-
-def _sizes(sizes: Mapping[str, int]) -> str:
-    """Dims of one size together, named by the first: "batch 3, seq_clicks 218, tags and 5 others 9"."""
-    names: dict[int, list[str]] = {}
-    for name, size in sizes.items():
-        names.setdefault(size, []).append(name)
-    others = {1: "", 2: " and another"}
-    return ", ".join(
-        f"{first[0]}{others.get(len(first), f' and {len(first) - 1} others')} {size}"
-        for size, first in names.items()
-    )

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from exporter.signing import VerifyingKey
 from exporter.spec import TowerName
 
 _EXAMPLE = (
@@ -26,6 +27,9 @@ def add_command(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]
     parser.add_argument("--tower", required=True, choices=[name.value for name in TowerName])
     parser.add_argument("--input", metavar="URI", required=True, help="parquet with the tower's features")
     parser.add_argument("--output", metavar="URI", required=True, help="parquet to write; must not exist")
+    parser.add_argument(
+        "--verify", metavar="KEY", type=Path, help="refuse what this public key has not signed"
+    )
     parser.add_argument("--json", action="store_true", help="print the result, or the error, as JSON")
     parser.set_defaults(run=run)
 
@@ -36,7 +40,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     with tempfile.TemporaryDirectory(prefix="slipway-predict-") as folder:
         scratch = Path(folder)
-        served = download(arguments.artifact, TowerName(arguments.tower), scratch / "artifact")
+        key = VerifyingKey(arguments.verify) if arguments.verify else None
+        served = download(arguments.artifact, TowerName(arguments.tower), scratch / "artifact", key)
         rows = predict(served, arguments.input, arguments.output, scratch=scratch, on_rows=_shown())
     if arguments.json:
         print(json.dumps({"rows": rows, "output": arguments.output}))

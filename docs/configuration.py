@@ -8,13 +8,13 @@ from pathlib import Path
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings
 
-from cli.settings import ExportSettings
+from cli.settings import CheckSettings, ExportSettings
 from launcher.settings import LauncherSettings
 from processes.settings import CompilerSettings
 from service.client.settings import ClientSettings
 from service.hooks.settings import HookSettings
 from service.settings import ServiceSettings
-from worker.settings import AttemptSettings, WorkerSettings
+from worker.settings import AllowanceSettings, AttemptSettings, SigningSettings, WorkerSettings
 
 DOCUMENT = Path(__file__).with_suffix(".md")
 
@@ -22,9 +22,12 @@ PROGRAMS: Mapping[str, type[BaseSettings]] = {
     "The API": ServiceSettings,
     "The API's webhooks": HookSettings,
     "Workers": WorkerSettings,
+    "What a worker, or `slipway export`, gives its attempts": AllowanceSettings,
+    "With what it signs what they publish": SigningSettings,
     "A worker's attempts": AttemptSettings,
     "The compiler in attempts": CompilerSettings,
     "`slipway export`": ExportSettings,
+    "`slipway check`": CheckSettings,
     "`slipway submit`, `watch`, `list`, `cancel`, `retry`": ClientSettings,
     "`make up`, which passes the rest of the environment on": LauncherSettings,
 }

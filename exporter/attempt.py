@@ -30,6 +30,7 @@ class Attempt:
     stage_limit_s: float = 3600.0  # past it a stage is ended, with the stack it hung in
     replace_unfinished: bool = False  # overwrite what an earlier attempt left without a manifest
     code_cache: str | None = None  # URI of compiled code that exports share
+    await_lease: Callable[[], None] = lambda: None  # returns once the job is certainly this attempt's
 
     @property
     def artifact_uri(self) -> str:

@@ -2,7 +2,8 @@
 
 ExportError
 ├── InvalidSpec              the request contradicts itself or what the model offers
-│   └── WrongArchitecture      the target is not what the machine at work is
+│   ├── WrongArchitecture      the target is not what the machine at work is
+│   └── UriNotAllowed          a URI lies where the caller, or the service, may not read or write
 ├── InvalidPipelineConfig    the pipeline config does not parse or contradicts itself
 │   └── UnsupportedConfig    it parses, and asks for something Slipway does not build
 ├── FamilyError              a model family of one's own
@@ -29,14 +30,18 @@ ExportError
 │   └── PackageCrashed         the process that ran the package died
 ├── IndexFailed              FAISS could not build an index over the item vectors
 ├── InvalidArtifact          a published artifact is incomplete or damaged
+│   └── SignatureRefused       it is not signed, or not by the key it is to be verified with
 ├── AlreadyPublished         the destination key exists; keys are never overwritten
 ├── SourceNotFound           a URI names nothing
 ├── StorageError             an object store refused or could not be reached (may be retryable)
 └── AttemptFailed            the attempt's processes ended without an outcome
     ├── AttemptTimedOut      they took longer than they may
     ├── StageTimedOut        a stage of one tower took longer than it may
+    ├── LeaseUnproven        nobody could say whether the job was still the attempt's
     └── TowerDied            the process of one tower ended without a result
 """
+
+from exporter.redaction import shown
 
 
 class ExportError(Exception):
@@ -49,10 +54,10 @@ class ExportError(Exception):
 
     def __init__(self, message: str, *, hint: str = "", where: str = "") -> None:
         """Say what happened (`message`), what to do (`hint`) and at which field, line or file (`where`)."""
-        super().__init__(message)
-        self.message = message
-        self.hint = hint or self.advice
-        self.where = where
+        super().__init__(shown(message))
+        self.message = shown(message)
+        self.hint = shown(hint or self.advice)
+        self.where = shown(where)
 
 
 class InvalidSpec(ExportError):
@@ -67,6 +72,13 @@ class WrongArchitecture(InvalidSpec):
 
     code = "wrong_architecture"
     advice = "send the job to a worker for the target"
+
+
+class UriNotAllowed(InvalidSpec):
+    """A URI lies where the caller, or the service, may not read or write."""
+
+    code = "uri_not_allowed"
+    advice = "name a place that the operator has allowed; see docs/access.md"
 
 
 class InvalidPipelineConfig(ExportError):
@@ -241,6 +253,7 @@ class PromiseBroken(VerificationFailed):
 
     code = "promise_broken"
     advice = "correct the shape rule of the operator that the message names, or the model's line"
+    case = ""  # the verification case it was met in; `where` is the line of code
 
 
 class PackageUnsteady(VerificationFailed):
@@ -269,6 +282,13 @@ class InvalidArtifact(ExportError):
 
     code = "invalid_artifact"
     advice = "export again; never repair an artifact by hand"
+
+
+class SignatureRefused(InvalidArtifact):
+    """The artifact is not signed, or not by the key it is to be verified with."""
+
+    code = "signature_refused"
+    advice = "do not load it; export again, or ask for the key of who published it"
 
 
 class AlreadyPublished(ExportError):
@@ -320,6 +340,13 @@ class StageTimedOut(AttemptFailed):
     code = "stage_timed_out"
     advice = "the report names where it hung; raise SLIPWAY_STAGE_TIME_LIMIT if it only was slow"
     retryable = False
+
+
+class LeaseUnproven(AttemptFailed):
+    """Nobody could say whether the job was still the attempt's, so it published nothing."""
+
+    code = "lease_unproven"
+    advice = "the worker lost the job store for minutes; Slipway tries again by itself"
 
 
 class TowerDied(AttemptFailed):

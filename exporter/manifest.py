@@ -114,6 +114,23 @@ class InferredOp(Frozen):
     runs: int  # that bear the rule out
 
 
+class SlowNode(Frozen):
+    """A graph node that took long to trace."""
+
+    node: str
+    operator: str
+    place: str  # the line of code that it was traced from
+    seconds: float  # since the node before it
+
+
+class TraceTime(Frozen):
+    """What tracing took, by graph node; of two packages, both together."""
+
+    nodes: int
+    seconds: float
+    slowest: tuple[SlowNode, ...]
+
+
 class SparseEntry(Frozen):
     """The first of a tower's two packages: run it on the tower's inputs, in their order.
 
@@ -209,6 +226,7 @@ class TowerEntry(Frozen):
     verified: VerificationReport
     vectors: VectorsEntry | None = None  # of the item tower, where they were asked for
     stage_seconds: dict[str, float]
+    trace: TraceTime | None = None  # None: it was not traced, the code of an equal request was reused
 
     @property
     def served_files(self) -> tuple[FileRef, ...]:

@@ -1,9 +1,10 @@
 """What became of an export: one record per tower, written by rank 0 as outcome.json."""
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from exporter.errors import ExportError
 from exporter.manifest import TowerEntry
+from exporter.redaction import shown
 from exporter.spec import Frozen, TowerName
 
 _LONGEST_REPORT = 8000
@@ -20,6 +21,12 @@ class Failure(Frozen):
     retryable: bool = False
     report: str = Field(default="", description="What is too long for `message`; its beginning.")
     bundle_url: str = Field(default="", description="A zip of what it takes to find out why.")
+
+    @field_validator("message", "hint", "where", "report")
+    @classmethod
+    def _fit_to_show(cls, text: str) -> str:
+        """Whoever wrote it: it may be an attempt that reads what strangers wrote."""
+        return shown(text)
 
     @classmethod
     def of(cls, error: BaseException) -> "Failure":

@@ -5,29 +5,28 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from exporter.aftermath import tower_died
 from exporter.aoti.architecture import require_target
 from exporter.aoti.code_cache import open_code_cache
 from exporter.aoti.outputs import outputs_of
 from exporter.aoti.shape_rules import infer_shape_rules
 from exporter.attempt import EVIDENCE, Attempt, Evidence, ExportedTower, TowerResult
-from exporter.blueprint import Blueprint, ConfiguredTower
 from exporter.data.batch import contradicting_batches, trace_inputs
 from exporter.data.sweep import agreeing_batches
 from exporter.describe import tower_entry, write_tower_files
 from exporter.distributed.isolation import isolated
 from exporter.distributed.ranks import Ranks
-from exporter.errors import TowerDied
-from exporter.families.declared import open_tower
 from exporter.items.materialise import Materialised, materialise
 from exporter.items.wanted import Items, open_items, plan_vectors
+from exporter.opening import blueprint_of
+from exporter.order import PackageOrder
 from exporter.outcome import ExportOutcome, Failure
-from exporter.overruns import limits_of, overran
-from exporter.packaging import Packaged, PackageOrder, package_tower
+from exporter.overruns import limits_of
+from exporter.packaging import Packaged, package_tower
 from exporter.parts import TracedPart, parts_of, sizes_text
-from exporter.planning import TowerToExport, UnopenedTower, plan_export, read_config
+from exporter.planning import TowerToExport, plan_export, read_config
 from exporter.publishing import publish_towers, published_earlier, sent_while_others_work
 from exporter.sources import config_source, fetch_checkpoint_once, open_rows
-from exporter.spec import ExportSpec
 from exporter.stages import OnStage, Stage, StageClock
 
 log = logging.getLogger(__name__)
@@ -62,7 +61,7 @@ def isolated_tower(
     """Export one tower in a process of its own."""
     return isolated(
         partial(try_tower, planned, attempt, config_text, on_stage),
-        died=partial(tower_died, planned, attempt),
+        died=partial(tower_died, planned, attempt, config_text),
     )
 
 
@@ -76,14 +75,6 @@ def try_tower(planned: TowerToExport, attempt: Attempt, config_text: str, on_sta
         evidence.write(error)
         return TowerResult(planned=planned, failure=Failure.of(error))
     return TowerResult(planned=planned, exported=exported)
-
-
-def tower_died(planned: TowerToExport, attempt: Attempt, how: str) -> TowerResult:
-    """The result of a tower whose process ended before it could say anything."""
-    error = overran(attempt, planned.name) or TowerDied(
-        f"the process that exported the {planned.name} tower {how}"
-    )
-    return TowerResult(planned=planned, failure=Failure.of(error))
 
 
 def export_tower(
@@ -164,10 +155,3 @@ def vectors_of(
         return None
     with clock.stage(Stage.ITEMS) as progress:
         return materialise(plan_vectors(items, packaged.outputs), packaged.gate, folder, progress)
-
-
-def blueprint_of(planned: TowerToExport, spec: ExportSpec, config_text: str) -> Blueprint:
-    """How to build the tower; the code of a family of one's own is loaded here, and nowhere before."""
-    if isinstance(planned, UnopenedTower):
-        return open_tower(planned, spec, config_text)
-    return ConfiguredTower(planned)

@@ -12,6 +12,7 @@ from exporter.errors import FamilyNotListed, InvalidPipelineConfig, InvalidSpec
 from exporter.manifest import VECTOR_COLUMN
 from exporter.spec import ExportSpec, IdWeights, TowerName, Uri
 from exporter.storage.store import read_uri
+from exporter.storage.uris import require_no_credentials_in, require_sound_uris
 from exporter.towers.view import tower_configs
 
 _MAX_CONFIG_BYTES = 4_000_000
@@ -22,6 +23,12 @@ class PlanRequest(ExportSpec):
 
     checkpoint_uri: Uri = Field(default="unread", description="Not needed for a plan.")
     output_uri: Uri = Field(default="unread", description="Not needed for a plan.")
+
+
+class CheckRequest(ExportSpec):
+    """A model to check and not to export: nothing is written anywhere."""
+
+    output_uri: Uri = Field(default="unwritten", description="Not needed for a check.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +66,7 @@ def read_config(spec: ExportSpec) -> str:
         SourceNotFound: the URI names nothing.
         InvalidPipelineConfig: what it names is not text.
     """
+    require_sound_uris(spec)  # before anything is read, or repeated in an error
     if spec.config is not None:
         return spec.config
     assert spec.config_uri is not None, "ExportSpec admits no spec without a config"
@@ -82,7 +90,9 @@ def pin(spec: ExportSpec, config_text: str, planned: Sequence[TowerToExport]) ->
     for tower in planned:
         if rows is None and isinstance(tower, PlannedTower) and tower.name is not TowerName.ITEM:
             rows = _beside(tower.config.pipeline.train_input_path, spec.config_uri)
-    return spec.model_copy(update={"config": config_text, "config_uri": None, "sample_input_uri": rows})
+    pinned = spec.model_copy(update={"config": config_text, "config_uri": None, "sample_input_uri": rows})
+    require_sound_uris(pinned)  # the config has named rows
+    return pinned
 
 
 def _beside(paths: str, config_uri: str | None) -> str:
@@ -108,6 +118,7 @@ def plan_export(
         InvalidPipelineConfig: the config does not parse, contradicts itself or is not supported.
         InvalidSpec: the spec contradicts the model, or leaves out rows that a tower needs.
     """
+    require_no_credentials_in(config_text, spec.config_uri or "config")
     if spec.family is not None:
         return _unopened(spec, spec.family, families)
     planned = plan_towers(spec, config_text)

@@ -17,7 +17,8 @@ from exporter.dims.declared import plan_declared
 from exporter.dims.plan import BATCH, DimPlan, plan_dims
 from exporter.errors import AlreadyPublished, InvalidArtifact, InvalidRows, InvalidSpec
 from exporter.manifest import Manifest, TowerEntry
-from exporter.publish import fetch_tower, read_manifest
+from exporter.published import fetch_tower, read_manifest
+from exporter.signing import VerifyingKey
 from exporter.spec import TowerName
 from exporter.storage.store import open_store, split_uri
 from exporter.towers.declared_view import declared_tower
@@ -39,17 +40,18 @@ class ServedTower:
     plan: DimPlan
 
 
-def download(artifact_uri: str, tower: TowerName, into: Path) -> ServedTower:
+def download(artifact_uri: str, tower: TowerName, into: Path, key: VerifyingKey | None = None) -> ServedTower:
     """Fetch a tower's package and the description of its inputs.
 
     Raises:
+        SignatureRefused: there is a `key`, which has not signed the artifact.
         InvalidSpec: the artifact has no such tower.
         InvalidArtifact: it is incomplete, damaged, contradicts itself, or was built for another machine.
     """
-    manifest = read_manifest(artifact_uri)
+    manifest = read_manifest(artifact_uri, key)
     entry = _entry(manifest, tower, artifact_uri)
     require_runnable(manifest.device, manifest.architecture)
-    folder = fetch_tower(artifact_uri, tower, into)
+    folder = fetch_tower(artifact_uri, tower, into, key)
     features, plan = _reading(manifest, entry, folder / "pipeline.config", artifact_uri)
     if [(tensor.name, tensor.shape) for tensor in plan.inputs] != [(i.name, i.shape) for i in entry.inputs]:
         raise InvalidArtifact(

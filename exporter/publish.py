@@ -4,35 +4,18 @@ What a reader may rely on: where there is a manifest, every file it names is the
 change. Without one there is no artifact, whatever files may lie about.
 """
 
-import hashlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from pydantic import ValidationError
-
-from exporter.errors import AlreadyPublished, ExportError, InvalidArtifact, SourceNotFound, StorageError
+from exporter.errors import AlreadyPublished, ExportError, InvalidArtifact, StorageError
 from exporter.manifest import MANIFEST_NAME, FileRef, Manifest, TowerEntry
-from exporter.spec import TowerName
-from exporter.storage.store import (
-    ArtifactStore,
-    StoredFile,
-    check_key,
-    join_uri,
-    open_store,
-    split_uri,
-)
+from exporter.published import checked_path, file_ref
+from exporter.storage.store import ArtifactStore, StoredFile, open_store, split_uri
 
 log = logging.getLogger(__name__)
 
 OnProgress = Callable[[int, int], object]  # bytes sent so far, bytes to send
-
-
-def file_ref(path: str, local: Path) -> FileRef:
-    """The reference of a local file that will be `path` below the artifact's root."""
-    with local.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return FileRef(path=path, size=local.stat().st_size, sha256=digest)
 
 
 def send_tower(
@@ -89,9 +72,16 @@ def send_tower_in(
 
 
 def complete(
-    manifest: Manifest, sent: Sequence[StoredFile], artifact_uri: str, *, replace_unfinished: bool
+    manifest: Manifest,
+    sent: Sequence[StoredFile],
+    artifact_uri: str,
+    *,
+    replace_unfinished: bool,
+    before_manifest: Callable[[], None] = lambda: None,
 ) -> str:
     """Make an artifact of what was sent: write the manifest that names it.
+
+    `before_manifest` may wait for the right to do so; if it raises, all is taken back.
 
     Returns:
         The manifest's URI.
@@ -101,7 +91,14 @@ def complete(
         StorageError: what was sent is not there any more, or is not what it was; it has been removed.
     """
     store, folder = _opened(artifact_uri)
-    return complete_in(store, folder, manifest, sent, replace_unfinished=replace_unfinished)
+    return complete_in(
+        store,
+        folder,
+        manifest,
+        sent,
+        replace_unfinished=replace_unfinished,
+        before_manifest=before_manifest,
+    )
 
 
 def complete_in(
@@ -111,11 +108,13 @@ def complete_in(
     sent: Sequence[StoredFile],
     *,
     replace_unfinished: bool,
+    before_manifest: Callable[[], None] = lambda: None,
 ) -> str:
     """As `complete`, in a folder of a store."""
     manifest_key = f"{folder}/{MANIFEST_NAME}"
     try:
         _require_named(manifest, folder, sent)
+        before_manifest()
         _require_whole(store, folder, sent, replace_unfinished=replace_unfinished)
         store.put_bytes(_text(manifest), manifest_key)
     except BaseException:
@@ -148,63 +147,10 @@ def _opened(artifact_uri: str) -> tuple[ArtifactStore, str]:
     return open_store(output_uri), folder
 
 
-def read_manifest(uri: str) -> Manifest:
-    """The manifest of an artifact, by the artifact's URI or the manifest's own.
-
-    Raises:
-        InvalidArtifact: there is none, or it is not one that this version reads.
-    """
-    root = _root(uri)
-    where = join_uri(root, MANIFEST_NAME)
-    try:
-        return Manifest.model_validate_json(open_store(root).read(MANIFEST_NAME))
-    except SourceNotFound as error:
-        raise InvalidArtifact(
-            f"{root} is no artifact: it has no {MANIFEST_NAME}",
-            hint="give the URI of <output>/<job id>; one without a manifest was never published",
-            where=where,
-        ) from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"])
-        raise InvalidArtifact(
-            f"{where} is no manifest this version reads: {field or 'text'}: {first['msg']}", where=where
-        ) from error
-
-
-def fetch_tower(uri: str, tower: TowerName, into: Path) -> Path:
-    """Download what runs one tower below `into`, check each file, and return the folder that holds `aoti/`.
-
-    Raises:
-        InvalidArtifact: the artifact has no such tower, or a file is not the one the manifest names.
-    """
-    root = _root(uri)
-    entry = _tower(read_manifest(root), tower, root)
-    store = open_store(root)
-    for ref in entry.served_files:
-        _fetch(store, ref, into / _checked_path(ref.path))
-    return (into / entry.package.path).parent.parent
-
-
-def _fetch(store: ArtifactStore, ref: FileRef, local: Path) -> None:
-    where = store.uri_of(ref.path)
-    try:
-        store.fetch(ref.path, local)
-    except SourceNotFound as error:
-        raise InvalidArtifact(f"{where} is missing, though the manifest names it", where=where) from error
-    if file_ref(ref.path, local) != ref:
-        local.unlink()
-        raise InvalidArtifact(
-            f"{where} is damaged: it is not the file whose digest the manifest holds",
-            hint="export again, under a new job",
-            where=where,
-        )
-
-
 def _checked_refs(entry: TowerEntry, files: Mapping[str, Path]) -> list[FileRef]:
     """Every file the entry names: exactly the ones given, as they are on disk now."""
     refs = list(entry.all_files)
-    paths = [_checked_path(ref.path) for ref in refs]
+    paths = [checked_path(ref.path) for ref in refs]
     if len(set(paths)) != len(paths) or not all(path.startswith(f"{entry.name}/") for path in paths):
         raise InvalidArtifact(
             f"the entry of {entry.name} names a file twice, or another's: {', '.join(sorted(paths))}"
@@ -317,22 +263,3 @@ def _remove(store: ArtifactStore, folder: str, sent: Sequence[StoredFile]) -> No
 
 def _text(manifest: Manifest) -> bytes:
     return (manifest.model_dump_json(indent=2) + "\n").encode()
-
-
-def _root(uri: str) -> str:
-    return uri.rstrip("/").removesuffix(f"/{MANIFEST_NAME}")
-
-
-def _tower(manifest: Manifest, tower: TowerName, root: str) -> TowerEntry:
-    for entry in manifest.towers:
-        if entry.name is tower:
-            return entry
-    there = ", ".join(entry.name for entry in manifest.towers)
-    raise InvalidArtifact(f"{root} has no {tower} tower", hint=f"its towers: {there}", where=root)
-
-
-def _checked_path(path: str) -> str:
-    try:
-        return check_key(path)
-    except StorageError as error:
-        raise InvalidArtifact(f"the manifest names {path!r}, which could lie outside the artifact") from error

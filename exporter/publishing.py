@@ -13,7 +13,8 @@ from exporter.errors import AttemptFailed, ExportError, InvalidArtifact
 from exporter.manifest import MANIFEST_NAME, TowerEntry
 from exporter.outcome import ExportOutcome, Failure, TowerOutcome
 from exporter.planning import TowerToExport
-from exporter.publish import complete, read_manifest, send_tower, withdraw
+from exporter.publish import complete, send_tower, withdraw
+from exporter.published import read_manifest
 from exporter.stages import OnStage, Stage, StageClock
 from exporter.storage.store import join_uri
 
@@ -44,6 +45,7 @@ def send_exported(result: TowerResult, attempt: Attempt, on_stage: OnStage) -> T
     entry, files = result.exported.entry, result.exported.files
     try:
         with StageClock(entry.name, on_stage).stage(Stage.PUBLISH) as report:
+            attempt.await_lease()  # what a straggler would send could meet what its successor sends
             sent = send_tower(
                 entry,
                 files,
@@ -82,6 +84,7 @@ def publish_towers(results: Sequence[TowerResult], attempt: Attempt) -> ExportOu
         sent,
         attempt.artifact_uri,
         replace_unfinished=attempt.replace_unfinished,
+        before_manifest=attempt.await_lease,
     )
     published = tuple(succeeded(tower.entry, attempt.artifact_uri) for tower in exported)
     return ExportOutcome(towers=published + failed, manifest_uri=manifest_uri)

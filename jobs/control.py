@@ -7,6 +7,7 @@ from typing import Protocol
 
 from exporter.errors import SourceNotFound
 from exporter.spec import ExportSpec, Target, TowerName, device_of
+from exporter.storage.uris import ANYWHERE, NO_RULES, FileRoots, UriRules, require_sound_uris, uris_of
 from jobs.content import Identify, content_key, files_at
 from jobs.errors import JobNotFound
 from jobs.ids import JobId, is_job_id, new_job_id
@@ -35,11 +36,12 @@ class Planner(Protocol):
 
 @dataclass(frozen=True)
 class Owner:
-    """Whose job it is, and how many jobs the owner may have."""
+    """Whose job it is, how many jobs the owner may have, and on what."""
 
     name: str = ANYONE
     max_queued: int | None = None
     max_running: int | None = None
+    uris: UriRules = NO_RULES  # what its jobs may read and write
 
 
 NO_OPTIONS = JobOptions()
@@ -54,6 +56,7 @@ class JobControl:
     queue: JobQueue
     plan: Planner
     identify: Identify = files_at
+    folders: FileRoots = ANYWHERE  # of this machine, that jobs may use
     trace: Callable[[], str | None] = lambda: None  # the traceparent of the request at hand
 
     def submit(
@@ -70,13 +73,32 @@ class JobControl:
         The job keeps the config's text: a later change of the file does not reach it. With a `job_id` of
         the caller's choosing, the second such call gives the job of the first.
         """
-        plan = self.plan(spec)
+        plan = self.planned(spec, owner)
         key = content_key(plan.spec, self.identify)
         if key is not None and not force and (made := self._made_before(key, options)):
             return made
-        job = self._new(plan.spec, plan.towers, options, owner)
+        towers = tuple(
+            TowerProgress(name=name, target=target)
+            for target in plan.spec.target or (None,)
+            for name in plan.towers
+        )
+        job = self._new(plan.spec, towers, options, owner)
         origin = {"config_uri": spec.config_uri, "content_key": key, "id": job_id or job.id}
         return self._accept(job.model_copy(update=origin), owner)
+
+    def planned(self, spec: ExportSpec, owner: Owner = NO_OWNER) -> Plan:
+        """What the spec comes to, if its owner may name the places that it names; raises why not."""
+        self._require_allowed(spec, owner)
+        plan = self.plan(spec)
+        self._require_allowed(plan.spec, owner)  # the config may have named rows
+        return plan
+
+    def require_readable_config(self, spec: ExportSpec, owner: Owner) -> None:
+        """UriNotAllowed, where the owner may not read the spec's config."""
+        require_sound_uris(spec)
+        config = [named for named in uris_of(spec) if named.field == "config_uri"]
+        owner.uris.require(config)
+        self.folders.require(config)
 
     def retry(self, job_id: str, owner: Owner = NO_OWNER) -> Job:
         """Export the failed towers of a finished job again, as a new job with an artifact of its own.
@@ -85,11 +107,12 @@ class JobControl:
         """
         first = self.get(job_id)
         failed = first.towers_to_retry()
-        towers = tuple(dict.fromkeys(tower.name for tower in failed))
+        names = tuple(dict.fromkeys(tower.name for tower in failed))
         targets = tuple(dict.fromkeys(tower.target for tower in failed if tower.target)) or None
-        spec = first.spec.only(towers).model_copy(update={"target": targets})
+        spec = first.spec.only(names).model_copy(update={"target": targets})
         spec = spec.model_copy(update={"device": device_of(spec.targets[0])}) if targets else spec
-        job = self._new(spec, towers, first, owner)
+        self._require_allowed(spec, owner)
+        job = self._new(spec, tuple(tower.afresh() for tower in failed), first, owner)
         origin = {"config_uri": first.config_uri, "retry_of": first.id}
         return self._accept(job.model_copy(update=origin), owner)
 
@@ -114,16 +137,19 @@ class JobControl:
             if self.store.remove(job):
                 return job
 
-    def _new(self, spec: ExportSpec, towers: tuple[TowerName, ...], options: JobOptions, owner: Owner) -> Job:
+    def _require_allowed(self, spec: ExportSpec, owner: Owner) -> None:
+        require_sound_uris(spec)
+        owner.uris.require(uris_of(spec))
+        self.folders.require(uris_of(spec))
+
+    def _new(
+        self, spec: ExportSpec, towers: tuple[TowerProgress, ...], options: JobOptions, owner: Owner
+    ) -> Job:
         now = self.store.now()
         return Job(
             id=new_job_id(),
             spec=spec,
-            towers=tuple(
-                TowerProgress(name=name, target=target)
-                for target in spec.target or (None,)
-                for name in towers
-            ),
+            towers=towers,
             priority=options.priority,
             model=options.model,
             labels=options.labels,
@@ -163,7 +189,10 @@ def _known(job_id: str) -> JobId:
 def enqueue_lost(store: JobStore, queue: JobQueue) -> tuple[JobId, ...]:
     """Enqueue again the queued jobs that no message names; running twice is harmless, waiting is not."""
     by_target: dict[Target, list[Job]] = defaultdict(list)
+    now = store.now()
     for job in _queued(store):
+        if not job.is_due(now):
+            continue
         for target in job.pending_targets:
             by_target[target].append(job)
     found: list[JobId] = []

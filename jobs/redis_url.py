@@ -3,10 +3,11 @@
 from typing import Annotated
 
 from pydantic import AfterValidator
-from redis.connection import parse_url
 
 
 def _checked(url: str) -> str:
+    from redis.connection import parse_url  # `slipway export` reads a worker's settings, and has no redis
+
     parse_url(url)  # type: ignore[no-untyped-call]  # redis types not all of it; raises ValueError
     return url
 

@@ -1,15 +1,19 @@
 """Run a command and end everything it started: when it exits, when told to, and when the parent dies.
 
-    python -m processes.guard GRACE_SECONDS COMMAND...
+    python -m processes.guard GRACE_SECONDS LIMITS COMMAND...
+
+LIMITS are what the kernel holds the command and all its children to, as `core=0,nofile=1024`; none if empty.
 
 Standard input is a pipe that the parent holds open; its end means that the parent is gone, however it
 went. The guard adopts orphans (PR_SET_CHILD_SUBREAPER), so that processes in sessions of their own, as
-torchrun's ranks are, cannot slip away. It exits with the command's status.
+torchrun's ranks are, cannot slip away. It exits with the command's status. Should the guard itself be
+killed, so is the command; what that has started must see to the same (see exporter.distributed.isolation).
 """
 
 import contextlib
 import ctypes
 import os
+import resource
 import select
 import signal
 import subprocess
@@ -17,18 +21,21 @@ import sys
 import time
 from pathlib import Path
 
+from exporter.distributed.isolation import die_with_parent
+
 _PR_SET_CHILD_SUBREAPER = 36
 _STOPPED = 128 + signal.SIGTERM
 _TICK_S = 0.05
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command given after the grace period; return its exit status."""
-    grace_s, command = float(arguments[0]), arguments[1:]
+    """Run the command given after the grace period and the limits; return its exit status."""
+    grace_s, limits, command = float(arguments[0]), arguments[1], arguments[2:]
     _adopt_orphans()
+    _limit(limits)
     wake = _signals_as_bytes()
     try:
-        child = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent)  # noqa: PLW1509 (no threads)
     except OSError as error:
         sys.stderr.write(f"{command[0]}: {error}\n")
         return 127
@@ -42,6 +49,15 @@ def main(arguments: list[str]) -> int:
         status = _STOPPED
     _kill_descendants()
     return status
+
+
+def _limit(limits: str) -> None:
+    """Hold this process and its children to the limits, as far as it is not held to less already."""
+    for name, _, text in (each.partition("=") for each in limits.split(",") if each):
+        kind: int = getattr(resource, f"RLIMIT_{name.upper()}")
+        _, most = resource.getrlimit(kind)
+        value = int(text) if most == resource.RLIM_INFINITY else min(int(text), most)
+        resource.setrlimit(kind, (value, value))
 
 
 def _wait_for_end(child: int, wake: int) -> int | None:

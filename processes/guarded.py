@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
+from processes.confinement import Confinement, limits_as_text
 from processes.settings import inherited_environment
 
 # Between the end of the grace period and killing the guard itself, which should have ended by then.
@@ -31,16 +32,25 @@ class GuardedProcess:
         log: Path,
         grace: timedelta,
         environment: Mapping[str, str | None] | None = None,
+        confinement: Confinement | None = None,
     ) -> "GuardedProcess":
-        """Start `command`; on stop it has `grace` to end by itself before all its family is killed."""
-        guarded = [sys.executable, "-m", "processes.guard", str(grace.total_seconds()), *command]
+        """Start `command`; on stop it has `grace` to end by itself before all its family is killed.
+
+        Without a `confinement` it is given all of this process's environment; `environment` is laid over
+        what it is given.
+        """
+        limits = limits_as_text(confinement.limits) if confinement else ""
+        guarded = [sys.executable, "-m", "processes.guard", str(grace.total_seconds()), limits, *command]
+        given = environment or {}
         with log.open("ab") as output:
             guard = subprocess.Popen(
                 guarded,
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env=inherited_environment(environment or {}),
+                env=inherited_environment(given, confinement.permits)
+                if confinement
+                else inherited_environment(given),
                 start_new_session=True,
             )
         return cls(guard, grace, log)

@@ -1,19 +1,32 @@
 """What the environment gives: to child processes, with changes; and a place for what can be made again."""
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+_SECRET = re.compile(r"(?i)(secret|token|password|api_key|access_key|credential)(?!.*(_file|_uri|_url|_id)$)")
+_PASSWORD = re.compile(r"://[^/\s:@]*:([^/\s@]+)@")
 NO_CODE_CACHE = "off"  # what stands for the URI where there is to be none
 
 
-def inherited_environment(changes: Mapping[str, str | None]) -> dict[str, str]:
-    """This process's environment with `changes` laid over it; None removes a variable."""
-    environment: dict[str, str | None] = {**os.environ, **changes}
+def inherited_environment(
+    changes: Mapping[str, str | None], permits: Callable[[str], bool] = lambda name: True
+) -> dict[str, str]:
+    """What `permits` of this process's environment, with `changes` laid over it; None removes a variable."""
+    kept = {name: value for name, value in os.environ.items() if permits(name)}
+    environment: dict[str, str | None] = {**kept, **changes}
     return {name: value for name, value in environment.items() if value is not None}
+
+
+def secret_values() -> tuple[str, ...]:
+    """What this process's environment holds and nobody is to read in a log: by the names of variables."""
+    by_name = [value for name, value in os.environ.items() if _SECRET.search(name)]
+    in_urls = [found[1] for value in os.environ.values() for found in _PASSWORD.finditer(value)]
+    return tuple(dict.fromkeys([*by_name, *in_urls]))
 
 
 def user_cache(name: str) -> Path:

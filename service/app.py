@@ -54,7 +54,9 @@ def create_app(settings: ServiceSettings | None = None, backend: Backend | None 
         description="Turns trained TorchRec recommenders into verified, ahead-of-time compiled packages.",
         lifespan=lifespan,
     )
-    app.add_middleware(RequestLimit, max_bytes=settings.max_request_bytes)
+    app.add_middleware(
+        RequestLimit, max_bytes=settings.max_request_bytes, max_seconds=settings.max_request_time
+    )
     if settings.otlp_endpoint is not None:
         app.add_middleware(RequestSpans, tracing=tracing)
     app.state.access, app.state.settings = access_of(settings), settings

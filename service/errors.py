@@ -3,6 +3,8 @@
 ExportError
 ├── InvalidRequest   a field of the request is missing, unknown or has a wrong value
 ├── RequestTooLarge  the request's body is larger than the service takes
+├── RequestTooSlow   the request's body took longer to arrive than the service waits
+├── TooManyGuesses   the caller's address was wrong about keys or signatures too often
 ├── MethodNotAllowed the API has this path, but not with this method
 ├── CrossSiteRequest a page of another site asked for a change
 ├── Unauthenticated  the request carries no key that this service knows
@@ -22,6 +24,7 @@ from starlette.routing import Match
 from exporter import errors as export
 from exporter.errors import ExportError
 from exporter.outcome import Failure
+from exporter.redaction import shown
 from jobs import errors as job
 from jobs.hooks import errors as hook
 from service.schemas import FieldProblem, Problem
@@ -52,6 +55,22 @@ class RequestTooLarge(ExportError):
 
     code = "request_too_large"
     advice = "give the pipeline config by URI"
+
+
+class RequestTooSlow(ExportError):
+    """The request's body took longer to arrive than the service waits."""
+
+    code = "request_too_slow"
+    advice = "send it again, in one go"
+    retryable = True
+
+
+class TooManyGuesses(ExportError):
+    """The caller's address was wrong about keys or signatures too often."""
+
+    code = "too_many_guesses"
+    advice = "wait a minute, and send a key that the service knows"
+    retryable = True
 
 
 class MethodNotAllowed(ExportError):
@@ -93,6 +112,7 @@ class NoSuchCall(ExportError):
 STATUS: dict[type[ExportError], HTTPStatus] = {
     ExportError: HTTPStatus.INTERNAL_SERVER_ERROR,
     export.InvalidSpec: HTTPStatus.UNPROCESSABLE_ENTITY,
+    export.UriNotAllowed: HTTPStatus.FORBIDDEN,
     export.InvalidPipelineConfig: HTTPStatus.UNPROCESSABLE_ENTITY,
     export.FamilyError: HTTPStatus.UNPROCESSABLE_ENTITY,
     export.InvalidRows: HTTPStatus.UNPROCESSABLE_ENTITY,
@@ -104,6 +124,8 @@ STATUS: dict[type[ExportError], HTTPStatus] = {
     export.StorageError: HTTPStatus.BAD_GATEWAY,
     InvalidRequest: HTTPStatus.UNPROCESSABLE_ENTITY,
     RequestTooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    RequestTooSlow: HTTPStatus.REQUEST_TIMEOUT,
+    TooManyGuesses: HTTPStatus.TOO_MANY_REQUESTS,
     MethodNotAllowed: HTTPStatus.METHOD_NOT_ALLOWED,
     CrossSiteRequest: HTTPStatus.FORBIDDEN,
     NoSuchCall: HTTPStatus.NOT_FOUND,
@@ -206,7 +228,9 @@ def _export_error(_request: Request, error: Exception) -> Response:
 
 def _invalid_request(_request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    fields = tuple(FieldProblem(where=_field(each["loc"]), detail=each["msg"]) for each in error.errors())
+    fields = tuple(
+        FieldProblem(where=_field(each["loc"]), detail=shown(each["msg"])) for each in error.errors()
+    )
     first = fields[0]
     invalid = InvalidRequest(
         f"{first.where}: {first.detail}" if first.where else first.detail,

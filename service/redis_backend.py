@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
+from exporter.storage.uris import FileRoots
 from jobs.celery_queue import CeleryQueue, make_celery
 from jobs.control import JobControl
 from jobs.hooks.stores import redis_hooks
@@ -28,7 +29,13 @@ def running_backend(settings: ServiceSettings, tracing: Tracing) -> Iterator[tup
     client, celery = connect(settings.redis_url), make_celery(settings.redis_url)
     queue = TracedQueue(CeleryQueue(celery, client), tracing)
     backend = Backend(
-        JobControl(RedisJobStore(client), queue, planner(settings.families), trace=tracing.current),
+        JobControl(
+            RedisJobStore(client),
+            queue,
+            planner(settings.families),
+            trace=tracing.current,
+            folders=FileRoots(roots=settings.allowed_file_roots),
+        ),
         RedisRoster(client),
         RedisAnswers(client, timedelta(seconds=settings.idempotency_retention)),
         RedisLogs(client),

@@ -1,16 +1,19 @@
-"""Refuses request bodies that are too large, before they fill the memory."""
+"""Refuses request bodies that are too large or too slow, before they fill the memory."""
+
+import asyncio
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.errors import RequestTooLarge, problem
+from service.errors import RequestTooLarge, RequestTooSlow, problem
 
 
 class RequestLimit:
-    """ASGI middleware: a larger body is 413, whether its length was announced or not."""
+    """ASGI middleware: a larger body is 413, whether its length was announced or not; a slower one 408."""
 
-    def __init__(self, app: ASGIApp, max_bytes: int) -> None:
+    def __init__(self, app: ASGIApp, max_bytes: int, max_seconds: float) -> None:
         """Let bodies of up to `max_bytes` through to `app`, each in one piece."""
         self._app = app
+        self._max_seconds = max_seconds
         self._max_bytes = max_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -18,7 +21,12 @@ class RequestLimit:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        body = None if self._announces_too_much(scope) else await self._read(receive)
+        try:
+            async with asyncio.timeout(self._max_seconds):
+                body = None if self._announces_too_much(scope) else await self._read(receive)
+        except TimeoutError:
+            await self._refusal_of_slowness()(scope, receive, send)
+            return
         if body is None:
             await self._refusal()(scope, receive, send)
             return
@@ -44,6 +52,12 @@ class RequestLimit:
             if len(body) > self._max_bytes:
                 return None
         return bytes(body)
+
+    def _refusal_of_slowness(self) -> ASGIApp:
+        error = RequestTooSlow(f"the request's body was not here within {self._max_seconds:g} s")
+        refusal = problem(error)
+        refusal.headers["Connection"] = "close"  # whatever is still to come
+        return refusal
 
     def _refusal(self) -> ASGIApp:
         error = RequestTooLarge(

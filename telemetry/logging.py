@@ -5,6 +5,7 @@ import logging
 import structlog
 from structlog.typing import Processor
 
+from exporter.redaction import shown
 from telemetry.choices import LogFormat, LogLevel
 
 
@@ -41,8 +42,14 @@ def configure_logging(log_format: LogFormat, level: LogLevel) -> None:
 
 def _renderers(log_format: LogFormat) -> list[Processor]:
     if log_format is LogFormat.JSON:
-        return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
-    return [structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)]
+        return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(), _shown]
+    plain = structlog.dev.plain_traceback
+    return [structlog.dev.ConsoleRenderer(colors=False, exception_formatter=plain), _shown]
+
+
+def _shown(_logger: object, _method: str, rendered: object) -> str:
+    """The last step, on the line as it is written: whatever was logged, its secrets are left out."""
+    return shown(str(rendered))
 
 
 def logger(name: str) -> structlog.stdlib.BoundLogger:

@@ -16,13 +16,14 @@ from jobs.redis_roster import RedisRoster
 from jobs.redis_store import RedisJobStore, connect
 from jobs.redis_tallies import RedisTallies
 from jobs.roster import Roster
+from processes.privacy import keep_private
 from processes.startup import settings_or_exit
 from telemetry.logging import configure_logging
 from telemetry.tracing import tracing_to
 from worker.heartbeat import Heartbeat, Sweeper
-from worker.launch import CommandLauncher, Launcher, TorchrunLauncher
+from worker.launch import launcher_of
 from worker.machine import machine_or_exit
-from worker.settings import WorkerSettings
+from worker.settings import AllowanceSettings, SigningSettings, WorkerSettings
 from worker.supervisor import Supervisor
 from worker.tasks import Runner, register
 from worker.workspace import own_worker_dir, remove_leftovers
@@ -34,11 +35,12 @@ def build(settings: WorkerSettings) -> Celery:
     app, client = make_celery(settings.redis_url, machine.targets), connect(settings.redis_url)
     queue = CeleryQueue(app, client)
     supervisor = Supervisor(
-        _launcher(settings),
+        launcher_of(settings.attempt_command, settings_or_exit(AllowanceSettings)),
         worker_dir=own_worker_dir(settings.work_dir, os.getpid()),
         time_limit=settings.attempt_time_limit,
         logs=RedisLogs(client),
         bundles=RedisBundles(client),
+        signing_key=settings_or_exit(SigningSettings).key,
     )
     runner = Runner(
         store=RedisJobStore(client),
@@ -46,6 +48,7 @@ def build(settings: WorkerSettings) -> Celery:
         supervisor=supervisor,
         worker=f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}",
         lease=settings.lease,
+        pause=settings.retry_pause,
         tallies=RedisTallies(client),
         machine=machine,
         tracing=tracing_to(settings.otlp_endpoint, "slipway-worker"),
@@ -85,10 +88,5 @@ def _follow_life(settings: WorkerSettings, runner: Runner, roster: Roster) -> No
     worker_shutdown.connect(end, weak=False)
 
 
-def _launcher(settings: WorkerSettings) -> Launcher:
-    if settings.attempt_command is not None:
-        return CommandLauncher(settings.attempt_command)
-    return TorchrunLauncher()
-
-
+keep_private()
 app = build(settings_or_exit(WorkerSettings))

@@ -2,7 +2,6 @@
 
 import io
 import json
-import re
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from exporter.dims.entries import dim_entries, tensor_entries
 from exporter.errors import ExportError
 from exporter.outcome import Failure
 from exporter.planning import plan_towers
+from exporter.redaction import redacted
 from exporter.spec import ExportSpec, TowerName
 from jobs.bundles import MOST_BYTES
 from jobs.logs import LogPart
@@ -22,15 +22,6 @@ from worker.workspace import Workspace
 
 _LONGEST = 4 << 20  # characters of one file
 _DIRECTORY = 16 << 10  # what the zip's own lists may take
-_NAMES = "signature|credential|token|secret|password|key"
-_FIELDS = "secret_access_key|session_token|api_key|password"
-_SECRETS = (
-    (re.compile(r"(?<=://)[^/\s@\"']+@"), "…@"),  # user and password of a URI
-    (re.compile(rf"(?i)([?&][\w-]*(?:{_NAMES})[\w-]*=)[^&\s\"']+"), r"\1…"),
-    (re.compile(r"whsec_[\w+/=-]+"), "whsec_…"),
-    (re.compile(r"(?i)(bearer\s+)[\w.~+/=-]+"), r"\1…"),
-    (re.compile(rf"(?i)\b((?:aws_)?(?:{_FIELDS})[\"']?\s*[=:]\s*[\"']?)[^\s\"',]+"), r"\1…"),
-)
 
 
 def bundle_of(
@@ -38,13 +29,6 @@ def bundle_of(
 ) -> bytes:
     """The bundle of one tower, or of an attempt that failed as a whole."""
     return _packed(_files(job, tower, failure, workspace, logs))
-
-
-def redacted(text: str) -> str:
-    """The text without what looks like a password, a token or a signature."""
-    for pattern, instead in _SECRETS:
-        text = pattern.sub(instead, text)
-    return text
 
 
 def _files(

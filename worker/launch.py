@@ -1,18 +1,22 @@
 """Starting the ranks of an attempt as one family of processes."""
 
+import contextlib
 import os
 import sys
-from collections.abc import Mapping
 from datetime import timedelta
+from pathlib import Path
 from typing import Protocol
 
 from processes.guarded import GuardedProcess
 from processes.settings import CompilerSettings, compiler_folder
+from worker.allowance import Allowance, allowance_of
 from worker.compiler_files import lay_in, prune
+from worker.settings import AllowanceSettings, AttemptSettings
 from worker.workspace import Workspace
 
 # Between asking the ranks to end and killing them: a cancel takes effect within five seconds.
 _GRACE = timedelta(seconds=2)
+_OOM_SCORE = "500"  # of at most 1000; a worker's is 0
 
 
 class Launcher(Protocol):
@@ -24,9 +28,10 @@ class Launcher(Protocol):
 class TorchrunLauncher:
     """One process per rank, under torchrun where there are several: one alone needs nobody to meet."""
 
-    def __init__(self, code_cache: str | None = None) -> None:
+    def __init__(self, allowance: Allowance, code_cache: str | None = None) -> None:
         """Let attempts use `code_cache`; by default the one that the environment names."""
-        self._changes = {} if code_cache is None else {"SLIPWAY_CODE_CACHE": code_cache}
+        self._allowance = allowance
+        self._code_cache = code_cache
 
     def start(self, workspace: Workspace, *, ranks: int) -> GuardedProcess:
         torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
@@ -37,26 +42,34 @@ class TorchrunLauncher:
         compiler = CompilerSettings()
         if compiler.slipway_compiled_ahead is not None:
             lay_in(compiler.slipway_compiled_ahead, compiler.torchinductor_cache_dir)
-        alone = {} if ranks > 1 else {"RANK": "0", "WORLD_SIZE": "1"}  # else torchrun says so
-        return _start(command, workspace, ranks, {**self._changes, **alone})
+        return _start(command, workspace, ranks, self._allowance, self._code_cache)
 
 
 class CommandLauncher:
     """One process of a given program, which does what rank 0 would."""
 
-    def __init__(self, command: tuple[str, ...]) -> None:
+    def __init__(self, command: tuple[str, ...], allowance: Allowance) -> None:
         """Take the program and its first arguments; the workspace follows them."""
         self._command = command
+        self._allowance = allowance
 
     def start(self, workspace: Workspace, *, ranks: int) -> GuardedProcess:
-        return _start([*self._command, str(workspace.path)], workspace, ranks, {})
+        return _start([*self._command, str(workspace.path)], workspace, ranks, self._allowance, None)
+
+
+def launcher_of(command: tuple[str, ...] | None, settings: AllowanceSettings) -> Launcher:
+    """Of a program in place of torchrun, if there is one."""
+    allowance = allowance_of(settings)
+    return TorchrunLauncher(allowance) if command is None else CommandLauncher(command, allowance)
 
 
 def _start(
-    command: list[str], workspace: Workspace, ranks: int, changes: Mapping[str, str]
+    command: list[str], workspace: Workspace, ranks: int, allowance: Allowance, code_cache: str | None
 ) -> GuardedProcess:
     threads = max(1, len(os.sched_getaffinity(0)) // ranks)
-    return GuardedProcess.start(
+    cache = {} if code_cache is None else {"SLIPWAY_CODE_CACHE": code_cache}
+    used_cache = code_cache or AttemptSettings().code_cache_uri
+    process = GuardedProcess.start(
         command,
         log=workspace.log,
         grace=_GRACE,
@@ -69,8 +82,13 @@ def _start(
             # work they can do, a package took ten times as long, and an index five times.
             "OMP_WAIT_POLICY": "passive",
             "PYTHONUNBUFFERED": "1",
-            "SLIPWAY_REDIS_URL": None,  # an attempt has no business with the job store
-            "REDIS_PASSWORD": None,
-            **changes,
+            **({} if ranks > 1 else {"RANK": "0", "WORLD_SIZE": "1"}),  # which torchrun tells of several
+            **cache,
+            **allowance.environment(workspace.order().spec, used_cache),
         },
+        confinement=allowance.confinement(),
     )
+    # Where memory ends, the kernel is to end the attempt and not the worker, which is to say what happened.
+    with contextlib.suppress(OSError):
+        Path(f"/proc/{process.guard.pid}/oom_score_adj").write_text(_OOM_SCORE)
+    return process

@@ -5,9 +5,10 @@ torchrun begins every line with its rank, `[default0]:`, and a rank tells where 
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from exporter.redaction import shown
 from exporter.spec import TowerName
 from exporter.stages import Stage, StageEvent
 from jobs.ids import JobId
@@ -43,8 +44,9 @@ def log_lines(event: StageEvent) -> list[str]:
 class LogTail:
     """Moves new lines of an attempt's log to where callers can read them."""
 
-    def __init__(self, log: Path, logs: JobLogs, job_id: JobId) -> None:
-        """Begin before the first line of `log`."""
+    def __init__(self, log: Path, logs: JobLogs, job_id: JobId, secrets: Sequence[str] = ()) -> None:
+        """Begin before the first line of `log`; `secrets` are left out wherever a line holds them."""
+        self._secrets = secrets
         self._log = log
         self._logs = logs
         self._job_id = job_id
@@ -67,6 +69,9 @@ class LogTail:
                 log.debug("rank_line", tower=part.tower, stage=part.stage, line=line)
         self._offset += len(complete)
 
+    def _shown(self, line: str) -> str:
+        return shown(line[:LONGEST_LINE], self._secrets)
+
     def _parts(self, lines: Iterable[str]) -> list[LogPart]:
         places = dict(self._places)
         found: dict[Place, list[str]] = {}
@@ -76,7 +81,7 @@ class LogTail:
             if place := _marked(said):
                 places[who] = place
             else:
-                found.setdefault(places.get(who, (None, None)), []).append(said[:LONGEST_LINE])
+                found.setdefault(places.get(who, (None, None)), []).append(self._shown(said))
         self._places = places
         return [
             LogPart(tower=tower, stage=stage, lines=tuple(each)) for (tower, stage), each in found.items()

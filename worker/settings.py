@@ -4,10 +4,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from exporter.signing import SigningKey
 from exporter.spec import Target
+from exporter.storage.uris import Folders
 from jobs.families import FamilyNames
 from jobs.redis_url import RedisUrl
 from processes.settings import NO_CODE_CACHE, user_cache
@@ -27,6 +29,11 @@ def _split(given: object) -> object:
     return tuple(given.replace(",", " ").split()) if isinstance(given, str) else given
 
 
+VariableNames = Annotated[
+    tuple[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\*?$")], ...],
+    NoDecode,
+    BeforeValidator(_split),
+]
 TargetNames = Annotated[tuple[Target, ...], NoDecode, BeforeValidator(_split)]
 
 
@@ -40,6 +47,10 @@ class WorkerSettings(BaseSettings):
     lease: Duration = Field(
         default=timedelta(seconds=60), description="Longer than ending an attempt takes: four seconds."
     )
+    retry_pause: Duration = Field(
+        default=timedelta(seconds=5),
+        description="Before a job is begun again whose attempt broke; the next pause is four times as long.",
+    )
     attempt_time_limit: Duration = Field(
         default=timedelta(hours=4), description="An attempt that takes longer is ended, and the job fails."
     )
@@ -51,6 +62,10 @@ class WorkerSettings(BaseSettings):
     )
     alive_file: Path | None = Field(
         default=None, description="Written with every beat, for the probe `python -m worker.alive`."
+    )
+    longest_hunger: Duration = Field(
+        default=timedelta(minutes=5),
+        description="Idle for longer while messages wait for it, a worker fails the probe.",
     )
     attempt_command: tuple[str, ...] | None = Field(
         default=None,
@@ -67,6 +82,55 @@ class WorkerSettings(BaseSettings):
     )
     log_level: LogLevel = Field(default=LogLevel.INFO, description="What is less than this is not logged.")
     otlp_endpoint: OtlpEndpoint = None
+
+
+class AllowanceSettings(BaseSettings):
+    """What attempts are given of the worker; read from SLIPWAY_<NAME>."""
+
+    model_config = SettingsConfigDict(env_prefix="SLIPWAY_", frozen=True)
+
+    attempt_variables: VariableNames = Field(
+        default=(),
+        description="Variables that attempts may see beside those that the machine, the compiler and the "
+        "object store need; a name that ends in * stands for all that begin so. By commas.",
+    )
+    attempt_open_files: int = Field(
+        default=65_536, ge=256, description="Each mapped table of a checkpoint holds a file open."
+    )
+    attempt_file_bytes: int = Field(default=1 << 40, ge=1 << 20, description="Of the largest file it writes.")
+    attempt_processes: int | None = Field(
+        default=None, ge=64, description="Processes and threads of its user, other programs' included."
+    )
+    storage_role: str | None = Field(
+        default=None,
+        pattern=r"^arn:[\w:/+=,.@-]+$",
+        description="A role that the worker assumes for every attempt, narrowed to the prefixes of its job. "
+        "Default: attempts get the worker's own credentials for the object store.",
+    )
+    storage_role_lifetime: Duration = Field(
+        default=timedelta(hours=1), description="Of those credentials; no more than the role allows."
+    )
+
+
+def _usable(pem: SecretStr) -> SecretStr:
+    SigningKey(pem.get_secret_value())
+    return pem
+
+
+class SigningSettings(BaseSettings):
+    """With what a worker, or `slipway export`, signs what its attempts publish; read from SLIPWAY_<NAME>."""
+
+    model_config = SettingsConfigDict(env_prefix="SLIPWAY_", frozen=True)
+
+    signing_key: Annotated[SecretStr, AfterValidator(_usable)] | None = Field(
+        default=None,
+        description="An Ed25519 private key itself, in PEM: a file could be read by an attempt. "
+        "Default: artifacts are not signed.",
+    )
+
+    @property
+    def key(self) -> SigningKey | None:
+        return SigningKey(self.signing_key.get_secret_value()) if self.signing_key else None
 
 
 class RankSettings(BaseSettings):
@@ -87,6 +151,11 @@ class AttemptSettings(BaseSettings):
     families: FamilyNames = Field(
         default=(), description="Model families of one's own: docs/families.md. By commas."
     )
+    file_roots: Annotated[Folders, NoDecode] | None = Field(
+        default=None,
+        description="Folders below which plain paths and file:// may lead, links followed; by commas. "
+        "Default: anywhere, as the API has allowed it.",
+    )
     stage_time_limit: Duration = Field(
         default=timedelta(hours=2), description="Past it a stage is ended, with the stack it hung in."
     )
@@ -99,3 +168,12 @@ class AttemptSettings(BaseSettings):
     @property
     def code_cache_uri(self) -> str | None:
         return None if self.code_cache == NO_CODE_CACHE else self.code_cache or str(user_cache("code"))
+
+
+def variables_of(settings: type[BaseSettings]) -> tuple[str, ...]:
+    """The names of the variables that a settings class reads."""
+    prefix = settings.model_config.get("env_prefix", "")
+    return tuple(
+        str(field.validation_alias or f"{prefix}{name}").upper()
+        for name, field in settings.model_fields.items()
+    )

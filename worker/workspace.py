@@ -43,29 +43,37 @@ class Workspace:
     def tmp(self) -> Path:
         return self.path / "tmp"
 
+    def order(self) -> AttemptFile:
+        """What the ranks are to do."""
+        return AttemptFile.model_validate_json((self.path / "attempt.json").read_bytes())
+
     def outcome(self) -> ExportOutcome | None:
         """What rank 0 wrote, if it came to that."""
         path = self.path / "outcome.json"
         return ExportOutcome.model_validate_json(path.read_bytes()) if path.exists() else None
 
 
+def artifact_folder(job: Job) -> str:
+    """Where the current attempt publishes, below the spec's output_uri."""
+    return f"{job.id}/{job.current_target}" if len(job.spec.targets) > 1 else job.id
+
+
 @contextmanager
 def workspace_of(job: Job, worker_dir: Path, traceparent: str | None = None) -> Iterator[Workspace]:
     """Make the directory of a job's attempt, and remove it with all it holds."""
-    folder = f"{job.id}/{job.current_target}" if len(job.spec.targets) > 1 else job.id
     # Short: a Unix socket below TMPDIR may have a path of 108 bytes at most.
     workspace = Workspace(
         worker_dir / f"{job.id[-8:]}-{job.attempt}",
-        artifact_uri=f"{job.spec.output_uri.rstrip('/')}/{folder}",
+        artifact_uri=f"{job.spec.output_uri.rstrip('/')}/{artifact_folder(job)}",
     )
     workspace.path.mkdir(parents=True, mode=0o700)
     workspace.tmp.mkdir()
     order = AttemptFile(
         job_id=job.id,
         attempt=job.attempt,
-        spec=job.spec.for_target(job.current_target),
+        spec=job.current_spec,
         config_uri=job.config_uri,
-        folder=folder,
+        folder=artifact_folder(job),
         replace_unfinished=job.attempt > 1,
         traceparent=traceparent,
     )

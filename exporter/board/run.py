@@ -2,14 +2,14 @@
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 import torch
 
 from exporter.attempt import Attempt
 from exporter.board.record import Record, Result, Row, now, row_of
-from exporter.board.zoo import Case, Model, Zoo, cases, spec_of
+from exporter.board.zoo import Case, Model, Zoo, cases, require_models, spec_of
 from exporter.config.families import SUPPORTED
 from exporter.distributed.ranks import Ranks
 from exporter.outcome import ExportOutcome, Failure
@@ -21,8 +21,15 @@ from exporter.stages import StageEvent
 OnRow = Callable[[Row], None]
 
 
-def run_board(zoo: Zoo, folder: Path, *, reduced: bool, on_row: OnRow) -> Record:
-    """Export every case of the zoo, whose paths begin at `folder`; rows are told as they come."""
+def run_board(zoo: Zoo, folder: Path, *, reduced: bool, only: Collection[str] = (), on_row: OnRow) -> Record:
+    """Export every case of the zoo, whose paths begin at `folder`; rows are told as they come.
+
+    Nothing is taken from a code cache: all of it is traced and compiled.
+
+    Raises:
+        InvalidSpec: `only` names a model that the zoo has not.
+    """
+    require_models(zoo, only)
     models = {model.name: model for model in zoo.models}
     rows: list[Row] = []
     families = {name: _family(model, folder) for name, model in models.items()}
@@ -31,7 +38,7 @@ def run_board(zoo: Zoo, folder: Path, *, reduced: bool, on_row: OnRow) -> Record
         rows.append(row)
         on_row(row)
 
-    for case, reason in cases(zoo, reduced=reduced):
+    for case, reason in cases(zoo, reduced=reduced, only=only):
         model, family = models[case.model], families[case.model]
         for row in [_left_out(case, family, reason)] if reason else _tried(model, case, family, folder):
             tell(row)

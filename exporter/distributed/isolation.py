@@ -1,5 +1,6 @@
 """Work in a forked child: code that crashes, or that the kernel kills, takes only the child with it."""
 
+import ctypes
 import multiprocessing
 import signal
 from collections.abc import Callable
@@ -8,6 +9,17 @@ from multiprocessing.context import ForkProcess
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+
+_PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent() -> None:
+    """From now on the kernel kills this process when its parent ends, however that does.
+
+    Meant is the thread that started this process: it must be one that lives as long as the parent.
+    """
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
 
 
 class Child(Generic[T]):
@@ -51,6 +63,7 @@ def isolated(produce: Callable[[], T], *, died: Callable[[str], T]) -> T:
 
 
 def _produce(produce: Callable[[], T], sender: Connection) -> None:
+    die_with_parent()
     sender.send(produce())
 
 

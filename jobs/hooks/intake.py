@@ -17,7 +17,7 @@ from jobs.request import ExportRequest
 
 _REPLAY_WINDOW = timedelta(minutes=15)  # longer than a signature is accepted
 
-Submit = Callable[[str, ExportRequest, JobId], Job]  # for which trigger, what, under which id
+Submit = Callable[[Trigger, ExportRequest, JobId], Job]  # for which trigger, what, under which id
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Intake:
 
     def _tried(self, trigger: Trigger, start: Start, event: TrainingEvent) -> Start:
         try:
-            job = self.submit(trigger.name, trigger.template.fill(event), start.job)
+            job = self.submit(trigger, trigger.template.fill(event), start.job)
         except ExportError as error:
             if error.retryable:
                 raise

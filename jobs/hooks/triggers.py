@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, StrictBool
 
 from exporter.spec import Frozen
+from exporter.storage.uris import NO_RULES, UriRules
 from jobs.hooks.templates import ExportTemplate
 from jobs.hooks.training import FAILED, TrainingEvent
 
@@ -68,6 +69,9 @@ class Trigger(TriggerRule):
     """A rule under its name."""
 
     name: str
+    uris: UriRules = Field(
+        default=NO_RULES, description="What its exports may read and write: as the key that put it."
+    )
     created_at: datetime
     updated_at: datetime
 

@@ -9,6 +9,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from service.access.callers import LOCAL, Caller, Scope
 from service.access.errors import UnsafeSetup
+from service.access.guesses import Guesses
 from service.access.keys import KeyRing, read_keys
 from service.access.tokens import TokenCheck
 from service.errors import Forbidden, Unauthenticated
@@ -22,15 +23,20 @@ _bearer = HTTPBearer(auto_error=False, description="An API key, or a token of th
 class Access:
     """Decides who a request is from."""
 
-    def __init__(self, keys: KeyRing | None = None, tokens: TokenCheck | None = None) -> None:
+    def __init__(
+        self, keys: KeyRing | None = None, tokens: TokenCheck | None = None, *, guess_limit: int = 0
+    ) -> None:
         """Without keys and tokens, everybody who connects from this machine may do everything."""
+        self.guesses = Guesses(guess_limit)
         self._finders = [finder.find for finder in (keys, tokens) if finder is not None]
 
-    def caller(self, secret: str | None, server: str | None, named: str | None = None) -> Caller:
+    def caller(
+        self, secret: str | None, server: str | None, named: str | None = None, *, peer: str | None = None
+    ) -> Caller:
         """Whose secret it is.
 
         `server` is the address by which the request came in, `named` what the request calls it: a page of
-        another site could let a name of its own stand for this machine.
+        another site could let a name of its own stand for this machine. `peer` is where it came from.
         """
         if not self._finders:
             if _is_outside(server) or (named is not None and "." in named and not is_loopback(named)):
@@ -39,12 +45,17 @@ class Access:
                     hint="name a file of keys in SLIPWAY_API_KEYS_FILE",
                 )
             return LOCAL
-        for find in self._finders:
-            if secret and (caller := find(secret)):
-                return caller
+        if secret and (caller := self._known(secret, peer)):
+            return caller
         raise Unauthenticated(
             "the request carries no key that this service knows", hint="send Authorization: Bearer <key>"
         )
+
+    def _known(self, secret: str, peer: str | None) -> Caller | None:
+        self.guesses.require_patience(peer, secret)
+        found = next((caller for find in self._finders if (caller := find(secret))), None)
+        self.guesses.note(peer, secret, right=found is not None)
+        return found
 
 
 def access_of(settings: ServiceSettings) -> Access:
@@ -57,7 +68,7 @@ def access_of(settings: ServiceSettings) -> Access:
         )
     if keys is None and tokens is None and not is_loopback(settings.host):
         raise UnsafeSetup(f"it is to listen on {settings.host}, where others can connect, without keys")
-    return Access(keys, tokens)
+    return Access(keys, tokens, guess_limit=settings.guess_limit)
 
 
 def is_loopback(host: str) -> bool:
@@ -76,6 +87,11 @@ def _is_outside(server: str | None) -> bool:
         return False
 
 
+def peer_of(request: Request) -> str | None:
+    """The address that a request came from, as uvicorn has it: behind a proxy, see docs/access.md."""
+    return request.client.host if request.client else None
+
+
 def requiring(scope: Scope) -> Callable[..., Caller]:
     """A dependency that gives the caller, whose key must cover `scope`."""
 
@@ -85,7 +101,8 @@ def requiring(scope: Scope) -> Callable[..., Caller]:
         access: Access = request.app.state.access
         secret = sent.credentials if sent else request.cookies.get(KEY_COOKIE)
         server = request.scope.get("server")
-        caller = access.caller(secret, server[0] if server else None, request.url.hostname)
+        inside = server[0] if server else None
+        caller = access.caller(secret, inside, request.url.hostname, peer=peer_of(request))
         if not caller.may(scope):
             raise Forbidden(f"{caller.name} may not: it takes the scope `{scope}`")
         return caller

@@ -9,6 +9,7 @@ from typing import Annotated, Self
 from pydantic import Field, SecretStr, ValidationError, model_validator
 
 from exporter.spec import Frozen
+from exporter.storage.uris import NO_RULES, UriRules
 from jobs.control import Owner
 from service.access.callers import Caller, Scope
 from service.access.errors import UnsafeSetup
@@ -25,6 +26,7 @@ class ApiKey(Frozen):
     scopes: frozenset[Scope] = Field(min_length=1)
     max_queued: int | None = Field(default=None, ge=0)
     max_running: int | None = Field(default=None, ge=1)
+    uris: UriRules = Field(default=NO_RULES, description="What its exports may read and write.")
 
     @model_validator(mode="after")
     def _one_secret(self) -> Self:
@@ -38,7 +40,7 @@ class ApiKey(Frozen):
 
     @property
     def caller(self) -> Caller:
-        return Caller(self.name, self.scopes, Owner(self.name, self.max_queued, self.max_running))
+        return Caller(self.name, self.scopes, Owner(self.name, self.max_queued, self.max_running, self.uris))
 
 
 class KeyFile(Frozen):

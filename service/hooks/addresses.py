@@ -49,8 +49,16 @@ class GuardedNetwork(httpcore.NetworkBackend):
                 stream = self._network.connect_tcp(str(address), port, _left(deadline), local_address)
             except (httpcore.ConnectError, httpcore.ConnectTimeout):
                 continue
-            return _Bounded(stream, deadline)
+            return self._judged(stream, host, deadline)
         stream = self._network.connect_tcp(str(last), port, _left(deadline), local_address)
+        return self._judged(stream, host, deadline)
+
+    def _judged(self, stream: httpcore.NetworkStream, host: str, deadline: float) -> httpcore.NetworkStream:
+        """The stream, if the address it is connected to is permitted as well, whatever lies in between."""
+        peer = stream.get_extra_info("server_addr")
+        if not permits(ip_address(str(peer[0]).partition("%")[0]), self._allowed):
+            stream.close()
+            raise AddressRefused(f"{host} led to an address that callbacks may not reach")
         return _Bounded(stream, deadline)
 
 

@@ -40,8 +40,8 @@ class HookBackend:
 def running_hooks(stores: HookStores, jobs: JobControl, settings: HookSettings) -> Iterator[HookBackend]:
     """Send callbacks in the background as long as the block lasts."""
 
-    def submit(trigger: str, request: ExportRequest, job_id: JobId) -> Job:
-        owner = Owner(f"trigger:{trigger}")
+    def submit(trigger: Trigger, request: ExportRequest, job_id: JobId) -> Job:
+        owner = Owner(f"trigger:{trigger.name}", uris=trigger.uris)
         job = jobs.submit(request.spec, request.options, owner, force=request.force, job_id=job_id)
         record(Caller(owner.name, frozenset({Scope.SUBMIT}), owner), "submit", job.id)
         return job

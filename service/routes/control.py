@@ -2,6 +2,7 @@
 
 from fastapi import APIRouter, Response, status
 
+from exporter.errors import UriNotAllowed
 from jobs.errors import (
     JobFinished,
     JobNotFinished,
@@ -41,6 +42,7 @@ def cancel(job_id: str, jobs: Jobs, caller: Submitter) -> JobView:
     responses=problem_responses(
         JobNotFound,
         JobNotRetryable,
+        UriNotAllowed,
         KeyReused,
         KeyInFlight,
         QuotaExceeded,

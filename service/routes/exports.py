@@ -11,12 +11,13 @@ from exporter.errors import (
     SourceNotFound,
     StorageError,
     UnsupportedConfig,
+    UriNotAllowed,
 )
 from exporter.planning import PlanRequest
 from jobs.errors import JobNotFound, KeyInFlight, KeyReused, QuotaExceeded, StoreUnavailable
 from jobs.hooks.errors import CallbackRefused
 from jobs.model import JobState
-from service.access.guard import Submitter, reading
+from service.access.guard import Reader, Submitter, reading
 from service.audit import record
 from service.dependencies import Jobs, KeptAnswers, Workers
 from service.errors import Forbidden, Unauthenticated, problem_responses
@@ -53,6 +54,7 @@ _LINKS = {
     responses={
         **problem_responses(
             InvalidSpec,
+            UriNotAllowed,
             FamilyNotListed,
             InvalidPipelineConfig,
             UnsupportedConfig,
@@ -95,9 +97,9 @@ def submit(
 
 @router.post(
     "/plan",
-    dependencies=[Depends(reading)],
     responses=problem_responses(
         InvalidSpec,
+        UriNotAllowed,
         InvalidPipelineConfig,
         UnsupportedConfig,
         SourceNotFound,
@@ -106,8 +108,9 @@ def submit(
         Forbidden,
     ),
 )
-def plan(request: PlanRequest) -> PlanView:
+def plan(request: PlanRequest, jobs: Jobs, caller: Reader) -> PlanView:
     """Show the inputs an export would have, and which of their sizes vary together; nothing is run."""
+    jobs.require_readable_config(request, caller.owner)
     return view_plan(request)
 
 

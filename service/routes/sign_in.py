@@ -6,11 +6,11 @@ from urllib.parse import parse_qs
 from fastapi import APIRouter, Depends, Request, Response, status
 from fastapi.responses import RedirectResponse
 
-from service.access.guard import KEY_COOKIE
+from service.access.guard import KEY_COOKIE, peer_of
 from service.dashboard.pages import SignInPage
 from service.dashboard.render import answer
 from service.dashboard.route import PageRoute, require_same_site
-from service.errors import Unauthenticated, status_of
+from service.errors import TooManyGuesses, Unauthenticated, status_of
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False, dependencies=[Depends(require_same_site)])
 
@@ -27,10 +27,10 @@ def sign_in(request: Request, form: Annotated[dict[str, str], Depends(_form)]) -
     key, wanted = form.get("key", "").strip(), _own_path(form.get("wanted", "/"))
     server = request.scope.get("server")
     try:
-        request.app.state.access.caller(key, server[0] if server else None)
-    except Unauthenticated as error:
+        request.app.state.access.caller(key, server[0] if server else None, peer=peer_of(request))
+    except (Unauthenticated, TooManyGuesses) as error:
         page = SignInPage(wanted=wanted, refused=error.message)
-        return answer(page, status=status_of(Unauthenticated))
+        return answer(page, status=status_of(type(error)))
     kept = RedirectResponse(wanted, status.HTTP_303_SEE_OTHER)
     kept.set_cookie(
         KEY_COOKIE, key, httponly=True, samesite="lax", secure=request.url.scheme == "https", path="/"

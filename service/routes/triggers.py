@@ -4,13 +4,15 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Response, status
 
-from exporter.errors import ExportError
+from exporter.errors import ExportError, InvalidSpec
 from exporter.outcome import Failure
+from exporter.storage.uris import require_sound_uris
+from jobs.control import Owner
 from jobs.errors import StoreUnavailable
 from jobs.hooks.errors import CallbackRefused, TriggerNotFound
 from jobs.hooks.training import TrainingEvent
 from jobs.hooks.triggers import TRIGGER_NAME, Trigger, TriggerRule
-from service.access.guard import Admin, reading, submitting
+from service.access.guard import Admin, Submitter, reading
 from service.audit import record
 from service.dependencies import Jobs
 from service.errors import Forbidden, Unauthenticated, problem_responses
@@ -38,17 +40,18 @@ def list_triggers(hooks: Hooks, limit: Limit = 20, cursor: Cursor = None) -> Tri
 @router.put(
     "/{name}",
     responses={
-        **_refusals(CallbackRefused),
+        **_refusals(CallbackRefused, InvalidSpec),
         status.HTTP_201_CREATED: {"description": "The name is new.", "model": Trigger},
     },
 )
 def put(name: Name, rule: TriggerRule, hooks: Hooks, caller: Admin, response: Response) -> Trigger:
     """Make or replace a trigger; events that come from now on are judged by it."""
     checked_callback_url(rule.template.callback_url, hooks.settings)
+    require_sound_uris(rule.template)
     now = hooks.outbox.now()
     old = hooks.triggers.get(name)
     created_at = old.created_at if old else now
-    trigger = Trigger(name=name, created_at=created_at, updated_at=now, **dict(rule))
+    trigger = Trigger(name=name, created_at=created_at, updated_at=now, uris=caller.owner.uris, **dict(rule))
     if hooks.triggers.put(name, trigger):
         response.status_code = status.HTTP_201_CREATED
     record(caller, "put_trigger", name)
@@ -74,8 +77,8 @@ def delete(name: Name, hooks: Hooks, caller: Admin) -> None:
     record(caller, "delete_trigger", name)
 
 
-@router.post("/{name}/test", dependencies=[Depends(submitting)], responses=_refusals(TriggerNotFound))
-def test(name: Name, event: TrainingEvent, hooks: Hooks, jobs: Jobs) -> TriggerTrial:
+@router.post("/{name}/test", responses=_refusals(TriggerNotFound))
+def test(name: Name, event: TrainingEvent, hooks: Hooks, jobs: Jobs, caller: Submitter) -> TriggerTrial:
     """Show what an event would do, and do nothing; the event need not be signed."""
     trigger = _trigger(hooks, name)
     if misfits := trigger.misfits(event):
@@ -83,7 +86,8 @@ def test(name: Name, event: TrainingEvent, hooks: Hooks, jobs: Jobs) -> TriggerT
     request = None
     try:
         request = trigger.template.fill(event)
-        towers = jobs.plan(request.spec).towers
+        towers = jobs.planned(request.spec, Owner(uris=trigger.uris)).towers
+        jobs.planned(request.spec, caller.owner)  # who tries learns nothing of other places
     except ExportError as error:
         return TriggerTrial(starts=False, failure=Failure.of(error), request=request)
     return TriggerTrial(starts=True, request=request, towers=towers)

@@ -7,7 +7,9 @@ from fastapi import APIRouter, Depends, Request, status
 from exporter.errors import StorageError
 from jobs.errors import QuotaExceeded, StoreUnavailable
 from jobs.hooks.errors import InvalidEvent, WebhookUnverified
-from service.errors import RequestTooLarge, problem_responses
+from service.access.guard import peer_of
+from service.access.guesses import Guesses
+from service.errors import RequestTooLarge, TooManyGuesses, problem_responses
 from service.hooks.backend import Hooks
 from service.hooks.cloud_events import read_event
 from service.hooks.schemas import EventAnswer
@@ -47,7 +49,13 @@ _DOCUMENTED: dict[str, object] = {
     "/training",
     status_code=status.HTTP_202_ACCEPTED,
     responses=problem_responses(
-        WebhookUnverified, InvalidEvent, RequestTooLarge, QuotaExceeded, StorageError, StoreUnavailable
+        WebhookUnverified,
+        TooManyGuesses,
+        InvalidEvent,
+        RequestTooLarge,
+        QuotaExceeded,
+        StorageError,
+        StoreUnavailable,
     ),
     openapi_extra=_DOCUMENTED,
 )
@@ -56,7 +64,13 @@ def training(request: Request, body: Body, hooks: Hooks) -> EventAnswer:
     limit = hooks.settings.max_event_bytes
     if len(body) > limit:
         raise RequestTooLarge(f"the event is larger than {limit} bytes", hint="send URIs in it, not contents")
-    message_id = verify(request.headers, body, hooks.settings.signing_secrets())
+    guesses: Guesses = request.app.state.access.guesses
+    guesses.require_patience(peer_of(request))
+    try:
+        message_id = verify(request.headers, body, hooks.settings.signing_secrets())
+    except WebhookUnverified:
+        guesses.note(peer_of(request), right=False)
+        raise
     event = read_event(request.headers, body)
     hooks.intake.refuse_replays(message_id, event, body)
     receipt, duplicate = hooks.intake.receive(event)

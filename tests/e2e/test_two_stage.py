@@ -12,7 +12,7 @@ import pytest
 
 from cli.main import main
 from exporter.manifest import TowerEntry
-from exporter.publish import read_manifest
+from exporter.published import read_manifest
 from tests.e2e.conftest import FIXTURES, Export, recorded_batches
 
 pytestmark = pytest.mark.slow

@@ -13,7 +13,8 @@ from exporter.aoti.code_cache import CodeCache, open_code_cache
 from exporter.aoti.entry import pack, unpack
 from exporter.config.hstu import HstuMatchConfig
 from exporter.errors import WeightsDoNotFit
-from exporter.packaging import CodeOrigin, Packaged, PackageOrder, package_tower
+from exporter.order import PackageOrder
+from exporter.packaging import CodeOrigin, Packaged, package_tower
 from exporter.parts import PACKAGE_PATH, Part
 from exporter.stages import StageClock, StageEvent
 from exporter.towers.tower import Tower

@@ -78,7 +78,11 @@ def test_a_stack_for_others_takes_keys(tmp_path: Path) -> None:
     keys = tmp_path / "keys.json"
     secret = "sixteen-characters"
     keys.write_text(json.dumps({"keys": [{"name": "a", "secret": secret, "scopes": ["submit"]}]}))
-    environment = {**stand_in("succeed", tmp_path), "SLIPWAY_API_KEYS_FILE": str(keys)}
+    environment = {
+        **stand_in("succeed", tmp_path),
+        "SLIPWAY_API_KEYS_FILE": str(keys),
+        "SLIPWAY_FILE_ROOTS": "/",
+    }
     with running_stack(tmp_path / "closed", host="0.0.0.0", environment=environment) as stack:
         url = stack.url.replace("0.0.0.0", "127.0.0.1")
         with pytest.raises(RequestRefused, match="no key"):

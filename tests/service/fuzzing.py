@@ -47,6 +47,7 @@ def serve(seconds: float) -> None:
         environment: Mapping[str, str] = {
             "SLIPWAY_REDIS_URL": redis_url,
             "SLIPWAY_API_KEYS_FILE": str(write_keys(Path(name))),
+            "SLIPWAY_FILE_ROOTS": "/",
         }
         command = ["uvicorn", "--factory", "tests.service.fuzzing:fuzzed_app", "--port", str(port)]
         log = Path(name) / "api.log"

@@ -8,16 +8,21 @@ from pathlib import Path
 
 import pytest
 import structlog
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from jobs.bundles import Bundles
 from jobs.leases import Holding, claim
 from jobs.logs import MemoryLogs
 from jobs.memory_store import MemoryJobStore
 from tests.jobs.factories import MINUTE, make_job
+from worker.allowance import Allowance
 from worker.launch import CommandLauncher
+from worker.settings import AllowanceSettings
 from worker.supervisor import Supervisor
 
 MakeSupervisor = Callable[..., Supervisor]
+ALLOWANCE = Allowance(settings=AllowanceSettings())
 
 
 @pytest.fixture
@@ -41,7 +46,7 @@ def make_supervisor(worker_dir: Path, pids: Path, logs: MemoryLogs) -> MakeSuper
     def make(behaviour: str, *, time_limit: timedelta = MINUTE, bundles: Bundles | None = None) -> Supervisor:
         command = (sys.executable, "-m", "tests.worker.stand_in", behaviour, str(pids))
         return Supervisor(
-            CommandLauncher(command),
+            CommandLauncher(command, ALLOWANCE),
             worker_dir=worker_dir,
             time_limit=time_limit,
             logs=logs,
@@ -74,3 +79,9 @@ def holding(store: MemoryJobStore) -> Holding:
     holding = claim(store, job.id, worker="w1", length=MINUTE)
     assert holding is not None
     return holding
+
+
+def new_key() -> tuple[Ed25519PrivateKey, str]:
+    """A private key that signs, and its text as settings have it."""
+    private = Ed25519PrivateKey.generate()
+    return private, private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from exporter.attempt import EVIDENCE
+from exporter.redaction import redacted
 from exporter.spec import TowerName
 from exporter.stages import Stage
 from jobs.bundles import MOST_BYTES
@@ -16,7 +17,7 @@ from jobs.logs import LogPart
 from jobs.model import Job, JobState
 from tests.jobs.factories import make_failure, make_job, make_spec
 from tests.service.requests import CONFIG
-from worker.bundle import bundle_of, redacted
+from worker.bundle import bundle_of
 from worker.workspace import Workspace
 
 LOG = (LogPart(tower=TowerName.USER, stage=Stage.TRACE, lines=("begun", "torch says no")),)

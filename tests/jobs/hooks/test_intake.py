@@ -27,7 +27,7 @@ class Submitting:
         self.error: Exception | None = None
         self.breaks_after = 100
 
-    def __call__(self, trigger: str, request: ExportRequest, job_id: JobId) -> Job:
+    def __call__(self, trigger: Trigger, request: ExportRequest, job_id: JobId) -> Job:
         if self.error:
             raise self.error
         if len(self.added) >= self.breaks_after:

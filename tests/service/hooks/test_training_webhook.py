@@ -5,7 +5,10 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
+from service.app import create_app
 from service.errors import PROBLEM_JSON
+from service.hooks.settings import HookSettings
+from service.settings import ServiceSettings
 from tests.jobs.hooks.factories import SECRET
 from tests.service.hooks.conftest import MakeClient
 from tests.service.hooks.events import STRUCTURED, binary, rule, signed, structured, training_event
@@ -163,3 +166,13 @@ def test_text_that_is_no_unicode_harms_nothing(client: TestClient, trigger: str)
         f"/triggers/{trigger}/test", content=body, headers={"content-type": "application/json"}
     )
     assert trial.json()["failure"]["code"] == "trigger_unfilled"
+
+
+def test_who_guesses_signatures_has_to_wait(redis_url: str, hook_settings: HookSettings) -> None:
+    body, good = structured(training_event())
+    bad = {**good, "webhook-signature": "v1,AAAA"}
+    app = create_app(ServiceSettings(redis_url=redis_url, hooks=hook_settings, guess_limit=4))
+    with TestClient(app) as client:
+        answers = [client.post(PATH, content=body, headers=bad).status_code for _ in range(6)]
+        assert answers == [401] * 4 + [429] * 2
+        assert client.post(PATH, content=body, headers=good).status_code == 429

@@ -1,0 +1,194 @@
+"""Which URIs a request may name: sound ones, and where there are rules, below their prefixes."""
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Self
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from exporter.errors import InvalidPipelineConfig, InvalidSpec, UriNotAllowed
+from exporter.redaction import deceives
+from exporter.spec import ExportSpec, Frozen
+from exporter.storage.store import local_path
+
+_SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
+_USER = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*@")
+_SECRETS = "signature|credential|token|secret|password|access_?key"
+_SIGNED = re.compile(rf"(?i)[?&;][\w-]{{0,64}}({_SECRETS})[\w-]{{0,64}}=")
+_USER_IN_TEXT = re.compile(r"://[^/\s\"'@:]{0,256}:[^/\s\"'@]{1,256}@")
+_SIGNS = "*?["  # of a pattern
+_MOST_ENTRIES = 1_000_000  # of a folder that is looked through for links
+
+_INPUTS = ("config_uri", "checkpoint_uri", "item_input_uri", "sample_input_uri")
+
+
+def _known_scheme(prefix: str) -> str:
+    if local_path(prefix) is None and not prefix.startswith("s3://"):
+        raise ValueError("a prefix is a folder, file:///… or s3://…")
+    return prefix
+
+
+UriPrefix = Annotated[str, Field(min_length=1, max_length=4096), AfterValidator(_known_scheme)]
+
+
+class UriRules(Frozen):
+    """Below which prefixes URIs lie: a bucket, a folder of it, or a folder of the machine; null: anywhere."""
+
+    inputs: tuple[UriPrefix, ...] | None = None
+    outputs: tuple[UriPrefix, ...] | None = None
+
+    def require(self, uris: "Iterable[NamedUri]") -> None:
+        """UriNotAllowed, if one of them lies elsewhere."""
+        for named in uris:
+            allowed = self.outputs if named.is_output else self.inputs
+            if allowed is not None and not any(_is_below(named.uri, prefix) for prefix in allowed):
+                raise UriNotAllowed(
+                    f"{named.field} names {named.uri}, which is outside of what this key may "
+                    f"{'write' if named.is_output else 'read'}",
+                    where=named.field,
+                )
+
+
+NO_RULES = UriRules()
+
+
+def _split(given: object) -> object:
+    return tuple(Path(part) for part in given.replace(",", " ").split()) if isinstance(given, str) else given
+
+
+Folders = Annotated[tuple[Path, ...], BeforeValidator(_split)]  # by commas, as people write them
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileRoots:
+    """The folders of this machine below which plain paths and file:// may lead, links followed."""
+
+    roots: tuple[Path, ...] | None = None  # None: anywhere
+
+    def require(self, uris: "Iterable[NamedUri]") -> None:
+        """UriNotAllowed, if a path among them leads elsewhere, as far as this machine can tell."""
+        for named in uris:
+            path = local_path(named.uri)
+            if self.roots is not None and path is not None and not self._hold(_fixed(path)):
+                raise UriNotAllowed(
+                    f"{named.field} names {named.uri}, below none of the folders that exports may use",
+                    hint="name a place in an object store, or ask the operator to add to SLIPWAY_FILE_ROOTS",
+                    where=named.field,
+                )
+
+    def require_within(self, spec: ExportSpec) -> None:
+        """As `require`, and that no link inside of a folder that is read leads elsewhere."""
+        self.require(uris_of(spec))
+        for named in uris_of(spec):
+            path = local_path(named.uri)
+            if self.roots is None or path is None or named.is_output:
+                continue
+            for link in _links_below(_fixed(path)):
+                if not self._hold(link):
+                    raise UriNotAllowed(
+                        f"{named.field} names {named.uri}, where {link} leads out of the folders that "
+                        "exports may use",
+                        where=named.field,
+                    )
+
+    def _hold(self, path: Path) -> bool:
+        real = _real(path)
+        return any(real.is_relative_to(_real(root)) for root in self.roots or ())
+
+
+ANYWHERE = FileRoots()
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedUri:
+    """One URI of a spec, and the field that names it."""
+
+    field: str
+    uri: str
+    is_output: bool
+
+    def require_sound(self) -> Self:
+        """InvalidSpec for credentials, for characters that deceive, and for steps out of a folder.
+
+        The error does not repeat what it refuses.
+        """
+        if _USER.search(self.uri) or _SIGNED.search(self.uri):
+            raise self._refused(
+                "holds credentials, which would be kept and shown",
+                "leave them out; the service and its workers have their own",
+            )
+        if deceives(self.uri) or "\n" in self.uri or "\t" in self.uri:
+            raise self._refused("holds control characters, or such as turn the direction of text", "")
+        if _SCHEME.match(self.uri) and local_path(self.uri) is None and ".." in self.uri.split("/"):
+            raise self._refused("climbs with '..', which no object store does", "write the URI out")
+        return self
+
+    def _refused(self, why: str, hint: str) -> InvalidSpec:
+        return InvalidSpec(f"{self.field} {why}", hint=hint, where=self.field)
+
+
+def uris_of(spec: ExportSpec) -> Iterator[NamedUri]:
+    """Every URI of the spec; rows may be of several, by commas."""
+    for field in _INPUTS:
+        given: str | None = getattr(spec, field)
+        parts = given.split(",") if given and field.endswith("_input_uri") else [given or ""]
+        for uri in filter(None, (part.strip() for part in parts)):
+            yield NamedUri(field=field, uri=uri, is_output=False)
+    yield NamedUri(field="output_uri", uri=spec.output_uri, is_output=True)
+
+
+def require_sound_uris(spec: ExportSpec) -> None:
+    """InvalidSpec for a URI that holds credentials, or characters that a reader would not see."""
+    for named in uris_of(spec):
+        named.require_sound()
+
+
+def require_no_credentials_in(text: str, where: str) -> None:
+    """InvalidPipelineConfig, if a URI in the text holds a password: the text is kept, shown and published."""
+    if found := _USER_IN_TEXT.search(text):
+        line = text.count("\n", 0, found.start()) + 1
+        raise InvalidPipelineConfig(
+            f"{where}:{line}: a URI holds a password, and the config is published with the artifact",
+            hint="leave the password out; exports have credentials of their own",
+            where=f"{where}:{line}",
+        )
+
+
+def _is_below(uri: str, prefix: str) -> bool:
+    path, root = local_path(uri), local_path(prefix)
+    if path is not None or root is not None:
+        return path is not None and root is not None and _real(_fixed(path)).is_relative_to(_real(root))
+    wanted, given = prefix.rstrip("/").split("/"), uri.split("/")
+    if prefix == "s3://":
+        return uri.startswith(prefix)
+    return given[: len(wanted)] == wanted and not {".", ".."} & set(given)
+
+
+def _fixed(path: Path) -> Path:
+    """What comes before the first part with a sign of a pattern; a file may have such a name, too."""
+    if not any(sign in str(path) for sign in _SIGNS) or path.exists():
+        return path
+    fixed = Path()
+    for part in path.parts:
+        if any(sign in part for sign in _SIGNS):
+            break
+        fixed /= part
+    return fixed
+
+
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path.absolute()))
+
+
+def _links_below(folder: Path) -> Iterator[Path]:
+    """Every symbolic link in a folder, however deep; links are not followed."""
+    seen = 0
+    for parent, folders, files in os.walk(folder):
+        names: Sequence[str] = (*folders, *files)
+        seen += len(names)
+        if seen > _MOST_ENTRIES:
+            raise UriNotAllowed(f"{folder} holds more than {_MOST_ENTRIES:,} files, too many to look through")
+        yield from (path for path in (Path(parent, name) for name in names) if path.is_symlink())

@@ -1,0 +1,118 @@
+"""Credentials for the places of one job: asked of the object store's STS, gone when the attempt must be.
+
+The role that is asked for must allow what any job may need; the policy that goes with each request takes
+away everything but the prefixes of one job (AWS calls it a session policy).
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Protocol
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from exporter.errors import StorageError
+from exporter.spec import ExportSpec
+
+_SHORTEST, _LONGEST = timedelta(minutes=15), timedelta(hours=12)  # of STS
+_READ = ("s3:GetObject",)
+_WRITE = (
+    *("s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"),
+    "s3:ListMultipartUploadParts",
+)
+_LIST = ("s3:ListBucket", "s3:ListBucketMultipartUploads", "s3:GetBucketLocation")
+_SCHEME = "s3://"
+
+
+class Credentials(Protocol):
+    """Gives the variables by which an attempt reaches the places of its job, and no others."""
+
+    def environment(self, spec: ExportSpec, code_cache: str | None) -> Mapping[str, str | None]: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoleCredentials:
+    """Temporary credentials of a role, narrowed to one job."""
+
+    role: str  # its ARN
+    lifetime: timedelta
+
+    def environment(self, spec: ExportSpec, code_cache: str | None) -> Mapping[str, str | None]:
+        """Ask for them.
+
+        Raises:
+            StorageError: STS refused or could not be reached.
+        """
+        lifetime = min(max(self.lifetime, _SHORTEST), _LONGEST)
+        config = Config(
+            connect_timeout=10, read_timeout=20, retries={"mode": "standard", "total_max_attempts": 4}
+        )
+        try:
+            with closing(boto3.session.Session().client("sts", config=config)) as sts:
+                given = sts.assume_role(
+                    RoleArn=self.role,
+                    RoleSessionName="slipway-attempt",
+                    Policy=json.dumps(policy_of(spec, code_cache)),
+                    DurationSeconds=int(lifetime.total_seconds()),
+                )["Credentials"]
+        except (BotoCoreError, ClientError, ValueError) as error:
+            raise StorageError(
+                f"no credentials of {self.role} for this job: {error}",
+                hint="may the worker assume SLIPWAY_STORAGE_ROLE, and for SLIPWAY_STORAGE_ROLE_LIFETIME?",
+                where=self.role,
+            ) from error
+        return {
+            "AWS_ACCESS_KEY_ID": given["AccessKeyId"],
+            "AWS_SECRET_ACCESS_KEY": given["SecretAccessKey"],
+            "AWS_SESSION_TOKEN": given["SessionToken"],
+            "AWS_EC2_METADATA_DISABLED": "true",  # boto3 would else ask the machine for its own
+        }
+
+
+def policy_of(spec: ExportSpec, code_cache: str | None) -> dict[str, object]:
+    """What an attempt at this export needs: to read its sources, to write its output and the code cache."""
+    sources = (spec.config_uri, spec.checkpoint_uri, spec.item_input_uri, spec.sample_input_uri)
+    reads = [place for uri in sources if uri for place in _places(uri)]
+    writes = [place for uri in (spec.output_uri, code_cache) if uri for place in _places(uri)]
+    statements = [*_objects(_READ, reads), *_objects(_WRITE, writes), *_lists([*reads, *writes])]
+    return {"Version": "2012-10-17", "Statement": statements or [_NOTHING]}
+
+
+_NOTHING: dict[str, object] = {
+    "Effect": "Deny",
+    "Action": "s3:*",
+    "Resource": "*",
+}  # a policy has a statement
+
+
+def _places(uris: str) -> Iterator[tuple[str, str]]:
+    """Bucket and prefix of each; of a pattern what comes before its first sign."""
+    for uri in (part.strip() for part in uris.split(",")):
+        if uri.startswith(_SCHEME):
+            bucket, _, key = uri.removeprefix(_SCHEME).partition("/")
+            fixed = key[: min((key.find(sign) for sign in "*?[" if sign in key), default=len(key))]
+            yield bucket, fixed.rstrip("/") if fixed == key else fixed.rpartition("/")[0]
+
+
+def _objects(actions: tuple[str, ...], places: list[tuple[str, str]]) -> Iterator[dict[str, object]]:
+    if places:
+        resources = sorted({arn for place in places for arn in _arns(*place)})
+        yield {"Effect": "Allow", "Action": list(actions), "Resource": resources}
+
+
+def _arns(bucket: str, prefix: str) -> tuple[str, ...]:
+    """The file of this name, and what lies below the folder of this name."""
+    root = f"arn:aws:s3:::{bucket}/"
+    return (f"{root}{prefix}", f"{root}{prefix}/*") if prefix else (f"{root}*",)
+
+
+def _lists(places: list[tuple[str, str]]) -> Iterator[dict[str, object]]:
+    for bucket, prefix in sorted(set(places)):
+        below: dict[str, object] = (
+            {"Condition": {"StringLike": {"s3:prefix": [prefix, f"{prefix}/*"]}}} if prefix else {}
+        )
+        yield {"Effect": "Allow", "Action": list(_LIST), "Resource": [f"arn:aws:s3:::{bucket}"], **below}

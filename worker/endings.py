@@ -1,0 +1,72 @@
+"""How an attempt ended, and what is done about it before it is recorded."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from exporter.errors import ExportError
+from exporter.outcome import ExportOutcome, Failure
+from exporter.published import sign_artifact
+from exporter.redaction import shown
+from exporter.signing import SigningKey
+from jobs.model import Job
+from worker.workspace import artifact_folder
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The ranks ended by themselves and told the outcome."""
+
+    outcome: ExportOutcome
+
+
+@dataclass(frozen=True)
+class Broken:
+    """The attempt ended without an outcome."""
+
+    failure: Failure
+
+
+@dataclass(frozen=True)
+class Cancelled:
+    """The caller asked to stop."""
+
+
+@dataclass(frozen=True)
+class HandedBack:
+    """This worker is shutting down."""
+
+
+Ending = Finished | Broken | Cancelled | HandedBack
+
+
+def signed(ending: Ending, job: Job, key: SigningKey | None) -> Ending:
+    """The same ending, once what it published is signed; a failure, if that is not possible."""
+    if key is None or not isinstance(ending, Finished) or not ending.outcome.manifest_uri:
+        return ending
+    try:
+        artifact = f"{job.spec.output_uri.rstrip('/')}/{artifact_folder(job)}"
+        sign_artifact(artifact, job.id, key)
+    except ExportError as error:
+        return Broken(Failure.of(error))
+    return ending
+
+
+def without(secrets: Sequence[str], ending: Ending) -> Ending:
+    """The same ending, whose failures do not hold these, whoever wrote them."""
+
+    def clean(failure: Failure | None) -> Failure | None:
+        if failure is None:
+            return None
+        texts = failure.model_dump(include={"message", "hint", "where", "report"})
+        return failure.model_copy(update={name: shown(text, secrets) for name, text in texts.items()})
+
+    match ending:
+        case Finished(outcome):
+            towers = tuple(
+                each.model_copy(update={"failure": clean(each.failure)}) for each in outcome.towers
+            )
+            return Finished(outcome.model_copy(update={"failure": clean(outcome.failure), "towers": towers}))
+        case Broken(failure):
+            return Broken(clean(failure) or failure)
+        case _:
+            return ending
