@@ -8,6 +8,7 @@ from rich.table import Table
 
 from exporter.manifest import DimEntry, Manifest, TensorEntry, TowerEntry, VectorsEntry
 from exporter.publish import read_manifest, verify_artifact
+from exporter.redaction import visible
 from exporter.signing import VerifyingKey
 from exporter.spec import IdWeights, Pass, SetPrecision
 from service.client.tables import console, table_of
@@ -113,7 +114,7 @@ def _files(tower: TowerEntry) -> Table:
 def _code(tower: TowerEntry) -> str:
     """Where its compiled code is from."""
     if tower.code == "cold":
-        why = f": {tower.code_note}" if tower.code_note else ""
+        why = f": {visible(tower.code_note)}" if tower.code_note else ""
         return f"{tower.name} tower: cold, compiled for this export{why}"
     return f"{tower.name} tower: warm, {_REUSED[tower.reused or 'graph']}"
 
