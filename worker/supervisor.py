@@ -135,7 +135,7 @@ class Supervisor:
             return failure
         try:
             lines = self._logs.read(job.id, tower)
-            self._bundles.put(job.id, tower, bundle_of(job, tower, failure, workspace, lines))
+            self._bundles.put(job.id, tower, bundle_of(job, tower, failure, workspace, lines, self._secrets))
         except Exception:  # whatever it is: the failure is told all the same
             log.exception("bundle_not_kept", tower=tower)
             return failure
