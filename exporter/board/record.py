@@ -20,6 +20,7 @@ SIZES: Mapping[str, str] = {
     "no_values": "empty histories",
     "events_without_values": "empty histories",
     "random": "drawn sizes",
+    "none_one_and_two": "short histories",
     "one_long": "long histories",
     "longest": "long histories",
     "full": "long histories",
