@@ -111,7 +111,7 @@ def test_of_a_crash_one_bundle_is_kept(make_supervisor: MakeSupervisor, holding:
 class FullBundles(MemoryBundles):
     """Bundles in a store that takes no more."""
 
-    def put(self, job_id: JobId, tower: TowerName | None, content: bytes) -> None:
+    def put(self, job_id: JobId, tower: TowerName | None, content: bytes) -> str:
         raise StoreUnavailable(MemoryError())
 
 
