@@ -38,7 +38,7 @@ class ExportRun(BaseModel):
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where exports run: a folder for what they leave, the compiler's own files, and compiled code or none."""
+    """Where exports run: a folder for what they leave, the compiler's own files, and known code or none."""
 
     folder: Path
     compiler: Path
