@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-_EVERY_S = 5.0
+_EVERY_S = 4.0  # less than the server keeps a connection on which nothing is said
 
 
 @dataclass
