@@ -32,7 +32,9 @@ def add_command(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]
         "--model", action="append", default=[], metavar="NAME", help="only this one; may be repeated"
     )
     parser.add_argument(
-        "--reduced", action="store_true", help="one model of each family, once, in fp32; modes take turns"
+        "--reduced",
+        action="store_true",
+        help="one tower of a model of each family, in fp32; modes take turns",
     )
     parser.add_argument("--json", action="store_true", help="print the board as JSON")
     parser.set_defaults(run=run)

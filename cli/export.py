@@ -8,6 +8,7 @@ from pathlib import Path
 
 from cli.code_cache import add_code_cache_option
 from cli.settings import ExportSettings
+from jobs.bundles import FolderBundles
 from jobs.control import JobControl
 from jobs.leases import Holding, claim
 from jobs.logs import MemoryLogs
@@ -43,6 +44,9 @@ def add_command(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]
     )
     add_spec_options(parser)
     add_code_cache_option(parser)
+    parser.add_argument(
+        "--bundles", metavar="FOLDER", type=Path, help="keep what it takes to find out why it failed there"
+    )
     parser.add_argument("--json", action="store_true", help="print the job as JSON at the end")
     parser.set_defaults(run=run)
 
@@ -64,6 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
             worker_dir=Path(folder),
             time_limit=_NO_LIMIT,
             logs=MemoryLogs(),
+            bundles=FolderBundles(arguments.bundles.absolute()) if arguments.bundles else None,
             signing_key=settings_or_exit(SigningSettings).key,
         )
 

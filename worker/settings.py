@@ -54,6 +54,11 @@ class WorkerSettings(BaseSettings):
     attempt_time_limit: Duration = Field(
         default=timedelta(hours=4), description="An attempt that takes longer is ended, and the job fails."
     )
+    job_retention: Duration = Field(
+        default=timedelta(days=90),
+        description="Jobs that ended longer ago are forgotten, but for each model's latest release; what "
+        "they published stays.",
+    )
     sweep_interval: Duration = Field(
         default=timedelta(seconds=20), description="Between two looks for jobs that nobody would run."
     )

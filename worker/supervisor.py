@@ -10,7 +10,7 @@ from exporter.errors import ExportError
 from exporter.outcome import Failure
 from exporter.signing import SigningKey
 from exporter.spec import TowerName
-from jobs.bundles import Bundles, bundle_url
+from jobs.bundles import Bundles
 from jobs.errors import LeaseLost, StoreUnavailable
 from jobs.leases import Holding
 from jobs.logs import JobLogs
@@ -135,11 +135,13 @@ class Supervisor:
             return failure
         try:
             lines = self._logs.read(job.id, tower)
-            self._bundles.put(job.id, tower, bundle_of(job, tower, failure, workspace, lines))
+            kept_at = self._bundles.put(
+                job.id, tower, bundle_of(job, tower, failure, workspace, lines, self._secrets)
+            )
         except Exception:  # whatever it is: the failure is told all the same
             log.exception("bundle_not_kept", tower=tower)
             return failure
-        return failure.model_copy(update={"bundle_url": bundle_url(job.id, tower)})
+        return failure.model_copy(update={"bundle_url": kept_at})
 
     def _watch(
         self,

@@ -20,6 +20,7 @@ SIZES: Mapping[str, str] = {
     "no_values": "empty histories",
     "events_without_values": "empty histories",
     "random": "drawn sizes",
+    "none_one_and_two": "short histories",
     "one_long": "long histories",
     "longest": "long histories",
     "full": "long histories",
@@ -27,6 +28,9 @@ SIZES: Mapping[str, str] = {
 _OTHER_SIZES, _REFUSED = "other sizes", "contradictions refused"
 SIZE_CLASSES = (*dict.fromkeys(SIZES.values()), _OTHER_SIZES, _REFUSED)
 STAGES = (Stage.CONFIG, Stage.CHECKPOINT, Stage.ROWS, Stage.TRACE, Stage.COMPILE, Stage.VERIFY, Stage.PUBLISH)
+
+
+ALL = "all"  # of a row: the towers of an export, of which none is known
 
 
 class Result(StrEnum):
@@ -57,10 +61,10 @@ class Row(Frozen):
     def key(self) -> tuple[str, ...]:
         return (self.model, self.tower, self.mode, self.precision)
 
-    @property
-    def case(self) -> tuple[str, ...]:
-        """What one export is of; rows of all its towers, or the one row of a case that was left out."""
-        return (self.model, self.mode, self.precision)
+    def stands_for(self, other: "Row") -> bool:
+        """Whether they are of the same tower, or this one of all towers of the same export."""
+        same = (self.model, self.mode, self.precision) == (other.model, other.mode, other.precision)
+        return same and self.tower in {other.tower, ALL}
 
 
 class Record(Frozen):
@@ -129,12 +133,10 @@ def changes(earlier: Record | None, now: Record) -> Changes:
 
 def merged(earlier: Record | None, now: Record) -> Record:
     """What to record: of cases that were left out this time, what was known of them."""
-    known: dict[tuple[str, ...], list[Row]] = {}
-    for row in earlier.rows if earlier else ():
-        known.setdefault(row.case, []).append(row)
     rows: list[Row] = []
     for row in now.rows:
-        rows += known.get(row.case, [row]) if row.result is Result.LEFT_OUT else [row]
+        stood_for = [each for each in (earlier.rows if earlier else ()) if row.stands_for(each)]
+        rows += (stood_for or [row]) if row.result is Result.LEFT_OUT else [row]
     return now.model_copy(update={"rows": tuple(rows)})
 
 

@@ -63,12 +63,16 @@ def smallest_untraceable(
     folder: Path,
     budget_s: float,
     limit_s: float = 30.0,
+    like: str = "",
 ) -> Smallest | None:
-    """The same for the operators that were recorded of a module that could not be traced."""
+    """The same for the operators that were recorded of a module that could not be traced.
+
+    None also if they fail otherwise than by an error of the class that is named `like`.
+    """
     module, inputs = recorded
     with Prober(libraries, folder, limit_s=limit_s) as prober:
         search = _Search(module, inputs, prober, libraries, until=time.monotonic() + budget_s)
-        return search.run(Step.TRACE)
+        return search.run(Step.TRACE, like=like)
 
 
 def broken_alone(
@@ -109,10 +113,10 @@ class _Search:
         self._until = until
         self._last_log = ""
 
-    def run(self, last_step: Step) -> Smallest | None:
+    def run(self, last_step: Step, *, like: str = "") -> Smallest | None:
         self._remember_before(0)
         ending = self._try(self._nodes, self._outputs(), last_step)
-        if ending is None:
+        if ending is None or not ending.kind.endswith(like):
             return None
 
         def fails(kept: Sequence[Node], outputs: Sequence[Node]) -> bool:

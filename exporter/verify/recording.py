@@ -1,11 +1,12 @@
 """The operators that a module calls, as a graph: what is left to make small where no program was traced.
 
 Recorded twice, on inputs of different sizes. Where the calls are the same, an axis that differs is dynamic,
-and a number that differs is written as the size, or the sum or product of two, that it equals both times.
+and a number that differs is written as what it equals both times: a size, a little more or less, a multiple,
+or the sum or product of two.
 """
 
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import combinations_with_replacement
@@ -18,7 +19,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 DYNAMIC = "dynamic_axes"  # in a node's meta: the axes of its value that vary
 _NO_VALUE = torch.empty(0)
-_FARTHEST = 64  # tensors before a call that its numbers may be sizes of
+_LARGEST_STEP = 2  # what a number may be above or below a size
 
 
 @dataclass(kw_only=True)
@@ -151,28 +152,35 @@ class _Drawing:
         self._known.append((node, value, twin))
 
     def _size(self, value: int, twin: int, near: Sequence[Tensor]) -> object:
-        """What equals `value` in the first recording and `twin` in the second."""
+        """What equals `value` in the first recording and `twin` in the second; the number if nothing does."""
         for node, number, other in self._numbers:
             if (number, other) == (value, twin):
                 return node
-        sizes = list(self._sizes(near))
-        for node, axis, size, other in sizes:
-            if (size, other) == (value, twin):
-                return self._sized(node, axis)
-        for (left, x, a, b), (right, y, c, d) in combinations_with_replacement(sizes, 2):
-            for combined, of in ((operator.mul, (a * c, b * d)), (operator.add, (a + c, b + d))):
-                if of == (value, twin):
-                    return self._graph.call_function(combined, (self._sized(left, x), self._sized(right, y)))
+        sizes = self._sizes(near)
+        if (value, twin) in sizes:
+            return self._sized(*sizes[value, twin])
+        for (size, other), place in sizes.items():
+            if value - size == twin - other and abs(value - size) <= _LARGEST_STEP:
+                return self._graph.call_function(operator.add, (self._sized(*place), value - size))
+            if size and value % size == 0 and twin == other * (value // size):
+                return self._graph.call_function(operator.mul, (self._sized(*place), value // size))
+        for one, two in combinations_with_replacement(sizes, 2):
+            for combined in (operator.mul, operator.add):
+                if (combined(one[0], two[0]), combined(one[1], two[1])) == (value, twin):
+                    both = (self._sized(*sizes[one]), self._sized(*sizes[two]))
+                    return self._graph.call_function(combined, both)
         return value
 
-    def _sizes(self, near: Sequence[Tensor]) -> Iterator[tuple[Node, int, int, int]]:
-        """Sizes that a call's numbers may be: of its own tensors first."""
+    def _sizes(self, near: Sequence[Tensor]) -> dict[tuple[int, int], tuple[Node, int]]:
+        """Sizes that vary, and where each is had: from a call's own tensors, if they have it."""
         own = {id(each) for each in near}
-        known = [each for each in self._known if id(each[1]) in own] + self._known[-_FARTHEST:]
-        for node, value, twin in known:
+        sizes: dict[tuple[int, int], tuple[Node, int]] = {}
+        for node, value, twin in [*(each for each in self._known if id(each[1]) in own), *self._known]:
             if value.dim() == twin.dim():
                 for axis, (size, other) in enumerate(zip(value.shape, twin.shape, strict=True)):
-                    yield node, axis, size, other
+                    if size != other:
+                        sizes.setdefault((size, other), (node, axis))
+        return sizes
 
     def _sized(self, node: Node, axis: int) -> Node:
         return self._graph.call_function(torch.ops.aten.sym_size.int, (node, axis))

@@ -80,7 +80,10 @@ def shrunk_untraced(
     try:
         yield
     except (TraceFailed, DimPlanViolated) as error:
-        _tell(error, lambda: keep_untraceable(towers, inputs, others(), folder, libraries=libraries))
+        like = type(error.__cause__).__name__ if isinstance(error.__cause__, Exception) else ""
+        _tell(
+            error, lambda: keep_untraceable(towers, inputs, others(), folder, libraries=libraries, like=like)
+        )
         raise
 
 
@@ -130,9 +133,13 @@ def keep_untraceable(
     folder: Path,
     *,
     libraries: Sequence[str],
+    like: str = "",
     budget_s: float = _BUDGET_S,
 ) -> str:
-    """Write the fewest operators of the first tower that cannot be traced; says what was found."""
+    """Write the fewest operators of the first tower that cannot be traced; says what was found.
+
+    They count only if they fail by an error of the class that is named `like`.
+    """
     for tower in towers:
         names = [tensor.name for tensor in tower.plan.inputs]
         inputs, others = ({name: each[name] for name in names} for each in (inputs, others))
@@ -141,14 +148,15 @@ def keep_untraceable(
             libraries=libraries,
             folder=folder.with_name("tried"),
             budget_s=budget_s,
+            like=like,
         )
         if found is not None:
             return _written(found, folder)
         with torch.no_grad():
             inputs, others = tower.module(inputs), tower.module(others)
     return (
-        "The operators that the model calls can be traced by themselves: what cannot is the model's own "
-        "Python between them."
+        "The operators that the model calls do not fail so by themselves: what cannot be traced is the "
+        "model's own Python between them."
     )
 
 

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 import structlog
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from jobs.bundles import Bundles
 from jobs.leases import Holding, claim
@@ -79,9 +77,3 @@ def holding(store: MemoryJobStore) -> Holding:
     holding = claim(store, job.id, worker="w1", length=MINUTE)
     assert holding is not None
     return holding
-
-
-def new_key() -> tuple[Ed25519PrivateKey, str]:
-    """A private key that signs, and its text as settings have it."""
-    private = Ed25519PrivateKey.generate()
-    return private, private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()

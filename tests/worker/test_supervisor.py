@@ -1,7 +1,6 @@
 """One attempt from start to end, with real processes."""
 
 import io
-import sys
 import threading
 import time
 import zipfile
@@ -12,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from exporter.signing import SIGNATURE_NAME, SigningKey
 from exporter.spec import TowerName
 from exporter.stages import Stage
 from jobs.bundles import MemoryBundles
@@ -22,8 +20,8 @@ from jobs.leases import Holding, claim, update
 from jobs.logs import MemoryLogs
 from jobs.memory_store import MemoryJobStore
 from jobs.model import Job, JobState, TowerState
-from tests.jobs.factories import MINUTE, make_job
-from tests.worker.conftest import ALLOWANCE, new_key
+from tests.jobs.factories import MINUTE
+from tests.worker.conftest import ALLOWANCE
 from worker.launch import CommandLauncher
 from worker.supervisor import Supervisor
 
@@ -113,7 +111,7 @@ def test_of_a_crash_one_bundle_is_kept(make_supervisor: MakeSupervisor, holding:
 class FullBundles(MemoryBundles):
     """Bundles in a store that takes no more."""
 
-    def put(self, job_id: JobId, tower: TowerName | None, content: bytes) -> None:
+    def put(self, job_id: JobId, tower: TowerName | None, content: bytes) -> str:
         raise StoreUnavailable(MemoryError())
 
 
@@ -258,28 +256,3 @@ def test_the_lease_is_renewed(
     impatient = replace(holding, length=MINUTE * 2)  # so that a lease of one minute is due for renewal
     make_supervisor("succeed").run(impatient, lambda: ends.add(store.get(holding.job.id).lease))
     assert len(ends) == 1 and holding.job.lease not in ends
-
-
-def test_what_an_attempt_publishes_is_signed_by_the_worker(
-    worker_dir: Path, store: MemoryJobStore, tmp_path: Path, pids: Path
-) -> None:
-    job = make_job().model_copy(
-        update={"spec": make_job().spec.model_copy(update={"output_uri": str(tmp_path)})}
-    )
-    store.add(job)
-    holding = claim(store, job.id, worker="w1", length=MINUTE)
-    assert holding is not None
-    private, pem = new_key()
-    command = (sys.executable, "-m", "tests.worker.stand_in", "publish", str(pids))
-    supervisor = Supervisor(
-        CommandLauncher(command, ALLOWANCE),
-        worker_dir=worker_dir,
-        time_limit=MINUTE,
-        logs=MemoryLogs(),
-        signing_key=SigningKey(pem),
-    )
-    assert run(supervisor, holding).state is JobState.SUCCEEDED
-    folder = tmp_path / job.id
-    private.public_key().verify(
-        (folder / SIGNATURE_NAME).read_bytes(), (folder / "manifest.json").read_bytes()
-    )

@@ -1,5 +1,5 @@
 from exporter.board.page import page_of, told
-from exporter.board.record import Record, Result, Row, changes, merged, row_of
+from exporter.board.record import ALL, Record, Result, Row, changes, merged, row_of
 from exporter.outcome import Failure, TowerOutcome
 from exporter.spec import TowerName
 from exporter.stages import Stage
@@ -28,9 +28,12 @@ def test_a_run_says_what_is_new_what_regressed_and_what_was_mended() -> None:
 
 def test_a_row_that_was_left_out_keeps_what_is_known_of_it() -> None:
     earlier = record(row("a", Result.PASS), row("a", Result.PASS).model_copy(update={"tower": "item"}))
-    left_out = row("a", Result.LEFT_OUT, "reduced").model_copy(update={"tower": "all"})
+    left_out = row("a", Result.LEFT_OUT, "reduced").model_copy(update={"tower": ALL})
     now = record(left_out)
     assert merged(earlier, now).rows == earlier.rows
+    user, item = earlier.rows
+    tried = user.model_copy(update={"result": Result.FAIL})
+    assert merged(earlier, record(tried, left_out.model_copy(update={"tower": "item"}))).rows == (tried, item)
     assert told(changes(earlier, now)) == []
 
 
