@@ -140,7 +140,7 @@ def test_compose_and_chart_run_the_same_redis() -> None:
     ("dockerfile", "image"), [("service", "service"), ("worker", "worker-cpu"), ("worker", "worker-cuda")]
 )
 def test_nothing_that_is_pinned_is_removed_again(dockerfile: str, image: str) -> None:
-    """torch compiles with setuptools: without it a worker's every export would fail."""
+    """Torch compiles with setuptools: without it a worker's every export would fail."""
     text = (ROOT / "docker" / f"{dockerfile}.Dockerfile").read_text()
     removed = {name for words in re.findall(r"pip uninstall -y ([\w -]+)", text) for name in words.split()}
     assert removed and removed & pins(image).keys() == set()
