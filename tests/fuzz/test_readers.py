@@ -1,6 +1,6 @@
 """What reads a stranger's bytes raises our own errors and no others, whatever the bytes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -103,7 +103,7 @@ def fuzz_encoder(examples: int, features: tuple[Feature, ...]) -> Count:
     count = Count()
     place = Place(where="x.parquet", column="c", first_row=0)
 
-    def check(drawn: tuple[int, list[object]]) -> None:
+    def check(drawn: tuple[int, Sequence[object]]) -> None:
         which, values = drawn
         try:
             array = pa.array(values)
