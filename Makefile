@@ -13,6 +13,7 @@ LOCKS := $(wildcard requirements/*.txt)
 PROTOS := $(shell find protos -name '*.proto' 2>/dev/null)
 PROTO_STAMP := exporter/config/pb/.stamp
 INSTALLED := $(VENV)/.installed
+WARMED_UP := $(VENV)/.warmed-up
 CODE := benchmarks cli deploy docs examples exporter jobs launcher processes protos service slipway telemetry tests worker setup.py
 
 # python3.11, or a python3 that is one. Override with `make PYTHON=/path/to/python3.11 …`.
@@ -32,7 +33,7 @@ up: install ## start Redis, the API and a worker, print their URLs, and stay
 ##@ Work on it
 
 .PHONY: install
-install: $(INSTALLED) $(PROTO_STAMP) ## install everything, pinned, into .venv
+install: $(INSTALLED) $(PROTO_STAMP) $(WARMED_UP) ## install everything, pinned, into .venv
 
 .PHONY: check
 check: install ## formatting, lint, types, import contracts, spelling
@@ -44,7 +45,7 @@ check: install ## formatting, lint, types, import contracts, spelling
 
 .PHONY: test
 test: install ## all tests; narrow with ARGS, as in make test ARGS="tests/jobs -k lease"
-	@$(BIN)/python -m pytest -q -m 'not (browser or families or fuzz or planted)' $(ARGS)
+	@$(BIN)/python -m pytest -q -m 'not (browser or families or faults or fuzz or planted)' $(ARGS)
 
 .PHONY: families
 families: install ## every recorded model of every family, exported in both modes, against its recordings
@@ -60,13 +61,19 @@ browser: install ## the dashboard in a real Chromium; pictures go to .slipway/sc
 	@$(BIN)/python -m pytest -q -m browser tests/dashboard tests/e2e $(ARGS)
 	@echo 'pictures of the pages: .slipway/screenshots'
 
+.PHONY: faults
+faults: install ## break something at every stage of real exports; the table goes to .slipway/faults.md
+	@$(BIN)/python -m pytest -q tests/faults -m 'faults or not faults' $(ARGS)
+
 .PHONY: bench
-bench: install ## measure what benchmarks/ describes; needs half an hour and 7 GB of disk
-	@$(BIN)/python -m benchmarks.items $(ARGS)
+bench: install ## measure what benchmarks/ describes, 100 minutes and 25 GB of disk; ARGS="service warm" for some
+	@$(BIN)/python -m benchmarks $(ARGS)
 
 .PHONY: board
-board: install ## every model family in every mode and precision, against the last run; ARGS=--reduced
-	@$(BIN)/slipway board --zoo tests/board/zoo.json --record .slipway/board.json --html .slipway/board.html $(ARGS)
+board: install ## every model family in every mode and precision, against tests/board/last.json; ARGS=--reduced
+	@mkdir -p .slipway
+	@$(BIN)/slipway board --zoo tests/board/zoo.json --against tests/board/last.json \
+	  --record .slipway/board.json --html .slipway/board.html $(ARGS)
 
 .PHONY: format
 format: install ## format and sort imports in place
@@ -93,6 +100,10 @@ deploy-check: install ## the long proofs of docker/, the chart and the C++ examp
 .PHONY: image-pins
 image-pins: $(INSTALLED) ## after make lock: write docker/pins/, which the images install from
 	@$(BIN)/python -m deploy.pins
+
+.PHONY: image-digests
+image-digests: $(INSTALLED) ## ask the registries whether the images that are pinned by digest are there
+	@$(BIN)/python -m deploy.digests
 
 .PHONY: protos
 protos: $(INSTALLED) ## compile protos/ anew
@@ -143,6 +154,12 @@ $(VENV)/.created:
 
 $(PROTO_STAMP): $(PROTOS) protos/compile.py | $(INSTALLED)
 	@$(BIN)/python protos/compile.py
+	@touch $@
+
+# Twenty seconds of the compiler's that every machine pays once, and no job has to.
+$(WARMED_UP): $(INSTALLED) $(PROTO_STAMP)
+	@echo 'preparing the compiler'
+	@$(BIN)/python -m worker.warm_up
 	@touch $@
 
 stop = { echo '$(1); on Debian or Ubuntu: apt install $(2)' >&2; exit 1; }

@@ -1,48 +1,50 @@
 """Vectors and an index of a large catalogue, in one job: `python -m benchmarks.items`.
 
 Runs `slipway export` of an item tower over made-up items, once over a tenth of them and once over all, and
-writes what the manifests say, the memory of the whole job, and the package's own speed to compare with.
+shows what the manifests say, the memory of the whole job, and the package's own speed to compare with.
 """
 
 import argparse
-import json
+import functools
 import os
 import shutil
-import subprocess
 import sys
-import time
 from pathlib import Path
 
-from pydantic import BaseModel
+from matplotlib.figure import Figure
+from pydantic import BaseModel, TypeAdapter
 
 from benchmarks.catalogue import write_checkpoint, write_config, write_items
-from benchmarks.process_memory import MemoryWatch
+from benchmarks.command import Run, carry_out, parser_of
+from benchmarks.exports import ExportRun, Place, export
+from benchmarks.plots import Titles, draw_stacks
+from benchmarks.report import Report, Table
+from benchmarks.spread import rounded
 from exporter.data.batch import read_rows
-from exporter.manifest import Manifest, TowerEntry, VectorsEntry
+from exporter.manifest import Manifest, VectorsEntry
 from exporter.predict import download
-from exporter.publish import read_manifest
-from exporter.spec import INDEX_KINDS, TowerName
+from exporter.published import read_manifest
+from exporter.spec import INDEX_KINDS, ExportSpec, IndexSpec, TowerName
 from exporter.verify.runner import PackageRunner
 
-_RESULTS = Path(__file__).parent / "results"
+_ITEMS, _QUICK = 10_000_000, 20_000
 _REPEATS = 50
+_INDEX: TypeAdapter[IndexSpec] = TypeAdapter(IndexSpec)
 
 
 class ItemsRun(BaseModel):
     """One job over a number of items."""
 
     items: int
-    job_seconds: float  # from command to published artifact
-    stage_seconds: dict[str, float]
+    export: ExportRun
     vectors: VectorsEntry
     artifact_bytes: int
-    job_peak_memory_bytes: int  # of all its processes at one moment
     package_rows_per_second: float  # alone, on resident tensors, at the largest batch
     share_of_package_speed: float  # rows per second in the job, against that
 
 
-class ItemsBenchmark(BaseModel):
-    """Both runs, on which machine, and what the tenfold number of items costs in memory."""
+class ItemsFigures(BaseModel):
+    """Both runs, and what the tenfold number of items costs in memory."""
 
     cores: int
     max_batch_size: int
@@ -51,82 +53,68 @@ class ItemsBenchmark(BaseModel):
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.items", description=__doc__)
-    parser.add_argument("--items", type=int, default=10_000_000, metavar="N")
+    parser = parser_of("items", __doc__)
+    parser.add_argument("--items", type=int, metavar="N", help="default: ten million")
     parser.add_argument("--index", default="ivf_flat", choices=INDEX_KINDS)
     parser.add_argument("--max-batch-size", type=int, default=8192, metavar="N")
-    parser.add_argument("--folder", type=Path, default=Path(".slipway/bench/items"), metavar="DIR")
-    parser.add_argument("--results", type=Path, default=_RESULTS, metavar="DIR")
     given = parser.parse_args()
-    folder: Path = given.folder.absolute()
-    folder.mkdir(parents=True, exist_ok=True)
-    write_config(folder / "pipeline.config")
-    write_checkpoint(folder / "pipeline.config", folder / "model.safetensors")
-    runs = tuple(
-        run(folder, items, given.index, given.max_batch_size) for items in (given.items // 10, given.items)
-    )
+    return carry_out("items", given, functools.partial(measure, given))
+
+
+def measure(given: argparse.Namespace, run: Run) -> Report:
+    """Two jobs; what is asked is how memory and time grow from the one to the other."""
+    items = given.items or (_QUICK if run.quick else _ITEMS)
+    write_config(run.folder / "pipeline.config")
+    write_checkpoint(run.folder / "pipeline.config", run.folder / "model.safetensors")
+    index = _INDEX.validate_python({"kind": given.index})
+    runs = tuple(_one(run, each, index, given.max_batch_size) for each in (items // 10, items))
     small, large = runs
-    result = ItemsBenchmark(
+    figures = ItemsFigures(
         cores=len(os.sched_getaffinity(0)),
         max_batch_size=given.max_batch_size,
         runs=runs,
         memory_of_vectors_ratio=large.vectors.peak_memory_bytes / small.vectors.peak_memory_bytes,
     )
-    given.results.mkdir(parents=True, exist_ok=True)
-    target = given.results / f"items-{given.items}-{given.index}.json"
-    target.write_text(result.model_dump_json(indent=2) + "\n")
-    sys.stdout.write(f"{target}\n")
-    return 0
+    return Report(figures=figures, tables=tables(figures), draw=functools.partial(draw, figures))
 
 
-def run(folder: Path, items: int, index: str, max_batch_size: int) -> ItemsRun:
+def _one(run: Run, items: int, index: IndexSpec, max_batch_size: int) -> ItemsRun:
     """Export over so many items, and measure."""
-    rows, output = folder / f"items-{items}.parquet", folder / f"artifacts-{time.time_ns()}"
+    rows, artifact = run.folder / f"items-{items}.parquet", run.folder / f"artifact-{items}"
     write_items(rows, items)
-    spec = {
-        "config_uri": (folder / "pipeline.config").as_uri(),
-        "checkpoint_uri": str(folder / "model.safetensors"),
-        "item_input_uri": str(rows),
-        "output_uri": str(output),
-        "towers": ["item"],
-        "max_batch_size": max_batch_size,
-        "materialise_items": True,
-        "item_id_column": "item_id",
-        "item_index": {"kind": index},
-    }
-    (folder / "spec.json").write_text(json.dumps(spec))
-    command = [sys.executable, "-m", "cli.main", "export", "--spec", str(folder / "spec.json")]
-    begun = time.monotonic()
-    with subprocess.Popen(command) as job, MemoryWatch(job.pid) as watch:
-        if job.wait() != 0:
-            raise SystemExit("the export failed; see above")
-    seconds = time.monotonic() - begun
-    (artifact,) = output.iterdir()
-    measured = _measured(read_manifest(str(artifact)), artifact, rows, seconds, watch.peak.whole)
-    shutil.rmtree(output)
+    spec = ExportSpec(
+        config_uri=(run.folder / "pipeline.config").as_uri(),
+        checkpoint_uri=str(run.folder / "model.safetensors"),
+        item_input_uri=str(rows),
+        output_uri=str(run.folder / "artifacts"),
+        towers=(TowerName.ITEM,),
+        max_batch_size=max_batch_size,
+        materialise_items=True,
+        item_id_column="item_id",
+        item_index=index,
+    )
+    done = export(
+        spec, Place(folder=run.folder, compiler=run.folder / "compiler"), keep=artifact, watched=True
+    )
+    run.say(f"{items:,} items: {done.command_s:.0f} s")
+    measured = _measured(read_manifest(str(artifact)), artifact, rows, done)
+    shutil.rmtree(artifact)
+    rows.unlink()
     return measured
 
 
-def _measured(manifest: Manifest, artifact: Path, rows: Path, seconds: float, memory: int) -> ItemsRun:
+def _measured(manifest: Manifest, artifact: Path, rows: Path, done: ExportRun) -> ItemsRun:
     (tower,) = manifest.towers
     assert tower.vectors is not None
     alone = _package_speed(manifest, artifact, rows)
     return ItemsRun(
         items=tower.vectors.rows,
-        job_seconds=round(seconds, 1),
-        stage_seconds=_with_publishing(tower, seconds),
+        export=done,
         vectors=tower.vectors,
         artifact_bytes=sum(file.size for file in tower.all_files),
-        job_peak_memory_bytes=memory,
         package_rows_per_second=round(alone),
         share_of_package_speed=round(tower.vectors.rows_per_second / alone, 3),
     )
-
-
-def _with_publishing(tower: TowerEntry, seconds: float) -> dict[str, float]:
-    """The manifest is written before it is known how long its own publishing takes."""
-    rest = seconds - sum(tower.stage_seconds.values())
-    return {**tower.stage_seconds, "starting and publishing": round(rest, 1)}
 
 
 def _package_speed(manifest: Manifest, artifact: Path, rows: Path) -> float:
@@ -143,6 +131,44 @@ def _package_speed(manifest: Manifest, artifact: Path, rows: Path) -> float:
         _, milliseconds = runner.time(inputs, repeats=_REPEATS)
     assert milliseconds is not None
     return size / (milliseconds / 1e3)
+
+
+def tables(figures: ItemsFigures) -> tuple[Table, ...]:
+    """A row for each figure, a column for each run."""
+    shown = {
+        "rows per second, rows to parquet": [f"{each.vectors.rows_per_second:,.0f}" for each in figures.runs],
+        "the same, against the package alone": [rounded(e.share_of_package_speed, 2) for e in figures.runs],
+        "memory of tower and package, GB": [
+            rounded(each.vectors.peak_memory_bytes / 1e9) for each in figures.runs
+        ],
+        "whole job, seconds": [rounded(each.export.attempt_s) for each in figures.runs],
+        "memory of the whole job, GB": [rounded(each.export.peak.whole / 1e9) for each in figures.runs],
+    }
+    indexes = [each.vectors.index for each in figures.runs]
+    if all(index is not None for index in indexes):
+        made = [index for index in indexes if index is not None]
+        shown["seconds to build and measure the index"] = [rounded(index.seconds) for index in made]
+        shown["memory of the index's process, GB"] = [rounded(i.peak_memory_bytes / 1e9) for i in made]
+        shown["recall@10"] = [rounded(index.recall_at_10 or 0.0) for index in made]
+    return (
+        Table(
+            title=f"Memory of tower and package, the larger against the smaller run: "
+            f"{figures.memory_of_vectors_ratio:.2f}",
+            columns=("figure", *(f"{each.items:,} items" for each in figures.runs)),
+            rows=tuple((name, *values) for name, values in shown.items()),
+        ),
+    )
+
+
+def draw(figures: ItemsFigures, figure: Figure) -> None:
+    """Where the seconds go."""
+    columns = {
+        f"{each.items:,} items": {
+            stage.value: seconds for stage, seconds in each.export.stages_s[TowerName.ITEM].items()
+        }
+        for each in figures.runs
+    }
+    draw_stacks(figure.subplots(), columns, Titles(title="Seconds per stage", y="seconds"))
 
 
 if __name__ == "__main__":

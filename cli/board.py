@@ -24,8 +24,18 @@ def add_command(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]
     )
     parser.add_argument("--zoo", metavar="FILE", type=Path, required=True, help="the models, as JSON")
     parser.add_argument("--record", metavar="FILE", type=Path, help="the last run; written anew at the end")
+    parser.add_argument(
+        "--against", metavar="FILE", type=Path, help="another run to compare with; default: the last one"
+    )
     parser.add_argument("--html", metavar="FILE", type=Path, help="write the board as a page")
-    parser.add_argument("--reduced", action="store_true", help="each model once, in fp32; modes take turns")
+    parser.add_argument(
+        "--model", action="append", default=[], metavar="NAME", help="only this one; may be repeated"
+    )
+    parser.add_argument(
+        "--reduced",
+        action="store_true",
+        help="one tower of a model of each family, in fp32; modes take turns",
+    )
     parser.add_argument("--json", action="store_true", help="print the board as JSON")
     parser.set_defaults(run=run)
 
@@ -35,19 +45,23 @@ def run(arguments: argparse.Namespace) -> int:
     from exporter.board.run import run_board  # torch loads only for the commands that need it
 
     earlier = read_record(arguments.record) if arguments.record else None
+    compared = read_record(arguments.against) if arguments.against else earlier
 
     def show(row: Row) -> None:
         if not arguments.json:
             console().print(" ".join((*row.key, row.result, row.why)), soft_wrap=True, markup=False)
 
     zoo: Path = arguments.zoo
-    record = run_board(read_zoo(zoo), zoo.absolute().parent, reduced=arguments.reduced, on_row=show)
-    changed = changes(earlier, record)
+    record = run_board(
+        read_zoo(zoo), zoo.absolute().parent, reduced=arguments.reduced, only=arguments.model, on_row=show
+    )
+    changed = changes(compared, record)
+    whole = merged(earlier, record)
     if arguments.record:
         arguments.record.parent.mkdir(parents=True, exist_ok=True)
-        arguments.record.write_text(merged(earlier, record).model_dump_json(indent=1))
+        arguments.record.write_text(whole.model_dump_json(indent=1) + "\n")
     if arguments.html:
-        arguments.html.write_text(page_of(record, changed))
+        arguments.html.write_text(page_of(whole, changed))
     if arguments.json:
         print(json.dumps({"changes": changed.model_dump(), **record.model_dump(mode="json")}, indent=2))
     else:

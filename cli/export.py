@@ -6,14 +6,15 @@ import tempfile
 from datetime import timedelta
 from pathlib import Path
 
+from cli.code_cache import add_code_cache_option
 from cli.settings import ExportSettings
+from jobs.bundles import FolderBundles
 from jobs.control import JobControl
 from jobs.leases import Holding, claim
 from jobs.logs import MemoryLogs
 from jobs.memory_store import MemoryJobStore
 from jobs.model import Job, JobState
 from jobs.queue import MemoryQueue
-from processes.settings import NO_CODE_CACHE
 from processes.startup import settings_or_exit
 from service.cli_commands import EXIT_CODES
 from service.client.options import add_spec_options, spec_of
@@ -42,11 +43,9 @@ def add_command(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]
         epilog=_EXAMPLE,
     )
     add_spec_options(parser)
+    add_code_cache_option(parser)
     parser.add_argument(
-        "--code-cache",
-        metavar="URI",
-        help="folder or object-store prefix of compiled code that exports share; or off "
-        "(default: SLIPWAY_CODE_CACHE, else a folder of yours)",
+        "--bundles", metavar="FOLDER", type=Path, help="keep what it takes to find out why it failed there"
     )
     parser.add_argument("--json", action="store_true", help="print the job as JSON at the end")
     parser.set_defaults(run=run)
@@ -65,10 +64,11 @@ def run(arguments: argparse.Namespace) -> int:
     progress = sys.stderr if arguments.json else sys.stdout
     with tempfile.TemporaryDirectory(prefix="slipway-export-") as folder, display(progress) as show:
         supervisor = Supervisor(
-            TorchrunLauncher(allowance, _absolute(arguments.code_cache)),
+            TorchrunLauncher(allowance, arguments.code_cache),
             worker_dir=Path(folder),
             time_limit=_NO_LIMIT,
             logs=MemoryLogs(),
+            bundles=FolderBundles(arguments.bundles.absolute()) if arguments.bundles else None,
             signing_key=settings_or_exit(SigningSettings).key,
         )
 
@@ -91,10 +91,3 @@ def _claimed(store: MemoryJobStore, job: Job) -> Holding:
     holding = claim(store, job.id, worker=_WORKER, length=_NO_LIMIT, serves=job.spec.targets)
     assert holding is not None, "nobody else knows of this job"
     return holding
-
-
-def _absolute(code_cache: str | None) -> str | None:
-    """A plain path is taken from here: attempts have another working directory."""
-    if code_cache is None or code_cache == NO_CODE_CACHE or "://" in code_cache:
-        return code_cache
-    return str(Path(code_cache).absolute())

@@ -1,17 +1,17 @@
 """`slipway inspect`: a published artifact's manifest, as tables or as it is."""
 
 import argparse
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 from rich.table import Table
 
-from exporter.manifest import DimEntry, Manifest, TensorEntry, TowerEntry, VectorsEntry
-from exporter.publish import read_manifest, verify_artifact
+from exporter.manifest import DimEntry, Manifest, TensorEntry, TowerEntry, TraceTime, VectorsEntry
+from exporter.published import read_manifest, verify_artifact
 from exporter.redaction import visible
 from exporter.signing import VerifyingKey
 from exporter.spec import IdWeights, Pass, SetPrecision
-from service.client.tables import console, table_of
+from service.client.tables import console, sizes_text, table_of
 
 _WEIGHTS = {
     IdWeights.APPLY: "multiplies weighted ids by their weights, as training did",
@@ -71,6 +71,8 @@ def run(arguments: argparse.Namespace) -> int:
         if tower.vectors is not None:
             out.print(_vectors(tower.vectors))
         out.print(_stages(tower))
+        if tower.trace is not None:
+            out.print(trace_table(tower.name, tower.trace))
         out.print(_verification(tower))
     return 0
 
@@ -116,13 +118,23 @@ def _code(tower: TowerEntry) -> str:
     if tower.code == "cold":
         why = f": {visible(tower.code_note)}" if tower.code_note else ""
         return f"{tower.name} tower: cold, compiled for this export{why}"
-    return f"{tower.name} tower: warm, {_REUSED[tower.reused or 'graph']}"
+    by_node = "" if tower.verified.run_by_node else "; its nodes were checked when it was compiled"
+    return f"{tower.name} tower: warm, {_REUSED[tower.reused or 'graph']}{by_node}"
 
 
 def _stages(tower: TowerEntry) -> Table:
     table = table_of("stage", "seconds", title=f"{tower.name} tower, time")
     for stage, seconds in tower.stage_seconds.items():
         table.add_row(stage, f"{seconds:.1f}")
+    return table
+
+
+def trace_table(tower: str, trace: TraceTime) -> Table:
+    """The nodes that took longest to trace."""
+    title = f"{tower} tower, traced {trace.nodes:,} nodes in {trace.seconds:.1f} s; the slowest"
+    table = table_of("seconds", "node", "operator", "from", title=title)
+    for slow in trace.slowest:
+        table.add_row(f"{slow.seconds:.3f}", slow.node, slow.operator, slow.place)
     return table
 
 
@@ -172,17 +184,5 @@ def _verification(tower: TowerEntry) -> Table:
     table = table_of("case", "sizes", "result", title=title)
     for case in report.cases:
         close = "refused" if case.largest_difference is None else f"{case.largest_difference:.2g}"
-        table.add_row(case.name, _sizes(case.sizes), close)
+        table.add_row(case.name, sizes_text(case.sizes), close)
     return table
-
-
-def _sizes(sizes: Mapping[str, int]) -> str:
-    """Dims of one size together, named by the first: "batch 3, seq_clicks 218, tags and 5 others 9"."""
-    names: dict[int, list[str]] = {}
-    for name, size in sizes.items():
-        names.setdefault(size, []).append(name)
-    others = {1: "", 2: " and another"}
-    return ", ".join(
-        f"{first[0]}{others.get(len(first), f' and {len(first) - 1} others')} {size}"
-        for size, first in names.items()
-    )

@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Sequence
 from typing import NoReturn
 
-from cli import board, export, inspect, plan, predict
+from cli import board, check, export, inspect, plan, predict
 from cli.errors import InvalidCommand
 from exporter.outcome import Failure
 from exporter.version import __version__
@@ -64,6 +64,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(_TRACEBACK, action="store_true", help="show where an error arose, to report it")
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
     plan.add_command(subparsers)
+    check.add_command(subparsers)
     export.add_command(subparsers)
     predict.add_command(subparsers)
     inspect.add_command(subparsers)

@@ -8,7 +8,7 @@ from pathlib import Path
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings
 
-from cli.settings import ExportSettings
+from cli.settings import CheckSettings, ExportSettings
 from launcher.settings import LauncherSettings
 from processes.settings import CompilerSettings
 from service.client.settings import ClientSettings
@@ -27,6 +27,7 @@ PROGRAMS: Mapping[str, type[BaseSettings]] = {
     "A worker's attempts": AttemptSettings,
     "The compiler in attempts": CompilerSettings,
     "`slipway export`": ExportSettings,
+    "`slipway check`": CheckSettings,
     "`slipway submit`, `watch`, `list`, `cancel`, `retry`": ClientSettings,
     "`make up`, which passes the rest of the environment on": LauncherSettings,
 }

@@ -10,6 +10,7 @@ from exporter.manifest import SourceRef, TowerEntry
 from exporter.outcome import Failure
 from exporter.planning import TowerToExport
 from exporter.spec import ExportSpec
+from exporter.storage.store import StoredFile
 
 EVIDENCE = "evidence"  # the folder, below a tower's
 
@@ -29,6 +30,12 @@ class Attempt:
     stage_limit_s: float = 3600.0  # past it a stage is ended, with the stack it hung in
     replace_unfinished: bool = False  # overwrite what an earlier attempt left without a manifest
     code_cache: str | None = None  # URI of compiled code that exports share
+    await_lease: Callable[[], None] = lambda: None  # returns once the job is certainly this attempt's
+
+    @property
+    def artifact_uri(self) -> str:
+        """Where its artifact is to be."""
+        return f"{self.spec.output_uri.rstrip('/')}/{self.folder or self.job_id}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +54,8 @@ class TowerResult:
 
     planned: TowerToExport
     exported: ExportedTower | None = None
+    sent: tuple[StoredFile, ...] = ()  # of an exported one: its files, where the artifact is to be
+    unsent: Failure | None = None  # why they are not there: then nothing of the attempt is published
     failure: Failure | None = None
 
 

@@ -37,6 +37,7 @@ ExportError
 └── AttemptFailed            the attempt's processes ended without an outcome
     ├── AttemptTimedOut      they took longer than they may
     ├── StageTimedOut        a stage of one tower took longer than it may
+    ├── LeaseUnproven        nobody could say whether the job was still the attempt's
     └── TowerDied            the process of one tower ended without a result
 """
 
@@ -252,6 +253,7 @@ class PromiseBroken(VerificationFailed):
 
     code = "promise_broken"
     advice = "correct the shape rule of the operator that the message names, or the model's line"
+    case = ""  # the verification case it was met in; `where` is the line of code
 
 
 class PackageUnsteady(VerificationFailed):
@@ -338,6 +340,13 @@ class StageTimedOut(AttemptFailed):
     code = "stage_timed_out"
     advice = "the report names where it hung; raise SLIPWAY_STAGE_TIME_LIMIT if it only was slow"
     retryable = False
+
+
+class LeaseUnproven(AttemptFailed):
+    """Nobody could say whether the job was still the attempt's, so it published nothing."""
+
+    code = "lease_unproven"
+    advice = "the worker lost the job store for minutes; Slipway tries again by itself"
 
 
 class TowerDied(AttemptFailed):

@@ -72,6 +72,11 @@ class VerificationReport(Frozen):
     largest_difference: float
     cases: tuple[CaseReport, ...]
     latency: tuple[Latency, ...] = ()
+    run_by_node: tuple[str, ...] = Field(
+        default=(),
+        description="Cases in which every node of the traced program gave what tracing had promised. None "
+        "where nothing was traced: code of an equal request is kept once its own program has passed this.",
+    )
 
 
 class SourceRef(Frozen):
@@ -107,6 +112,23 @@ class InferredOp(Frozen):
     name: str
     sizes: tuple[str, ...]  # of its result, in words
     runs: int  # that bear the rule out
+
+
+class SlowNode(Frozen):
+    """A graph node that took long to trace."""
+
+    node: str
+    operator: str
+    place: str  # the line of code that it was traced from
+    seconds: float  # since the node before it
+
+
+class TraceTime(Frozen):
+    """What tracing took, by graph node; of two packages, both together."""
+
+    nodes: int
+    seconds: float
+    slowest: tuple[SlowNode, ...]
 
 
 class SparseEntry(Frozen):
@@ -204,6 +226,7 @@ class TowerEntry(Frozen):
     verified: VerificationReport
     vectors: VectorsEntry | None = None  # of the item tower, where they were asked for
     stage_seconds: dict[str, float]
+    trace: TraceTime | None = None  # None: it was not traced, the code of an equal request was reused
 
     @property
     def served_files(self) -> tuple[FileRef, ...]:

@@ -49,7 +49,6 @@ class TowerOutcome(Frozen):
     tower: TowerName
     entry: TowerEntry | None = None
     package_uri: str | None = None
-    cold: bool = True  # compiled for this export; a warm one takes code that was compiled before
     failure: Failure | None = None
 
 

@@ -17,6 +17,19 @@ def limits_of(attempt: Attempt, tower: str, stage: Stage) -> AbstractContextMana
     return limited(attempt.stage_limit_s, attempt.workspace / tower / EVIDENCE / _NOTE, what=stage)
 
 
+def last_stage(attempt: Attempt, tower: str) -> str:
+    """The stage that the tower's process was in when it ended; nothing if it was in none."""
+    note = attempt.workspace / tower / EVIDENCE / _NOTE
+    return note.read_text(errors="replace").partition("\n")[0] if note.exists() else ""
+
+
+def died_at(attempt: Attempt, tower: str) -> str:
+    """Where that was, in words to go on with: the stage, and of a trace the last graph node."""
+    stage, node = last_stage(attempt, tower), last_node(attempt.workspace / tower / EVIDENCE / TRACE_LOG)
+    after = f"; the last graph node was {node}" if node and stage == Stage.TRACE else ""
+    return f" in stage {stage}{after}" if stage else ""
+
+
 def overran(attempt: Attempt, tower: str) -> StageTimedOut | None:
     """What to say of a tower whose process was ended past a limit; None if it ended otherwise."""
     evidence = attempt.workspace / tower / EVIDENCE

@@ -1,24 +1,19 @@
 """A tower's packages: warm where the code cache has their code, else cold; through the gate in any case."""
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from typing import Literal
-
-import torch
-from torch import Tensor
 
 from exporter.aoti.code import ProgramCode
 from exporter.aoti.code_cache import CodeCache
 from exporter.aoti.fingerprint import graph_fingerprint, request_key
-from exporter.aoti.op_libraries import op_libraries
 from exporter.aoti.trace_log import nodes_logged
 from exporter.attempt import EVIDENCE
-from exporter.data.batch import NamedBatch
 from exporter.errors import ExportError
-from exporter.manifest import TensorEntry, VerificationReport
+from exporter.manifest import TensorEntry, TraceTime, VerificationReport
+from exporter.order import PackageOrder, failures_made_small, untraceable_made_small
 from exporter.overruns import TRACE_LOG
 from exporter.parts import (
     CodedPart,
@@ -31,35 +26,10 @@ from exporter.parts import (
     trace_parts,
     weights_of,
 )
-from exporter.spec import Pass, Target
 from exporter.stages import Progress, Stage, StageClock
-from exporter.towers.tower import Tower
 from exporter.verify.gate import Gate
-from exporter.verify.shrink import shrunk
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class PackageOrder:
-    """A tower with its weights, the parts it is packaged in, and what to trace and to try it with."""
-
-    tower: Tower
-    parts: tuple[Part, ...]
-    inputs: dict[str, Tensor]
-    agreeing: Callable[[], Iterable[NamedBatch]]
-    contradicting: Callable[[], Iterable[NamedBatch]]
-    device: torch.device
-    folder: Path
-    passes: tuple[Pass, ...] = ()
-    target: Target = "cpu"
-    on_traced: Callable[[Sequence[TracedPart]], None] = lambda traced: None
-
-    def inputs_of(self, case: str) -> dict[str, Tensor]:
-        """The inputs of a verification case; of any other name those of the trace."""
-        found = (batch.inputs for batch in self.agreeing() if batch.name == case)
-        inputs = next(found, None) or self.inputs
-        return {name: each.to(self.device) for name, each in inputs.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +49,7 @@ class Packaged:
     origin: CodeOrigin
     gate: Gate
     report: VerificationReport
+    trace: TraceTime | None
 
     @property
     def outputs(self) -> tuple[TensorEntry, ...]:
@@ -99,6 +70,7 @@ class _Unverified:
     origin: CodeOrigin
     traced: tuple[TracedPart, ...] = ()  # none for an equal request
     reused: tuple[ProgramCode, ...] = ()
+    trace: TraceTime | None = None
 
 
 def package_tower(order: PackageOrder, cache: CodeCache | None, clock: StageClock) -> Packaged:
@@ -121,6 +93,7 @@ def package_tower(order: PackageOrder, cache: CodeCache | None, clock: StageCloc
         cache.drop(key, made.reused)
         log.warning("cached_code_dropped", extra={"tower": order.tower.name, "reason": error.message})
         note = f"code of the cache was dropped: {error.message}"
+        clock.note(Stage.VERIFY, note)
         packaged = _verified(order, _cold(order, clock, note=note), clock)
     if packaged.origin.reused != "request":  # what is kept has passed
         cache.keep(key, [part.known for part in packaged.parts])
@@ -134,9 +107,9 @@ def _from_cache(order: PackageOrder, cache: CodeCache, key: str, clock: StageClo
         note = _misfit(order.parts, found) if found else "the code cache has no code of this request"
         if not note:
             progress(1.0, "skipped: warm, the code of an equal request is reused")
-        traced = _trace(order, progress) if note else ()
+        traced, took = _trace(order, progress) if note else ((), None)
     if note:
-        return _by_graph(traced, order, cache, note, clock)
+        return replace(_by_graph(traced, order, cache, note, clock), trace=took)
     with clock.stage(Stage.COMPILE) as progress:
         progress(1.0, "skipped: warm, the code of an equal request is reused")
         coded = [
@@ -156,7 +129,7 @@ def _by_graph(
     """Each part's code by the fingerprint of its graph, compiled where the cache lacks it."""
     coded: list[CodedPart] = []
     reused: list[ProgramCode] = []
-    with _failures_made_small(order, traced), clock.stage(Stage.COMPILE) as progress:
+    with failures_made_small(order, traced), clock.stage(Stage.COMPILE) as progress:
         for done, each in enumerate(traced):
             fingerprint = graph_fingerprint(each.program, order.device, order.target)
             known, weights = cache.of_graph(fingerprint), weights_of(each)
@@ -175,22 +148,22 @@ def _by_graph(
 
 def _cold(order: PackageOrder, clock: StageClock, *, note: str) -> _Unverified:
     with clock.stage(Stage.TRACE) as progress:
-        traced = _trace(order, progress)
+        traced, took = _trace(order, progress)
     coded: list[CodedPart] = []
-    with _failures_made_small(order, traced), clock.stage(Stage.COMPILE) as progress:
+    with failures_made_small(order, traced), clock.stage(Stage.COMPILE) as progress:
         for done, each in enumerate(traced):
             fingerprint = graph_fingerprint(each.program, order.device, order.target)
             told = of_part(progress, done, len(traced))
             coded.append(compile_part(each, fingerprint, told, target=order.target))
         parts = assemble_parts(coded, order.folder)
-    return _Unverified(parts=parts, origin=CodeOrigin(code="cold", note=note), traced=traced)
+    return _Unverified(parts=parts, origin=CodeOrigin(code="cold", note=note), traced=traced, trace=took)
 
 
-def _trace(order: PackageOrder, progress: Progress) -> tuple[TracedPart, ...]:
-    with nodes_logged(order.folder / EVIDENCE / TRACE_LOG):
+def _trace(order: PackageOrder, progress: Progress) -> tuple[tuple[TracedPart, ...], TraceTime]:
+    with untraceable_made_small(order), nodes_logged(order.folder / EVIDENCE / TRACE_LOG) as log:
         traced = trace_parts(order.parts, order.inputs, order.device, progress, passes=order.passes)
     order.on_traced(traced)
-    return traced
+    return traced, log.told()
 
 
 def _misfit(parts: Sequence[Part], found: Sequence[ProgramCode]) -> str:
@@ -206,7 +179,7 @@ def _misfit(parts: Sequence[Part], found: Sequence[ProgramCode]) -> str:
 def _verified(order: PackageOrder, made: _Unverified, clock: StageClock) -> Packaged:
     """The packages, once they have been held against eager."""
     # What fails with reused code may be the code's fault; it is made anew, and then made small if need be.
-    making_small = nullcontext() if made.reused else _failures_made_small(order, made.traced)
+    making_small = nullcontext() if made.reused else failures_made_small(order, made.traced)
     with making_small, clock.stage(Stage.VERIFY) as progress:
         gate = Gate(
             order.tower,
@@ -218,12 +191,7 @@ def _verified(order: PackageOrder, made: _Unverified, clock: StageClock) -> Pack
             programs=[part.program for part in made.traced],
         )
         report = gate.verify(order.agreeing(), order.contradicting(), progress)
-    return Packaged(parts=made.parts, origin=made.origin, gate=gate, report=report)
-
-
-def _failures_made_small(order: PackageOrder, traced: Sequence[TracedPart]) -> AbstractContextManager[None]:
-    programs = [part.program for part in traced]
-    return shrunk(programs, order.inputs_of, order.folder / EVIDENCE, libraries=op_libraries(programs))
+    return Packaged(parts=made.parts, origin=made.origin, gate=gate, report=report, trace=made.trace)
 
 
 def _op_libraries(parts: Sequence[CompiledPart]) -> tuple[str, ...]:

@@ -5,40 +5,38 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from exporter.aftermath import tower_died
 from exporter.aoti.architecture import require_target
 from exporter.aoti.code_cache import open_code_cache
 from exporter.aoti.outputs import outputs_of
 from exporter.aoti.shape_rules import infer_shape_rules
 from exporter.attempt import EVIDENCE, Attempt, Evidence, ExportedTower, TowerResult
-from exporter.blueprint import Blueprint, ConfiguredTower
 from exporter.data.batch import contradicting_batches, trace_inputs
 from exporter.data.sweep import agreeing_batches
 from exporter.describe import tower_entry, write_tower_files
 from exporter.distributed.isolation import isolated
 from exporter.distributed.ranks import Ranks
-from exporter.errors import TowerDied
-from exporter.families.declared import open_tower
 from exporter.items.materialise import Materialised, materialise
 from exporter.items.wanted import Items, open_items, plan_vectors
+from exporter.opening import blueprint_of
+from exporter.order import PackageOrder
 from exporter.outcome import ExportOutcome, Failure
-from exporter.overruns import limits_of, overran
-from exporter.packaging import Packaged, PackageOrder, package_tower
+from exporter.overruns import limits_of
+from exporter.packaging import Packaged, package_tower
 from exporter.parts import TracedPart, parts_of, sizes_text
-from exporter.planning import TowerToExport, UnopenedTower, plan_export, read_config
-from exporter.publishing import publish_towers, published_earlier
+from exporter.planning import TowerToExport, plan_export, read_config
+from exporter.publishing import publish_towers, published_earlier, sent_while_others_work
 from exporter.sources import config_source, fetch_checkpoint_once, open_rows
-from exporter.spec import ExportSpec
 from exporter.stages import OnStage, Stage, StageClock
 
 log = logging.getLogger(__name__)
 
 
 def export(attempt: Attempt, ranks: Ranks, on_stage: OnStage) -> ExportOutcome | None:
-    """Export the towers that are this rank's; on rank 0 also publish all of them as one artifact.
+    """Export and send the towers that are this rank's; on rank 0 also publish all towers as one artifact.
 
     Each tower has a process of its own. Its failure, or its death, is part of the outcome and does not stop
-    the others. Returns None on every rank
-    but 0.
+    the others. Returns None on every rank but 0.
 
     Raises:
         ExportError: nothing could be tried (bad spec or config), or nothing could be published.
@@ -47,18 +45,24 @@ def export(attempt: Attempt, ranks: Ranks, on_stage: OnStage) -> ExportOutcome |
     planned = plan_export(attempt.spec, config_text, families=attempt.families)
     if attempt.replace_unfinished and (earlier := published_earlier(attempt, planned)):
         return earlier if ranks.rank == 0 else None
-    results = [
-        isolated(
-            partial(try_tower, tower, attempt, config_text, on_stage),
-            died=partial(tower_died, tower, attempt),
-        )
-        for tower in ranks.share_out(planned)
-    ]
+    results = sent_while_others_work(
+        ranks.share_out(planned), partial(isolated_tower, attempt, config_text, on_stage), attempt, on_stage
+    )
     gathered = ranks.gather(results)
     if gathered is None:
         return None
     by_name = {result.planned.name: result for rank_results in gathered for result in rank_results}
-    return publish_towers([by_name[tower.name] for tower in planned], attempt, on_stage)
+    return publish_towers([by_name[tower.name] for tower in planned], attempt)
+
+
+def isolated_tower(
+    attempt: Attempt, config_text: str, on_stage: OnStage, planned: TowerToExport
+) -> TowerResult:
+    """Export one tower in a process of its own."""
+    return isolated(
+        partial(try_tower, planned, attempt, config_text, on_stage),
+        died=partial(tower_died, planned, attempt, config_text),
+    )
 
 
 def try_tower(planned: TowerToExport, attempt: Attempt, config_text: str, on_stage: OnStage) -> TowerResult:
@@ -71,14 +75,6 @@ def try_tower(planned: TowerToExport, attempt: Attempt, config_text: str, on_sta
         evidence.write(error)
         return TowerResult(planned=planned, failure=Failure.of(error))
     return TowerResult(planned=planned, exported=exported)
-
-
-def tower_died(planned: TowerToExport, attempt: Attempt, how: str) -> TowerResult:
-    """The result of a tower whose process ended before it could say anything."""
-    error = overran(attempt, planned.name) or TowerDied(
-        f"the process that exported the {planned.name} tower {how}"
-    )
-    return TowerResult(planned=planned, failure=Failure.of(error))
 
 
 def export_tower(
@@ -159,10 +155,3 @@ def vectors_of(
         return None
     with clock.stage(Stage.ITEMS) as progress:
         return materialise(plan_vectors(items, packaged.outputs), packaged.gate, folder, progress)
-
-
-def blueprint_of(planned: TowerToExport, spec: ExportSpec, config_text: str) -> Blueprint:
-    """How to build the tower; the code of a family of one's own is loaded here, and nowhere before."""
-    if isinstance(planned, UnopenedTower):
-        return open_tower(planned, spec, config_text)
-    return ConfiguredTower(planned)

@@ -25,6 +25,12 @@ class PlanRequest(ExportSpec):
     output_uri: Uri = Field(default="unread", description="Not needed for a plan.")
 
 
+class CheckRequest(ExportSpec):
+    """A model to check and not to export: nothing is written anywhere."""
+
+    output_uri: Uri = Field(default="unwritten", description="Not needed for a check.")
+
+
 @dataclass(frozen=True, kw_only=True)
 class PlannedTower:
     """A tower to export: its config in the view it is served in, and its input sizes."""

@@ -1,250 +1,217 @@
-"""Publish an artifact: its files first, checked after they went up, and then the manifest that names them.
+"""Publish an artifact: its towers one by one, checked after they went up, then the manifest that names them.
 
 What a reader may rely on: where there is a manifest, every file it names is there, whole, and will not
 change. Without one there is no artifact, whatever files may lie about.
 """
 
-import hashlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from pydantic import ValidationError
-
-from exporter.errors import (
-    AlreadyPublished,
-    ExportError,
-    InvalidArtifact,
-    SignatureRefused,
-    SourceNotFound,
-    StorageError,
-)
+from exporter.errors import AlreadyPublished, ExportError, InvalidArtifact, StorageError
 from exporter.manifest import MANIFEST_NAME, FileRef, Manifest, TowerEntry
-from exporter.signing import SIGNATURE_NAME, SigningKey, VerifyingKey
-from exporter.spec import TowerName
-from exporter.storage.store import ArtifactStore, check_key, join_uri, open_store, split_uri
+from exporter.published import checked_path, file_ref
+from exporter.storage.store import ArtifactStore, StoredFile, open_store, split_uri
 
 log = logging.getLogger(__name__)
 
 OnProgress = Callable[[int, int], object]  # bytes sent so far, bytes to send
 
 
-def file_ref(path: str, local: Path) -> FileRef:
-    """The reference of a local file that will be `path` below the artifact's root."""
-    with local.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return FileRef(path=path, size=local.stat().st_size, sha256=digest)
-
-
-def publish(
-    manifest: Manifest,
+def send_tower(
+    entry: TowerEntry,
     files: Mapping[str, Path],
     artifact_uri: str,
     *,
     replace_unfinished: bool,
     on_sent: OnProgress = lambda sent, total: None,
+) -> tuple[StoredFile, ...]:
+    """Send a tower's files, by their paths in the artifact, which they are no part of before its manifest.
+
+    Returns:
+        What the store holds of them now, for `complete`.
+
+    Raises:
+        AlreadyPublished: there is a manifest already, or files whose owner may still be at work.
+        StorageError: a file did not arrive as it was sent, or not at all.
+        InvalidArtifact: the entry and the files disagree; nothing was sent.
+    """
+    store, folder = _opened(artifact_uri)
+    return send_tower_in(store, folder, entry, files, replace_unfinished=replace_unfinished, on_sent=on_sent)
+
+
+def send_tower_in(
+    store: ArtifactStore,
+    folder: str,
+    entry: TowerEntry,
+    files: Mapping[str, Path],
+    *,
+    replace_unfinished: bool,
+    on_sent: OnProgress = lambda sent, total: None,
+) -> tuple[StoredFile, ...]:
+    """As `send_tower`, into a folder of a store.
+
+    A failed attempt removes what it sent. One that was killed cannot, and its files would refuse the next
+    attempt's, as keys are written once. `replace_unfinished` says that the caller knows such files to be
+    dead: it holds the job's lease, no other attempt does, and so it removes them, but only while there is
+    no manifest. They are never reused: a straggler that fails at last would remove a reused file under the
+    new manifest. Should a straggler write after all, one of the two meets a key of the other and gives up;
+    neither overwrites anything.
+    """
+    refs = _checked_refs(entry, files)
+    _make_room(store, folder, str(entry.name), replace_unfinished=replace_unfinished)
+    sent: list[StoredFile] = []
+    try:
+        _send(store, folder, refs, files, sent, on_sent)
+        for ref in refs:
+            _check_arrived(store, f"{folder}/{ref.path}", ref)
+    except BaseException:
+        _remove(store, folder, sent)
+        raise
+    return tuple(sent)
+
+
+def complete(
+    manifest: Manifest,
+    sent: Sequence[StoredFile],
+    artifact_uri: str,
+    *,
+    replace_unfinished: bool,
+    before_manifest: Callable[[], None] = lambda: None,
 ) -> str:
-    """Publish `files`, by their paths in the artifact, and `manifest` below `artifact_uri`.
+    """Make an artifact of what was sent: write the manifest that names it.
+
+    `before_manifest` may wait for the right to do so; if it raises, all is taken back.
 
     Returns:
         The manifest's URI.
 
     Raises:
-        AlreadyPublished: there is a manifest already, or files whose owner may still be at work.
-        StorageError: a file did not arrive as it was sent, or not at all.
-        InvalidArtifact: the manifest and the files disagree; nothing was sent.
+        AlreadyPublished: there is a manifest already, or files that this attempt did not send.
+        StorageError: what was sent is not there any more, or is not what it was; it has been removed.
     """
-    output_uri, name = split_uri(artifact_uri)
-    return publish_in(
-        open_store(output_uri),
-        name,
+    store, folder = _opened(artifact_uri)
+    return complete_in(
+        store,
+        folder,
         manifest,
-        files,
+        sent,
         replace_unfinished=replace_unfinished,
-        on_sent=on_sent,
+        before_manifest=before_manifest,
     )
 
 
-def publish_in(
+def complete_in(
     store: ArtifactStore,
     folder: str,
     manifest: Manifest,
-    files: Mapping[str, Path],
+    sent: Sequence[StoredFile],
     *,
     replace_unfinished: bool,
-    on_sent: OnProgress = lambda sent, total: None,
+    before_manifest: Callable[[], None] = lambda: None,
 ) -> str:
-    """As `publish`, into a folder of a store.
-
-    A failed attempt removes what it sent. One that was killed cannot, and its files would refuse the next
-    attempt's, as keys are written once. `replace_unfinished` says that the caller knows such files to be
-    dead: it holds the job's lease, no other attempt does, and so it removes them, but only while there is
-    no manifest. They are never reused: two compiles of one program differ, and a straggler that fails at
-    last would remove a reused file under the new manifest. Should a straggler write after all, one of the
-    two meets a key of the other and gives up; neither overwrites anything.
-    """
-    refs = _checked_refs(manifest, files)
-    _make_room(store, folder, replace_unfinished=replace_unfinished)
-    sent_keys: list[str] = []
+    """As `complete`, in a folder of a store."""
+    manifest_key = f"{folder}/{MANIFEST_NAME}"
     try:
-        _send(store, folder, refs, files, sent_keys, on_sent)
-        for ref in refs:
-            _check_arrived(store, f"{folder}/{ref.path}", ref)
-        manifest_key = f"{folder}/{MANIFEST_NAME}"
+        _require_named(manifest, folder, sent)
+        before_manifest()
+        _require_whole(store, folder, sent, replace_unfinished=replace_unfinished)
         store.put_bytes(_text(manifest), manifest_key)
     except BaseException:
-        _remove(store, folder, sent_keys)
+        _remove(store, folder, sent)
         raise
     return store.uri_of(manifest_key)
 
 
-def read_manifest(uri: str, key: VerifyingKey | None = None) -> Manifest:
-    """The manifest of an artifact, by the artifact's URI or the manifest's own.
+def withdraw(sent: Sequence[StoredFile], artifact_uri: str) -> None:
+    """Take back what was sent to an artifact that is not to be; what cannot be removed is logged."""
+    store, folder = _opened(artifact_uri)
+    _remove(store, folder, sent)
 
-    Raises:
-        InvalidArtifact: there is none, or it is not one that this version reads.
-        SignatureRefused: there is a `key`, which has not signed it.
+
+def remove_unfinished(artifact_uri: str) -> None:
+    """Remove what lies where an artifact was to be, unless it is one; what cannot be removed is logged.
+
+    Only for who knows that nobody is at work there, or will be.
     """
-    root = _root(uri)
-    where = join_uri(root, MANIFEST_NAME)
-    store = open_store(root)
-    data = _manifest_bytes(store, root)
-    if key is not None:  # before anything of it is read
-        key.check(data, _signature(store), where)
-    return _parsed(data, where)
-
-
-def _manifest_bytes(store: ArtifactStore, root: str) -> bytes:
     try:
-        return store.read(MANIFEST_NAME)
-    except SourceNotFound as error:
+        store, folder = _opened(artifact_uri)
+        if not store.exists(f"{folder}/{MANIFEST_NAME}"):
+            store.delete_prefix(folder)
+    except ExportError:
+        log.warning("unfinished_artifact_left", exc_info=True, extra={"uri": artifact_uri})
+
+
+def _opened(artifact_uri: str) -> tuple[ArtifactStore, str]:
+    output_uri, folder = split_uri(artifact_uri)
+    return open_store(output_uri), folder
+
+
+def _checked_refs(entry: TowerEntry, files: Mapping[str, Path]) -> list[FileRef]:
+    """Every file the entry names: exactly the ones given, as they are on disk now."""
+    refs = list(entry.all_files)
+    paths = [checked_path(ref.path) for ref in refs]
+    if len(set(paths)) != len(paths) or not all(path.startswith(f"{entry.name}/") for path in paths):
         raise InvalidArtifact(
-            f"{root} is no artifact: it has no {MANIFEST_NAME}",
-            hint="give the URI of <output>/<job id>; one without a manifest was never published",
-            where=join_uri(root, MANIFEST_NAME),
-        ) from error
-
-
-def _parsed(data: bytes, where: str) -> Manifest:
-    try:
-        return Manifest.model_validate_json(data)
-    except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"])
-        raise InvalidArtifact(
-            f"{where} is no manifest this version reads: {field or 'text'}: {first['msg']}", where=where
-        ) from error
-
-
-def _signature(store: ArtifactStore) -> bytes:
-    try:
-        return store.read(SIGNATURE_NAME, limit=1024)
-    except SourceNotFound as error:
-        where = store.uri_of(SIGNATURE_NAME)
-        raise SignatureRefused(f"the artifact is not signed: there is no {where}", where=where) from error
-
-
-def sign_artifact(artifact_uri: str, job_id: str, key: SigningKey) -> None:
-    """Put the manifest's signature beside it; one that stands there already is left.
-
-    Raises:
-        InvalidArtifact: the manifest that is there is not this job's.
-    """
-    root = _root(artifact_uri)
-    store, where = open_store(root), join_uri(root, MANIFEST_NAME)
-    data = _manifest_bytes(store, root)
-    if (found := _parsed(data, where).job_id) != job_id:
-        raise InvalidArtifact(f"{where} is of job {found}, not of {job_id}", where=where)
-    try:
-        store.put_bytes(key.sign(data), SIGNATURE_NAME)
-    except AlreadyPublished:  # by an earlier attempt
-        log.info("already_signed", extra={"uri": artifact_uri})
-
-
-def verify_artifact(uri: str, key: VerifyingKey) -> Manifest:
-    """The manifest, once its signature and the digest of every file that it names are found to be right.
-
-    Raises:
-        SignatureRefused: `key` has not signed it.
-        InvalidArtifact: a file is missing, or not the one whose digest the manifest holds.
-    """
-    manifest = read_manifest(uri, key)
-    store = open_store(_root(uri))
-    for ref in (ref for tower in manifest.towers for ref in tower.all_files):
-        path = _checked_path(ref.path)
-        if not store.exists(path):
-            raise _missing(store.uri_of(path))
-        if store.size(path) != ref.size or store.sha256(path) != ref.sha256:
-            raise _damaged(store.uri_of(path))
-    return manifest
-
-
-def fetch_tower(uri: str, tower: TowerName, into: Path, key: VerifyingKey | None = None) -> Path:
-    """Download what runs one tower below `into`, check each file, and return the folder that holds `aoti/`.
-
-    Raises:
-        InvalidArtifact: the artifact has no such tower, or a file is not the one the manifest names.
-    """
-    root = _root(uri)
-    entry = _tower(read_manifest(root, key), tower, root)
-    store = open_store(root)
-    for ref in entry.served_files:
-        _fetch(store, ref, into / _checked_path(ref.path))
-    return (into / entry.package.path).parent.parent
-
-
-def _fetch(store: ArtifactStore, ref: FileRef, local: Path) -> None:
-    where = store.uri_of(ref.path)
-    try:
-        store.fetch(ref.path, local)
-    except SourceNotFound as error:
-        raise _missing(where) from error
-    if file_ref(ref.path, local) != ref:
-        local.unlink()
-        raise _damaged(where)
-
-
-def _missing(where: str) -> InvalidArtifact:
-    return InvalidArtifact(f"{where} is missing, though the manifest names it", where=where)
-
-
-def _damaged(where: str) -> InvalidArtifact:
-    return InvalidArtifact(
-        f"{where} is damaged: it is not the file whose digest the manifest holds",
-        hint="export again, under a new job",
-        where=where,
-    )
-
-
-def _checked_refs(manifest: Manifest, files: Mapping[str, Path]) -> list[FileRef]:
-    """Every file the manifest names: exactly the ones given, as they are on disk now."""
-    refs = [ref for tower in manifest.towers for ref in tower.all_files]
-    paths = [_checked_path(ref.path) for ref in refs]
-    if len(set(paths)) != len(paths) or MANIFEST_NAME in paths:
-        raise InvalidArtifact(f"the manifest names a file twice, or itself: {', '.join(sorted(paths))}")
+            f"the entry of {entry.name} names a file twice, or another's: {', '.join(sorted(paths))}"
+        )
     if odd := set(paths) ^ set(files):
-        raise InvalidArtifact(f"the manifest and the files to publish disagree on {', '.join(sorted(odd))}")
+        raise InvalidArtifact(f"the entry and the files to publish disagree on {', '.join(sorted(odd))}")
     for ref in refs:
         if file_ref(ref.path, files[ref.path]) != ref:
             raise InvalidArtifact(
-                f"{files[ref.path]} is not the file that the manifest describes", where=ref.path
+                f"{files[ref.path]} is not the file that the entry describes", where=ref.path
             )
     return refs
 
 
-def _make_room(store: ArtifactStore, folder: str, *, replace_unfinished: bool) -> None:
-    """Refuse a folder that is taken; clear one that a dead attempt left unfinished."""
-    uri = store.uri_of(folder)
-    if store.exists(f"{folder}/{MANIFEST_NAME}"):
-        raise AlreadyPublished(f"{uri} is published; it is never overwritten", where=uri)
+def _make_room(store: ArtifactStore, folder: str, tower: str, *, replace_unfinished: bool) -> None:
+    """Refuse a tower's folder that is taken; clear one that a dead attempt left unfinished."""
+    _require_unpublished(store, folder)
     if replace_unfinished:
-        store.delete_prefix(folder)
-    elif left := store.list(folder):
-        raise AlreadyPublished(
-            f"{uri} holds {len(left)} files of an attempt that did not finish, the first {left[0].key}",
-            hint="publish under a new job id, or remove them once that attempt is known to be dead",
-            where=uri,
-        )
+        store.delete_prefix(f"{folder}/{tower}")
+    elif left := store.list(f"{folder}/{tower}"):
+        raise _taken(store, folder, left)
+
+
+def _require_unpublished(store: ArtifactStore, folder: str) -> None:
+    if store.exists(f"{folder}/{MANIFEST_NAME}"):
+        uri = store.uri_of(folder)
+        raise AlreadyPublished(f"{uri} is published; it is never overwritten", where=uri)
+
+
+def _taken(store: ArtifactStore, folder: str, left: Sequence[StoredFile]) -> AlreadyPublished:
+    uri = store.uri_of(folder)
+    return AlreadyPublished(
+        f"{uri} holds {len(left)} files of an attempt that did not finish, the first {left[0].key}",
+        hint="publish under a new job id, or remove them once that attempt is known to be dead",
+        where=uri,
+    )
+
+
+def _require_named(manifest: Manifest, folder: str, sent: Sequence[StoredFile]) -> None:
+    named = {f"{folder}/{ref.path}" for tower in manifest.towers for ref in tower.all_files}
+    if odd := named ^ {file.key for file in sent}:
+        raise InvalidArtifact(f"the manifest and what was sent disagree on {', '.join(sorted(odd))}")
+
+
+def _require_whole(
+    store: ArtifactStore, folder: str, sent: Sequence[StoredFile], *, replace_unfinished: bool
+) -> None:
+    """Refuse a folder that holds anything but what was sent; clear what a dead attempt left beside it."""
+    _require_unpublished(store, folder)
+    versions = {file.key: (file.size, file.version) for file in sent}
+    found = {file.key: file for file in store.list(folder)}
+    for key, version in versions.items():
+        if key not in found or (found[key].size, found[key].version) != version:
+            uri = store.uri_of(key)
+            raise StorageError(f"{uri} is not what was sent there", hint="try again", where=uri)
+    if not (strays := [file for key, file in found.items() if key not in versions]):
+        return
+    if not replace_unfinished:
+        raise _taken(store, folder, strays)
+    for stray in strays:
+        store.delete(stray.key)
 
 
 def _send(
@@ -252,21 +219,21 @@ def _send(
     folder: str,
     refs: list[FileRef],
     files: Mapping[str, Path],
-    sent_keys: list[str],
+    sent: list[StoredFile],
     on_sent: OnProgress,
 ) -> None:
-    """Send every file, recording in `sent_keys` each key that is this attempt's to remove."""
-    total, sent = sum(ref.size for ref in refs), 0
+    """Send every file, recording in `sent` what is this attempt's to remove."""
+    total, count = sum(ref.size for ref in refs), 0
 
-    def report(count: int) -> None:
-        nonlocal sent
-        sent += count
-        on_sent(sent, total)
+    def report(more: int) -> None:
+        nonlocal count
+        count += more
+        on_sent(count, total)
 
     for ref in refs:
         key = f"{folder}/{ref.path}"
         store.put(files[ref.path], key, report)
-        sent_keys.append(key)
+        sent.append(store.stat(key))
 
 
 def _check_arrived(store: ArtifactStore, key: str, ref: FileRef) -> None:
@@ -279,34 +246,20 @@ def _check_arrived(store: ArtifactStore, key: str, ref: FileRef) -> None:
         )
 
 
-def _remove(store: ArtifactStore, folder: str, sent_keys: list[str]) -> None:
-    """Take back what this attempt sent, unless a manifest stands: then it is part of an artifact."""
+def _remove(store: ArtifactStore, folder: str, sent: Sequence[StoredFile]) -> None:
+    """Take back what this attempt sent, unless a manifest stands: then it is part of an artifact.
+
+    What another attempt has put in its place is that one's.
+    """
     try:
         if not store.exists(f"{folder}/{MANIFEST_NAME}"):
-            for key in sent_keys:
-                store.delete(key)
+            there = {file.key: file.version for file in store.list(folder)}
+            for file in sent:
+                if there.get(file.key) == file.version:
+                    store.delete(file.key)
     except ExportError:  # the failure that led here is the one to report
         log.warning("unfinished_artifact_left", exc_info=True, extra={"uri": store.uri_of(folder)})
 
 
 def _text(manifest: Manifest) -> bytes:
     return (manifest.model_dump_json(indent=2) + "\n").encode()
-
-
-def _root(uri: str) -> str:
-    return uri.rstrip("/").removesuffix(f"/{MANIFEST_NAME}")
-
-
-def _tower(manifest: Manifest, tower: TowerName, root: str) -> TowerEntry:
-    for entry in manifest.towers:
-        if entry.name is tower:
-            return entry
-    there = ", ".join(entry.name for entry in manifest.towers)
-    raise InvalidArtifact(f"{root} has no {tower} tower", hint=f"its towers: {there}", where=root)
-
-
-def _checked_path(path: str) -> str:
-    try:
-        return check_key(path)
-    except StorageError as error:
-        raise InvalidArtifact(f"the manifest names {path!r}, which could lie outside the artifact") from error

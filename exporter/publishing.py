@@ -1,51 +1,98 @@
-"""The end of an export: what passed is published together, what failed leaves nothing behind."""
+"""The end of an export: towers are sent as they pass and published together; what failed leaves nothing."""
 
-from collections.abc import Sequence
-from contextlib import ExitStack
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import chain
 
 from exporter.attempt import Attempt, TowerResult
 from exporter.describe import manifest_of
-from exporter.errors import InvalidArtifact
+from exporter.distributed.isolation import Child, begin
+from exporter.errors import AttemptFailed, ExportError, InvalidArtifact
 from exporter.manifest import MANIFEST_NAME, TowerEntry
 from exporter.outcome import ExportOutcome, Failure, TowerOutcome
 from exporter.planning import TowerToExport
-from exporter.publish import publish, read_manifest
+from exporter.publish import complete, send_tower, withdraw
+from exporter.published import read_manifest
 from exporter.stages import OnStage, Stage, StageClock
 from exporter.storage.store import join_uri
 
+log = logging.getLogger(__name__)
 
-def publish_towers(results: list[TowerResult], attempt: Attempt, on_stage: OnStage) -> ExportOutcome:
-    """Publish the exported towers and their manifest, together; failed ones leave nothing behind."""
+
+def sent_while_others_work(
+    planned: Sequence[TowerToExport],
+    export: Callable[[TowerToExport], TowerResult],
+    attempt: Attempt,
+    on_stage: OnStage,
+) -> list[TowerResult]:
+    """Export towers one after the other, and send each that passed while the next ones are at work."""
+    ended: list[TowerResult | Child[TowerResult]] = []
+    for tower in planned:
+        result = export(tower)
+        if result.exported is None:
+            ended.append(result)
+        else:
+            send = partial(send_exported, result, attempt, on_stage)
+            ended.append(begin(send, died=partial(sender_died, result)))
+    return [each.result() if isinstance(each, Child) else each for each in ended]
+
+
+def send_exported(result: TowerResult, attempt: Attempt, on_stage: OnStage) -> TowerResult:
+    """The same result with its files where the artifact is to be, or with the reason why they are not."""
+    assert result.exported is not None
+    entry, files = result.exported.entry, result.exported.files
+    try:
+        with StageClock(entry.name, on_stage).stage(Stage.PUBLISH) as report:
+            attempt.await_lease()  # what a straggler would send could meet what its successor sends
+            sent = send_tower(
+                entry,
+                files,
+                attempt.artifact_uri,
+                replace_unfinished=attempt.replace_unfinished,
+                on_sent=lambda sent, total: report(sent / total, f"{sent:,} of {total:,} bytes"),
+            )
+    except ExportError as error:
+        log.exception("tower_not_sent", extra={"tower": entry.name})
+        return replace(result, unsent=Failure.of(error))
+    return replace(result, sent=sent)
+
+
+def sender_died(result: TowerResult, how: str) -> TowerResult:
+    """The result of a tower whose files were being sent when the process that did so ended."""
+    error = AttemptFailed(f"the process that sent the {result.planned.name} tower {how}")
+    return replace(result, unsent=Failure.of(error))
+
+
+def publish_towers(results: Sequence[TowerResult], attempt: Attempt) -> ExportOutcome:
+    """Make an artifact of the towers that were sent; of none if one of them could not be."""
     exported = [result.exported for result in results if result.exported is not None]
+    sent = tuple(chain.from_iterable(result.sent for result in results))
     failed = tuple(
         TowerOutcome(tower=result.planned.name, failure=result.failure)
         for result in results
         if result.failure is not None
     )
+    if unsent := next((result.unsent for result in results if result.unsent), None):
+        withdraw(sent, attempt.artifact_uri)
+        return ExportOutcome(failure=unsent)
     if not exported:
         return ExportOutcome(towers=failed)
-    root = artifact_root(attempt)
-    with ExitStack() as publishing:
-        progress = [
-            publishing.enter_context(StageClock(tower.entry.name, on_stage).stage(Stage.PUBLISH))
-            for tower in exported
-        ]
-        manifest_uri = publish(
-            manifest_of(exported, results[0].planned, attempt),
-            {path: local for tower in exported for path, local in tower.files.items()},
-            root,
-            replace_unfinished=attempt.replace_unfinished,
-            on_sent=lambda sent, total: [
-                report(sent / total, f"{sent:,} of {total:,} bytes") for report in progress
-            ],
-        )
-    published = tuple(succeeded(tower.entry, root) for tower in exported)
+    manifest_uri = complete(
+        manifest_of(exported, results[0].planned, attempt),
+        sent,
+        attempt.artifact_uri,
+        replace_unfinished=attempt.replace_unfinished,
+        before_manifest=attempt.await_lease,
+    )
+    published = tuple(succeeded(tower.entry, attempt.artifact_uri) for tower in exported)
     return ExportOutcome(towers=published + failed, manifest_uri=manifest_uri)
 
 
 def published_earlier(attempt: Attempt, planned: Sequence[TowerToExport]) -> ExportOutcome | None:
     """What an attempt published that died before it could say so; None if there was none."""
-    root = artifact_root(attempt)
+    root = attempt.artifact_uri
     try:
         manifest = read_manifest(root)
     except InvalidArtifact:
@@ -68,9 +115,4 @@ def succeeded(entry: TowerEntry, root: str) -> TowerOutcome:
         tower=entry.name,
         entry=entry,
         package_uri=join_uri(root, entry.package.path),
-        cold=entry.code == "cold",
     )
-
-
-def artifact_root(attempt: Attempt) -> str:
-    return f"{attempt.spec.output_uri.rstrip('/')}/{attempt.folder or attempt.job_id}"

@@ -19,10 +19,10 @@ class Stage(StrEnum):
     COMPILE = "compile"  # AOTInductor
     VERIFY = "verify"  # package against eager, in a fresh process
     ITEMS = "items"  # item vectors and their index; only where asked for
-    PUBLISH = "publish"  # upload, check digests, write the manifest
+    PUBLISH = "publish"  # upload, check digests; the manifest goes up when all towers are there
 
 
-Kind = Literal["started", "progress", "finished", "failed"]
+Kind = Literal["started", "progress", "noted", "finished", "failed"]
 
 
 class StageEvent(BaseModel):
@@ -36,7 +36,8 @@ class StageEvent(BaseModel):
     at: float  # Unix seconds
     seconds: float | None = None  # with "finished" and "failed": how long the stage took
     fraction: float | None = None  # with "progress": 0 to 1 of this stage
-    detail: str = ""  # with "progress" what is being done, for people; with "failed" the error's class
+    detail: str = ""  # with "progress" what is being done, for people; with "failed" the error's class;
+    # with "noted" what became of code of the cache
 
 
 OnStage = Callable[[StageEvent], None]  # receives the events of an export as they happen
@@ -84,6 +85,10 @@ class StageClock:
         self._within = within
         self.seconds: dict[str, float] = {}
         self._on_stage = on_stage
+
+    def note(self, stage: Stage, detail: str) -> None:
+        """Report what people will want to know of this export, besides how far it is."""
+        self._on_stage(StageEvent(tower=self.tower, stage=stage, kind="noted", at=time.time(), detail=detail))
 
     @contextmanager
     def stage(self, stage: Stage) -> Iterator[Progress]:

@@ -77,7 +77,12 @@ class JobControl:
         key = content_key(plan.spec, self.identify)
         if key is not None and not force and (made := self._made_before(key, options)):
             return made
-        job = self._new(plan.spec, plan.towers, options, owner)
+        towers = tuple(
+            TowerProgress(name=name, target=target)
+            for target in plan.spec.target or (None,)
+            for name in plan.towers
+        )
+        job = self._new(plan.spec, towers, options, owner)
         origin = {"config_uri": spec.config_uri, "content_key": key, "id": job_id or job.id}
         return self._accept(job.model_copy(update=origin), owner)
 
@@ -102,12 +107,12 @@ class JobControl:
         """
         first = self.get(job_id)
         failed = first.towers_to_retry()
-        towers = tuple(dict.fromkeys(tower.name for tower in failed))
+        names = tuple(dict.fromkeys(tower.name for tower in failed))
         targets = tuple(dict.fromkeys(tower.target for tower in failed if tower.target)) or None
-        spec = first.spec.only(towers).model_copy(update={"target": targets})
+        spec = first.spec.only(names).model_copy(update={"target": targets})
         spec = spec.model_copy(update={"device": device_of(spec.targets[0])}) if targets else spec
         self._require_allowed(spec, owner)
-        job = self._new(spec, towers, first, owner)
+        job = self._new(spec, tuple(tower.afresh() for tower in failed), first, owner)
         origin = {"config_uri": first.config_uri, "retry_of": first.id}
         return self._accept(job.model_copy(update=origin), owner)
 
@@ -137,16 +142,14 @@ class JobControl:
         owner.uris.require(uris_of(spec))
         self.folders.require(uris_of(spec))
 
-    def _new(self, spec: ExportSpec, towers: tuple[TowerName, ...], options: JobOptions, owner: Owner) -> Job:
+    def _new(
+        self, spec: ExportSpec, towers: tuple[TowerProgress, ...], options: JobOptions, owner: Owner
+    ) -> Job:
         now = self.store.now()
         return Job(
             id=new_job_id(),
             spec=spec,
-            towers=tuple(
-                TowerProgress(name=name, target=target)
-                for target in spec.target or (None,)
-                for name in towers
-            ),
+            towers=towers,
             priority=options.priority,
             model=options.model,
             labels=options.labels,
@@ -186,7 +189,10 @@ def _known(job_id: str) -> JobId:
 def enqueue_lost(store: JobStore, queue: JobQueue) -> tuple[JobId, ...]:
     """Enqueue again the queued jobs that no message names; running twice is harmless, waiting is not."""
     by_target: dict[Target, list[Job]] = defaultdict(list)
+    now = store.now()
     for job in _queued(store):
+        if not job.is_due(now):
+            continue
         for target in job.pending_targets:
             by_target[target].append(job)
     found: list[JobId] = []

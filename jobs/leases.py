@@ -28,6 +28,14 @@ def update(store: JobStore, job_id: JobId, change: Callable[[Job, datetime], Job
             return new
 
 
+@dataclass(frozen=True)
+class Kept:
+    """What a worker has after it renewed."""
+
+    job: Job
+    remaining: timedelta  # of the lease, when the store was asked
+
+
 @dataclass(frozen=True, kw_only=True)
 class Holding:
     """One worker's attempt at one job; LeaseLost is raised once it is another's."""
@@ -36,18 +44,27 @@ class Holding:
     job: Job  # as it was claimed
     worker: str
     length: timedelta  # of the lease, from each renewal
+    pause: timedelta = timedelta(0)  # before the job is begun again, should this attempt break
 
-    def keep(self, events: Iterable[StageEvent] = ()) -> Job:
+    def keep(self, events: Iterable[StageEvent] = ()) -> Kept:
         """Renew the lease and save what the ranks reported; returns the job as it is now."""
-        return self._change(lambda job, now: fold_events(self._renewed(job, now), events))
+        looked_at = self.job.created_at
+
+        def renewed(job: Job, now: datetime) -> Job:
+            nonlocal looked_at
+            looked_at = now
+            return fold_events(self._renewed(job, now), events)
+
+        job = self._change(renewed)
+        return Kept(job, job.lease.until - looked_at if job.lease else timedelta(0))
 
     def finish(self, outcome: ExportOutcome) -> Job:
         """Record what became of the export."""
-        return self._change(lambda job, now: finish(job, outcome, now))
+        return self._change(lambda job, now: finish(job, outcome, now, self.pause))
 
     def set_back(self, failure: Failure) -> Job:
         """The attempt ended without a result."""
-        return self._change(lambda job, now: job.set_back(failure, now))
+        return self._change(lambda job, now: job.set_back(failure, now, self.pause))
 
     def hand_back(self) -> Job:
         """This worker is leaving; another is to begin anew."""
@@ -65,8 +82,11 @@ class Holding:
         )
 
     def _renewed(self, job: Job, now: datetime) -> Job:
-        """Renew in the lease's second third, so that the record changes no oftener than it must."""
-        if job.lease is None or job.lease.until - now > self.length * 2 / 3:
+        """Renew in the lease's second third, so that the record changes no oftener than it must.
+
+        And where it has longer to go than any lease has: then the store's clock was set back.
+        """
+        if job.lease is None or self.length * 2 / 3 < job.lease.until - now <= self.length:
             return job
         return job.model_copy(update={"lease": Lease(worker=self.worker, until=now + self.length)})
 
@@ -78,11 +98,13 @@ def claim(
     worker: str,
     length: timedelta,
     serves: Collection[Target] = CPU_TARGETS,
+    pause: timedelta = timedelta(0),
 ) -> Holding | None:
     """Take a queued job, or one whose lease has ended, for the first of its targets that the worker serves.
 
-    None when it is another's or finished, when it is for other targets only, or when its owner has as many
-    running as may be: then it stays queued, and the workers' sweep offers it again.
+    None when it is another's or finished, when it is for other targets only, when its pause is not over,
+    or when its owner has as many running as may be: then it stays queued, and the sweep offers it again.
+    Should the attempt break, the next one begins after `pause`.
     """
 
     def take(job: Job, now: datetime) -> Job:
@@ -90,6 +112,8 @@ def claim(
             job = _abandoned(job, now)
             if job.state is not JobState.QUEUED:
                 return job
+        if not job.is_due(now):
+            raise IllegalMove(f"it is to be begun again at {job.not_before}", where=job.id)
         target = next((each for each in job.pending_targets if each in serves), None)
         if target is None:
             raise IllegalMove(
@@ -103,7 +127,7 @@ def claim(
         return None
     if job.state is not JobState.RUNNING:
         return None
-    return Holding(store=store, job=job, worker=worker, length=length)
+    return Holding(store=store, job=job, worker=worker, length=length, pause=pause)
 
 
 def release_expired(store: JobStore) -> tuple[Job, ...]:
@@ -125,4 +149,4 @@ def _abandoned(job: Job, now: datetime) -> Job:
         f"worker {worker} stopped renewing its lease during attempt {job.attempt}",
         hint="the worker died or lost the job store; see its log",
     )
-    return job.set_back(Failure.of(error), now)
+    return job.abandoned_by(Failure.of(error), now)

@@ -1,7 +1,7 @@
 """A job: one immutable record, its states, and the table of moves between them."""
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Literal, Self
 
@@ -15,6 +15,7 @@ from jobs.ids import JobId
 from jobs.request import JobOptions
 
 MAX_SETBACKS = 3
+MAX_ABANDONED = 2  # a job under which two workers went away is not given a third
 ANYONE = "anyone"  # the owner of jobs where no keys are asked for
 
 
@@ -72,11 +73,10 @@ class TowerProgress(Frozen):
     package_uri: str | None = None
     package_size: int | None = None  # bytes
     digest: str | None = None  # sha256 of the package
-    cold: bool | None = None  # of a published one: whether its code was compiled for it
     verification: VerificationSummary | None = None
     code: Literal["cold", "warm"] | None = None  # compiled for this export, or taken from the code cache
     reused: Literal["request", "graph"] | None = None  # warm: not traced and not compiled; not compiled
-    code_note: str = ""  # why it is cold
+    code_note: str = ""  # why it is cold; as soon as it is known, that code of the cache was wrong
     failure: Failure | None = None
 
     @property
@@ -136,6 +136,8 @@ class Job(JobOptions):
     towers: tuple[TowerProgress, ...]
     attempt: int = 0  # how many were begun
     setbacks: int = 0  # attempts that ended without a result
+    abandoned: int = 0  # those of them whose worker stopped renewing its lease
+    not_before: datetime | None = None  # a job that was set back is not begun again until then
     lease: Lease | None = None
     cancel_requested: bool = False
     failure: Failure | None = None
@@ -174,6 +176,13 @@ class Job(JobOptions):
         return tower.target in (None, self.current_target)
 
     @property
+    def current_spec(self) -> ExportSpec:
+        """What the latest attempt exports: for its target, and of a retry what had failed for it."""
+        spec = self.spec.for_target(self.current_target)
+        names = tuple(tower.name for tower in self.current_towers)
+        return spec if set(names) == {tower.name for tower in self.towers} else spec.only(names)
+
+    @property
     def ranks(self) -> int:
         return self.spec.ranks or len(self.current_towers)
 
@@ -199,6 +208,7 @@ class Job(JobOptions):
                 "attempt": self.attempt + 1,
                 "target": target if self.spec.target else None,
                 "failure": None,
+                "not_before": None,
                 "started_at": now,
             }
         )
@@ -213,6 +223,10 @@ class Job(JobOptions):
 
     def has_expired(self, now: datetime) -> bool:
         return self.lease is not None and self.lease.until < now
+
+    def is_due(self, now: datetime) -> bool:
+        """Whether its pause, if it has one, is over; none outlasts a clock that was set back."""
+        return self.not_before is None or self.not_before <= now or now < self.updated_at
 
     def cancelled(self, now: datetime) -> Self:
         """Cancel at once when no worker has it, else ask the worker to stop."""
@@ -243,14 +257,28 @@ class Job(JobOptions):
         """Queued again, with nothing held against it; cancelled if that was asked meanwhile."""
         return self.move_to(JobState.CANCELLED if self.cancel_requested else JobState.QUEUED, now)
 
-    def set_back(self, failure: Failure, now: datetime) -> Self:
-        """An attempt broke: queued again, or failed for good when that will not help."""
+    def set_back(self, failure: Failure, now: datetime, pause: timedelta = timedelta(0)) -> Self:
+        """An attempt broke: queued again, or failed for good when that will not help.
+
+        It is begun again after `pause`, four times as long after every further attempt: what broke it may
+        need the time.
+        """
         counted = self.model_copy(update={"setbacks": self.setbacks + 1, "failure": failure})
         if self.cancel_requested:
             return counted.handed_back(now)
         if not failure.retryable or counted.setbacks >= MAX_SETBACKS:
             return counted.failed(failure, now)
-        return counted.handed_back(now)
+        due = now + pause * 4**self.setbacks if pause else None
+        return counted.handed_back(now).model_copy(update={"not_before": due})
+
+    def abandoned_by(self, failure: Failure, now: datetime) -> Self:
+        """Its worker went away: as set back, but nothing is tried that has cost two workers."""
+        told = self.model_copy(update={"abandoned": self.abandoned + 1})
+        if told.abandoned < MAX_ABANDONED:
+            return told.set_back(failure, now)
+        message = f"two workers went away while they ran it; the last: {failure.message}"
+        last = failure.model_copy(update={"message": message, "retryable": False})
+        return told.set_back(last, now)
 
     def failed(self, failure: Failure, now: datetime) -> Self:
         if self.setbacks >= MAX_SETBACKS:

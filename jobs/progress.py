@@ -1,7 +1,7 @@
 """How the reports of an attempt change a job's record: pure functions."""
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from exporter.outcome import ExportOutcome, Failure, TowerOutcome
 from exporter.stages import StageEvent
@@ -19,8 +19,8 @@ def fold_events(job: Job, events: Iterable[StageEvent]) -> Job:
     )
 
 
-def finish(job: Job, outcome: ExportOutcome, now: datetime) -> Job:
-    """The job as its outcome leaves it; set back when trying again may help."""
+def finish(job: Job, outcome: ExportOutcome, now: datetime, pause: timedelta = timedelta(0)) -> Job:
+    """The job as its outcome leaves it; set back, with a pause, when trying again may help."""
     outcomes = {tower.tower: tower for tower in outcome.towers}
     towers = tuple(
         _ended(tower, outcomes.get(tower.name), outcome) if job.is_current(tower) else tower
@@ -32,7 +32,7 @@ def finish(job: Job, outcome: ExportOutcome, now: datetime) -> Job:
         return told.target_ended(now)
     failure = outcome.failure or failures[0]
     if all(each.retryable for each in failures):
-        return told.set_back(failure, now)
+        return told.set_back(failure, now, pause)
     return told.failed(failure, now)
 
 
@@ -56,6 +56,8 @@ def _after(tower: TowerProgress, event: StageEvent) -> TowerProgress:
             return tower.model_copy(update={**entered, "fraction": None, "detail": event.detail})
         case "progress":
             return tower.model_copy(update={"fraction": event.fraction, "detail": event.detail})
+        case "noted":
+            return tower.model_copy(update={"code_note": event.detail})
         case "finished":
             seconds = {**tower.stage_seconds, event.stage: event.seconds or 0.0}
             return tower.model_copy(update={"stage_seconds": seconds, "fraction": 1.0, "detail": ""})
@@ -82,7 +84,6 @@ def _ended(tower: TowerProgress, told: TowerOutcome | None, outcome: ExportOutco
             "package_uri": told.package_uri,
             "package_size": told.entry.package.size,
             "digest": told.entry.package.sha256,
-            "cold": told.cold,
             "verification": summary,
             "code": told.entry.code,
             "reused": told.entry.reused,

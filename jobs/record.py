@@ -18,6 +18,7 @@ VERSION = 2  # what this program can read
 
 _Fields = dict[str, JsonValue]
 _FIELDS = TypeAdapter(_Fields)
+_TOWERS = TypeAdapter(list[_Fields])
 
 
 def _names(text: str) -> frozenset[str]:
@@ -61,6 +62,8 @@ def read_record(record: str, spec: str) -> Job:
         RecordTooNew: a newer program wrote it.
     """
     fields = _FIELDS.validate_json(record)
+    if '"cold":' in record:  # with or without a blank behind it, by the program that wrote it
+        record = _without_retired(fields)
     version = fields.get("version", 1)
     if not isinstance(version, int) or version > VERSION:
         raise RecordTooNew(str(fields.get("id")), version)
@@ -72,6 +75,13 @@ def read_record(record: str, spec: str) -> Job:
             raise
         raise RecordTooNew(str(fields.get("id")), f"it has {unknown[0]['loc'][-1]}") from error
     return job.model_copy(update={"version": VERSION})
+
+
+def _without_retired(fields: _Fields) -> str:
+    """The record without what a tower had once and has no more: `cold`, which `code` says as well."""
+    towers = _TOWERS.validate_python(fields.get("towers", []))
+    kept = [{name: value for name, value in tower.items() if name != "cold"} for tower in towers]
+    return json.dumps({**fields, "towers": kept})
 
 
 def _of_tower(tower: TowerProgress) -> _Fields:

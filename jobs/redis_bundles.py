@@ -5,6 +5,7 @@ import base64
 import redis
 
 from exporter.spec import TowerName
+from jobs.bundles import bundle_url
 from jobs.ids import JobId
 from jobs.redis_logs import KEPT
 from jobs.redis_store import reaching
@@ -19,9 +20,10 @@ class RedisBundles:
         """Use `client`, which stays the caller's to close."""
         self._redis = client
 
-    def put(self, job_id: JobId, tower: TowerName | None, content: bytes) -> None:
+    def put(self, job_id: JobId, tower: TowerName | None, content: bytes) -> str:
         with reaching():
             self._redis.set(_key(job_id, tower), base64.b64encode(content), ex=KEPT)
+        return bundle_url(job_id, tower)
 
     def get(self, job_id: JobId, tower: TowerName | None) -> bytes | None:
         with reaching():

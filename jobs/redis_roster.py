@@ -42,4 +42,9 @@ class RedisRoster:
 
     def may_sweep(self, worker: str, interval: timedelta) -> bool:
         with reaching():
-            return bool(self._redis.set(SWEEP_KEY, worker, nx=True, px=interval))
+            if self._redis.set(SWEEP_KEY, worker, nx=True, px=interval):
+                return True
+            if int(self._redis.pttl(SWEEP_KEY)) <= interval / timedelta(milliseconds=1):
+                return False
+            self._redis.set(SWEEP_KEY, worker, px=interval)  # the clock has been set back since
+            return True

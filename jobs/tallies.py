@@ -66,9 +66,10 @@ def _tallies(job: Job) -> Iterator[tuple[Tally, float]]:
         kind = Tally(name="", tower=tower.name, mode=job.spec.mode, device=job.spec.device)
         for stage, seconds in tower.stage_seconds.items():
             yield from _seconds("stage", kind.model_copy(update={"stage": stage}), seconds)
-        if tower.cold is not None:
+        if tower.code is not None:
             all_stages = sum(tower.stage_seconds.values())
-            yield from _seconds("tower", kind.model_copy(update={"cold": tower.cold}), all_stages)
+            cold = tower.code == "cold"
+            yield from _seconds("tower", kind.model_copy(update={"cold": cold}), all_stages)
 
 
 def _seconds(name: str, kind: Tally, seconds: float) -> Iterator[tuple[Tally, float]]:

@@ -6,7 +6,8 @@ LIMITS are what the kernel holds the command and all its children to, as `core=0
 
 Standard input is a pipe that the parent holds open; its end means that the parent is gone, however it
 went. The guard adopts orphans (PR_SET_CHILD_SUBREAPER), so that processes in sessions of their own, as
-torchrun's ranks are, cannot slip away. It exits with the command's status.
+torchrun's ranks are, cannot slip away. It exits with the command's status. Should the guard itself be
+killed, so is the command; what that has started must see to the same (see exporter.distributed.isolation).
 """
 
 import contextlib
@@ -20,6 +21,8 @@ import sys
 import time
 from pathlib import Path
 
+from exporter.distributed.isolation import die_with_parent
+
 _PR_SET_CHILD_SUBREAPER = 36
 _STOPPED = 128 + signal.SIGTERM
 _TICK_S = 0.05
@@ -32,7 +35,7 @@ def main(arguments: list[str]) -> int:
     _limit(limits)
     wake = _signals_as_bytes()
     try:
-        child = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent)  # noqa: PLW1509 (no threads)
     except OSError as error:
         sys.stderr.write(f"{command[0]}: {error}\n")
         return 127

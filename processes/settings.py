@@ -41,7 +41,7 @@ def compiler_folder() -> Path:
 
 
 class CompilerSettings(BaseSettings):
-    """Where torch's compiler keeps its own files, by torch's name for it."""
+    """Where torch's compiler keeps its own files, by torch's name for it, and finds those of an image."""
 
     model_config = SettingsConfigDict(frozen=True)
 
@@ -49,4 +49,9 @@ class CompilerSettings(BaseSettings):
         default_factory=compiler_folder,
         description="Where torch's compiler keeps what it asks a machine once. "
         "Default: ~/.cache/slipway/compiler.",
+    )
+    slipway_compiled_ahead: Path | None = Field(
+        default=None,
+        description="What `python -m worker.warm_up` made when an image was built; attempts copy it to "
+        "where the compiler keeps its files.",
     )

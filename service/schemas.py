@@ -91,6 +91,7 @@ class JobView(Frozen):
     created_at: datetime
     updated_at: datetime
     started_at: datetime | None = Field(description="Of the latest attempt.")
+    not_before: datetime | None = Field(description="A queued job whose attempt broke is begun again then.")
     finished_at: datetime | None
     revision: int = Field(description="Grows with every change; the ETag.")
 
@@ -121,6 +122,7 @@ class JobView(Frozen):
             created_at=job.created_at,
             updated_at=job.updated_at,
             started_at=job.started_at,
+            not_before=job.not_before,
             finished_at=job.finished_at,
             revision=job.revision,
         )

@@ -25,6 +25,12 @@ class ServiceSettings(BaseSettings):
     oidc_audience: str | None = Field(default=None, description="Whom they must be meant for.")
     oidc_jwks_url: str | None = Field(default=None, description="Tokens are taken when all three are set.")
     idempotency_retention: int = Field(default=86_400, gt=0, description="Seconds an answer is kept.")
+    link_endpoint: str | None = Field(
+        default=None,
+        pattern="^https?://.+$",
+        description="The object store's URL as callers reach it, where that is another than the API's: "
+        "links to packages lead there.",
+    )
     link_lifetime: int = Field(default=900, gt=0, le=604_800, description="Seconds a package's link works.")
     guess_limit: int = Field(
         default=30, ge=0, description="Wrong keys or signatures that an address may send in a minute; 0: any."

@@ -3,8 +3,12 @@
 import os
 import shutil
 import tempfile
+from pathlib import Path
 
 import pytest
+
+from processes.settings import compiler_folder
+from worker.compiler_files import lay_in
 
 pytest_plugins = ["tests.chromium", "tests.installed_families", "tests.s3_server"]
 
@@ -13,9 +17,10 @@ CODE_CACHE_VARIABLE = "SLIPWAY_CODE_CACHE"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Instruction-set probes and precompiled headers are paid once per session, attempts included."""
+    """Instruction-set probes and compiled headers are paid by `make install`, or once per session."""
     if CACHE_VARIABLE not in os.environ:
         os.environ[CACHE_VARIABLE] = tempfile.mkdtemp(prefix="slipway-tests-")
+        lay_in(compiler_folder(), Path(os.environ[CACHE_VARIABLE]))
         config.add_cleanup(lambda: shutil.rmtree(os.environ.pop(CACHE_VARIABLE), ignore_errors=True))
     os.environ[CODE_CACHE_VARIABLE] = tempfile.mkdtemp(prefix="slipway-code-")  # never the user's own
     config.add_cleanup(lambda: shutil.rmtree(os.environ.pop(CODE_CACHE_VARIABLE), ignore_errors=True))

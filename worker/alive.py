@@ -12,7 +12,7 @@ def main() -> None:
     settings = settings_or_exit(WorkerSettings)
     if settings.alive_file is None:
         sys.exit("SLIPWAY_ALIVE_FILE names no file: the worker keeps none")
-    if illness := illness_in(settings.alive_file, time.time()):
+    if illness := illness_in(settings.alive_file, time.time(), settings.longest_hunger):
         sys.exit(illness)
 
 

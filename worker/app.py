@@ -48,6 +48,7 @@ def build(settings: WorkerSettings) -> Celery:
         supervisor=supervisor,
         worker=f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}",
         lease=settings.lease,
+        pause=settings.retry_pause,
         tallies=RedisTallies(client),
         machine=machine,
         tracing=tracing_to(settings.otlp_endpoint, "slipway-worker"),

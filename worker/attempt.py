@@ -1,4 +1,4 @@
-"""One rank of one attempt: `torchrun -m worker.attempt <workspace>`.
+"""One rank of one attempt: `python -m worker.attempt <workspace>`, under torchrun where there are several.
 
 Reads `attempt.json`, reports stages as lines of `events-<rank>.jsonl`; rank 0 writes `outcome.json`,
 and every rank then exits with 0. Without that file, the attempt has crashed.
@@ -8,11 +8,14 @@ import argparse
 import logging
 import os
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from structlog.contextvars import bind_contextvars
 
 from exporter.attempt import Attempt
+from exporter.distributed.isolation import die_with_parent
 from exporter.distributed.ranks import Ranks
 from exporter.errors import ExportError
 from exporter.outcome import ExportOutcome, Failure
@@ -22,6 +25,7 @@ from exporter.storage.uris import FileRoots
 from telemetry.choices import LogFormat, LogLevel
 from telemetry.logging import configure_logging
 from telemetry.tracing import tracing_to
+from worker.lease_proof import await_proof
 from worker.reports import reporting
 from worker.settings import AttemptSettings, RankSettings
 from worker.workspace import AttemptFile
@@ -29,10 +33,18 @@ from worker.workspace import AttemptFile
 log = logging.getLogger(__name__)
 
 
-def main() -> None:
+Wrap = Callable[[OnStage], OnStage]
+
+
+def main(watched: Wrap = lambda report: report) -> None:
+    """Run the rank that the command line and torchrun's environment describe.
+
+    `watched` may add to what happens when a stage is reported: fault tests stop a rank there.
+    """
     parser = argparse.ArgumentParser(prog="worker.attempt", description="Run one rank of one export attempt.")
     parser.add_argument("workspace", type=Path)
     workspace: Path = parser.parse_args().workspace
+    die_with_parent()
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # one stream, so that marks and lines keep their order
     configure_logging(LogFormat.CONSOLE, LogLevel.INFO)  # for the people who read the job's log
     request = AttemptFile.model_validate_json((workspace / "attempt.json").read_text())
@@ -49,12 +61,13 @@ def main() -> None:
         code_cache=shared.code_cache_uri,
         stage_limit_s=shared.stage_time_limit.total_seconds(),
         replace_unfinished=request.replace_unfinished,
+        await_lease=partial(await_proof, workspace),
     )
     with (
         (workspace / f"events-{settings.rank}.jsonl").open("a", buffering=1) as events,
         tracing.span("rank", parent=request.traceparent, attributes={"slipway.rank": settings.rank}) as span,
     ):
-        report = reporting(events, tracing, span.traceparent)
+        report = watched(reporting(events, tracing, span.traceparent))
         ranks = Ranks(rank=settings.rank, size=settings.world_size)
         outcome = run(attempt, FileRoots(roots=shared.file_roots), ranks, report)
     if outcome is not None:

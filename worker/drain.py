@@ -8,63 +8,112 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from datetime import timedelta
+
+from celery import Celery
+from kombu.exceptions import OperationalError
 
 from jobs.celery_queue import make_celery, queue_of
 from jobs.errors import StoreUnavailable
 from jobs.redis_roster import RedisRoster
-from jobs.redis_store import connect
+from jobs.redis_store import connect, reaching
 from jobs.roster import Roster, WorkerNotice
 from processes.startup import settings_or_exit
 from worker.settings import WorkerSettings
 
 _QUIET_LOOKS = 2  # a message that was on its way shows in the next beat
+_ABSENT_LOOKS = 5  # a store that was away knows a worker from its next beat on, and it may miss three
+_DEAF_LOOKS = 60  # one that does not answer, and takes nothing for so long, takes nothing more
+_ENDING = timedelta(seconds=60)  # past its time an attempt is ended, and what it came to is written down
+_ANSWER_S = 5.0
+
+StopListening = Callable[[Collection[str]], bool]
 
 
 def main() -> None:
     settings = settings_or_exit(WorkerSettings)
     host = socket.gethostname()
     app = make_celery(settings.redis_url)
-
-    def stop_listening(queues: Collection[str]) -> None:
-        for queue in sorted(queues):
-            app.control.cancel_consumer(queue, destination=[f"celery@{host}"], reply=True, timeout=5)
-
     drained = drain(
         RedisRoster(connect(settings.redis_url)),
         host,
-        stop_listening,
+        lambda queues: stop_listening(app, host, queues),
         beat=settings.heartbeat_interval,
-        patience=settings.attempt_time_limit,
+        patience=settings.attempt_time_limit + _ENDING,
     )
     sys.exit(0 if drained else "the worker is still busy")
+
+
+def stop_listening(app: Celery, host: str, queues: Collection[str]) -> bool:
+    """Whether the worker of this host has answered that it takes nothing more from these queues.
+
+    Raises:
+        StoreUnavailable: it could not be asked.
+    """
+    worker = [f"celery@{host}"]
+    try:
+        # A connection of its own: a pooled one may have died with the store.
+        with reaching(), app.connection_for_write() as connection:
+            answers = [
+                app.control.cancel_consumer(
+                    queue, destination=worker, reply=True, timeout=_ANSWER_S, connection=connection
+                )
+                for queue in sorted(queues)
+            ]
+    except (OperationalError, OSError) as error:
+        raise StoreUnavailable(error) from error
+    return all(answers)
+
+
+@dataclass
+class _Seen:
+    """What the looks at a worker have come to."""
+
+    told: bool = False
+    quiet: int = 0  # looks in a row that found it there and idle
+    absent: int = 0  # that found no worker
+
+    @property
+    def drained(self) -> bool:
+        looks = _QUIET_LOOKS if self.told else _DEAF_LOOKS
+        return self.quiet >= looks or self.absent >= _ABSENT_LOOKS
 
 
 def drain(
     roster: Roster,
     host: str,
-    stop_listening: Callable[[Collection[str]], None],
+    stop_listening: StopListening,
     *,
     beat: timedelta,
     patience: timedelta,
 ) -> bool:
-    """Let the worker of this host hear of no more jobs; True as soon as it has none left."""
-    deadline, told, quiet = time.monotonic() + patience.total_seconds(), False, 0
-    while quiet < _QUIET_LOOKS:
+    """Let the worker of this host hear of no more jobs; True as soon as it has none left.
+
+    While the store is away nobody knows whether the worker is busy: it counts as busy, and is told anew
+    afterwards.
+    """
+    deadline, seen = time.monotonic() + patience.total_seconds(), _Seen()
+    while not seen.drained:
         if time.monotonic() > deadline:
             return False
         try:
-            here = _workers_of(roster, host)
-            if here and not told:
-                stop_listening({queue_of(target) for worker in here for target in worker.targets})
-                told = True
-            quiet = 0 if any(worker.jobs for worker in here) else quiet + 1
-            if not here:
-                return True
+            _look(_workers_of(roster, host), stop_listening, seen)
         except StoreUnavailable:
-            quiet = 0  # it may be busy all the same
-        time.sleep(beat.total_seconds())
+            seen = _Seen()
+        if not seen.drained:
+            time.sleep(beat.total_seconds())
     return True
+
+
+def _look(here: Collection[WorkerNotice], stop_listening: StopListening, seen: _Seen) -> None:
+    if not here:
+        seen.absent, seen.quiet = seen.absent + 1, 0
+        return
+    seen.absent = 0
+    if not seen.told:
+        seen.told = stop_listening({queue_of(target) for worker in here for target in worker.targets})
+    seen.quiet = 0 if any(worker.jobs for worker in here) else seen.quiet + 1
 
 
 def _workers_of(roster: Roster, host: str) -> tuple[WorkerNotice, ...]:

@@ -41,7 +41,7 @@ class EventTail:
 
 
 def log_events(events: Iterable[StageEvent]) -> None:
-    """A line for every stage that a tower entered or left."""
+    """A line for every stage that a tower entered or left, and for what is worth noting."""
     for event in events:
         match event.kind:
             case "started":
@@ -50,6 +50,8 @@ def log_events(events: Iterable[StageEvent]) -> None:
                 log.info("stage_finished", tower=event.tower, stage=event.stage, seconds=event.seconds)
             case "failed":
                 log.warning("stage_failed", tower=event.tower, stage=event.stage, error=event.detail)
+            case "noted":
+                log.warning("tower_noted", tower=event.tower, stage=event.stage, note=event.detail)
             case "progress":
                 pass
 

@@ -1,19 +1,22 @@
 """Starting the ranks of an attempt as one family of processes."""
 
+import contextlib
 import os
 import sys
 from datetime import timedelta
+from pathlib import Path
 from typing import Protocol
 
 from processes.guarded import GuardedProcess
 from processes.settings import CompilerSettings, compiler_folder
 from worker.allowance import Allowance, allowance_of
-from worker.compiler_files import prune
+from worker.compiler_files import lay_in, prune
 from worker.settings import AllowanceSettings, AttemptSettings
 from worker.workspace import Workspace
 
 # Between asking the ranks to end and killing them: a cancel takes effect within five seconds.
 _GRACE = timedelta(seconds=2)
+_OOM_SCORE = "500"  # of at most 1000; a worker's is 0
 
 
 class Launcher(Protocol):
@@ -23,7 +26,7 @@ class Launcher(Protocol):
 
 
 class TorchrunLauncher:
-    """One process per rank under torchrun."""
+    """One process per rank, under torchrun where there are several: one alone needs nobody to meet."""
 
     def __init__(self, allowance: Allowance, code_cache: str | None = None) -> None:
         """Let attempts use `code_cache`; by default the one that the environment names."""
@@ -33,8 +36,12 @@ class TorchrunLauncher:
     def start(self, workspace: Workspace, *, ranks: int) -> GuardedProcess:
         torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
         torchrun += ["--tee", "3"]  # every line with its rank; see worker.logs
-        command = [sys.executable, *torchrun, "-m", "worker.attempt", str(workspace.path)]
+        several = torchrun if ranks > 1 else []  # torchrun imports torch as well, for seconds
+        command = [sys.executable, *several, "-m", "worker.attempt", str(workspace.path)]
         prune(compiler_folder())
+        compiler = CompilerSettings()
+        if compiler.slipway_compiled_ahead is not None:
+            lay_in(compiler.slipway_compiled_ahead, compiler.torchinductor_cache_dir)
         return _start(command, workspace, ranks, self._allowance, self._code_cache)
 
 
@@ -62,7 +69,7 @@ def _start(
     threads = max(1, len(os.sched_getaffinity(0)) // ranks)
     cache = {} if code_cache is None else {"SLIPWAY_CODE_CACHE": code_cache}
     used_cache = code_cache or AttemptSettings().code_cache_uri
-    return GuardedProcess.start(
+    process = GuardedProcess.start(
         command,
         log=workspace.log,
         grace=_GRACE,
@@ -75,8 +82,13 @@ def _start(
             # work they can do, a package took ten times as long, and an index five times.
             "OMP_WAIT_POLICY": "passive",
             "PYTHONUNBUFFERED": "1",
+            **({} if ranks > 1 else {"RANK": "0", "WORLD_SIZE": "1"}),  # which torchrun tells of several
             **cache,
             **allowance.environment(workspace.order().spec, used_cache),
         },
         confinement=allowance.confinement(),
     )
+    # Where memory ends, the kernel is to end the attempt and not the worker, which is to say what happened.
+    with contextlib.suppress(OSError):
+        Path(f"/proc/{process.guard.pid}/oom_score_adj").write_text(_OOM_SCORE)
+    return process

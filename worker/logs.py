@@ -33,6 +33,8 @@ def log_lines(event: StageEvent) -> list[str]:
             return [mark(event.tower, event.stage), f"{event.stage} of {event.tower}"]
         case "progress":
             return [event.detail if event.fraction is None else f"{event.fraction:.0%} {event.detail}"]
+        case "noted":
+            return [event.detail]
         case "finished":
             return [f"done in {event.seconds or 0.0:.1f} s"]
         case "failed":

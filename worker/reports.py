@@ -20,9 +20,7 @@ def reporting(events: TextIO, tracing: Tracing, traceparent: str | None) -> OnSt
         match event.kind:
             case "started":
                 begun[event.tower, event.stage] = event.at
-                bind_contextvars(stage=str(event.stage))
-                if event.stage is not Stage.PUBLISH:  # which is of all towers together
-                    bind_contextvars(tower=event.tower)
+                bind_contextvars(stage=str(event.stage), tower=event.tower)
             case "finished" | "failed":
                 tracing.record(
                     event.stage,
@@ -34,7 +32,7 @@ def reporting(events: TextIO, tracing: Tracing, traceparent: str | None) -> OnSt
                 )
                 if event.kind == "finished":  # what is said of a failure is still the stage's
                     unbind_contextvars("stage")
-            case "progress":
+            case "progress" | "noted":
                 pass
 
     return report

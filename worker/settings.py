@@ -47,6 +47,10 @@ class WorkerSettings(BaseSettings):
     lease: Duration = Field(
         default=timedelta(seconds=60), description="Longer than ending an attempt takes: four seconds."
     )
+    retry_pause: Duration = Field(
+        default=timedelta(seconds=5),
+        description="Before a job is begun again whose attempt broke; the next pause is four times as long.",
+    )
     attempt_time_limit: Duration = Field(
         default=timedelta(hours=4), description="An attempt that takes longer is ended, and the job fails."
     )
@@ -58,6 +62,10 @@ class WorkerSettings(BaseSettings):
     )
     alive_file: Path | None = Field(
         default=None, description="Written with every beat, for the probe `python -m worker.alive`."
+    )
+    longest_hunger: Duration = Field(
+        default=timedelta(minutes=5),
+        description="Idle for longer while messages wait for it, a worker fails the probe.",
     )
     attempt_command: tuple[str, ...] | None = Field(
         default=None,

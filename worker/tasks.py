@@ -33,6 +33,7 @@ class Runner:
     supervisor: Supervisor
     worker: str
     lease: timedelta
+    pause: timedelta = timedelta(0)  # before a job is begun again
     tallies: Tallies
     machine: Machine
     tracing: Tracing = field(default_factory=NoTracing)
@@ -42,7 +43,12 @@ class Runner:
         """Run the job; does nothing when another worker has it, or it is finished."""
         asked = time.time()
         holding = claim(
-            self.store, job_id, worker=self.worker, length=self.lease, serves=self.machine.targets
+            self.store,
+            job_id,
+            worker=self.worker,
+            length=self.lease,
+            serves=self.machine.targets,
+            pause=self.pause,
         )
         if holding is None:
             log.info("job_not_free", job_id=job_id)
@@ -57,7 +63,7 @@ class Runner:
         if job is None:
             return
         self._count(job)
-        if job.state is JobState.QUEUED:
+        if job.state is JobState.QUEUED and job.not_before is None:  # else the sweep does, once it is due
             enqueue_if_possible(self.queue, job)
 
     def _attempt(self, holding: Holding, on_beat: Callable[[], None]) -> Job | None:

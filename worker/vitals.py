@@ -9,7 +9,6 @@ from pydantic import ValidationError
 from exporter.spec import Frozen
 
 _MISSED_BEATS = 6
-_LONGEST_HUNGER_S = 300.0  # idle for so long beside a queue that holds messages: it no longer hears of them
 
 
 class Vitals(Frozen):
@@ -19,11 +18,11 @@ class Vitals(Frozen):
     beat_s: float  # between two beats
     hungry_s: float = 0.0  # idle, while messages waited for it
 
-    def illness(self, now: float) -> str | None:
-        """What is wrong, or None."""
+    def illness(self, now: float, longest_hunger: timedelta) -> str | None:
+        """What is wrong, or None; idle for longer beside a queue that holds messages, it is deaf."""
         if now - self.at > _MISSED_BEATS * self.beat_s + 5:
             return f"the latest beat was {now - self.at:.0f} s ago"
-        if self.hungry_s > _LONGEST_HUNGER_S:
+        if self.hungry_s > longest_hunger.total_seconds():
             return f"it has been idle for {self.hungry_s:.0f} s beside a queue that holds messages"
         return None
 
@@ -52,10 +51,10 @@ class VitalsFile:
             partial.rename(self._path)
 
 
-def illness_in(path: Path, now: float) -> str | None:
+def illness_in(path: Path, now: float, longest_hunger: timedelta) -> str | None:
     """What is wrong with the worker that writes this file, or None."""
     try:
-        return Vitals.model_validate_json(path.read_text()).illness(now)
+        return Vitals.model_validate_json(path.read_text()).illness(now, longest_hunger)
     except OSError:
         return f"it has not written {path}"
     except ValidationError:

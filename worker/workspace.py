@@ -33,6 +33,7 @@ class Workspace:
     """One attempt's directory, shared with its ranks."""
 
     path: Path
+    artifact_uri: str  # where its attempt's artifact is to be
 
     @property
     def log(self) -> Path:
@@ -61,13 +62,16 @@ def artifact_folder(job: Job) -> str:
 def workspace_of(job: Job, worker_dir: Path, traceparent: str | None = None) -> Iterator[Workspace]:
     """Make the directory of a job's attempt, and remove it with all it holds."""
     # Short: a Unix socket below TMPDIR may have a path of 108 bytes at most.
-    workspace = Workspace(worker_dir / f"{job.id[-8:]}-{job.attempt}")
+    workspace = Workspace(
+        worker_dir / f"{job.id[-8:]}-{job.attempt}",
+        artifact_uri=f"{job.spec.output_uri.rstrip('/')}/{artifact_folder(job)}",
+    )
     workspace.path.mkdir(parents=True, mode=0o700)
     workspace.tmp.mkdir()
     order = AttemptFile(
         job_id=job.id,
         attempt=job.attempt,
-        spec=job.spec.for_target(job.current_target),
+        spec=job.current_spec,
         config_uri=job.config_uri,
         folder=artifact_folder(job),
         replace_unfinished=job.attempt > 1,

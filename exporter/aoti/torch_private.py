@@ -1,12 +1,13 @@
-"""Every use of torch's private API, in one place (torch 2.13)."""
+"""Every use of torch's private API, in one place (torch 2.13); but for its loader: see `torch_loader`."""
 
 import copy
 import gc
+import hashlib
 import struct
 import subprocess
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from itertools import count
@@ -21,13 +22,13 @@ from torch._inductor import codecache, cpp_builder, cpu_vec_isa
 from torch._inductor import config as inductor_config
 from torch._inductor.cpp_builder import CppBuilder
 from torch._inductor.exc import InvalidCxxCompiler
+from torch._inductor.runtime.cache_dir_utils import cache_dir
 from torch._inductor.virtualized import V
 from torch._library.utils import has_fake_kernel
 from torch._logging.structured import INTERN_TABLE
 from torch._subclasses import FakeTensor
 from torch.export import ExportedProgram
 from torch.export._draft_export import FailureReport, FailureType
-from torch.export.pt2_archive._package import AOTICompiledModel
 from torch.export.pt2_archive._package_weights import Weights
 from torch.fx.node import Argument, Node
 from torch.fx.node import Target as NodeTarget
@@ -55,33 +56,6 @@ _LEVELS: Mapping[Target, Mapping[str, str | int]] = {
     "avx2": {"cpp.simdlen": 256, "cpp.march": "x86-64-v3"},
     "avx512": {"cpp.simdlen": 512, "cpp.march": "x86-64-v4"},
 }
-
-
-class Package:
-    """A loaded package: call it with the dict of inputs it was traced with."""
-
-    def __init__(self, path: Path, device_index: int = -1) -> None:
-        """Load native code: only from a package whose digest is known."""
-        self.model = torch._inductor.aoti_load_package(str(path), device_index=device_index)
-
-    def __call__(self, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        outputs: dict[str, torch.Tensor] = self.model(dict(inputs))
-        return outputs
-
-
-class UnpackedPackage(Package):
-    """The code of a package in a folder, and its weights as tensors, which are used where they lie."""
-
-    def __init__(self, folder: Path, weights: Mapping[str, torch.Tensor]) -> None:
-        """Load native code, as above; `weights` are not checked here, and must outlive this object."""
-        single_threaded, runners, device_index = False, 1, -1
-        loader = torch._C._aoti.AOTIModelPackageLoader(
-            str(folder), "model", single_threaded, runners, device_index
-        )
-        # Not all constants are weights: what is folded when loaded is computed from them.
-        loader.load_constants(dict(weights), use_inactive=False, check_full_update=False, user_managed=True)
-        self.model = AOTICompiledModel(loader)
-        self._weights = weights
 
 
 @contextmanager
@@ -191,8 +165,13 @@ def compile_files(program: ExportedProgram, target: Target = "cpu") -> CompiledF
 
     The compiler is given fake tensors for parameters and buffers: no value of theirs can reach the code.
     """
-    apart = _weights_left_out() if _reads_weights(program) else nullcontext()
-    with warnings.catch_warnings(), sizes_zero_and_one_stay_dynamic(), _only_instructions_of(target), apart:
+    with ExitStack() as told:
+        told.enter_context(warnings.catch_warnings())
+        told.enter_context(sizes_zero_and_one_stay_dynamic())
+        told.enter_context(_only_instructions_of(target))
+        told.enter_context(_headers_kept(header_folder(target)))
+        if _reads_weights(program):
+            told.enter_context(_weights_left_out())
         warnings.simplefilter("ignore")  # inductor's remarks on its own internals; failures raise
         module = _without_weights(program).module(check_guards=False)
         assert isinstance(module, torch.fx.GraphModule) and program.example_inputs is not None
@@ -209,6 +188,29 @@ def compile_files(program: ExportedProgram, target: Target = "cpu") -> CompiledF
         paths=tuple(Path(each) for each in written if isinstance(each, str)),
         values={name: tensor for name, tensor in constants if not isinstance(tensor, FakeTensor)},
     )
+
+
+def header_folder(target: Target = "cpu") -> Path:
+    """Where the compiler keeps the headers that it has compiled for a target, beside all else it keeps."""
+    return Path(cache_dir(), "precompiled_headers", target if target in _LEVELS else _native_machine())
+
+
+@contextmanager
+def _headers_kept(folder: Path) -> Iterator[None]:
+    """Keep compiled headers, 14 seconds of a compile, in `folder`: see `workarounds.HEADERS`."""
+    with (
+        mock.patch.object(codecache, "_HEADER_DIR", str(folder)),
+        mock.patch.object(codecache, "_HEADER_LOCK_DIR", str(folder / "locks")),
+    ):
+        yield
+
+
+@cache
+def _native_machine() -> str:
+    """A name for what the C++ compiler takes this machine to be: it refuses headers of another."""
+    command = [cpp_builder.get_cpp_compiler(), "-march=native", "-###", "-E", "-x", "c++", "/dev/null"]
+    told = subprocess.run(command, check=False, capture_output=True, text=True)
+    return hashlib.sha256(told.stderr.encode()).hexdigest()[:16]
 
 
 def has_shape_rule(operator: torch._ops.OpOverload) -> bool:

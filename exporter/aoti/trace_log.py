@@ -9,9 +9,11 @@ from pathlib import Path
 
 from torch.fx import Node
 
+from exporter.aoti.source_line import place_of
 from exporter.aoti.torch_private import nodes_counted
+from exporter.manifest import SlowNode, TraceTime
 
-_SLOWEST = 5
+_SLOWEST = 8
 
 
 @dataclass
@@ -20,12 +22,26 @@ class TraceLog:
 
     nodes: int = 0
     seconds: float = 0.0
-    slowest: list[tuple[float, str]] = field(default_factory=list)
+    slowest: list[tuple[float, Node]] = field(default_factory=list)  # the slowest first
 
-    def add(self, name: str, took: float) -> None:
+    def add(self, node: Node, took: float) -> None:
         self.nodes += 1
         self.seconds += took
-        self.slowest = sorted([*self.slowest, (round(took, 4), name)], reverse=True)[:_SLOWEST]
+        kept = sorted([*self.slowest, (took, node)], key=lambda each: each[0], reverse=True)
+        self.slowest = kept[:_SLOWEST]
+
+    def told(self) -> TraceTime:
+        """All of it in a few lines, with the lines of code that the slowest nodes are from."""
+        return TraceTime(
+            nodes=self.nodes,
+            seconds=round(self.seconds, 3),
+            slowest=tuple(
+                SlowNode(
+                    node=node.name, operator=str(node.target), place=place_of(node), seconds=round(took, 4)
+                )
+                for took, node in self.slowest
+            ),
+        )
 
 
 @contextmanager
@@ -39,7 +55,7 @@ def nodes_logged(path: Path) -> Iterator[TraceLog]:
         nonlocal last
         now = time.monotonic()
         took, last = now - last, now
-        log.add(f"{node.name} {node.target}", took)
+        log.add(node, took)
         os.write(file, f"{took:.4f} s  {node.name} = {node.target}\n".encode())
 
     try:

@@ -33,8 +33,15 @@ MERGED_CALLS = Workaround(
     "they call were traced differently: one of them then computes what the other does, silently",
     seen_in="2.13",
 )
+HEADERS = Workaround(
+    name="_headers_kept",
+    link="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_inductor/codecache.py",
+    breaks="compiled headers are kept below TMPDIR and not below TORCHINDUCTOR_CACHE_DIR: an attempt, whose "
+    "TMPDIR is its own, compiles them anew, which takes longer than all else it compiles",
+    seen_in="2.13",
+)
 
-WORKAROUNDS = (REEXPORT, MERGED_CALLS)
+WORKAROUNDS = (REEXPORT, MERGED_CALLS, HEADERS)
 
 
 def named_arguments(forward: Callable[..., T], names: Sequence[str]) -> Callable[..., T]:

@@ -5,8 +5,9 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 
+from exporter.errors import VerificationFailed
 from exporter.manifest import CaseKind, CaseReport
-from exporter.outcome import TowerOutcome
+from exporter.outcome import Failure, TowerOutcome
 from exporter.spec import Frozen
 from exporter.stages import Stage
 
@@ -19,6 +20,7 @@ SIZES: Mapping[str, str] = {
     "no_values": "empty histories",
     "events_without_values": "empty histories",
     "random": "drawn sizes",
+    "none_one_and_two": "short histories",
     "one_long": "long histories",
     "longest": "long histories",
     "full": "long histories",
@@ -26,6 +28,9 @@ SIZES: Mapping[str, str] = {
 _OTHER_SIZES, _REFUSED = "other sizes", "contradictions refused"
 SIZE_CLASSES = (*dict.fromkeys(SIZES.values()), _OTHER_SIZES, _REFUSED)
 STAGES = (Stage.CONFIG, Stage.CHECKPOINT, Stage.ROWS, Stage.TRACE, Stage.COMPILE, Stage.VERIFY, Stage.PUBLISH)
+
+
+ALL = "all"  # of a row: the towers of an export, of which none is known
 
 
 class Result(StrEnum):
@@ -55,6 +60,11 @@ class Row(Frozen):
     @property
     def key(self) -> tuple[str, ...]:
         return (self.model, self.tower, self.mode, self.precision)
+
+    def stands_for(self, other: "Row") -> bool:
+        """Whether they are of the same tower, or this one of all towers of the same export."""
+        same = (self.model, self.mode, self.precision) == (other.model, other.mode, other.precision)
+        return same and self.tower in {other.tower, ALL}
 
 
 class Record(Frozen):
@@ -96,7 +106,7 @@ def row_of(
         stages={
             stage: _stage(stage, done, failed_at, failed=outcome.failure is not None) for stage in STAGES
         },
-        sizes=_sizes(entry.verified.cases) if entry else {},
+        sizes=_sizes(entry.verified.cases) if entry else _failing_size(outcome.failure),
         why=f"{outcome.failure.code}: {outcome.failure.message}" if outcome.failure else "",
         difference=_of_tolerance(entry.verified.cases, entry.verified.tolerance) if entry else None,
         seconds=round(seconds, 1),
@@ -112,18 +122,21 @@ def changes(earlier: Record | None, now: Record) -> Changes:
     named = {key: " ".join(key) for key in (*before, *after)}
     tried = {key for key, result in before.items() if result is not Result.LEFT_OUT}
     moved = [(key, before.get(key), result) for key, result in after.items()]
+    kept = {row.key for row in merged(earlier, now).rows}
     return Changes(
         new=tuple(named[key] for key in after if key not in tried),
         regressed=tuple(named[key] for key, old, new in moved if (old, new) == (Result.PASS, Result.FAIL)),
         mended=tuple(named[key] for key, old, new in moved if (old, new) == (Result.FAIL, Result.PASS)),
-        gone=tuple(named[key] for key in before if key not in {row.key for row in now.rows}),
+        gone=tuple(named[key] for key in tried if key not in kept),
     )
 
 
 def merged(earlier: Record | None, now: Record) -> Record:
-    """What to record: of rows that were left out this time, what was known of them."""
-    known = {row.key: row for row in earlier.rows} if earlier else {}
-    rows = (known.get(row.key, row) if row.result is Result.LEFT_OUT else row for row in now.rows)
+    """What to record: of cases that were left out this time, what was known of them."""
+    rows: list[Row] = []
+    for row in now.rows:
+        stood_for = [each for each in (earlier.rows if earlier else ()) if row.stands_for(each)]
+        rows += (stood_for or [row]) if row.result is Result.LEFT_OUT else [row]
     return now.model_copy(update={"rows": tuple(rows)})
 
 
@@ -149,6 +162,13 @@ def _sizes(reports: Iterable[CaseReport]) -> dict[str, Result]:
         passed = report.passed and sizes.get(size, Result.PASS) is Result.PASS
         sizes[size] = Result.PASS if passed else Result.FAIL
     return sizes
+
+
+def _failing_size(failure: Failure | None) -> dict[str, Result]:
+    """The class of the verification case that a failure names; of the others nobody knows."""
+    if failure is None or failure.code != VerificationFailed.code:
+        return {}
+    return {_size_class(failure.where): Result.FAIL}
 
 
 def _size_class(case: str) -> str:

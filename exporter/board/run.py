@@ -2,39 +2,56 @@
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 import torch
 
 from exporter.attempt import Attempt
-from exporter.board.record import Record, Result, Row, now, row_of
-from exporter.board.zoo import Case, Model, Zoo, cases, spec_of
+from exporter.board.record import ALL, Record, Result, Row, now, row_of
+from exporter.board.zoo import Case, Model, Zoo, cases, require_models, spec_of
 from exporter.config.families import SUPPORTED
 from exporter.distributed.ranks import Ranks
 from exporter.outcome import ExportOutcome, Failure
 from exporter.pipeline import export
-from exporter.planning import plan_export, read_config
-from exporter.spec import ExportSpec
+from exporter.planning import TowerToExport, plan_export, read_config
+from exporter.spec import ExportSpec, TowerName
 from exporter.stages import StageEvent
 
 OnRow = Callable[[Row], None]
 
+_ONE_TOWER = "the reduced board exports one tower of each model"
 
-def run_board(zoo: Zoo, folder: Path, *, reduced: bool, on_row: OnRow) -> Record:
-    """Export every case of the zoo, whose paths begin at `folder`; rows are told as they come."""
+
+def run_board(zoo: Zoo, folder: Path, *, reduced: bool, only: Collection[str] = (), on_row: OnRow) -> Record:
+    """Export every case of the zoo, whose paths begin at `folder`; rows are told as they come.
+
+    Nothing is taken from a code cache: all of it is traced and compiled.
+
+    Raises:
+        InvalidSpec: `only` names a model that the zoo has not.
+    """
+    require_models(zoo, only)
     models = {model.name: model for model in zoo.models}
     rows: list[Row] = []
-    families = {name: _family(model, folder) for name, model in models.items()}
+    planned = {name: _planned(model, folder) for name, model in models.items()}
+    families = {name: _family(towers) for name, towers in planned.items()}
 
     def tell(row: Row) -> None:
         rows.append(row)
         on_row(row)
 
-    for case, reason in cases(zoo, reduced=reduced):
+    for case, reason in cases(zoo, reduced=reduced, only=only):
         model, family = models[case.model], families[case.model]
-        for row in [_left_out(case, family, reason)] if reason else _tried(model, case, family, folder):
+        if reason:
+            tell(_left_out(case, family, reason))
+            continue
+        first, others = planned[case.model][:1], planned[case.model][1:] if reduced else ()
+        towers = [tower.name for tower in first] if reduced else []
+        for row in _tried(model, case, family, folder, tuple(towers)):
             tell(row)
+        for tower in others:
+            tell(_left_out(case, family, _ONE_TOWER, tower=tower.name))
     for family in sorted(set(SUPPORTED) - set(families.values())):
         given = zoo.left_out.get(family)
         told = Result.LEFT_OUT if given else Result.FAIL
@@ -43,7 +60,10 @@ def run_board(zoo: Zoo, folder: Path, *, reduced: bool, on_row: OnRow) -> Record
     return Record(at=now(), torch=torch.__version__, rows=tuple(rows))
 
 
-def _tried(model: Model, case: Case, family: str, folder: Path) -> Iterator[Row]:
+def _tried(
+    model: Model, case: Case, family: str, folder: Path, towers: tuple[TowerName, ...]
+) -> Iterator[Row]:
+    """The rows of one export: of these towers, or of all if none are named."""
     finished: dict[str, list[str]] = {}
     begun = time.monotonic()
 
@@ -57,6 +77,7 @@ def _tried(model: Model, case: Case, family: str, folder: Path) -> Iterator[Row]
         workspace = Path(scratch) / "work"
         workspace.mkdir()
         spec = spec_of(model, case, folder, Path(scratch) / "out")
+        spec = spec.only(towers) if towers else spec
         outcome = _exported(Attempt(job_id="board", spec=spec, workspace=workspace), report)
         for line in events.read_text().splitlines() if events.exists() else ():
             event = StageEvent.model_validate_json(line)
@@ -67,7 +88,7 @@ def _tried(model: Model, case: Case, family: str, folder: Path) -> Iterator[Row]
         yield Row(
             family=family,
             model=case.model,
-            tower="all",
+            tower=ALL,
             mode=case.mode,
             precision=case.precision,
             result=Result.FAIL,
@@ -86,11 +107,11 @@ def _exported(attempt: Attempt, report: Callable[[StageEvent], None]) -> ExportO
     return outcome
 
 
-def _left_out(case: Case, family: str, reason: str) -> Row:
+def _left_out(case: Case, family: str, reason: str, *, tower: str = ALL) -> Row:
     return Row(
         family=family,
         model=case.model,
-        tower="all",
+        tower=tower,
         mode=case.mode,
         precision=case.precision,
         result=Result.LEFT_OUT,
@@ -98,7 +119,7 @@ def _left_out(case: Case, family: str, reason: str) -> Row:
     )
 
 
-def _family(model: Model, folder: Path) -> str:
+def _planned(model: Model, folder: Path) -> tuple[TowerToExport, ...]:
     spec = ExportSpec(
         config_uri=str(folder / model.config),
         checkpoint_uri="unread",
@@ -107,7 +128,10 @@ def _family(model: Model, folder: Path) -> str:
         output_uri="unread",
     )
     try:
-        planned = plan_export(spec, read_config(spec))
+        return plan_export(spec, read_config(spec))
     except Exception:  # noqa: BLE001  told by the export itself
-        return "unknown"
-    return planned[0].family
+        return ()
+
+
+def _family(towers: tuple[TowerToExport, ...]) -> str:
+    return towers[0].family if towers else "unknown"

@@ -1,6 +1,7 @@
 """The models that the board exports, read from a file; what is left out has its reason there."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from itertools import cycle
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +25,7 @@ class Model(Frozen):
         default={}, description="Tower -> the submodule that is computed in a lower precision."
     )
     no_low_precision: str = Field(default="", description="Why there is none.")
+    extra: bool = Field(default=False, description="Another model of its family stands for it.")
 
 
 class Zoo(Frozen):
@@ -39,6 +41,14 @@ class Case(NamedTuple):
     model: str
     mode: str
     precision: str
+
+
+def require_models(zoo: Zoo, names: Collection[str]) -> None:
+    """InvalidSpec, if one of these is no model of the zoo."""
+    known = [model.name for model in zoo.models]
+    for name in names:
+        if name not in known:
+            raise InvalidSpec(f"the zoo has no model {name}", hint=f"it has: {', '.join(known)}", where=name)
 
 
 def read_zoo(path: Path) -> Zoo:
@@ -61,19 +71,23 @@ def read_zoo(path: Path) -> Zoo:
     return zoo
 
 
-def cases(zoo: Zoo, *, reduced: bool) -> Iterator[tuple[Case, str]]:
+def cases(zoo: Zoo, *, reduced: bool, only: Collection[str] = ()) -> Iterator[tuple[Case, str]]:
     """Every case with the reason for which it is left out of this run; "" for those that run.
 
-    Reduced, each model runs once: modes take turns, in fp32.
+    `only` names models. Reduced, those that the zoo says stand for their families run once: modes take
+    turns, in fp32.
     """
-    modes = list(Mode)
-    for number, model in enumerate(zoo.models):
-        for mode in modes:
+    turns = cycle(Mode)
+    for model in zoo.models:
+        turn = None if model.extra else next(turns)
+        for mode in Mode:
             for precision in (_FULL, *LowPrecision):
                 case = Case(model.name, mode, precision)
                 reason = model.no_low_precision if precision != _FULL else ""
-                if reduced and (precision != _FULL or mode is not modes[number % len(modes)]):
-                    reason = "the reduced board runs each model once, in fp32"
+                if reduced and (precision != _FULL or mode is not turn):
+                    reason = "the reduced board runs one model of each family once, in fp32"
+                if only and model.name not in only:
+                    reason = "this run was asked for other models"
                 yield case, reason
 
 

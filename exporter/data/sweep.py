@@ -10,6 +10,7 @@ from exporter.data.ragged import Counts
 from exporter.dims.plan import BATCH, DimPlan
 
 _FEW = 5  # rows of a corner
+_SHORT = 3  # lengths of 0, 1 and 2
 _SEED, _DRAWN = 20, 4  # of the sizes that are drawn: the same in every export, so that a failure comes again
 
 
@@ -38,7 +39,7 @@ def _corners(rows: Rows, plan: DimPlan, size: int) -> Iterator[NamedBatch]:
     few, sequences = rows.take(size), _sequences(rows)
     if not sequences:
         return
-    equal, uneven = few, few
+    equal, uneven, short = few, few, few
     for siblings in sequences:
         observed: Counts = rows.columns[siblings[0].name].per_row
         equal = equal.resize(siblings, np.full(size, max(int(np.median(observed)), 1), dtype=np.int64))
@@ -47,7 +48,9 @@ def _corners(rows: Rows, plan: DimPlan, size: int) -> Iterator[NamedBatch]:
         lengths = np.ones(size, dtype=np.int64)
         lengths[size // 2] = parent.length or int(observed.max(initial=1))
         uneven = uneven.resize(siblings, lengths)
+        short = short.resize(siblings, np.arange(size, dtype=np.int64) % _SHORT)
     yield named_batch("equal_histories", equal, plan)
+    yield named_batch("none_one_and_two", short, plan)
     yield named_batch("one_long_among_short", uneven, plan, "as long as the config declares")
 
 

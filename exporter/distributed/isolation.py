@@ -1,16 +1,50 @@
 """Work in a forked child: code that crashes, or that the kernel kills, takes only the child with it."""
 
+import ctypes
 import multiprocessing
 import signal
 from collections.abc import Callable
 from multiprocessing.connection import Connection
-from typing import TypeVar
+from multiprocessing.context import ForkProcess
+from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
+_PR_SET_PDEATHSIG = 1
 
-def isolated(produce: Callable[[], T], *, died: Callable[[str], T]) -> T:
-    """What `produce` returns in a child of this process; where the child dies, what `died` makes of it.
+
+def die_with_parent() -> None:
+    """From now on the kernel kills this process when its parent ends, however that does.
+
+    Meant is the thread that started this process: it must be one that lives as long as the parent.
+    """
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
+
+
+class Child(Generic[T]):
+    """A child of this process at work; see `begin`."""
+
+    def __init__(self, process: ForkProcess, receiver: Connection, died: Callable[[str], T]) -> None:
+        self._process = process
+        self._receiver = receiver
+        self._died = died
+
+    def result(self) -> T:
+        """What it produced, once it has."""
+        try:
+            value: T = self._receiver.recv()
+        except EOFError:
+            self._process.join()
+            return self._died(_how(self._process.exitcode))
+        finally:
+            self._receiver.close()
+        self._process.join()
+        return value
+
+
+def begin(produce: Callable[[], T], *, died: Callable[[str], T]) -> Child[T]:
+    """Let a child of this process produce something; where it dies, the result is what `died` makes of it.
 
     Forked and not started anew, so that what is imported is not imported again; therefore this process
     must not have run anything in threads, nor used CUDA. `died` is told how the child ended.
@@ -20,18 +54,16 @@ def isolated(produce: Callable[[], T], *, died: Callable[[str], T]) -> T:
     child = context.Process(target=_produce, args=(produce, sender))
     child.start()
     sender.close()  # the child holds the other end: its death is the end of the stream
-    try:
-        value: T = receiver.recv()
-    except EOFError:
-        child.join()
-        return died(_how(child.exitcode))
-    finally:
-        receiver.close()
-    child.join()
-    return value
+    return Child(child, receiver, died)
+
+
+def isolated(produce: Callable[[], T], *, died: Callable[[str], T]) -> T:
+    """What `produce` returns in a child of this process, as `begin` has it."""
+    return begin(produce, died=died).result()
 
 
 def _produce(produce: Callable[[], T], sender: Connection) -> None:
+    die_with_parent()
     sender.send(produce())
 
 

@@ -27,6 +27,11 @@ def family_package(name: str) -> FamilyPackage:
     return FamilyPackage(distribution=distribution.name, version=distribution.version)
 
 
+def family_module(name: str) -> str:
+    """The module that offers a family, and with it registers the operators of its own."""
+    return _entry_point(name).module
+
+
 def load_family(name: str) -> Family:
     """The family that an installed package offers, its code loaded.
 

@@ -11,6 +11,7 @@ from operator import attrgetter
 import torch
 from torch.fx import Node
 
+from exporter.aoti.source_line import place_of
 from exporter.errors import PassRefused
 from exporter.passes.editable import EditableProgram, near
 
@@ -192,19 +193,6 @@ class _Word(str):
 def _kind(node: Node) -> str:
     value = node.meta.get("val")
     return f"{value.dtype} {value.dim()}" if isinstance(value, torch.Tensor) else type(value).__name__
-
-
-def place_of(node: Node) -> str:
-    """The innermost line of code outside of torch that the node was traced from: "models/stu.py:56"."""
-    lines = (node.stack_trace or "").splitlines()
-    frames = [line.strip() for line in lines if line.strip().startswith('File "')]
-    outside = [frame for frame in frames if "/torch/" not in frame]
-    if not outside:
-        return ""
-    file, line = outside[-1].removeprefix('File "').split('", line ')
-    parts = file.split("/")
-    shown = parts[parts.index("exporter") :] if "exporter" in parts else parts[-2:]
-    return f"{'/'.join(shown)}:{line.split(',')[0]}"
 
 
 def _stack(node: Node) -> Stack:

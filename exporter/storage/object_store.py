@@ -69,9 +69,11 @@ class ObjectStore(ArtifactStore):
             found = self._client.head_object(Bucket=self._bucket, Key=self._path(key))
         return StoredFile(key=key, size=found["ContentLength"], version=found["ETag"])
 
-    def link(self, key: str, lifetime: timedelta) -> str | None:
+    def link(self, key: str, lifetime: timedelta, endpoint: str | None = None) -> str | None:
         with _translated(self.uri_of(key)):
-            return self._client.generate_presigned_url(
+            # The signature covers the host: a link for another one is signed for it.
+            client = _client(endpoint) if endpoint else self._client
+            return client.generate_presigned_url(
                 "get_object",
                 Params={"Bucket": self._bucket, "Key": self._path(key)},
                 ExpiresIn=int(lifetime.total_seconds()),
@@ -192,13 +194,35 @@ class ObjectStore(ArtifactStore):
 
 def open_object_store(uri: str) -> ObjectStore:
     """The store of `s3://bucket/prefix`."""
+    bucket, prefix = _parts(uri)
+    return ObjectStore(_client(), bucket, prefix)
+
+
+def make_bucket(uri: str) -> bool:
+    """Make the bucket that the URI names; False where it is there already."""
+    bucket, _ = _parts(uri)
+    client = _client()
+    with _translated(uri):
+        try:
+            client.head_bucket(Bucket=bucket)
+        except ClientError as error:
+            if _status(error) != 404:
+                raise
+        else:
+            return False
+        client.create_bucket(Bucket=bucket)
+        return True
+
+
+def _parts(uri: str) -> tuple[str, str]:
+    """Bucket and prefix."""
     bucket, _, prefix = uri.removeprefix("s3://").partition("/")
-    if not bucket:
+    if not uri.startswith("s3://") or not bucket:
         raise InvalidSpec(f"{uri!r} names no bucket", hint="write s3://bucket/prefix", where=uri)
-    return ObjectStore(_client(), bucket, check_prefix(prefix.rstrip("/")))
+    return bucket, check_prefix(prefix.rstrip("/"))
 
 
-def _client() -> "S3Client":
+def _client(endpoint: str | None = None) -> "S3Client":
     """A client that tries again a few times and gives up in minutes, not hours.
 
     Checksums are off where the protocol does not ask for them: many stores other than AWS refuse them,
@@ -215,10 +239,11 @@ def _client() -> "S3Client":
     )
     session = boto3.session.Session()
     with _translated("s3://"):
-        client = session.client("s3", config=config)
+        client = session.client("s3", config=config, endpoint_url=endpoint)
         if _is_aws(client.meta.endpoint_url) or _has_addressing_style(client):
             return client
-        return session.client("s3", config=config.merge(Config(s3={"addressing_style": "path"})))
+        by_path = config.merge(Config(s3={"addressing_style": "path"}))
+        return session.client("s3", config=by_path, endpoint_url=endpoint)
 
 
 def _is_aws(endpoint: str) -> bool:

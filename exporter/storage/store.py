@@ -65,8 +65,11 @@ class ArtifactStore(Protocol):
     def delete_prefix(self, prefix: str) -> None:
         """Remove a folder of an unfinished artifact, uploads that never ended included."""
 
-    def link(self, key: str, lifetime: timedelta) -> str | None:
-        """A URL from which anybody can read the file for a while; None where the store has no such."""
+    def link(self, key: str, lifetime: timedelta, endpoint: str | None = None) -> str | None:
+        """A URL from which anybody can read the file for a while; None where the store has no such.
+
+        It leads to `endpoint` where callers reach the store under another URL than this program does.
+        """
         return None
 
     def size(self, key: str) -> int:

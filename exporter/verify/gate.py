@@ -61,28 +61,29 @@ class Gate:
             VerificationFailed: naming the case, its sizes, the output and the difference.
         """
         cases, refusals = list(agreeing), list(contradicting)
-        for batch in _run_by_node(cases):
+        by_node = _run_by_node(cases) if self._programs else []
+        for batch in by_node:
             progress(0.0, f"{batch.name}: node by node")
-            where = f"{self._tower.title}, {batch.name}"
-            require_promises_kept(self._programs, self._on_device(batch), where=where)
-        if ordinary := _ordinary(cases):
-            self._usual = scales_of(self.eager(ordinary[-1].inputs))
+            require_promises_kept(
+                self._programs, self._on_device(batch), tower=self._tower.title, case=batch.name
+            )
+        self.learn_scales(cases)
         total, timed = len(cases) + len(refusals), _timed(cases)
         reports, latency = [], []
         with ExitStack() as running:
             runner = running.enter_context(self.runner())
             for done, batch in enumerate(cases):
                 progress(done / total, f"{batch.name}: package against eager")
-                reports.append(self._agrees(runner, batch))
+                reports.append(self.agrees(runner, batch))
                 if batch.name in timed:
                     self._require_steady(runner, batch)
                     latency.append(self._latency(runner, batch))
             for done, batch in enumerate(refusals, start=len(cases)):
                 progress(done / total, f"{batch.name}: must be refused")
                 try:
-                    reports.append(self._refuses(runner, batch))
+                    reports.append(self.refuses(runner, batch))
                 except PackageCrashed as crash:  # a package without checks may read past its inputs
-                    reports.append(_not_refused(batch, crash.message))
+                    reports.append(not_refused(batch, crash.message))
                     runner = running.enter_context(self.runner())
         failed = [report for report in reports if not report.passed]
         if failed:
@@ -97,7 +98,18 @@ class Gate:
             largest_difference=max(report.largest_difference or 0.0 for report in reports),
             cases=tuple(reports),
             latency=tuple(latency),
+            run_by_node=tuple(batch.name for batch in by_node),
         )
+
+    def learn_scales(self, cases: Sequence[NamedBatch]) -> None:
+        """Keep the scale of each output in the largest ordinary batch: what small ones are held against."""
+        if ordinary := _ordinary(cases):
+            self._usual = scales_of(self.eager(ordinary[-1].inputs))
+
+    @property
+    def tolerance(self) -> float:
+        """The allowed difference, as a fraction of an output's scale."""
+        return self._tolerance
 
     def _on_device(self, batch: NamedBatch) -> dict[str, Tensor]:
         return {name: value.to(self._device) for name, value in batch.inputs.items()}
@@ -119,7 +131,8 @@ class Gate:
             threads=torch.get_num_threads(),
         )
 
-    def _agrees(self, runner: PackageRunner, batch: NamedBatch) -> CaseReport:
+    def agrees(self, runner: PackageRunner, batch: NamedBatch) -> CaseReport:
+        """One case: every output of the package against eager's, elementwise."""
         sizes = input_sizes(self._tower.plan, batch.inputs)
         expected = self.eager(batch.inputs)
         try:
@@ -140,31 +153,36 @@ class Gate:
             detail=difference.problem or batch.note,
         )
 
-    def _require_steady(self, runner: PackageRunner, batch: NamedBatch) -> None:
-        """Run the same inputs twice: what moves between two runs is no rounding.
+    def moved(self, runner: PackageRunner, batch: NamedBatch) -> str:
+        """How far two runs on the same inputs are apart, in words; nothing if they agree.
 
-        Raises:
-            PackageUnsteady: naming the case, the output and the difference.
+        What moves between two runs is no rounding. Inputs that are refused are another case's failure.
         """
         try:
-            moved = compare(runner.run(batch.inputs), runner.run(batch.inputs))
+            between = compare(runner.run(batch.inputs), runner.run(batch.inputs))
         except Refused:
-            return  # told as the case's own failure
-        if not moved.problem and not moved.within(self._tolerance * _STEADY):
-            raise PackageUnsteady(
-                f"{self._tower.title}: {batch.name}: {moved.output} differs by {moved.largest:.3g} at scale "
-                f"{moved.scale:.3g} between two runs on the same inputs",
-                where=batch.name,
-            )
+            return ""
+        if between.problem or between.within(self._tolerance * _STEADY):
+            return ""
+        return (
+            f"{between.output} differs by {between.largest:.3g} at scale {between.scale:.3g} between two "
+            "runs on the same inputs"
+        )
 
-    def _refuses(self, runner: PackageRunner, batch: NamedBatch) -> CaseReport:
+    def _require_steady(self, runner: PackageRunner, batch: NamedBatch) -> None:
+        """PackageUnsteady, naming the case, the output and the difference."""
+        if moved := self.moved(runner, batch):
+            raise PackageUnsteady(f"{self._tower.title}: {batch.name}: {moved}", where=batch.name)
+
+    def refuses(self, runner: PackageRunner, batch: NamedBatch) -> CaseReport:
+        """One case of inputs that contradict each other."""
         try:
             runner.run(batch.inputs)
         except Refused as refusal:
             return CaseReport(
                 name=batch.name, kind=CaseKind.REFUSES, sizes={}, passed=True, detail=str(refusal)
             )
-        return _not_refused(batch, "was computed instead of refused")
+        return not_refused(batch, "was computed instead of refused")
 
     def _latency(self, runner: PackageRunner, batch: NamedBatch) -> Latency:
         times_ms: list[float] = []
@@ -194,7 +212,7 @@ def _timed(cases: Sequence[NamedBatch]) -> frozenset[str]:
     return frozenset({*sizes[:1], _ALWAYS_TIMED, *sizes[-1:]})
 
 
-def _not_refused(batch: NamedBatch, detail: str) -> CaseReport:
+def not_refused(batch: NamedBatch, detail: str) -> CaseReport:
     return CaseReport(name=batch.name, kind=CaseKind.REFUSES, sizes={}, passed=False, detail=detail)
 
 

@@ -47,9 +47,49 @@ def smallest_failing(
     limit_s: float = 120.0,
 ) -> Smallest | None:
     """Search for `budget_s` at most, each script for `limit_s`; None if the program alone does not fail."""
+    module = program.module(check_guards=False)
+    assert isinstance(module, GraphModule)
     with Prober(libraries, folder, limit_s=limit_s) as prober:
-        search = _Search(program, inputs, prober, libraries, until=time.monotonic() + budget_s)
-        return search.run()
+        search = _Search(
+            module, tree_leaves(dict(inputs)), prober, libraries, until=time.monotonic() + budget_s
+        )
+        return search.run(Step.COMPARE)
+
+
+def smallest_untraceable(
+    recorded: tuple[GraphModule, list[Tensor]],
+    *,
+    libraries: Sequence[str],
+    folder: Path,
+    budget_s: float,
+    limit_s: float = 30.0,
+    like: str = "",
+) -> Smallest | None:
+    """The same for the operators that were recorded of a module that could not be traced.
+
+    None also if they fail otherwise than by an error of the class that is named `like`.
+    """
+    module, inputs = recorded
+    with Prober(libraries, folder, limit_s=limit_s) as prober:
+        search = _Search(module, inputs, prober, libraries, until=time.monotonic() + budget_s)
+        return search.run(Step.TRACE, like=like)
+
+
+def broken_alone(
+    program: ExportedProgram,
+    inputs: Mapping[str, Tensor],
+    node: str,
+    *,
+    libraries: Sequence[str],
+    folder: Path,
+    limit_s: float = 120.0,
+) -> Smallest | None:
+    """The node that breaks its promise, by itself; None if by itself it does not."""
+    module = program.module(check_guards=False)
+    assert isinstance(module, GraphModule)
+    with Prober(libraries, folder, limit_s=limit_s) as prober:
+        search = _Search(module, tree_leaves(dict(inputs)), prober, libraries, until=time.monotonic())
+        return search.of_node(node)
 
 
 class _Search:
@@ -57,17 +97,15 @@ class _Search:
 
     def __init__(
         self,
-        program: ExportedProgram,
-        inputs: Mapping[str, Tensor],
+        module: GraphModule,
+        inputs: Sequence[Tensor],
         prober: Prober,
         libraries: Sequence[str],
         *,
         until: float,
     ) -> None:
-        module = program.module(check_guards=False)
-        assert isinstance(module, GraphModule)
         self._module = module
-        self._inputs = tree_leaves(dict(inputs))
+        self._inputs = inputs
         self._nodes = [node for node in module.graph.nodes if node.op == "call_function"]
         self._values: dict[Node, object] = {}
         self._prober = prober
@@ -75,10 +113,10 @@ class _Search:
         self._until = until
         self._last_log = ""
 
-    def run(self) -> Smallest | None:
+    def run(self, last_step: Step, *, like: str = "") -> Smallest | None:
         self._remember_before(0)
-        ending = self._try(self._nodes, self._outputs(), Step.COMPARE)
-        if ending is None:
+        ending = self._try(self._nodes, self._outputs(), last_step)
+        if ending is None or not ending.kind.endswith(like):
             return None
 
         def fails(kept: Sequence[Node], outputs: Sequence[Node]) -> bool:
@@ -90,6 +128,16 @@ class _Search:
         self._remember_before(last)
         kept = self._latest_start(fails, last)
         return self._told(ending, self._without_each(fails, kept))
+
+    def of_node(self, name: str) -> Smallest | None:
+        """A node and nothing else, up to the step that holds it against what tracing promised."""
+        place = next((place for place, node in enumerate(self._nodes) if node.name == name), None)
+        if place is None:
+            return None
+        self._remember_before(place)
+        kept = [self._nodes[place]]
+        ending = self._try(kept, kept, Step.PROMISE)
+        return self._told(ending, kept) if ending else None
 
     def _first_that_suffices(self, fails: Callable[[Sequence[Node], Sequence[Node]], bool]) -> int | None:
         """The first node that fails when all behind it is left out; None where that cannot be found."""
@@ -131,12 +179,16 @@ class _Search:
         return kept
 
     def _try(self, kept: Sequence[Node], outputs: Sequence[Node], last_step: Step) -> Ending | None:
-        graph, inputs = self._cut(kept, outputs)
-        script = script_of(graph, inputs, libraries=self._libraries, title="A graph cut from a program.")
+        script = self._script(kept, outputs, "A graph cut from a program.", last_step)
         ending = self._prober.try_script(script, last_step=last_step)
         if ending is not None:
             self._last_log = self._prober.log
         return ending
+
+    def _script(self, kept: Sequence[Node], outputs: Sequence[Node], title: str, last_step: Step) -> str:
+        graph, inputs = self._cut(kept, outputs)
+        promises = last_step is Step.PROMISE
+        return script_of(graph, inputs, libraries=self._libraries, title=title, promises=promises)
 
     def _cut(self, kept: Sequence[Node], outputs: Sequence[Node]) -> tuple[Graph, dict[str, object]]:
         """A graph of the kept nodes; what they read besides is an input with the value it had."""
@@ -145,7 +197,7 @@ class _Search:
         taken = dict.fromkeys(each for node in kept for each in node.all_input_nodes if each not in members)
         for node in taken:
             placeholder = graph.placeholder(node.name)
-            placeholder.meta["val"] = node.meta.get("val", self._values.get(node))
+            placeholder.meta = {"val": self._values.get(node), **node.meta}
             moved[node], inputs[placeholder.name] = placeholder, self._values[node]
         for node in kept:
             moved[node] = graph.node_copy(node, moved.__getitem__)
@@ -163,14 +215,13 @@ class _Search:
 
     def _told(self, ending: Ending, kept: Sequence[Node]) -> Smallest:
         outputs = kept[-1:] if len(kept) < len(self._nodes) else self._outputs()
-        graph, inputs = self._cut(kept, outputs)
         title = f"{ending}: the smallest graph found that fails so, {len(kept)} of {len(self._nodes)} nodes."
         return Smallest(
             ending=ending,
             nodes=tuple(str(node.target) for node in kept),
             of=len(self._nodes),
             tried=self._prober.tried,
-            script=script_of(graph, inputs, libraries=self._libraries, title=title),
+            script=self._script(kept, outputs, title, ending.step),
             log=self._last_log,
         )
 

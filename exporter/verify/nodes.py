@@ -13,8 +13,8 @@ from torch.export import ExportedProgram
 from torch.fx import Interpreter, Node
 from torch.utils._pytree import tree_leaves
 
+from exporter.aoti.source_line import place_of
 from exporter.errors import PromiseBroken
-from exporter.passes.variants import place_of
 
 Symbols = dict[object, int]  # torch's symbol for a size -> the size in this run
 
@@ -50,22 +50,31 @@ def check_nodes(program: ExportedProgram, inputs: Mapping[str, Tensor]) -> Broke
 
 
 def require_promises_kept(
-    programs: Sequence[ExportedProgram], inputs: Mapping[str, Tensor], *, where: str
+    programs: Sequence[ExportedProgram], inputs: Mapping[str, Tensor], *, tower: str, case: str
 ) -> None:
     """Check programs of which each takes what the one before it returns.
 
     Raises:
         PromiseBroken: naming the node, its line of code, and what differs.
     """
+    broken = first_broken(programs, inputs)
+    if broken is not None:
+        error = PromiseBroken(f"{tower}, {case}: {broken}", where=broken.place or case)
+        error.case = case
+        raise error
+
+
+def first_broken(programs: Sequence[ExportedProgram], inputs: Mapping[str, Tensor]) -> Broken | None:
+    """The first node of the programs, each of which takes what the one before it returns."""
     tensors = dict(inputs)
     for program in programs:
         names = list(program.call_spec.in_spec.child(0).child(0).context)
         taken = {name: tensors[name] for name in names}
-        broken = check_nodes(program, taken)
-        if broken is not None:
-            raise PromiseBroken(f"{where}: {broken}", where=broken.place or where)
+        if broken := check_nodes(program, taken):
+            return broken
         with torch.no_grad():
             tensors = cast(dict[str, Tensor], program.module(check_guards=False)(taken))
+    return None
 
 
 def differs(promised: object, real: object, symbols: Symbols) -> str:

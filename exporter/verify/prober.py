@@ -94,6 +94,12 @@ def _ending(status: int | None, log: str) -> Ending:
     if status < 0:
         return Ending(step=step, kind=f"signal {-status}")
     named = [line.partition(":")[0] for line in lines if line[:1].isalpha() and ":" in line]
-    errors = [name.rpartition(".")[2] for name in named if " " not in name and name[:1].isalpha()]
-    raised = [name for name in errors if name.endswith(("Error", "Exception", "Failed"))]
+    words = [name for name in named if " " not in name]
+    raised = [name.rpartition(".")[2] for name in words if _is_class(name)]
     return Ending(step=step, kind=f"error {raised[-1] if raised else status}")
+
+
+def _is_class(name: str) -> bool:
+    """Whether a line that begins so tells of an exception: not all of torch's are called errors."""
+    own = name.rpartition(".")[2]
+    return own.endswith(("Error", "Exception", "Failed")) or ("." in name and own[:1].isupper())

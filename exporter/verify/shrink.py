@@ -4,6 +4,7 @@ import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -11,8 +12,24 @@ from torch import Tensor
 from torch.export import ExportedProgram
 
 from exporter.aoti.compile import versions
-from exporter.errors import CompileFailed, VerificationFailed
-from exporter.verify.minify import SCRIPT, Smallest, smallest_failing
+from exporter.errors import (
+    CompileFailed,
+    DimPlanViolated,
+    ExportError,
+    PromiseBroken,
+    TraceFailed,
+    VerificationFailed,
+)
+from exporter.towers.tower import Tower
+from exporter.verify.minify import (
+    SCRIPT,
+    Smallest,
+    broken_alone,
+    smallest_failing,
+    smallest_untraceable,
+)
+from exporter.verify.nodes import check_nodes
+from exporter.verify.recording import record
 
 _BUDGET_S = 180.0
 
@@ -36,14 +53,47 @@ def shrunk(
     try:
         yield
     except (CompileFailed, VerificationFailed) as error:
-        try:
-            case = error.where if isinstance(error, VerificationFailed) else ""
-            told = keep_smallest(programs, inputs_of(case), folder, libraries=libraries)
-        except Exception:  # the failure itself must be told all the same
-            log.exception("shrinking_failed")
-        else:
-            error.report = "\n\n".join(filter(None, [told, error.report]))
+        broken = isinstance(error, PromiseBroken)
+        case = error.where if isinstance(error, VerificationFailed) else ""
+        inputs = partial(inputs_of, error.case if isinstance(error, PromiseBroken) else case)
+        _tell(
+            error,
+            lambda: keep_smallest(programs, inputs(), folder, libraries=libraries, broken=broken),
+        )
         raise
+
+
+@contextmanager
+def shrunk_untraced(
+    towers: Sequence[Tower],
+    inputs: Inputs,
+    others: Callable[[], Inputs],
+    folder: Path,
+    *,
+    libraries: Sequence[str],
+) -> Iterator[None]:
+    """The same for tracing: each tower takes what the one before it returns.
+
+    There is no program to cut, so what the towers' code calls is recorded, on `inputs` and, to see which
+    sizes vary, on `others`.
+    """
+    try:
+        yield
+    except (TraceFailed, DimPlanViolated) as error:
+        like = type(error.__cause__).__name__ if isinstance(error.__cause__, Exception) else ""
+        _tell(
+            error, lambda: keep_untraceable(towers, inputs, others(), folder, libraries=libraries, like=like)
+        )
+        raise
+
+
+def _tell(error: ExportError, search: Callable[[], str]) -> None:
+    try:
+        told = search()
+    except Exception:  # the failure itself must be told all the same
+        log.exception("shrinking_failed")
+    else:
+        error.report = "\n\n".join(filter(None, [told, error.report]))
 
 
 def keep_smallest(
@@ -52,24 +102,62 @@ def keep_smallest(
     folder: Path,
     *,
     libraries: Sequence[str],
+    broken: bool = False,
     budget_s: float = _BUDGET_S,
 ) -> str:
     """Write the smallest failing case of the first program that fails alone; says what was found.
 
-    Of several programs, each takes what the one before it returns.
+    Of several programs, each takes what the one before it returns. Where a promise was `broken`, which takes
+    a run in this process, the node that breaks it is the case.
     """
-    tensors = dict(inputs)
+    tensors, tried = dict(inputs), folder.with_name("tried")
     for program in programs:
         names = list(program.call_spec.in_spec.child(0).child(0).context)
         taken = {name: tensors[name] for name in names}
-        found = smallest_failing(
-            program, taken, libraries=libraries, folder=folder.with_name("tried"), budget_s=budget_s
-        )
+        found = None
+        if broken and (node := check_nodes(program, taken)):
+            found = broken_alone(program, taken, node.node, libraries=libraries, folder=tried)
+        if found is None:
+            found = smallest_failing(program, taken, libraries=libraries, folder=tried, budget_s=budget_s)
         if found is not None:
             return _written(found, folder)
         with torch.no_grad():
             tensors = program.module(check_guards=False)(taken)
     return "The program alone, traced and compiled anew, does not fail: no smaller case was found."
+
+
+def keep_untraceable(
+    towers: Sequence[Tower],
+    inputs: Inputs,
+    others: Inputs,
+    folder: Path,
+    *,
+    libraries: Sequence[str],
+    like: str = "",
+    budget_s: float = _BUDGET_S,
+) -> str:
+    """Write the fewest operators of the first tower that cannot be traced; says what was found.
+
+    They count only if they fail by an error of the class that is named `like`.
+    """
+    for tower in towers:
+        names = [tensor.name for tensor in tower.plan.inputs]
+        inputs, others = ({name: each[name] for name in names} for each in (inputs, others))
+        found = smallest_untraceable(
+            record(tower.module, inputs, others),
+            libraries=libraries,
+            folder=folder.with_name("tried"),
+            budget_s=budget_s,
+            like=like,
+        )
+        if found is not None:
+            return _written(found, folder)
+        with torch.no_grad():
+            inputs, others = tower.module(inputs), tower.module(others)
+    return (
+        "The operators that the model calls do not fail so by themselves: what cannot be traced is the "
+        "model's own Python between them."
+    )
 
 
 def _written(found: Smallest, folder: Path) -> str:
@@ -87,5 +175,5 @@ def _written(found: Smallest, folder: Path) -> str:
     (folder / "smallest.json").write_text(json.dumps(about, indent=2))
     return (
         f"The smallest graph that fails so ({found.ending}) has {len(found.nodes)} of {found.of} nodes: "
-        f"{', '.join(found.nodes[:8])}. {SCRIPT} in the failure's bundle runs it with torch alone."
+        f"{', '.join(found.nodes[:8])}. {SCRIPT} runs it with torch alone."
     )

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 from torch.fx import Graph, Node
 
+from exporter.verify.recording import DYNAMIC
+
 _LONGEST_VALUES = 1 << 16  # bytes of one tensor that a script carries; larger ones are drawn
 _LISTED = 16  # elements that are written as numbers
 
@@ -20,13 +22,29 @@ class Step(StrEnum):
 
     EAGER = "eager"
     TRACE = "trace"
+    PROMISE = "promise"  # the results' layouts are what tracing says they are
     COMPILE = "compile"
     RUN = "run"
     COMPARE = "compare"
 
 
-def script_of(graph: Graph, inputs: Mapping[str, object], *, libraries: Sequence[str], title: str) -> str:
-    """The script for a graph of placeholders, operators and one output; `inputs` by placeholder."""
+_OF_PACKAGES = (Step.COMPILE, Step.RUN, Step.COMPARE)
+
+
+def script_of(
+    graph: Graph,
+    inputs: Mapping[str, object],
+    *,
+    libraries: Sequence[str],
+    title: str,
+    promises: bool = False,
+) -> str:
+    """The script for a graph of placeholders, operators and one output; `inputs` by placeholder.
+
+    With `promises` it ends by holding the layouts of its results against what tracing says of them; else it
+    compiles, runs and compares.
+    """
+    steps = [Step.EAGER, Step.TRACE, *([Step.PROMISE] if promises else _OF_PACKAGES)]
     code = graph.python_code("self", expanded_def=False)
     placeholders = [node for node in graph.nodes if node.op == "placeholder"]
     used = set(re.findall(r"\w+", code.src))
@@ -38,6 +56,10 @@ def script_of(graph: Graph, inputs: Mapping[str, object], *, libraries: Sequence
         inputs="\n".join(f"    {_literal(inputs[node.name])},  # {node.name}" for node in placeholders),
         dims="\n".join(f"    {_dims(node)}," for node in placeholders),
         versions=f"torch {torch.__version__}",
+        steps=[str(step) for step in steps],
+        named_steps=f"{', '.join(steps[:-1])} and {steps[-1]}",
+        before_main=_HELD if promises else "",
+        after_trace=_PROMISE if promises else _PACKAGE,
     )
 
 
@@ -75,6 +97,8 @@ def _dims(node: Node) -> str:
     value = node.meta.get("val")
     if not isinstance(value, Tensor):
         return "None"
+    if DYNAMIC in node.meta:  # a recording: to be dynamic is part of what fails
+        return "{" + ", ".join(f"{axis}: torch.export.Dim.DYNAMIC" for axis in node.meta[DYNAMIC]) + "}"
     axes = [axis for axis, size in enumerate(value.shape) if isinstance(size, torch.SymInt)]
     return "{" + ", ".join(f"{axis}: torch.export.Dim.AUTO" for axis in axes) + "}"
 
@@ -82,7 +106,7 @@ def _dims(node: Node) -> str:
 _SCRIPT = '''"""{title}
 
 Runs with {versions} and no file besides: python smallest.py [the last step to take, of
-eager, trace, compile, run and compare].
+{named_steps}].
 """
 
 import base64
@@ -97,7 +121,7 @@ import torch.fx.experimental._config as sizes
 {imports}
 {names}
 
-STEPS = ["eager", "trace", "compile", "run", "compare"]
+STEPS = {steps}
 
 
 def packed(text, dtype, size):
@@ -124,13 +148,13 @@ DIMS = (
 
 
 def step(name):
-    if STEPS.index(name) > STEPS.index(sys.argv[1] if len(sys.argv) > 1 else "compare"):
+    if STEPS.index(name) > STEPS.index(sys.argv[1] if len(sys.argv) > 1 else STEPS[-1]):
         print("step: none, as asked", flush=True)
         sys.exit(0)
     print("step:", name, flush=True)
 
 
-def main():
+{before_main}def main():
     warnings.simplefilter("ignore")
     module = Smallest().eval()
     with torch.no_grad(), sizes.patch(backed_size_oblivious=True):  # sizes 0 and 1 stay dynamic
@@ -138,7 +162,30 @@ def main():
         expected = module(*INPUTS)
         step("trace")
         program = torch.export.export(module, INPUTS, dynamic_shapes=DIMS, strict=False)
-        step("compile")
+{after_trace}    print("step: all, without a failure", flush=True)
+
+
+if __name__ == "__main__":
+    main()
+'''
+
+_HELD = """def held(promised, real):
+    if promised.dtype != real.dtype:
+        raise AssertionError(f"dtype is {real.dtype}, promised {promised.dtype}")
+    sizes = tuple(int(size) for size in promised.shape)
+    if sizes != tuple(real.shape):
+        raise AssertionError(f"size is {tuple(real.shape)}, promised {sizes}")
+    strides = tuple(int(stride) for stride in promised.stride())
+    if real.numel() and any(s != r for s, r, n in zip(strides, real.stride(), sizes) if n > 1):
+        raise AssertionError(f"stride is {real.stride()}, promised {strides}")
+
+
+"""
+_PROMISE = """        step("promise")
+        for promised, real in zip(program.graph.output_node().args[0], expected, strict=True):
+            held(promised.meta["val"], real)
+"""
+_PACKAGE = """        step("compile")
         with tempfile.TemporaryDirectory() as folder:
             path = torch._inductor.aoti_compile_and_package(program, package_path=folder + "/smallest.pt2")
             step("run")
@@ -146,9 +193,4 @@ def main():
             step("compare")
             for wanted, real in zip(expected, given, strict=True):
                 torch.testing.assert_close(real, wanted, rtol=1e-4, atol=1e-5)
-    print("step: all, without a failure", flush=True)
-
-
-if __name__ == "__main__":
-    main()
-'''
+"""

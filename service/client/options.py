@@ -1,6 +1,7 @@
 """An export's spec as command-line options."""
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,13 +16,12 @@ Spec = TypeVar("Spec", bound=ExportSpec)
 _OBJECT = TypeAdapter(dict[str, JsonValue])
 
 
-def add_spec_options(parser: argparse.ArgumentParser) -> None:
-    """Add all the options that `spec_of` reads."""
+def add_model_options(parser: argparse.ArgumentParser) -> None:
+    """Add those that say which model, with which weights and rows."""
     add_plan_options(parser)
     parser.add_argument("--checkpoint", metavar="URI", dest="checkpoint_uri", type=_uri)
     parser.add_argument("--item-input", metavar="URI", dest="item_input_uri", type=_uris)
     parser.add_argument("--sample-input", metavar="URI", dest="sample_input_uri", type=_uris)
-    parser.add_argument("--output", metavar="URI", dest="output_uri", type=_uri)
     parser.add_argument(
         "--id-weights",
         dest="id_weights",
@@ -29,6 +29,12 @@ def add_spec_options(parser: argparse.ArgumentParser) -> None:
         help="apply the weights of ids, as training did (default), or ignore them, as TorchEasyRec does",
     )
     parser.add_argument("--device", choices=[device.value for device in Device])
+
+
+def add_spec_options(parser: argparse.ArgumentParser) -> None:
+    """Add all the options that `spec_of` reads."""
+    add_model_options(parser)
+    parser.add_argument("--output", metavar="URI", dest="output_uri", type=_uri)
     parser.add_argument(
         "--target",
         action="append",
@@ -71,9 +77,13 @@ def spec_of(arguments: argparse.Namespace) -> ExportSpec:
     return request_of(arguments, ExportSpec)
 
 
-def request_of(arguments: argparse.Namespace, kind: type[Spec]) -> Spec:
-    """The same for a kind of request that asks for less."""
-    given: dict[str, object] = {} if arguments.spec is None else {**_spec_file(arguments.spec)}
+def request_of(
+    arguments: argparse.Namespace, kind: type[Spec], *, base: Mapping[str, JsonValue] | None = None
+) -> Spec:
+    """The same for a kind of request that asks for less; over `base`, if there is one."""
+    given: dict[str, object] = {**(base or {})}
+    if arguments.spec is not None:
+        given |= _spec_file(arguments.spec)
     if arguments.config is not None:
         given |= {"config": None, "config_uri": None, **_config(arguments.config)}
     named = {name: getattr(arguments, name) for name in kind.model_fields if hasattr(arguments, name)}

@@ -1,6 +1,7 @@
 """Tables for people: what a terminal is too narrow for is folded, and a pipe gets every row in one line."""
 
 import sys
+from collections.abc import Mapping
 
 from rich.console import Console, RenderableType
 from rich.table import Table
@@ -30,3 +31,15 @@ def console() -> Console:
     """Standard output; a cell's text is shown as it is."""
     width = None if sys.stdout.isatty() else _UNBOUNDED
     return Console(width=width, markup=False, emoji=False, highlight=False)
+
+
+def sizes_text(sizes: Mapping[str, int]) -> str:
+    """Dims of one size together, named by the first: "batch 3, seq_clicks 218, tags and 5 others 9"."""
+    names: dict[int, list[str]] = {}
+    for name, size in sizes.items():
+        names.setdefault(size, []).append(name)
+    others = {1: "", 2: " and another"}
+    return ", ".join(
+        f"{first[0]}{others.get(len(first), f' and {len(first) - 1} others')} {size}"
+        for size, first in names.items()
+    )

@@ -76,6 +76,8 @@ def show_end(job: JobView) -> None:
 def _print_failure(who: str, failure: Failure) -> None:
     hint = f" ({failure.hint})" if failure.hint else ""
     sys.stderr.write(f"{who}: [{failure.code}] {failure.message}{hint}\n")
+    if failure.bundle_url:
+        sys.stderr.write(f"{who}: what it takes to find out why: {failure.bundle_url}\n")
 
 
 def live_table(job: JobView) -> Table:

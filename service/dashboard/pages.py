@@ -6,6 +6,7 @@ from typing import ClassVar
 from urllib.parse import urlencode
 
 from exporter.manifest import Manifest, TowerEntry
+from exporter.spec import Target
 from jobs.logs import LogPart
 from jobs.model import MAX_SETBACKS, Job, JobState, TowerProgress, TowerState
 from jobs.roster import WorkerNotice
@@ -112,6 +113,24 @@ class TowerReport:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TargetReport:
+    """What was published for one target, or why there is nothing to show."""
+
+    target: Target | None  # None where the job has one only
+    manifest: Manifest | None = None
+    problem: str = ""
+
+    @property
+    def towers(self) -> tuple[TowerReport, ...]:
+        return tuple(TowerReport.of(entry) for entry in self.manifest.towers) if self.manifest else ()
+
+    @property
+    def suffix(self) -> str:
+        """What sets its headings' ids apart."""
+        return f"-{self.target}" if self.target else ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ReportPage(Page):
     """What the manifest says of the towers' verification."""
 
@@ -119,12 +138,13 @@ class ReportPage(Page):
     every: ClassVar[int] = 0
 
     job: Job
-    manifest: Manifest | None = None
-    problem: str = ""  # why there is none
+    reports: tuple[TargetReport, ...]
+    chosen: Target | None  # None: every target
 
     @property
-    def towers(self) -> tuple[TowerReport, ...]:
-        return tuple(TowerReport.of(entry) for entry in self.manifest.towers) if self.manifest else ()
+    def targets(self) -> tuple[Target, ...]:
+        """What there is to choose from; nothing where there is one only."""
+        return self.job.spec.targets if len(self.job.spec.targets) > 1 else ()
 
 
 @dataclass(frozen=True, kw_only=True)

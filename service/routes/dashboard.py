@@ -11,11 +11,20 @@ from starlette.types import Scope
 from exporter.errors import ExportError
 from exporter.manifest import Manifest
 from exporter.planning import PlanRequest
-from exporter.publish import read_manifest
+from exporter.published import read_manifest
+from exporter.spec import Target
 from jobs.model import Job, JobState
 from service.access.guard import Reader, Submitter
 from service.audit import record
-from service.dashboard.pages import JobPage, JobsPage, LogPage, PlanPage, ReportPage, WorkersPage
+from service.dashboard.pages import (
+    JobPage,
+    JobsPage,
+    LogPage,
+    PlanPage,
+    ReportPage,
+    TargetReport,
+    WorkersPage,
+)
 from service.dashboard.render import STATIC, answer
 from service.dashboard.route import PageRoute, require_same_site
 from service.dashboard.search import find
@@ -86,12 +95,20 @@ def plan_page(job_id: str, jobs: Jobs, reader: Reader, if_none_match: IfNoneMatc
 
 
 @router.get("/jobs/{job_id}/report")
-def report_page(job_id: str, jobs: Jobs, reader: Reader, if_none_match: IfNoneMatch = None) -> Response:
-    """The job's verification, from its manifest."""
+def report_page(
+    job_id: str,
+    jobs: Jobs,
+    reader: Reader,
+    target: Target | None = None,
+    if_none_match: IfNoneMatch = None,
+) -> Response:
+    """The job's verification, from its manifests: for all of its targets, or for the one asked for."""
     job = jobs.get(job_id)
-    manifest, problem = _report(job)
-    page = ReportPage(reader=reader, job=job, manifest=manifest, problem=problem)
-    return answer(page, if_none_match)
+    several = len(job.spec.targets) > 1
+    chosen = target if several and target in job.spec.targets else None
+    wanted = (chosen,) if chosen else job.spec.targets if several else (None,)
+    reports = tuple(_report(job, each) for each in wanted)
+    return answer(ReportPage(reader=reader, job=job, reports=reports, chosen=chosen), if_none_match)
 
 
 @router.get("/jobs/{job_id}/log")
@@ -138,14 +155,15 @@ def _show(job: Job) -> Response:
     return RedirectResponse(f"/jobs/{job.id}", status.HTTP_303_SEE_OTHER)
 
 
-def _report(job: Job) -> tuple[Manifest | None, str]:
-    """The job's manifest, or why there is none to show."""
-    if job.manifest_uri is None:
-        return None, "Nothing is published, so there is nothing to report."
+def _report(job: Job, target: Target | None) -> TargetReport:
+    """What the manifest says of one target, or why there is none to show."""
+    uri = job.manifest_uris.get(target) if target else job.manifest_uri
+    if uri is None:
+        return TargetReport(target=target, problem="Nothing is published, so there is nothing to report.")
     try:
-        return _manifest(job.manifest_uri), ""
+        return TargetReport(target=target, manifest=_manifest(uri))
     except ExportError as error:  # the job's page stays of use without it
-        return None, f"The manifest cannot be read: {error.message}."
+        return TargetReport(target=target, problem=f"The manifest cannot be read: {error.message}.")
 
 
 @lru_cache(maxsize=_MANIFESTS_KEPT)

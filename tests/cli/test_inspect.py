@@ -9,10 +9,12 @@ from exporter.manifest import (
     DimEntry,
     FileRef,
     Manifest,
+    SlowNode,
     SourceRef,
     SparseEntry,
     TensorEntry,
     TowerEntry,
+    TraceTime,
     VerificationReport,
     Versions,
 )
@@ -37,6 +39,11 @@ TOWER = TowerEntry(
     reused="request",
     verified=VerificationReport(tolerance=1e-4, largest_difference=0, cases=()),
     stage_seconds={"compile": 12.34},
+    trace=TraceTime(
+        nodes=471,
+        seconds=3.85,
+        slowest=(SlowNode(node="mul_12", operator="aten.mul.Tensor", place="stu.py:99", seconds=0.0871),),
+    ),
 )
 MANIFEST = Manifest(
     job_id="01jd6v7x4mzq3w8c5kftn2rbha",
@@ -73,6 +80,7 @@ def test_no_uri_and_no_digest_is_cut(shown: str) -> None:
         ["uih__sequence", "float32", "seq_uih × 16"],
         ["dim seq_uih", "0 to unbounded", "events of all rows"],
         ["compile", "12.3"],
+        ["0.087", "mul_12", "aten.mul.Tensor", "stu.py:99"],
     ],
 )
 def test_files_stages_and_what_passes_between_packages_are_shown(shown: str, cells: list[str]) -> None:

@@ -160,6 +160,21 @@ def test_the_report_says_what_was_made_of_the_items(
     assert "10,000,000 of width 32" in text and "recall@10 0.958" in text
 
 
+def test_the_report_shows_every_target_and_lets_one_be_chosen(
+    client: TestClient, store: MemoryJobStore, tmp_path: Path
+) -> None:
+    job = sample.published(tmp_path)
+    spec = job.spec.model_copy(update={"target": ("avx2", "avx512")})
+    job = job.model_copy(update={"spec": spec, "manifest_uris": {"avx512": job.manifest_uri}})
+    store.add(job)
+    text = client.get(f"/jobs/{job.id}/report").text
+    assert "user (avx512)" in text and "Nothing is published" in text
+    assert f'href="/jobs/{job.id}/report?target=avx2"' in text
+    only = client.get(f"/jobs/{job.id}/report?target=avx2").text
+    assert "user (avx512)" not in only and 'report?target=avx2" aria-current="page"' in only
+    assert "Manifest (avx512)" in client.get(f"/jobs/{job.id}").text
+
+
 def test_a_manifest_that_is_gone_is_said_to_be(
     client: TestClient, store: MemoryJobStore, tmp_path: Path
 ) -> None:

@@ -1,5 +1,6 @@
 """The chart as Kubernetes would get it, rendered by Helm itself."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -17,7 +18,14 @@ CHART = ROOT / "deploy" / "helm" / "slipway"
 MATRIX: Mapping[str, tuple[str, ...]] = {
     "least": (),
     "no_policies": ("networkPolicy.enabled=false", "disruptionBudgets.enabled=false", "api.replicas=1"),
-    "external_redis": ("redis.internal=false", "redis.urlSecret=redis-url"),
+    "external_redis": (
+        "redis.internal=false",
+        "redis.urlSecret=redis-url",
+        "networkPolicy.externalRedis[0].cidr=10.9.0.0/16",
+        "networkPolicy.externalRedis[0].ports={6380}",
+        "workers.cpu.codeCache.kind=prefix",
+        "workers.cpu.codeCache.uri=s3://models/code",
+    ),
     "everything": (
         "workers.cpu.targets={cpu}",
         "workers.avx512.targets={avx512}",
@@ -44,7 +52,11 @@ MATRIX: Mapping[str, tuple[str, ...]] = {
         "api.oidc.jwksUrl=https://id.example.com/keys",
         "api.webhookSecretsSecret=hooks",
         "api.callbackSecretsSecret=callbacks",
+        "api.callbackNetworks={10.7.0.0/16}",
+        "storage.publicEndpoint=https://files.example.com",
+        "tracing.endpoint=http://collector.tracing:4318",
         "networkPolicy.callers[0].namespaceSelector.matchLabels.name=ingress",
+        "networkPolicy.scrapers[0].namespaceSelector.matchLabels.name=monitoring",
     ),
 }
 
@@ -107,8 +119,16 @@ def settings(values: tuple[str, ...]) -> Iterator[str]:
         yield from ("--set", value)
 
 
-def rendered(*values: str) -> list[Manifest]:
-    result = helm("template", "test", str(CHART), "--namespace", "models", *settings(values))
+def rendered(*values: str, release: str = "test") -> list[Manifest]:
+    result = helm("template", release, str(CHART), "--namespace", "models", *settings(values))
+    assert result.returncode == 0, result.stderr
+    return [Manifest(each) for each in yaml.safe_load_all(result.stdout) if each]
+
+
+def with_values(values: Mapping[str, JsonValue]) -> list[Manifest]:
+    """The chart with a file of values."""
+    command = [str(Path(sys.executable).parent / "helm"), "template", "test", str(CHART), "--values", "-"]
+    result = subprocess.run(command, input=json.dumps(values), capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     return [Manifest(each) for each in yaml.safe_load_all(result.stdout) if each]
 

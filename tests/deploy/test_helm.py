@@ -51,8 +51,19 @@ def test_kubernetes_takes_every_object(case: list[Manifest], version: str) -> No
         "api.keysSecret=",
         "workers.cpu.targets={sm90}",
         "workers.cpu.replcias=2",
-        "redis.internal=false",
-        "ingress.enabled=true",
+        "redis.internal=false,networkPolicy.enabled=false",
+        "redis.internal=false,redis.urlSecret=url",
+        "ingress.enabled=true,ingress.host=slipway.example.com",
+        "ingress.enabled=true,networkPolicy.enabled=false",
+        "monitoring.enabled=true,monitoring.credentialsSecret=scrape",
+        "storage.endpoint=http://minio.storage:9000",
+        "storage.endpoint=minio:443",
+        "tracing.endpoint=http://collector:4317",
+        "api.oidc.jwksUrl=https://id.example.com:8443/keys",
+        "workers.cpu.codeCache.kind=prefix",
+        "workers.cpu.codeCache.kind=claim",
+        "networkPolicy.callbacks=null,api.callbackNetworks={10.0.0.0/8}",
+        "networkPolicy.storage[0].cidr=null",
         "images.api.digest=sha256:1",
         "keda.enabled=true",
     ],
@@ -60,6 +71,7 @@ def test_kubernetes_takes_every_object(case: list[Manifest], version: str) -> No
 def test_what_cannot_work_is_refused_before_it_is_installed(wrong: str) -> None:
     result = helm("template", "test", str(CHART), *settings((wrong,)))
     assert result.returncode != 0
+    assert "nil pointer" not in result.stderr and "panic" not in result.stderr, result.stderr
 
 
 def test_every_value_is_described() -> None:
@@ -181,6 +193,9 @@ def test_no_busy_worker_is_ended(everything: list[Manifest]) -> None:
         assert container.at("livenessProbe", "exec", "command") == ["python", "-m", "worker.alive"]
         assert "SLIPWAY_ALIVE_FILE" in variables(container)
         down = ("spec", "advanced", "horizontalPodAutoscalerConfig", "behavior", "scaleDown")
+        kept = manifest.at("spec", "template", "metadata", "annotations")
+        assert isinstance(kept, dict)
+        assert kept["cluster-autoscaler.kubernetes.io/safe-to-evict"] == "false"
         scaled = named(everything, "ScaledObject", manifest.name)
         assert scaled.at(*down, "stabilizationWindowSeconds") == 600
 
@@ -189,6 +204,75 @@ def test_redis_keeps_what_it_is_given(everything: list[Manifest]) -> None:
     config = str(named(everything, "ConfigMap", "redis").at("data", "redis.conf"))
     assert "appendonly yes" in config and "maxmemory-policy noeviction" in config
     assert named(everything, "StatefulSet", "redis").at("spec", "volumeClaimTemplates", 0) is not None
+
+
+def egress(manifests: list[Manifest], ending: str) -> list[tuple[str, list[int]]]:
+    """Where a program may go, as text, and to which ports."""
+    rules = named(manifests, "NetworkPolicy", ending).at("spec", "egress")
+    found = [Manifest({"kind": "", "rule": rule}) for rule in (rules if isinstance(rules, list) else [])]
+    return [(json.dumps(each.at("rule", "to")), ports_of(each.at("rule", "ports"))) for each in found]
+
+
+def ports_of(listed: JsonValue) -> list[int]:
+    ports = [port["port"] for port in (listed if isinstance(listed, list) else []) if isinstance(port, dict)]
+    return [port for port in ports if isinstance(port, int)]
+
+
+def test_what_is_configured_can_be_reached(everything: list[Manifest]) -> None:
+    """Collector, issuer's keys, object store and callbacks, each by those who need it."""
+    api, worker = egress(everything, "slipway-api"), egress(everything, "slipway-worker")
+    for rules in (api, worker):
+        assert [ports for to, ports in rules if to == '[{"namespaceSelector": {}}]'] == [[4318]]
+        assert [ports for to, ports in rules if to == '[{"ipBlock": {"cidr": "0.0.0.0/0"}}]'] == [[443]]
+        assert [ports for to, ports in rules if "kube-dns" in to] == [[53, 53]]
+    public = [ports for to, ports in api if '"except"' in to]
+    assert public == [[443], [443]]  # callbacks, and the issuer's keys
+    assert [ports for to, ports in api if "10.7.0.0/16" in to] == [[443]]
+    assert not any('"except"' in to or "10.7" in to for to, _ in worker)
+    told = variables(named(everything, "Deployment", "-api").containers[0])
+    assert told["SLIPWAY_CALLBACK_NETWORKS"].at("value") == "10.7.0.0/16"
+
+
+def test_what_is_not_configured_cannot_be_reached() -> None:
+    least = rendered()
+    for ending, public in (("slipway-api", 1), ("slipway-worker", 0)):
+        rules = egress(least, ending)
+        assert not any(4318 in ports for _, ports in rules)
+        assert sum('"except"' in to for to, _ in rules) == public  # callbacks
+
+
+def test_an_external_redis_can_be_reached() -> None:
+    for ending in ("slipway-api", "slipway-worker"):
+        rules = egress(rendered(*MATRIX["external_redis"]), ending)
+        assert [ports for to, ports in rules if "10.9.0.0/16" in to] == [[6380]]
+
+
+def test_the_code_cache_is_a_volume_or_a_prefix(everything: list[Manifest]) -> None:
+    """What the compiler finds out about a processor stays on its node either way."""
+    shared = named(everything, "Deployment", "worker-sm-90")
+    volumes = {str(each["name"]): each for each in objects(shared.at("spec", "template", "spec", "volumes"))}
+    assert volumes["code-cache"]["persistentVolumeClaim"] == {"claimName": "code"}
+    assert "emptyDir" in volumes["compiler-cache"]
+    prefix = named(rendered(*MATRIX["external_redis"]), "Deployment", "worker-cpu")
+    assert variables(prefix.containers[0])["SLIPWAY_CODE_CACHE"].at("value") == "s3://models/code"
+    names = {each["name"] for each in objects(prefix.at("spec", "template", "spec", "volumes"))}
+    assert "code-cache" not in names and "compiler-cache" in names
+
+
+def objects(listed: JsonValue) -> list[dict[str, JsonValue]]:
+    return [each for each in (listed if isinstance(listed, list) else []) if isinstance(each, dict)]
+
+
+def test_whatever_a_worker_writes_lies_on_a_volume_with_a_limit(case: list[Manifest]) -> None:
+    for manifest in case:
+        if manifest.kind == "Deployment" and "-worker-" in manifest.name:
+            container = manifest.containers[0]
+            mounts = {str(each["mountPath"]) for each in objects(container.at("volumeMounts"))}
+            told = variables(container)
+            for name in ("TMPDIR", "HOME", "SLIPWAY_WORK_DIR", "SLIPWAY_ALIVE_FILE"):
+                assert str(told[name].at("value")).startswith("/scratch"), name
+            assert {"/scratch", "/tmp", "/dev/shm", "/var/cache/slipway"} <= mounts
+            assert told["XDG_CACHE_HOME"].at("value") == "/var/cache"  # Slipway's caches: /var/cache/slipway
 
 
 def test_routes_lead_to_the_api(everything: list[Manifest]) -> None:
@@ -223,6 +307,23 @@ def test_the_programs_start_with_what_the_chart_tells_them(
     assert told["log_format"] == "json" and told["redis_url"].startswith("redis://")
 
 
-def test_a_second_release_has_names_of_its_own() -> None:
-    own = {each.name for each in rendered()}
-    assert all(name.startswith("test-slipway") for name in own), own
+def test_two_releases_in_a_namespace_have_nothing_in_common() -> None:
+    first, second = (rendered(*MATRIX["everything"], release=name) for name in ("slipway", "slipway-2"))
+    assert {(each.kind, each.name) for each in first} & {(each.kind, each.name) for each in second} == set()
+    selectors = [
+        (each.name, found)
+        for each in first
+        for path in (("selector", "matchLabels"), ("podSelector", "matchLabels"), ("selector",))
+        if isinstance(found := each.at("spec", *path), dict) and "matchLabels" not in found
+    ]
+    assert len(selectors) > 10
+    for each in second:
+        labels = each.at("spec", "template", "metadata", "labels")
+        if isinstance(labels, dict):
+            assert [name for name, wanted in selectors if wanted.items() <= labels.items()] == []
+
+
+def test_a_groups_own_values_stand_even_where_they_are_nothing(everything: list[Manifest]) -> None:
+    strategy = ("spec", "strategy", "rollingUpdate")
+    assert named(everything, "Deployment", "worker-sm-80").at(*strategy, "maxSurge") == 0
+    assert named(everything, "ScaledObject", "worker-sm-90").at("spec", "minReplicaCount") == 0

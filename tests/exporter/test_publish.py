@@ -1,6 +1,6 @@
 import hashlib
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
@@ -15,10 +15,18 @@ from exporter.manifest import (
     VerificationReport,
     Versions,
 )
-from exporter.publish import fetch_tower, file_ref, publish, publish_in, read_manifest
+from exporter.publish import complete_in, remove_unfinished, send_tower_in, withdraw
+from exporter.published import fetch_tower, file_ref, read_manifest
 from exporter.spec import Device, TowerName
 from exporter.storage.memory import MemoryStore
-from exporter.storage.store import ArtifactStore, OnSent, ignore_sent, open_store, split_uri
+from exporter.storage.store import (
+    ArtifactStore,
+    OnSent,
+    StoredFile,
+    ignore_sent,
+    open_store,
+    split_uri,
+)
 
 TOWER_FILES = ("aoti/aoti_model.pt2", "pipeline.config", "fg.json", "model_acc.json")
 
@@ -90,6 +98,36 @@ def entry(tower: TowerName, files: dict[str, Path]) -> TowerEntry:
         verified=VerificationReport(tolerance=1e-5, largest_difference=0.0, cases=()),
         stage_seconds={"compile": 1.0},
     )
+
+
+def only(tower: TowerEntry, manifest: Manifest) -> Manifest:
+    return manifest.model_copy(update={"towers": (tower,)})
+
+
+def publish_in(
+    store: ArtifactStore,
+    folder: str,
+    manifest: Manifest,
+    files: Mapping[str, Path],
+    *,
+    replace_unfinished: bool,
+    on_sent: Callable[[int, int], object] = lambda sent, total: None,
+) -> str:
+    """Send tower after tower, and make an artifact of them."""
+    sent: list[StoredFile] = []
+    for tower in manifest.towers:
+        own = {path: local for path, local in files.items() if path.startswith(f"{tower.name}/")}
+        sent += send_tower_in(
+            store, folder, tower, own, replace_unfinished=replace_unfinished, on_sent=on_sent
+        )
+    return complete_in(store, folder, manifest, sent, replace_unfinished=replace_unfinished)
+
+
+def publish(
+    manifest: Manifest, files: Mapping[str, Path], artifact_uri: str, *, replace_unfinished: bool
+) -> str:
+    output_uri, folder = split_uri(artifact_uri)
+    return publish_in(open_store(output_uri), folder, manifest, files, replace_unfinished=replace_unfinished)
 
 
 def keys(store: ArtifactStore) -> set[str]:
@@ -165,10 +203,9 @@ def test_the_manifest_is_uploaded_last(manifest: Manifest, files: dict[str, Path
 
 def test_progress_runs_to_the_total(store: ArtifactStore, manifest: Manifest, files: dict[str, Path]) -> None:
     seen: list[tuple[int, int]] = []
-    publish_in(
-        store, "job1", manifest, files, replace_unfinished=False, on_sent=lambda *now: seen.append(now)
-    )
-    total = sum(path.stat().st_size for path in files.values())
+    alone = manifest.model_copy(update={"towers": manifest.towers[:1]})
+    publish_in(store, "job1", alone, files, replace_unfinished=False, on_sent=lambda *now: seen.append(now))
+    total = sum(path.stat().st_size for name, path in files.items() if name.startswith("user"))
     assert seen == sorted(seen)
     assert seen[-1] == (total, total)
 
@@ -213,8 +250,9 @@ def test_a_failed_upload_removes_only_what_it_sent(
         if not store.exists(rival):
             store.put_bytes(b"a straggler's", rival)
 
+    _, item = manifest.towers
     with pytest.raises(AlreadyPublished, match="item/fg"):
-        publish_in(store, "job1", manifest, files, replace_unfinished=True, on_sent=overtake)
+        publish_in(store, "job1", only(item, manifest), files, replace_unfinished=False, on_sent=overtake)
     assert keys(store) == {rival}
 
 
@@ -225,9 +263,40 @@ def test_nothing_is_removed_once_a_manifest_stands(
         if sent == total:
             store.put_bytes(b"a straggler's", "job1/manifest.json")
 
-    with pytest.raises(AlreadyPublished, match="manifest"):
-        publish_in(store, "job1", manifest, files, replace_unfinished=True, on_sent=overtake)
-    assert len(keys(store)) == 9
+    user, _ = manifest.towers
+    with pytest.raises(AlreadyPublished, match="is published"):
+        publish_in(store, "job1", only(user, manifest), files, replace_unfinished=True, on_sent=overtake)
+    assert len(keys(store)) == 5
+
+
+def test_what_another_attempt_put_in_its_place_is_not_published_and_not_removed(
+    tmp_path: Path, manifest: Manifest, files: dict[str, Path]
+) -> None:
+    store, (user, _) = open_store(str(tmp_path / "out")), manifest.towers
+    own = {path: local for path, local in files.items() if path.startswith("user/")}
+    sent = send_tower_in(store, "job1", user, own, replace_unfinished=False)
+    newer = send_tower_in(store, "job1", user, own, replace_unfinished=True)
+    with pytest.raises(StorageError, match="is not what was sent there"):
+        complete_in(store, "job1", only(user, manifest), sent, replace_unfinished=False)
+    assert keys(store) == {file.key for file in newer}
+    withdraw(newer, store.uri_of("job1"))
+    assert keys(store) == set()
+
+
+def test_what_was_sent_is_removed_only_where_it_is_no_artifact(
+    artifact_uri: str, manifest: Manifest, files: dict[str, Path]
+) -> None:
+    output_uri, folder = split_uri(artifact_uri)
+    store, (user, _) = open_store(output_uri), manifest.towers
+    own = {path: local for path, local in files.items() if path.startswith("user/")}
+    sent = send_tower_in(store, folder, user, own, replace_unfinished=False)
+    remove_unfinished(artifact_uri)
+    assert keys(store) == set()
+    sent = send_tower_in(store, folder, user, own, replace_unfinished=False)
+    complete_in(store, folder, only(user, manifest), sent, replace_unfinished=False)
+    remove_unfinished(artifact_uri)
+    withdraw(sent, artifact_uri)
+    assert len(keys(store)) == 5
 
 
 @pytest.mark.parametrize("damage", [lambda data: data[:-1], lambda data: b"X" + data[1:]])
@@ -251,6 +320,11 @@ def test_files_and_manifest_must_agree(manifest: Manifest, files: dict[str, Path
     for wrong in (lacking, {**files, "user/extra": files["user/fg.json"]}):
         with pytest.raises(InvalidArtifact, match=r"disagree on user/(fg\.json|extra)"):
             publish_in(store, "job1", manifest, wrong, replace_unfinished=False)
+    user, item = manifest.towers
+    with pytest.raises(InvalidArtifact, match="names a file twice, or another's"):
+        send_tower_in(
+            store, "job1", user.model_copy(update={"package": item.package}), files, replace_unfinished=False
+        )
     files["user/fg.json"].write_text("changed since")
     with pytest.raises(InvalidArtifact, match="is not the file"):
         publish_in(store, "job1", manifest, files, replace_unfinished=False)

@@ -1,5 +1,8 @@
 """What is published of towers that passed and towers that failed; what a second attempt finds."""
 
+import os
+import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,11 +14,16 @@ from exporter.errors import AlreadyPublished, FamilyNotListed
 from exporter.manifest import TowerEntry, VerificationReport
 from exporter.outcome import Failure
 from exporter.pipeline import export
-from exporter.planning import PlannedTower, plan_towers
-from exporter.publish import file_ref, read_manifest
-from exporter.publishing import publish_towers, published_earlier
+from exporter.planning import PlannedTower, TowerToExport, plan_towers
+from exporter.published import file_ref, read_manifest
+from exporter.publishing import (
+    publish_towers,
+    published_earlier,
+    send_exported,
+    sent_while_others_work,
+)
 from exporter.spec import ExportSpec, TowerName
-from exporter.stages import Stage, StageEvent, ignore_stages
+from exporter.stages import Stage, StageClock, StageEvent, ignore_stages
 from tests.installed_families import Install
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "torcheasyrec"
@@ -62,15 +70,20 @@ def exported(attempt: Attempt) -> Callable[[PlannedTower], TowerResult]:
     return export
 
 
+@pytest.fixture
+def sent(attempt: Attempt, exported: "Exported") -> "Exported":
+    """An exported tower whose files are where the artifact is to be."""
+    return lambda tower: send_exported(exported(tower), attempt, ignore_stages)
+
+
 Exported = Callable[[PlannedTower], TowerResult]
 
 
 def test_a_failed_tower_is_reported_and_nothing_of_it_published(
-    attempt: Attempt, planned: tuple[PlannedTower, ...], exported: Exported
+    attempt: Attempt, planned: tuple[PlannedTower, ...], sent: Exported
 ) -> None:
     user, item = planned
-    results = [TowerResult(planned=user, failure=FAILURE), exported(item)]
-    outcome = publish_towers(results, attempt, ignore_stages)
+    outcome = publish_towers([TowerResult(planned=user, failure=FAILURE), sent(item)], attempt)
     assert {tower.tower: tower.failure for tower in outcome.towers} == {
         TowerName.ITEM: None,
         TowerName.USER: FAILURE,
@@ -83,30 +96,82 @@ def test_a_failed_tower_is_reported_and_nothing_of_it_published(
 def test_without_a_sound_tower_there_is_no_artifact(
     attempt: Attempt, planned: tuple[PlannedTower, ...]
 ) -> None:
-    outcome = publish_towers(
-        [TowerResult(planned=tower, failure=FAILURE) for tower in planned], attempt, ignore_stages
-    )
+    outcome = publish_towers([TowerResult(planned=tower, failure=FAILURE) for tower in planned], attempt)
     assert outcome.manifest_uri is None
     assert not Path(attempt.spec.output_uri).exists()
+
+
+def test_a_tower_is_sent_while_the_next_one_is_still_at_work(
+    attempt: Attempt, planned: tuple[PlannedTower, ...], exported: Exported
+) -> None:
+    _, item = planned
+    told = attempt.workspace / "events"
+    folder = Path(attempt.artifact_uri)
+
+    def note(event: StageEvent) -> None:
+        with told.open("a") as file:
+            file.write(f"{event.tower} {event.stage} {event.kind}\n")
+
+    def export(tower: TowerToExport) -> TowerResult:
+        assert isinstance(tower, PlannedTower)
+        with StageClock(tower.config.name, note).stage(Stage.VERIFY):
+            deadline = time.monotonic() + 30
+            while tower is item and "user publish finished" not in told.read_text():
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            assert not (folder / "manifest.json").exists()
+            return exported(tower)
+
+    results = sent_while_others_work(planned, export, attempt, note)
+    lines = told.read_text().splitlines()
+    assert lines.index("item verify started") < lines.index("item verify finished")
+    assert lines.index("user publish finished") < lines.index("item verify finished")
+    outcome = publish_towers(results, attempt)
+    assert [tower.name for tower in read_manifest(str(outcome.manifest_uri)).towers] == ["user", "item"]
+
+
+def test_what_cannot_be_sent_keeps_all_from_being_published(
+    attempt: Attempt, planned: tuple[PlannedTower, ...], exported: Exported, sent: Exported
+) -> None:
+    user, item = planned
+    rival = Path(attempt.artifact_uri) / "item" / "fg.json"
+    rival.parent.mkdir(parents=True)
+    rival.write_text("another attempt's")
+    outcome = publish_towers([sent(user), sent(item)], attempt)
+    assert outcome.failure is not None and outcome.failure.code == "already_published"
+    assert outcome.manifest_uri is None
+    assert [path for path in Path(attempt.spec.output_uri).rglob("*") if path.is_file()] == [rival]
+
+
+def test_a_sender_that_is_killed_leaves_a_failure_that_may_pass(
+    attempt: Attempt, planned: tuple[PlannedTower, ...], exported: Exported
+) -> None:
+    def die(event: StageEvent) -> None:
+        if event.kind == "progress":
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    ready = exported(planned[0])
+    [result] = sent_while_others_work(planned[:1], lambda tower: ready, attempt, die)
+    assert result.unsent is not None and result.unsent.retryable
+    assert "sent the user tower was killed by SIGKILL" in result.unsent.message
 
 
 def test_publishing_is_a_stage_of_every_tower(
     attempt: Attempt, planned: tuple[PlannedTower, ...], exported: Exported
 ) -> None:
     events: list[StageEvent] = []
-    publish_towers([exported(tower) for tower in planned], attempt, events.append)
+    for tower in planned:
+        send_exported(exported(tower), attempt, events.append)
     ended = {event.tower for event in events if event.stage is Stage.PUBLISH and event.kind == "finished"}
     assert ended == {"user", "item"}
 
 
 def test_a_second_attempt_finds_what_the_first_published(
-    attempt: Attempt, planned: tuple[PlannedTower, ...], exported: Exported
+    attempt: Attempt, planned: tuple[PlannedTower, ...], sent: Exported
 ) -> None:
     user, item = planned
     assert published_earlier(attempt, planned) is None
-    first = publish_towers(
-        [exported(user), TowerResult(planned=item, failure=FAILURE)], attempt, ignore_stages
-    )
+    first = publish_towers([sent(user), TowerResult(planned=item, failure=FAILURE)], attempt)
     found = published_earlier(attempt, planned)
     assert found is not None
     assert found.manifest_uri == first.manifest_uri
@@ -117,12 +182,15 @@ def test_a_second_attempt_finds_what_the_first_published(
 
 
 def test_a_job_is_never_published_twice(
-    attempt: Attempt, planned: tuple[PlannedTower, ...], exported: Exported
+    attempt: Attempt, planned: tuple[PlannedTower, ...], sent: Exported
 ) -> None:
-    results = [exported(tower) for tower in planned]
-    publish_towers(results, attempt, ignore_stages)
+    results = [sent(tower) for tower in planned]
+    assert publish_towers(results, attempt).manifest_uri is not None
+    [again, _] = [sent(tower) for tower in planned]
+    assert again.unsent is not None and again.unsent.code == "already_published"
     with pytest.raises(AlreadyPublished):
-        publish_towers(results, attempt, ignore_stages)
+        publish_towers(results, attempt)
+    assert len(read_manifest(attempt.artifact_uri).towers) == 2
 
 
 def test_a_crash_of_a_familys_code_is_only_its_towers_death(install: Install, tmp_path: Path) -> None:

@@ -19,7 +19,8 @@ from cryptography.hazmat.primitives.serialization import (
 from cli.main import main
 from exporter.errors import ExportError, InvalidArtifact, InvalidSpec, SignatureRefused
 from exporter.manifest import Manifest
-from exporter.publish import fetch_tower, file_ref, publish, sign_artifact, verify_artifact
+from exporter.publish import complete, send_tower
+from exporter.published import fetch_tower, file_ref, sign_artifact, verify_artifact
 from exporter.signing import SIGNATURE_NAME, SigningKey, VerifyingKey
 from exporter.spec import TowerName
 from tests.jobs.factories import make_entry, make_manifest
@@ -49,7 +50,8 @@ def signed(tmp_path: Path, make_key: Callable[[str], tuple[SigningKey, Path]]) -
     package, config = (file_ref(path, local) for path, local in files.items())
     entry = make_entry(TowerName.USER).model_copy(update={"package": package, "files": (config,)})
     root = tmp_path / "out" / "job1"
-    publish(make_manifest("job1", entry), files, str(root), replace_unfinished=False)
+    sent = send_tower(entry, files, str(root), replace_unfinished=False)
+    complete(make_manifest("job1", entry), sent, str(root), replace_unfinished=False)
     key, public = make_key("own")
     sign_artifact(str(root), "job1", key)
     return root, public

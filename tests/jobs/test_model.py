@@ -66,6 +66,13 @@ def test_setbacks_are_capped() -> None:
     assert job.failure is not None and "gave up after 3 attempts" in job.failure.message
 
 
+def test_every_pause_is_longer_than_the_last() -> None:
+    first = make_job(JobState.RUNNING).set_back(make_failure(retryable=True), NOW, MINUTE)
+    again = first.claimed(Lease(worker="w", until=NOW), "cpu", NOW)
+    second = again.set_back(make_failure(retryable=True), NOW, MINUTE)
+    assert (first.not_before, again.not_before, second.not_before) == (NOW + MINUTE, None, NOW + 4 * MINUTE)
+
+
 def test_handing_back_is_not_a_setback() -> None:
     assert make_job(JobState.RUNNING).handed_back(NOW).setbacks == 0
 

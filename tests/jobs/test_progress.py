@@ -28,6 +28,14 @@ def test_progress_is_of_the_stage() -> None:
     assert (user.fraction, user.detail) == (0.5, "kernels")
 
 
+def test_code_of_the_cache_that_was_wrong_is_told_at_once() -> None:
+    noted = make_event(stage=Stage.VERIFY, kind="noted", detail="code of the cache was dropped: it crashed")
+    user = fold_events(RUNNING, [make_event(stage=Stage.VERIFY), noted]).towers[0]
+    assert user.code_note == "code of the cache was dropped: it crashed"
+    again = fold_events(RUNNING.model_copy(update={"towers": (user,)}), [make_event()]).towers[0]
+    assert again.code_note == user.code_note
+
+
 def test_seconds_are_kept_per_stage() -> None:
     events = [make_event(stage=stage, kind="finished", seconds=2.5) for stage in (Stage.TRACE, Stage.COMPILE)]
     assert fold_events(RUNNING, events).towers[0].stage_seconds == {Stage.TRACE: 2.5, Stage.COMPILE: 2.5}

@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 import redis
 
 from exporter.spec import TowerName
 from exporter.stages import Stage
-from jobs.bundles import Bundles, MemoryBundles
+from jobs.bundles import Bundles, FolderBundles, MemoryBundles
 from jobs.errors import JobNotFound, KeyInFlight, KeyReused, ModelNotFound, NoArtifact
 from jobs.idempotency import Answers, KeptAnswer, MemoryAnswers
 from jobs.ids import JobId, new_job_id
@@ -101,10 +102,12 @@ def test_what_is_counted_adds_up(tallies: Tallies) -> None:
     assert ("stage_bucket", 2) not in of_trace
 
 
-@pytest.fixture(params=["memory", "redis"])
-def bundles(request: pytest.FixtureRequest) -> Bundles:
+@pytest.fixture(params=["memory", "redis", "folder"])
+def bundles(request: pytest.FixtureRequest, tmp_path: Path) -> Bundles:
     if request.param == "memory":
         return MemoryBundles()
+    if request.param == "folder":
+        return FolderBundles(tmp_path / "bundles")
     return RedisBundles(request.getfixturevalue("redis_client"))
 
 
@@ -112,7 +115,7 @@ def test_the_latest_bundle_of_each_tower_is_kept(bundles: Bundles) -> None:
     job_id = new_job_id()
     for content in (b"first", b"PK\x00\xff"):
         bundles.put(job_id, TowerName.USER, content)
-    bundles.put(job_id, None, b"whole")
+    assert job_id in bundles.put(job_id, None, b"whole")
     kept = [bundles.get(job_id, tower) for tower in (TowerName.USER, None, TowerName.ITEM)]
     assert kept == [b"PK\x00\xff", b"whole", None]
 

@@ -80,6 +80,23 @@ def test_a_retry_is_for_the_targets_that_failed(store: JobStore, control: JobCon
     assert control.retry(job.id).spec.targets == ("avx2",)
 
 
+def test_a_retry_runs_no_tower_for_a_target_that_it_did_not_fail_for(
+    store: JobStore, control: JobControl
+) -> None:
+    """The user tower failed for one target and the item tower for the other: two pairs, not four."""
+    job = control.submit(two_targets())
+    taken(store, job, "avx2").finish(make_outcome(failed={TowerName.USER: make_failure()}))
+    taken(store, job, "avx512").finish(make_outcome(failed={TowerName.ITEM: make_failure()}))
+    again = control.retry(job.id)
+    pairs = [(tower.name, tower.target) for tower in again.towers]
+    assert pairs == [(TowerName.USER, "avx2"), (TowerName.ITEM, "avx512")]
+    for name, target in pairs:
+        attempt = taken(store, again, str(target))
+        assert (attempt.job.current_spec.towers, attempt.job.current_spec.targets) == ((name,), (target,))
+        attempt.finish(make_outcome())
+    assert store.get(again.id).state is JobState.SUCCEEDED
+
+
 def test_a_job_counts_where_it_waits_and_then_where_it_runs(store: JobStore, control: JobControl) -> None:
     job = control.submit(two_targets())
     assert store.count_by_target(JobState.QUEUED) == {"avx2": 1, "avx512": 1}

@@ -1,10 +1,9 @@
 """Jobs routed to workers by target, on real workers: each takes what it serves, and nothing else."""
 
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 
 import pytest
@@ -14,14 +13,11 @@ from exporter.spec import ExportSpec
 from jobs.model import JobState
 from launcher.up import Stack, running_stack
 from processes.guarded import GuardedProcess
-from processes.settings import inherited_environment
 from service.client.rest import SlipwayClient
 from tests.launcher.conftest import stand_in
-from tests.launcher.test_end_to_end import SPEC, until_hanging, wait_for
+from tests.launcher.test_end_to_end import SPEC, wait_for
 
 pytestmark = pytest.mark.skipif(cpu_levels() != ("avx2", "avx512"), reason="needs a CPU with AVX-512")
-
-MakeStack = Callable[[str], AbstractContextManager[Stack]]
 
 
 def spec_for(*targets: str) -> ExportSpec:
@@ -75,22 +71,3 @@ def test_what_a_worker_serves_is_told(avx2_stack: Stack) -> None:
     (worker,) = SlipwayClient(avx2_stack.url).ready().alive
     assert worker.targets == ("avx2",)
     assert worker.architecture.startswith("x86_64 avx2") and worker.memory and worker.versions["slipway"]
-
-
-def test_a_draining_worker_ends_its_job_and_takes_no_other(make_stack: MakeStack) -> None:
-    with make_stack("hang-once") as stack:
-        client = SlipwayClient(stack.url)
-        first = client.submit(SPEC)
-        until_hanging(stack.data_dir)
-        draining = subprocess.Popen(
-            [sys.executable, "-m", "worker.drain"],
-            env=inherited_environment(
-                {"SLIPWAY_REDIS_URL": stack.redis_url, "SLIPWAY_HEARTBEAT_INTERVAL": "0.5"}
-            ),
-        )
-        second = client.submit(SPEC.model_copy(update={"output_uri": "/second"}))
-        time.sleep(3)
-        assert draining.poll() is None  # the first job still runs
-        client.cancel(first.id)
-        assert draining.wait(timeout=20) == 0
-        assert client.get(second.id).state is JobState.QUEUED

@@ -45,3 +45,15 @@ LIBRARY = torch.library.Library("planted", "FRAGMENT")
 LIBRARY.define("uncompilable(Tensor x, ScalarType[] dtypes) -> Tensor")
 LIBRARY.impl("uncompilable", lambda x, dtypes: x * 2, "CPU")
 torch.library.register_fake("planted::uncompilable", lambda x, dtypes: torch.empty_like(x))
+
+
+@torch.library.custom_op("planted::untraceable", mutates_args=())
+def untraceable(x: Tensor) -> Tensor:
+    """Its shape rule never comes back."""
+    return x * 2
+
+
+@untraceable.register_fake
+def _(x: Tensor) -> Tensor:
+    while True:
+        time.sleep(1)

@@ -111,7 +111,7 @@ def test_of_a_crash_one_bundle_is_kept(make_supervisor: MakeSupervisor, holding:
 class FullBundles(MemoryBundles):
     """Bundles in a store that takes no more."""
 
-    def put(self, job_id: JobId, tower: TowerName | None, content: bytes) -> None:
+    def put(self, job_id: JobId, tower: TowerName | None, content: bytes) -> str:
         raise StoreUnavailable(MemoryError())
 
 
@@ -192,6 +192,38 @@ def test_a_cancel_ends_all_processes_within_five_seconds(
     assert run(make_supervisor("hang"), holding).state is JobState.CANCELLED
     assert time.monotonic() - asked[0] < 5
     assert_all_ended(pids)
+
+
+def sent_by(holding: Holding, folder: Path) -> tuple[Holding, Path]:
+    """The same holding, of a job whose artifact is to be below `folder`; and a file that was sent there."""
+    spec = holding.job.spec.model_copy(update={"output_uri": str(folder)})
+    sent = folder / holding.job.id / "user" / "fg.json"
+    sent.parent.mkdir(parents=True)
+    sent.write_text("sent")
+    return replace(holding, job=holding.job.model_copy(update={"spec": spec})), sent
+
+
+def test_what_a_cancelled_attempt_had_sent_is_removed(
+    make_supervisor: MakeSupervisor, holding: Holding, store: MemoryJobStore, pids: Path, tmp_path: Path
+) -> None:
+    holding, sent = sent_by(holding, tmp_path / "out")
+    once_hanging(pids, lambda: update(store, holding.job.id, lambda job, now: job.cancelled(now)))
+    assert run(make_supervisor("hang"), holding).state is JobState.CANCELLED
+    assert not sent.exists()
+
+
+def test_what_was_sent_is_left_to_who_has_the_lease(
+    make_supervisor: MakeSupervisor, holding: Holding, store: MemoryJobStore, pids: Path, tmp_path: Path
+) -> None:
+    holding, sent = sent_by(holding, tmp_path / "out")
+
+    def take_away() -> None:
+        update(store, holding.job.id, lambda job, now: job.handed_back(now))
+        claim(store, holding.job.id, worker="w2", length=MINUTE)
+
+    once_hanging(pids, take_away)
+    assert make_supervisor("hang").run(holding) is None
+    assert sent.exists()
 
 
 def test_a_worker_that_leaves_hands_its_job_back(

@@ -2,9 +2,13 @@
 
 import pytest
 import torch
+from torch._inductor import codecache  # noqa: TID251  where the fault is
+from torch._inductor.runtime.cache_dir_utils import default_cache_dir  # noqa: TID251  where the fault is
 from torch.export import unflatten
 
-from exporter.aoti.workarounds import MERGED_CALLS, REEXPORT, WORKAROUNDS
+from exporter.aoti.torch_private import header_folder
+from exporter.aoti.workarounds import HEADERS, MERGED_CALLS, REEXPORT, WORKAROUNDS
+from tests.exporter.aoti.conftest import Compiled
 from tests.exporter.passes.conftest import Nested, rows, traced
 
 
@@ -34,3 +38,9 @@ def test_torch_still_merges_calls_that_are_not_alike() -> None:
     wrong = unflatten(traced(module))(rows(4))["y"]
     assert not torch.allclose(wrong, module(rows(4))["y"])
     assert MERGED_CALLS.fixed_in is None
+
+
+def test_torch_still_keeps_compiled_headers_below_tmpdir(compiled: Compiled) -> None:
+    assert codecache._HEADER_DIR.startswith(default_cache_dir())
+    assert list(header_folder().glob("*.gch"))
+    assert HEADERS.fixed_in is None

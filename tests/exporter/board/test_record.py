@@ -1,5 +1,5 @@
 from exporter.board.page import page_of, told
-from exporter.board.record import Record, Result, Row, changes, merged, row_of
+from exporter.board.record import ALL, Record, Result, Row, changes, merged, row_of
 from exporter.outcome import Failure, TowerOutcome
 from exporter.spec import TowerName
 from exporter.stages import Stage
@@ -27,8 +27,13 @@ def test_a_run_says_what_is_new_what_regressed_and_what_was_mended() -> None:
 
 
 def test_a_row_that_was_left_out_keeps_what_is_known_of_it() -> None:
-    earlier, now = record(row("a", Result.PASS)), record(row("a", Result.LEFT_OUT, "reduced"))
+    earlier = record(row("a", Result.PASS), row("a", Result.PASS).model_copy(update={"tower": "item"}))
+    left_out = row("a", Result.LEFT_OUT, "reduced").model_copy(update={"tower": ALL})
+    now = record(left_out)
     assert merged(earlier, now).rows == earlier.rows
+    user, item = earlier.rows
+    tried = user.model_copy(update={"result": Result.FAIL})
+    assert merged(earlier, record(tried, left_out.model_copy(update={"tower": "item"}))).rows == (tried, item)
     assert told(changes(earlier, now)) == []
 
 
@@ -41,6 +46,13 @@ def test_the_stage_behind_the_last_finished_one_is_the_one_that_failed() -> None
     assert made.stages[Stage.COMPILE] is Result.FAIL
     assert made.stages[Stage.VERIFY] is Result.NOT_REACHED
     assert made.why == "compile_failed: no g++"
+
+
+def test_a_failing_verification_fails_at_its_class_of_sizes() -> None:
+    failure = Failure(code="verification_failed", message="differs", where="empty_history")
+    outcome = TowerOutcome(tower=TowerName.USER, failure=failure)
+    made = row_of(outcome, family="dssm", case=("a", "unified", "fp32"), finished=[], seconds=1.0)
+    assert made.sizes == {"empty histories": Result.FAIL}
 
 
 def test_the_page_shows_failures_and_reasons_as_text() -> None:

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.board.zoo import Zoo, cases, read_zoo, spec_of
+from exporter.board.zoo import Zoo, cases, read_zoo, require_models, spec_of
 from exporter.config.families import SUPPORTED
 from exporter.config.parse import parse_pipeline_config
 from exporter.errors import InvalidSpec
@@ -30,10 +30,20 @@ def test_nothing_is_left_out_without_a_reason(zoo: Zoo) -> None:
     }
 
 
-def test_reduced_each_model_runs_once(zoo: Zoo) -> None:
+def test_reduced_one_model_of_each_family_runs_once(zoo: Zoo) -> None:
     tried = [case for case, reason in cases(zoo, reduced=True) if not reason]
-    assert sorted(case.model for case in tried) == sorted(model.name for model in zoo.models)
+    configs = [ZOO.parent / model.config for model in zoo.models if not model.extra]
+    families = [parse_pipeline_config(config.read_text()).model.family for config in configs]
+    assert sorted(families) == sorted(set(SUPPORTED) - set(zoo.left_out))
+    assert [case.model for case in tried] == [model.name for model in zoo.models if not model.extra]
     assert {case.mode for case in tried} == set(Mode)
+
+
+def test_only_models_that_are_asked_for_run(zoo: Zoo) -> None:
+    tried = {case.model for case, reason in cases(zoo, reduced=False, only=["dssm", "dat"]) if not reason}
+    assert tried == {"dssm", "dat"}
+    with pytest.raises(InvalidSpec, match="the zoo has no model dsmm"):
+        require_models(zoo, ["dsmm"])
 
 
 def test_a_low_precision_is_a_pass_of_each_tower(zoo: Zoo) -> None:

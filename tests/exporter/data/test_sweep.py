@@ -43,7 +43,8 @@ def test_a_seed_gives_the_same_sizes_again(rows: Rows, plan: DimPlan) -> None:
     assert lengths(rows, plan, seed=7) == lengths(rows, plan, seed=7) != lengths(rows, plan, seed=8)
 
 
-def test_corners_are_equal_lengths_and_one_long_row(rows: Rows, plan: DimPlan) -> None:
+def test_corners_are_equal_lengths_short_ones_and_one_long_row(rows: Rows, plan: DimPlan) -> None:
     drawn = lengths(rows, plan, seed=1)
     assert len(set(drawn["equal_histories"])) == 1
+    assert drawn["none_one_and_two"] == [0, 1, 2, 0, 1]
     assert sorted(drawn["one_long_among_short"])[:-1] == [1, 1, 1, 1] != drawn["one_long_among_short"][1:]

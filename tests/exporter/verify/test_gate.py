@@ -96,3 +96,15 @@ def test_a_program_that_breaks_its_promises_does_not_reach_the_package(tower: To
     gate = Gate(tower, [], op_libraries=(), scratch=tmp_path, device=torch.device("cpu"), programs=[program])
     with pytest.raises(PromiseBroken, match="batch_1: node mul = aten.mul.Tensor .*dtype is torch.float32"):
         gate.verify([batch("batch_1", 3)], [], lambda fraction, detail: None)
+
+
+def test_one_package_serves_every_size_where_nothing_could_be_compiled(
+    tower: Tower, chain: list[Link], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CXX", "/bin/false")
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "compiled"))
+    before = [link.package.read_bytes() for link in chain]
+    sizes = [batch(f"rows_{rows}", *[length] * rows) for rows in (1, 2, 17, 64) for length in (0, 1, 10)]
+    report = verify(tower, chain, tmp_path, sizes, [])
+    assert all(case.passed for case in report.cases) and len(report.cases) == 12
+    assert not (tmp_path / "compiled").exists() and [link.package.read_bytes() for link in chain] == before

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,12 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
-from exporter.verify.minify import smallest_failing
+from exporter.dims.plan import DimPlan, DynamicDim, TensorInput
+from exporter.verify.minify import smallest_failing, smallest_untraceable
 from exporter.verify.nodes import check_nodes
-from exporter.verify.shrink import keep_smallest
+from exporter.verify.recording import record
+from exporter.verify.shrink import keep_smallest, keep_untraceable
+from tests.exporter.verify.conftest import mean_price_tower
 from tests.planted import ops
 
 assert ops.LIBRARY is not None  # imported for the operators that it registers
@@ -20,6 +24,11 @@ assert ops.LIBRARY is not None  # imported for the operators that it registers
 ROOT = Path(__file__).parents[3]
 PLANTED = torch.ops.planted
 INPUTS = {"x": torch.linspace(-1, 1, 20).reshape(5, 4)}
+
+PLAN = DimPlan(
+    inputs=(TensorInput(name="x", dtype="float32", shape=("rows", 4)),),
+    dims=(DynamicDim(name="rows", low=1, high=64, reason="rows per call"),),
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.planted]
 
@@ -67,6 +76,41 @@ def test_a_planted_failure_is_cut_to_its_operator(
     assert str(found.ending) == fails
     assert [name for name in found.nodes if name.startswith("planted")]
     assert len(found.nodes) <= 2 < found.of
+
+
+class Branches(nn.Module):
+    def forward(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        x = inputs["x"].exp().relu() + 1
+        return {"y": x * 3 if x.sum() > 0 else x}
+
+
+def test_what_cannot_be_traced_is_cut_to_its_operators(tmp_path: Path) -> None:
+    tower = replace(mean_price_tower(), module=Branches(), plan=PLAN)
+    others = {"x": torch.rand(7, 4)}
+    told = keep_untraceable([tower], INPUTS, others, tmp_path / "evidence", libraries=[])
+    assert "in step trace) has 2 of" in told and "<built-in function truth>" in told
+
+
+def test_a_trace_that_hangs_is_cut_to_the_operator_whose_rule_hangs(tmp_path: Path) -> None:
+    others = {"x": torch.rand(7, 4)}
+    found = smallest_untraceable(
+        record(Around(PLANTED.untraceable), INPUTS, others),
+        libraries=["tests.planted.ops"],
+        folder=tmp_path,
+        budget_s=300,
+        limit_s=10,
+    )
+    assert found is not None
+    assert str(found.ending) == "hang in step trace"
+    assert found.nodes == ("planted.untraceable.default",)
+
+
+def test_a_broken_promise_is_cut_to_its_node_without_a_search(tmp_path: Path) -> None:
+    told = keep_smallest(
+        [around(PLANTED.turned)], INPUTS, tmp_path / "e", libraries=["tests.planted.ops"], broken=True
+    )
+    assert "(error AssertionError in step promise) has 1 of" in told and "planted.turned.default" in told
+    assert "stride is (1, 5), promised (4, 1)" in (tmp_path / "e" / "smallest.log").read_text()
 
 
 def test_the_bundle_runs_alone_and_fails_again(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def test_a_wrong_promise_is_caught_at_its_node(change: Callable[[Tensor], Tensor
     assert broken.node == node.name
     assert "exporter/verify/test_nodes.py:" in broken.place
     with pytest.raises(PromiseBroken, match=said):
-        require_promises_kept([program], {"x": torch.rand(9, 3)}, where="planted")
+        require_promises_kept([program], {"x": torch.rand(9, 3)}, tower="user tower", case="planted")
 
 
 def test_a_promise_that_holds_only_at_the_traced_size_is_caught_elsewhere() -> None:

@@ -42,6 +42,10 @@ capabilities: {drop: [ALL]}
 - name: AWS_DEFAULT_REGION
   value: {{ . | quote }}
 {{- end }}
+{{- with .Values.tracing.endpoint }}
+- name: SLIPWAY_OTLP_ENDPOINT
+  value: {{ . | quote }}
+{{- end }}
 {{- end }}
 
 {{- define "slipway.moreEnv" -}}

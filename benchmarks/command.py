@@ -1,0 +1,83 @@
+"""What every benchmark's command has in common: its options, a folder that goes away, and a report."""
+
+import argparse
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.machine import Machine, load
+from benchmarks.needs import NEEDS, Needs
+from benchmarks.report import RESULTS, Report, write_report
+from processes.interrupts import end_as_by_interrupt
+
+ROUNDS = 5  # that a median is taken of
+_INTERRUPTED = 130
+_FOLDER = Path(".slipway/bench")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One benchmark: how often its variants are measured, whether only to see that it works, and where."""
+
+    rounds: int
+    quick: bool
+    folder: Path
+
+    def say(self, text: str) -> None:
+        """Tell the person who waits how far it is."""
+        sys.stdout.write(f"{time.strftime('%H:%M:%S')} {text}\n")
+        sys.stdout.flush()
+
+
+def parser_of(name: str, description: str | None) -> argparse.ArgumentParser:
+    """The options that all benchmarks have."""
+    parser = argparse.ArgumentParser(
+        prog=f"python -m benchmarks.{name}",
+        description=description,
+        epilog=f"Needs {NEEDS[name].text()}.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--rounds", type=int, default=ROUNDS, metavar="N", help="default: %(default)s")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes, only to see that it works")
+    parser.add_argument(
+        "--folder", type=Path, default=_FOLDER, metavar="DIR", help="where to work; default: %(default)s"
+    )
+    parser.add_argument("--results", type=Path, default=RESULTS, metavar="DIR")
+    return parser
+
+
+def carry_out(name: str, given: argparse.Namespace, measure: Callable[[Run], Report]) -> int:
+    """Measure in a folder of its own and write the report; interrupted, nothing is left and nothing written.
+
+    The exit code is 130 then, and 1 where the disk is too small.
+    """
+    end_as_by_interrupt()
+    parent: Path = given.folder.absolute()
+    parent.mkdir(parents=True, exist_ok=True)
+    if not given.quick and (missing := _missing(NEEDS[name], parent)):
+        sys.stderr.write(f"{name} needs {missing / 1e9:.0f} GB more of disk below {parent}\n")
+        return 1
+    begun, load_before = time.monotonic(), load()
+    try:
+        with tempfile.TemporaryDirectory(dir=parent, prefix=f"{name}-", ignore_cleanup_errors=True) as folder:
+            report = measure(Run(rounds=given.rounds, quick=given.quick, folder=Path(folder)))
+    except KeyboardInterrupt:
+        sys.stderr.write(f"{name}: interrupted; nothing was written\n")
+        return _INTERRUPTED
+    write_report(
+        report,
+        name=name,
+        machine=Machine.since(load_before),
+        seconds=time.monotonic() - begun,
+        folder=given.results,
+    )
+    return 0
+
+
+def _missing(needs: Needs, folder: Path) -> float:
+    """Bytes of disk that are not there."""
+    return max(0.0, needs.disk_gb * 1e9 - shutil.disk_usage(folder).free)

@@ -1,0 +1,221 @@
+"""What a call of a tower costs: its package against eager, `torch.compile` and the two packages of two_stage.
+
+Towers of the demo's model on MovieLens rows and a recorded ranking model on its rows, weights drawn. A
+process for each number of threads calls every contender in turn on the same batches; packages check their
+inputs. `torch.compile` is given the traced program: the modules themselves it breaks into many pieces.
+"""
+
+import functools
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+
+from matplotlib.figure import Figure
+from pydantic import BaseModel
+
+from benchmarks.command import Run, carry_out, parser_of
+from benchmarks.exports import Place, export
+from benchmarks.latency_process import (
+    COMPILED,
+    CONTENDERS,
+    EAGER,
+    PACKAGE,
+    TWO_PACKAGES,
+    LatencyOrder,
+    LatencyTimes,
+    Subject,
+    Times,
+)
+from benchmarks.models import Model, demo_model, ranking_model
+from benchmarks.plots import Titles, draw_bars
+from benchmarks.report import Report, Table
+from benchmarks.spread import Spread, percentile, ratios, rounded
+from exporter.spec import Mode, TowerName
+from processes.guarded import GuardedProcess
+
+_SIZES, _FEW_SIZES = (1, 8, 64, 512), (1, 8)
+_THREADS = (1, 2)
+_ROUND_S, _MOST_CALLS = 0.6, 300
+_GRACE = timedelta(seconds=2)
+
+
+class Latencies(BaseModel):
+    """A contender's calls, and how they compare with eager's of the same rounds."""
+
+    subject: str
+    threads: int
+    size: int
+    contender: str
+    calls: int
+    p50: Spread  # of each round, in milliseconds
+    p99: float  # of all calls
+    rows_per_second: Spread
+    p50_to_eager: Spread
+    p99_to_eager: float
+
+
+class LatencyFigures(BaseModel):
+    """All of them."""
+
+    latencies: tuple[Latencies, ...]
+
+
+def main() -> int:
+    return carry_out("latency", parser_of("latency", __doc__).parse_args(), measure)
+
+
+def measure(run: Run) -> Report:
+    """Export in both modes, then a process for each number of threads."""
+    demo = demo_model(run.folder)
+    subjects = _subjects(run, demo, (TowerName.ITEM,) if run.quick else (TowerName.USER, TowerName.ITEM))
+    if not run.quick:
+        subjects += _subjects(run, ranking_model(), (TowerName.MODEL,))
+    times = [_process(run, subjects, threads) for threads in _THREADS]
+    figures = LatencyFigures(latencies=tuple(each for one in times for each in compared(one)))
+    return Report(figures=figures, tables=tables(figures), draw=functools.partial(draw, figures))
+
+
+def _subjects(run: Run, model: Model, towers: tuple[TowerName, ...]) -> list[Subject]:
+    spec = model.spec(run.folder, seed=1).only(towers)
+    kept = {mode: run.folder / f"{model.name}-{mode}" for mode in Mode}
+    for mode, folder in kept.items():
+        place = Place(folder=run.folder, compiler=run.folder / "compiler", users_code=True)
+        done = export(spec.model_copy(update={"mode": mode}), place, keep=folder)
+        run.say(f"{model.name}, {mode}: exported in {done.attempt_s:.0f} s")
+    return [
+        Subject(
+            name=f"{model.name} {tower}",
+            tower=tower,
+            spec=spec,
+            unified=kept[Mode.UNIFIED],
+            two_stage=kept[Mode.TWO_STAGE],
+        )
+        for tower in towers
+    ]
+
+
+def _process(run: Run, subjects: list[Subject], threads: int) -> LatencyTimes:
+    scratch = run.folder / f"threads-{threads}"
+    scratch.mkdir()
+    order = LatencyOrder(
+        subjects=tuple(subjects),
+        sizes=_FEW_SIZES if run.quick else _SIZES,
+        threads=threads,
+        rounds=2 if run.quick else run.rounds,
+        round_s=0.05 if run.quick else _ROUND_S,
+        most_calls=_MOST_CALLS,
+        scratch=scratch,
+        result=scratch / "times.json",
+    )
+    (scratch / "order.json").write_text(order.model_dump_json())
+    process = GuardedProcess.start(
+        [sys.executable, "-m", "benchmarks.latency_process", str(scratch / "order.json")],
+        log=scratch / "log",
+        grace=_GRACE,
+        environment={
+            "AOTI_RUNTIME_CHECK_INPUTS": "1",
+            "OMP_NUM_THREADS": str(threads),
+            "OMP_WAIT_POLICY": "passive",  # as attempts and servers of Slipway's have it
+            "TORCHINDUCTOR_CACHE_DIR": str(run.folder / "compiler"),
+            "TMPDIR": str(scratch),
+        },
+    )
+    try:
+        if process.wait() != 0:
+            raise SystemExit(f"the process with {threads} threads failed:\n{process.last_lines(20)}")
+    finally:
+        process.stop()
+    run.say(f"{threads} threads measured")
+    return LatencyTimes.model_validate_json(order.result.read_text())
+
+
+def compared(measured: LatencyTimes) -> list[Latencies]:
+    """Each contender against eager."""
+    eager = {(each.subject, each.size): each for each in measured.times if each.contender == EAGER}
+    return [_one(each, eager[each.subject, each.size], measured.threads) for each in measured.times]
+
+
+def _one(times: Times, eager: Times, threads: int) -> Latencies:
+    p50, eager_p50 = ([percentile(each, 0.5) for each in of.rounds] for of in (times, eager))
+    pooled, eager_pooled = ([call for each in of.rounds for call in each] for of in (times, eager))
+    p99 = percentile(pooled, 0.99)
+    return Latencies(
+        subject=times.subject,
+        threads=threads,
+        size=times.size,
+        contender=times.contender,
+        calls=len(pooled),
+        p50=Spread.of(p50),
+        p99=p99,
+        rows_per_second=Spread.of(times.size / (sum(each) / len(each) / 1e3) for each in times.rounds),
+        p50_to_eager=ratios(p50, eager_p50),
+        p99_to_eager=p99 / percentile(eager_pooled, 0.99),
+    )
+
+
+def tables(figures: LatencyFigures) -> tuple[Table, ...]:
+    """The ratios to eager for each tower, and then everything."""
+    return (
+        Table(
+            title="p50 against eager's, round by round: median (lowest to highest); 1 or less is as fast",
+            columns=("tower", "threads", "batch", PACKAGE, TWO_PACKAGES, COMPILED, "package's p99"),
+            rows=tuple(
+                (
+                    subject,
+                    str(threads),
+                    str(size),
+                    *(by_name[name].p50_to_eager.text() for name in (PACKAGE, TWO_PACKAGES, COMPILED)),
+                    rounded(by_name[PACKAGE].p99_to_eager),
+                )
+                for (subject, threads, size), by_name in grouped(figures.latencies).items()
+            ),
+        ),
+        Table(
+            title="Milliseconds of a call, and rows per second",
+            columns=("tower", "threads", "batch", "contender", "p50", "p99", "rows per second", "calls"),
+            rows=tuple(
+                (
+                    each.subject,
+                    str(each.threads),
+                    str(each.size),
+                    each.contender,
+                    rounded(each.p50.median),
+                    rounded(each.p99),
+                    rounded(each.rows_per_second.median),
+                    str(each.calls),
+                )
+                for each in figures.latencies
+            ),
+        ),
+    )
+
+
+def grouped(latencies: Sequence[Latencies]) -> Mapping[tuple[str, int, int], Mapping[str, Latencies]]:
+    """The contenders of each tower, number of threads and batch."""
+    found: dict[tuple[str, int, int], dict[str, Latencies]] = {}
+    for each in latencies:
+        found.setdefault((each.subject, each.threads, each.size), {})[each.contender] = each
+    return found
+
+
+def draw(figures: LatencyFigures, figure: Figure) -> None:
+    """A plot for each tower and number of threads: p50 against eager's."""
+    subjects = list(dict.fromkeys(each.subject for each in figures.latencies))
+    threads = sorted({each.threads for each in figures.latencies})
+    figure.set_size_inches(4 * len(subjects), 3.2 * len(threads))
+    plots = figure.subplots(len(threads), len(subjects), squeeze=False, sharey=True)
+    for row, count in enumerate(threads):
+        for column, subject in enumerate(subjects):
+            chosen = [each for each in figures.latencies if (each.subject, each.threads) == (subject, count)]
+            series = {
+                name: [each.p50_to_eager for each in chosen if each.contender == name]
+                for name in CONTENDERS
+                if name != EAGER
+            }
+            sizes = [str(each.size) for each in chosen if each.contender == EAGER]
+            titles = Titles(title=f"{subject}, threads: {count}", x="batch", y="p50 / eager's")
+            draw_bars(plots[row][column], sizes, series, titles, aim=1.0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,229 @@
+"""The service: accepted jobs per second, polls beside few and many stored jobs, and the wait for a stage.
+
+The real API and a redis-server over loopback. Polls go in turn to services that differ in the jobs they hold,
+with and without the entity tag of what is known; accepted jobs stand beside bare requests. With a worker:
+from the POST until the job's record names a stage, beside what importing torch takes in a process of its own.
+"""
+
+import functools
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+from matplotlib.figure import Figure
+from pydantic import BaseModel
+
+from benchmarks.api_process import Api, running_api
+from benchmarks.command import Run, carry_out, parser_of
+from benchmarks.http_load import Caller, per_second
+from benchmarks.models import demo_model
+from benchmarks.plots import Titles, draw_bars
+from benchmarks.report import Report, Table
+from benchmarks.spread import Spread, percentile, ratios
+from exporter.spec import ExportSpec
+from launcher.up import running_stack
+from service.client.rest import SlipwayClient
+
+_STORED, _FEW_STORED = (1, 1_000, 100_000), (1, 100)
+_CLIENTS = (1, 4)
+_POLLS, _REQUESTS = 500, 200  # of each kind in a round
+_LOOK_S = 0.02
+_STAGE_S = 120.0
+
+
+class Polls(BaseModel):
+    """Status polls of one service, by round, in milliseconds; the last two against the emptiest service."""
+
+    stored: int
+    answered: str  # "200", or "304" where the entity tag was sent
+    p50: Spread
+    p99: Spread
+    p50_ratio: Spread
+    p99_ratio: Spread
+
+
+class Accepted(BaseModel):
+    """Jobs accepted per second, and bare requests, by round."""
+
+    clients: int
+    jobs: Spread
+    bare: Spread
+    ratio: Spread  # jobs to bare requests
+
+
+class FirstStage(BaseModel):
+    """From the POST, in seconds, by round."""
+
+    running: Spread  # until a worker had it
+    stage: Spread  # until a tower was in a stage
+    importing: Spread  # torch, by a Python process started for it
+    ratio: Spread  # the second to the third
+
+
+class ServiceFigures(BaseModel):
+    """All of it."""
+
+    polls: tuple[Polls, ...]
+    accepted: tuple[Accepted, ...]
+    first_stage: FirstStage
+
+
+def main() -> int:
+    return carry_out("service", parser_of("service", __doc__).parse_args(), measure)
+
+
+def measure(run: Run) -> Report:
+    """Polls, then accepted jobs on the emptiest service, then a whole stack."""
+    spec = demo_model(run.folder).spec(run.folder, seed=1)
+    inline = spec.model_copy(update={"config": demo_model(run.folder).config, "config_uri": None})
+    with ExitStack() as running:
+        apis = []
+        for stored in _FEW_STORED if run.quick else _STORED:
+            folder = run.folder / f"api-{stored}"
+            folder.mkdir()
+            apis.append(running.enter_context(running_api(folder, inline, stored=stored)))
+            run.say(f"{stored} jobs stored")
+        polls = _poll(run, apis)
+        accepted = tuple(_accept(run, apis[0], inline, clients) for clients in _CLIENTS)
+    result = ServiceFigures(polls=polls, accepted=accepted, first_stage=_first_stage(run, spec))
+    return Report(figures=result, tables=tables(result), draw=functools.partial(draw, result))
+
+
+def _poll(run: Run, apis: Sequence[Api]) -> tuple[Polls, ...]:
+    """Each service in turn, a poll with a full answer and one without."""
+    kinds = [(api, expect) for api in apis for expect in (200, 304)]
+    p50: dict[tuple[int, int], list[float]] = {(api.stored, expect): [] for api, expect in kinds}
+    p99: dict[tuple[int, int], list[float]] = {key: [] for key in p50}
+    for number in range(run.rounds):
+        times: dict[tuple[int, int], list[float]] = {key: [] for key in p50}
+        with ExitStack() as connected:
+            callers = [connected.enter_context(Caller(api.port)) for api in apis]
+            for poll in range(20 if run.quick else _POLLS):
+                for place in range(len(apis)):
+                    turn = (place + poll) % len(apis)  # none is always asked after the same other
+                    api, caller = apis[turn], callers[turn]
+                    path = f"/exports/{api.some[poll % len(api.some)]}"
+                    full, tag = caller.get(path, {}, expect=200)
+                    short, _ = caller.get(path, {"If-None-Match": tag}, expect=304)
+                    times[api.stored, 200].append(full)
+                    times[api.stored, 304].append(short)
+        for key, measured in times.items():
+            p50[key].append(percentile(measured, 0.5))
+            p99[key].append(percentile(measured, 0.99))
+        run.say(f"polls, round {number + 1}")
+    emptiest = apis[0].stored
+    return tuple(
+        Polls(
+            stored=stored,
+            answered=str(expect),
+            p50=Spread.of(p50[stored, expect]),
+            p99=Spread.of(p99[stored, expect]),
+            p50_ratio=ratios(p50[stored, expect], p50[emptiest, 200]),
+            p99_ratio=ratios(p99[stored, expect], p99[emptiest, 200]),
+        )
+        for stored, expect in p50
+    )
+
+
+def _accept(run: Run, api: Api, spec: ExportSpec, clients: int) -> Accepted:
+    """Jobs and bare requests in turn."""
+    body = spec.model_dump_json(exclude_unset=True, exclude_none=True).encode()
+    requests = 20 if run.quick else _REQUESTS
+    jobs, bare = [], []
+    for _ in range(run.rounds):
+        bare.append(per_second(api.port, "/healthz", None, clients=clients, requests=requests, expect=200))
+        jobs.append(per_second(api.port, "/exports", body, clients=clients, requests=requests, expect=202))
+    run.say(f"{clients} clients: {Spread.of(jobs).text()} jobs a second")
+    return Accepted(clients=clients, jobs=Spread.of(jobs), bare=Spread.of(bare), ratio=ratios(jobs, bare))
+
+
+def _first_stage(run: Run, spec: ExportSpec) -> FirstStage:
+    running, stage, importing = [], [], []
+    environment = {"SLIPWAY_CODE_CACHE": "off", "TORCHINDUCTOR_CACHE_DIR": str(run.folder / "compiler")}
+    with running_stack(run.folder / "stack", environment=environment) as stack:
+        client = SlipwayClient(stack.url)
+        for number in range(2 if run.quick else run.rounds):
+            begun = time.monotonic()
+            subprocess.run([sys.executable, "-c", "import torch"], check=True)
+            importing.append(time.monotonic() - begun)
+            to_running, to_stage = _one_job(client, spec)
+            running.append(to_running)
+            stage.append(to_stage)
+            run.say(f"first stage, round {number + 1}: {to_stage:.1f} s")
+    return FirstStage(
+        running=Spread.of(running),
+        stage=Spread.of(stage),
+        importing=Spread.of(importing),
+        ratio=ratios(stage, importing),
+    )
+
+
+def _one_job(client: SlipwayClient, spec: ExportSpec) -> tuple[float, float]:
+    """Seconds until it ran, and until a tower was in a stage; then it is cancelled."""
+    begun = time.monotonic()
+    job = client.submit(spec)
+    running = None
+    while time.monotonic() - begun < _STAGE_S:
+        job = client.get_if_changed(job)
+        if running is None and job.attempt:
+            running = time.monotonic() - begun
+        if running is not None and any(tower.stage for tower in job.towers):
+            stage = time.monotonic() - begun
+            client.cancel(job.id)
+            while not client.get(job.id).state.is_final:
+                time.sleep(_LOOK_S)
+            return running, stage
+        if job.state.is_final:
+            break
+        time.sleep(_LOOK_S)
+    raise SystemExit(f"the job came to no stage: {json.dumps(job.model_dump(mode='json'))[:2000]}")
+
+
+def tables(result: ServiceFigures) -> tuple[Table, ...]:
+    """One for each question."""
+    polls = Table(
+        title="A status poll, in milliseconds; ratios to the full answer with the fewest jobs stored",
+        columns=("jobs stored", "answer", "p50", "p99", "p50 ratio", "p99 ratio"),
+        rows=tuple(
+            (f"{e.stored:,}", e.answered, *(s.text() for s in (e.p50, e.p99, e.p50_ratio, e.p99_ratio)))
+            for e in result.polls
+        ),
+    )
+    accepted = Table(
+        title="Requests per second; the ratio is of accepted jobs to bare requests",
+        columns=("clients", "jobs accepted", "bare requests", "ratio"),
+        rows=tuple((str(e.clients), e.jobs.text(), e.bare.text(), e.ratio.text()) for e in result.accepted),
+    )
+    first = result.first_stage
+    spreads = (first.running, first.stage, first.importing, first.ratio)
+    stage = Table(
+        title="Seconds from the POST; the ratio is of the second to the third",
+        columns=("until a worker had it", "until a tower was in a stage", "importing torch, alone", "ratio"),
+        rows=(tuple(each.text() for each in spreads),),
+    )
+    return (polls, accepted, stage)
+
+
+def draw(result: ServiceFigures, figure: Figure) -> None:
+    """Left the polls, right the rates."""
+    left, right = figure.subplots(1, 2)
+    full, short = (
+        [each for each in result.polls if each.answered == answered] for answered in ("200", "304")
+    )
+    series = {"200, p50": [e.p50 for e in full], "200, p99": [e.p99 for e in full]}
+    series |= {"304, p50": [e.p50 for e in short], "304, p99": [e.p99 for e in short]}
+    groups = [f"{each.stored:,}" for each in full]
+    draw_bars(left, groups, series, Titles(title="A status poll", x="jobs stored", y="milliseconds"))
+    rates = {
+        "jobs accepted": [e.jobs for e in result.accepted],
+        "bare requests": [e.bare for e in result.accepted],
+    }
+    clients = [f"{e.clients} clients" for e in result.accepted]
+    draw_bars(right, clients, rates, Titles(title="Requests per second", y="per second"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,152 @@
+"""A warm export against a cold one, per stage, of the demo's model and of one with eight layers.
+
+Rounds of one cold export and one warm export, each with new weights, drawn and never trained. Cold is with an
+empty code cache of its own, and with no more of the compiler's own files than an installation has.
+"""
+
+import functools
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+
+from matplotlib.figure import Figure
+from pydantic import BaseModel
+
+from benchmarks.command import Run, carry_out, parser_of
+from benchmarks.exports import ExportRun, Place, export, fresh_compiler
+from benchmarks.models import Model, demo_model
+from benchmarks.plots import Titles, draw_bars, draw_stacks
+from benchmarks.report import Report, Table
+from benchmarks.spread import Spread, ratios
+from exporter.spec import TowerName
+from exporter.stages import Stage
+
+MADE = (Stage.TRACE, Stage.COMPILE)  # packages are put together in the stage that compiles
+_LAYERS = (2, 8)
+_AIM_MADE, _AIM_WHOLE = 0.01, 0.2
+_REST = "starting"
+
+
+class Round(BaseModel):
+    """Both exports, one after the other."""
+
+    cold: ExportRun
+    warm: ExportRun
+
+
+class ModelFigures(BaseModel):
+    """What the rounds of one model come to."""
+
+    model: str
+    rounds: tuple[Round, ...]
+    made: Spread  # trace, compile and package: warm against cold
+    attempt: Spread  # the whole attempt
+    command: Spread  # the whole command, which a worker does not pay
+
+    @classmethod
+    def of(cls, model: str, rounds: Sequence[Round]) -> "ModelFigures":
+        cold, warm = [each.cold for each in rounds], [each.warm for each in rounds]
+        return cls(
+            model=model,
+            rounds=tuple(rounds),
+            made=ratios([each.seconds(*MADE) for each in warm], [each.seconds(*MADE) for each in cold]),
+            attempt=ratios([each.attempt_s for each in warm], [each.attempt_s for each in cold]),
+            command=ratios([each.command_s for each in warm], [each.command_s for each in cold]),
+        )
+
+
+class WarmFigures(BaseModel):
+    """Of all models."""
+
+    models: tuple[ModelFigures, ...]
+
+
+def main() -> int:
+    return carry_out("warm", parser_of("warm", __doc__).parse_args(), measure)
+
+
+def measure(run: Run) -> Report:
+    """All rounds of all models."""
+    known = run.folder / "compiler"
+    demo = demo_model(run.folder)
+    run.say("one export to fill the compiler's own files")
+    small = demo.spec(run.folder, seed=0).only((TowerName.ITEM,))
+    export(small, Place(folder=run.folder, compiler=known))
+    figures = []
+    for layers in _LAYERS[:1] if run.quick else _LAYERS:
+        model = demo_model(run.folder, layers=layers)
+        rounds = [_round(run, model, number) for number in range(1 if run.quick else run.rounds)]
+        figures.append(ModelFigures.of(model.name, rounds))
+    result = WarmFigures(models=tuple(figures))
+    return Report(figures=result, tables=tables(result), draw=functools.partial(draw, result))
+
+
+def _round(run: Run, model: Model, number: int) -> Round:
+    cache = run.folder / "code"
+    shutil.rmtree(cache, ignore_errors=True)
+    made = []
+    for which, seed in (("cold", 2 * number + 1), ("warm", 2 * number + 2)):
+        compiler = fresh_compiler(run.folder / "compiler", run.folder / "compiler-now")
+        place = Place(folder=run.folder, compiler=compiler, code_cache=cache)
+        done = export(model.spec(run.folder, seed=seed), place)
+        assert all(code.startswith(which) for code in done.code.values()), done.code
+        run.say(f"{model.name}, round {number + 1}: {which} {done.attempt_s:.1f} s")
+        made.append(done)
+    return Round(cold=made[0], warm=made[1])
+
+
+def tables(result: WarmFigures) -> tuple[Table, ...]:
+    """The ratios, and the seconds of each stage."""
+    summary = Table(
+        title="Warm against cold: median of the rounds' ratios (lowest to highest)",
+        columns=("model", "rounds", "trace, compile, package", "whole attempt", "whole command"),
+        rows=tuple(
+            (each.model, str(len(each.rounds)), each.made.text(2), each.attempt.text(), each.command.text())
+            for each in result.models
+        ),
+    )
+    return (summary, *(_stage_table(each) for each in result.models))
+
+
+def _stage_table(figures: ModelFigures) -> Table:
+    cold = [each.cold for each in figures.rounds]
+    warm = [each.warm for each in figures.rounds]
+    stages = [stage for stage in Stage if any(each.seconds(stage) for each in cold)]
+    parts = {
+        stage.value: [[each.seconds(stage) for each in runs] for runs in (cold, warm)] for stage in stages
+    }
+    parts["attempt, from start to end"] = [[each.attempt_s for each in runs] for runs in (cold, warm)]
+    return Table(
+        title=f"{figures.model}: seconds of both towers together, per stage",
+        columns=("stage", "cold", "warm"),
+        rows=tuple((name, *(Spread.of(each).text() for each in both)) for name, both in parts.items()),
+    )
+
+
+def draw(result: WarmFigures, figure: Figure) -> None:
+    """Left the seconds per stage of the slower tower; right the ratios."""
+    left, right = figure.subplots(1, 2)
+    columns = {
+        f"{each.model}\n{name}": _stack([getattr(one, name) for one in each.rounds])
+        for each in result.models
+        for name in ("cold", "warm")
+    }
+    draw_stacks(left, columns, Titles(title="Where an attempt's seconds go (slower tower)", y="seconds"))
+    groups = [each.model for each in result.models]
+    series = {
+        "trace, compile, package": [each.made for each in result.models],
+        "whole attempt": [each.attempt for each in result.models],
+    }
+    draw_bars(right, groups, series, Titles(title="Warm against cold", y="ratio"), aim=_AIM_WHOLE)
+
+
+def _stack(runs: Sequence[ExportRun]) -> Mapping[str, float]:
+    """Of the run with the median attempt: each stage of its slower tower, and what is no stage."""
+    run = sorted(runs, key=lambda each: each.attempt_s)[len(runs) // 2]
+    slower = max(run.stages_s.values(), key=lambda stages: sum(stages.values()))
+    rest = max(0.0, run.attempt_s - sum(slower.values()))
+    return {_REST: rest, **{stage.value: seconds for stage, seconds in slower.items()}}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

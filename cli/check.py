@@ -1,0 +1,148 @@
+"""`slipway check`: a model, or a published artifact of one, tried at many sizes; nothing is published."""
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from rich.table import Table
+
+from cli.code_cache import add_code_cache_option
+from cli.inspect import trace_table
+from cli.settings import CheckSettings
+from exporter.check.report import CheckReport, Finding, Subject, TowerCheck
+from exporter.planning import CheckRequest
+from exporter.signing import VerifyingKey
+from processes.settings import NO_CODE_CACHE
+from processes.startup import settings_or_exit
+from service.client.options import add_model_options, request_of
+from service.client.tables import console, sizes_text, table_of
+
+_FAILED = 1
+_SIZES, _SEED = 16, 20
+_SAID = {
+    Subject.PLAN: "sizes of the program are the plan's",
+    Subject.NODES: "node by node, as traced",
+    Subject.AGREES: "package against eager",
+    Subject.STEADY: "the same again",
+    Subject.REFUSES: "contradictions refused",
+}
+_EXAMPLES = (
+    "examples: slipway check --config pipeline.config --checkpoint model.ckpt-11 --item-input items.parquet "
+    "--sample-input train.parquet --sizes 100; slipway check --artifact exports/01J..."
+)
+
+
+def add_command(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add `check`."""
+    parser = subparsers.add_parser(
+        "check",
+        help="try a model, or an artifact, at many sizes",
+        description="Try a model's towers at drawn and chosen sizes: its programs node by node, its packages "
+        "against eager, twice each. Nothing is published. Exit code: 1 if anything fails.",
+        epilog=_EXAMPLES,
+    )
+    parser.add_argument(
+        "--artifact",
+        metavar="URI",
+        help="check its packages, against the sources that its manifest names or that are given",
+    )
+    parser.add_argument(
+        "--verify", metavar="KEY", type=Path, help="refuse an artifact that this public key has not signed"
+    )
+    add_model_options(parser)
+    parser.add_argument(
+        "--sizes", type=_count, default=_SIZES, metavar="N", help="to draw; default: %(default)s"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=_SEED, metavar="N", help="the same draws the same; default: %(default)s"
+    )
+    parser.add_argument(
+        "--shrink", type=Path, metavar="FOLDER", help="keep the smallest graph that fails there, as a script"
+    )
+    add_code_cache_option(parser)
+    parser.add_argument("--json", action="store_true", help="print everything that was found as JSON")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Check, and show what was found."""
+    from exporter.check.artifact import open_published, request_behind  # torch loads only where it is needed
+    from exporter.check.run import check
+    from exporter.check.tower import Wanted
+
+    settings = settings_or_exit(CheckSettings)
+    given: str | None = arguments.code_cache
+    key = VerifyingKey(arguments.verify) if arguments.verify else None
+    published = open_published(arguments.artifact, key) if arguments.artifact else None
+    report = check(
+        Wanted(
+            spec=request_of(arguments, CheckRequest, base=request_behind(published) if published else None),
+            published=published,
+            families=settings.families,
+            sizes=arguments.sizes,
+            seed=arguments.seed,
+            code_cache=None if given == NO_CODE_CACHE else given or settings.code_cache_uri,
+            shrink_into=arguments.shrink.absolute() if arguments.shrink else None,
+        ),
+        _shown(),
+    )
+    if arguments.json:
+        print(report.model_dump_json(indent=2))
+    else:
+        show(report)
+    return 0 if report.passed else _FAILED
+
+
+def show(report: CheckReport) -> None:
+    """What passed in a line per subject, what failed in a row per case; cases that failed alike in one."""
+    out = console()
+    for tower in report.towers:
+        out.print(_subjects(tower))
+        if tower.failed:
+            out.print(_failures(tower))
+        if tower.trace is not None:
+            out.print(trace_table(tower.tower, tower.trace))
+        if tower.failure is not None:
+            hint = f"; {tower.failure.hint}" if tower.failure.hint else ""
+            out.print(f"{tower.tower} tower: [{tower.failure.code}] {tower.failure.message}{hint}")
+        if tower.smallest:
+            out.print(f"{tower.tower} tower: {tower.smallest}")
+    out.print(f"{'everything passed' if report.passed else 'FAILED'}; sizes drawn with seed {report.seed}")
+
+
+def _subjects(tower: TowerCheck) -> Table:
+    table = table_of("check", "cases", "failed", "worst, of what is allowed", title=f"{tower.tower} tower")
+    for subject in Subject:
+        found = [finding for finding in tower.findings if finding.subject is subject]
+        failed = sum(not finding.passed for finding in found)
+        worst = max((each.of_allowed for each in found if each.of_allowed is not None), default=None)
+        shown = "" if worst is None else f"{worst:.2%}"
+        table.add_row(_SAID[subject], str(len(found)), str(failed), shown)
+    return table
+
+
+def _failures(tower: TowerCheck) -> Table:
+    table = table_of("check", "case", "sizes", "what", title=f"{tower.tower} tower, failed", whole="case")
+    alike: dict[tuple[Subject, str], list[Finding]] = {}
+    for finding in tower.failed:
+        alike.setdefault((finding.subject, finding.detail), []).append(finding)
+    for (subject, detail), (first, *others) in alike.items():
+        case = f"{first.case} and {len(others)} more" if others else first.case
+        table.add_row(_SAID[subject], case, sizes_text(first.sizes), detail)
+    return table
+
+
+def _shown() -> Callable[[str, Finding], None]:
+    """Show on a terminal what has been tried last, in place."""
+    if not sys.stderr.isatty():
+        return lambda tower, finding: None
+    return lambda tower, finding: print(
+        f"\r\033[K{tower}: {_SAID[finding.subject]}: {finding.case}", end="\r", file=sys.stderr, flush=True
+    )
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of sizes")
+    return int(text)

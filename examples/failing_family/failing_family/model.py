@@ -1,0 +1,19 @@
+"""A tower over the last clicks of each row, normalised over rows and clicks."""
+
+from torch import Tensor, nn
+
+CLICKS, NUMBERS = 6, 4  # of each row, of each click
+
+
+class LastClicksTower(nn.Module):
+    """How likely the next click is, `probability` (B,). B rows, C clicks, N numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(NUMBERS)
+        self.score = nn.Linear(CLICKS * NUMBERS, 1)
+
+    def forward(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        clicks_BNC = inputs["clicks"].transpose(1, 2)  # BatchNorm1d takes what it normalises as axis 1
+        normal_BNC = self.norm(clicks_BNC)
+        return {"probability": self.score(normal_BNC.flatten(1)).sigmoid().squeeze(1)}

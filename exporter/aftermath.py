@@ -1,0 +1,77 @@
+"""What can be found out about a tower whose process died: where it was, and the smallest case of it."""
+
+import logging
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from exporter.aoti.op_libraries import known_libraries
+from exporter.attempt import EVIDENCE, Attempt, TowerResult
+from exporter.data.batch import verification_batches
+from exporter.distributed.isolation import isolated
+from exporter.distributed.limits import limited
+from exporter.errors import AttemptFailed, TowerDied
+from exporter.opening import Opened, open_tower
+from exporter.order import untraced_libraries
+from exporter.outcome import Failure
+from exporter.overruns import died_at, last_stage, overran
+from exporter.parts import Part, parts_of, sizes_text, trace_parts
+from exporter.planning import TowerToExport
+from exporter.stages import Stage
+from exporter.verify.shrink import keep_smallest, keep_untraceable
+
+log = logging.getLogger(__name__)
+
+_LIMIT_S = 360.0  # for all of it: the search itself ends long before
+_OF_PROGRAMS = (Stage.COMPILE, Stage.VERIFY)
+
+
+def tower_died(planned: TowerToExport, attempt: Attempt, config_text: str, how: str) -> TowerResult:
+    """The result of a tower whose process ended before it could say anything."""
+    overrun = overran(attempt, planned.name)
+    at = died_at(attempt, planned.name)
+    error: AttemptFailed = overrun or TowerDied(
+        f"the process that exported the {planned.name} tower {how}{at}"
+    )
+    if overrun is not None or "SIGKILL" not in how:  # what was killed for its memory would be again
+        found = isolated(partial(_made_small, planned, attempt, config_text), died=_nothing_found)
+        error.report = "\n\n".join(filter(None, [found, error.report]))
+    return TowerResult(planned=planned, failure=Failure.of(error))
+
+
+def _nothing_found(how: str) -> str:
+    return f"A second process, which looked for the smallest graph that ends it so, {how}."
+
+
+def _made_small(planned: TowerToExport, attempt: Attempt, config_text: str) -> str:
+    """Open the tower again and search; what hangs or dies is tried in processes of its own."""
+    evidence = attempt.workspace / planned.name / EVIDENCE
+    stage = last_stage(attempt, planned.name)
+    with limited(_LIMIT_S, evidence.with_name("aftermath.txt"), what=stage):
+        try:
+            opened = open_tower(planned, attempt.spec, config_text, attempt.workspace)
+            parts = parts_of(opened.tower, attempt.spec.mode, max_batch_size=attempt.spec.max_batch_size)
+            (evidence / "sizes.txt").write_text(sizes_text(opened.inputs))
+            if stage == Stage.TRACE:
+                return _untraceable(parts, opened, evidence)
+            return _of_programs(parts, opened, attempt, evidence) if stage in _OF_PROGRAMS else ""
+        except Exception as error:  # the death itself must be told all the same
+            log.exception("aftermath_failed", extra={"tower": planned.name})
+            return f"The smallest graph that ends it so was not found: {error}"
+
+
+def _untraceable(parts: Sequence[Part], opened: Opened, evidence: Path) -> str:
+    others = next(iter(verification_batches(opened.rows, opened.tower.plan))).inputs
+    towers = [part.tower for part in parts]
+    return keep_untraceable(
+        towers, opened.inputs, others, evidence, libraries=untraced_libraries(opened.tower)
+    )
+
+
+def _of_programs(parts: Sequence[Part], opened: Opened, attempt: Attempt, evidence: Path) -> str:
+    passes = tuple(each for each in attempt.spec.passes if each.tower is opened.tower.name)
+    programs = [traced.program for traced in trace_parts(parts, opened.inputs, opened.device, passes=passes)]
+    for part, program in zip(parts, programs, strict=True):
+        (evidence / f"{part.name}_program.txt").write_text(str(program))
+    libraries = known_libraries(program.graph for program in programs)
+    return keep_smallest(programs, opened.inputs, evidence, libraries=libraries)

@@ -1,0 +1,56 @@
+"""What a machine pays once, paid now: `python -m exporter.aoti.warm_up cpu avx2`.
+
+Compiles a program of nothing but a weight, so that all that the compiler finds out about a machine, and the
+headers it compiles for it, are where it keeps them when a job comes.
+"""
+
+import argparse
+import sys
+
+import torch
+from torch import Tensor, nn
+from torch.export import Dim
+
+from exporter.aoti.architecture import require_target
+from exporter.aoti.compile import compile_code
+from exporter.errors import CompileFailed, WrongArchitecture
+from exporter.spec import CPU_TARGETS, Target
+
+
+class _Scaled(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(3))
+
+    def forward(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        return {"scaled": inputs["x"] * self.weight}
+
+
+def warm_up(target: Target) -> None:
+    """Compile once for `target`.
+
+    Raises:
+        WrongArchitecture: this machine does not compile for it.
+        CompileFailed: there is no C++ compiler.
+    """
+    require_target(target)
+    dims = {"x": {0: Dim("n", min=2, max=100)}}
+    program = torch.export.export(_Scaled(), ({"x": torch.ones(2, 3)},), dynamic_shapes=(dims,), strict=False)
+    compile_code(program, target=target)
+
+
+def main() -> None:
+    """Warm up for each target that is named; of one that this machine does not compile for, say so."""
+    parser = argparse.ArgumentParser(prog="exporter.aoti.warm_up", description=__doc__)
+    parser.add_argument("targets", nargs="+", choices=CPU_TARGETS, metavar="target")
+    for target in parser.parse_args().targets:
+        try:
+            warm_up(target)
+        except (WrongArchitecture, CompileFailed) as error:
+            sys.stderr.write(f"{target}: not compiled ahead: {error.message}\n")
+        else:
+            sys.stderr.write(f"{target}: compiled ahead\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""A published artifact as a thing to check: what it was made from, and its packages."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import JsonValue
+
+from exporter.errors import InvalidSpec
+from exporter.manifest import Manifest, SourceRef
+from exporter.predict import download
+from exporter.published import read_manifest
+from exporter.signing import VerifyingKey
+from exporter.spec import IdWeights, TowerName
+from exporter.verify.reload import Link
+
+_INLINE = "inline"  # a config that came with the request: the artifact does not say where it is
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published:
+    """An artifact, by its URI and its manifest."""
+
+    uri: str
+    manifest: Manifest
+    key: VerifyingKey | None = None
+
+    def chain(self, tower: TowerName, into: Path) -> tuple[Link, ...]:
+        """The tower's packages, downloaded and held against their digests."""
+        return download(self.uri, tower, into, self.key).chain
+
+    def require_made_from(self, found: SourceRef) -> None:
+        """InvalidSpec, if config or checkpoint is not what the artifact was made from.
+
+        Rows may be others: they are what it is tried on.
+        """
+        made_from = {source.role: source.sha256 for source in self.manifest.sources}
+        if found.sha256 != made_from.get(found.role, found.sha256):
+            raise InvalidSpec(
+                f"{found.uri} is not the {found.role} that {self.uri} was made from: its sha256 is "
+                f"{found.sha256[:12]}…, and the manifest says {made_from[found.role][:12]}…",
+                hint=f"give --{found.role} what the artifact was made from",
+                where=found.role,
+            )
+
+
+def open_published(uri: str, key: VerifyingKey | None = None) -> Published:
+    """The artifact whose folder, or manifest, is there.
+
+    Raises:
+        SignatureRefused: there is a `key`, which has not signed the artifact.
+        InvalidArtifact: there is none, or it is damaged.
+    """
+    return Published(uri=uri, manifest=read_manifest(uri, key), key=key)
+
+
+def request_behind(published: Published) -> Mapping[str, JsonValue]:
+    """The request that would make the artifact again, as far as its manifest says; as JSON."""
+    manifest, towers = published.manifest, published.manifest.towers
+    given: dict[str, JsonValue] = {
+        "mode": manifest.mode,
+        "device": manifest.device,
+        "max_batch_size": manifest.max_batch_size,
+        "towers": [tower.name for tower in towers],
+        "passes": [applied.asked.model_dump() for tower in towers for applied in tower.passes],
+        "allow_inferred_ops": any(tower.inferred_ops for tower in towers),
+    }
+    if manifest.family_package is not None:
+        given["family"] = manifest.family
+    elif any(tower.id_weights is IdWeights.IGNORE for tower in towers):
+        given["id_weights"] = IdWeights.IGNORE
+    for source in manifest.sources:
+        if source.uri != _INLINE:
+            given[f"{source.role}_uri"] = source.uri
+    return given

@@ -1,0 +1,126 @@
+"""One tower's packages and programs, tried on batches: a finding per case, and no case ends the others."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+from torch.export import ExportedProgram
+
+from exporter.check.report import Finding, Subject
+from exporter.data.batch import NamedBatch
+from exporter.dims.plan import DimPlan
+from exporter.dims.torch_dims import check_program, input_sizes
+from exporter.errors import DimPlanViolated, PackageCrashed
+from exporter.manifest import CaseReport
+from exporter.verify.gate import Gate
+from exporter.verify.nodes import first_broken
+from exporter.verify.runner import PackageRunner
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cases:
+    """What to try: batches that must agree, and ones that must be refused."""
+
+    agreeing: Sequence[NamedBatch]
+    contradicting: Sequence[NamedBatch]
+
+
+def findings_of(
+    gate: Gate,
+    plan: DimPlan,
+    programs: Sequence[tuple[ExportedProgram, DimPlan]],
+    cases: Cases,
+    device: torch.device,
+) -> Iterator[Finding]:
+    """Everything there is to find out, as it is found: each program with the plan it must keep to."""
+    for program, planned in programs:
+        yield from of_plan(program, planned)
+    for batch in cases.agreeing:
+        yield of_nodes([program for program, _ in programs], batch, plan, device)
+    gate.learn_scales(cases.agreeing)
+    yield from _of_packages(gate, plan, cases)
+
+
+def of_plan(program: ExportedProgram, plan: DimPlan) -> Iterator[Finding]:
+    """The program's constraints are the planned dims, neither narrower nor wider, and nothing is fixed."""
+    try:
+        symbols = check_program(program, plan)
+    except DimPlanViolated as violated:
+        yield Finding(subject=Subject.PLAN, case=violated.where, passed=False, detail=violated.message)
+        return
+    for name in symbols:
+        dim = plan.dim(name)
+        bounds = f"{dim.low} or more" if dim.high is None else f"{dim.low} to {dim.high:,}"
+        yield Finding(subject=Subject.PLAN, case=name, passed=True, detail=f"{bounds}, as planned")
+
+
+def of_nodes(
+    programs: Sequence[ExportedProgram], batch: NamedBatch, plan: DimPlan, device: torch.device
+) -> Finding:
+    """The programs run on a batch, node by node; the first node that breaks its promise is named."""
+    inputs: dict[str, Tensor] = {name: each.to(device) for name, each in batch.inputs.items()}
+    broken = first_broken(programs, inputs)
+    nodes = sum(len(program.graph.nodes) for program in programs)
+    return Finding(
+        subject=Subject.NODES,
+        case=batch.name,
+        passed=broken is None,
+        sizes=input_sizes(plan, batch.inputs),
+        detail=str(broken) if broken else f"{nodes:,} nodes",
+    )
+
+
+def _of_packages(gate: Gate, plan: DimPlan, cases: Cases) -> Iterator[Finding]:
+    """The packages, in a process of their own that is begun again should one crash it."""
+    with ExitStack() as running:
+        runner = running.enter_context(gate.runner())
+        for subject, batch, tried in _trials(gate, plan, cases):
+            try:
+                yield tried(runner)
+            except PackageCrashed as crash:
+                yield Finding(subject=subject, case=batch.name, passed=False, detail=crash.message)
+                runner = running.enter_context(gate.runner())
+
+
+Trial = tuple[Subject, NamedBatch, Callable[[PackageRunner], Finding]]
+
+
+def _trials(gate: Gate, plan: DimPlan, cases: Cases) -> Iterable[Trial]:
+    def agrees(batch: NamedBatch, runner: PackageRunner) -> Finding:
+        return _of_report(Subject.AGREES, gate.agrees(runner, batch), gate.tolerance)
+
+    def steady(batch: NamedBatch, runner: PackageRunner) -> Finding:
+        moved, sizes = gate.moved(runner, batch), input_sizes(plan, batch.inputs)
+        return Finding(subject=Subject.STEADY, case=batch.name, passed=not moved, sizes=sizes, detail=moved)
+
+    def refuses(batch: NamedBatch, runner: PackageRunner) -> Finding:
+        return _of_report(Subject.REFUSES, gate.refuses(runner, batch), gate.tolerance)
+
+    for batch in cases.agreeing:
+        yield Subject.AGREES, batch, partial(agrees, batch)
+        yield Subject.STEADY, batch, partial(steady, batch)
+    for batch in cases.contradicting:
+        yield Subject.REFUSES, batch, partial(refuses, batch)
+
+
+def _of_report(subject: Subject, report: CaseReport, tolerance: float) -> Finding:
+    allowed = tolerance * (report.scale or 0.0)
+    difference = report.largest_difference
+    return Finding(
+        subject=subject,
+        case=report.name,
+        passed=report.passed,
+        sizes=report.sizes,
+        of_allowed=None if difference is None or not allowed else difference / allowed,
+        detail=report.detail if report.passed else _told(report),
+    )
+
+
+def _told(report: CaseReport) -> str:
+    if report.largest_difference is None:
+        return report.detail
+    at = f"{report.output} differs by {report.largest_difference:.3g} at scale {report.scale:.3g}"
+    return f"{at}; {report.detail}" if report.detail else at

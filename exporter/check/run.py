@@ -1,0 +1,154 @@
+"""The lab: a model's towers at many sizes, node by node and as packages, without publishing anything.
+
+A failing case does not end it: all of them are told.
+"""
+
+import tempfile
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from torch import Tensor
+
+from exporter.aoti.op_libraries import known_libraries, op_libraries
+from exporter.aoti.trace_log import nodes_logged
+from exporter.check.cases import Cases, findings_of
+from exporter.check.report import CheckReport, Finding, Subject, TowerCheck
+from exporter.check.tower import Wanted, packages_of
+from exporter.data.batch import contradicting_batches, verification_batches
+from exporter.data.sweep import sweep
+from exporter.distributed.isolation import isolated
+from exporter.errors import CompileFailed, TowerDied
+from exporter.opening import Opened, open_tower
+from exporter.outcome import Failure
+from exporter.overruns import TRACE_LOG
+from exporter.parts import (
+    TracedPart,
+    parts_of,
+    trace_parts,
+)
+from exporter.planning import TowerToExport, plan_export, read_config
+from exporter.sources import config_source
+from exporter.spec import TowerName
+from exporter.verify.gate import Gate
+from exporter.verify.minify import SCRIPT
+from exporter.verify.shrink import keep_smallest
+
+OnFinding = Callable[[str, Finding], None]  # the tower's name and what was found, as it comes
+
+
+def check(wanted: Wanted, on_finding: OnFinding) -> CheckReport:
+    """Check every tower, each in a process of its own; `on_finding` is called in these.
+
+    Raises:
+        ExportError: nothing could be tried: a bad request or config.
+    """
+    config_text = read_config(wanted.spec)
+    planned = plan_export(wanted.spec, config_text, families=wanted.families)
+    if wanted.published is not None:
+        wanted.published.require_made_from(config_source(wanted.spec.config_uri, config_text))
+    with tempfile.TemporaryDirectory(prefix="slipway-check-") as scratch:
+        towers = tuple(
+            isolated(
+                partial(_tried, each, wanted, config_text, Path(scratch), on_finding),
+                died=partial(_died, each),
+            )
+            for each in planned
+        )
+    return CheckReport(passed=all(tower.passed for tower in towers), seed=wanted.seed, towers=towers)
+
+
+def _died(planned: TowerToExport, how: str) -> TowerCheck:
+    died = TowerDied(f"the process that checked the {planned.name} tower {how}")
+    return TowerCheck(tower=planned.name, failure=Failure.of(died))
+
+
+def _tried(
+    planned: TowerToExport, wanted: Wanted, config_text: str, scratch: Path, on_finding: OnFinding
+) -> TowerCheck:
+    """Whatever goes wrong is what was found."""
+    try:
+        return _checked(planned, wanted, config_text, scratch, on_finding)
+    except Exception as error:  # noqa: BLE001  as above
+        return TowerCheck(tower=planned.name, failure=Failure.of(error))
+
+
+def _checked(
+    planned: TowerToExport, wanted: Wanted, config_text: str, scratch: Path, on_finding: OnFinding
+) -> TowerCheck:
+    folder = scratch / planned.name
+    folder.mkdir()
+    opened = open_tower(planned, wanted.spec, config_text, scratch)
+    if wanted.published is not None:
+        wanted.published.require_made_from(opened.checkpoint)
+    passes = tuple(each for each in wanted.spec.passes if each.tower is planned.name)
+    parts = parts_of(opened.tower, wanted.spec.mode, max_batch_size=wanted.spec.max_batch_size)
+    with nodes_logged(folder / TRACE_LOG) as log:
+        traced = trace_parts(parts, opened.inputs, opened.device, passes=passes)
+    cases = _cases(opened, wanted)
+    try:
+        chain = packages_of(planned.name, traced, wanted, folder)
+    except CompileFailed as error:
+        smallest = _smallest(planned.name, traced, opened.inputs, wanted)
+        return TowerCheck(tower=planned.name, trace=log.told(), failure=Failure.of(error), smallest=smallest)
+    gate = Gate(
+        opened.tower,
+        chain,
+        op_libraries=op_libraries(each.program for each in traced),
+        scratch=folder,
+        device=opened.device,
+        passes=passes,
+    )
+    programs = [(each.program, each.part.tower.plan) for each in traced]
+    findings = []
+    for finding in findings_of(gate, opened.tower.plan, programs, cases, opened.device):
+        findings.append(finding)
+        on_finding(planned.name, finding)
+    return TowerCheck(
+        tower=planned.name,
+        findings=tuple(findings),
+        trace=log.told(),
+        smallest=_of_first_failure(planned.name, traced, findings, cases, wanted),
+    )
+
+
+def _of_first_failure(
+    tower: TowerName,
+    traced: Sequence[TracedPart],
+    findings: Sequence[Finding],
+    cases: Cases,
+    wanted: Wanted,
+) -> str:
+    inputs = {batch.name: batch.inputs for batch in cases.agreeing}
+    failed = next((each for each in findings if not each.passed and each.case in inputs), None)
+    if failed is None:
+        return ""
+    broken = failed.subject is Subject.NODES
+    return _smallest(tower, traced, inputs[failed.case], wanted, broken=broken)
+
+
+def _cases(opened: Opened, wanted: Wanted) -> Cases:
+    rows, plan = opened.rows, opened.tower.plan
+    drawn = sweep(rows, plan, seed=wanted.seed, count=wanted.sizes)
+    return Cases(
+        agreeing=[*verification_batches(rows, plan), *drawn],
+        contradicting=list(contradicting_batches(rows, plan)),
+    )
+
+
+def _smallest(
+    tower: TowerName,
+    traced: Sequence[TracedPart],
+    inputs: dict[str, Tensor],
+    wanted: Wanted,
+    *,
+    broken: bool = False,
+) -> str:
+    """Search for the smallest failing graph, if that was asked for; says what was found, and where it is."""
+    if wanted.shrink_into is None:
+        return ""
+    programs = [each.program for each in traced]
+    folder = wanted.shrink_into / tower
+    libraries = known_libraries(program.graph for program in programs)
+    told = keep_smallest(programs, inputs, folder, libraries=libraries, broken=broken)
+    return f"{told} It is {folder / SCRIPT}." if (folder / SCRIPT).exists() else told

@@ -1,0 +1,45 @@
+"""What to check, and the packages to check it by."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from exporter.aoti.architecture import require_target
+from exporter.aoti.code_cache import CodeCache, open_code_cache
+from exporter.aoti.fingerprint import graph_fingerprint
+from exporter.check.artifact import Published
+from exporter.parts import CodedPart, TracedPart, assemble_parts, compile_part, weights_of
+from exporter.spec import ExportSpec, Target, TowerName
+from exporter.verify.reload import Link
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What to check, and how thoroughly."""
+
+    spec: ExportSpec
+    published: Published | None = None  # check its packages; else they are compiled
+    families: Collection[str] = ()
+    sizes: int = 16  # to draw
+    seed: int = 20
+    code_cache: str | None = None
+    shrink_into: Path | None = None  # where to keep the smallest graph that fails
+
+
+def packages_of(
+    tower: TowerName, traced: Sequence[TracedPart], wanted: Wanted, folder: Path
+) -> tuple[Link, ...]:
+    """The packages: those of the artifact, or ones that are compiled now."""
+    if wanted.published is not None:
+        return wanted.published.chain(tower, folder / "artifact")
+    cache = open_code_cache(wanted.code_cache) if wanted.code_cache else None
+    coded = [_coded(each, cache, wanted.spec.targets[0]) for each in traced]
+    return tuple(part.link for part in assemble_parts(coded, folder))
+
+
+def _coded(traced: TracedPart, cache: CodeCache | None, target: Target) -> CodedPart:
+    fingerprint = graph_fingerprint(traced.program, require_target(target), target)
+    known, weights = cache.of_graph(fingerprint) if cache else None, weights_of(traced)
+    if known is None or known.misfit(weights):
+        return compile_part(traced, fingerprint, target=target)
+    return CodedPart(part=traced.part, known=known, weights=weights, passes=traced.passes)

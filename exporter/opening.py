@@ -1,0 +1,52 @@
+"""A planned tower opened: built, filled with its weights, and with rows to try it on."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from exporter.aoti.architecture import require_target
+from exporter.aoti.shape_rules import infer_shape_rules
+from exporter.blueprint import Blueprint, ConfiguredTower
+from exporter.data.batch import Rows, trace_inputs
+from exporter.families.declared import open_tower as open_declared
+from exporter.manifest import SourceRef
+from exporter.planning import TowerToExport, UnopenedTower
+from exporter.sources import fetch_checkpoint_once, open_rows
+from exporter.spec import ExportSpec
+from exporter.towers.tower import Tower
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Opened:
+    """A tower with its weights, and rows to try it on."""
+
+    tower: Tower
+    checkpoint: SourceRef
+    rows: Rows
+    inputs: dict[str, Tensor]  # to trace it on
+    device: torch.device
+
+
+def blueprint_of(planned: TowerToExport, spec: ExportSpec, config_text: str) -> Blueprint:
+    """How to build the tower; the code of a family of one's own is loaded here, and nowhere before."""
+    if isinstance(planned, UnopenedTower):
+        return open_declared(planned, spec, config_text)
+    return ConfiguredTower(planned)
+
+
+def open_tower(planned: TowerToExport, spec: ExportSpec, config_text: str, workspace: Path) -> Opened:
+    """What an export does before it traces, outside of its stages; `workspace` may hold the checkpoint."""
+    device = require_target(spec.targets[0])
+    blueprint = blueprint_of(planned, spec, config_text)
+    tower = blueprint.build()
+    averaged = tower.config.pipeline.averaged_weights
+    checkpoint, source = fetch_checkpoint_once(spec, workspace, averaged=averaged)
+    blueprint.fill(tower, checkpoint)
+    tower.module.to(device)
+    rows, _ = open_rows(blueprint.planned, spec)
+    inputs = {name: each.to(device) for name, each in trace_inputs(rows, tower.plan).items()}
+    blueprint.try_out(tower, inputs)
+    infer_shape_rules(tower, rows, device, allowed=spec.allow_inferred_ops)
+    return Opened(tower=tower, checkpoint=source, rows=rows, inputs=inputs, device=device)

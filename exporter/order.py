@@ -1,0 +1,65 @@
+"""What a tower is to be packaged of, and how what fails on the way is made small."""
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from exporter.aoti.op_libraries import op_libraries
+from exporter.attempt import EVIDENCE
+from exporter.data.batch import NamedBatch
+from exporter.families.loading import family_module
+from exporter.parts import Part, TracedPart
+from exporter.spec import Pass, Target
+from exporter.towers.tower import Tower
+from exporter.verify.shrink import shrunk, shrunk_untraced
+
+_OTHER_SIZES = "batch_7"  # a case whose sizes are not those of the trace
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PackageOrder:
+    """A tower with its weights, the parts it is packaged in, and what to trace and to try it with."""
+
+    tower: Tower
+    parts: tuple[Part, ...]
+    inputs: dict[str, Tensor]
+    agreeing: Callable[[], Iterable[NamedBatch]]
+    contradicting: Callable[[], Iterable[NamedBatch]]
+    device: torch.device
+    folder: Path
+    passes: tuple[Pass, ...] = ()
+    target: Target = "cpu"
+    on_traced: Callable[[Sequence[TracedPart]], None] = lambda traced: None
+
+    def inputs_of(self, case: str) -> dict[str, Tensor]:
+        """The inputs of a verification case; of any other name those of the trace."""
+        found = (batch.inputs for batch in self.agreeing() if batch.name == case)
+        inputs = next(found, None) or self.inputs
+        return {name: each.to(self.device) for name, each in inputs.items()}
+
+
+def failures_made_small(order: PackageOrder, traced: Sequence[TracedPart]) -> AbstractContextManager[None]:
+    """What fails inside, once there are programs, is cut to the smallest graph that fails so."""
+    programs = [part.program for part in traced]
+    return shrunk(programs, order.inputs_of, order.folder / EVIDENCE, libraries=op_libraries(programs))
+
+
+def untraceable_made_small(order: PackageOrder) -> AbstractContextManager[None]:
+    """What cannot be traced is cut to the fewest operators that cannot."""
+    return shrunk_untraced(
+        [part.tower for part in order.parts],
+        order.inputs,
+        partial(order.inputs_of, _OTHER_SIZES),
+        order.folder / EVIDENCE,
+        libraries=untraced_libraries(order.tower),
+    )
+
+
+def untraced_libraries(tower: Tower) -> tuple[str, ...]:
+    """The modules that register what operators a tower may call, as far as one can know before a trace."""
+    return (family_module(tower.config.pipeline.model.family),) if tower.is_declared else ("fbgemm_gpu",)

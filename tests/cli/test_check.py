@@ -1,0 +1,60 @@
+"""`slipway check`: what it asks for, and how it tells what it found."""
+
+import pytest
+
+from cli.check import show
+from cli.main import main
+from exporter.check.report import CheckReport, Finding, Subject, TowerCheck
+from exporter.outcome import Failure
+from exporter.spec import TowerName
+
+FOUND = (
+    Finding(subject=Subject.AGREES, case="batch_7", passed=True, of_allowed=0.125),
+    Finding(
+        subject=Subject.NODES,
+        case="random_3",
+        passed=False,
+        sizes={"batch": 7},
+        detail="node t = aten.t.default (from model.py:3): stride is (1, 7), promised (4, 1)",
+    ),
+)
+REPORT = CheckReport(
+    passed=False,
+    seed=7,
+    towers=(
+        TowerCheck(tower=TowerName.USER, findings=FOUND, smallest="It has 1 node."),
+        TowerCheck(tower=TowerName.ITEM, failure=Failure(code="trace_failed", message="no", hint="look")),
+    ),
+)
+
+
+def test_failures_are_told_by_case_and_the_rest_by_the_line(capsys: pytest.CaptureFixture[str]) -> None:
+    show(REPORT)
+    lines = capsys.readouterr().out.splitlines()
+    rows = [[cell.strip() for cell in line.strip("│ ").split("│")] for line in lines]
+    assert ["package against eager", "1", "0", "12.50%"] in rows
+    assert ["node by node, as traced", "random_3", "batch 7", FOUND[1].detail] in rows
+    assert "user tower: It has 1 node." in lines and "item tower: [trace_failed] no; look" in lines
+    assert lines[-1] == "FAILED; sizes drawn with seed 7"
+
+
+def test_only_a_report_without_failures_has_passed() -> None:
+    assert [tower.passed for tower in REPORT.towers] == [False, False]
+    assert TowerCheck(tower=TowerName.USER, findings=FOUND[:1]).passed
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ([], "[invalid_spec]"),
+        (["--artifact", "nowhere"], "nowhere"),
+        (["--config", "no.config", "--checkpoint", "c"], "[source_not_found]"),
+        (["--sizes", "many"], "'many' is no number of sizes"),
+    ],
+)
+def test_what_cannot_be_checked_is_one_line(
+    options: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", *options]) > 0
+    [line] = capsys.readouterr().err.splitlines()
+    assert said in line

@@ -1,0 +1,86 @@
+"""What the lab finds: every case is told, and one that fails does not end the others."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch.export import ExportedProgram
+
+from exporter.aoti.trace import trace
+from exporter.check.cases import Cases, findings_of, of_plan
+from exporter.check.report import Finding, Subject
+from exporter.data.batch import NamedBatch
+from exporter.towers.tower import Tower
+from exporter.verify.gate import Gate
+from exporter.verify.reload import Link
+from tests.exporter.verify.conftest import batch, clicks, mean_price_tower
+
+CPU = torch.device("cpu")
+SOUND = Cases(
+    agreeing=[batch("batch_1", 3), batch("batch_3", 2, 0, 1)],
+    contradicting=[
+        NamedBatch(name="wrong_sum", inputs={**clicks(3, 4), "clicks.lengths": torch.tensor([3, 5])})
+    ],
+)
+
+
+@pytest.fixture(scope="module")
+def program(tower: Tower) -> ExportedProgram:
+    return trace(tower, clicks(3, 0, 4), CPU)
+
+
+def found(
+    tower: Tower, program: ExportedProgram, chain: list[Link], cases: Cases, scratch: Path
+) -> list[Finding]:
+    gate = Gate(tower, chain, op_libraries=(), scratch=scratch, device=CPU)
+    return list(findings_of(gate, tower.plan, [(program, tower.plan)], cases, CPU))
+
+
+def test_a_sound_package_passes_everything(
+    tower: Tower, program: ExportedProgram, chain: list[Link], tmp_path: Path
+) -> None:
+    findings = found(tower, program, chain, SOUND, tmp_path)
+    assert all(finding.passed for finding in findings)
+    assert {finding.subject for finding in findings} == set(Subject)
+    assert {each.case: each.detail for each in findings if each.subject is Subject.PLAN} == {
+        "seq_clicks": "0 to 640, as planned",
+        "batch": "1 to 64, as planned",
+    }
+
+
+def test_all_that_fails_is_told(program: ExportedProgram, chain: list[Link], tmp_path: Path) -> None:
+    """Weights of another model: every case differs, and the programs and the refusals stand."""
+    findings = found(mean_price_tower(seed=1), program, chain, SOUND, tmp_path)
+    failed = [finding for finding in findings if not finding.passed]
+    assert [(each.subject, each.case) for each in failed] == [
+        (Subject.AGREES, "batch_1"),
+        (Subject.AGREES, "batch_3"),
+    ]
+    assert failed[0].of_allowed is not None and failed[0].of_allowed > 1
+    assert failed[0].sizes == {"seq_clicks": 3, "batch": 1} and "embedding differs by" in failed[0].detail
+    assert findings[-1] == Finding(
+        subject=Subject.REFUSES, case="wrong_sum", passed=True, detail=findings[-1].detail
+    )
+
+
+def test_a_broken_promise_names_the_node(tower: Tower, chain: list[Link], tmp_path: Path) -> None:
+    program = trace(tower, clicks(3, 0, 4), CPU)
+    [node] = [node for node in program.graph.nodes if node.name == "mul"]
+    node.meta["val"] = node.meta["val"].double()
+    findings = found(tower, program, chain, SOUND, tmp_path)
+    failed = [finding for finding in findings if not finding.passed]
+    assert {each.subject for each in failed} == {Subject.NODES} and len(failed) == 2
+    assert "node mul = aten.mul.Tensor" in failed[0].detail
+
+
+def test_a_program_that_fixes_a_size_breaks_the_plan(program: ExportedProgram) -> None:
+    tower = mean_price_tower()
+    wider = tower.plan.__class__(
+        inputs=tower.plan.inputs,
+        dims=tuple(
+            dim.__class__(name=dim.name, low=dim.low, high=(dim.high or 0) + 1, reason=dim.reason)
+            for dim in tower.plan.dims
+        ),
+    )
+    [finding] = of_plan(program, wider)
+    assert not finding.passed and "planned for 0 to 641, the trace allows 0 to 640" in finding.detail

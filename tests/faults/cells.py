@@ -1,0 +1,142 @@
+"""One fault at one stage: run a job through it, and see what it broke."""
+
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+
+from exporter.spec import ExportSpec, TowerName
+from exporter.stages import Stage
+from jobs.model import Job, JobState
+from tests.faults.faults import NAMES, Scene
+from tests.faults.holding import Hold
+from tests.faults.invariants import broken
+from tests.faults.observer import wait_for_end
+from tests.faults.programs import wait_until
+from tests.faults.stack import FaultStack
+
+_HELD_S = 120.0
+_END_S = 180.0
+_ANY_END = frozenset({JobState.SUCCEEDED, JobState.FAILED})
+_DONE = frozenset({JobState.SUCCEEDED})
+_REFUSED = frozenset({JobState.FAILED})
+
+
+@dataclass(frozen=True)
+class Point:
+    """Where an attempt is held."""
+
+    stage: Stage | None  # None: before any attempt
+    kind: str = "started"
+
+    def __str__(self) -> str:
+        if self.stage is None:
+            return "queued"
+        words = {"started": "", "progress": ", half way", "finished": ", at its end"}
+        return f"{self.stage}{words[self.kind]}"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A fault at a point, and how the job may end."""
+
+    fault: str
+    point: Point
+    ends: frozenset[JobState] = _DONE
+    both: bool = False  # towers, on two ranks
+
+    def __str__(self) -> str:
+        return f"{self.fault} @ {self.point}{' of two towers' if self.both else ''}"
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a cell came to: a row of the table."""
+
+    fault: str
+    point: str
+    state: str
+    attempts: int
+    seconds: float
+    broken: tuple[str, ...]
+
+    def row(self) -> dict[str, object]:
+        return asdict(self)
+
+
+RESULTS: list[Result] = []  # of this session, for its table
+
+CONFIG, CHECKPOINT, ROWS = Point(Stage.CONFIG), Point(Stage.CHECKPOINT), Point(Stage.ROWS)
+TRACE, COMPILE, VERIFY = Point(Stage.TRACE), Point(Stage.COMPILE), Point(Stage.VERIFY)
+PUBLISH, HALF = Point(Stage.PUBLISH), Point(Stage.PUBLISH, "progress")
+PUBLISHED = Point(Stage.PUBLISH, "finished")
+_ALL = (CONFIG, CHECKPOINT, ROWS, TRACE, COMPILE, VERIFY, PUBLISH, HALF, PUBLISHED)
+_TOWER = (CONFIG, CHECKPOINT, ROWS, TRACE, COMPILE, VERIFY)  # which a tower's own process goes through
+_STORE = (CONFIG, CHECKPOINT, PUBLISH)  # after which the object store is read or written
+
+
+def _cells(fault: str, points: Iterable[Point], ends: frozenset[JobState] = _DONE) -> list[Cell]:
+    assert fault in NAMES
+    return [Cell(fault, point, ends) for point in points]
+
+
+CELLS = [
+    *_cells("kill -9 of the tower's process", _TOWER, _ANY_END),
+    *_cells("kill -9 of a rank", _ALL),
+    *_cells("kill -9 of the attempt", _ALL),
+    *_cells("kill -9 of the guard", (CONFIG, VERIFY, HALF)),
+    *_cells("kill -9 of the worker", _ALL),
+    *_cells("SIGTERM of the worker", _ALL),
+    *_cells("worker stands still", (CHECKPOINT, VERIFY, PUBLISH, HALF)),
+    *_cells("kill -9 of the API", (CONFIG, VERIFY, HALF)),
+    *_cells("Redis killed and restarted", (CONFIG, TRACE, VERIFY, HALF, PUBLISHED)),
+    *_cells("Redis cut off", (CHECKPOINT, VERIFY, HALF)),
+    *_cells("Redis cut off for 30 s", (COMPILE, PUBLISH)),
+    *_cells("Redis resets", (CONFIG, VERIFY, PUBLISHED)),
+    *_cells("Redis out of memory", (CHECKPOINT, PUBLISH, PUBLISHED)),
+    *_cells("clock an hour ahead", (CHECKPOINT, VERIFY, PUBLISH)),
+    *_cells("clock an hour back", (CHECKPOINT, PUBLISH)),
+    *_cells("job given to two, thrice", (CONFIG, VERIFY, PUBLISH)),
+    *_cells("S3 cut off", _STORE),
+    *_cells("S3 resets", _STORE),
+    *_cells("S3 slow", (CONFIG, PUBLISH)),
+    *_cells("S3 answers 500", _STORE),
+    *_cells("S3 answers 503", _STORE),
+    *_cells("S3 denies access", _STORE, _REFUSED),
+    *_cells("S3 damages a file", (PUBLISH,)),
+    Cell("kill -9 of a rank", VERIFY, both=True),
+    Cell("SIGTERM of the worker", HALF, both=True),
+]
+DISK_CELLS = _cells("disk full", (CHECKPOINT, VERIFY, PUBLISH), _ANY_END)
+
+
+def run(cell: Cell, stack: FaultStack, spec: ExportSpec) -> Result:
+    """Hold a job's attempt at the point, break something, and see the job to its end."""
+    assert cell.point.stage is not None
+    stack.hold.ask(Hold(stage=cell.point.stage, kind=cell.point.kind))
+    begun = time.monotonic()
+    job_id = stack.submit(spec if cell.both else one_tower(spec))
+    try:
+        wait_until(f"an attempt is at {cell.point}", stack.hold.held, _HELD_S, stack.workers[0].log)
+        held = stack.hold.held()
+        assert held is not None
+        NAMES[cell.fault](Scene(stack, job_id, held))
+        job = wait_for_end(stack.observer, job_id, _END_S)
+    finally:
+        stack.heal()
+    return result_of(cell, job, stack, begun)
+
+
+def result_of(cell: Cell, job: Job, stack: FaultStack, begun: float) -> Result:
+    """Look at everything that must hold now that the job has ended."""
+    wrong = broken(stack, job.id)
+    if job.state not in cell.ends:
+        wrong.append(f"it ended {job.state}: {job.failure and job.failure.message}")
+    seconds = round(time.monotonic() - begun, 1)
+    result = Result(cell.fault, str(cell.point), job.state, job.attempt, seconds, tuple(wrong))
+    RESULTS.append(result)
+    return result
+
+
+def one_tower(spec: ExportSpec) -> ExportSpec:
+    """The same export of the smaller tower alone."""
+    return spec.model_copy(update={"towers": (TowerName.ITEM,)})

@@ -1,0 +1,67 @@
+"""Stacks that live as long as the session, and what they export."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from exporter.spec import ExportSpec
+from tests.faults.cells import RESULTS
+from tests.faults.report import TABLE, summary, table
+from tests.faults.stack import BUCKET, FaultStack, fault_stack
+
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "torcheasyrec"
+_MODEL = FIXTURES / "hstu_match"
+
+
+def real_spec(stack: FaultStack) -> ExportSpec:
+    """A recorded model, put where a training job would leave it."""
+    s3 = stack.s3()
+    places = {_MODEL / "pipeline.config": "in/pipeline.config"}
+    places |= {FIXTURES / "data" / name: f"in/{name}" for name in ("items.parquet", "train.parquet")}
+    checkpoint = _MODEL / "model.ckpt-11"
+    files = [path for path in checkpoint.rglob("*") if path.is_file()]
+    places |= {path: f"in/model.ckpt-11/{path.relative_to(checkpoint)}" for path in files}
+    for path, key in places.items():
+        s3.upload_file(str(path), BUCKET, key)
+    return ExportSpec(
+        config_uri=f"s3://{BUCKET}/in/pipeline.config",
+        checkpoint_uri=f"s3://{BUCKET}/in/model.ckpt-11",
+        item_input_uri=f"s3://{BUCKET}/in/items.parquet",
+        sample_input_uri=f"s3://{BUCKET}/in/train.parquet",
+        output_uri=f"s3://{BUCKET}/out",
+        max_batch_size=64,
+    )
+
+
+def light_spec(stack: FaultStack) -> ExportSpec:
+    """The same for attempts that export nothing: the checkpoint is some bytes."""
+    stack.s3().put_object(Bucket=BUCKET, Key="in/weights", Body=b"weights")
+    return ExportSpec(
+        config=(_MODEL / "pipeline.config").read_text(),
+        checkpoint_uri=f"s3://{BUCKET}/in/weights",
+        item_input_uri=f"s3://{BUCKET}/in/items.parquet",
+        sample_input_uri=f"s3://{BUCKET}/in/train.parquet",
+        output_uri=f"s3://{BUCKET}/out",
+    )
+
+
+@pytest.fixture(scope="module")
+def light(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultStack]:
+    with fault_stack(tmp_path_factory.mktemp("f") / "s", "light") as stack:
+        yield stack
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultStack]:
+    with fault_stack(tmp_path_factory.mktemp("f") / "s", "real") as stack:
+        yield stack
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """The table: what was broken where, and what came of it."""
+    if not RESULTS:
+        return
+    TABLE.parent.mkdir(parents=True, exist_ok=True)
+    TABLE.write_text(table(RESULTS))
+    terminalreporter.write_line(f"{summary(RESULTS)}; the table: {TABLE}")

@@ -1,0 +1,93 @@
+"""Stopping an attempt at a chosen point, so that something can be broken there.
+
+The harness writes `hold.json` into a folder; the rank that comes to the point writes who it is into
+`held.json` and waits there until `hold.json` is gone, or something ends it.
+"""
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from exporter.stages import OnStage, Stage, StageEvent
+
+_LONGEST_S = 150.0
+_LOOK_S = 0.02
+
+
+class Hold(BaseModel):
+    """Where attempts are to stop."""
+
+    model_config = ConfigDict(frozen=True)
+
+    stage: Stage
+    kind: str = "started"  # or: progress, half of it being done; finished
+    attempts: tuple[int, ...] = (1,)
+
+    def meets(self, event: StageEvent, attempt: int) -> bool:
+        halfway = event.kind != "progress" or (event.fraction or 0.0) >= 0.5
+        return attempt in self.attempts and (event.stage, event.kind) == (self.stage, self.kind) and halfway
+
+
+class Held(BaseModel):
+    """Who stands at the point."""
+
+    attempt: int
+    pid: int
+    parent: int
+
+
+@dataclass(frozen=True)
+class HoldFolder:
+    """What the harness and the ranks tell each other."""
+
+    path: Path
+
+    def ask(self, hold: Hold) -> None:
+        (self.path / "held.json").unlink(missing_ok=True)
+        _write(self.path / "hold.json", hold)
+
+    def release(self) -> None:
+        (self.path / "hold.json").unlink(missing_ok=True)
+        (self.path / "held.json").unlink(missing_ok=True)
+
+    def held(self) -> Held | None:
+        try:
+            return Held.model_validate_json((self.path / "held.json").read_text())
+        except FileNotFoundError:
+            return None
+
+    def wanted(self) -> Hold | None:
+        try:
+            return Hold.model_validate_json((self.path / "hold.json").read_text())
+        except FileNotFoundError:
+            return None
+
+    def watching(self, attempt: int) -> Callable[[OnStage], OnStage]:
+        """Makes a rank's way of reporting one that stops where it is to."""
+
+        def watched(report: OnStage) -> OnStage:
+            def stop_there(event: StageEvent) -> None:
+                report(event)
+                hold = self.wanted()
+                if hold is not None and hold.meets(event, attempt):
+                    self._stay(hold, attempt)
+
+            return stop_there
+
+        return watched
+
+    def _stay(self, hold: Hold, attempt: int) -> None:
+        _write(self.path / "held.json", Held(attempt=attempt, pid=os.getpid(), parent=os.getppid()))
+        deadline = time.monotonic() + _LONGEST_S
+        while self.wanted() == hold and time.monotonic() < deadline:
+            time.sleep(_LOOK_S)
+
+
+def _write(path: Path, value: BaseModel) -> None:
+    partial = path.with_suffix(f".{os.getpid()}")
+    partial.write_text(value.model_dump_json())
+    partial.rename(path)

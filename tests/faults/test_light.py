@@ -1,0 +1,26 @@
+"""The fast part: faults at attempts that export nothing, but read, publish and report as real ones do."""
+
+import pytest
+
+from exporter.stages import Stage
+from tests.faults.cells import Cell, Point, run
+from tests.faults.conftest import light_spec
+from tests.faults.stack import FaultStack
+
+HALF = Point(Stage.PUBLISH, "progress")
+CELLS = [
+    Cell("kill -9 of the worker", HALF),
+    Cell("worker stands still", HALF),
+    Cell("Redis killed and restarted", Point(Stage.TRACE)),
+    Cell("Redis cut off", Point(Stage.PUBLISH)),
+    Cell("clock an hour ahead", HALF),
+    Cell("job given to two, thrice", Point(Stage.CONFIG)),
+    Cell("S3 damages a file", Point(Stage.PUBLISH)),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cell", CELLS, ids=str)
+def test_nothing_is_lost(light: FaultStack, cell: Cell) -> None:
+    result = run(cell, light, light_spec(light))
+    assert result.broken == ()

@@ -1,0 +1,108 @@
+"""What becomes of jobs whose messages are lost or repeated, and of those that are poison."""
+
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+
+import pytest
+
+from jobs.celery_queue import QUEUE, make_celery
+from jobs.ids import JobId
+from jobs.model import JobState
+from processes.settings import inherited_environment
+from tests.faults.cells import VERIFY, Cell, Point, result_of
+from tests.faults.conftest import light_spec
+from tests.faults.faults import Scene, kill_attempt, kill_worker, lose_messages, repeat_messages
+from tests.faults.holding import Hold
+from tests.faults.observer import wait_for_end
+from tests.faults.programs import Program, python, wait_until
+from tests.faults.stack import FaultStack
+
+pytestmark = pytest.mark.slow
+QUEUED = Point(None)
+_FAILED = frozenset({JobState.FAILED})
+
+
+@contextmanager
+def standing(stack: FaultStack) -> Iterator[None]:
+    """No worker moves inside the block."""
+    for worker in stack.workers:
+        worker.signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for worker in stack.workers:
+            worker.signal(signal.SIGCONT)
+
+
+@pytest.mark.parametrize("tamper", [lose_messages, repeat_messages], ids=["lost", "thrice"])
+def test_a_message_may_be_lost_or_come_thrice(
+    light: FaultStack, tamper: Callable[[FaultStack], None]
+) -> None:
+    begun = time.monotonic()
+    with standing(light):
+        job_id = light.submit(light_spec(light))
+        tamper(light)
+    job = wait_for_end(light.observer, job_id, 60)
+    cell = Cell("message lost" if tamper is lose_messages else "message delivered thrice", QUEUED)
+    assert result_of(cell, job, light, begun).broken == ()
+    assert job.attempt == 1
+
+
+def test_a_worker_that_hears_nothing_fails_its_probe(light: FaultStack) -> None:
+    begun = time.monotonic()
+    app = make_celery(f"redis://127.0.0.1:{light.redis_proxy.port}/0")
+    answers = app.control.cancel_consumer(QUEUE, reply=True, timeout=10, limit=len(light.workers))
+    app.close()
+    assert len(answers) == len(light.workers)
+    job_id = light.submit(light_spec(light))
+    for worker in light.workers:
+        wait_until(f"{worker.name} fails its probe", partial(_fails_its_probe, worker), 30)
+        worker.kill()  # as whoever asks the probe does
+    light.heal()
+    job = wait_for_end(light.observer, job_id, 60)
+    assert result_of(Cell("workers hear nothing, look alive", QUEUED), job, light, begun).broken == ()
+
+
+def test_a_job_that_ends_every_attempt_fails_and_takes_no_worker_with_it(light: FaultStack) -> None:
+    begun, workers = time.monotonic(), [worker.pid for worker in light.workers]
+    light.hold.ask(Hold(stage=VERIFY.stage))
+    job_id = light.submit(light_spec(light))
+    for attempt in (1, 2, 3):  # each is asked for before the one before it is ended
+        _break_again(light, job_id, attempt, kill_attempt)
+    job = wait_for_end(light.observer, job_id, 60)
+    assert result_of(Cell("every attempt is killed", VERIFY, _FAILED), job, light, begun).broken == ()
+    assert (job.attempt, [worker.pid for worker in light.workers]) == (3, workers)
+
+
+def test_a_job_that_ends_its_workers_gets_two_of_them(light: FaultStack) -> None:
+    begun = time.monotonic()
+    light.hold.ask(Hold(stage=VERIFY.stage))
+    job_id = light.submit(light_spec(light))
+    for attempt in (1, 2):
+        _break_again(light, job_id, attempt, kill_worker)
+    job = wait_for_end(light.observer, job_id, 60)
+    assert result_of(Cell("every worker is killed", VERIFY, _FAILED), job, light, begun).broken == ()
+    assert job.attempt == 2
+
+
+def _break_again(stack: FaultStack, job_id: JobId, attempt: int, fault: Callable[[Scene], None]) -> None:
+    wait_until(f"attempt {attempt} is held", stack.hold.held, 60)
+    held = stack.hold.held()
+    assert held is not None and held.attempt == attempt
+    scene = Scene(stack, job_id, held)
+    stack.hold.ask(Hold(stage=VERIFY.stage, attempts=(attempt + 1,)))
+    fault(scene)
+
+
+def _fails_its_probe(worker: Program) -> bool:
+    probe = subprocess.run(
+        python("worker.alive"),
+        check=False,
+        env=inherited_environment(worker.environment),
+        capture_output=True,
+    )
+    return probe.returncode != 0
