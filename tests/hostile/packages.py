@@ -12,7 +12,7 @@ from exporter.aoti.entry import unpack
 from exporter.aoti.load import check_archive
 from exporter.errors import InvalidArtifact
 from exporter.manifest import FileRef
-from exporter.publish import fetch_tower, file_ref, read_manifest
+from exporter.published import fetch_tower, file_ref, read_manifest
 from exporter.spec import TowerName
 from tests.hostile.kinds import CANARY, hostile
 from tests.jobs.factories import make_entry, make_manifest
