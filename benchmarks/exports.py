@@ -38,11 +38,12 @@ class ExportRun(BaseModel):
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where exports run: a folder for what they leave, the compiler's own files, and a code cache or none."""
+    """Where exports run: a folder for what they leave, the compiler's own files, and known code or none."""
 
     folder: Path
     compiler: Path
     code_cache: Path | None = None
+    users_code: bool = False  # may be that of earlier exports: what is measured is not the export
 
 
 def export(spec: ExportSpec, place: Place, *, keep: Path | None = None, watched: bool = False) -> ExportRun:
@@ -55,7 +56,8 @@ def export(spec: ExportSpec, place: Place, *, keep: Path | None = None, watched:
     request.write_text(spec.model_dump_json(exclude_unset=True, exclude_none=True))
     log.unlink(missing_ok=True)
     command = [sys.executable, "-m", "cli.main", "export", "--spec", str(request), "--json"]
-    command += ["--code-cache", str(place.code_cache) if place.code_cache else "off"]
+    if not place.users_code:
+        command += ["--code-cache", str(place.code_cache) if place.code_cache else "off"]
     environment = {"TMPDIR": str(tmp), "TORCHINDUCTOR_CACHE_DIR": str(place.compiler)}
     begun = time.monotonic()
     process = GuardedProcess.start(command, log=log, grace=_GRACE, environment=environment)

@@ -23,7 +23,7 @@ from benchmarks.spread import rounded
 from exporter.data.batch import read_rows
 from exporter.manifest import Manifest, VectorsEntry
 from exporter.predict import download
-from exporter.publish import read_manifest
+from exporter.published import read_manifest
 from exporter.spec import INDEX_KINDS, ExportSpec, IndexSpec, TowerName
 from exporter.verify.runner import PackageRunner
 

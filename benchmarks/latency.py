@@ -79,7 +79,7 @@ def _subjects(run: Run, model: Model, towers: tuple[TowerName, ...]) -> list[Sub
     spec = model.spec(run.folder, seed=1).only(towers)
     kept = {mode: run.folder / f"{model.name}-{mode}" for mode in Mode}
     for mode, folder in kept.items():
-        place = Place(folder=run.folder, compiler=run.folder / "compiler")
+        place = Place(folder=run.folder, compiler=run.folder / "compiler", users_code=True)
         done = export(spec.model_copy(update={"mode": mode}), place, keep=folder)
         run.say(f"{model.name}, {mode}: exported in {done.attempt_s:.0f} s")
     return [

@@ -7,7 +7,8 @@ from pathlib import Path
 from rich.table import Table
 
 from exporter.manifest import DimEntry, Manifest, TensorEntry, TowerEntry, TraceTime, VectorsEntry
-from exporter.publish import read_manifest, verify_artifact
+from exporter.published import read_manifest, verify_artifact
+from exporter.redaction import visible
 from exporter.signing import VerifyingKey
 from exporter.spec import IdWeights, Pass, SetPrecision
 from service.client.tables import console, sizes_text, table_of
@@ -115,7 +116,7 @@ def _files(tower: TowerEntry) -> Table:
 def _code(tower: TowerEntry) -> str:
     """Where its compiled code is from."""
     if tower.code == "cold":
-        why = f": {tower.code_note}" if tower.code_note else ""
+        why = f": {visible(tower.code_note)}" if tower.code_note else ""
         return f"{tower.name} tower: cold, compiled for this export{why}"
     by_node = "" if tower.verified.run_by_node else "; its nodes were checked when it was compiled"
     return f"{tower.name} tower: warm, {_REUSED[tower.reused or 'graph']}{by_node}"

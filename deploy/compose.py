@@ -97,13 +97,13 @@ class Places:
 
     folder: Path  # for what lies in containers
     addresses: Mapping[str, str]  # host:port of compose to host:port here
-    files: Mapping[str, str]  # paths of secrets
 
     def here(self, text: str) -> str:
         """A command's word or a variable's value, as it reads on this machine."""
-        for there, here in {**self.files, **self.addresses}.items():
+        text = _PLACE.sub(lambda match: f"{self.folder}/{match[1]}", text)
+        for there, here in self.addresses.items():
             text = text.replace(there, here)
-        return _PLACE.sub(lambda match: f"{self.folder}/{match[1]}", text)
+        return text
 
     def command(self, service: Service) -> list[str]:
         return [self.here(word) for word in service.command]

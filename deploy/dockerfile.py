@@ -7,15 +7,17 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 _INSTRUCTION = re.compile(r"^([A-Z]+)\s+(.*)$", re.DOTALL)
 _MOUNT = re.compile(r"--mount=\S+\s+")
 _NEEDS_ROOT = re.compile(r"\b(apt-get|groupadd|useradd)\b")
-_OURS = re.compile(r"(?<![\w./])/(opt|build|scratch)(?=[/\s]|$)")
+_OURS = re.compile(r"(?<![\w./])/(opt|build|scratch|var/lib/slipway|var/cache)(?=[/:\s]|$)")
 CLEAN = ("env", "-u", "PYTHONPATH", "-u", "PYTHONHOME")  # what an image would not have
+_PATH = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
 _GENERATED = "exporter/config/pb"  # left out of the context by .dockerignore, as caches are
 
 
@@ -66,6 +68,7 @@ class Follower:
     context: Path
     folder: Path
     left_out: list[str]  # the instructions that were not followed
+    environments: dict[str, dict[str, str]] = field(default_factory=dict)  # of the stages followed
 
     def follow(self, name: str) -> Path:
         """The root of a stage, made together with the stages that it copies from."""
@@ -76,12 +79,15 @@ class Follower:
         root.mkdir(parents=True)
         if stage.base in self.stages:
             shutil.copytree(self.follow(stage.base), root, symlinks=True, dirs_exist_ok=True)
-        environment: dict[str, str] = {}
+        environment = {"PATH": _PATH, **self.environments.get(stage.base, {})}
+        self.environments[name] = environment
         here = root
         for instruction in stage.instructions:
             match instruction.word:
                 case "ENV":
-                    environment |= dict(pair.split("=", 1) for pair in shlex.split(instruction.rest))
+                    for pair in shlex.split(instruction.rest):
+                        variable, _, value = pair.partition("=")
+                        environment[variable] = value.replace("$PATH", environment["PATH"])
                 case "WORKDIR":
                     here = root / instruction.rest.lstrip("/")
                     here.mkdir(parents=True, exist_ok=True)
@@ -116,6 +122,11 @@ class Follower:
         if _NEEDS_ROOT.search(command):
             self.left_out.append(command)
             return
-        told = [f"{name}={value}" for name, value in environment.items() if name != "PATH"]
-        in_root = _OURS.sub(lambda match: f"{root}/{match[1]}", command)
+        told = [f"{name}={_in_root(value, root)}" for name, value in environment.items()]
+        in_root = _in_root(command, root)
         subprocess.run([*CLEAN, "PIP_QUIET=1", *told, "bash", "-euc", in_root], cwd=here, check=True)
+
+
+def _in_root(text: str, root: Path) -> str:
+    """A command or a value, with the image's own folders below `root`."""
+    return _OURS.sub(lambda match: f"{root}/{match[1]}", text)

@@ -21,6 +21,7 @@ from deploy.together import run_together
 ROOT = Path(__file__).parents[1]
 _FAMILIES = "torch, torchrec, fbgemm_gpu"
 COMPOSE = "compose"
+_OWN = ("opt/slipway", "var/lib/slipway")  # what an image holds beside its base and Debian's packages
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +40,7 @@ IMAGES: Mapping[str, Image] = {
     ),
     "worker-cpu": Image(
         dockerfile="worker.Dockerfile",
-        stage="install-cpu",
+        stage="cpu",
         holds_torch=True,
         imports="worker.app, worker.attempt, exporter.pipeline, cli.main",
     ),
@@ -80,10 +81,11 @@ def prove(image: Image, folder: Path) -> Iterator[str]:
     stages = stages_of((ROOT / "docker" / image.dockerfile).read_text())
     follower = Follower(stages=stages, context=ROOT, folder=folder, left_out=[])
     began = time.monotonic()
-    environment = follower.follow(image.stage) / "opt" / "slipway"
-    size = _size(environment) / 1e6
-    yield f"installed as its Dockerfile does, in {time.monotonic() - began:.0f} s; {size:,.0f} MB of Python"
-    python = environment / "bin" / "python"
+    root = follower.follow(image.stage)
+    took = time.monotonic() - began
+    sizes = [f"{_size(root / place) / 1e6:,.0f} MB in /{place}" for place in _OWN if (root / place).exists()]
+    yield f"stage {image.stage} followed in {took:.0f} s; {', '.join(sizes)}"
+    python = root / "opt" / "slipway" / "bin" / "python"
     present = subprocess.run([*CLEAN, python, "-c", f"import {_FAMILIES}"], capture_output=True, check=False)
     assert (present.returncode == 0) is image.holds_torch, "torch belongs into workers, and nowhere else"
     subprocess.run([*CLEAN, python, "-c", f"import {image.imports}"], check=True, cwd=folder)

@@ -36,9 +36,12 @@ def run_together(service: Path, worker: Path, folder: Path) -> Iterator[str]:
     given = {name: secrets.token_hex(16) for name in ("REDIS_PASSWORD", "S3_ACCESS_KEY", "S3_SECRET_KEY")}
     services = services_in((ROOT / "compose.yaml").read_text(), given)
     ports = {name: free_port() for name in ("api", "redis", "s3")}
-    places = Places(folder=folder, addresses=_addresses(ports), files=_files(folder))
-    for name in ("data", "run/redis", "scratch", "var/cache/slipway", "tmp"):
+    ahead = {"/var/lib/slipway": str(worker.parents[1] / "var" / "lib" / "slipway")}
+    places = Places(folder=folder, addresses={**ahead, **_addresses(ports)})
+    for name in ("data", "run/redis", "run/secrets", "scratch", "var/cache/slipway", "tmp"):
         (folder / name).mkdir(parents=True)
+    keys = {"keys": [{"name": "prove", "secret": _KEY, "scopes": ["submit"]}]}
+    (folder / "run" / "secrets" / "api-keys").write_text(json.dumps(keys))
     with ExitStack() as running:
         stage = _Stage(places, folder, running)
         stage.start("redis", services["redis"], _redis_on(ports["redis"], folder))
@@ -72,12 +75,6 @@ def _addresses(ports: Mapping[str, int]) -> dict[str, str]:
     }
 
 
-def _files(folder: Path) -> dict[str, str]:
-    keys = folder / "api-keys.json"
-    keys.write_text(json.dumps({"keys": [{"name": "prove", "secret": _KEY, "scopes": ["submit"]}]}))
-    return {"/run/secrets/api-keys": str(keys)}
-
-
 def _redis_on(port: int, folder: Path) -> Path:
     """A folder with a `redis-server` that takes its port from here."""
     wrapper = folder / "bin" / "redis-server"
@@ -95,12 +92,14 @@ class _Stage:
         self._places = places
         self._folder = folder
         self._running = running
+        self._started: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, name: str, service: Service, programs: Path) -> None:
         with (self._folder / f"{name}.log").open("wb") as log:
             process = subprocess.Popen(
                 self._command(service, programs), cwd=self._folder, stdout=log, stderr=log
             )
+        self._started[name] = process
         self._running.callback(process.wait, timeout=60)
         self._running.callback(process.terminate)
 
@@ -118,7 +117,7 @@ class _Stage:
             )
             if asked.returncode == 0:
                 return
-            if time.monotonic() > deadline:
+            if time.monotonic() > deadline or self._started[name].poll() is not None:
                 log = (self._folder / f"{name}.log").read_text()[-3000:]
                 raise AssertionError(f"{name} is not well: {asked.stderr[-500:]}\n{log}")
             time.sleep(1)

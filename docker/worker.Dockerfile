@@ -3,6 +3,7 @@
 #   docker build -f docker/worker.Dockerfile --target cuda -t slipway/worker-cuda .
 # pip's own configuration goes in as a secret: --secret id=pip,src=pip.conf. For `cpu` it must name an index that
 # has torch's CPU build (PyTorch publishes one), because the usual index has the build for CUDA only.
+# The bases' digests are looked up with `make image-digests`.
 
 FROM python:3.11-slim-bookworm@sha256:a36c24f9cbdf4fd0f52d67f0823eeac19c2028c637cecc392d97f980d4fec56b AS slipway
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1

@@ -24,7 +24,7 @@ from exporter.manifest import (
 from exporter.packaging import Packaged
 from exporter.parts import CompiledPart
 from exporter.planning import TowerToExport, UnopenedTower
-from exporter.publish import file_ref
+from exporter.published import file_ref
 from exporter.spec import IdWeights, TowerName
 from exporter.towers.tower import Tower
 

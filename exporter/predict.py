@@ -17,7 +17,7 @@ from exporter.dims.declared import plan_declared
 from exporter.dims.plan import BATCH, DimPlan, plan_dims
 from exporter.errors import AlreadyPublished, InvalidArtifact, InvalidRows, InvalidSpec
 from exporter.manifest import Manifest, TowerEntry
-from exporter.publish import fetch_tower, read_manifest
+from exporter.published import fetch_tower, read_manifest
 from exporter.signing import VerifyingKey
 from exporter.spec import TowerName
 from exporter.storage.store import open_store, split_uri

@@ -13,7 +13,8 @@ from exporter.errors import AttemptFailed, ExportError, InvalidArtifact
 from exporter.manifest import MANIFEST_NAME, TowerEntry
 from exporter.outcome import ExportOutcome, Failure, TowerOutcome
 from exporter.planning import TowerToExport
-from exporter.publish import complete, read_manifest, send_tower, withdraw
+from exporter.publish import complete, send_tower, withdraw
+from exporter.published import read_manifest
 from exporter.stages import OnStage, Stage, StageClock
 from exporter.storage.store import join_uri
 

@@ -62,7 +62,7 @@ def read_record(record: str, spec: str) -> Job:
         RecordTooNew: a newer program wrote it.
     """
     fields = _FIELDS.validate_json(record)
-    if '"cold": ' in record:
+    if '"cold":' in record:  # with or without a blank behind it, by the program that wrote it
         record = _without_retired(fields)
     version = fields.get("version", 1)
     if not isinstance(version, int) or version > VERSION:

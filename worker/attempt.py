@@ -1,4 +1,4 @@
-"""One rank of one attempt: `torchrun -m worker.attempt <workspace>`.
+"""One rank of one attempt: `python -m worker.attempt <workspace>`, under torchrun where there are several.
 
 Reads `attempt.json`, reports stages as lines of `events-<rank>.jsonl`; rank 0 writes `outcome.json`,
 and every rank then exits with 0. Without that file, the attempt has crashed.

@@ -4,7 +4,7 @@ import io
 import json
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from exporter.attempt import EVIDENCE
@@ -25,10 +25,15 @@ _DIRECTORY = 16 << 10  # what the zip's own lists may take
 
 
 def bundle_of(
-    job: Job, tower: TowerName | None, failure: Failure, workspace: Workspace, logs: tuple[LogPart, ...]
+    job: Job,
+    tower: TowerName | None,
+    failure: Failure,
+    workspace: Workspace,
+    logs: tuple[LogPart, ...],
+    secrets: Sequence[str] = (),
 ) -> bytes:
-    """The bundle of one tower, or of an attempt that failed as a whole."""
-    return _packed(_files(job, tower, failure, workspace, logs))
+    """The bundle of one tower, or of an attempt that failed as a whole; `secrets` are left out of it."""
+    return _packed(_files(job, tower, failure, workspace, logs), secrets)
 
 
 def _files(
@@ -90,12 +95,12 @@ def _packed_size(text: str) -> int:
     return len(zlib.compress(text.encode()))
 
 
-def _packed(files: Iterator[tuple[str, str]]) -> bytes:
+def _packed(files: Iterator[tuple[str, str]], secrets: Sequence[str]) -> bytes:
     """A zip of the files; one that would make it too large is cut to its beginning, then left out."""
     buffer, left_out = io.BytesIO(), []
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as bundle:
         for name, text in files:
-            clean = redacted(text[-_LONGEST:] if name == "log.txt" else text[:_LONGEST])
+            clean = redacted(text[-_LONGEST:] if name == "log.txt" else text[:_LONGEST], secrets)
             for attempted in (clean, clean[: len(clean) // 8]):
                 if buffer.tell() + _packed_size(attempted) <= MOST_BYTES - _DIRECTORY:
                     bundle.writestr(name, attempted)

@@ -3,24 +3,47 @@
 import secrets
 import shutil
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
 _HEADERS = "precompiled_headers"  # seconds of every compile
 _LIFETIME = timedelta(days=1)  # longer than any attempt may take
+_LIMIT = 4 << 30  # bytes of what was generated; beyond them what is old goes earlier
+_AT_WORK = timedelta(hours=1)  # another attempt of this machine may still need what is younger
 
 
-def prune(folder: Path) -> None:
-    """Remove what was generated for programs a day ago or earlier; `folder` must be Slipway's own."""
-    oldest = time.time() - _LIFETIME.total_seconds()
+def prune(folder: Path, limit: int = _LIMIT) -> None:
+    """Remove what was generated for programs a day ago or earlier; `folder` must be Slipway's own.
+
+    Where more than `limit` bytes are left, the oldest go as well, but for those of the last hour.
+    """
     if not folder.is_dir():
         return
+    now, excess = time.time(), -limit
+    for changed, left in sorted(_generated(folder), reverse=True):
+        age = now - changed
+        excess += _size(left)
+        if age > _LIFETIME.total_seconds() or (excess > 0 and age > _AT_WORK.total_seconds()):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _generated(folder: Path) -> Iterator[tuple[float, Path]]:
+    """What was generated for programs, and when."""
     for left in folder.iterdir():
-        try:
-            if left.is_dir() and not _of_the_machine(left) and left.stat().st_mtime < oldest:
-                shutil.rmtree(left, ignore_errors=True)
-        except OSError:  # another attempt was quicker
-            continue
+        with suppress(OSError):  # another attempt was quicker
+            if left.is_dir() and not _of_the_machine(left):
+                yield left.stat().st_mtime, left
+
+
+def _size(folder: Path) -> int:
+    """Bytes of all files."""
+    total = 0
+    for path in folder.rglob("*"):
+        with suppress(OSError):
+            total += path.lstat().st_size
+    return total
 
 
 def lay_in(ahead: Path, folder: Path) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from exporter.errors import ExportError
 from exporter.outcome import ExportOutcome, Failure
-from exporter.publish import sign_artifact
+from exporter.published import sign_artifact
 from exporter.redaction import shown
 from exporter.signing import SigningKey
 from jobs.model import Job

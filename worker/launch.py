@@ -26,7 +26,7 @@ class Launcher(Protocol):
 
 
 class TorchrunLauncher:
-    """One process per rank under torchrun."""
+    """One process per rank, under torchrun where there are several: one alone needs nobody to meet."""
 
     def __init__(self, allowance: Allowance, code_cache: str | None = None) -> None:
         """Let attempts use `code_cache`; by default the one that the environment names."""
@@ -36,7 +36,8 @@ class TorchrunLauncher:
     def start(self, workspace: Workspace, *, ranks: int) -> GuardedProcess:
         torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
         torchrun += ["--tee", "3"]  # every line with its rank; see worker.logs
-        command = [sys.executable, *torchrun, "-m", "worker.attempt", str(workspace.path)]
+        several = torchrun if ranks > 1 else []  # torchrun imports torch as well, for seconds
+        command = [sys.executable, *several, "-m", "worker.attempt", str(workspace.path)]
         prune(compiler_folder())
         compiler = CompilerSettings()
         if compiler.slipway_compiled_ahead is not None:
@@ -81,6 +82,7 @@ def _start(
             # work they can do, a package took ten times as long, and an index five times.
             "OMP_WAIT_POLICY": "passive",
             "PYTHONUNBUFFERED": "1",
+            **({} if ranks > 1 else {"RANK": "0", "WORLD_SIZE": "1"}),  # which torchrun tells of several
             **cache,
             **allowance.environment(workspace.order().spec, used_cache),
         },

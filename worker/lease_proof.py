@@ -12,8 +12,11 @@ from pathlib import Path
 
 from exporter.errors import LeaseUnproven
 from exporter.spec import Frozen
+from telemetry.logging import logger
 
 PATIENCE = timedelta(minutes=5)  # a job store may be away for some time, and the attempt has cost minutes
+
+log = logger(__name__)
 
 _NAME = "lease.json"
 _LARGEST_MARGIN_S = 10.0
@@ -41,8 +44,12 @@ class LeaseProof:
             return
         proof = _Proof(until=until, margin=min(_LARGEST_MARGIN_S, self.length.total_seconds() / 4))
         partial = self.workspace / f"{_NAME}.partial"
-        partial.write_text(proof.model_dump_json())
-        partial.rename(self.workspace / _NAME)
+        try:
+            partial.write_text(proof.model_dump_json())
+            partial.rename(self.workspace / _NAME)
+        except OSError:  # a full disk, which the ranks will tell of; unproven, they publish nothing
+            log.warning("lease_not_proved", exc_info=True)
+            return
         self._told = until
 
     def withdraw(self) -> None:

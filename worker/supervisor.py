@@ -6,13 +6,10 @@ from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
-from pydantic import ValidationError
-
-from exporter.errors import AttemptFailed, AttemptTimedOut, ExportError
+from exporter.errors import ExportError
 from exporter.outcome import Failure
-from exporter.publish import remove_unfinished
 from exporter.signing import SigningKey
-from exporter.spec import Target, TowerName
+from exporter.spec import TowerName
 from jobs.bundles import Bundles
 from jobs.errors import LeaseLost, StoreUnavailable
 from jobs.leases import Holding
@@ -27,14 +24,12 @@ from worker.events import EventTail, log_events
 from worker.launch import Launcher
 from worker.lease_proof import LeaseProof, clock
 from worker.logs import LogTail
+from worker.recording import clear_up, outcome_of, record, timed_out
 from worker.workspace import Workspace, workspace_of
 
 log = logger(__name__)
 
-_LOG_LINES = 20
 _POLL_S = 0.3
-_STORE_PATIENCE_S = 300.0
-_STORE_RETRY_S = 1.0
 
 
 class Supervisor:
@@ -86,9 +81,8 @@ class Supervisor:
                 ending = signed(self._attempt(holding, workspace, on_beat), holding.job, self._signing_key)
                 ending = without(self._secrets, ending)
                 ending = self._with_bundles(ending, holding.job, workspace)
-            job = _record(holding, ending)
-            if _left_files(ending) and _given_up(job, holding.job.current_target):
-                remove_unfinished(workspace.artifact_uri)  # nobody else will
+            job = record(holding, ending)
+            clear_up(ending, job, holding.job.current_target, workspace)
         except LeaseLost as error:
             log.warning("lease_lost", message=error.message)
             return None
@@ -117,7 +111,7 @@ class Supervisor:
         finally:
             process.stop()
             _forward(lines)
-        return ending or _outcome(workspace, process)
+        return ending or outcome_of(workspace, process)
 
     def _with_bundles(self, ending: Ending, job: Job, workspace: Workspace) -> Ending:
         """The same ending, whose failures say where the bundles are that are kept of them."""
@@ -141,7 +135,9 @@ class Supervisor:
             return failure
         try:
             lines = self._logs.read(job.id, tower)
-            kept_at = self._bundles.put(job.id, tower, bundle_of(job, tower, failure, workspace, lines))
+            kept_at = self._bundles.put(
+                job.id, tower, bundle_of(job, tower, failure, workspace, lines, self._secrets)
+            )
         except Exception:  # whatever it is: the failure is told all the same
             log.exception("bundle_not_kept", tower=tower)
             return failure
@@ -166,7 +162,7 @@ class Supervisor:
             if running and job is not None and job.cancel_requested:
                 return Cancelled()
             if running and time.monotonic() > deadline:
-                return Broken(Failure.of(_timed_out(self._time_limit, process)))
+                return Broken(Failure.of(timed_out(self._time_limit, process)))
         return None
 
 
@@ -194,71 +190,3 @@ def _forward(lines: LogTail) -> None:
         lines.forward()
     except StoreUnavailable as error:
         log.warning("job_store_away", message=error.message)
-
-
-def _outcome(workspace: Workspace, process: GuardedProcess) -> Ending:
-    status = process.exit_status()
-    if status != 0:
-        return Broken(Failure.of(_broke(f"ended with exit status {status}", process)))
-    try:
-        outcome = workspace.outcome()
-    except ValidationError as error:
-        return Broken(Failure.of(_broke(f"wrote an unreadable outcome ({error})", process)))
-    if outcome is None:
-        return Broken(Failure.of(_broke("ended without an outcome", process)))
-    return Finished(outcome)
-
-
-def _left_files(ending: Ending) -> bool:
-    """Whether towers may have been sent that nobody will publish, by processes that were ended or died."""
-    match ending:
-        case Finished(outcome):
-            return outcome.failure is not None and outcome.failure.code == AttemptFailed.code
-        case Broken() | Cancelled():
-            return True
-        case HandedBack():
-            return False
-
-
-def _given_up(job: Job, target: Target) -> bool:
-    """Whether no other attempt will be made; one would clear the place itself."""
-    return job.state.is_final or target in job.ended_targets
-
-
-def _broke(what: str, process: GuardedProcess) -> AttemptFailed:
-    return AttemptFailed(
-        f"the attempt's processes {what}; the log ends:\n{process.last_lines(_LOG_LINES)}",
-        hint="the log's last lines tell the cause; status 137 is often too little memory",
-    )
-
-
-def _timed_out(limit: timedelta, process: GuardedProcess) -> AttemptTimedOut:
-    return AttemptTimedOut(
-        f"the attempt took longer than {limit} and was ended; the log ends:\n"
-        f"{process.last_lines(_LOG_LINES)}",
-        hint="raise SLIPWAY_ATTEMPT_TIME_LIMIT (seconds), or look in the log for what hangs",
-    )
-
-
-def _record(holding: Holding, ending: Ending) -> Job:
-    """Write the end down; an outcome is worth waiting for a store that is away."""
-    deadline = time.monotonic() + _STORE_PATIENCE_S
-    while True:
-        try:
-            return _write(holding, ending)
-        except StoreUnavailable:
-            if isinstance(ending, HandedBack) or time.monotonic() > deadline:
-                raise
-            time.sleep(_STORE_RETRY_S)
-
-
-def _write(holding: Holding, ending: Ending) -> Job:
-    match ending:
-        case Finished(outcome):
-            return holding.finish(outcome)
-        case Broken(failure):
-            return holding.set_back(failure)
-        case Cancelled():
-            return holding.cancel()
-        case HandedBack():
-            return holding.hand_back()

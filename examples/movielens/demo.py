@@ -23,7 +23,7 @@ from examples.movielens.recall import embedding_scores, popularity_scores, recal
 from examples.movielens.train import Recipe, Trained, train
 from exporter.errors import ExportError
 from exporter.manifest import Manifest, TowerEntry
-from exporter.publish import read_manifest
+from exporter.published import read_manifest
 from exporter.spec import ExportSpec, TowerName
 from exporter.storage.store import join_uri
 from jobs.model import JobState

@@ -18,6 +18,8 @@ LAYOUT = 1  # of entries; one of another layout is not read
 
 _INDEX, _CODE, _VALUES = "entry.json", "code/", "values.safetensors"
 
+_SMALL, _MOST_UNFOLDED = 64 << 20, 200  # bytes; times the size of the file
+
 log = logging.getLogger(__name__)
 
 
@@ -52,10 +54,19 @@ def pack(known: ProgramCode) -> bytes:
     return packed.getvalue()
 
 
+def _refuse_what_escapes(archive: zipfile.ZipFile, size: int) -> None:
+    """ValueError, if a name leads elsewhere, or the members are out of all proportion to the file."""
+    if any(".." in name.split("/") or name.startswith("/") or "\\" in name for name in archive.namelist()):
+        raise ValueError("a member's name leads out of the entry")
+    if sum(member.file_size for member in archive.infolist()) > max(_SMALL, _MOST_UNFOLDED * size):
+        raise ValueError("its members would fill the memory")
+
+
 def unpack(data: bytes, fingerprint: str) -> ProgramCode | None:
     """The code of this fingerprint; None of a file that is damaged, of another layout or of another graph."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            _refuse_what_escapes(archive, len(data))
             index = Index.model_validate_json(archive.read(_INDEX))
             members = {name: archive.read(name) for name in index.digests}
         digests = {name: hashlib.sha256(member).hexdigest() for name, member in members.items()}

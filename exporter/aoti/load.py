@@ -1,5 +1,6 @@
 """A package becomes something that can be called: as servers load it, or, if it is large, in place."""
 
+import stat
 import tempfile
 import zipfile
 from pathlib import Path
@@ -9,7 +10,7 @@ from torch import Tensor
 
 from exporter.aoti.assemble import BLOB_SUFFIX, MODEL
 from exporter.aoti.constants import Constant, read_table
-from exporter.aoti.torch_private import Package, UnpackedPackage
+from exporter.aoti.torch_loader import Package, UnpackedPackage
 from exporter.checkpoint.mapped import map_bytes
 from exporter.checkpoint.stored_zip import data_start
 from exporter.errors import InvalidArtifact
@@ -19,12 +20,35 @@ from exporter.errors import InvalidArtifact
 _COPIED_BYTES = 64 << 20
 
 
+MOST_UNFOLDED = 200  # times the size of the file
+_SMALL = 64 << 20  # bytes that any archive may unfold to
+
+
+def check_archive(path: Path) -> None:
+    """InvalidArtifact, if unpacking the archive would write outside of its folder, or fill the disk."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            entries = archive.infolist()
+    except (zipfile.BadZipFile, ValueError, OSError) as error:
+        raise InvalidArtifact(f"{path} is no package: {error}", where=str(path)) from error
+    for entry in entries:
+        parts = entry.filename.replace("\\", "/").split("/")
+        if ".." in parts or not parts[0] or "\\" in entry.filename or stat.S_ISLNK(entry.external_attr >> 16):
+            raise InvalidArtifact(
+                f"{path}: its entry {entry.filename!r} leads out of the package", where=str(path)
+            )
+    unfolded = sum(entry.file_size for entry in entries)
+    if unfolded > max(_SMALL, MOST_UNFOLDED * path.stat().st_size):
+        raise InvalidArtifact(f"{path} would unfold to {unfolded:,} bytes", where=str(path))
+
+
 def load_package(path: Path, device: torch.device, *, copied_bytes: int = _COPIED_BYTES) -> Package:
     """Load native code: only from a package whose digest is known.
 
     Raises:
         InvalidArtifact: the file is no package.
     """
+    check_archive(path)
     try:
         with zipfile.ZipFile(path) as archive:
             blobs = [entry for entry in archive.infolist() if entry.filename.endswith(BLOB_SUFFIX)]

@@ -1,4 +1,4 @@
-"""Every use of torch's private API, in one place (torch 2.13)."""
+"""Every use of torch's private API, in one place (torch 2.13); but for its loader: see `torch_loader`."""
 
 import copy
 import gc
@@ -29,7 +29,6 @@ from torch._logging.structured import INTERN_TABLE
 from torch._subclasses import FakeTensor
 from torch.export import ExportedProgram
 from torch.export._draft_export import FailureReport, FailureType
-from torch.export.pt2_archive._package import AOTICompiledModel
 from torch.export.pt2_archive._package_weights import Weights
 from torch.fx.node import Argument, Node
 from torch.fx.node import Target as NodeTarget
@@ -57,33 +56,6 @@ _LEVELS: Mapping[Target, Mapping[str, str | int]] = {
     "avx2": {"cpp.simdlen": 256, "cpp.march": "x86-64-v3"},
     "avx512": {"cpp.simdlen": 512, "cpp.march": "x86-64-v4"},
 }
-
-
-class Package:
-    """A loaded package: call it with the dict of inputs it was traced with."""
-
-    def __init__(self, path: Path, device_index: int = -1) -> None:
-        """Load native code: only from a package whose digest is known."""
-        self.model = torch._inductor.aoti_load_package(str(path), device_index=device_index)
-
-    def __call__(self, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        outputs: dict[str, torch.Tensor] = self.model(dict(inputs))
-        return outputs
-
-
-class UnpackedPackage(Package):
-    """The code of a package in a folder, and its weights as tensors, which are used where they lie."""
-
-    def __init__(self, folder: Path, weights: Mapping[str, torch.Tensor]) -> None:
-        """Load native code, as above; `weights` are not checked here, and must outlive this object."""
-        single_threaded, runners, device_index = False, 1, -1
-        loader = torch._C._aoti.AOTIModelPackageLoader(
-            str(folder), "model", single_threaded, runners, device_index
-        )
-        # Not all constants are weights: what is folded when loaded is computed from them.
-        loader.load_constants(dict(weights), use_inactive=False, check_full_update=False, user_managed=True)
-        self.model = AOTICompiledModel(loader)
-        self._weights = weights
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from pydantic import JsonValue
 from exporter.errors import InvalidSpec
 from exporter.manifest import Manifest, SourceRef
 from exporter.predict import download
-from exporter.publish import read_manifest
+from exporter.published import read_manifest
 from exporter.signing import VerifyingKey
 from exporter.spec import IdWeights, TowerName
 from exporter.verify.reload import Link

@@ -9,12 +9,14 @@ import io
 import itertools
 import math
 import pickle
+import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 import torch
 
+from exporter.checkpoint.pickle_bombs import refuse_bombs
 from exporter.checkpoint.tensors import TensorMeta
 from exporter.errors import CheckpointUnreadable
 
@@ -123,6 +125,7 @@ def read_metadata(path: Path) -> dict[str, StoredTensor]:
     """
     data = _read_bounded(path)
     try:
+        refuse_bombs(data)
         metadata = _Unpickler(data, path).load()
         return _stored_tensors(metadata)
     except CheckpointUnreadable:
@@ -131,7 +134,7 @@ def read_metadata(path: Path) -> dict[str, StoredTensor]:
         raise CheckpointUnreadable(f"{path}: {error}", hint=_HINT, where=error.name) from error
     except Exception as error:  # a stranger's bytes may raise anything
         raise CheckpointUnreadable(
-            f"{path} does not describe a distributed checkpoint: {type(error).__name__}: {error}",
+            f"{path} does not describe a distributed checkpoint: {type(error).__name__}: {str(error)[:300]}",
             hint=_HINT,
             where=METADATA_NAME,
         ) from error
@@ -260,5 +263,5 @@ def _text(value: object) -> str:
 
 def _sizes(value: object) -> tuple[int, ...]:
     if not isinstance(value, tuple) or any(type(size) is not int or size < 0 for size in value):
-        raise TypeError(f"{value!r} where sizes belong")
+        raise TypeError(f"{reprlib.repr(value)} where sizes belong")
     return value

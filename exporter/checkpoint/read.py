@@ -56,7 +56,7 @@ def open_checkpoint(path: Path, *, averaged: bool = False) -> Checkpoint:
             return DcpCheckpoint(folder)
     if path.is_file() and path.suffix == _SAFETENSORS:
         return SafetensorsCheckpoint([path])
-    if files := sorted(path.glob(f"*{_SAFETENSORS}")):
+    if files := sorted(file for file in path.glob(f"*{_SAFETENSORS}") if file.is_file()):  # no pipe
         return SafetensorsCheckpoint(files)
     if not path.exists():
         raise SourceNotFound(f"there is no {path}", hint=_HINT, where=str(path))

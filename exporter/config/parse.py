@@ -1,6 +1,7 @@
 """Pipeline-config text to a PipelineConfig: what TorchEasyRec's text means, for the models Slipway builds."""
 
 from exporter.config import families
+from exporter.config.bounds import check_bounds
 from exporter.config.data_groups import effective_fg_mode
 from exporter.config.feature_messages import feature_sources
 from exporter.config.features import needs_generation, read_features
@@ -45,6 +46,7 @@ def parse_published_config(text: str, *, where: str = "config") -> PipelineConfi
             where=f"model_config.{kind}",
         )
     require_fields(message, where)
+    check_bounds(message, where)
     _refuse_other_weights(message)
     features = read_features(message)
     groups = read_groups(message.model_config, features)

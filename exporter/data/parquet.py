@@ -16,6 +16,9 @@ from pyarrow import fs
 from exporter.errors import ExportError, InvalidRows, InvalidSpec, SourceNotFound, StorageError
 from exporter.storage.store import local_path
 
+MOST_COLUMNS = 20_000  # of a file
+MOST_ROW_VALUES = 1 << 20  # of a column in one row, on average over a group of rows
+
 _CHUNK = 1 << 20  # bytes per read while digesting
 _READ_AHEAD = 8 << 20  # bytes of each column, while streaming rows
 _ABSENT = {"NO_SUCH_BUCKET", "NO_SUCH_KEY", "RESOURCE_NOT_FOUND"}  # pyarrow's names of what S3 answers
@@ -84,6 +87,7 @@ class ParquetSource:
             # pyarrow's own way of reading ahead keeps all that it has read for as long as the file is open.
             file = _attempt(path, lambda: pq.ParquetFile(stream, pre_buffer=False, buffer_size=_READ_AHEAD))
             _require_columns(path, columns, Counter(file.schema_arrow.names))
+            _refuse_unfolding(path, columns, file.metadata)
             batches = file.iter_batches(batch_size=rows_per_batch, columns=list(columns))
             first_row = 0
             while (batch := _attempt(path, lambda: next(batches, None))) is not None:
@@ -196,6 +200,29 @@ def _require_columns(path: str, columns: Sequence[str], present: Mapping[str, in
                 hint=f"a feature is read from the column of its name; the file has {has}",
                 where=path,
             )
+
+
+def _refuse_unfolding(path: str, columns: Sequence[str], footer: pq.FileMetaData) -> None:
+    """Refuse a file of a few bytes that would fill the memory: values that are equal take no room in it."""
+    if footer.num_columns > MOST_COLUMNS:
+        raise InvalidRows(
+            f"{path} has {footer.num_columns:,} columns, more than the {MOST_COLUMNS:,} that are read",
+            hint="write the features that the model takes",
+            where=path,
+        )
+    wanted = set(columns)
+    for group in (footer.row_group(number) for number in range(footer.num_row_groups)):
+        for chunk in (group.column(number) for number in range(group.num_columns)):
+            if (
+                chunk.path_in_schema.partition(".")[0] in wanted
+                and chunk.num_values > MOST_ROW_VALUES * group.num_rows
+            ):
+                raise InvalidRows(
+                    f"{path}, column {chunk.path_in_schema}: {chunk.num_values:,} values in "
+                    f"{group.num_rows:,} rows, more than {MOST_ROW_VALUES:,} in each",
+                    hint="cut the sequences, as training does",
+                    where=path,
+                )
 
 
 def _attempt(path: str, read: Callable[[], _T]) -> _T:

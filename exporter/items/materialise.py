@@ -15,7 +15,7 @@ from exporter.items.stream import Written, in_calls, write_vectors
 from exporter.items.vector_files import read_rows
 from exporter.items.wanted import WantedVectors
 from exporter.manifest import VECTOR_COLUMN, IndexEntry, VectorsEntry
-from exporter.publish import file_ref
+from exporter.published import file_ref
 from exporter.spec import IndexSpec, TowerName
 from exporter.stages import Progress
 from exporter.verify.gate import Gate

@@ -3,15 +3,25 @@
 import sys
 from collections.abc import Mapping
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
+
+from exporter.redaction import visible
 
 _UNBOUNDED = 10_000  # columns of a line in a file
 
 
+class VisibleTable(Table):
+    """Shows what a stranger may have written: no character of a cell acts on the terminal."""
+
+    def add_row(self, *cells: RenderableType | None) -> None:  # type: ignore[override] # no style per row
+        """Append the cells, and what could act on a terminal as its number."""
+        super().add_row(*(visible(cell) if isinstance(cell, str) else cell for cell in cells))
+
+
 def table_of(*columns: str, title: str | None = None, whole: str | None = None) -> Table:
     """An empty table that never cuts a cell short; the column `whole` is not even folded."""
-    table = Table(title=title, title_justify="left")
+    table = VisibleTable(title=title, title_justify="left")
     for column in columns:
         table.add_column(column, overflow="fold", no_wrap=column == whole)
     return table

@@ -9,7 +9,7 @@ from fastapi.responses import RedirectResponse, StreamingResponse
 
 from exporter.errors import InvalidArtifact, SourceNotFound, StorageError
 from exporter.manifest import Manifest
-from exporter.publish import read_manifest
+from exporter.published import read_manifest
 from exporter.spec import Target, TowerName
 from exporter.storage.store import open_store, split_uri
 from jobs.errors import JobNotFound, NoArtifact, StoreUnavailable

@@ -11,7 +11,7 @@ from starlette.types import Scope
 from exporter.errors import ExportError
 from exporter.manifest import Manifest
 from exporter.planning import PlanRequest
-from exporter.publish import read_manifest
+from exporter.published import read_manifest
 from exporter.spec import Target
 from jobs.model import Job, JobState
 from service.access.guard import Reader, Submitter

@@ -32,6 +32,13 @@ def test_it_imports_without_torch(module: str) -> None:
     assert loaded.stdout.split() == []
 
 
+def test_what_runs_packages_imports_no_compiler() -> None:
+    compiler = "{'torch._inductor', 'torch._dynamo'}"
+    program = f"import sys, exporter.verify.reload; print(*{compiler} & set(sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert loaded.stdout.split() == []
+
+
 @pytest.mark.parametrize("module", ["service.app", "jobs.control"])
 def test_the_front_end_reads_no_rows(module: str) -> None:
     program = f"import sys, {module}; print(*{{'pyarrow', 'numpy', 'safetensors'}} & set(sys.modules))"

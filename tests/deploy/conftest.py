@@ -1,5 +1,6 @@
 """The chart as Kubernetes would get it, rendered by Helm itself."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -120,6 +121,14 @@ def settings(values: tuple[str, ...]) -> Iterator[str]:
 
 def rendered(*values: str, release: str = "test") -> list[Manifest]:
     result = helm("template", release, str(CHART), "--namespace", "models", *settings(values))
+    assert result.returncode == 0, result.stderr
+    return [Manifest(each) for each in yaml.safe_load_all(result.stdout) if each]
+
+
+def with_values(values: Mapping[str, JsonValue]) -> list[Manifest]:
+    """The chart with a file of values."""
+    command = [str(Path(sys.executable).parent / "helm"), "template", "test", str(CHART), "--values", "-"]
+    result = subprocess.run(command, input=json.dumps(values), capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     return [Manifest(each) for each in yaml.safe_load_all(result.stdout) if each]
 

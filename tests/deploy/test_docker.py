@@ -95,12 +95,16 @@ def test_a_dockerfile_is_followed_without_an_engine(tmp_path: Path) -> None:
     (tmp_path / "given").mkdir()
     (tmp_path / "given" / "file").write_text("text")
     text = (
-        "FROM debian AS first\nWORKDIR /build\nCOPY given given\n"
+        "FROM debian AS first\nENV HOME=/scratch\nWORKDIR /build\nCOPY given given\n"
         "RUN mkdir -p /opt/slipway \\\n    && cp given/file /opt/slipway/\nRUN apt-get update\n"
-        "FROM debian\nCOPY --from=first /opt/slipway /opt/slipway\n"
+        "FROM first AS second\nENV PATH=/opt/slipway/bin:$PATH\nRUN echo $HOME $PATH >/opt/slipway/told\n"
+        "FROM debian\nCOPY --from=second /opt/slipway /opt/slipway\n"
     )
     follower = Follower(stages=stages_of(text), context=tmp_path, folder=tmp_path / "roots", left_out=[])
     assert (follower.follow("final") / "opt/slipway/file").read_text() == "text"
+    root = tmp_path / "roots" / "second"
+    told = (root / "opt/slipway/told").read_text()
+    assert told.startswith(f"{root}/scratch {root}/opt/slipway/bin:/") and ":/usr/bin" in told
     assert follower.left_out == ["apt-get update"]
 
 

@@ -2,8 +2,11 @@
 
 import ast
 import re
+import textwrap
 
 import pytest
+import yaml
+from pydantic import JsonValue
 
 from docs.configuration import DOCUMENT, PROGRAMS, current_text, variables_of
 from jobs.memory_store import MemoryJobStore
@@ -11,6 +14,7 @@ from jobs.roster import MemoryRoster
 from jobs.tallies import MemoryTallies
 from service.metrics import render
 from tests.architecture.tree import ROOT
+from tests.deploy.conftest import with_values
 
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
 CODES = re.findall(r"^\| `([a-z_]+)` \|", (ROOT / "docs" / "errors.md").read_text(), re.MULTILINE)
@@ -62,3 +66,16 @@ def test_the_files_it_names_exist(guide: str) -> None:
     text = (ROOT / "docs" / guide).read_text()
     named = {left or right for left, right in LINK.findall(text)}
     assert [path for path in named if not ((ROOT / path).exists() or (ROOT / "docs" / path).exists())] == []
+
+
+def test_the_values_of_the_quick_start_are_taken_together() -> None:
+    text = (ROOT / "docs" / "quickstart.md").read_text()
+    blocks = re.findall(r"(?:^    .*\n|^\n(?=    ))+", text[text.index("## On Kubernetes") :], re.MULTILINE)
+    parts = [textwrap.dedent(each) for each in blocks if not each.lstrip().startswith(("kubectl", "helm"))]
+    assert len(parts) == 3
+    merged: dict[str, JsonValue] = {}
+    for part in parts:
+        for name, value in yaml.safe_load(part.replace("sha256:…", f"sha256:{'0' * 64}")).items():
+            known = merged.get(name)
+            merged[name] = {**known, **value} if isinstance(known, dict) else value
+    assert [each for each in with_values(merged) if each.kind == "ScaledObject"]

@@ -5,8 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from cli.main import main
+from exporter.config.parse import parse_pipeline_config
+from exporter.models.registry import build_model
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "torcheasyrec"
 TWO_TOWER = ("hstu_match", "hstu_match_desc")
@@ -41,6 +45,32 @@ def artifact_of(tmp_path_factory: pytest.TempPathFactory) -> Export:
         return made[model]
 
     return artifact
+
+
+@pytest.fixture(scope="session")
+def two_stage_of(tmp_path_factory: pytest.TempPathFactory) -> Export:
+    """As `artifact_of`, exported in two stages."""
+    made: dict[str, str] = {}
+
+    def artifact(model: str) -> str:
+        if model not in made:
+            output = tmp_path_factory.mktemp(f"{model}_two_stage")
+            assert main([*export_command(model, output), "--mode", "two_stage"]) == 0
+            [made[model]] = (str(folder) for folder in output.iterdir())
+        return made[model]
+
+    return artifact
+
+
+def new_weights(model: str, folder: Path) -> Path:
+    """A checkpoint of a recorded model's architecture, with weights as before training."""
+    torch.manual_seed(5)
+    config = parse_pipeline_config((FIXTURES / model / "pipeline.config").read_text())
+    weights = build_model(config).state_dict()
+    save_file(
+        {f"model.{name}": value.contiguous() for name, value in weights.items()}, folder / "w.safetensors"
+    )
+    return folder / "w.safetensors"
 
 
 def recorded_batches(model: str) -> list[dict[str, str]]:

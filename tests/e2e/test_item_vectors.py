@@ -18,7 +18,7 @@ from exporter.items.stream import write_vectors
 from exporter.items.wanted import Items, WantedVectors
 from exporter.manifest import Manifest, Metric, VectorsEntry
 from exporter.predict import download
-from exporter.publish import file_ref, read_manifest
+from exporter.published import file_ref, read_manifest
 from exporter.spec import TowerName
 from exporter.verify.runner import PackageRunner
 from tests.e2e.conftest import FIXTURES, export_command

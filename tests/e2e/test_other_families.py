@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
 from cli.main import main
-from exporter.publish import read_manifest
+from exporter.published import read_manifest
 from exporter.spec import IdWeights, Mode
 from tests.e2e.conftest import FIXTURES, recorded_batches
 

@@ -11,7 +11,7 @@ from safetensors.numpy import load_file
 from cli.main import main
 from exporter.manifest import CaseKind, Manifest
 from exporter.predict import unmet_demand
-from exporter.publish import read_manifest
+from exporter.published import read_manifest
 from tests.e2e.conftest import FIXTURES, RANKING, SAMPLES, TWO_TOWER, Export, recorded_batches
 
 pytestmark = pytest.mark.slow

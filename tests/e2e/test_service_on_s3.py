@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from cli.main import main
-from exporter.publish import read_manifest
+from exporter.published import read_manifest
 from exporter.spec import ExportSpec, TowerName
 from exporter.storage.store import open_store
 from jobs.model import JobState

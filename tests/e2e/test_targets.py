@@ -9,7 +9,7 @@ import pytest
 
 from cli.main import main
 from exporter.cpu_levels import cpu_levels
-from exporter.publish import read_manifest
+from exporter.published import read_manifest
 from tests.e2e.conftest import export_command
 
 pytestmark = [

@@ -12,8 +12,8 @@ import pytest
 
 from cli.main import main
 from exporter.manifest import TowerEntry
-from exporter.publish import read_manifest
-from tests.e2e.conftest import FIXTURES, Export, export_command, recorded_batches
+from exporter.published import read_manifest
+from tests.e2e.conftest import FIXTURES, Export, recorded_batches
 
 pytestmark = pytest.mark.slow
 
@@ -25,21 +25,6 @@ BATCHES = [
     for batch in recorded_batches(model)
     if batch["batch"] in NAMES
 ]
-
-
-@pytest.fixture(scope="session")
-def two_stage_of(tmp_path_factory: pytest.TempPathFactory) -> Export:
-    """As `artifact_of`, exported in two stages."""
-    made: dict[str, str] = {}
-
-    def artifact(model: str) -> str:
-        if model not in made:
-            output = tmp_path_factory.mktemp(f"{model}_two_stage")
-            assert main([*export_command(model, output), "--mode", "two_stage"]) == 0
-            [made[model]] = (str(folder) for folder in output.iterdir())
-        return made[model]
-
-    return artifact
 
 
 def predict(artifact: str, part: str, rows: str, output: Path) -> dict[str, list[object]]:

@@ -1,12 +1,15 @@
-"""An export of an architecture exported before takes its code over, and says so."""
+"""An export of an architecture exported before takes its code over, and says so.
+
+What it computes with new weights is held against eager by its own gate, at every size.
+"""
 
 from pathlib import Path
 
 import pytest
 
 from cli.main import main
-from exporter.publish import read_manifest
-from tests.e2e.conftest import export_command
+from exporter.published import read_manifest
+from tests.e2e.conftest import Export, export_command, new_weights
 
 pytestmark = pytest.mark.slow
 
@@ -23,3 +26,28 @@ def test_the_second_export_is_warm_in_manifest_and_on_screen(
     assert towers[0].code_note == "the code cache has no code of this request"
     assert main(["inspect", str(artifact)]) == 0
     assert "item tower: warm, neither traced nor compiled" in capsys.readouterr().out
+
+
+def test_a_ranking_model_with_new_weights_is_warm(artifact_of: Export, tmp_path: Path) -> None:
+    weights = new_weights("dlrm_hstu", tmp_path)
+    [first] = read_manifest(artifact_of("dlrm_hstu")).towers
+    command = [*export_command("dlrm_hstu", tmp_path / "out"), "--checkpoint", str(weights)]
+    assert main(command) == 0
+    [artifact] = (tmp_path / "out").iterdir()
+    [tower] = read_manifest(str(artifact)).towers
+    assert (tower.code, tower.reused) == ("warm", "request")
+    assert tower.package.sha256 != first.package.sha256
+    assert {case.name for case in tower.verified.cases} == {case.name for case in first.verified.cases}
+
+
+def test_both_packages_of_two_stages_take_new_weights(two_stage_of: Export, tmp_path: Path) -> None:
+    weights = new_weights("hstu_match", tmp_path)
+    first = read_manifest(two_stage_of("hstu_match")).towers[1]
+    command = [*export_command("hstu_match", tmp_path / "out"), "--mode", "two_stage", "--tower", "item"]
+    assert main([*command, "--checkpoint", str(weights)]) == 0
+    [artifact] = (tmp_path / "out").iterdir()
+    [tower] = read_manifest(str(artifact)).towers
+    assert (tower.code, tower.reused) == ("warm", "request")
+    assert first.sparse is not None and tower.sparse is not None
+    assert tower.package.sha256 != first.package.sha256
+    assert tower.sparse.package.sha256 != first.sparse.package.sha256

@@ -12,8 +12,9 @@ from torch import nn
 from exporter.aoti.code_cache import CodeCache, open_code_cache
 from exporter.aoti.entry import pack, unpack
 from exporter.config.hstu import HstuMatchConfig
-from exporter.errors import ExportError
-from exporter.packaging import Packaged, PackageOrder, package_tower
+from exporter.errors import WeightsDoNotFit
+from exporter.order import PackageOrder
+from exporter.packaging import CodeOrigin, Packaged, package_tower
 from exporter.parts import PACKAGE_PATH, Part
 from exporter.stages import StageClock, StageEvent
 from exporter.towers.tower import Tower
@@ -85,22 +86,33 @@ def test_an_equal_graph_of_another_request_is_not_compiled(export: Export) -> No
     assert again.origin.reused == "request"
 
 
-class ThreeRows(MeanPrice):
-    """The same graph but for the size of its table."""
+class LargerTable(MeanPrice):
+    """The same code, and a larger table than the config says: only the weights' shapes tell them apart."""
 
     def __init__(self) -> None:
         super().__init__(seed=0)
         self.table = nn.Embedding(60, 8)
 
 
-def test_weights_of_another_shape_are_cold_and_say_why(cache: CodeCache, kept: Path, tmp_path: Path) -> None:
-    larger = replace(mean_price_tower(), module=ThreeRows().eval())
+def test_weights_of_another_shape_are_cold_and_say_why(export: Export) -> None:
+    made = export(replace(mean_price_tower(), module=LargerTable().eval()))
+    assert made.origin == CodeOrigin(
+        code="cold",
+        note="the weights do not fit the code of an equal request: "
+        "table.weight is float32 [60, 8], strides [8, 1], not float32 [50, 8], strides [8, 1]",
+    )
+
+
+def test_weights_of_other_names_are_refused_and_named(cache: CodeCache, kept: Path, tmp_path: Path) -> None:
     [request] = (kept / "requests").iterdir()
-    known = cache.of_request(request.stem)
-    misfit = known[0].misfit(larger.module.state_dict())
-    assert misfit == "table.weight is float32 [60, 8], strides [8, 1], not float32 [50, 8], strides [8, 1]"
-    with pytest.raises(ExportError, match="table.weight is float32"):
-        known[0].assemble(larger.module.state_dict(), tmp_path / "aoti_model.pt2")
+    [known] = cache.of_request(request.stem)
+    weights = mean_price_tower().module.state_dict()
+    name = next(iter(weights))
+    renamed = {f"{each}_2" if each == name else each: value for each, value in weights.items()}
+    assert known.misfit(renamed) == f"there is no {name}"
+    assert known.misfit({**weights, "more": weights[name]}) == "more is new"
+    with pytest.raises(WeightsDoNotFit, match=f"there is no {name}"):
+        known.assemble(renamed, tmp_path / "aoti_model.pt2")
 
 
 def test_code_that_fails_the_gate_is_dropped_and_the_export_goes_cold_once(

@@ -15,15 +15,8 @@ from exporter.manifest import (
     VerificationReport,
     Versions,
 )
-from exporter.publish import (
-    complete_in,
-    fetch_tower,
-    file_ref,
-    read_manifest,
-    remove_unfinished,
-    send_tower_in,
-    withdraw,
-)
+from exporter.publish import complete_in, remove_unfinished, send_tower_in, withdraw
+from exporter.published import fetch_tower, file_ref, read_manifest
 from exporter.spec import Device, TowerName
 from exporter.storage.memory import MemoryStore
 from exporter.storage.store import (

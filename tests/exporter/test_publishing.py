@@ -15,7 +15,7 @@ from exporter.manifest import TowerEntry, VerificationReport
 from exporter.outcome import Failure
 from exporter.pipeline import export
 from exporter.planning import PlannedTower, TowerToExport, plan_towers
-from exporter.publish import file_ref, read_manifest
+from exporter.published import file_ref, read_manifest
 from exporter.publishing import (
     publish_towers,
     published_earlier,

@@ -19,7 +19,8 @@ from cryptography.hazmat.primitives.serialization import (
 from cli.main import main
 from exporter.errors import ExportError, InvalidArtifact, InvalidSpec, SignatureRefused
 from exporter.manifest import Manifest
-from exporter.publish import complete, fetch_tower, file_ref, send_tower, sign_artifact, verify_artifact
+from exporter.publish import complete, send_tower
+from exporter.published import fetch_tower, file_ref, sign_artifact, verify_artifact
 from exporter.signing import SIGNATURE_NAME, SigningKey, VerifyingKey
 from exporter.spec import TowerName
 from tests.jobs.factories import make_entry, make_manifest

@@ -15,7 +15,8 @@ from pathlib import Path
 from exporter.errors import ExportError
 from exporter.manifest import FileRef, Manifest, TowerEntry
 from exporter.outcome import ExportOutcome, Failure, TowerOutcome
-from exporter.publish import complete, file_ref, read_manifest, send_tower
+from exporter.publish import complete, send_tower
+from exporter.published import file_ref, read_manifest
 from exporter.spec import TowerName
 from exporter.stages import Progress, Stage, StageClock, StageEvent
 from exporter.storage.store import StoredFile, join_uri, open_store, split_uri

@@ -12,10 +12,11 @@ import psutil
 
 from jobs.celery_queue import CeleryQueue, make_celery, message_lists
 from jobs.ids import JobId
+from tests.faults.commands import DISK_MB, LEASE_S
 from tests.faults.holding import Held
 from tests.faults.programs import Program, wait_until
 from tests.faults.s3 import Order
-from tests.faults.stack import DISK_MB, LEASE_S, FaultStack
+from tests.faults.stack import FaultStack
 
 OVER_THE_LEASE_S = LEASE_S + 3.0
 LONG_CUT_S = 30.0

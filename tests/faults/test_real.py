@@ -5,8 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.faults.cells import CELLS, DISK_CELLS, Cell, run
+from tests.faults.commands import has_mounts
 from tests.faults.conftest import real_spec
-from tests.faults.stack import FaultStack, fault_stack, has_mounts
+from tests.faults.stack import FaultStack, fault_stack
 
 pytestmark = pytest.mark.faults
 

@@ -65,12 +65,13 @@ def test_what_is_new_is_written_as_version_2_and_read_back() -> None:
     assert read == job.model_copy(update={"version": 2})
 
 
-def test_a_record_from_when_towers_said_twice_that_they_are_cold_is_read() -> None:
+@pytest.mark.parametrize("separators", [(", ", ": "), (",", ":")], ids=["blanks", "as pydantic writes"])
+def test_a_record_from_when_towers_said_twice_that_they_are_cold_is_read(separators: tuple[str, str]) -> None:
     job = several()
     record = json.loads(write_record(job))
     for tower in record["towers"]:
         tower["cold"] = None
-    read = read_record(json.dumps(record), write_spec(job.spec))
+    read = read_record(json.dumps(record, separators=separators), write_spec(job.spec))
     assert read == job.model_copy(update={"version": 2})
 
 

@@ -1,6 +1,7 @@
 """What a compiler left is removed after a day, and what spares work is kept."""
 
 import os
+import time
 from pathlib import Path
 
 from worker.compiler_files import lay_in, prune
@@ -24,6 +25,17 @@ def test_only_old_leftovers_of_programs_go(tmp_path: Path) -> None:
     (tmp_path / "new").mkdir()
     prune(tmp_path)
     assert names(tmp_path) == {"new", "5m", "precompiled_headers"}
+
+
+def test_beyond_the_limit_the_oldest_go_but_not_what_is_at_work(tmp_path: Path) -> None:
+    for name, age in (("old", 9000), ("older", 12000), ("new", 10)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "x.so").write_bytes(bytes(100))
+        os.utime(tmp_path / name, (time.time() - age, time.time() - age))
+    prune(tmp_path, limit=250)
+    assert names(tmp_path) == {"old", "new"}
+    prune(tmp_path, limit=0)
+    assert names(tmp_path) == {"new"}
 
 
 def test_what_was_made_ahead_is_laid_in_once(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """One attempt from start to end, with real processes."""
 
 import io
-import sys
 import threading
 import time
 import zipfile
@@ -11,10 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from exporter.signing import SIGNATURE_NAME, SigningKey
 from exporter.spec import TowerName
 from exporter.stages import Stage
 from jobs.bundles import MemoryBundles
@@ -24,7 +20,7 @@ from jobs.leases import Holding, claim, update
 from jobs.logs import MemoryLogs
 from jobs.memory_store import MemoryJobStore
 from jobs.model import Job, JobState, TowerState
-from tests.jobs.factories import MINUTE, make_job
+from tests.jobs.factories import MINUTE
 from tests.worker.conftest import ALLOWANCE
 from worker.launch import CommandLauncher
 from worker.supervisor import Supervisor
@@ -260,29 +256,3 @@ def test_the_lease_is_renewed(
     impatient = replace(holding, length=MINUTE * 2)  # so that a lease of one minute is due for renewal
     make_supervisor("succeed").run(impatient, lambda: ends.add(store.get(holding.job.id).lease))
     assert len(ends) == 1 and holding.job.lease not in ends
-
-
-def test_what_an_attempt_publishes_is_signed_by_the_worker(
-    worker_dir: Path, store: MemoryJobStore, tmp_path: Path, pids: Path
-) -> None:
-    job = make_job().model_copy(
-        update={"spec": make_job().spec.model_copy(update={"output_uri": str(tmp_path)})}
-    )
-    store.add(job)
-    holding = claim(store, job.id, worker="w1", length=MINUTE)
-    assert holding is not None
-    private = Ed25519PrivateKey.generate()
-    pem = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
-    command = (sys.executable, "-m", "tests.worker.stand_in", "publish", str(pids))
-    supervisor = Supervisor(
-        CommandLauncher(command, ALLOWANCE),
-        worker_dir=worker_dir,
-        time_limit=MINUTE,
-        logs=MemoryLogs(),
-        signing_key=SigningKey(pem),
-    )
-    assert run(supervisor, holding).state is JobState.SUCCEEDED
-    folder = tmp_path / job.id
-    private.public_key().verify(
-        (folder / SIGNATURE_NAME).read_bytes(), (folder / "manifest.json").read_bytes()
-    )

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from exporter.aoti.compile import compile_package
-from exporter.aoti.torch_private import Package
+from exporter.aoti.torch_loader import Package
 from exporter.aoti.trace import trace
 from tests.exporter.families.conftest import WeightedFamily, blueprint_of
 

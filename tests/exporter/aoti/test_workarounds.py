@@ -3,7 +3,7 @@
 import pytest
 import torch
 from torch._inductor import codecache  # noqa: TID251  where the fault is
-from torch._inductor.runtime.cache_dir_utils import default_cache_dir  # noqa: TID251
+from torch._inductor.runtime.cache_dir_utils import default_cache_dir  # noqa: TID251  where the fault is
 from torch.export import unflatten
 
 from exporter.aoti.torch_private import header_folder

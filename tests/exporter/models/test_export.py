@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from exporter.aoti.compile import compile_package
-from exporter.aoti.torch_private import Package
+from exporter.aoti.torch_loader import Package
 from exporter.aoti.trace import trace
 from exporter.config.hstu import HstuMatchConfig, PostprocessorConfig, PostprocessorKind
 from exporter.config.schema import PipelineConfig

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from exporter.aoti.compile import compile_package
-from exporter.aoti.torch_private import Package
+from exporter.aoti.torch_loader import Package
 from exporter.aoti.trace import trace
 from exporter.config.mlp import MlpConfig
 from exporter.config.ranking import DbmtlConfig, MaskBlockConfig, MaskNetConfig

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from exporter.aoti.compile import compile_package
-from exporter.aoti.torch_private import Package
+from exporter.aoti.torch_loader import Package
 from exporter.aoti.trace import trace
 from exporter.config.schema import PipelineConfig
 from exporter.spec import TowerName

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from exporter.aoti.compile import compile_package
-from exporter.aoti.torch_private import Package
+from exporter.aoti.torch_loader import Package
 from exporter.errors import PassRefused
 from exporter.passes.editable import EditableProgram
 from exporter.passes.swap import swap_attribute, swap_module

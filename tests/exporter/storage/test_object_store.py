@@ -9,8 +9,8 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from exporter.errors import AlreadyPublished, SourceNotFound, StorageError
-from exporter.storage.object_store import ObjectStore, open_object_store
+from exporter.errors import AlreadyPublished, InvalidSpec, SourceNotFound, StorageError
+from exporter.storage.object_store import ObjectStore, make_bucket, open_object_store
 
 PART_SIZE = 5 << 20
 LARGE = bytes(11 << 20)
@@ -160,3 +160,11 @@ def test_storage_is_imported_without_torch_or_boto3() -> None:
         "sys.exit(bool({'torch', 'boto3'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_a_bucket_is_made_once(s3_uri: str) -> None:
+    bucket = f"{s3_uri.split('/')[2]}-new"
+    made = [make_bucket(f"s3://{bucket}/prefix") for _ in range(2)]
+    assert made == [True, False]
+    with pytest.raises(InvalidSpec, match="names no bucket"):
+        make_bucket("bucket")

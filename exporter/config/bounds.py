@@ -1,0 +1,64 @@
+"""Numbers and names that no config of a real model has: refused before anything is built from them.
+
+A model of four billion layers would parse, and take a worker's memory and hours; a name that turns the
+direction of text would be shown to people.
+"""
+
+import math
+import re
+from collections.abc import Iterator
+
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
+
+from exporter.errors import InvalidPipelineConfig
+from exporter.redaction import deceives, visible
+
+MOST_OF_A_KIND = 4096  # layers, heads, experts, interests: what is built one by one
+WIDEST = 1 << 20  # numbers side by side, or elements one after the other
+MOST_ROWS = 1 << 48  # of a table
+
+_ONE_BY_ONE = re.compile(r"(^|_)(num|n|k|iters|layers)(_|$)")
+_TABLE = re.compile(r"bucket|zch|capacity|size$|rows")
+_MASK = re.compile(r"bitmask|seed")
+_NAME = re.compile(r"names?$")
+_READ = ("feature_configs", "model_config")  # the rest is training's
+
+
+def check_bounds(message: Message, where: str) -> None:
+    """InvalidPipelineConfig, naming the first field that is out of all proportion."""
+    for field, value in message.ListFields():
+        if field.name in _READ:
+            for path, leaf, content in _leaves(field, value, field.name):
+                if problem := _problem(leaf, content):
+                    raise InvalidPipelineConfig(
+                        f"{where}: {path} {problem}", hint="correct the field", where=f"{where}: {path}"
+                    )
+
+
+def _leaves(
+    field: FieldDescriptor, value: object, path: str
+) -> Iterator[tuple[str, FieldDescriptor, object]]:
+    """Every value that is no message, and where it stands."""
+    repeated = isinstance(value, Message | str | bytes | int | float) is False
+    for number, each in enumerate(value if repeated else (value,)):  # type: ignore[arg-type,var-annotated] # protobuf's own lists
+        at = f"{path}[{number}]" if repeated else path
+        if isinstance(each, Message):
+            if each.DESCRIPTOR.file.package != "google.protobuf":  # a custom feature's parameters are its own
+                for inner, content in each.ListFields():
+                    yield from _leaves(inner, content, f"{at}.{inner.name}")
+        else:
+            yield at, field, each
+
+
+def _problem(field: FieldDescriptor, value: object) -> str:
+    name = field.name
+    if isinstance(value, float) and math.isnan(value):
+        return "is not a number"
+    if isinstance(value, str) and _NAME.search(name) and (deceives(value) or ".." in value.split("/")):
+        return f"is {visible(value)[:100]!r}: a name holds no control characters and does not climb"
+    if isinstance(value, int) and field.enum_type is None and not _MASK.search(name):
+        most = MOST_ROWS if _TABLE.search(name) else MOST_OF_A_KIND if _ONE_BY_ONE.search(name) else WIDEST
+        if abs(value) > most:
+            return f"is {value}, and {most} is more than any model needs"
+    return ""

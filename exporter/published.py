@@ -1,0 +1,165 @@
+"""What was published, read back and checked: the manifest, its signature, and the files that it names."""
+
+import hashlib
+import logging
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from exporter.errors import (
+    AlreadyPublished,
+    InvalidArtifact,
+    SignatureRefused,
+    SourceNotFound,
+    StorageError,
+)
+from exporter.manifest import MANIFEST_NAME, FileRef, Manifest, TowerEntry
+from exporter.signing import SIGNATURE_NAME, SigningKey, VerifyingKey
+from exporter.spec import TowerName
+from exporter.storage.store import ArtifactStore, check_key, join_uri, open_store
+
+log = logging.getLogger(__name__)
+
+
+def file_ref(path: str, local: Path) -> FileRef:
+    """The reference of a local file that will be `path` below the artifact's root."""
+    with local.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return FileRef(path=path, size=local.stat().st_size, sha256=digest)
+
+
+def read_manifest(uri: str, key: VerifyingKey | None = None) -> Manifest:
+    """The manifest of an artifact, by the artifact's URI or the manifest's own.
+
+    Raises:
+        InvalidArtifact: there is none, or it is not one that this version reads.
+        SignatureRefused: there is a `key`, which has not signed it.
+    """
+    root = _root(uri)
+    where = join_uri(root, MANIFEST_NAME)
+    store = open_store(root)
+    data = _manifest_bytes(store, root)
+    if key is not None:  # before anything of it is read
+        key.check(data, _signature(store), where)
+    return _parsed(data, where)
+
+
+def _manifest_bytes(store: ArtifactStore, root: str) -> bytes:
+    try:
+        return store.read(MANIFEST_NAME)
+    except SourceNotFound as error:
+        raise InvalidArtifact(
+            f"{root} is no artifact: it has no {MANIFEST_NAME}",
+            hint="give the URI of <output>/<job id>; one without a manifest was never published",
+            where=join_uri(root, MANIFEST_NAME),
+        ) from error
+
+
+def _parsed(data: bytes, where: str) -> Manifest:
+    try:
+        return Manifest.model_validate_json(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"])
+        raise InvalidArtifact(
+            f"{where} is no manifest this version reads: {field or 'text'}: {first['msg']}", where=where
+        ) from error
+
+
+def _signature(store: ArtifactStore) -> bytes:
+    try:
+        return store.read(SIGNATURE_NAME, limit=1024)
+    except SourceNotFound as error:
+        where = store.uri_of(SIGNATURE_NAME)
+        raise SignatureRefused(f"the artifact is not signed: there is no {where}", where=where) from error
+
+
+def sign_artifact(artifact_uri: str, job_id: str, key: SigningKey) -> None:
+    """Put the manifest's signature beside it; one that stands there already is left.
+
+    Raises:
+        InvalidArtifact: the manifest that is there is not this job's.
+    """
+    root = _root(artifact_uri)
+    store, where = open_store(root), join_uri(root, MANIFEST_NAME)
+    data = _manifest_bytes(store, root)
+    if (found := _parsed(data, where).job_id) != job_id:
+        raise InvalidArtifact(f"{where} is of job {found}, not of {job_id}", where=where)
+    try:
+        store.put_bytes(key.sign(data), SIGNATURE_NAME)
+    except AlreadyPublished:  # by an earlier attempt
+        log.info("already_signed", extra={"uri": artifact_uri})
+
+
+def verify_artifact(uri: str, key: VerifyingKey) -> Manifest:
+    """The manifest, once its signature and the digest of every file that it names are found to be right.
+
+    Raises:
+        SignatureRefused: `key` has not signed it.
+        InvalidArtifact: a file is missing, or not the one whose digest the manifest holds.
+    """
+    manifest = read_manifest(uri, key)
+    store = open_store(_root(uri))
+    for ref in (ref for tower in manifest.towers for ref in tower.all_files):
+        path = checked_path(ref.path)
+        if not store.exists(path):
+            raise _missing(store.uri_of(path))
+        if store.size(path) != ref.size or store.sha256(path) != ref.sha256:
+            raise _damaged(store.uri_of(path))
+    return manifest
+
+
+def fetch_tower(uri: str, tower: TowerName, into: Path, key: VerifyingKey | None = None) -> Path:
+    """Download what runs one tower below `into`, check each file, and return the folder that holds `aoti/`.
+
+    Raises:
+        InvalidArtifact: the artifact has no such tower, or a file is not the one the manifest names.
+    """
+    root = _root(uri)
+    entry = _tower(read_manifest(root, key), tower, root)
+    store = open_store(root)
+    for ref in entry.served_files:
+        _fetch(store, ref, into / checked_path(ref.path))
+    return (into / entry.package.path).parent.parent
+
+
+def _fetch(store: ArtifactStore, ref: FileRef, local: Path) -> None:
+    where = store.uri_of(ref.path)
+    try:
+        store.fetch(ref.path, local)
+    except SourceNotFound as error:
+        raise _missing(where) from error
+    if file_ref(ref.path, local) != ref:
+        local.unlink()
+        raise _damaged(where)
+
+
+def _missing(where: str) -> InvalidArtifact:
+    return InvalidArtifact(f"{where} is missing, though the manifest names it", where=where)
+
+
+def _damaged(where: str) -> InvalidArtifact:
+    return InvalidArtifact(
+        f"{where} is damaged: it is not the file whose digest the manifest holds",
+        hint="export again, under a new job",
+        where=where,
+    )
+
+
+def _root(uri: str) -> str:
+    return uri.rstrip("/").removesuffix(f"/{MANIFEST_NAME}")
+
+
+def _tower(manifest: Manifest, tower: TowerName, root: str) -> TowerEntry:
+    for entry in manifest.towers:
+        if entry.name is tower:
+            return entry
+    there = ", ".join(entry.name for entry in manifest.towers)
+    raise InvalidArtifact(f"{root} has no {tower} tower", hint=f"its towers: {there}", where=root)
+
+
+def checked_path(path: str) -> str:
+    try:
+        return check_key(path)
+    except StorageError as error:
+        raise InvalidArtifact(f"the manifest names {path!r}, which could lie outside the artifact") from error

@@ -1,0 +1,78 @@
+"""compose.yaml as its programs would meet it; deploy.prove runs them together."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from pydantic_settings import BaseSettings
+
+from deploy.compose import Places, Service, interpolated, services_in
+from processes.settings import user_cache
+from service.settings import ServiceSettings
+from tests.deploy.test_docker import COMPOSE
+from worker.settings import WorkerSettings
+
+GIVEN = {"REDIS_PASSWORD": "one", "S3_ACCESS_KEY": "two", "S3_SECRET_KEY": "three"}
+TEXT = (Path(__file__).parents[2] / "compose.yaml").read_text()
+
+
+@pytest.fixture(scope="module")
+def services() -> Mapping[str, Service]:
+    return services_in(TEXT, GIVEN)
+
+
+def test_variables_are_read_as_compose_reads_them() -> None:
+    text = "${A:?set it} ${B:-default} $${C} ${D}"
+    assert interpolated(text, {"A": "1", "D": "4"}) == "1 default ${C} 4"
+    with pytest.raises(KeyError, match="set it"):
+        interpolated(text, {"B": "2"})
+
+
+@pytest.mark.parametrize("missing", GIVEN)
+def test_what_must_be_set_is_asked_for(missing: str) -> None:
+    with pytest.raises(KeyError, match=missing):
+        services_in(TEXT, {name: value for name, value in GIVEN.items() if name != missing})
+
+
+@pytest.mark.parametrize(("name", "settings"), [("api", ServiceSettings), ("worker", WorkerSettings)])
+def test_the_programs_take_what_they_are_told(
+    services: Mapping[str, Service], name: str, settings: type[BaseSettings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable, value in services[name].environment.items():
+        monkeypatch.setenv(variable, value)
+    told = settings().model_dump(mode="json")
+    assert told["redis_url"] == "redis://:one@redis:6379/0" and told["log_format"] == "json"
+
+
+def test_links_lead_to_a_port_that_is_published(services: Mapping[str, Service]) -> None:
+    """`s3` is a name for containers only."""
+    endpoint = services["api"].environment["SLIPWAY_LINK_ENDPOINT"]
+    assert endpoint.startswith("http://127.0.0.1:")
+    assert f"{endpoint.removeprefix('http://')}:9000" in COMPOSE["services"]["s3"]["ports"]
+    elsewhere = services_in(TEXT, {**GIVEN, "S3_PUBLIC_URL": "https://files.example.com"})
+    assert elsewhere["api"].environment["SLIPWAY_LINK_ENDPOINT"] == "https://files.example.com"
+
+
+def test_the_bucket_is_there_before_anybody_needs_it(services: Mapping[str, Service]) -> None:
+    assert services["bucket"].command == ("python", "-m", "exporter.storage.bucket", "s3://slipway")
+    for name in ("api", "worker"):
+        waits = COMPOSE["services"][name]["depends_on"]
+        assert waits["bucket"] == {"condition": "service_completed_successfully"}
+
+
+def test_whatever_a_worker_writes_lies_in_a_volume(
+    services: Mapping[str, Service], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = services["worker"].environment
+    monkeypatch.setenv("XDG_CACHE_HOME", told["XDG_CACHE_HOME"])
+    written = [told[name] for name in ("TMPDIR", "HOME", "SLIPWAY_WORK_DIR", "SLIPWAY_ALIVE_FILE")]
+    written += [str(user_cache(name)) for name in ("code", "compiler")]
+    mounted = [volume.partition(":")[2] for volume in COMPOSE["services"]["worker"]["volumes"]]
+    assert [path for path in written if not path.startswith(tuple(mounted))] == []
+
+
+def test_names_of_containers_become_places_of_this_machine() -> None:
+    places = Places(folder=Path("/here"), addresses={"redis:6379": "127.0.0.1:40000"})
+    service = Service(command=("sh", "-c", "cat /run/x '/data'"), environment={"URL": "redis://redis:6379/0"})
+    assert places.command(service) == ["sh", "-c", "cat /here/run/x '/here/data'"]
+    assert places.environment(service) == {"URL": "redis://127.0.0.1:40000/0"}

@@ -1,0 +1,55 @@
+"""What is done about an attempt's end before it is recorded."""
+
+import sys
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from exporter.outcome import ExportOutcome, Failure
+from exporter.signing import SIGNATURE_NAME, SigningKey
+from jobs.leases import claim
+from jobs.logs import MemoryLogs
+from jobs.memory_store import MemoryJobStore
+from jobs.model import JobState
+from tests.jobs.factories import MINUTE, make_job
+from tests.worker.conftest import ALLOWANCE
+from worker.endings import Broken, Finished, without
+from worker.launch import CommandLauncher
+from worker.supervisor import Supervisor
+
+
+def test_what_the_worker_knows_as_a_secret_is_in_no_failure() -> None:
+    failure = Failure(
+        code="x", message="with planted-secret", report="planted-secret", where="planted-secret"
+    )
+    broken = without(["planted-secret"], Broken(failure))
+    finished = without(["planted-secret"], Finished(ExportOutcome(failure=failure)))
+    assert "planted" not in f"{broken} {finished}"
+
+
+def test_what_an_attempt_publishes_is_signed_by_the_worker(
+    worker_dir: Path, store: MemoryJobStore, tmp_path: Path, pids: Path
+) -> None:
+    job = make_job().model_copy(
+        update={"spec": make_job().spec.model_copy(update={"output_uri": str(tmp_path)})}
+    )
+    store.add(job)
+    holding = claim(store, job.id, worker="w1", length=MINUTE)
+    assert holding is not None
+    private = Ed25519PrivateKey.generate()
+    pem = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    command = (sys.executable, "-m", "tests.worker.stand_in", "publish", str(pids))
+    supervisor = Supervisor(
+        CommandLauncher(command, ALLOWANCE),
+        worker_dir=worker_dir,
+        time_limit=MINUTE,
+        logs=MemoryLogs(),
+        signing_key=SigningKey(pem),
+    )
+    ended = supervisor.run(holding)
+    assert ended is not None and ended.state is JobState.SUCCEEDED
+    folder = tmp_path / job.id
+    private.public_key().verify(
+        (folder / SIGNATURE_NAME).read_bytes(), (folder / "manifest.json").read_bytes()
+    )
