@@ -52,8 +52,8 @@ families: install ## every recorded model of every family, exported in both mode
 	@$(BIN)/python -m pytest -q tests/e2e/test_other_families.py -m 'families or not families' $(ARGS)
 
 .PHONY: planted
-planted: install ## planted failures, each cut to the smallest graph that still fails
-	@$(BIN)/python -m pytest -q tests/exporter/verify/test_minify.py -m planted $(ARGS)
+planted: install ## planted failures and a real one, each cut to the smallest graph that still fails
+	@$(BIN)/python -m pytest -q -m planted tests/exporter/verify tests/exporter/test_aftermath.py tests/e2e $(ARGS)
 
 .PHONY: browser
 browser: install ## the dashboard in a real Chromium; pictures go to .slipway/screenshots

@@ -21,13 +21,9 @@ def forget_old(store: JobStore, pointers: ReleasePointers, keep: timedelta) -> t
     ended_before = store.now() - keep
     forgotten = []
     for job in _old(store, ended_before):
-        if (
-            job.finished_at is not None
-            and job.finished_at < ended_before
-            and not _is_needed(job, store, pointers)
-        ):
-            if store.remove(job):
-                forgotten.append(job.id)
+        ended = job.finished_at is not None and job.finished_at < ended_before
+        if ended and not _is_needed(job, store, pointers) and store.remove(job):
+            forgotten.append(job.id)
     return tuple(forgotten)
 
 

@@ -1,5 +1,7 @@
 """Operators with a fault each, which scripts of failing cases import."""
 
+import os
+import signal
 import time
 
 import torch
@@ -57,3 +59,15 @@ def untraceable(x: Tensor) -> Tensor:
 def _(x: Tensor) -> Tensor:
     while True:
         time.sleep(1)
+
+
+@torch.library.custom_op("planted::deadly", mutates_args=())
+def deadly(x: Tensor) -> Tensor:
+    """Its shape rule takes the process with it."""
+    return x * 2
+
+
+@deadly.register_fake
+def _(x: Tensor) -> Tensor:
+    os.kill(os.getpid(), signal.SIGSEGV)
+    return torch.empty_like(x)
