@@ -5,12 +5,16 @@ from collections.abc import Iterable
 
 _NAMES = "signature|credential|token|secret|password|key"
 _FIELDS = "secret_access_key|session_token|api_key|password"
+_QUOTE = r"(?:\\?[\"'])?"  # as it stands in a text, or in that text as JSON
 _SECRETS = (
     (re.compile(r"(?<=://)[^/\s@\"']{1,1024}@"), "…@"),  # user and password of a URI
-    (re.compile(rf"(?i)([?&][\w-]{{0,64}}(?:{_NAMES})[\w-]{{0,64}}=)[^&\s\"']+"), r"\1…"),
+    (re.compile(rf"(?i)([?&][\w-]{{0,64}}(?:{_NAMES})[\w-]{{0,64}}=)[^&\s\"'\\]+"), r"\1…"),
     (re.compile(r"whsec_[\w+/=-]+"), "whsec_…"),
     (re.compile(r"(?i)(bearer\s{1,9})[\w.~+/=-]+"), r"\1…"),
-    (re.compile(rf"(?i)\b((?:aws_)?(?:{_FIELDS})[\"']?\s{{0,9}}[=:]\s{{0,9}}[\"']?)[^\s\"',]+"), r"\1…"),
+    (
+        re.compile(rf"(?i)\b((?:aws_)?(?:{_FIELDS}){_QUOTE}\s{{0,9}}[=:]\s{{0,9}}{_QUOTE})[^\s\"',\\]+"),
+        r"\1…",
+    ),
 )
 _SHORTEST = 8  # characters of a known secret; a shorter one would blot out words
 

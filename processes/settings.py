@@ -8,7 +8,9 @@ from pathlib import Path
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-_SECRET = re.compile(r"(?i)(secret|token|password|api_key|access_key|credential)(?!.*(_file|_uri|_url|_id)$)")
+_SECRET = re.compile(
+    r"(?i)(secret|token|password|(api|access|signing|private)_key|credential)(?!.*(_file|_uri|_url|_id)$)"
+)
 _PASSWORD = re.compile(r"://[^/\s:@]*:([^/\s@]+)@")
 NO_CODE_CACHE = "off"  # what stands for the URI where there is to be none
 

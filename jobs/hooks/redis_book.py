@@ -10,6 +10,9 @@ from jobs.redis_store import reaching
 
 T = TypeVar("T", bound=BaseModel)
 
+# Fields that programs of before do not know: left out where they say nothing, and those can still read it.
+_NEWER = ("uris",)
+
 # KEYS: records, names. ARGV: name, record. 1 when the name is new.
 _PUT = """
 redis.call('ZADD', KEYS[2], 0, ARGV[1])
@@ -38,7 +41,7 @@ class RedisBook(Generic[T]):
     def put(self, name: str, record: T) -> bool:
         """Keep the record; True when the name is new."""
         with reaching():
-            return bool(self._put(keys=[self._records, self._names], args=[name, record.model_dump_json()]))
+            return bool(self._put(keys=[self._records, self._names], args=[name, _text(record)]))
 
     def get(self, name: str) -> T | None:
         with reaching():
@@ -66,3 +69,10 @@ class RedisBook(Generic[T]):
             texts = self._redis.hmget(self._records, shown) if shown else []
         records = tuple(self._class.model_validate_json(text) for text in texts if text is not None)
         return BookPage(records, shown[-1] if len(names) > limit else None)
+
+
+def _text(record: BaseModel) -> str:
+    """The record as it is kept."""
+    fields = type(record).model_fields
+    unsaid = {name for name in _NEWER if name in fields and getattr(record, name) == fields[name].default}
+    return record.model_dump_json(exclude=unsaid)

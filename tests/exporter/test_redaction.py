@@ -1,3 +1,4 @@
+import json
 import time
 
 import pytest
@@ -20,6 +21,14 @@ from exporter.redaction import redacted, shown
 )
 def test_what_looks_like_a_secret_is_left_out(text: str) -> None:
     assert "planted" not in redacted(f"before {text} after")
+
+
+@pytest.mark.parametrize(
+    "said", ['password="planted"', "https://h/?token=planted", 'a "session_token": "planted"']
+)
+def test_a_line_of_json_stays_one(said: str) -> None:
+    line = redacted(json.dumps({"event": f'said "{said}"', "after": 1}))
+    assert json.loads(line)["after"] == 1 and "planted" not in line
 
 
 def test_a_known_secret_is_left_out_wherever_it_stands() -> None:

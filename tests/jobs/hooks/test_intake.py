@@ -5,6 +5,7 @@ import pytest
 import redis
 
 from exporter.errors import SourceNotFound, StorageError
+from exporter.storage.uris import UriRules
 from jobs.hooks.errors import WebhookUnverified
 from jobs.hooks.intake import Intake
 from jobs.hooks.receipts import RedisReceipts
@@ -165,3 +166,12 @@ def test_what_another_program_started_meanwhile_stays_started(intake: Intake) ->
     failed = receipt.starts[0].model_copy(update={"started": False})
     assert intake.receipts.close(receipt.model_copy(update={"starts": (failed,)})) == receipt
     assert intake.receipts.find(receipt.source, receipt.id) == receipt
+
+
+def test_a_trigger_without_rules_is_kept_as_programs_of_before_read_it(
+    intake: Intake, redis_client: redis.Redis
+) -> None:
+    assert "uris" not in str(redis_client.hget("triggers", "nightly"))
+    bound = make_trigger("bound").model_copy(update={"uris": UriRules(outputs=("s3://team",))})
+    intake.triggers.put("bound", bound)
+    assert intake.triggers.get("bound") == bound
