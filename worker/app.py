@@ -19,7 +19,6 @@ from jobs.redis_roster import RedisRoster
 from jobs.redis_store import RedisJobStore, connect
 from jobs.redis_tallies import RedisTallies
 from jobs.retention import forget_old
-from jobs.roster import Roster
 from processes.privacy import keep_private
 from processes.startup import settings_or_exit
 from telemetry.logging import configure_logging
@@ -64,7 +63,7 @@ def build(settings: WorkerSettings) -> Celery:
 
 
 def _follow_life(
-    settings: WorkerSettings, runner: Runner, roster: Roster, forget: Callable[[], object]
+    settings: WorkerSettings, runner: Runner, roster: RedisRoster, forget: Callable[[], object]
 ) -> None:
     """Connect Celery's signals: begin when the worker is ready, end its attempts when it is told to."""
     heartbeat = Heartbeat(roster, runner, settings.heartbeat_interval, datetime.now(UTC), settings.alive_file)
