@@ -83,6 +83,9 @@ return 1
 """
 
 
+RedisClient = redis.Redis  # by a name for programs that only pass it on
+
+
 def connect(url: str) -> redis.Redis:
     """A client that gives up on a Redis that is away within seconds."""
     return redis.Redis.from_url(

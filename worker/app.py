@@ -2,8 +2,6 @@
 
 import contextlib
 import os
-import secrets
-import socket
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
@@ -12,22 +10,17 @@ from celery import Celery
 from celery.signals import setup_logging, worker_ready, worker_shutdown, worker_shutting_down
 
 from jobs.celery_queue import CeleryQueue, make_celery
-from jobs.redis_bundles import RedisBundles
-from jobs.redis_logs import RedisLogs
 from jobs.redis_pointers import RedisPointers
 from jobs.redis_roster import RedisRoster
-from jobs.redis_store import RedisJobStore, connect
-from jobs.redis_tallies import RedisTallies
+from jobs.redis_store import connect
 from jobs.retention import forget_old
 from processes.privacy import keep_private
 from processes.startup import settings_or_exit
 from telemetry.logging import configure_logging
-from telemetry.tracing import tracing_to
+from worker.equipment import runner_of
 from worker.heartbeat import Heartbeat, Sweeper
-from worker.launch import launcher_of
 from worker.machine import machine_or_exit
-from worker.settings import AllowanceSettings, SigningSettings, WorkerSettings
-from worker.supervisor import Supervisor
+from worker.settings import WorkerSettings
 from worker.tasks import Runner, register
 from worker.workspace import own_worker_dir, remove_leftovers
 
@@ -37,25 +30,7 @@ def build(settings: WorkerSettings) -> Celery:
     machine = machine_or_exit(settings.targets)
     app, client = make_celery(settings.redis_url, machine.targets), connect(settings.redis_url)
     queue = CeleryQueue(app, client)
-    supervisor = Supervisor(
-        launcher_of(settings.attempt_command, settings_or_exit(AllowanceSettings)),
-        worker_dir=own_worker_dir(settings.work_dir, os.getpid()),
-        time_limit=settings.attempt_time_limit,
-        logs=RedisLogs(client),
-        bundles=RedisBundles(client),
-        signing_key=settings_or_exit(SigningSettings).key,
-    )
-    runner = Runner(
-        store=RedisJobStore(client),
-        queue=queue,
-        supervisor=supervisor,
-        worker=f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}",
-        lease=settings.lease,
-        pause=settings.retry_pause,
-        tallies=RedisTallies(client),
-        machine=machine,
-        tracing=tracing_to(settings.otlp_endpoint, "slipway-worker"),
-    )
+    runner = runner_of(settings, client, queue, machine)
     register(app, runner, queue)
     forget = partial(forget_old, runner.store, RedisPointers(client), settings.job_retention)
     _follow_life(settings, runner, RedisRoster(client), forget)

@@ -1,0 +1,42 @@
+"""What a worker runs attempts with, made from its settings: launcher, supervisor, stores."""
+
+import os
+import secrets
+import socket
+
+from jobs.queue import JobQueue
+from jobs.redis_bundles import RedisBundles
+from jobs.redis_logs import RedisLogs
+from jobs.redis_store import RedisClient, RedisJobStore
+from jobs.redis_tallies import RedisTallies
+from processes.startup import settings_or_exit
+from telemetry.tracing import tracing_to
+from worker.launch import launcher_of
+from worker.machine import Machine
+from worker.settings import AllowanceSettings, SigningSettings, WorkerSettings
+from worker.supervisor import Supervisor
+from worker.tasks import Runner
+from worker.workspace import own_worker_dir
+
+
+def runner_of(settings: WorkerSettings, client: RedisClient, queue: JobQueue, machine: Machine) -> Runner:
+    """A worker's way with a job id."""
+    supervisor = Supervisor(
+        launcher_of(settings.attempt_command, settings_or_exit(AllowanceSettings)),
+        worker_dir=own_worker_dir(settings.work_dir, os.getpid()),
+        time_limit=settings.attempt_time_limit,
+        logs=RedisLogs(client),
+        bundles=RedisBundles(client),
+        signing_key=settings_or_exit(SigningSettings).key,
+    )
+    return Runner(
+        store=RedisJobStore(client),
+        queue=queue,
+        supervisor=supervisor,
+        worker=f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}",
+        lease=settings.lease,
+        pause=settings.retry_pause,
+        tallies=RedisTallies(client),
+        machine=machine,
+        tracing=tracing_to(settings.otlp_endpoint, "slipway-worker"),
+    )
