@@ -81,8 +81,8 @@ format: install ## format and sort imports in place
 	@$(BIN)/ruff format .
 
 .PHONY: fuzz
-fuzz: install ## random requests to the API, held against its description
-	@$(BIN)/python -m pytest -q -m fuzz tests/service $(ARGS)
+fuzz: install ## random requests, events, configs, checkpoints and rows, thousands of each
+	@$(BIN)/python -m pytest -q -m fuzz --durations=0 tests/service tests/fuzz $(ARGS)
 
 .PHONY: openapi
 openapi: install ## write docs/openapi.json anew; ARGS=--breaking if callers may break

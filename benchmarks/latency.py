@@ -52,6 +52,7 @@ class Latencies(BaseModel):
     rows_per_second: Spread
     p50_to_eager: Spread
     p99_to_eager: float
+    work_to_eager: Spread  # processor time of all threads, p50: what other work on the machine leaves alone
 
 
 class LatencyFigures(BaseModel):
@@ -138,6 +139,7 @@ def compared(measured: LatencyTimes) -> list[Latencies]:
 def _one(times: Times, eager: Times, threads: int) -> Latencies:
     p50, eager_p50 = ([percentile(each, 0.5) for each in of.rounds] for of in (times, eager))
     pooled, eager_pooled = ([call for each in of.rounds for call in each] for of in (times, eager))
+    work, eager_work = ([percentile(each, 0.5) for each in of.work] for of in (times, eager))
     p99 = percentile(pooled, 0.99)
     return Latencies(
         subject=times.subject,
@@ -150,6 +152,7 @@ def _one(times: Times, eager: Times, threads: int) -> Latencies:
         rows_per_second=Spread.of(times.size / (sum(each) / len(each) / 1e3) for each in times.rounds),
         p50_to_eager=ratios(p50, eager_p50),
         p99_to_eager=p99 / percentile(eager_pooled, 0.99),
+        work_to_eager=ratios(work, eager_work),
     )
 
 
@@ -158,7 +161,16 @@ def tables(figures: LatencyFigures) -> tuple[Table, ...]:
     return (
         Table(
             title="p50 against eager's, round by round: median (lowest to highest); 1 or less is as fast",
-            columns=("tower", "threads", "batch", PACKAGE, TWO_PACKAGES, COMPILED, "package's p99"),
+            columns=(
+                "tower",
+                "threads",
+                "batch",
+                PACKAGE,
+                TWO_PACKAGES,
+                COMPILED,
+                "package: p99",
+                "processor time",
+            ),
             rows=tuple(
                 (
                     subject,
@@ -166,6 +178,7 @@ def tables(figures: LatencyFigures) -> tuple[Table, ...]:
                     str(size),
                     *(by_name[name].p50_to_eager.text() for name in (PACKAGE, TWO_PACKAGES, COMPILED)),
                     rounded(by_name[PACKAGE].p99_to_eager),
+                    by_name[PACKAGE].work_to_eager.text(),
                 )
                 for (subject, threads, size), by_name in grouped(figures.latencies).items()
             ),

@@ -7,6 +7,7 @@ same batch, so that whatever else the machine does reaches all of them alike.
 import sys
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -58,13 +59,14 @@ class LatencyOrder(BaseModel):
 
 
 class Times(BaseModel):
-    """Milliseconds of every call of a contender, by round."""
+    """Milliseconds of every call of a contender, by round: as a caller waits, and of all threads' work."""
 
     subject: str
     size: int
     values: float  # elements of all inputs of a batch, on average
     contender: str
     rounds: tuple[tuple[float, ...], ...]
+    work: tuple[tuple[float, ...], ...]
 
 
 class LatencyTimes(BaseModel):
@@ -72,6 +74,14 @@ class LatencyTimes(BaseModel):
 
     threads: int
     times: tuple[Times, ...]
+
+
+@dataclass
+class RoundTimes:
+    """Milliseconds of a contender's calls, in turn."""
+
+    waited: list[float] = field(default_factory=list)
+    worked: list[float] = field(default_factory=list)
 
 
 def main() -> None:
@@ -101,7 +111,8 @@ def _measure(subject: Subject, order: LatencyOrder) -> list[Times]:
                 size=size,
                 values=float(np.mean([sum(each.numel() for each in batch.values()) for batch in batches])),
                 contender=name,
-                rounds=tuple(tuple(each[name]) for each in rounds),
+                rounds=tuple(tuple(each[name].waited) for each in rounds),
+                work=tuple(tuple(each[name].worked) for each in rounds),
             )
             for name in calls
         ]
@@ -150,19 +161,20 @@ def _warm_up(calls: Mapping[str, Call], batches: list[dict[str, Tensor]], *, whe
 
 def _round(
     calls: Mapping[str, Call], batches: list[dict[str, Tensor]], order: LatencyOrder, number: int
-) -> dict[str, list[float]]:
+) -> dict[str, RoundTimes]:
     """As many calls of each as fit into the time, at least one on every batch; who begins changes."""
     names = list(calls)
-    times: dict[str, list[float]] = {name: [] for name in names}
+    times = {name: RoundTimes() for name in names}
     end = time.perf_counter() + order.round_s * len(names)
     call = 0
     while call < len(batches) or (call < order.most_calls and time.perf_counter() < end):
         batch = batches[call % len(batches)]
         for turn in range(len(names)):
             name = names[(turn + call + number) % len(names)]
-            begun = time.perf_counter()
+            worked, begun = time.process_time(), time.perf_counter()
             calls[name](batch)
-            times[name].append((time.perf_counter() - begun) * 1e3)
+            times[name].waited.append((time.perf_counter() - begun) * 1e3)
+            times[name].worked.append((time.process_time() - worked) * 1e3)
         call += 1
     return times
 

@@ -90,6 +90,10 @@ def prove(image: Image, folder: Path) -> Iterator[str]:
     assert (present.returncode == 0) is image.holds_torch, "torch belongs into workers, and nowhere else"
     subprocess.run([*CLEAN, python, "-c", f"import {image.imports}"], check=True, cwd=folder)
     yield f"imports {image.imports}{f', {_FAMILIES}' if image.holds_torch else '; has no torch'}"
+    ahead = root / "var" / "lib" / "slipway"
+    assert not ahead.exists() or _size(ahead) > 1e6, (
+        "nothing was compiled ahead: a worker would fail likewise"
+    )
     for command in follower.left_out:
         yield f"not run here: {command}"
 

@@ -32,7 +32,7 @@ COPY docker/pins/worker-cpu.txt pins/
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf,required=false \
     /opt/slipway/bin/pip install --no-deps --require-hashes -r pins/worker-cpu.txt
 COPY --from=slipway /build/dist dist
-RUN /opt/slipway/bin/pip install --no-deps dist/*.whl && /opt/slipway/bin/pip uninstall -y pip setuptools
+RUN /opt/slipway/bin/pip install --no-deps dist/*.whl && /opt/slipway/bin/pip uninstall -y pip
 
 FROM python:3.11-slim-bookworm@sha256:a36c24f9cbdf4fd0f52d67f0823eeac19c2028c637cecc392d97f980d4fec56b AS install-cuda
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
@@ -42,7 +42,7 @@ COPY docker/pins/worker-cuda.txt pins/
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf,required=false \
     /opt/slipway/bin/pip install --no-deps --require-hashes -r pins/worker-cuda.txt
 COPY --from=slipway /build/dist dist
-RUN /opt/slipway/bin/pip install --no-deps dist/*.whl && /opt/slipway/bin/pip uninstall -y pip setuptools
+RUN /opt/slipway/bin/pip install --no-deps dist/*.whl && /opt/slipway/bin/pip uninstall -y pip
 
 # What a worker runs on: a C++ compiler for AOTInductor, and a first process that ends orphans.
 FROM python:3.11-slim-bookworm@sha256:a36c24f9cbdf4fd0f52d67f0823eeac19c2028c637cecc392d97f980d4fec56b AS machine

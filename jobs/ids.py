@@ -3,6 +3,7 @@
 import re
 import secrets
 import time
+from datetime import datetime
 from typing import NewType
 
 JobId = NewType("JobId", str)
@@ -16,6 +17,11 @@ def new_job_id() -> JobId:
     """A new id; a later one sorts after an earlier one, to the millisecond."""
     milliseconds = time.time_ns() // 1_000_000
     return JobId(_digits(milliseconds, _TIME_DIGITS) + _digits(secrets.randbits(80), _RANDOM_DIGITS))
+
+
+def first_id_at(when: datetime) -> JobId:
+    """What sorts before every id that is made from then on, and after those made earlier."""
+    return JobId(_digits(int(when.timestamp() * 1000), _TIME_DIGITS) + _ALPHABET[0] * _RANDOM_DIGITS)
 
 
 def is_job_id(text: str) -> bool:

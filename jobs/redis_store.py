@@ -69,8 +69,8 @@ for i = 10, #ARGV do redis.call('RPUSH', KEYS[7], ARGV[i]) end
 return 1
 """
 
-# KEYS: job, index of its state, index of all, the owner's set of its state, releases of its model. ARGV: id,
-# expected revision.
+# KEYS: job, index of its state, index of all, the owner's set of its state, releases of its model, content
+# pointer. ARGV: id, expected revision.
 _REMOVE = """
 if redis.call('HGET', KEYS[1], 'revision') ~= ARGV[2] then return 0 end
 redis.call('DEL', KEYS[1])
@@ -78,6 +78,7 @@ redis.call('ZREM', KEYS[2], ARGV[1])
 redis.call('ZREM', KEYS[3], ARGV[1])
 redis.call('SREM', KEYS[4], ARGV[1])
 redis.call('ZREM', KEYS[5], ARGV[1])
+if redis.call('GET', KEYS[6]) == ARGV[1] then redis.call('DEL', KEYS[6]) end
 return 1
 """
 
@@ -173,7 +174,7 @@ class RedisJobStore:
 
     def remove(self, job: Job) -> bool:
         with reaching():
-            keys = [*_keys(job), RELEASES_KEY + (job.model or "")]
+            keys = [*_keys(job), RELEASES_KEY + (job.model or ""), CONTENT_KEY + (job.content_key or "")]
             return bool(self._remove(keys=keys, args=[job.id, str(job.revision)]))
 
     def revision(self, job_id: JobId) -> int:

@@ -4,7 +4,9 @@ import contextlib
 import os
 import secrets
 import socket
+from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 
 from celery import Celery
 from celery.signals import setup_logging, worker_ready, worker_shutdown, worker_shutting_down
@@ -12,9 +14,11 @@ from celery.signals import setup_logging, worker_ready, worker_shutdown, worker_
 from jobs.celery_queue import CeleryQueue, make_celery
 from jobs.redis_bundles import RedisBundles
 from jobs.redis_logs import RedisLogs
+from jobs.redis_pointers import RedisPointers
 from jobs.redis_roster import RedisRoster
 from jobs.redis_store import RedisJobStore, connect
 from jobs.redis_tallies import RedisTallies
+from jobs.retention import forget_old
 from jobs.roster import Roster
 from processes.privacy import keep_private
 from processes.startup import settings_or_exit
@@ -54,14 +58,17 @@ def build(settings: WorkerSettings) -> Celery:
         tracing=tracing_to(settings.otlp_endpoint, "slipway-worker"),
     )
     register(app, runner, queue)
-    _follow_life(settings, runner, RedisRoster(client))
+    forget = partial(forget_old, runner.store, RedisPointers(client), settings.job_retention)
+    _follow_life(settings, runner, RedisRoster(client), forget)
     return app
 
 
-def _follow_life(settings: WorkerSettings, runner: Runner, roster: Roster) -> None:
+def _follow_life(
+    settings: WorkerSettings, runner: Runner, roster: Roster, forget: Callable[[], object]
+) -> None:
     """Connect Celery's signals: begin when the worker is ready, end its attempts when it is told to."""
     heartbeat = Heartbeat(roster, runner, settings.heartbeat_interval, datetime.now(UTC), settings.alive_file)
-    sweeper = Sweeper(roster, runner, settings.sweep_interval)
+    sweeper = Sweeper(roster, runner, settings.sweep_interval, forget)
 
     def log_our_way(**_: object) -> None:
         configure_logging(settings.log_format, settings.log_level)

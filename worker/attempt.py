@@ -14,6 +14,7 @@ from pathlib import Path
 
 from structlog.contextvars import bind_contextvars
 
+from exporter.amounts import Amounts
 from exporter.attempt import Attempt
 from exporter.distributed.isolation import die_with_parent
 from exporter.distributed.ranks import Ranks
@@ -69,20 +70,30 @@ def main(watched: Wrap = lambda report: report) -> None:
     ):
         report = watched(reporting(events, tracing, span.traceparent))
         ranks = Ranks(rank=settings.rank, size=settings.world_size)
-        outcome = run(attempt, FileRoots(roots=shared.file_roots), ranks, report)
+        outcome = run(attempt, shared, ranks, report)
     if outcome is not None:
         write_outcome(outcome, workspace)
     tracing.close()
 
 
-def run(attempt: Attempt, folders: FileRoots, ranks: Ranks, report: OnStage) -> ExportOutcome | None:
-    """Export what lies in the folders that may be used; a failure of the whole becomes the outcome."""
+def run(attempt: Attempt, shared: AttemptSettings, ranks: Ranks, report: OnStage) -> ExportOutcome | None:
+    """Export what may be read, and is not too much; a failure of the whole becomes the outcome."""
     try:
-        folders.require_within(attempt.spec)
+        FileRoots(roots=shared.file_roots).require_within(attempt.spec)
+        _amounts(shared).require(attempt.spec)
         return export(attempt, ranks, report)
     except ExportError as error:
         log.exception("export_failed")
         return ExportOutcome(failure=Failure.of(error)) if ranks.rank == 0 else None
+
+
+def _amounts(shared: AttemptSettings) -> Amounts:
+    return Amounts(
+        checkpoint_files=shared.max_checkpoint_files,
+        checkpoint_bytes=shared.max_checkpoint_bytes,
+        rows_files=shared.max_rows_files,
+        rows_bytes=shared.max_rows_bytes,
+    )
 
 
 def write_outcome(outcome: ExportOutcome, workspace: Path) -> None:

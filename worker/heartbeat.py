@@ -98,9 +98,12 @@ class Heartbeat:
 class Sweeper:
     """One worker per interval looks for jobs that nobody would otherwise run."""
 
-    def __init__(self, roster: Roster, runner: Runner, interval: timedelta) -> None:
-        """Take turns with the other workers of the roster."""
+    def __init__(
+        self, roster: Roster, runner: Runner, interval: timedelta, forget: Callable[[], object]
+    ) -> None:
+        """Take turns with the other workers of the roster; `forget` removes what nobody asks for any more."""
         self._roster = roster
+        self._forget = forget
         self._runner = runner
         self._interval = interval
         self._repeating = Repeating("sweep", interval, self._take_turn)
@@ -114,6 +117,7 @@ class Sweeper:
     def _take_turn(self) -> None:
         if self._roster.may_sweep(self._runner.worker, self._interval):
             sweep(self._runner.store, self._runner.queue)
+            self._forget()
 
 
 def sweep(store: JobStore, queue: JobQueue) -> None:

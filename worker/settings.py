@@ -54,6 +54,11 @@ class WorkerSettings(BaseSettings):
     attempt_time_limit: Duration = Field(
         default=timedelta(hours=4), description="An attempt that takes longer is ended, and the job fails."
     )
+    job_retention: Duration = Field(
+        default=timedelta(days=90),
+        description="Jobs that ended longer ago are forgotten, but for each model's latest release; what "
+        "they published stays.",
+    )
     sweep_interval: Duration = Field(
         default=timedelta(seconds=20), description="Between two looks for jobs that nobody would run."
     )
@@ -156,6 +161,10 @@ class AttemptSettings(BaseSettings):
         description="Folders below which plain paths and file:// may lead, links followed; by commas. "
         "Default: anywhere, as the API has allowed it.",
     )
+    max_checkpoint_files: int = Field(default=100_000, gt=0, description="Of weights, in a checkpoint.")
+    max_checkpoint_bytes: int = Field(default=1 << 43, gt=0, description="Of all of them: 8 TiB.")
+    max_rows_files: int = Field(default=100_000, gt=0, description="Of parquet, for a tower.")
+    max_rows_bytes: int = Field(default=1 << 43, gt=0, description="Of all of them: 8 TiB.")
     stage_time_limit: Duration = Field(
         default=timedelta(hours=2), description="Past it a stage is ended, with the stack it hung in."
     )

@@ -14,7 +14,7 @@ from exporter.checkpoint.tensors import TensorMeta
 from exporter.errors import CheckpointUnreadable, SourceNotFound
 from exporter.storage.store import ArtifactStore, local_path, open_store, split_uri
 
-_MODEL = "model"  # TorchEasyRec keeps the weights apart from optimizer/ and dense_ema/
+MODEL = "model"  # TorchEasyRec keeps the weights apart from optimizer/ and dense_ema/
 _SAFETENSORS = ".safetensors"
 _NO_AVERAGES = (
     "give the folder around model/ and dense_ema/, or set export_config { use_dense_ema: false } to export "
@@ -50,8 +50,8 @@ def open_checkpoint(path: Path, *, averaged: bool = False) -> Checkpoint:
                 hint=_NO_AVERAGES,
                 where=str(path / AVERAGES),
             )
-        return AveragedCheckpoint(DcpCheckpoint(path / _MODEL), DcpCheckpoint(path / AVERAGES))
-    for folder in (path / _MODEL, path):
+        return AveragedCheckpoint(DcpCheckpoint(path / MODEL), DcpCheckpoint(path / AVERAGES))
+    for folder in (path / MODEL, path):
         if (folder / METADATA_NAME).is_file():
             return DcpCheckpoint(folder)
     if path.is_file() and path.suffix == _SAFETENSORS:
@@ -93,7 +93,7 @@ def _weights(store: ArtifactStore) -> Iterator[str]:
     keys = {PurePosixPath(file.key) for file in store.list()}
     if not keys:
         raise SourceNotFound(f"there is nothing at {store.uri_of('')}", hint=_HINT, where=store.uri_of(""))
-    for folder in (PurePosixPath(_MODEL), PurePosixPath()):
+    for folder in (PurePosixPath(MODEL), PurePosixPath()):
         if folder / METADATA_NAME in keys:
             return (str(key) for key in sorted(keys) if key.parent == folder)
     files = [str(key) for key in sorted(keys) if key.suffix == _SAFETENSORS and len(key.parts) == 1]

@@ -70,6 +70,11 @@ class ParquetSource:
                 f"{self.uri} has no rows", hint="give a parquet file with at least one row", where=self.uri
             )
 
+    def sizes(self) -> tuple[int, ...]:
+        """The bytes of each file."""
+        found = _attempt(self.uri, lambda: self.filesystem.get_file_info(list(self.files)))
+        return tuple(int(info.size) for info in found)
+
     def count_rows(self) -> int:
         """The rows of all files, as their footers say."""
         return sum(self._rows_of(path) for path in self.files)

@@ -22,6 +22,15 @@ from exporter.verify.reload import Link, RunReply, RunRequest, Setup
 _CHILD = "exporter.verify.reload"
 _INPUT_CHECKS = "AOTI_RUNTIME_CHECK_INPUTS=1"
 _WAITING = "OMP_WAIT_POLICY=passive"  # idle threads sleep; spinning ones hold cores that others need
+# A package is native code, of an attempt or of whoever published it: it has no business with the store.
+_CREDENTIALS = (
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+)
+_KEPT_FROM_IT = tuple(f"--unset={name}" for name in _CREDENTIALS)
+_PROGRAM = (sys.executable, "-m", _CHILD)
 
 
 class Refused(Exception):
@@ -51,7 +60,7 @@ class PackageRunner:
             self._process = starting.enter_context(
                 subprocess.Popen(
                     # AOTInductor unpacks packages below TMPDIR, and a killed process leaves them there.
-                    ["env", _INPUT_CHECKS, _WAITING, f"TMPDIR={self._folder}", sys.executable, "-m", _CHILD],
+                    ["env", *_KEPT_FROM_IT, _INPUT_CHECKS, _WAITING, f"TMPDIR={self._folder}", *_PROGRAM],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,

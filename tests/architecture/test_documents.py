@@ -6,7 +6,7 @@ import pytest
 
 from tests.architecture.tree import ROOT
 
-DOCUMENTS = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"]
+DOCUMENTS = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md"]
 PATH = re.compile(r"`((?:[\w.-]+/)+[\w.-]*)`")
 TARGET = re.compile(r"^([a-z-]+):", re.MULTILINE)
 

@@ -34,7 +34,14 @@ def test_a_tenth_of_the_table_is_allowed_besides() -> None:
 
 def test_contenders_are_held_against_eager_of_the_same_tower_and_batch() -> None:
     times = tuple(
-        Times(subject="user", size=8, values=1.0, contender=name, rounds=((speed,) * 9, (10 * speed,) * 9))
+        Times(
+            subject="user",
+            size=8,
+            values=1.0,
+            contender=name,
+            rounds=((speed,) * 9, (10 * speed,) * 9),
+            work=((speed,), (speed,)),
+        )
         for speed, name in enumerate(CONTENDERS, start=1)
     )
     figures = LatencyFigures(latencies=tuple(compared(LatencyTimes(threads=1, times=times))))

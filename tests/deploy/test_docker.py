@@ -134,3 +134,13 @@ def test_compose_keeps_redis_and_publishes_on_this_host_only() -> None:
 def test_compose_and_chart_run_the_same_redis() -> None:
     image = yaml.safe_load((CHART / "values.yaml").read_text())["images"]["redis"]
     assert COMPOSE["services"]["redis"]["image"] == f"{image['repository']}:{image['tag']}@{image['digest']}"
+
+
+@pytest.mark.parametrize(
+    ("dockerfile", "image"), [("service", "service"), ("worker", "worker-cpu"), ("worker", "worker-cuda")]
+)
+def test_nothing_that_is_pinned_is_removed_again(dockerfile: str, image: str) -> None:
+    """Torch compiles with setuptools: without it a worker's every export would fail."""
+    text = (ROOT / "docker" / f"{dockerfile}.Dockerfile").read_text()
+    removed = {name for words in re.findall(r"pip uninstall -y ([\w -]+)", text) for name in words.split()}
+    assert removed and removed & pins(image).keys() == set()

@@ -27,9 +27,11 @@ def programs_of(
     *,
     workers: int,
     small_disk: bool,
+    settings: Mapping[str, str],
 ) -> dict[str, Program]:
+    """All of them, not yet started; `settings` are laid over what the API and the workers have."""
     logs, work = folder / "logs", folder / "work"
-    settings = _settings(folder, kind, proxies)
+    settings = {**_settings(folder, kind, proxies), **settings}
     redis_options = ["--port", str(ports["redis"]), "--bind", "127.0.0.1", "--dir", str(folder / "redis")]
     redis_options += ["--appendonly", "yes", "--save", "", "--maxmemory-policy", "noeviction"]
     faked = {

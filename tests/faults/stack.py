@@ -1,6 +1,6 @@
 """A Slipway of real processes, with a proxy before Redis and another before the object store."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 BUCKET = "artifacts"
+_NO_CHANGES: Mapping[str, str] = {}
 
 
 @dataclass(kw_only=True)
@@ -37,6 +38,7 @@ class FaultStack:
     """The programs, the proxies before two of them, and what watches all of it."""
 
     folder: Path
+    client_url: str
     client: SlipwayClient
     store: RedisJobStore  # past the proxy
     redis: redis.Redis  # past the proxy
@@ -51,6 +53,11 @@ class FaultStack:
     @property
     def workers(self) -> list[Program]:
         return [program for name, program in self.programs.items() if name.startswith("worker")]
+
+    @property
+    def port(self) -> int:
+        """Of the API."""
+        return int(self.client_url.rpartition(":")[2])
 
     @property
     def work_dir(self) -> Path:
@@ -121,9 +128,17 @@ def s3_client(url: str) -> "S3Client":
 
 @contextmanager
 def fault_stack(
-    folder: Path, kind: str, *, workers: int = 2, small_disk: bool = False
+    folder: Path,
+    kind: str,
+    *,
+    workers: int = 2,
+    small_disk: bool = False,
+    settings: Mapping[str, str] = _NO_CHANGES,
 ) -> Iterator[FaultStack]:
-    """Start everything, with attempts of a kind (see tests.faults.attempts), and end it with the block."""
+    """Start everything, with attempts of a kind (see tests.faults.attempts), and end it with the block.
+
+    `settings` are laid over those of the API and the workers.
+    """
     for name in ("logs", "redis", "s3", "hold", "work", "tmp"):
         (folder / name).mkdir(parents=True)
     (folder / "clock").write_text("+0s\n")
@@ -131,7 +146,9 @@ def fault_stack(
     with ExitStack() as exits:
         proxies = {name: exits.enter_context(proxy_to(ports[name])) for name in ("redis", "s3")}
         receiver = exits.enter_context(running_receiver())
-        programs = programs_of(folder, kind, ports, proxies, workers=workers, small_disk=small_disk)
+        programs = programs_of(
+            folder, kind, ports, proxies, workers=workers, small_disk=small_disk, settings=settings
+        )
         for program in programs.values():
             exits.callback(program.end)
         for name in ("redis", "s3"):
@@ -144,6 +161,7 @@ def fault_stack(
         store = RedisJobStore(direct)
         stack = FaultStack(
             folder=folder,
+            client_url=f"http://127.0.0.1:{ports['api']}",
             client=SlipwayClient(f"http://127.0.0.1:{ports['api']}"),
             store=store,
             redis=direct,

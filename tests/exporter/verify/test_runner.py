@@ -46,3 +46,13 @@ def test_nothing_is_left_behind(chain: list[Link], tmp_path: Path, monkeypatch: 
     with PackageRunner(chain, op_libraries=(), scratch=scratch) as runner:
         runner.run(clicks(2))
     assert [*scratch.iterdir(), *temporary.iterdir()] == []
+
+
+def test_a_package_has_no_credentials(
+    chain: list[Link], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+        monkeypatch.setenv(name, "planted")
+    with PackageRunner(chain, op_libraries=(), scratch=tmp_path) as runner:
+        seen = Path(f"/proc/{runner.pid}/environ").read_bytes()
+    assert b"AOTI_RUNTIME_CHECK_INPUTS=1" in seen and b"planted" not in seen

@@ -2,14 +2,22 @@
 
 import json
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 
 import pytest
+from fastapi import FastAPI
 from starlette.testclient import TestClient
 
+from jobs.ids import JobId
+from jobs.leases import update
+from jobs.model import Job, Lease
+from jobs.store import JobStore
 from service.app import create_app
+from service.dependencies import Backend
 from service.hooks.settings import HookSettings
 from service.settings import ServiceSettings
+from tests.jobs.factories import make_failure
 from tests.service.hooks.events import rule, structured, training_event
 from tests.service.requests import FIXTURES, export_request
 
@@ -78,9 +86,23 @@ def test_rows_that_the_config_names_are_judged(client: TestClient) -> None:
 
 
 def test_a_retry_is_bound_by_the_key_that_asks_for_it(client: TestClient) -> None:
-    job = client.post("/exports", json=export_request(), headers=AS_OPEN).json()
-    answer = client.post(f"/exports/{job['id']}/retry", headers=AS_NARROW)
-    assert answer.status_code in (403, 409)
+    made = client.post("/exports", json=export_request(), headers=AS_OPEN).json()
+    failed = update(_store(client), JobId(made["id"]), _failed)
+    answer = client.post(f"/exports/{failed.id}/retry", headers=AS_NARROW)
+    assert (answer.status_code, answer.json()["code"]) == (403, "uri_not_allowed")
+    assert client.post(f"/exports/{failed.id}/retry", headers=AS_OPEN).status_code == 202
+
+
+def _store(client: TestClient) -> JobStore:
+    app = client.app
+    assert isinstance(app, FastAPI)
+    backend: Backend = app.state.backend
+    return backend.jobs.store
+
+
+def _failed(job: Job, now: datetime) -> Job:
+    running = job.claimed(Lease(worker="w", until=now), "cpu", now)
+    return running.set_back(make_failure().model_copy(update={"retryable": False}), now)
 
 
 def test_a_trigger_s_exports_are_bound_as_the_key_that_put_it(client: TestClient) -> None:

@@ -1,0 +1,66 @@
+"""How much an export may read: files and bytes of its checkpoint and rows, counted before any is read."""
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from exporter.checkpoint.averaged import AVERAGES
+from exporter.checkpoint.read import MODEL
+from exporter.data.parquet import open_parquet
+from exporter.errors import InvalidSpec, SourceNotFound, StorageError
+from exporter.spec import ExportSpec, Frozen
+from exporter.storage.store import local_path, open_store
+
+
+class Amounts(Frozen):
+    """The most that is read; more is refused at once, and not after hours."""
+
+    checkpoint_files: int
+    checkpoint_bytes: int
+    rows_files: int
+    rows_bytes: int
+
+    def require(self, spec: ExportSpec) -> None:
+        """InvalidSpec, if the checkpoint or the rows of the spec are more."""
+        checkpoint = _checkpoint_sizes(spec.checkpoint_uri)
+        _require("checkpoint_uri", checkpoint, self.checkpoint_files, self.checkpoint_bytes)
+        for field in ("item_input_uri", "sample_input_uri"):
+            uri: str | None = getattr(spec, field)
+            if uri is not None:
+                _require(field, _row_sizes(uri), self.rows_files, self.rows_bytes)
+
+
+def _require(field: str, sizes: Iterable[int], most_files: int, most_bytes: int) -> None:
+    files, total = 0, 0
+    for size in sizes:
+        files, total = files + 1, total + size
+        if files > most_files or total > most_bytes:
+            raise InvalidSpec(
+                f"{field} is more than the {most_files:,} files or {most_bytes:,} bytes that are read",
+                hint="name a smaller one, or ask the operator to raise the limit",
+                where=field,
+            )
+
+
+def _row_sizes(uri: str) -> tuple[int, ...]:
+    """None of rows that are not there: the tower that needs them will say so."""
+    try:
+        return open_parquet(uri).sizes()
+    except (SourceNotFound, StorageError):
+        return ()
+
+
+def _checkpoint_sizes(uri: str) -> Iterator[int]:
+    """Of the files that may be weights; optimizers and what else training keeps beside them are not read."""
+    path = local_path(uri)
+    if path is None:
+        folder = open_store(uri.rpartition("/")[0] if uri.endswith(".safetensors") else uri)
+        files = folder.list()
+        yield from (file.size for file in files if file.key.rpartition("/")[0] in ("", MODEL, AVERAGES))
+        return
+    for place in (path, path / MODEL, path / AVERAGES):
+        if place.is_dir():
+            with os.scandir(place) as entries:
+                yield from (entry.stat().st_size for entry in entries if entry.is_file())
+        elif place.is_file():
+            yield Path(place).stat().st_size
