@@ -39,10 +39,14 @@ def warm_up(target: Target) -> None:
     compile_code(program, target=target)
 
 
-def main() -> None:
-    """Warm up for each target that is named; of one that this machine does not compile for, say so."""
+def main() -> int:
+    """Warm up for each target that is named; of one that this machine does not compile for, say so.
+
+    The exit code is 1 when nothing was compiled for any of them.
+    """
     parser = argparse.ArgumentParser(prog="exporter.aoti.warm_up", description=__doc__)
     parser.add_argument("targets", nargs="+", choices=CPU_TARGETS, metavar="target")
+    compiled = 0
     for target in parser.parse_args().targets:
         try:
             warm_up(target)
@@ -50,7 +54,9 @@ def main() -> None:
             sys.stderr.write(f"{target}: not compiled ahead: {error.message}\n")
         else:
             sys.stderr.write(f"{target}: compiled ahead\n")
+            compiled += 1
+    return 0 if compiled else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
