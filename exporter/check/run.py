@@ -8,17 +8,16 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from torch import Tensor
-
-from exporter.aoti.op_libraries import known_libraries, op_libraries
+from exporter.aoti.op_libraries import op_libraries
 from exporter.aoti.trace_log import nodes_logged
 from exporter.check.cases import Cases, findings_of
 from exporter.check.report import CheckReport, Finding, Subject, TowerCheck
+from exporter.check.small import smallest_of, smallest_untraced
 from exporter.check.tower import Wanted, packages_of
 from exporter.data.batch import contradicting_batches, verification_batches
 from exporter.data.sweep import sweep
 from exporter.distributed.isolation import isolated
-from exporter.errors import CompileFailed, TowerDied
+from exporter.errors import CompileFailed, DimPlanViolated, TowerDied, TraceFailed
 from exporter.opening import Opened, open_tower
 from exporter.outcome import Failure
 from exporter.overruns import TRACE_LOG
@@ -31,8 +30,6 @@ from exporter.planning import TowerToExport, plan_export, read_config
 from exporter.sources import config_source
 from exporter.spec import TowerName
 from exporter.verify.gate import Gate
-from exporter.verify.minify import SCRIPT
-from exporter.verify.shrink import keep_smallest
 
 OnFinding = Callable[[str, Finding], None]  # the tower's name and what was found, as it comes
 
@@ -83,13 +80,17 @@ def _checked(
         wanted.published.require_made_from(opened.checkpoint)
     passes = tuple(each for each in wanted.spec.passes if each.tower is planned.name)
     parts = parts_of(opened.tower, wanted.spec.mode, max_batch_size=wanted.spec.max_batch_size)
-    with nodes_logged(folder / TRACE_LOG) as log:
-        traced = trace_parts(parts, opened.inputs, opened.device, passes=passes)
     cases = _cases(opened, wanted)
+    with nodes_logged(folder / TRACE_LOG) as log:
+        try:
+            traced = trace_parts(parts, opened.inputs, opened.device, passes=passes)
+        except (TraceFailed, DimPlanViolated) as error:
+            smallest = smallest_untraced(parts, opened, cases, wanted)
+            return TowerCheck(tower=planned.name, failure=Failure.of(error), smallest=smallest)
     try:
         chain = packages_of(planned.name, traced, wanted, folder)
     except CompileFailed as error:
-        smallest = _smallest(planned.name, traced, opened.inputs, wanted)
+        smallest = smallest_of(planned.name, traced, opened.inputs, wanted)
         return TowerCheck(tower=planned.name, trace=log.told(), failure=Failure.of(error), smallest=smallest)
     gate = Gate(
         opened.tower,
@@ -124,7 +125,7 @@ def _of_first_failure(
     if failed is None:
         return ""
     broken = failed.subject is Subject.NODES
-    return _smallest(tower, traced, inputs[failed.case], wanted, broken=broken)
+    return smallest_of(tower, traced, inputs[failed.case], wanted, broken=broken)
 
 
 def _cases(opened: Opened, wanted: Wanted) -> Cases:
@@ -134,21 +135,3 @@ def _cases(opened: Opened, wanted: Wanted) -> Cases:
         agreeing=[*verification_batches(rows, plan), *drawn],
         contradicting=list(contradicting_batches(rows, plan)),
     )
-
-
-def _smallest(
-    tower: TowerName,
-    traced: Sequence[TracedPart],
-    inputs: dict[str, Tensor],
-    wanted: Wanted,
-    *,
-    broken: bool = False,
-) -> str:
-    """Search for the smallest failing graph, if that was asked for; says what was found, and where it is."""
-    if wanted.shrink_into is None:
-        return ""
-    programs = [each.program for each in traced]
-    folder = wanted.shrink_into / tower
-    libraries = known_libraries(program.graph for program in programs)
-    told = keep_smallest(programs, inputs, folder, libraries=libraries, broken=broken)
-    return f"{told} It is {folder / SCRIPT}." if (folder / SCRIPT).exists() else told

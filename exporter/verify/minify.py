@@ -143,7 +143,8 @@ class _Search:
         """The first node that fails when all behind it is left out; None where that cannot be found."""
 
         def until(place: int) -> bool:
-            return fails(self._nodes[: place + 1], [self._nodes[place]])
+            kept = self._nodes[: place + 1]
+            return fails(kept, _unread(kept))  # all of it counts, else a longer cut may leave the fault out
 
         places = [place for place, node in enumerate(self._nodes) if _is_tensor(node)]
         low, high, found = 0, len(places) - 1, None
@@ -248,6 +249,12 @@ class _Remembering(Interpreter):
             raise _Reached
         self.values[n] = super().run_node(n)
         return self.values[n]
+
+
+def _unread(kept: Sequence[Node]) -> list[Node]:
+    """The tensors that no other of these nodes reads."""
+    members = set(kept)
+    return [node for node in kept if _is_tensor(node) and not members & node.users.keys()]
 
 
 def _is_tensor(node: Node) -> bool:

@@ -31,6 +31,7 @@ from exporter.verify.minify import (
 from exporter.verify.nodes import check_nodes
 from exporter.verify.recording import record
 
+TRIED = "tried"  # the folder, beside the one that is kept, of the scripts on the way
 _BUDGET_S = 180.0
 
 log = logging.getLogger(__name__)
@@ -110,7 +111,7 @@ def keep_smallest(
     Of several programs, each takes what the one before it returns. Where a promise was `broken`, which takes
     a run in this process, the node that breaks it is the case.
     """
-    tensors, tried = dict(inputs), folder.with_name("tried")
+    tensors, tried = dict(inputs), folder.with_name(TRIED)
     for program in programs:
         names = list(program.call_spec.in_spec.child(0).child(0).context)
         taken = {name: tensors[name] for name in names}
@@ -146,7 +147,7 @@ def keep_untraceable(
         found = smallest_untraceable(
             record(tower.module, inputs, others),
             libraries=libraries,
-            folder=folder.with_name("tried"),
+            folder=folder.with_name(TRIED),
             budget_s=budget_s,
             like=like,
         )

@@ -24,6 +24,6 @@ def test_a_pass_goes_through_the_gate_into_the_manifest(
     [artifact] = (tmp_path / "out").iterdir()
     [item] = read_manifest(str(artifact)).towers
     assert [(applied.asked, applied.calls) for applied in item.passes] == [(ASKED, ("item_tower.mlp",))]
-    assert 1e-5 < item.verified.largest_difference < item.verified.tolerance == 4e-2
+    assert 1e-5 < item.verified.largest_difference < item.verified.tolerance == 2e-2
     main(["inspect", str(artifact)])
     assert "item_tower.mlp computes in bf16 in 1 calls" in capsys.readouterr().out

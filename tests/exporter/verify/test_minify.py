@@ -81,7 +81,8 @@ def test_a_planted_failure_is_cut_to_its_operator(
 class Branches(nn.Module):
     def forward(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
         x = inputs["x"].exp().relu() + 1
-        return {"y": x * 3 if x.sum() > 0 else x}
+        y = x * 3 if x.sum() > 0 else x
+        return {"y": y.tanh(), "z": (y * y).cos().neg().exp().sin()}
 
 
 def test_what_cannot_be_traced_is_cut_to_its_operators(tmp_path: Path) -> None:

@@ -1,0 +1,48 @@
+"""What failed in the lab made small, if that was asked for."""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from torch import Tensor
+
+from exporter.aoti.op_libraries import known_libraries
+from exporter.check.cases import Cases
+from exporter.check.tower import Wanted
+from exporter.opening import Opened
+from exporter.order import untraced_libraries
+from exporter.parts import Part, TracedPart
+from exporter.spec import TowerName
+from exporter.verify.minify import SCRIPT
+from exporter.verify.shrink import TRIED, keep_smallest, keep_untraceable
+
+
+def smallest_of(
+    tower: TowerName,
+    traced: Sequence[TracedPart],
+    inputs: dict[str, Tensor],
+    wanted: Wanted,
+    *,
+    broken: bool = False,
+) -> str:
+    """Search for the smallest failing graph, if that was asked for; says what was found, and where it is."""
+    if wanted.shrink_into is None:
+        return ""
+    programs = [each.program for each in traced]
+    folder = wanted.shrink_into / tower
+    libraries = known_libraries(program.graph for program in programs)
+    return _kept(keep_smallest(programs, inputs, folder, libraries=libraries, broken=broken), folder)
+
+
+def smallest_untraced(parts: Sequence[Part], opened: Opened, cases: Cases, wanted: Wanted) -> str:
+    """The same for a tower that could not be traced."""
+    if wanted.shrink_into is None:
+        return ""
+    towers, others = [part.tower for part in parts], cases.agreeing[-1].inputs
+    folder, libraries = wanted.shrink_into / opened.tower.name, untraced_libraries(opened.tower)
+    return _kept(keep_untraceable(towers, opened.inputs, others, folder, libraries=libraries), folder)
+
+
+def _kept(told: str, folder: Path) -> str:
+    shutil.rmtree(folder.with_name(TRIED), ignore_errors=True)
+    return f"{told} It is {folder / SCRIPT}." if (folder / SCRIPT).exists() else told
