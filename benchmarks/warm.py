@@ -72,10 +72,16 @@ def measure(run: Run) -> Report:
     run.say("one export to fill the compiler's own files")
     small = demo.spec(run.folder, seed=0).only((TowerName.ITEM,))
     export(small, Place(folder=run.folder, compiler=known))
-    figures = []
+    figures: list[ModelFigures] = []
     for layers in _LAYERS[:1] if run.quick else _LAYERS:
         model = demo_model(run.folder, layers=layers)
-        rounds = [_round(run, model, number) for number in range(1 if run.quick else run.rounds)]
+        try:
+            rounds = [_round(run, model, number) for number in range(1 if run.quick else run.rounds)]
+        except KeyboardInterrupt:
+            if not figures:
+                raise
+            run.say("interrupted: the models that were measured by now are reported")
+            break
         figures.append(ModelFigures.of(model.name, rounds))
     result = WarmFigures(models=tuple(figures))
     return Report(figures=result, tables=tables(result), draw=functools.partial(draw, result))

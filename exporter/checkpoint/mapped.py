@@ -1,6 +1,7 @@
 """Tensors whose values stay in files: read page by page when touched, and dropped when memory is needed.
 
-What is mapped is private to the process: a write would change a copy of the page, never the file.
+What is mapped is private to the process: a write would change a copy of the page, never the file. No memory
+is set aside for such writes, which nobody means to do: a file may be larger than the machine's memory.
 """
 
 import mmap
@@ -13,6 +14,7 @@ from torch import Tensor
 from exporter.checkpoint.tensors import TensorMeta
 
 _SMALL = 1 << 20  # bytes; below this, memory costs less than a mapping
+_NORESERVE = 0x4000  # MAP_NORESERVE of Linux, which Python's mmap does not name before 3.13
 
 
 def map_tensor(path: Path, start: int, meta: TensorMeta) -> Tensor:
@@ -48,7 +50,7 @@ def map_bytes(descriptor: int, start: int, size: int) -> Tensor:
     mapping = mmap.mmap(
         descriptor,
         size + skipped,
-        flags=mmap.MAP_PRIVATE,
+        flags=mmap.MAP_PRIVATE | _NORESERVE,
         prot=mmap.PROT_READ | mmap.PROT_WRITE,
         offset=start - skipped,
     )

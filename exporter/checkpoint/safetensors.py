@@ -88,7 +88,8 @@ def _dtype(code: str, name: str, path: Path) -> torch.dtype:
 @contextmanager
 def _opened(path: Path) -> Iterator[safe_open]:
     try:
-        with safe_open(path, framework="pt") as file:
+        # For torch it would map the file as if to write to it, which a file larger than memory forbids.
+        with safe_open(path, framework="numpy") as file:
             yield file
     except (SafetensorError, OSError) as error:
         raise CheckpointUnreadable(f"{path} is no .safetensors file: {error}", where=path.name) from error

@@ -1,11 +1,14 @@
 """Large tensors stay in files; what is copied is what could not be used in place."""
 
+import json
+import os
 from pathlib import Path
 
 import pytest
 import torch
 
 from exporter.checkpoint.mapped import map_tensor, room_for
+from exporter.checkpoint.safetensors import SafetensorsCheckpoint
 from exporter.checkpoint.tensors import TensorMeta
 
 LARGE = TensorMeta(shape=(1 << 18, 8), dtype=torch.float32)
@@ -27,6 +30,21 @@ def test_writing_into_a_mapped_tensor_leaves_the_file_as_it_is(tmp_path: Path) -
     path.write_bytes(bytes(LARGE.nbytes))
     map_tensor(path, 0, LARGE).fill_(1.0)
     assert path.read_bytes() == bytes(LARGE.nbytes)
+
+
+def test_a_tensor_larger_than_the_machines_memory_is_read_where_it_lies(tmp_path: Path) -> None:
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    meta = TensorMeta(shape=(memory // 2, 4), dtype=torch.float32)  # twice as large
+    entry = {"table": {"dtype": "F32", "shape": list(meta.shape), "data_offsets": [0, meta.nbytes]}}
+    header = json.dumps(entry).encode()
+    header += b" " * (-len(header) % 8)
+    path = tmp_path / "huge.safetensors"
+    with path.open("wb") as file:
+        file.write(len(header).to_bytes(8, "little") + header)
+        file.truncate(8 + len(header) + meta.nbytes)
+    checkpoint = SafetensorsCheckpoint([path])
+    assert checkpoint.tensors() == {"table": meta}
+    assert checkpoint.read("table")[-1].sum() == 0
 
 
 def test_a_large_tensor_takes_no_anonymous_memory(tmp_path: Path) -> None:
