@@ -7,7 +7,7 @@ import pytest
 
 from exporter.spec import ExportSpec
 from jobs.model import JobState
-from tests.faults.cells import RESULTS
+from tests.faults.cells import RESULTS, one_tower
 from tests.faults.observer import wait_for_end
 from tests.faults.report import TABLE, summary, table
 from tests.faults.stack import BUCKET, FaultStack, fault_stack
@@ -57,7 +57,7 @@ def light(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultStack]:
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultStack]:
     with fault_stack(tmp_path_factory.mktemp("f") / "s", "real") as stack:
-        warm = stack.submit(real_spec(stack))  # compiles, so that the attempts after it need not
+        warm = stack.submit(one_tower(real_spec(stack)))  # compiles, so that the attempts after it need not
         assert wait_for_end(stack.observer, warm, 900).state is JobState.SUCCEEDED
         yield stack
 
