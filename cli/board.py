@@ -34,9 +34,7 @@ def add_command(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]
         epilog=_EXAMPLE,
     )
     parser.add_argument("--zoo", metavar="FILE", type=Path, required=True, help="the models, as JSON")
-    parser.add_argument(
-        "--record", metavar="FILE", type=Path, help="the last run; written anew with every row"
-    )
+    parser.add_argument("--record", metavar="FILE", type=Path, help="the last run; written with every row")
     parser.add_argument(
         "--against", metavar="FILE", type=Path, help="another run to compare with; default: the last one"
     )
