@@ -57,6 +57,7 @@ class MemoryFigures(BaseModel):
 
     runs: tuple[TableRun, ...]
     others: tuple[TableRun, ...]  # larger than memory, or of real values
+    failed: tuple[str, ...]  # of the others
     anonymous_slope: float
     mapped_slope: float
 
@@ -74,15 +75,19 @@ def measure(given: argparse.Namespace, run: Run) -> Report:
     """Each size once: it is the slope that is asked for, and the line is fitted to all of them."""
     sizes = given.sizes or (_QUICK if run.quick else _SIZES)
     runs = [_one(run, int(size), real=False) for size in sizes]
-    others = []
-    if not given.sizes:
-        others = [_one(run, int(_QUICK[0] if run.quick else _REAL), real=True)]
-    if not given.sizes and not run.quick:
-        others += [_one(run, int(size), real=False) for size in _BEYOND]
+    asked = [] if given.sizes else [(_QUICK[0] if run.quick else _REAL, True)]
+    asked += [] if given.sizes or run.quick else [(size, False) for size in _BEYOND]
+    others, failed = [], []
+    for size, real in asked:
+        try:
+            others.append(_one(run, int(size), real=real))
+        except SystemExit as error:  # the sizes before it have been measured all the same
+            failed.append(f"{size / 1e9:g} GB: {error}")
     tables_ = [float(each.table_bytes) for each in runs]
     figures = MemoryFigures(
         runs=tuple(runs),
         others=tuple(others),
+        failed=tuple(failed),
         anonymous_slope=slope(tables_, [each.export.peak.anonymous for each in runs]),
         mapped_slope=slope(tables_, [each.export.peak.mapped for each in runs]),
     )
@@ -159,6 +164,7 @@ def tables(figures: MemoryFigures) -> tuple[Table, ...]:
         )
         for each in (*figures.runs, *figures.others)
     )
+    rows += tuple((each.partition(":")[0], "failed", "", "", "") for each in figures.failed)
     columns = ("table", "anonymous", "of 1.5 GB and a tenth of the table", "mapped", "seconds")
     return (slopes, Table(title="Peaks over all processes of the job", columns=columns, rows=rows))
 
