@@ -2,12 +2,23 @@
 
 import argparse
 import json
+from importlib.metadata import version
 from pathlib import Path
 
 from rich.table import Table
 
 from exporter.board.page import page_of, summary, told
-from exporter.board.record import SIZE_CLASSES, STAGES, Result, Row, changes, merged, read_record
+from exporter.board.record import (
+    SIZE_CLASSES,
+    STAGES,
+    Record,
+    Result,
+    Row,
+    changes,
+    merged,
+    read_record,
+    so_far,
+)
 from exporter.board.zoo import read_zoo
 from service.client.tables import console, table_of
 
@@ -23,7 +34,7 @@ def add_command(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]
         epilog=_EXAMPLE,
     )
     parser.add_argument("--zoo", metavar="FILE", type=Path, required=True, help="the models, as JSON")
-    parser.add_argument("--record", metavar="FILE", type=Path, help="the last run; written anew at the end")
+    parser.add_argument("--record", metavar="FILE", type=Path, help="the last run; written with every row")
     parser.add_argument(
         "--against", metavar="FILE", type=Path, help="another run to compare with; default: the last one"
     )
@@ -47,7 +58,11 @@ def run(arguments: argparse.Namespace) -> int:
     earlier = read_record(arguments.record) if arguments.record else None
     compared = read_record(arguments.against) if arguments.against else earlier
 
+    rows: list[Row] = []
+
     def show(row: Row) -> None:
+        rows.append(row)
+        _write(arguments.record, so_far(earlier, rows, torch=version("torch")))  # a run takes long
         if not arguments.json:
             console().print(" ".join((*row.key, row.result, row.why)), soft_wrap=True, markup=False)
 
@@ -57,9 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     changed = changes(compared, record)
     whole = merged(earlier, record)
-    if arguments.record:
-        arguments.record.parent.mkdir(parents=True, exist_ok=True)
-        arguments.record.write_text(whole.model_dump_json(indent=1) + "\n")
+    _write(arguments.record, whole)
     if arguments.html:
         arguments.html.write_text(page_of(whole, changed))
     if arguments.json:
@@ -69,6 +82,12 @@ def run(arguments: argparse.Namespace) -> int:
         for line in (summary(record), *told(changed)):
             console().print(line, markup=False)
     return 1 if record.failed else 0
+
+
+def _write(file: Path | None, record: Record) -> None:
+    if file is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(record.model_dump_json(indent=1) + "\n")
 
 
 def _table(rows: tuple[Row, ...]) -> Table:

@@ -1,6 +1,6 @@
 """What a run of the board came to, and how it differs from the run before. No torch."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -138,6 +138,14 @@ def merged(earlier: Record | None, now: Record) -> Record:
         stood_for = [each for each in (earlier.rows if earlier else ()) if row.stands_for(each)]
         rows += (stood_for or [row]) if row.result is Result.LEFT_OUT else [row]
     return now.model_copy(update={"rows": tuple(rows)})
+
+
+def so_far(earlier: Record | None, rows: Sequence[Row], *, torch: str) -> Record:
+    """What to record of a run that goes on: its rows, and what was known of all others."""
+    known = earlier.rows if earlier else ()
+    others = [each for each in known if not any(row.stands_for(each) for row in rows)]
+    done = merged(earlier, Record(at=now(), torch=torch, rows=tuple(rows)))
+    return done.model_copy(update={"rows": (*done.rows, *others)})
 
 
 def read_record(path: Path) -> Record | None:

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from exporter.spec import ExportSpec
-from tests.faults.cells import RESULTS
+from jobs.model import JobState
+from tests.faults.cells import RESULTS, one_tower
+from tests.faults.observer import wait_for_end
 from tests.faults.report import TABLE, summary, table
 from tests.faults.stack import BUCKET, FaultStack, fault_stack
 
@@ -55,6 +57,8 @@ def light(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultStack]:
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultStack]:
     with fault_stack(tmp_path_factory.mktemp("f") / "s", "real") as stack:
+        warm = stack.submit(one_tower(real_spec(stack)))  # compiles, so that the attempts after it need not
+        assert wait_for_end(stack.observer, warm, 900).state is JobState.SUCCEEDED
         yield stack
 
 

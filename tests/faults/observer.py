@@ -95,6 +95,8 @@ def wait_for_end(observer: Observer, job_id: JobId, seconds: float) -> Job:
     """The job once it has ended."""
     deadline = time.monotonic() + seconds
     while (job := observer.latest(job_id)) is None or not job.state.is_final:
-        assert time.monotonic() < deadline, f"not ended within {seconds:g} s: {job and job.model_dump_json()}"
+        assert time.monotonic() < deadline, (
+            f"not ended within {seconds:g} s: {job and job.model_dump_json(exclude={'spec'})}"
+        )
         time.sleep(0.05)
     return job

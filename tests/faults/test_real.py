@@ -1,12 +1,12 @@
-"""All of it: every fault at every stage, at attempts that export a recorded model."""
+"""All of it: faults at every stage of attempts that export a recorded model, and of light ones."""
 
 from collections.abc import Iterator
 
 import pytest
 
-from tests.faults.cells import CELLS, DISK_CELLS, Cell, run
+from tests.faults.cells import DISK_CELLS, LIGHT_CELLS, REAL_CELLS, Cell, run
 from tests.faults.commands import has_mounts
-from tests.faults.conftest import real_spec
+from tests.faults.conftest import light_spec, real_spec
 from tests.faults.stack import FaultStack, fault_stack
 
 pytestmark = pytest.mark.faults
@@ -22,7 +22,7 @@ def cramped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultStack]:
         yield stack
 
 
-@pytest.mark.parametrize("cell", CELLS, ids=str)
+@pytest.mark.parametrize("cell", REAL_CELLS, ids=str)
 def test_nothing_is_lost(real: FaultStack, cell: Cell) -> None:
     assert run(cell, real, real_spec(real)).broken == ()
 
@@ -30,3 +30,8 @@ def test_nothing_is_lost(real: FaultStack, cell: Cell) -> None:
 @pytest.mark.parametrize("cell", DISK_CELLS, ids=str)
 def test_nothing_is_lost_where_a_disk_is_full(cramped: FaultStack, cell: Cell) -> None:
     assert run(cell, cramped, real_spec(cramped)).broken == ()
+
+
+@pytest.mark.parametrize("cell", LIGHT_CELLS, ids=str)
+def test_nothing_is_lost_around_an_attempt(light: FaultStack, cell: Cell) -> None:
+    assert run(cell, light, light_spec(light)).broken == ()

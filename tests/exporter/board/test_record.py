@@ -1,5 +1,5 @@
 from exporter.board.page import page_of, told
-from exporter.board.record import ALL, Record, Result, Row, changes, merged, row_of
+from exporter.board.record import ALL, Record, Result, Row, changes, merged, row_of, so_far
 from exporter.outcome import Failure, TowerOutcome
 from exporter.spec import TowerName
 from exporter.stages import Stage
@@ -46,6 +46,12 @@ def test_the_stage_behind_the_last_finished_one_is_the_one_that_failed() -> None
     assert made.stages[Stage.COMPILE] is Result.FAIL
     assert made.stages[Stage.VERIFY] is Result.NOT_REACHED
     assert made.why == "compile_failed: no g++"
+
+
+def test_a_run_that_is_cut_short_has_recorded_what_it_did() -> None:
+    earlier = record(row("a", Result.PASS), row("b", Result.PASS))
+    recorded = so_far(earlier, [row("a", Result.FAIL)], torch="2.13.0")
+    assert [(each.model, each.result) for each in recorded.rows] == [("a", Result.FAIL), ("b", Result.PASS)]
 
 
 def test_a_failing_verification_fails_at_its_class_of_sizes() -> None:
