@@ -23,7 +23,7 @@ from exporter.stages import Stage
 
 MADE = (Stage.TRACE, Stage.COMPILE)  # packages are put together in the stage that compiles
 _LAYERS = (2, 8)
-_AIM_MADE, _AIM_WHOLE = 0.01, 0.2
+_AIM_WHOLE = 0.2
 _REST = "starting"
 
 
