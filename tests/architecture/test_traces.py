@@ -8,7 +8,7 @@ from tests.architecture.tree import ROOT
 FORBIDDEN = re.compile(
     r"/[r]oot/|/[h]ome/\w|/[w]ork/|/[U]sers/\w|(?<!emit-)[i]ndex-url|[p]ypi\.|[p]ythonhosted"
 )
-BINARY = (".parquet", ".safetensors", ".distcp", ".metadata")
+BINARY = (".png", ".parquet", ".safetensors", ".distcp", ".metadata")
 
 
 def test_tracked_files_name_no_machine(tracked_files: list[str]) -> None:
