@@ -130,6 +130,10 @@ def run(cell: Cell, stack: FaultStack, spec: ExportSpec) -> Result:
         assert held is not None
         NAMES[cell.fault](Scene(stack, job_id, held))
         job = wait_for_end(stack.observer, job_id, _END_S)
+    except AssertionError as error:  # what was waited for did not come
+        seconds = round(time.monotonic() - begun, 1)
+        RESULTS.append(Result(cell.fault, str(cell.point), "lost", 0, seconds, (str(error)[:300],)))
+        raise
     finally:
         stack.heal()
     return result_of(cell, job, stack, begun)

@@ -9,7 +9,7 @@ from exporter.spec import ExportSpec
 from jobs.model import JobState
 from tests.faults.cells import RESULTS, one_tower
 from tests.faults.observer import wait_for_end
-from tests.faults.report import TABLE, summary, table
+from tests.faults.report import TABLE, is_whole, summary, table
 from tests.faults.stack import BUCKET, FaultStack, fault_stack
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "torcheasyrec"
@@ -65,6 +65,9 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultStack]:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """The table: what was broken where, and what came of it."""
     if not RESULTS:
+        return
+    if not is_whole(RESULTS):
+        terminalreporter.write_line(summary(RESULTS))
         return
     TABLE.parent.mkdir(parents=True, exist_ok=True)
     TABLE.write_text(table(RESULTS))

@@ -84,11 +84,12 @@ def terminate_worker(scene: Scene) -> None:
 
 
 def stall_worker(scene: Scene) -> None:
-    """The worker stands still for longer than its lease, while its ranks go on; then it wakes."""
+    """The worker stands still for longer than its lease; its ranks go on, and then it wakes."""
     worker = scene.worker
     worker.signal(signal.SIGSTOP)
-    scene.stack.hold.release()
     time.sleep(OVER_THE_LEASE_S)
+    scene.stack.hold.release()
+    time.sleep(1)  # in which ranks that did not ask whose job it is would publish
     worker.signal(signal.SIGCONT)
 
 
@@ -112,10 +113,11 @@ def restart_redis(scene: Scene) -> None:
 
 
 def cut_redis(scene: Scene, seconds: float = OVER_THE_LEASE_S) -> None:
-    """Nothing passes between Redis and the others."""
+    """Nothing passes between Redis and the others; the ranks go on when the lease has ended."""
     scene.stack.redis_proxy.cut()
-    scene.stack.hold.release()
     time.sleep(seconds)
+    scene.stack.hold.release()
+    time.sleep(1)
     scene.stack.redis_proxy.heal()
 
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from tests.faults.cells import Result
 
-TABLE = Path(".slipway/faults.md")
+TABLE = Path(".slipway/faults.md")  # of a run of everything; less is told in a line
+_WHOLE = 40  # cells
 
 
 def summary(results: Sequence[Result]) -> str:
@@ -13,6 +14,11 @@ def summary(results: Sequence[Result]) -> str:
     cells = {(result.fault, result.point) for result in results}
     broken = sum(len(result.broken) for result in results)
     return f"{len(results)} faults in {len(cells)} cells, {len(results)} jobs, {broken} invariants broken"
+
+
+def is_whole(results: Sequence[Result]) -> bool:
+    """Whether it was a run that is worth a table."""
+    return len({(result.fault, result.point) for result in results}) >= _WHOLE
 
 
 def table(results: Sequence[Result]) -> str:

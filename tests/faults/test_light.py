@@ -3,7 +3,7 @@
 import pytest
 
 from exporter.stages import Stage
-from tests.faults.cells import Cell, Point, run
+from tests.faults.cells import DISK_CELLS, LIGHT_CELLS, REAL_CELLS, Cell, Point, run
 from tests.faults.conftest import light_spec
 from tests.faults.stack import FaultStack
 
@@ -24,3 +24,8 @@ CELLS = [
 def test_nothing_is_lost(light: FaultStack, cell: Cell) -> None:
     result = run(cell, light, light_spec(light))
     assert result.broken == ()
+
+
+def test_everything_is_more_than_forty_cells() -> None:
+    cells = [(cell.fault, str(cell.point)) for cell in (*REAL_CELLS, *LIGHT_CELLS, *DISK_CELLS)]
+    assert len(set(cells)) >= 40
