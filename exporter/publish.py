@@ -116,7 +116,9 @@ def complete_in(
         _require_named(manifest, folder, sent)
         before_manifest()
         _require_whole(store, folder, sent, replace_unfinished=replace_unfinished)
+        before_manifest()  # to look at all of it may have taken long
         store.put_bytes(_text(manifest), manifest_key)
+        _require_still_whole(store, folder, manifest_key, sent)
     except BaseException:
         _remove(store, folder, sent)
         raise
@@ -212,6 +214,17 @@ def _require_whole(
         raise _taken(store, folder, strays)
     for stray in strays:
         store.delete(stray.key)
+
+
+def _require_still_whole(
+    store: ArtifactStore, folder: str, manifest_key: str, sent: Sequence[StoredFile]
+) -> None:
+    """A manifest that was long on its way may meet a place that its successor has cleared: then it must go."""
+    left = {file.key for file in store.list(folder)}
+    if lost := [file.key for file in sent if file.key not in left]:
+        store.delete(manifest_key)
+        uri = store.uri_of(lost[0])
+        raise StorageError(f"{uri} was removed while its manifest was written", hint="try again", where=uri)
 
 
 def _send(

@@ -269,6 +269,18 @@ def test_nothing_is_removed_once_a_manifest_stands(
     assert len(keys(store)) == 5
 
 
+def test_a_manifest_does_not_stand_without_its_files(manifest: Manifest, files: dict[str, Path]) -> None:
+    class Clearing(MemoryStore):
+        def put_bytes(self, data: bytes, key: str) -> None:
+            self.delete_prefix("job1")  # as an attempt does that has the job by now
+            super().put_bytes(data, key)
+
+    store = Clearing()
+    with pytest.raises(StorageError, match="was removed while its manifest was written"):
+        publish_in(store, "job1", manifest, files, replace_unfinished=False)
+    assert keys(store) == set()
+
+
 def test_what_another_attempt_put_in_its_place_is_not_published_and_not_removed(
     tmp_path: Path, manifest: Manifest, files: dict[str, Path]
 ) -> None:
