@@ -219,7 +219,7 @@ def _require_whole(
 def _require_still_whole(
     store: ArtifactStore, folder: str, manifest_key: str, sent: Sequence[StoredFile]
 ) -> None:
-    """A manifest that was long on its way may meet a place that its successor has cleared: then it must go."""
+    """A manifest that was long on its way may meet a place that was cleared meanwhile: then it must go."""
     left = {file.key for file in store.list(folder)}
     if lost := [file.key for file in sent if file.key not in left]:
         store.delete(manifest_key)
