@@ -131,8 +131,17 @@ def test_compose_keeps_redis_and_publishes_on_this_host_only() -> None:
     assert ports and all(port.startswith("127.0.0.1:") for port in ports)
 
 
+def test_composes_redis_refuses_writes_before_its_container_is_full() -> None:
+    """Writing its log anew takes room beside what it holds; past the limit the kernel would end it."""
+    redis = COMPOSE["services"]["redis"]
+    most = re.search(r"maxmemory (\d+)gb\\n", " ".join(redis["command"]))
+    assert most and 2 * int(most[1]) <= int(redis["mem_limit"].removesuffix("g"))
+
+
 def test_compose_and_chart_run_the_same_redis() -> None:
-    image = yaml.safe_load((CHART / "values.yaml").read_text())["images"]["redis"]
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    image = values["images"]["redis"]
+    assert f"maxmemory {values['redis']['maxMemory']}\\n" in " ".join(COMPOSE["services"]["redis"]["command"])
     assert COMPOSE["services"]["redis"]["image"] == f"{image['repository']}:{image['tag']}@{image['digest']}"
 
 
