@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from deploy.compose import services_in
 from deploy.dockerfile import Follower, Stage, stages_of
 from tests.architecture.tree import PROGRAMS, ROOT
 from tests.deploy.conftest import CHART, tool
@@ -17,6 +18,7 @@ LOCK = re.compile(r"^([a-z0-9][a-z0-9._-]*)==([\w.]+)", re.MULTILINE)
 BY_DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
 COMPOSE = yaml.safe_load((ROOT / "compose.yaml").read_text())
 OURS = ("api", "bucket", "worker")
+GIVEN = {"REDIS_PASSWORD": "one", "S3_ACCESS_KEY": "two", "S3_SECRET_KEY": "three"}
 
 
 def stages() -> Iterator[Stage]:
@@ -62,6 +64,15 @@ def test_what_runs_is_not_root_and_says_how_it_is() -> None:
     for text in texts:
         words = [line.split()[0] for line in text.splitlines() if re.match("[A-Z]+ ", line)]
         assert "HEALTHCHECK" in words and "USER 10001:10001" in text
+
+
+def test_a_workers_first_process_keeps_the_environment_to_itself() -> None:
+    """Attempts run as its user, and it holds the container's environment."""
+    machine = stages_of((ROOT / "docker" / "worker.Dockerfile").read_text())["machine"]
+    first = [each.rest for each in machine.instructions if each.word == "ENTRYPOINT"]
+    assert first == ['["python", "-m", "worker.init"]']
+    worker = services_in((ROOT / "compose.yaml").read_text(), GIVEN)["worker"]
+    assert worker.command[:4] == ("python", "-m", "worker.init", "celery")  # what deploy.prove runs
 
 
 def test_nothing_is_installed_that_has_no_digest() -> None:
