@@ -1,7 +1,7 @@
 """The first process of a worker's container: `python -m worker.init COMMAND...`.
 
-It holds the container's environment as long as the container lives, and lets nothing else of its user read it.
-It passes signals on to the command, collects orphans that ended, and exits with the command's status.
+It holds the container's environment as long as the container lives, and lets nothing of its user read it. It
+passes signals on to the command, collects orphans that ended, and exits with the command's status.
 """
 
 import contextlib
