@@ -57,7 +57,8 @@ RUN apt-get update \
 ENV PATH=/opt/slipway/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 \
     HOME=/scratch TMPDIR=/scratch SLIPWAY_WORK_DIR=/scratch/work SLIPWAY_ALIVE_FILE=/scratch/alive.json \
     XDG_CACHE_HOME=/var/cache
-WORKDIR /scratch
+# Python looks for modules where it is started: an attempt must not be able to write there.
+WORKDIR /opt
 USER 10001:10001
 HEALTHCHECK --interval=30s --timeout=20s --start-period=60s --retries=4 CMD ["python", "-m", "worker.alive"]
 ENTRYPOINT ["python", "-m", "worker.init"]

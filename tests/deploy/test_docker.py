@@ -75,6 +75,14 @@ def test_a_workers_first_process_keeps_the_environment_to_itself() -> None:
     assert worker.command[:4] == ("python", "-m", "worker.init", "celery")  # what deploy.prove runs
 
 
+def test_a_worker_starts_where_no_attempt_writes() -> None:
+    """`python -m` and Celery look there for modules first, probes with the container's environment."""
+    machine = stages_of((ROOT / "docker" / "worker.Dockerfile").read_text())["machine"]
+    (place,) = [each.rest for each in machine.instructions if each.word == "WORKDIR"]
+    mounted = [volume.partition(":")[2] for volume in COMPOSE["services"]["worker"]["volumes"]]
+    assert not place.startswith((*mounted, "/tmp", "/var/cache"))
+
+
 def test_nothing_is_installed_that_has_no_digest() -> None:
     for stage in stages():
         for instruction in stage.instructions:
