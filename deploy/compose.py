@@ -84,8 +84,9 @@ def _service(written: _Written) -> Service:
             environment |= dict(pair.split("=", 1) for pair in shlex.split(instruction.rest))
         said[instruction.word] = instruction.rest
     del environment["PATH"]  # of the image's own folders
+    first = yaml.safe_load(said.get("ENTRYPOINT", "[]"))
     return Service(
-        command=tuple(written.command or yaml.safe_load(said["CMD"])),
+        command=(*first, *(written.command or yaml.safe_load(said["CMD"]))),
         environment={**environment, **written.environment},
         health=said["HEALTHCHECK"].partition(" CMD ")[2],
     )

@@ -44,12 +44,12 @@ RUN --mount=type=secret,id=pip,target=/etc/pip.conf,required=false \
 COPY --from=slipway /build/dist dist
 RUN /opt/slipway/bin/pip install --no-deps dist/*.whl && /opt/slipway/bin/pip uninstall -y pip
 
-# What a worker runs on: a C++ compiler for AOTInductor, and a first process that ends orphans.
+# What a worker runs on: a C++ compiler for AOTInductor, and a first process that keeps the environment to itself.
 FROM python:3.11-slim-bookworm@sha256:a36c24f9cbdf4fd0f52d67f0823eeac19c2028c637cecc392d97f980d4fec56b AS machine
 # The base's digest fixes Debian's release; its security updates are wanted.
 # hadolint ignore=DL3008
 RUN apt-get update \
-    && apt-get install -y --no-install-recommends g++ libc6-dev libgomp1 tini \
+    && apt-get install -y --no-install-recommends g++ libc6-dev libgomp1 \
     && rm -rf /var/lib/apt/lists/* \
     && groupadd --gid 10001 slipway \
     && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /scratch slipway \
@@ -57,10 +57,11 @@ RUN apt-get update \
 ENV PATH=/opt/slipway/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 \
     HOME=/scratch TMPDIR=/scratch SLIPWAY_WORK_DIR=/scratch/work SLIPWAY_ALIVE_FILE=/scratch/alive.json \
     XDG_CACHE_HOME=/var/cache
-WORKDIR /scratch
+# Python looks for modules where it is started: an attempt must not be able to write there.
+WORKDIR /opt
 USER 10001:10001
 HEALTHCHECK --interval=30s --timeout=20s --start-period=60s --retries=4 CMD ["python", "-m", "worker.alive"]
-ENTRYPOINT ["tini", "--"]
+ENTRYPOINT ["python", "-m", "worker.init"]
 CMD ["celery", "-A", "worker.app", "worker", "--without-gossip", "--without-mingle"]
 
 FROM machine AS cpu

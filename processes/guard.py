@@ -31,7 +31,7 @@ _TICK_S = 0.05
 def main(arguments: list[str]) -> int:
     """Run the command given after the grace period and the limits; return its exit status."""
     grace_s, limits, command = float(arguments[0]), arguments[1], arguments[2:]
-    _adopt_orphans()
+    adopt_orphans()
     _limit(limits)
     wake = _signals_as_bytes()
     try:
@@ -45,7 +45,7 @@ def main(arguments: list[str]) -> int:
         deadline = time.monotonic() + grace_s
         while status is None and time.monotonic() < deadline:
             time.sleep(_TICK_S)
-            status = _reap(child.pid)
+            status = reap(child.pid)
         status = _STOPPED
     _kill_descendants()
     return status
@@ -68,13 +68,13 @@ def _wait_for_end(child: int, wake: int) -> int | None:
             return None
         if wake in ready:
             received = os.read(wake, 1024)
-            if (status := _reap(child)) is not None:
+            if (status := reap(child)) is not None:
                 return status
             if signal.SIGTERM in received or signal.SIGINT in received:
                 return None
 
 
-def _reap(child: int) -> int | None:
+def reap(child: int) -> int | None:
     """Collect every process that ended; the child's exit status if it is among them."""
     status = None
     while True:
@@ -95,7 +95,7 @@ def _kill_descendants() -> None:
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        _reap(0)
+        reap(0)
         time.sleep(_TICK_S / 5)
 
 
@@ -116,7 +116,8 @@ def _descendants(ancestor: int) -> list[int]:
     return found
 
 
-def _adopt_orphans() -> None:
+def adopt_orphans() -> None:
+    """Become the parent of every descendant whose own parent ends."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")

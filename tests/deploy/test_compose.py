@@ -9,10 +9,9 @@ from pydantic_settings import BaseSettings
 from deploy.compose import Places, Service, interpolated, services_in
 from processes.settings import user_cache
 from service.settings import ServiceSettings
-from tests.deploy.test_docker import COMPOSE
+from tests.deploy.test_docker import COMPOSE, GIVEN
 from worker.settings import WorkerSettings
 
-GIVEN = {"REDIS_PASSWORD": "one", "S3_ACCESS_KEY": "two", "S3_SECRET_KEY": "three"}
 TEXT = (Path(__file__).parents[2] / "compose.yaml").read_text()
 
 

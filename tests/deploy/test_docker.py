@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from deploy.compose import services_in
 from deploy.dockerfile import Follower, Stage, stages_of
 from tests.architecture.tree import PROGRAMS, ROOT
 from tests.deploy.conftest import CHART, tool
@@ -17,6 +18,7 @@ LOCK = re.compile(r"^([a-z0-9][a-z0-9._-]*)==([\w.]+)", re.MULTILINE)
 BY_DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
 COMPOSE = yaml.safe_load((ROOT / "compose.yaml").read_text())
 OURS = ("api", "bucket", "worker")
+GIVEN = {"REDIS_PASSWORD": "one", "S3_ACCESS_KEY": "two", "S3_SECRET_KEY": "three"}
 
 
 def stages() -> Iterator[Stage]:
@@ -62,6 +64,23 @@ def test_what_runs_is_not_root_and_says_how_it_is() -> None:
     for text in texts:
         words = [line.split()[0] for line in text.splitlines() if re.match("[A-Z]+ ", line)]
         assert "HEALTHCHECK" in words and "USER 10001:10001" in text
+
+
+def test_a_workers_first_process_keeps_the_environment_to_itself() -> None:
+    """Attempts run as its user, and it holds the container's environment."""
+    machine = stages_of((ROOT / "docker" / "worker.Dockerfile").read_text())["machine"]
+    first = [each.rest for each in machine.instructions if each.word == "ENTRYPOINT"]
+    assert first == ['["python", "-m", "worker.init"]']
+    worker = services_in((ROOT / "compose.yaml").read_text(), GIVEN)["worker"]
+    assert worker.command[:4] == ("python", "-m", "worker.init", "celery")  # what deploy.prove runs
+
+
+def test_a_worker_starts_where_no_attempt_writes() -> None:
+    """`python -m` and Celery look there for modules first, probes with the container's environment."""
+    machine = stages_of((ROOT / "docker" / "worker.Dockerfile").read_text())["machine"]
+    (place,) = [each.rest for each in machine.instructions if each.word == "WORKDIR"]
+    mounted = [volume.partition(":")[2] for volume in COMPOSE["services"]["worker"]["volumes"]]
+    assert not place.startswith((*mounted, "/tmp", "/var/cache"))
 
 
 def test_nothing_is_installed_that_has_no_digest() -> None:
@@ -131,8 +150,17 @@ def test_compose_keeps_redis_and_publishes_on_this_host_only() -> None:
     assert ports and all(port.startswith("127.0.0.1:") for port in ports)
 
 
+def test_composes_redis_refuses_writes_before_its_container_is_full() -> None:
+    """Writing its log anew takes room beside what it holds; past the limit the kernel would end it."""
+    redis = COMPOSE["services"]["redis"]
+    most = re.search(r"maxmemory (\d+)gb\\n", " ".join(redis["command"]))
+    assert most and 2 * int(most[1]) <= int(redis["mem_limit"].removesuffix("g"))
+
+
 def test_compose_and_chart_run_the_same_redis() -> None:
-    image = yaml.safe_load((CHART / "values.yaml").read_text())["images"]["redis"]
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    image = values["images"]["redis"]
+    assert f"maxmemory {values['redis']['maxMemory']}\\n" in " ".join(COMPOSE["services"]["redis"]["command"])
     assert COMPOSE["services"]["redis"]["image"] == f"{image['repository']}:{image['tag']}@{image['digest']}"
 
 

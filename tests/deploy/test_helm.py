@@ -58,6 +58,10 @@ def test_kubernetes_takes_every_object(case: list[Manifest], version: str) -> No
         "monitoring.enabled=true,monitoring.credentialsSecret=scrape",
         "storage.endpoint=http://minio.storage:9000",
         "storage.endpoint=minio:443",
+        "storage.endpoint=https://minio.storage.svc",
+        "storage.endpoint=https://10.1.2.3",
+        "storage.endpoint=https://100.100.2.3:443",
+        "api.oidc.jwksUrl=https://keys.identity.svc.cluster.local/keys",
         "tracing.endpoint=http://collector:4317",
         "api.oidc.jwksUrl=https://id.example.com:8443/keys",
         "workers.cpu.codeCache.kind=prefix",
@@ -223,22 +227,52 @@ def test_what_is_configured_can_be_reached(everything: list[Manifest]) -> None:
     api, worker = egress(everything, "slipway-api"), egress(everything, "slipway-worker")
     for rules in (api, worker):
         assert [ports for to, ports in rules if to == '[{"namespaceSelector": {}}]'] == [[4318]]
-        assert [ports for to, ports in rules if to == '[{"ipBlock": {"cidr": "0.0.0.0/0"}}]'] == [[443]]
         assert [ports for to, ports in rules if "kube-dns" in to] == [[53, 53]]
     public = [ports for to, ports in api if '"except"' in to]
-    assert public == [[443], [443]]  # callbacks, and the issuer's keys
+    assert public == [[443], [443], [443]]  # object store, callbacks, and the issuer's keys
+    assert [ports for to, ports in worker if '"except"' in to] == [[443]]  # object store
     assert [ports for to, ports in api if "10.7.0.0/16" in to] == [[443]]
-    assert not any('"except"' in to or "10.7" in to for to, _ in worker)
+    assert not any('"10.7' in to for to, _ in worker)
     told = variables(named(everything, "Deployment", "-api").containers[0])
     assert told["SLIPWAY_CALLBACK_NETWORKS"].at("value") == "10.7.0.0/16"
 
 
 def test_what_is_not_configured_cannot_be_reached() -> None:
     least = rendered()
-    for ending, public in (("slipway-api", 1), ("slipway-worker", 0)):
+    for ending, public in (("slipway-api", 2), ("slipway-worker", 1)):
         rules = egress(least, ending)
         assert not any(4318 in ports for _, ports in rules)
-        assert sum('"except"' in to for to, _ in rules) == public  # callbacks
+        assert sum('"except"' in to for to, _ in rules) == public  # object store; callbacks
+
+
+def test_nothing_private_is_reached_that_no_value_names() -> None:
+    """Rules add up: one without exceptions would undo those of all others."""
+    private = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "169.254.0.0/16")
+    oidc = (
+        "api.oidc.issuer=https://id.test.org",
+        "api.oidc.audience=us",
+        "api.oidc.jwksUrl=https://id.test.org/k",
+    )
+    for ending in ("slipway-api", "slipway-worker"):
+        blocks = [to for to, _ in egress(rendered(*oidc), ending) if "ipBlock" in to]
+        assert blocks and all(each in to for each in private for to in blocks), ending
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "rule", "shown"),
+    [
+        (
+            "https://minio.storage.svc",
+            "peers[0].namespaceSelector.matchLabels.name=storage",
+            '"name": "storage"',
+        ),
+        ("https://10.1.2.3", "cidr=10.1.2.0/24", '"cidr": "10.1.2.0/24"'),
+    ],
+)
+def test_a_private_store_is_reached_once_it_is_named(endpoint: str, rule: str, shown: str) -> None:
+    named_rule = (f"networkPolicy.storage[0].{rule}", "networkPolicy.storage[0].ports={443}")
+    chart = rendered(f"storage.endpoint={endpoint}", *named_rule)
+    assert [ports for to, ports in egress(chart, "slipway-worker") if shown in to] == [[443]]
 
 
 def test_an_external_redis_can_be_reached() -> None:
