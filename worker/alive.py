@@ -3,12 +3,14 @@
 import sys
 import time
 
+from processes.privacy import keep_private
 from processes.startup import settings_or_exit
 from worker.settings import WorkerSettings
 from worker.vitals import illness_in
 
 
 def main() -> None:
+    keep_private()
     settings = settings_or_exit(WorkerSettings)
     if settings.alive_file is None:
         sys.exit("SLIPWAY_ALIVE_FILE names no file: the worker keeps none")

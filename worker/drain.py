@@ -19,6 +19,7 @@ from jobs.errors import StoreUnavailable
 from jobs.redis_roster import RedisRoster
 from jobs.redis_store import connect, reaching
 from jobs.roster import Roster, WorkerNotice
+from processes.privacy import keep_private
 from processes.startup import settings_or_exit
 from worker.settings import WorkerSettings
 
@@ -32,6 +33,7 @@ StopListening = Callable[[Collection[str]], bool]
 
 
 def main() -> None:
+    keep_private()
     settings = settings_or_exit(WorkerSettings)
     host = socket.gethostname()
     app = make_celery(settings.redis_url)
