@@ -57,4 +57,5 @@ class ExportOutcome(Frozen):
 
     towers: tuple[TowerOutcome, ...] = ()
     manifest_uri: str | None = None
+    manifest_sha256: str | None = None  # of what this attempt wrote; None for what an earlier one did
     failure: Failure | None = None

@@ -4,6 +4,7 @@ What a reader may rely on: where there is a manifest, every file it names is the
 change. Without one there is no artifact, whatever files may lie about.
 """
 
+import hashlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -123,6 +124,11 @@ def complete_in(
         _remove(store, folder, sent)
         raise
     return store.uri_of(manifest_key)
+
+
+def digest_of(manifest: Manifest) -> str:
+    """The sha256 of the bytes that `complete` writes of it."""
+    return hashlib.sha256(_text(manifest)).hexdigest()
 
 
 def withdraw(sent: Sequence[StoredFile], artifact_uri: str) -> None:

@@ -1,7 +1,6 @@
 """What was published, read back and checked: the manifest, its signature, and the files that it names."""
 
 import hashlib
-import logging
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -17,8 +16,6 @@ from exporter.manifest import MANIFEST_NAME, FileRef, Manifest, TowerEntry
 from exporter.signing import SIGNATURE_NAME, SigningKey, VerifyingKey
 from exporter.spec import TowerName
 from exporter.storage.store import ArtifactStore, check_key, join_uri, open_store
-
-log = logging.getLogger(__name__)
 
 
 def file_ref(path: str, local: Path) -> FileRef:
@@ -74,21 +71,54 @@ def _signature(store: ArtifactStore) -> bytes:
         raise SignatureRefused(f"the artifact is not signed: there is no {where}", where=where) from error
 
 
-def sign_artifact(artifact_uri: str, job_id: str, key: SigningKey) -> None:
-    """Put the manifest's signature beside it; one that stands there already is left.
+def require_of_job(manifest: Manifest, job_id: str, where: str) -> None:
+    """InvalidArtifact, if the manifest at `where` is another job's."""
+    if manifest.job_id != job_id:
+        raise InvalidArtifact(f"{where} is of job {manifest.job_id}, not of {job_id}", where=where)
+
+
+def sign_artifact(artifact_uri: str, job_id: str, key: SigningKey, sha256: str | None) -> None:
+    """Put the manifest's signature beside it, if it is the one whose digest its writer told.
+
+    Where none was told (None), nothing is signed: only a signature that `key` has made already will do.
 
     Raises:
-        InvalidArtifact: the manifest that is there is not this job's.
+        InvalidArtifact: the manifest that is there is not this job's, or not what was written.
+        SignatureRefused: nobody can say who wrote it, and it has no signature of this key.
     """
     root = _root(artifact_uri)
     store, where = open_store(root), join_uri(root, MANIFEST_NAME)
     data = _manifest_bytes(store, root)
-    if (found := _parsed(data, where).job_id) != job_id:
-        raise InvalidArtifact(f"{where} is of job {found}, not of {job_id}", where=where)
+    require_of_job(_parsed(data, where), job_id, where)
+    if sha256 is not None and hashlib.sha256(data).hexdigest() != sha256:
+        raise InvalidArtifact(
+            f"{where} is not the manifest that the attempt wrote, and is not signed",
+            hint="find out who else may write there, and export again under a new job",
+            where=where,
+        )
+    signature = key.sign(data)
+    if sha256 is None:
+        _require_signed(store, signature, where)
+        return
     try:
-        store.put_bytes(key.sign(data), SIGNATURE_NAME)
-    except AlreadyPublished:  # by an earlier attempt
-        log.info("already_signed", extra={"uri": artifact_uri})
+        store.put_bytes(signature, SIGNATURE_NAME)
+    except AlreadyPublished:
+        _require_signed(store, signature, where)
+
+
+def _require_signed(store: ArtifactStore, signature: bytes, where: str) -> None:
+    """SignatureRefused, unless this very signature stands there; Ed25519 makes the same one every time."""
+    try:
+        found = store.read(SIGNATURE_NAME, limit=1024)
+    except SourceNotFound:
+        found = None
+    if found != signature:
+        raise SignatureRefused(
+            f"{where} is {'not signed' if found is None else 'signed with another key than the worker has'}",
+            hint="an attempt that ended early may have written it, for which nobody can vouch: "
+            "export again under a new job",
+            where=where,
+        )
 
 
 def verify_artifact(uri: str, key: VerifyingKey) -> Manifest:

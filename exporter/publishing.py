@@ -13,8 +13,8 @@ from exporter.errors import AttemptFailed, ExportError, InvalidArtifact
 from exporter.manifest import MANIFEST_NAME, TowerEntry
 from exporter.outcome import ExportOutcome, Failure, TowerOutcome
 from exporter.planning import TowerToExport
-from exporter.publish import complete, send_tower, withdraw
-from exporter.published import read_manifest
+from exporter.publish import complete, digest_of, send_tower, withdraw
+from exporter.published import read_manifest, require_of_job
 from exporter.stages import OnStage, Stage, StageClock
 from exporter.storage.store import join_uri
 
@@ -79,24 +79,34 @@ def publish_towers(results: Sequence[TowerResult], attempt: Attempt) -> ExportOu
         return ExportOutcome(failure=unsent)
     if not exported:
         return ExportOutcome(towers=failed)
+    manifest = manifest_of(exported, results[0].planned, attempt)
     manifest_uri = complete(
-        manifest_of(exported, results[0].planned, attempt),
+        manifest,
         sent,
         attempt.artifact_uri,
         replace_unfinished=attempt.replace_unfinished,
         before_manifest=attempt.await_lease,
     )
     published = tuple(succeeded(tower.entry, attempt.artifact_uri) for tower in exported)
-    return ExportOutcome(towers=published + failed, manifest_uri=manifest_uri)
+    return ExportOutcome(
+        towers=published + failed, manifest_uri=manifest_uri, manifest_sha256=digest_of(manifest)
+    )
 
 
 def published_earlier(attempt: Attempt, planned: Sequence[TowerToExport]) -> ExportOutcome | None:
-    """What an attempt published that died before it could say so; None if there was none."""
+    """What an attempt published that died before it could say so; None if there was none.
+
+    Its digest is not told: nobody knows whether what lies there is what that attempt wrote.
+
+    Raises:
+        InvalidArtifact: a manifest of another job is there.
+    """
     root = attempt.artifact_uri
     try:
         manifest = read_manifest(root)
     except InvalidArtifact:
         return None
+    require_of_job(manifest, attempt.job_id, join_uri(root, MANIFEST_NAME))
     entries = {entry.name: entry for entry in manifest.towers}
     lost = Failure(code="attempt_failed", message="failed in an earlier attempt that could not say why")
     return ExportOutcome(

@@ -62,13 +62,17 @@ class Allowance:
             limits=self._limits(),
         )
 
-    def environment(self, spec: ExportSpec, code_cache: str | None) -> Mapping[str, str | None]:
+    def environment(
+        self, spec: ExportSpec, artifact_uri: str, code_cache: str | None
+    ) -> Mapping[str, str | None]:
         """The variables that stand for the credentials of this job; none if it uses the worker's.
 
         Raises:
             StorageError: nobody gives out such credentials.
         """
-        return {} if self.credentials is None else self.credentials.environment(spec, code_cache)
+        if self.credentials is None:
+            return {}
+        return self.credentials.environment(spec, artifact_uri, code_cache)
 
     def _limits(self) -> dict[str, int]:
         """No limit of address space: mapped tables and CUDA take many times the memory that they use."""

@@ -5,6 +5,7 @@ away everything but the prefixes of one job (AWS calls it a session policy).
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -20,10 +21,8 @@ from exporter.spec import ExportSpec
 
 _SHORTEST, _LONGEST = timedelta(minutes=15), timedelta(hours=12)  # of STS
 _READ = ("s3:GetObject",)
-_WRITE = (
-    *("s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"),
-    "s3:ListMultipartUploadParts",
-)
+_WRITE = ("s3:PutObject", "s3:AbortMultipartUpload", "s3:ListMultipartUploadParts")
+_DELETE = ("s3:DeleteObject",)
 _LIST = ("s3:ListBucket", "s3:ListBucketMultipartUploads", "s3:GetBucketLocation")
 _SCHEME = "s3://"
 
@@ -31,7 +30,9 @@ _SCHEME = "s3://"
 class Credentials(Protocol):
     """Gives the variables by which an attempt reaches the places of its job, and no others."""
 
-    def environment(self, spec: ExportSpec, code_cache: str | None) -> Mapping[str, str | None]: ...
+    def environment(
+        self, spec: ExportSpec, artifact_uri: str, code_cache: str | None
+    ) -> Mapping[str, str | None]: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +42,9 @@ class RoleCredentials:
     role: str  # its ARN
     lifetime: timedelta
 
-    def environment(self, spec: ExportSpec, code_cache: str | None) -> Mapping[str, str | None]:
+    def environment(
+        self, spec: ExportSpec, artifact_uri: str, code_cache: str | None
+    ) -> Mapping[str, str | None]:
         """Ask for them.
 
         Raises:
@@ -56,7 +59,7 @@ class RoleCredentials:
                 given = sts.assume_role(
                     RoleArn=self.role,
                     RoleSessionName="slipway-attempt",
-                    Policy=json.dumps(policy_of(spec, code_cache)),
+                    Policy=json.dumps(policy_of(spec, artifact_uri, code_cache), separators=(",", ":")),
                     DurationSeconds=int(lifetime.total_seconds()),
                 )["Credentials"]
         except (BotoCoreError, ClientError, ValueError) as error:
@@ -73,12 +76,21 @@ class RoleCredentials:
         }
 
 
-def policy_of(spec: ExportSpec, code_cache: str | None) -> dict[str, object]:
-    """What an attempt at this export needs: to read its sources, to write its output and the code cache."""
+def policy_of(spec: ExportSpec, artifact_uri: str, code_cache: str | None) -> dict[str, object]:
+    """What an attempt needs: to read its export's sources, to write its artifact, to fill the code cache.
+
+    Of the spec's output only the artifact's own folder is the attempt's, as other jobs publish beside it.
+    From the code cache, which all jobs share, it may take nothing away.
+    """
     sources = (spec.config_uri, spec.checkpoint_uri, spec.item_input_uri, spec.sample_input_uri)
     reads = [place for uri in sources if uri for place in _places(uri)]
-    writes = [place for uri in (spec.output_uri, code_cache) if uri for place in _places(uri)]
-    statements = [*_objects(_READ, reads), *_objects(_WRITE, writes), *_lists([*reads, *writes])]
+    own, shared = _place(artifact_uri), _place(code_cache or "")
+    statements = [
+        *_objects(_READ, [*reads, *own, *shared]),
+        *_objects(_WRITE, [*own, *shared]),
+        *_objects(_DELETE, own),
+        *_lists([*reads, *own, *shared]),
+    ]
     return {"Version": "2012-10-17", "Statement": statements or [_NOTHING]}
 
 
@@ -98,6 +110,14 @@ def _places(uris: str) -> Iterator[tuple[str, str]]:
             yield bucket, fixed.rstrip("/") if fixed == key else fixed.rpartition("/")[0]
 
 
+def _place(uri: str) -> list[tuple[str, str]]:
+    """Bucket and prefix of one place, which is no pattern: signs that IAM would take for one are quoted."""
+    if not uri.startswith(_SCHEME):
+        return []
+    bucket, _, key = uri.removeprefix(_SCHEME).partition("/")
+    return [(bucket, re.sub(r"[$*?]", r"${\g<0>}", key.rstrip("/")))]
+
+
 def _objects(actions: tuple[str, ...], places: list[tuple[str, str]]) -> Iterator[dict[str, object]]:
     if places:
         resources = sorted({arn for place in places for arn in _arns(*place)})
@@ -111,8 +131,11 @@ def _arns(bucket: str, prefix: str) -> tuple[str, ...]:
 
 
 def _lists(places: list[tuple[str, str]]) -> Iterator[dict[str, object]]:
-    for bucket, prefix in sorted(set(places)):
-        below: dict[str, object] = (
-            {"Condition": {"StringLike": {"s3:prefix": [prefix, f"{prefix}/*"]}}} if prefix else {}
+    """One statement for each bucket: a policy may have 2,048 characters."""
+    for bucket in sorted({bucket for bucket, _ in places}):
+        prefixes = sorted({prefix for at, prefix in places if at == bucket})
+        below = [each for prefix in prefixes for each in (prefix, f"{prefix}/*")]
+        condition: dict[str, object] = (
+            {"Condition": {"StringLike": {"s3:prefix": below}}} if all(prefixes) else {}
         )
-        yield {"Effect": "Allow", "Action": list(_LIST), "Resource": [f"arn:aws:s3:::{bucket}"], **below}
+        yield {"Effect": "Allow", "Action": list(_LIST), "Resource": [f"arn:aws:s3:::{bucket}"], **condition}

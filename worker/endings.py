@@ -45,7 +45,7 @@ def signed(ending: Ending, job: Job, key: SigningKey | None) -> Ending:
         return ending
     try:
         artifact = f"{job.spec.output_uri.rstrip('/')}/{artifact_folder(job)}"
-        sign_artifact(artifact, job.id, key)
+        sign_artifact(artifact, job.id, key, ending.outcome.manifest_sha256)
     except ExportError as error:
         return Broken(Failure.of(error))
     return ending

@@ -84,7 +84,7 @@ def _start(
             "PYTHONUNBUFFERED": "1",
             **({} if ranks > 1 else {"RANK": "0", "WORLD_SIZE": "1"}),  # which torchrun tells of several
             **cache,
-            **allowance.environment(workspace.order().spec, used_cache),
+            **allowance.environment(workspace.order().spec, workspace.artifact_uri, used_cache),
         },
         confinement=allowance.confinement(),
     )

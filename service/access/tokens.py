@@ -11,6 +11,7 @@ from service.access.callers import Caller, Scope
 
 _ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA")
 _PREFIX = "slipway:"  # of the scopes that are ours
+_OURS = "oidc:"  # before each subject: no name of a key holds a colon
 _LEEWAY_S = 30
 _TIMEOUT_S = 5
 
@@ -51,4 +52,5 @@ class TokenCheck:
             told = _Claims.model_validate({"sub": claims["sub"], "scope": claims.get("scope", "")})
         except (jwt.PyJWTError, ValidationError):
             return None
-        return Caller(told.sub, told.scope, Owner(told.sub))
+        name = f"{_OURS}{told.sub}"
+        return Caller(name, told.scope, Owner(name))

@@ -16,6 +16,7 @@ import httpcore
 Network = IPv4Network | IPv6Network
 
 _NAT64 = IPv6Network("64:ff9b::/96")
+_INTERNET = IPv6Network("2000::/3")  # all that is given out as global unicast
 
 
 class AddressRefused(Exception):
@@ -93,8 +94,8 @@ def permits(address: IPv4Address | IPv6Address, allowed: Iterable[Network]) -> b
     address = _carried(address)
     if any(address in network for network in allowed):
         return True
-    if isinstance(address, IPv6Address) and address.is_site_local:
-        return False
+    if isinstance(address, IPv6Address) and address not in _INTERNET:
+        return False  # also forms that carry an IPv4 address and are none that _carried knows
     return address.is_global and not address.is_multicast
 
 

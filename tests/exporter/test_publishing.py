@@ -1,16 +1,18 @@
 """What is published of towers that passed and towers that failed; what a second attempt finds."""
 
+import hashlib
 import os
 import signal
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from exporter.attempt import Attempt, ExportedTower, TowerResult
 from exporter.distributed.ranks import Ranks
-from exporter.errors import AlreadyPublished, FamilyNotListed
+from exporter.errors import AlreadyPublished, FamilyNotListed, InvalidArtifact
 from exporter.manifest import TowerEntry, VerificationReport
 from exporter.outcome import Failure
 from exporter.pipeline import export
@@ -175,10 +177,21 @@ def test_a_second_attempt_finds_what_the_first_published(
     found = published_earlier(attempt, planned)
     assert found is not None
     assert found.manifest_uri == first.manifest_uri
+    written = Path(str(first.manifest_uri)).read_bytes()
+    assert (first.manifest_sha256, found.manifest_sha256) == (hashlib.sha256(written).hexdigest(), None)
     assert [(tower.tower, tower.entry is not None) for tower in found.towers] == [
         (TowerName.USER, True),
         (TowerName.ITEM, False),
     ]
+
+
+def test_a_second_attempt_does_not_take_another_jobs_manifest_for_its_own(
+    attempt: Attempt, planned: tuple[PlannedTower, ...], sent: Exported
+) -> None:
+    publish_towers([sent(tower) for tower in planned], attempt)
+    other = replace(attempt, job_id="other", folder=attempt.folder or attempt.job_id)
+    with pytest.raises(InvalidArtifact, match="not of other"):
+        published_earlier(other, planned)
 
 
 def test_a_job_is_never_published_twice(

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cli.main import main
 from exporter.errors import ExportError, InvalidArtifact, InvalidSpec, SignatureRefused
 from exporter.manifest import Manifest
-from exporter.publish import complete, send_tower
+from exporter.publish import complete, digest_of, send_tower
 from exporter.published import fetch_tower, file_ref, sign_artifact, verify_artifact
 from exporter.signing import SIGNATURE_NAME, SigningKey, VerifyingKey
 from exporter.spec import TowerName
@@ -51,9 +51,10 @@ def signed(tmp_path: Path, make_key: Callable[[str], tuple[SigningKey, Path]]) -
     entry = make_entry(TowerName.USER).model_copy(update={"package": package, "files": (config,)})
     root = tmp_path / "out" / "job1"
     sent = send_tower(entry, files, str(root), replace_unfinished=False)
-    complete(make_manifest("job1", entry), sent, str(root), replace_unfinished=False)
+    manifest = make_manifest("job1", entry)
+    complete(manifest, sent, str(root), replace_unfinished=False)
     key, public = make_key("own")
-    sign_artifact(str(root), "job1", key)
+    sign_artifact(str(root), "job1", key, digest_of(manifest))
     return root, public
 
 
@@ -162,14 +163,42 @@ def test_a_manifest_of_another_job_is_not_signed(
     signed: tuple[Path, Path], make_key: Callable[[str], tuple[SigningKey, Path]]
 ) -> None:
     with pytest.raises(InvalidArtifact, match="is of job job1"):
-        sign_artifact(str(signed[0]), "job2", make_key("own")[0])
+        sign_artifact(str(signed[0]), "job2", make_key("own")[0], None)
 
 
-def test_signing_again_changes_nothing(
+def test_another_keys_signature_is_not_taken_for_ones_own_and_stays(
     signed: tuple[Path, Path], make_key: Callable[[str], tuple[SigningKey, Path]]
 ) -> None:
-    sign_artifact(str(signed[0]), "job1", make_key("other")[0])
-    verify_artifact(str(signed[0]), VerifyingKey(signed[1]))
+    root, public = signed
+    digest = file_ref("manifest.json", root / "manifest.json").sha256
+    with pytest.raises(SignatureRefused, match="another key"):
+        sign_artifact(str(root), "job1", make_key("other")[0], digest)
+    verify_artifact(str(root), VerifyingKey(public))
+
+
+def test_a_manifest_that_was_swapped_is_not_signed(
+    signed: tuple[Path, Path], make_key: Callable[[str], tuple[SigningKey, Path]]
+) -> None:
+    root, _ = signed
+    drop_signature(root)
+    written = file_ref("manifest.json", root / "manifest.json").sha256
+    change_file_and_digest(root)  # still of the same job
+    with pytest.raises(InvalidArtifact, match="not the manifest that the attempt wrote"):
+        sign_artifact(str(root), "job1", make_key("own")[0], written)
+    assert not (root / SIGNATURE_NAME).exists()
+
+
+def test_what_nobody_told_the_digest_of_is_signed_already_or_stays_unsigned(
+    signed: tuple[Path, Path], make_key: Callable[[str], tuple[SigningKey, Path]]
+) -> None:
+    root, _ = signed
+    key, _ = make_key("own")
+    drop_signature(root)
+    with pytest.raises(SignatureRefused, match="is not signed"):
+        sign_artifact(str(root), "job1", key, None)
+    assert not (root / SIGNATURE_NAME).exists()
+    (root / SIGNATURE_NAME).write_bytes(key.sign((root / "manifest.json").read_bytes()))
+    sign_artifact(str(root), "job1", key, None)
 
 
 @pytest.mark.parametrize(

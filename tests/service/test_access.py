@@ -10,9 +10,12 @@ from pathlib import Path
 import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
+from pydantic import SecretStr, ValidationError
 from starlette.testclient import TestClient
 
+from service.access.callers import Scope
 from service.access.errors import UnsafeSetup
+from service.access.keys import ApiKey
 from service.app import create_app
 from service.dependencies import Backend
 from service.settings import ServiceSettings
@@ -175,7 +178,7 @@ def with_tokens(backend: Backend) -> Iterator[TestClient]:
 
 def test_a_token_speaks_for_its_subject(with_tokens: TestClient) -> None:
     answer = with_tokens.post("/exports", json=export_request(), headers=bearer(token()))
-    assert (answer.status_code, answer.json()["owner"]) == (202, "robot")
+    assert (answer.status_code, answer.json()["owner"]) == (202, "oidc:robot")
 
 
 @pytest.mark.parametrize(
@@ -196,3 +199,8 @@ def test_a_bad_token_is_refused(with_tokens: TestClient, bad: str) -> None:
 
 def test_a_token_without_our_scopes_may_nothing(with_tokens: TestClient) -> None:
     assert with_tokens.get("/exports", headers=bearer(token(scope="openid"))).status_code == 403
+
+
+def test_no_key_can_be_named_as_a_tokens_caller_is() -> None:
+    with pytest.raises(ValidationError, match="name"):
+        ApiKey(name="oidc:robot", secret=SecretStr("0123456789abcdef"), scopes=frozenset({Scope.READ}))

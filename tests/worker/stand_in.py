@@ -4,6 +4,7 @@ It speaks the protocol of worker.attempt without exporting anything. The file PI
 its processes. `as-asked` takes the behaviour from the end of the output's URI, job by job.
 """
 
+import hashlib
 import os
 import signal
 import subprocess
@@ -47,8 +48,10 @@ def publish(attempt: AttemptFile) -> ExportOutcome:
     for tower in (TowerName.USER, TowerName.ITEM):
         (root / tower).write_text(f"the package of {tower}")
     manifest = make_manifest(attempt.job_id, make_entry(TowerName.USER), make_entry(TowerName.ITEM))
-    (root / "manifest.json").write_text(manifest.model_dump_json())
-    return make_outcome(root=str(root))
+    text = manifest.model_dump_json()
+    (root / "manifest.json").write_text(text)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return make_outcome(root=str(root)).model_copy(update={"manifest_sha256": digest})
 
 
 def leave_evidence(tower: Path) -> None:
@@ -81,6 +84,11 @@ def main() -> None:
         end(workspace, make_outcome(failed={TowerName.ITEM: make_failure()}))
     elif behaviour == "publish":
         end(workspace, publish(attempt))
+    elif behaviour == "publish-swapped":
+        outcome = publish(attempt)
+        manifest = Path(attempt.spec.output_uri, attempt.job_id, "manifest.json")
+        manifest.write_text(f"{manifest.read_text()} ")
+        end(workspace, outcome)
     elif behaviour != "silent":
         end(workspace, make_outcome())
 

@@ -35,7 +35,7 @@ ARN = "arn:aws:s3:::"
 
 
 def may(action: str, resource: str) -> bool:
-    policy = IAMPolicy(json.dumps(policy_of(SPEC, "s3://models/code")))
+    policy = IAMPolicy(json.dumps(policy_of(SPEC, "s3://models/feed/job", "s3://models/code")))
     return policy.is_action_permitted(action, ARN + resource) is PermissionResult.PERMITTED
 
 
@@ -49,6 +49,7 @@ def may(action: str, resource: str) -> bool:
         ("s3:PutObject", "models/feed/job/manifest.json"),
         ("s3:DeleteObject", "models/feed/job/user/aoti/aoti_model.pt2"),
         ("s3:PutObject", "models/code/requests/x.json"),
+        ("s3:GetObject", "models/code/requests/x.json"),
         ("s3:ListMultipartUploadParts", "models/feed/job/x"),
     ],
 )
@@ -64,6 +65,12 @@ def test_what_the_job_needs_is_allowed(action: str, resource: str) -> None:
         ("s3:PutObject", "train/feed/ckpt-11/model/.metadata"),
         ("s3:GetObject", "models/feedback/x"),
         ("s3:PutObject", "models/feed2/x"),
+        ("s3:PutObject", "models/feed/other/manifest.json"),  # another job's, below the same output
+        ("s3:DeleteObject", "models/feed/other/manifest.json"),
+        ("s3:GetObject", "models/feed/other/manifest.json"),
+        ("s3:DeleteObject", "models/feed/job2/manifest.json"),
+        ("s3:PutObject", "models/feed/x"),
+        ("s3:DeleteObject", "models/code/requests/x.json"),  # of the cache that all jobs share
         ("s3:GetObject", "rows/users/part-7.parquet"),
         ("s3:PutBucketPolicy", "models"),
         ("s3:GetObject", "elsewhere/x"),
@@ -75,8 +82,20 @@ def test_nothing_else_is(action: str, resource: str) -> None:
 
 def test_a_job_on_this_machine_alone_may_nothing() -> None:
     spec = ExportSpec(config_uri="/a", checkpoint_uri="/b", output_uri="/c")
-    policy = IAMPolicy(json.dumps(policy_of(spec, None)))
+    policy = IAMPolicy(json.dumps(policy_of(spec, "/c/job", None)))
     assert policy.is_action_permitted("s3:GetObject", ARN + "x/y") is PermissionResult.DENIED
+
+
+def test_a_policy_with_every_place_is_no_longer_than_sts_takes() -> None:
+    artifact = "s3://models/feed/01jd6v7x4mzq3w8c5kftn2rbha/cpu-x86"
+    policy = policy_of(SPEC, artifact, "s3://models/code")
+    assert len(json.dumps(policy, separators=(",", ":"))) < 2048 - 200  # for longer names
+
+
+def test_an_output_is_no_pattern() -> None:
+    spec = SPEC.model_copy(update={"output_uri": "s3://models/*"})
+    text = json.dumps(policy_of(spec, "s3://models/*/job", None))
+    assert '"arn:aws:s3:::models/${*}/job/*"' in text and "models/*" not in text
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 
+import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
@@ -28,8 +29,9 @@ def test_what_the_worker_knows_as_a_secret_is_in_no_failure() -> None:
     assert "planted" not in f"{broken} {finished}"
 
 
-def test_what_an_attempt_publishes_is_signed_by_the_worker(
-    worker_dir: Path, store: MemoryJobStore, tmp_path: Path, pids: Path
+@pytest.mark.parametrize("swapped", [False, True])
+def test_the_worker_signs_what_its_attempt_wrote_and_nothing_else(
+    worker_dir: Path, store: MemoryJobStore, tmp_path: Path, pids: Path, swapped: bool
 ) -> None:
     job = make_job().model_copy(
         update={"spec": make_job().spec.model_copy(update={"output_uri": str(tmp_path)})}
@@ -39,7 +41,8 @@ def test_what_an_attempt_publishes_is_signed_by_the_worker(
     assert holding is not None
     private = Ed25519PrivateKey.generate()
     pem = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
-    command = (sys.executable, "-m", "tests.worker.stand_in", "publish", str(pids))
+    behaviour = "publish-swapped" if swapped else "publish"
+    command = (sys.executable, "-m", "tests.worker.stand_in", behaviour, str(pids))
     supervisor = Supervisor(
         CommandLauncher(command, ALLOWANCE),
         worker_dir=worker_dir,
@@ -48,8 +51,15 @@ def test_what_an_attempt_publishes_is_signed_by_the_worker(
         signing_key=SigningKey(pem),
     )
     ended = supervisor.run(holding)
-    assert ended is not None and ended.state is JobState.SUCCEEDED
     folder = tmp_path / job.id
+    assert ended is not None
+    if swapped:
+        assert (
+            ended.failure is not None and "not the manifest that the attempt wrote" in ended.failure.message
+        )
+        assert not (folder / SIGNATURE_NAME).exists()
+        return
+    assert ended.state is JobState.SUCCEEDED
     private.public_key().verify(
         (folder / SIGNATURE_NAME).read_bytes(), (folder / "manifest.json").read_bytes()
     )

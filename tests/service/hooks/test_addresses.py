@@ -28,6 +28,17 @@ NOT_OF_THE_INTERNET = [
     "64:ff9b::7f00:1",
     "2002:7f00:1::",
     "2001:db8::1",
+    "::127.0.0.1",
+    "::169.254.169.254",
+    "::8.8.8.8",
+    "::ffff:0:127.0.0.1",
+    "64:ff9b:1::7f00:1",
+    "64:ff9b:1::808:808",
+    "2002:a9fe:a9fe::1",
+    "2001:0:4136:e378:8000:63bf:3fff:fdd2",
+    "100::1",
+    "5f00::1",
+    "4000::1",
 ]
 
 
@@ -36,7 +47,9 @@ def test_callbacks_do_not_reach_inside(address: str) -> None:
     assert not permits(ip_address(address), ())
 
 
-@pytest.mark.parametrize("address", ["8.8.8.8", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808"])
+@pytest.mark.parametrize(
+    "address", ["8.8.8.8", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808", "2002:808:808::1"]
+)
 def test_callbacks_reach_the_internet(address: str) -> None:
     assert permits(ip_address(address), ())
 
