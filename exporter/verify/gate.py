@@ -18,7 +18,7 @@ from exporter.spec import Pass
 from exporter.stages import Progress
 from exporter.towers.tower import Tower
 from exporter.verify.nodes import require_promises_kept
-from exporter.verify.numerics import compare, scales_of, tolerance_of
+from exporter.verify.numerics import compare, compare_runs, scales_of, tolerance_of
 from exporter.verify.reload import Link
 from exporter.verify.runner import PackageRunner, Refused
 
@@ -159,11 +159,13 @@ class Gate:
         What moves between two runs is no rounding. Inputs that are refused are another case's failure.
         """
         try:
-            between = compare(runner.run(batch.inputs), runner.run(batch.inputs))
+            between = compare_runs(runner.run(batch.inputs), runner.run(batch.inputs))
         except Refused:
             return ""
-        if between.problem or between.within(self._tolerance * _STEADY):
+        if between.within(self._tolerance * _STEADY):
             return ""
+        if between.problem:
+            return f"{between.output or 'outputs'}: {between.problem} in one of two runs on the same inputs"
         return (
             f"{between.output} differs by {between.largest:.3g} at scale {between.scale:.3g} between two "
             "runs on the same inputs"

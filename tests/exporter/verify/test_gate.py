@@ -1,5 +1,6 @@
 """Only a package that computes what eager computes, and refuses what contradicts itself, passes."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from exporter.manifest import CaseKind, VerificationReport
 from exporter.towers.tower import Tower
 from exporter.verify.gate import Gate
 from exporter.verify.reload import Link
+from exporter.verify.runner import PackageRunner
 from tests.exporter.verify.conftest import MeanPrice, batch, clicks, mean_price_tower
 
 
@@ -87,6 +89,25 @@ def test_an_error_that_moves_between_two_runs_is_a_failure_of_its_own_kind(tmp_p
     link = Link(package=package, order=tuple(tensor.name for tensor in tower.plan.inputs))
     with pytest.raises(PackageUnsteady, match="batch_2: embedding differs by .* between two runs"):
         verify(tower, [link], tmp_path, [batch("batch_2", 2, 1)], [])
+
+
+class Planted(PackageRunner):
+    """Answers with what is planted, run by run."""
+
+    def __init__(self, *answers: float) -> None:
+        super().__init__([], op_libraries=(), scratch=Path())
+        self._answers = iter(answers)
+
+    def run(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {"embedding": torch.tensor([next(self._answers), 1.0])}
+
+
+@pytest.mark.parametrize("poison", [float("nan"), float("inf")])
+def test_a_number_that_is_not_finite_in_one_of_two_runs_has_moved(tower: Tower, poison: float) -> None:
+    gate = Gate(tower, [], op_libraries=(), scratch=Path(), device=torch.device("cpu"))
+    said = "embedding: holds NaN or infinity in one of two runs on the same inputs"
+    assert gate.moved(Planted(1.0, poison), batch("batch_2", 2, 1)) == said
+    assert gate.moved(Planted(poison, poison), batch("batch_2", 2, 1)) == ""
 
 
 def test_a_program_that_breaks_its_promises_does_not_reach_the_package(tower: Tower, tmp_path: Path) -> None:
