@@ -2,8 +2,8 @@
 
 import statistics
 import time
-from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import torch
@@ -74,10 +74,11 @@ class Gate:
             runner = running.enter_context(self.runner())
             for done, batch in enumerate(cases):
                 progress(done / total, f"{batch.name}: package against eager")
-                reports.append(self.agrees(runner, batch))
-                if batch.name in timed:
-                    self._require_steady(runner, batch)
-                    latency.append(self._latency(runner, batch))
+                with self._crashes_named(batch):
+                    reports.append(self.agrees(runner, batch))
+                    if batch.name in timed:
+                        self._require_steady(runner, batch)
+                        latency.append(self._latency(runner, batch))
             for done, batch in enumerate(refusals, start=len(cases)):
                 progress(done / total, f"{batch.name}: must be refused")
                 try:
@@ -176,6 +177,17 @@ class Gate:
         if moved := self.moved(runner, batch):
             raise PackageUnsteady(f"{self._tower.title}: {batch.name}: {moved}", where=batch.name)
 
+    @contextmanager
+    def _crashes_named(self, batch: NamedBatch) -> Iterator[None]:
+        """A crash inside names the case, so that it is the one that is made small."""
+        try:
+            yield
+        except PackageCrashed as crash:
+            sizes = _sizes_text(input_sizes(self._tower.plan, batch.inputs))
+            raise PackageCrashed(
+                f"{self._tower.title}: {batch.name} ({sizes}): {crash.message}", where=batch.name
+            ) from crash
+
     def refuses(self, runner: PackageRunner, batch: NamedBatch) -> CaseReport:
         """One case of inputs that contradict each other."""
         try:
@@ -219,10 +231,14 @@ def not_refused(batch: NamedBatch, detail: str) -> CaseReport:
 
 
 def _describe(report: CaseReport, tolerance: float) -> str:
-    at = ", ".join(f"{name}={size}" for name, size in report.sizes.items())
+    at = _sizes_text(report.sizes)
     if report.largest_difference is None:
         return f"{report.name} ({at}): {report.detail}"
     return (
         f"{report.name} ({at}): {report.output} differs by {report.largest_difference:.3g} "
         f"at scale {report.scale:.3g}, allowed {tolerance:g} of it"
     )
+
+
+def _sizes_text(sizes: Mapping[str, int]) -> str:
+    return ", ".join(f"{name}={size}" for name, size in sizes.items())
