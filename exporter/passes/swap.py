@@ -1,6 +1,7 @@
 """Replacing a submodule or a weight of a program, in all of its calls at once."""
 
 from collections.abc import Callable, Sequence
+from itertools import count
 from operator import getitem
 
 import torch
@@ -20,10 +21,11 @@ def swap_module(
 
     Where the program was traced with the submodule's call signature preserved, `new` is called as the old
     one was, arguments that are no tensors included; else with the tensors that flow in, in the order of
-    their first use. It must return what the old one returned. Returns the names of the calls that changed.
+    their first use. It must return what the old one returned. It takes the old one's name, or one of its own
+    beside it while anything else reads the old one's weights. Returns the names of the calls that changed.
 
     Raises:
-        PassRefused: nothing of that name is called, or `new` does not fit the calls.
+        PassRefused: nothing of that name is called, no variant is chosen, or `new` does not fit the calls.
     """
     found = variants(program, name)
     chosen = [variant for variant in found if only is None or variant.name in only]
@@ -33,15 +35,19 @@ def swap_module(
             hint=f"it has {', '.join(variant.name for variant in found)}",
             where=name,
         )
-    whole = len(chosen) == len(found)
-    target = name if whole else chosen[0].name
+    if not chosen:
+        raise PassRefused(f"no variant of {name} is chosen", hint="leave `only` out for all", where=name)
     affected = in_calling_order(program, chosen)
     interfaces = [interface_of(program, call) for call in affected]
     for call, interface in zip(affected, interfaces, strict=True):
         require_fit(call, interface, new)
-    for call, interface in zip(affected, interfaces, strict=True):
-        _replace(program, call, interface, target)
+    made = [
+        _replace(program, call, interface, name) for call, interface in zip(affected, interfaces, strict=True)
+    ]
     _drop_unread(program, found[0].names)
+    target = _place(program, name, name if len(chosen) == len(found) else chosen[0].name, made)
+    for node in made:
+        node.target = target
     program.set_submodule(target, new)
     program.graph.lint()
     return tuple(call.name for call in affected)
@@ -76,7 +82,7 @@ def swap_attribute(
     return names
 
 
-def _replace(program: EditableProgram, call: Call, interface: Interface, target: str) -> None:
+def _replace(program: EditableProgram, call: Call, interface: Interface, target: str) -> Node:
     """Put a call of `target` behind the call's nodes, and make everyone read what that returns."""
     graph, members = program.graph, frozenset(call.nodes)
     now = program.nodes_named()
@@ -104,6 +110,21 @@ def _replace(program: EditableProgram, call: Call, interface: Interface, target:
         program.replace(old, new, readers_in=members)
     for node in reversed(call.nodes):
         graph.erase_node(node)
+    return made
+
+
+def _place(program: EditableProgram, name: str, wanted: str, made: Sequence[Node]) -> str:
+    """Where to hold the new module: as `wanted`, unless what is there is read by others than `made`."""
+    read = [
+        f"{node.target}."
+        for node in program.graph.nodes
+        if node.op in {"get_attr", "call_module"} and node not in made
+    ]
+    owner, _, attribute = name.rpartition(".")
+    beside = (f"{attribute}_{number}" for number in count(1))
+    unused = next(each for each in beside if not hasattr(program.get_submodule(owner), each))
+    taken = any(each.startswith(f"{wanted}.") for each in read)
+    return f"{owner}.{unused}".removeprefix(".") if taken else wanted
 
 
 def _drop_unread(program: EditableProgram, names: Sequence[str]) -> None:

@@ -2,8 +2,8 @@
 
 import statistics
 import time
-from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import torch
@@ -18,7 +18,7 @@ from exporter.spec import Pass
 from exporter.stages import Progress
 from exporter.towers.tower import Tower
 from exporter.verify.nodes import require_promises_kept
-from exporter.verify.numerics import compare, scales_of, tolerance_of
+from exporter.verify.numerics import compare, compare_runs, scales_of, tolerance_of
 from exporter.verify.reload import Link
 from exporter.verify.runner import PackageRunner, Refused
 
@@ -74,10 +74,11 @@ class Gate:
             runner = running.enter_context(self.runner())
             for done, batch in enumerate(cases):
                 progress(done / total, f"{batch.name}: package against eager")
-                reports.append(self.agrees(runner, batch))
-                if batch.name in timed:
-                    self._require_steady(runner, batch)
-                    latency.append(self._latency(runner, batch))
+                with self._crashes_named(batch):
+                    reports.append(self.agrees(runner, batch))
+                    if batch.name in timed:
+                        self._require_steady(runner, batch)
+                        latency.append(self._latency(runner, batch))
             for done, batch in enumerate(refusals, start=len(cases)):
                 progress(done / total, f"{batch.name}: must be refused")
                 try:
@@ -159,11 +160,13 @@ class Gate:
         What moves between two runs is no rounding. Inputs that are refused are another case's failure.
         """
         try:
-            between = compare(runner.run(batch.inputs), runner.run(batch.inputs))
+            between = compare_runs(runner.run(batch.inputs), runner.run(batch.inputs))
         except Refused:
             return ""
-        if between.problem or between.within(self._tolerance * _STEADY):
+        if between.within(self._tolerance * _STEADY):
             return ""
+        if between.problem:
+            return f"{between.output or 'outputs'}: {between.problem} in one of two runs on the same inputs"
         return (
             f"{between.output} differs by {between.largest:.3g} at scale {between.scale:.3g} between two "
             "runs on the same inputs"
@@ -173,6 +176,17 @@ class Gate:
         """PackageUnsteady, naming the case, the output and the difference."""
         if moved := self.moved(runner, batch):
             raise PackageUnsteady(f"{self._tower.title}: {batch.name}: {moved}", where=batch.name)
+
+    @contextmanager
+    def _crashes_named(self, batch: NamedBatch) -> Iterator[None]:
+        """A crash inside names the case, so that it is the one that is made small."""
+        try:
+            yield
+        except PackageCrashed as crash:
+            sizes = _sizes_text(input_sizes(self._tower.plan, batch.inputs))
+            raise PackageCrashed(
+                f"{self._tower.title}: {batch.name} ({sizes}): {crash.message}", where=batch.name
+            ) from crash
 
     def refuses(self, runner: PackageRunner, batch: NamedBatch) -> CaseReport:
         """One case of inputs that contradict each other."""
@@ -217,10 +231,14 @@ def not_refused(batch: NamedBatch, detail: str) -> CaseReport:
 
 
 def _describe(report: CaseReport, tolerance: float) -> str:
-    at = ", ".join(f"{name}={size}" for name, size in report.sizes.items())
+    at = _sizes_text(report.sizes)
     if report.largest_difference is None:
         return f"{report.name} ({at}): {report.detail}"
     return (
         f"{report.name} ({at}): {report.output} differs by {report.largest_difference:.3g} "
         f"at scale {report.scale:.3g}, allowed {tolerance:g} of it"
     )
+
+
+def _sizes_text(sizes: Mapping[str, int]) -> str:
+    return ", ".join(f"{name}={size}" for name, size in sizes.items())

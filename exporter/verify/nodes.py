@@ -21,7 +21,7 @@ Symbols = dict[object, int]  # torch's symbol for a size -> the size in this run
 
 @dataclass(frozen=True, kw_only=True)
 class Broken:
-    """The first node of a run that gave something other than was promised."""
+    """The first node of a run that raised, or gave something other than was promised."""
 
     node: str
     operator: str
@@ -34,7 +34,7 @@ class Broken:
 
 
 def check_nodes(program: ExportedProgram, inputs: Mapping[str, Tensor]) -> Broken | None:
-    """Run `program` on real tensors; the first node that does not keep what tracing promised, if any.
+    """Run `program` on real tensors; the first node that raises or does not keep what tracing promised.
 
     The promises are sizes, strides, dtypes and devices in terms of the input sizes, and so evaluated at
     the sizes of `inputs`, which need not be those that the program was traced with.
@@ -149,13 +149,24 @@ class _CheckedRun(Interpreter):
         self._symbols: Symbols = {}
 
     def run_node(self, n: Node) -> object:
-        result: object = super().run_node(n)
+        try:
+            result: object = super().run_node(n)
+        except Exception as error:  # a size that was built in, where the run has another one
+            raise _stop_at(n, f"raises {type(error).__name__}: {str(error).strip()[:500]}") from error
         promised = n.meta.get("val")
         if n.op == "output" or promised is None:
             return result
-        values = zip(tree_leaves(promised), tree_leaves(result), strict=False)
-        told = next((said for each, real in values if (said := differs(each, real, self._symbols))), "")
-        if told:
-            operator = str(n.target) if n.op == "call_function" else f"{n.op} {n.target}"
-            raise _Stop(Broken(node=n.name, operator=operator, place=place_of(n), differs=told))
+        if told := self._differs(tree_leaves(promised), tree_leaves(result)):
+            raise _stop_at(n, told)
         return result
+
+    def _differs(self, promised: Sequence[object], real: Sequence[object]) -> str:
+        if len(promised) != len(real):
+            return f"gives {len(real)} values, promised {len(promised)}"
+        values = zip(promised, real, strict=True)
+        return next((said for each, found in values if (said := differs(each, found, self._symbols))), "")
+
+
+def _stop_at(node: Node, told: str) -> _Stop:
+    operator = str(node.target) if node.op == "call_function" else f"{node.op} {node.target}"
+    return _Stop(Broken(node=node.name, operator=operator, place=place_of(node), differs=told))

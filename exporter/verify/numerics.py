@@ -61,6 +61,20 @@ def compare(
     return max(differences, key=lambda difference: (bool(difference.problem), difference.relative))
 
 
+def compare_runs(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> Difference:
+    """The worst difference between two runs; what is the same NaN or infinity in both is none."""
+    if set(first) != set(second) or any(first[name].shape != second[name].shape for name in first):
+        return compare(first, second)
+    same = {name: _same_and_not_finite(first[name], second[name]) for name in first}
+    return compare(
+        *({name: each[name].masked_fill(same[name], 0) for name in each} for each in (first, second))
+    )
+
+
+def _same_and_not_finite(first: Tensor, second: Tensor) -> Tensor:
+    return (first.isnan() & second.isnan()) | (first.isinf() & (first == second))
+
+
 def _compare(name: str, reference: Tensor, actual: Tensor, usual: float) -> Difference:
     if reference.shape != actual.shape or reference.dtype != actual.dtype:
         return _problem(

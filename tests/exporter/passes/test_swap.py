@@ -12,6 +12,8 @@ from exporter.passes.editable import EditableProgram
 from exporter.passes.swap import swap_attribute, swap_module
 from exporter.passes.variants import variants
 from tests.exporter.passes.conftest import (
+    FALSE,
+    TRUE,
     Adds,
     Nested,
     TrueThenFalse,
@@ -101,6 +103,63 @@ def test_an_unknown_variant_is_refused() -> None:
     program = EditableProgram(traced(TrueThenFalse()))
     with pytest.raises(PassRefused, match="has no variant n@7"):
         swap_module(program, "n", nn.Identity(), only=["n@7"])
+
+
+def test_no_variant_at_all_is_refused() -> None:
+    program = EditableProgram(traced(TrueThenFalse()))
+    with pytest.raises(PassRefused, match="no variant of n is chosen"):
+        swap_module(program, "n", nn.Identity(), only=[])
+
+
+class Times(nn.Module):
+    """Multiplies by its weight, or adds it."""
+
+    def __init__(self, weight: float, bias: bool = False) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.full((3,), float(weight)))
+        if bias:
+            self.bias = nn.Parameter(torch.ones(3))
+
+    def forward(self, x: Tensor, first: bool = True) -> Tensor:
+        y = x * self.weight if first else x + self.weight
+        return y + self.bias if hasattr(self, "bias") else y
+
+
+class Shares(nn.Module):
+    """What `n` computes goes to its other variant, to a module that ties its weight, or to that weight."""
+
+    def __init__(self, with_whom: str) -> None:
+        super().__init__()
+        self.o, self.n = Times(1, bias=True), Times(100)
+        if with_whom == "tied":
+            self.o.weight = self.n.weight
+        self.with_whom = with_whom
+
+    def forward(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        y = self.n(inputs["x"], TRUE)
+        if self.with_whom == "variant":
+            return {"y": self.n(y + 4, FALSE)}
+        return {"y": self.o(y) if self.with_whom == "tied" else y * self.n.weight}
+
+
+class Plus(nn.Module):
+    """Without a weight."""
+
+    def forward(self, x: Tensor, first: bool = True) -> Tensor:
+        return x + 6
+
+
+@pytest.mark.parametrize("new", [Times(7), Plus()], ids=["weight", "none"])
+@pytest.mark.parametrize(("with_whom", "y"), [("variant", 111), ("tied", 701), ("parent", 700)])
+def test_what_else_reads_the_old_weights_goes_on_reading_them(with_whom: str, y: int, new: nn.Module) -> None:
+    program = EditableProgram(traced(Shares(with_whom), preserved=("n", "o")))
+    assert swap_module(program, "n", new, only=["n"]) == ("n",)
+    assert program({"x": torch.ones(2, 3)})["y"].unique().tolist() == [y]
+    again = EditableProgram(traced(program))
+    assert again({"x": torch.ones(1, 3)})["y"].unique().tolist() == [y]
+    swap_module(again, "n", nn.Identity(), only=["n"])
+    left = {"variant": 105, "tied": 101, "parent": 100}[with_whom]
+    assert traced(again).module()({"x": torch.ones(9, 3)})["y"].unique().tolist() == [left]
 
 
 @pytest.mark.parametrize("name", ["a.weight", "b.weight"])

@@ -1,5 +1,6 @@
 """Only a package that computes what eager computes, and refuses what contradicts itself, passes."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,11 +11,13 @@ from torch import Tensor
 from exporter.aoti.compile import compile_package
 from exporter.aoti.trace import trace
 from exporter.data.batch import NamedBatch
-from exporter.errors import PackageUnsteady, PromiseBroken, VerificationFailed
+from exporter.errors import PackageCrashed, PackageUnsteady, PromiseBroken, VerificationFailed
 from exporter.manifest import CaseKind, VerificationReport
+from exporter.stages import no_progress
 from exporter.towers.tower import Tower
 from exporter.verify.gate import Gate
 from exporter.verify.reload import Link
+from exporter.verify.runner import PackageRunner
 from tests.exporter.verify.conftest import MeanPrice, batch, clicks, mean_price_tower
 
 
@@ -87,6 +90,53 @@ def test_an_error_that_moves_between_two_runs_is_a_failure_of_its_own_kind(tmp_p
     link = Link(package=package, order=tuple(tensor.name for tensor in tower.plan.inputs))
     with pytest.raises(PackageUnsteady, match="batch_2: embedding differs by .* between two runs"):
         verify(tower, [link], tmp_path, [batch("batch_2", 2, 1)], [])
+
+
+class Planted(PackageRunner):
+    """Answers with what is planted, run by run."""
+
+    def __init__(self, *answers: float) -> None:
+        super().__init__([], op_libraries=(), scratch=Path())
+        self._answers = iter(answers)
+
+    def run(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {"embedding": torch.tensor([next(self._answers), 1.0])}
+
+
+@pytest.mark.parametrize("poison", [float("nan"), float("inf")])
+def test_a_number_that_is_not_finite_in_one_of_two_runs_has_moved(tower: Tower, poison: float) -> None:
+    gate = Gate(tower, [], op_libraries=(), scratch=Path(), device=torch.device("cpu"))
+    said = "embedding: holds NaN or infinity in one of two runs on the same inputs"
+    assert gate.moved(Planted(1.0, poison), batch("batch_2", 2, 1)) == said
+    assert gate.moved(Planted(poison, poison), batch("batch_2", 2, 1)) == ""
+
+
+_ABORTS = """
+import __main__
+import os
+
+answer, asked = __main__._run, []
+
+
+def last_answer(*given):
+    asked.append(given)
+    return answer(*given) if len(asked) < {after} else os.abort()
+
+
+__main__._run = last_answer
+"""
+
+
+@pytest.mark.parametrize("after", [1, 2, 4], ids=["comparing", "running twice", "timing"])
+def test_a_crash_names_its_case_and_the_sizes(
+    tower: Tower, chain: list[Link], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int
+) -> None:
+    (tmp_path / "ops_that_abort.py").write_text(_ABORTS.format(after=after))
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{Path.cwd()}")
+    gate = Gate(tower, chain, op_libraries=("ops_that_abort",), scratch=tmp_path, device=torch.device("cpu"))
+    with pytest.raises(PackageCrashed, match=r"batch_2 \(seq_clicks=3, batch=2\): .*status -6") as crash:
+        gate.verify([batch("batch_2", 2, 1)], [], no_progress)
+    assert crash.value.where == "batch_2"
 
 
 def test_a_program_that_breaks_its_promises_does_not_reach_the_package(tower: Tower, tmp_path: Path) -> None:

@@ -69,6 +69,23 @@ def test_a_promise_that_holds_only_at_the_traced_size_is_caught_elsewhere() -> N
     assert broken.differs == "size is (6, 3), promised (5, 3)"
 
 
+def test_a_size_that_was_built_in_is_a_broken_promise_of_its_node() -> None:
+    program = traced()
+    [node] = [node for node in program.graph.nodes if node.name == "mul"]
+    with program.graph.inserting_after(node):
+        fixed = program.graph.call_function(torch.ops.aten.view.default, (node, [15]))
+    with pytest.raises(PromiseBroken, match=rf"node {fixed.name} = aten.view.default: raises RuntimeError: "):
+        require_promises_kept([program], {"x": torch.rand(9, 3)}, tower="user tower", case="planted")
+
+
+def test_a_value_more_than_was_promised_is_caught() -> None:
+    program = traced()
+    [node] = [node for node in program.graph.nodes if node.name == "mul"]
+    node.meta["val"] = (node.meta["val"], node.meta["val"])
+    broken = check_nodes(program, {"x": torch.rand(9, 3)})
+    assert broken is not None and broken.differs == "gives 1 values, promised 2"
+
+
 @pytest.mark.filterwarnings("ignore:_check_is_size will be removed:FutureWarning")
 @pytest.mark.parametrize("history", [[5, 0, 3], [0], [1], [40] * 9], ids=str)
 def test_a_recorded_tower_keeps_its_promises(history: list[int], user_program: ExportedProgram) -> None:

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from exporter.verify.numerics import FP32_TOLERANCE, compare
+from exporter.verify.numerics import FP32_TOLERANCE, compare, compare_runs
 
 
 def test_equal_outputs_differ_by_nothing() -> None:
@@ -49,3 +49,13 @@ def test_a_small_number_is_held_against_what_is_usual() -> None:
     assert not compare(reference, actual).within(FP32_TOLERANCE)
     assert compare(reference, actual, usual={"y": 0.05}).within(FP32_TOLERANCE)
     assert not compare(reference, actual, usual={"y": 5e-4}).within(FP32_TOLERANCE)
+
+
+@pytest.mark.parametrize("poison", [float("nan"), float("inf")])
+def test_two_runs_agree_only_where_the_same_number_is_not_finite(poison: float) -> None:
+    run = {"y": torch.tensor([poison, 1.0])}
+    assert compare_runs(run, run).within(FP32_TOLERANCE)
+    assert not compare_runs(run, {"y": torch.tensor([poison, 1.1])}).within(FP32_TOLERANCE)
+    for moved in ([1.0, 1.0], [poison, poison], [1.0, poison], [-float("inf"), 1.0]):
+        assert compare_runs(run, {"y": torch.tensor(moved)}).problem == "holds NaN or infinity"
+    assert "expected" in compare_runs(run, {"y": torch.ones(3)}).problem
