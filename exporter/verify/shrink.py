@@ -21,6 +21,7 @@ from exporter.errors import (
     VerificationFailed,
 )
 from exporter.towers.tower import Tower
+from exporter.verify.kept import TooLarge
 from exporter.verify.minify import (
     SCRIPT,
     Smallest,
@@ -118,8 +119,12 @@ def keep_smallest(
         found = None
         if broken and (node := check_nodes(program, taken)):
             found = broken_alone(program, taken, node.node, libraries=libraries, folder=tried)
-        if found is None:
-            found = smallest_failing(program, taken, libraries=libraries, folder=tried, budget_s=budget_s)
+        try:
+            found = found or smallest_failing(
+                program, taken, libraries=libraries, folder=tried, budget_s=budget_s
+            )
+        except TooLarge as error:
+            return str(error)
         if found is not None:
             return _written(found, folder)
         with torch.no_grad():
@@ -144,13 +149,16 @@ def keep_untraceable(
     for tower in towers:
         names = [tensor.name for tensor in tower.plan.inputs]
         inputs, others = ({name: each[name] for name in names} for each in (inputs, others))
-        found = smallest_untraceable(
-            record(tower.module, inputs, others),
-            libraries=libraries,
-            folder=folder.with_name(TRIED),
-            budget_s=budget_s,
-            like=like,
-        )
+        try:
+            found = smallest_untraceable(
+                record(tower.module, inputs, others),
+                libraries=libraries,
+                folder=folder.with_name(TRIED),
+                budget_s=budget_s,
+                like=like,
+            )
+        except TooLarge as error:
+            return str(error)
         if found is not None:
             return _written(found, folder)
         with torch.no_grad():
