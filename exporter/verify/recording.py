@@ -72,7 +72,7 @@ class _Recorder(TorchDispatchMode):
 
     def _copy_what_is_written(self, call: _Call) -> None:
         """Nothing else is copied: tables are larger than the memory that is left."""
-        schema = call.operator._schema.arguments  # noqa: SLF001
+        schema = call.operator._schema.arguments  # noqa: SLF001  torch offers it no other way
         values = {**dict(zip([each.name for each in schema], call.args, strict=False)), **call.kwargs}
         writes = [each.name for each in schema if each.alias_info is not None and each.alias_info.is_write]
         written = {memory_of(each) for each in tree_leaves([values.get(name) for name in writes])} - {None}

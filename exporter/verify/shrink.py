@@ -82,11 +82,31 @@ def shrunk_untraced(
     try:
         yield
     except (TraceFailed, DimPlanViolated) as error:
-        like = type(error.__cause__).__name__ if isinstance(error.__cause__, Exception) else ""
         _tell(
-            error, lambda: keep_untraceable(towers, inputs, others(), folder, libraries=libraries, like=like)
+            error,
+            lambda: keep_untraced(error, towers, inputs, others(), folder, libraries=libraries),
         )
         raise
+
+
+def keep_untraced(
+    error: ExportError,
+    towers: Sequence[Tower],
+    inputs: Inputs,
+    others: Inputs,
+    folder: Path,
+    *,
+    libraries: Sequence[str],
+) -> str:
+    """What `keep_untraceable` tells of the cause of `error`, if torch raised it."""
+    cause = error.__cause__
+    if cause is None or isinstance(cause, ExportError):
+        return (
+            "No smaller case was searched for: torch traced the model, to a program whose sizes are not "
+            "the plan's, and no operator by itself fails so."
+        )
+    like = type(cause).__name__
+    return keep_untraceable(towers, inputs, others, folder, libraries=libraries, like=like)
 
 
 def _tell(error: ExportError, search: Callable[[], str]) -> None:

@@ -66,6 +66,8 @@ def test_a_branch_on_a_value_is_part_of_the_graph() -> None:
 
 
 class Counts(nn.Module):
+    seen: Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("seen", torch.zeros(4))

@@ -9,9 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.process_memory import MemoryWatch, memory_of
+from exporter.aoti.trace import trace
 from exporter.dims.plan import BATCH, DimPlan, DynamicDim, TensorInput
+from exporter.errors import DimPlanViolated
 from exporter.towers.tower import Tower
-from exporter.verify.shrink import keep_untraceable
+from exporter.verify.shrink import keep_untraceable, shrunk_untraced
 from tests.exporter.verify.conftest import mean_price_tower
 
 PLAN = DimPlan(
@@ -49,3 +51,17 @@ def test_a_large_table_takes_no_memory_while_a_smaller_case_is_searched(tmp_path
         told = keep_untraceable([tower], FEW, MORE, tmp_path / "evidence", libraries=[])
     assert "in step trace) has" in told
     assert watch.peak.anonymous - before < TABLE_BYTES / 2
+
+
+class Doubles(nn.Module):
+    def forward(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        return {"y": inputs["ids"] * 2}
+
+
+def test_for_sizes_that_are_not_the_plans_nothing_is_searched(tmp_path: Path) -> None:
+    plan = replace(PLAN, inputs=(TensorInput(name="ids", dtype="int64", shape=(BATCH, 4)),))
+    tower, wide = replace(tower_of(Doubles()), plan=plan), {"ids": torch.ones(3, 5, dtype=torch.int64)}
+    search = shrunk_untraced([tower], wide, lambda: wide, tmp_path / "evidence", libraries=[])
+    with pytest.raises(DimPlanViolated) as raised, search:
+        trace(tower, wide, torch.device("cpu"))
+    assert "No smaller case was searched for: torch traced the model" in raised.value.report
