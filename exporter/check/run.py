@@ -85,7 +85,7 @@ def _checked(
         try:
             traced = trace_parts(parts, opened.inputs, opened.device, passes=passes)
         except (TraceFailed, DimPlanViolated) as error:
-            smallest = smallest_untraced(parts, opened, cases, wanted)
+            smallest = smallest_untraced(error, parts, opened, cases, wanted)
             return TowerCheck(tower=planned.name, failure=Failure.of(error), smallest=smallest)
     try:
         chain = packages_of(planned.name, traced, wanted, folder)

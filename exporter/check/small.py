@@ -9,12 +9,13 @@ from torch import Tensor
 from exporter.aoti.op_libraries import known_libraries
 from exporter.check.cases import Cases
 from exporter.check.tower import Wanted
+from exporter.errors import ExportError
 from exporter.opening import Opened
 from exporter.order import untraced_libraries
 from exporter.parts import Part, TracedPart
 from exporter.spec import TowerName
 from exporter.verify.minify import SCRIPT
-from exporter.verify.shrink import TRIED, keep_smallest, keep_untraceable
+from exporter.verify.shrink import TRIED, keep_smallest, keep_untraced
 
 
 def smallest_of(
@@ -34,13 +35,15 @@ def smallest_of(
     return _kept(keep_smallest(programs, inputs, folder, libraries=libraries, broken=broken), folder)
 
 
-def smallest_untraced(parts: Sequence[Part], opened: Opened, cases: Cases, wanted: Wanted) -> str:
-    """The same for a tower that could not be traced."""
+def smallest_untraced(
+    error: ExportError, parts: Sequence[Part], opened: Opened, cases: Cases, wanted: Wanted
+) -> str:
+    """The same for a tower that could not be traced, as `error` says."""
     if wanted.shrink_into is None:
         return ""
     towers, others = [part.tower for part in parts], cases.agreeing[-1].inputs
     folder, libraries = wanted.shrink_into / opened.tower.name, untraced_libraries(opened.tower)
-    return _kept(keep_untraceable(towers, opened.inputs, others, folder, libraries=libraries), folder)
+    return _kept(keep_untraced(error, towers, opened.inputs, others, folder, libraries=libraries), folder)
 
 
 def _kept(told: str, folder: Path) -> str:

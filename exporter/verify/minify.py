@@ -17,6 +17,7 @@ from torch.export import ExportedProgram
 from torch.fx import Graph, GraphModule, Interpreter, Node
 from torch.utils._pytree import tree_leaves
 
+from exporter.verify.kept import Kept
 from exporter.verify.prober import Ending, Prober
 from exporter.verify.standalone import Step, script_of
 
@@ -242,12 +243,15 @@ class _Remembering(Interpreter):
     def __init__(self, module: GraphModule, stop: Node) -> None:
         super().__init__(module, garbage_collect_values=False)
         self._stop = stop
+        self._kept = Kept()
         self.values: dict[Node, object] = {}
 
     def run_node(self, n: Node) -> object:
         if n is self._stop:
             raise _Reached
         self.values[n] = super().run_node(n)
+        count = self._kept.add if n.op == "call_function" else self._kept.know
+        count(tree_leaves(self.values[n]))
         return self.values[n]
 
 

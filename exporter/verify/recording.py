@@ -6,8 +6,7 @@ or the sum or product of two.
 """
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations_with_replacement
 
@@ -16,6 +15,8 @@ from torch import Tensor, nn
 from torch.fx import Graph, GraphModule, Node
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
+
+from exporter.verify.kept import Kept, TooLarge, memory_of
 
 DYNAMIC = "dynamic_axes"  # in a node's meta: the axes of its value that vary
 _NO_VALUE = torch.empty(0)
@@ -26,7 +27,7 @@ _LARGEST_STEP = 2  # what a number may be above or below a size
 class _Call:
     """One call of an operator; its result stays None if it raised."""
 
-    operator: Callable[..., object]
+    operator: torch._ops.OpOverload
     args: tuple[object, ...]
     kwargs: Mapping[str, object]
     result: object = None
@@ -45,6 +46,8 @@ class _Recorder(TorchDispatchMode):
     """Keeps every call, and with it every tensor, so that no two have one address."""
 
     calls: list[_Call] = field(default_factory=list)
+    before: dict[int, Tensor] = field(default_factory=dict)  # copies of what a call was about to overwrite
+    _kept: Kept = field(default_factory=Kept)
 
     def __post_init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch does not annotate it
@@ -61,8 +64,21 @@ class _Recorder(TorchDispatchMode):
     ) -> object:
         call = _Call(operator=func, args=args, kwargs=kwargs or {})
         self.calls.append(call)  # before it is run: it may be the one that raises
+        self._kept.know(call.arguments)
+        self._copy_what_is_written(call)
         call.result = func(*args, **call.kwargs)
+        self._kept.add(call.results)
         return call.result
+
+    def _copy_what_is_written(self, call: _Call) -> None:
+        """Nothing else is copied: tables are larger than the memory that is left."""
+        schema = call.operator._schema.arguments  # noqa: SLF001  torch offers it no other way
+        values = {**dict(zip([each.name for each in schema], call.args, strict=False)), **call.kwargs}
+        writes = [each.name for each in schema if each.alias_info is not None and each.alias_info.is_write]
+        written = {memory_of(each) for each in tree_leaves([values.get(name) for name in writes])} - {None}
+        for value in (each for known in self.calls if written for each in known.arguments):
+            if isinstance(value, Tensor) and memory_of(value) in written and id(value) not in self.before:
+                self.before[id(value)] = value.clone()
 
 
 def record(
@@ -71,25 +87,34 @@ def record(
     """The operators that `module` calls on `inputs`, and the tensors that the graph takes.
 
     `others` are inputs of other sizes. Should the module raise, its graph ends with the call that did.
+
+    Raises:
+        TooLarge: what the calls make does not fit in memory all at once.
     """
-    calls, again = _calls(module, inputs), _calls(module, others)
+    first, second = _recorded(module, inputs), _recorded(module, others)
+    calls, again = first.calls, second.calls
     if [call.operator for call in calls] != [call.operator for call in again]:
         again = calls  # another way through the code: nothing can be said of sizes
-    return _Drawing(calls, again).drawn()
+    return _Drawing(calls, again, first.before).drawn()
 
 
-def _calls(module: nn.Module, inputs: Mapping[str, Tensor]) -> list[_Call]:
+def _recorded(module: nn.Module, inputs: Mapping[str, Tensor]) -> _Recorder:
     recorder = _Recorder()
-    with torch.no_grad(), suppress(Exception), recorder:
-        module(dict(inputs))
-    return recorder.calls
+    try:
+        with torch.no_grad(), recorder:
+            module(dict(inputs))
+    except TooLarge:
+        raise
+    except Exception:  # noqa: BLE001, S110  the call that raised is the recording's last
+        pass
+    return recorder
 
 
 class _Drawing:
     """Draws the calls of one recording, held against those of another."""
 
-    def __init__(self, calls: Sequence[_Call], again: Sequence[_Call]) -> None:
-        self._calls, self._again = calls, again
+    def __init__(self, calls: Sequence[_Call], again: Sequence[_Call], before: Mapping[int, Tensor]) -> None:
+        self._calls, self._again, self._before = calls, again, before
         self._graph = Graph()
         self._nodes: dict[int, Node] = {}  # by the tensor's address
         self._known: list[tuple[Node, Tensor, Tensor]] = []  # and what it was both times
@@ -111,7 +136,7 @@ class _Drawing:
                 if isinstance(value, Tensor) and isinstance(twin, Tensor) and id(value) not in made:
                     made.add(id(value))
                     node = self._graph.placeholder(f"taken_{len(self._taken)}")
-                    self._taken.append(value.clone())
+                    self._taken.append(self._before.get(id(value), value).detach())
                     self._keep(node, value, twin)
             made.update(id(each) for each in call.results)
 

@@ -21,6 +21,7 @@ from exporter.errors import (
     VerificationFailed,
 )
 from exporter.towers.tower import Tower
+from exporter.verify.kept import TooLarge
 from exporter.verify.minify import (
     SCRIPT,
     Smallest,
@@ -81,11 +82,31 @@ def shrunk_untraced(
     try:
         yield
     except (TraceFailed, DimPlanViolated) as error:
-        like = type(error.__cause__).__name__ if isinstance(error.__cause__, Exception) else ""
         _tell(
-            error, lambda: keep_untraceable(towers, inputs, others(), folder, libraries=libraries, like=like)
+            error,
+            lambda: keep_untraced(error, towers, inputs, others(), folder, libraries=libraries),
         )
         raise
+
+
+def keep_untraced(
+    error: ExportError,
+    towers: Sequence[Tower],
+    inputs: Inputs,
+    others: Inputs,
+    folder: Path,
+    *,
+    libraries: Sequence[str],
+) -> str:
+    """What `keep_untraceable` tells of the cause of `error`, if torch raised it."""
+    cause = error.__cause__
+    if cause is None or isinstance(cause, ExportError):
+        return (
+            "No smaller case was searched for: torch traced the model, to a program whose sizes are not "
+            "the plan's, and no operator by itself fails so."
+        )
+    like = type(cause).__name__
+    return keep_untraceable(towers, inputs, others, folder, libraries=libraries, like=like)
 
 
 def _tell(error: ExportError, search: Callable[[], str]) -> None:
@@ -118,8 +139,12 @@ def keep_smallest(
         found = None
         if broken and (node := check_nodes(program, taken)):
             found = broken_alone(program, taken, node.node, libraries=libraries, folder=tried)
-        if found is None:
-            found = smallest_failing(program, taken, libraries=libraries, folder=tried, budget_s=budget_s)
+        try:
+            found = found or smallest_failing(
+                program, taken, libraries=libraries, folder=tried, budget_s=budget_s
+            )
+        except TooLarge as error:
+            return str(error)
         if found is not None:
             return _written(found, folder)
         with torch.no_grad():
@@ -144,13 +169,16 @@ def keep_untraceable(
     for tower in towers:
         names = [tensor.name for tensor in tower.plan.inputs]
         inputs, others = ({name: each[name] for name in names} for each in (inputs, others))
-        found = smallest_untraceable(
-            record(tower.module, inputs, others),
-            libraries=libraries,
-            folder=folder.with_name(TRIED),
-            budget_s=budget_s,
-            like=like,
-        )
+        try:
+            found = smallest_untraceable(
+                record(tower.module, inputs, others),
+                libraries=libraries,
+                folder=folder.with_name(TRIED),
+                budget_s=budget_s,
+                like=like,
+            )
+        except TooLarge as error:
+            return str(error)
         if found is not None:
             return _written(found, folder)
         with torch.no_grad():

@@ -14,6 +14,7 @@ from torch.fx import Graph, Node
 from exporter.verify.recording import DYNAMIC
 
 _LONGEST_VALUES = 1 << 16  # bytes of one tensor that a script carries; larger ones are drawn
+_MOST_DRAWN = 1 << 22  # elements; what is behind them is zero, and takes no memory
 _LISTED = 16  # elements that are written as numbers
 
 
@@ -56,6 +57,7 @@ def script_of(
         inputs="\n".join(f"    {_literal(inputs[node.name])},  # {node.name}" for node in placeholders),
         dims="\n".join(f"    {_dims(node)}," for node in placeholders),
         versions=f"torch {torch.__version__}",
+        most_drawn=_MOST_DRAWN,
         steps=[str(step) for step in steps],
         named_steps=f"{', '.join(steps[:-1])} and {steps[-1]}",
         before_main=_HELD if promises else "",
@@ -84,7 +86,7 @@ def _literal(value: object) -> str:
         packed = base64.b64encode(zlib.compress(raw, 9)).decode()
         made = f'packed("{packed}", {dtype}, {size})'
     else:
-        made = f"drawn({dtype}, {size})"
+        return f"drawn({dtype}, {size}, {stride})"
     return (
         made
         if value.is_contiguous()
@@ -110,6 +112,7 @@ Runs with {versions} and no file besides: python smallest.py [the last step to t
 """
 
 import base64
+import mmap
 import sys
 import tempfile
 import warnings
@@ -122,17 +125,23 @@ import torch.fx.experimental._config as sizes
 {names}
 
 STEPS = {steps}
+LAZY = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000  # MAP_NORESERVE, which not every Python names
 
 
 def packed(text, dtype, size):
     return torch.frombuffer(bytearray(zlib.decompress(base64.b64decode(text))), dtype=dtype).reshape(size)
 
 
-def drawn(dtype, size):
-    generator = torch.Generator().manual_seed(0)
+def drawn(dtype, size, stride):
+    """Random numbers to begin with, zeros behind them: pages that nobody writes to take no memory."""
+    length = 1 + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
+    made = torch.frombuffer(mmap.mmap(-1, length * dtype.itemsize, flags=LAZY), dtype=dtype)
+    first, generator = made[:{most_drawn}], torch.Generator().manual_seed(0)
     if dtype.is_floating_point:
-        return torch.rand(size, generator=generator).to(dtype)
-    return torch.randint(0, 2, size, generator=generator).to(dtype)
+        first.copy_(torch.rand(len(first), generator=generator))
+    else:
+        first.copy_(torch.randint(0, 2, (len(first),), generator=generator))
+    return made.as_strided(size, stride)
 
 
 class Smallest(torch.nn.Module):

@@ -1,9 +1,11 @@
 """What a module calls, as a graph whose sizes follow its inputs."""
 
+import pytest
 import torch
 from torch import Tensor, nn
 from torch.fx import Graph
 
+from exporter.verify import kept
 from exporter.verify.recording import DYNAMIC, record
 
 FEW, MORE = {"x": torch.rand(3, 4)}, {"x": torch.rand(5, 4)}
@@ -61,3 +63,28 @@ class Branches(nn.Module):
 def test_a_branch_on_a_value_is_part_of_the_graph() -> None:
     graph, _ = record(Branches(), FEW, MORE)
     assert "<built-in function truth>" in [str(node.target) for node in graph.graph.nodes]
+
+
+class Counts(nn.Module):
+    seen: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(4))
+        self.table = nn.Embedding(9, 4)
+
+    def forward(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        return {"y": self.seen.add_(inputs["x"].sum()) + self.table.weight[0]}
+
+
+def test_only_what_a_call_overwrites_is_copied() -> None:
+    module = Counts()
+    _, taken = record(module, FEW, MORE)
+    assert module.table.weight.data_ptr() in {each.data_ptr() for each in taken}
+    assert any(torch.equal(each, torch.zeros(4)) for each in taken) and module.seen.min() > 0
+
+
+def test_a_recording_that_takes_too_much_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "LARGEST_BYTES", 20)
+    with pytest.raises(kept.TooLarge, match="No smaller case was searched for"):
+        record(Folded(), FEW, MORE)

@@ -1,0 +1,67 @@
+"""What the search for a smaller case takes, and when there is none."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from benchmarks.process_memory import MemoryWatch, memory_of
+from exporter.aoti.trace import trace
+from exporter.dims.plan import BATCH, DimPlan, DynamicDim, TensorInput
+from exporter.errors import DimPlanViolated
+from exporter.towers.tower import Tower
+from exporter.verify.shrink import keep_untraceable, shrunk_untraced
+from tests.exporter.verify.conftest import mean_price_tower
+
+PLAN = DimPlan(
+    inputs=(TensorInput(name="ids", dtype="int64", shape=(BATCH,)),),
+    dims=(DynamicDim(name=BATCH, low=1, high=64, reason="rows per call"),),
+)
+FEW, MORE = {"ids": torch.tensor([1, 2, 3])}, {"ids": torch.tensor([4, 5, 6, 7, 8])}
+WIDTH, TABLE_BYTES = 16, 3 << 30
+
+
+class BranchesOnRows(nn.Module):
+    """A table that is a hole in a file, and a branch that no trace gets past."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__()
+        rows = TABLE_BYTES // 4 // WIDTH
+        file.touch()
+        os.truncate(file, TABLE_BYTES)
+        self.table = torch.from_file(str(file), shared=True, size=rows * WIDTH).reshape(rows, WIDTH)
+
+    def forward(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        rows = nn.functional.embedding(inputs["ids"], self.table)
+        return {"y": rows + 1 if rows.sum() > 0 else rows.exp()}
+
+
+def tower_of(module: nn.Module) -> Tower:
+    return replace(mean_price_tower(), module=module, plan=PLAN)
+
+
+@pytest.mark.slow
+def test_a_large_table_takes_no_memory_while_a_smaller_case_is_searched(tmp_path: Path) -> None:
+    tower = tower_of(BranchesOnRows(tmp_path / "table"))
+    before = memory_of(os.getpid()).anonymous
+    with MemoryWatch(os.getpid()) as watch:
+        told = keep_untraceable([tower], FEW, MORE, tmp_path / "evidence", libraries=[])
+    assert "in step trace) has" in told
+    assert watch.peak.anonymous - before < TABLE_BYTES / 2
+
+
+class Doubles(nn.Module):
+    def forward(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        return {"y": inputs["ids"] * 2}
+
+
+def test_for_sizes_that_are_not_the_plans_nothing_is_searched(tmp_path: Path) -> None:
+    plan = replace(PLAN, inputs=(TensorInput(name="ids", dtype="int64", shape=(BATCH, 4)),))
+    tower, wide = replace(tower_of(Doubles()), plan=plan), {"ids": torch.ones(3, 5, dtype=torch.int64)}
+    search = shrunk_untraced([tower], wide, lambda: wide, tmp_path / "evidence", libraries=[])
+    with pytest.raises(DimPlanViolated) as raised, search:
+        trace(tower, wide, torch.device("cpu"))
+    assert "No smaller case was searched for: torch traced the model" in raised.value.report
