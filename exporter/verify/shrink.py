@@ -82,9 +82,10 @@ def shrunk_untraced(
     try:
         yield
     except (TraceFailed, DimPlanViolated) as error:
+        failure = error  # the name of an except clause is gone after it
         _tell(
-            error,
-            lambda: keep_untraced(error, towers, inputs, others(), folder, libraries=libraries),
+            failure,
+            lambda: keep_untraced(failure, towers, inputs, others(), folder, libraries=libraries),
         )
         raise
 
