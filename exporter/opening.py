@@ -1,5 +1,6 @@
 """A planned tower opened: built, filled with its weights, and with rows to try it on."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,13 +37,23 @@ def blueprint_of(planned: TowerToExport, spec: ExportSpec, config_text: str) -> 
     return ConfiguredTower(planned)
 
 
-def open_tower(planned: TowerToExport, spec: ExportSpec, config_text: str, workspace: Path) -> Opened:
-    """What an export does before it traces, outside of its stages; `workspace` may hold the checkpoint."""
+def open_tower(
+    planned: TowerToExport,
+    spec: ExportSpec,
+    config_text: str,
+    workspace: Path,
+    require: Callable[[SourceRef], None] = lambda source: None,
+) -> Opened:
+    """What an export does before it traces, outside of its stages; `workspace` may hold the checkpoint.
+
+    `require` may refuse the checkpoint before it is held against the model.
+    """
     device = require_target(spec.targets[0])
     blueprint = blueprint_of(planned, spec, config_text)
     tower = blueprint.build()
     averaged = tower.config.pipeline.averaged_weights
     checkpoint, source = fetch_checkpoint_once(spec, workspace, averaged=averaged)
+    require(source)
     blueprint.fill(tower, checkpoint)
     tower.module.to(device)
     rows, _ = open_rows(blueprint.planned, spec)

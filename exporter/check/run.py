@@ -75,9 +75,8 @@ def _checked(
 ) -> TowerCheck:
     folder = scratch / planned.name
     folder.mkdir()
-    opened = open_tower(planned, wanted.spec, config_text, scratch)
-    if wanted.published is not None:
-        wanted.published.require_made_from(opened.checkpoint)
+    require = wanted.published.require_made_from if wanted.published else lambda source: None
+    opened = open_tower(planned, wanted.spec, config_text, scratch, require)
     passes = tuple(each for each in wanted.spec.passes if each.tower is planned.name)
     parts = parts_of(opened.tower, wanted.spec.mode, max_batch_size=wanted.spec.max_batch_size)
     cases = _cases(opened, wanted)
