@@ -24,7 +24,6 @@ class Opened:
     """A tower with its weights, and rows to try it on."""
 
     tower: Tower
-    checkpoint: SourceRef
     rows: Rows
     inputs: dict[str, Tensor]  # to trace it on
     device: torch.device
@@ -60,4 +59,4 @@ def open_tower(
     inputs = {name: each.to(device) for name, each in trace_inputs(rows, tower.plan).items()}
     blueprint.try_out(tower, inputs)
     infer_shape_rules(tower, rows, device, allowed=spec.allow_inferred_ops)
-    return Opened(tower=tower, checkpoint=source, rows=rows, inputs=inputs, device=device)
+    return Opened(tower=tower, rows=rows, inputs=inputs, device=device)
