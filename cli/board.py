@@ -87,7 +87,9 @@ def run(arguments: argparse.Namespace) -> int:
 def _write(file: Path | None, record: Record) -> None:
     if file is not None:
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(record.model_dump_json(indent=1) + "\n")
+        unfinished = file.with_name(f".{file.name}.unfinished")
+        unfinished.write_text(record.model_dump_json(indent=1) + "\n")
+        unfinished.replace(file)  # a run that is ended while it writes leaves the last record whole
 
 
 def _table(rows: tuple[Row, ...]) -> Table:

@@ -27,7 +27,7 @@ ExportError
 ├── VerificationFailed       the package does not compute what eager computes
 │   ├── PromiseBroken          a node of the program gives other sizes or strides than tracing promised
 │   ├── PackageUnsteady        two runs of the package on the same inputs differ
-│   └── PackageCrashed         the process that ran the package died
+│   └── PackageCrashed         the process that ran the package died, hung or gave no answer
 ├── IndexFailed              FAISS could not build an index over the item vectors
 ├── InvalidArtifact          a published artifact is incomplete or damaged
 │   └── SignatureRefused       it is not signed, or not by the key it is to be verified with
@@ -264,7 +264,7 @@ class PackageUnsteady(VerificationFailed):
 
 
 class PackageCrashed(VerificationFailed):
-    """The process that ran the package died."""
+    """The process that ran the package died, hung or gave no answer."""
 
     code = "package_crashed"
     advice = "check that the artifact was built for this machine; report it with the log"

@@ -113,6 +113,7 @@ def export_tower(
             folder=folder,
             passes=tuple(each for each in spec.passes if each.tower is name),
             target=spec.targets[0],
+            call_limit_s=attempt.stage_limit_s / 4,  # what hangs is told, and made anew, within the stage
             on_traced=partial(look_at_programs, items, evidence),
         ),
         open_code_cache(attempt.code_cache) if attempt.code_cache else None,

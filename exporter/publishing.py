@@ -12,6 +12,7 @@ from exporter.distributed.isolation import Child, begin
 from exporter.errors import AttemptFailed, ExportError, InvalidArtifact
 from exporter.manifest import MANIFEST_NAME, TowerEntry
 from exporter.outcome import ExportOutcome, Failure, TowerOutcome
+from exporter.overruns import limits_of, overran
 from exporter.planning import TowerToExport
 from exporter.publish import complete, digest_of, send_tower, withdraw
 from exporter.published import read_manifest, require_of_job
@@ -35,7 +36,7 @@ def sent_while_others_work(
             ended.append(result)
         else:
             send = partial(send_exported, result, attempt, on_stage)
-            ended.append(begin(send, died=partial(sender_died, result)))
+            ended.append(begin(send, died=partial(sender_died, result, attempt)))
     return [each.result() if isinstance(each, Child) else each for each in ended]
 
 
@@ -44,7 +45,8 @@ def send_exported(result: TowerResult, attempt: Attempt, on_stage: OnStage) -> T
     assert result.exported is not None
     entry, files = result.exported.entry, result.exported.files
     try:
-        with StageClock(entry.name, on_stage).stage(Stage.PUBLISH) as report:
+        clock = StageClock(entry.name, on_stage, within=partial(limits_of, attempt, entry.name))
+        with clock.stage(Stage.PUBLISH) as report:
             attempt.await_lease()  # what a straggler would send could meet what its successor sends
             sent = send_tower(
                 entry,
@@ -59,9 +61,10 @@ def send_exported(result: TowerResult, attempt: Attempt, on_stage: OnStage) -> T
     return replace(result, sent=sent)
 
 
-def sender_died(result: TowerResult, how: str) -> TowerResult:
+def sender_died(result: TowerResult, attempt: Attempt, how: str) -> TowerResult:
     """The result of a tower whose files were being sent when the process that did so ended."""
-    error = AttemptFailed(f"the process that sent the {result.planned.name} tower {how}")
+    name = result.planned.name
+    error = overran(attempt, name) or AttemptFailed(f"the process that sent the {name} tower {how}")
     return replace(result, unsent=Failure.of(error))
 
 

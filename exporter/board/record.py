@@ -117,18 +117,31 @@ def changes(earlier: Record | None, now: Record) -> Changes:
     """Hold a run against the one before it; without one, nothing is new."""
     if earlier is None:
         return Changes()
-    before = {row.key: row.result for row in earlier.rows}
-    after = {row.key: row.result for row in now.rows if row.result is not Result.LEFT_OUT}
-    named = {key: " ".join(key) for key in (*before, *after)}
-    tried = {key for key, result in before.items() if result is not Result.LEFT_OUT}
-    moved = [(key, before.get(key), result) for key, result in after.items()]
+    left_out = {row.key for row in now.rows if row.result is Result.LEFT_OUT}
+    before = [row for row in earlier.rows if row.result is not Result.LEFT_OUT and row.key not in left_out]
+    after = [row for row in now.rows if row.result is not Result.LEFT_OUT]
     kept = {row.key for row in merged(earlier, now).rows}
+    moved = [(_narrower(row, old), old.result, row.result) for row in after for old in _known(before, row)]
     return Changes(
-        new=tuple(named[key] for key in after if key not in tried),
-        regressed=tuple(named[key] for key, old, new in moved if (old, new) == (Result.PASS, Result.FAIL)),
-        mended=tuple(named[key] for key, old, new in moved if (old, new) == (Result.FAIL, Result.PASS)),
-        gone=tuple(named[key] for key in tried if key not in kept),
+        new=tuple(_name(row) for row in after if not _known(before, row)),
+        regressed=tuple(_name(row) for row, *both in moved if both == [Result.PASS, Result.FAIL]),
+        mended=tuple(_name(row) for row, *both in moved if both == [Result.FAIL, Result.PASS]),
+        gone=tuple(_name(row) for row in before if row.key not in kept and not _known(after, row)),
     )
+
+
+def _known(rows: Sequence[Row], row: Row) -> list[Row]:
+    """What another run knew of a row: the same one, else what stands for it or what it stands for."""
+    same = [each for each in rows if each.key == row.key]
+    return same or [each for each in rows if each.stands_for(row) or row.stands_for(each)]
+
+
+def _narrower(one: Row, other: Row) -> Row:
+    return other if one.tower == ALL else one
+
+
+def _name(row: Row) -> str:
+    return " ".join(row.key)
 
 
 def merged(earlier: Record | None, now: Record) -> Record:

@@ -7,11 +7,11 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread, Timer
 from types import TracebackType
 from typing import IO, Self
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -31,6 +31,7 @@ _CREDENTIALS = (
 )
 _KEPT_FROM_IT = tuple(f"--unset={name}" for name in _CREDENTIALS)
 _PROGRAM = (sys.executable, "-m", _CHILD)
+CALL_LIMIT_S = 900.0  # of one call, or of loading, where nothing else is asked for
 
 
 class Refused(Exception):
@@ -48,10 +49,15 @@ class PackageRunner:
         scratch: Path,
         device: str = "cpu",
         threads: int = 1,
+        limit_s: float = CALL_LIMIT_S,
     ) -> None:
-        """Prepare to run `chain`; tensors travel as files below `scratch`."""
+        """Prepare to run `chain`; tensors travel as files below `scratch`.
+
+        To load it, or to answer one call, its process may take `limit_s`.
+        """
         self._setup = Setup(chain=tuple(chain), op_libraries=op_libraries, device=device, threads=threads)
         self._scratch = scratch
+        self._limit_s = limit_s
 
     def __enter__(self) -> Self:
         with ExitStack() as starting:
@@ -92,7 +98,7 @@ class PackageRunner:
 
         Raises:
             Refused: the package rejected the inputs.
-            PackageCrashed: its process died.
+            PackageCrashed: its process died, or took too long and was ended.
         """
         return self.time(inputs, repeats=0)[0]
 
@@ -112,12 +118,21 @@ class PackageRunner:
 
     def _ask(self, request: BaseModel) -> RunReply:
         assert self._process.stdin is not None and self._process.stdout is not None
+        overrun = Event()
+        limit = Timer(self._limit_s, self._end_for, (overrun,))
+        limit.start()
         try:
             self._process.stdin.write(request.model_dump_json() + "\n")
             self._process.stdin.flush()
             line = self._process.stdout.readline()
         except BrokenPipeError:
             line = ""
+        finally:
+            limit.cancel()
+        if overrun.is_set():
+            raise PackageCrashed(
+                f"the process running the package took more than {self._limit_s:g} s and was ended"
+            )
         if not line:
             status = self._process.wait()
             self._listener.join(timeout=5)
@@ -125,7 +140,20 @@ class PackageRunner:
                 f"the process running the package ended with status {status}: "
                 + " | ".join(self._last_words)[-1000:]
             )
-        return RunReply.model_validate_json(line)
+        return self._understood(line)
+
+    def _end_for(self, overrun: Event) -> None:
+        overrun.set()
+        self._process.kill()
+
+    def _understood(self, line: str) -> RunReply:
+        try:
+            return RunReply.model_validate_json(line)
+        except ValidationError as error:
+            self._process.kill()  # what it says next may be the answer to this call
+            raise PackageCrashed(
+                f"the process running the package gave no answer but {line.strip()[:200]!r}"
+            ) from error
 
     def _listen(self, stderr: IO[str]) -> None:
         with stderr:

@@ -130,3 +130,18 @@ def test_code_that_fails_the_gate_is_dropped_and_the_export_goes_cold_once(
     assert made.origin.note.startswith("code of the cache was dropped: the process running the package ended")
     assert [event.detail for event in told if event.kind == "noted"] == [made.origin.note]
     assert export(mean_price_tower(seed=4)).origin.reused == "request"
+
+
+def test_code_that_hangs_is_ended_and_dropped(
+    cache: CodeCache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ops_that_hang.py").write_text("import time; time.sleep(600)")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{Path.cwd()}")
+    [entry] = (tmp_path / "cache" / "code").iterdir()
+    known = unpack(entry.read_bytes(), entry.stem)
+    assert known is not None
+    entry.write_bytes(pack(replace(known, op_libraries=("ops_that_hang",))))
+    order = replace(order_of(mean_price_tower(seed=3), tmp_path), call_limit_s=20)
+    made = package_tower(order, cache, StageClock("user", lambda event: None))
+    assert made.origin.code == "cold"
+    assert "took more than 20 s and was ended" in made.origin.note

@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -156,6 +157,17 @@ def test_a_sender_that_is_killed_leaves_a_failure_that_may_pass(
     [result] = sent_while_others_work(planned[:1], lambda tower: ready, attempt, die)
     assert result.unsent is not None and result.unsent.retryable
     assert "sent the user tower was killed by SIGKILL" in result.unsent.message
+
+
+def test_a_sender_that_hangs_is_ended_and_the_failure_says_in_which_stage(
+    attempt: Attempt, planned: tuple[PlannedTower, ...], exported: Exported
+) -> None:
+    hanging = replace(attempt, stage_limit_s=0.3, await_lease=partial(time.sleep, 30))
+    ready, begun = exported(planned[0]), time.monotonic()
+    [result] = sent_while_others_work(planned[:1], lambda tower: ready, hanging, ignore_stages)
+    assert time.monotonic() - begun < 20
+    assert result.unsent is not None and result.unsent.code == "stage_timed_out"
+    assert "user tower: stage publish took more than 0.3 s" in result.unsent.message
 
 
 def test_publishing_is_a_stage_of_every_tower(

@@ -26,6 +26,19 @@ def test_a_run_says_what_is_new_what_regressed_and_what_was_mended() -> None:
     ]
 
 
+def test_an_export_that_fails_as_a_whole_regressed_in_each_tower_and_is_mended_in_each() -> None:
+    user = row("a", Result.PASS)
+    towers = record(user, user.model_copy(update={"tower": "item"}))
+    whole = record(row("a", Result.FAIL).model_copy(update={"tower": ALL}))
+    both = "a user unified fp32, a item unified fp32"
+    assert told(changes(towers, whole)) == [f"regressed: {both}"]
+    assert told(changes(whole, towers)) == [f"mended: {both}"]
+    assert told(changes(whole, whole)) == []
+    item_left_out = towers.rows[1].model_copy(update={"result": Result.LEFT_OUT})
+    reduced = record(*whole.rows, item_left_out)
+    assert told(changes(towers, reduced)) == ["regressed: a user unified fp32"]
+
+
 def test_a_row_that_was_left_out_keeps_what_is_known_of_it() -> None:
     earlier = record(row("a", Result.PASS), row("a", Result.PASS).model_copy(update={"tower": "item"}))
     left_out = row("a", Result.LEFT_OUT, "reduced").model_copy(update={"tower": ALL})

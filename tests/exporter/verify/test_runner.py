@@ -1,5 +1,6 @@
 """A package runs in a process of its own, and dies there."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,28 @@ def test_a_file_that_is_no_package_is_a_crash_with_its_last_words(tmp_path: Path
     runner = PackageRunner([Link(package=broken, order=())], op_libraries=(), scratch=tmp_path)
     with pytest.raises(PackageCrashed, match="ended with status 1"):
         runner.__enter__()
+
+
+@pytest.mark.parametrize(
+    ("does", "limit_s", "said"),
+    [
+        ("import time; time.sleep(60)", 5, "took more than 5 s and was ended"),
+        ("print('warming up')", 60, "gave no answer but 'warming up'"),
+    ],
+    ids=["hangs", "prints"],
+)
+def test_a_process_that_hangs_or_talks_is_ended_and_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, does: str, limit_s: float, said: str
+) -> None:
+    (tmp_path / "ops_of_no_use.py").write_text(does)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{Path.cwd()}")
+    runner = PackageRunner(
+        [], op_libraries=("ops_of_no_use",), scratch=tmp_path, limit_s=5 if "sleep" in does else 60
+    )
+    begun = time.monotonic()
+    with pytest.raises(PackageCrashed, match=said):
+        runner.__enter__()
+    assert time.monotonic() - begun < 30
 
 
 def test_nothing_is_left_behind(chain: list[Link], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
