@@ -18,12 +18,13 @@ from torch.fx import Graph, GraphModule, Interpreter, Node
 from torch.utils._pytree import tree_leaves
 
 from exporter.verify.kept import Kept
-from exporter.verify.prober import Ending, Prober
+from exporter.verify.prober import Ending, Expected, Prober
 from exporter.verify.standalone import Step, script_of
 
 log = logging.getLogger(__name__)
 
 SCRIPT = "smallest.py"
+_ANY = Expected()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,15 +47,19 @@ def smallest_failing(
     folder: Path,
     budget_s: float,
     limit_s: float = 120.0,
+    expected: Expected = _ANY,
 ) -> Smallest | None:
-    """Search for `budget_s` at most, each script for `limit_s`; None if the program alone does not fail."""
+    """Search for `budget_s` at most, each script for `limit_s`.
+
+    None if the program alone does not fail, or not as `expected`.
+    """
     module = program.module(check_guards=False)
     assert isinstance(module, GraphModule)
     with Prober(libraries, folder, limit_s=limit_s) as prober:
         search = _Search(
             module, tree_leaves(dict(inputs)), prober, libraries, until=time.monotonic() + budget_s
         )
-        return search.run(Step.COMPARE)
+        return search.run(Step.COMPARE, expected)
 
 
 def smallest_untraceable(
@@ -64,16 +69,16 @@ def smallest_untraceable(
     folder: Path,
     budget_s: float,
     limit_s: float = 30.0,
-    like: str = "",
+    expected: Expected = _ANY,
 ) -> Smallest | None:
     """The same for the operators that were recorded of a module that could not be traced.
 
-    None also if they fail otherwise than by an error of the class that is named `like`.
+    None also if they fail otherwise than `expected`.
     """
     module, inputs = recorded
     with Prober(libraries, folder, limit_s=limit_s) as prober:
         search = _Search(module, inputs, prober, libraries, until=time.monotonic() + budget_s)
-        return search.run(Step.TRACE, like=like)
+        return search.run(Step.TRACE, expected)
 
 
 def broken_alone(
@@ -114,10 +119,10 @@ class _Search:
         self._until = until
         self._last_log = ""
 
-    def run(self, last_step: Step, *, like: str = "") -> Smallest | None:
+    def run(self, last_step: Step, expected: Expected) -> Smallest | None:
         self._remember_before(0)
         ending = self._try(self._nodes, self._outputs(), last_step)
-        if ending is None or not ending.kind.endswith(like):
+        if ending is None or not expected.met_by(ending):
             return None
 
         def fails(kept: Sequence[Node], outputs: Sequence[Node]) -> bool:

@@ -29,6 +29,18 @@ class Ending:
         return f"{self.kind} in step {self.step}"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Expected:
+    """How what failed showed itself: a script that ends otherwise fails in another way."""
+
+    steps: tuple[Step, ...] = tuple(Step)
+    kinds: tuple[str, ...] = ()  # whole, or the first word of one; all of them if there are none
+
+    def met_by(self, ending: Ending) -> bool:
+        alike = {ending.kind, ending.kind.partition(" ")[0]}
+        return ending.step in self.steps and (not self.kinds or not alike.isdisjoint(self.kinds))
+
+
 class Prober:
     """Forks a process per script from one that has torch imported; a context manager."""
 

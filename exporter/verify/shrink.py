@@ -16,6 +16,7 @@ from exporter.errors import (
     CompileFailed,
     DimPlanViolated,
     ExportError,
+    PackageCrashed,
     PromiseBroken,
     TraceFailed,
     VerificationFailed,
@@ -30,10 +31,13 @@ from exporter.verify.minify import (
     smallest_untraceable,
 )
 from exporter.verify.nodes import check_nodes
+from exporter.verify.prober import Expected
 from exporter.verify.recording import record
+from exporter.verify.standalone import Step
 
 TRIED = "tried"  # the folder, beside the one that is kept, of the scripts on the way
 _BUDGET_S = 180.0
+_ANY = Expected()
 
 log = logging.getLogger(__name__)
 
@@ -55,12 +59,13 @@ def shrunk(
     try:
         yield
     except (CompileFailed, VerificationFailed) as error:
-        broken = isinstance(error, PromiseBroken)
         case = error.where if isinstance(error, VerificationFailed) else ""
         inputs = partial(inputs_of, error.case if isinstance(error, PromiseBroken) else case)
         _tell(
             error,
-            lambda: keep_smallest(programs, inputs(), folder, libraries=libraries, broken=broken),
+            lambda failure: keep_smallest(
+                programs, inputs(), folder, libraries=libraries, expected=expected_of(failure)
+            ),
         )
         raise
 
@@ -84,7 +89,7 @@ def shrunk_untraced(
     except (TraceFailed, DimPlanViolated) as error:
         _tell(
             error,
-            lambda: keep_untraced(error, towers, inputs, others(), folder, libraries=libraries),
+            lambda failure: keep_untraced(failure, towers, inputs, others(), folder, libraries=libraries),
         )
         raise
 
@@ -100,18 +105,29 @@ def keep_untraced(
 ) -> str:
     """What `keep_untraceable` tells of the cause of `error`, if torch raised it."""
     cause = error.__cause__
-    if cause is None or isinstance(cause, ExportError):
+    if isinstance(cause, ExportError):
         return (
             "No smaller case was searched for: torch traced the model, to a program whose sizes are not "
             "the plan's, and no operator by itself fails so."
         )
-    like = type(cause).__name__
-    return keep_untraceable(towers, inputs, others, folder, libraries=libraries, like=like)
+    expected = Expected(kinds=(f"error {type(cause).__name__}",) if cause else ())
+    return keep_untraceable(towers, inputs, others, folder, libraries=libraries, expected=expected)
 
 
-def _tell(error: ExportError, search: Callable[[], str]) -> None:
+def expected_of(error: ExportError) -> Expected:
+    """How a script must end that fails as `error` says."""
+    if isinstance(error, CompileFailed):
+        return Expected(steps=(Step.COMPILE,), kinds=("error",))
+    if isinstance(error, PackageCrashed):
+        return Expected(steps=(Step.RUN,), kinds=("signal", "hang"))
+    if isinstance(error, PromiseBroken):
+        return Expected(steps=(Step.PROMISE, Step.RUN, Step.COMPARE), kinds=("error", "signal"))
+    return Expected(steps=(Step.RUN, Step.COMPARE), kinds=("error",))
+
+
+def _tell(error: ExportError, search: Callable[[ExportError], str]) -> None:
     try:
-        told = search()
+        told = search(error)
     except Exception:  # the failure itself must be told all the same
         log.exception("shrinking_failed")
     else:
@@ -124,24 +140,25 @@ def keep_smallest(
     folder: Path,
     *,
     libraries: Sequence[str],
-    broken: bool = False,
+    expected: Expected = _ANY,
     budget_s: float = _BUDGET_S,
 ) -> str:
-    """Write the smallest failing case of the first program that fails alone; says what was found.
+    """Write the smallest case of the first program that fails alone as `expected`; says what was found.
 
-    Of several programs, each takes what the one before it returns. Where a promise was `broken`, which takes
-    a run in this process, the node that breaks it is the case.
+    Of several programs, each takes what the one before it returns. Where a promise is expected to be broken,
+    which takes a run in this process, the node that breaks it is the case.
     """
     tensors, tried = dict(inputs), folder.with_name(TRIED)
+    broken = expected.steps[0] is Step.PROMISE
     for program in programs:
         names = list(program.call_spec.in_spec.child(0).child(0).context)
         taken = {name: tensors[name] for name in names}
         found = None
-        if broken and (node := check_nodes(program, taken)):
-            found = broken_alone(program, taken, node.node, libraries=libraries, folder=tried)
         try:
+            if broken and (node := check_nodes(program, taken)):
+                found = broken_alone(program, taken, node.node, libraries=libraries, folder=tried)
             found = found or smallest_failing(
-                program, taken, libraries=libraries, folder=tried, budget_s=budget_s
+                program, taken, libraries=libraries, folder=tried, budget_s=budget_s, expected=expected
             )
         except TooLarge as error:
             return str(error)
@@ -149,7 +166,7 @@ def keep_smallest(
             return _written(found, folder)
         with torch.no_grad():
             tensors = program.module(check_guards=False)(taken)
-    return "The program alone, traced and compiled anew, does not fail: no smaller case was found."
+    return "The program alone, traced and compiled anew, does not fail so: no smaller case was found."
 
 
 def keep_untraceable(
@@ -159,12 +176,12 @@ def keep_untraceable(
     folder: Path,
     *,
     libraries: Sequence[str],
-    like: str = "",
+    expected: Expected = _ANY,
     budget_s: float = _BUDGET_S,
 ) -> str:
     """Write the fewest operators of the first tower that cannot be traced; says what was found.
 
-    They count only if they fail by an error of the class that is named `like`.
+    They count only if they fail as `expected`.
     """
     for tower in towers:
         names = [tensor.name for tensor in tower.plan.inputs]
@@ -175,7 +192,7 @@ def keep_untraceable(
                 libraries=libraries,
                 folder=folder.with_name(TRIED),
                 budget_s=budget_s,
-                like=like,
+                expected=expected,
             )
         except TooLarge as error:
             return str(error)
