@@ -39,7 +39,14 @@ class Smallest:
     log: str  # of the last script that failed
 
 
-def smallest_failing(
+OnFound = Callable[[Smallest], object]
+
+
+def _keep_nothing(found: Smallest) -> None:
+    pass
+
+
+def smallest_failing(  # noqa: PLR0913  what to search, where, how long and for what: all by name
     program: ExportedProgram,
     inputs: Mapping[str, Tensor],
     *,
@@ -48,18 +55,18 @@ def smallest_failing(
     budget_s: float,
     limit_s: float = 120.0,
     expected: Expected = _ANY,
+    on_found: OnFound = _keep_nothing,
 ) -> Smallest | None:
-    """Search for `budget_s` at most, each script for `limit_s`.
+    """Search for `budget_s` at most, each script for `limit_s`; each smaller case goes to `on_found`.
 
     None if the program alone does not fail, or not as `expected`.
     """
     module = program.module(check_guards=False)
     assert isinstance(module, GraphModule)
-    with Prober(libraries, folder, limit_s=limit_s) as prober:
-        search = _Search(
-            module, tree_leaves(dict(inputs)), prober, libraries, until=time.monotonic() + budget_s
-        )
-        return search.run(Step.COMPARE, expected)
+    until = time.monotonic() + budget_s
+    with Prober(libraries, folder, limit_s=limit_s, until=until) as prober:
+        search = _Search(module, tree_leaves(dict(inputs)), prober, libraries, until=until)
+        return search.run(Step.COMPARE, expected, on_found)
 
 
 def smallest_untraceable(
@@ -70,15 +77,17 @@ def smallest_untraceable(
     budget_s: float,
     limit_s: float = 30.0,
     expected: Expected = _ANY,
+    on_found: OnFound = _keep_nothing,
 ) -> Smallest | None:
     """The same for the operators that were recorded of a module that could not be traced.
 
     None also if they fail otherwise than `expected`.
     """
     module, inputs = recorded
-    with Prober(libraries, folder, limit_s=limit_s) as prober:
-        search = _Search(module, inputs, prober, libraries, until=time.monotonic() + budget_s)
-        return search.run(Step.TRACE, expected)
+    until = time.monotonic() + budget_s
+    with Prober(libraries, folder, limit_s=limit_s, until=until) as prober:
+        search = _Search(module, inputs, prober, libraries, until=until)
+        return search.run(Step.TRACE, expected, on_found)
 
 
 def broken_alone(
@@ -119,14 +128,19 @@ class _Search:
         self._until = until
         self._last_log = ""
 
-    def run(self, last_step: Step, expected: Expected) -> Smallest | None:
+    def run(self, last_step: Step, expected: Expected, on_found: OnFound) -> Smallest | None:
         self._remember_before(0)
         ending = self._try(self._nodes, self._outputs(), last_step)
         if ending is None or not expected.met_by(ending):
             return None
 
+        on_found(self._told(ending, self._nodes))
+
         def fails(kept: Sequence[Node], outputs: Sequence[Node]) -> bool:
-            return self._try(kept, outputs, ending.step) == ending
+            same = self._try(kept, outputs, ending.step) == ending
+            if same:
+                on_found(self._told(ending, kept, outputs))
+            return same
 
         last = self._first_that_suffices(fails)
         if last is None:
@@ -220,8 +234,9 @@ class _Search:
             run.run(*self._inputs, enable_io_processing=False)
         self._values = run.values
 
-    def _told(self, ending: Ending, kept: Sequence[Node]) -> Smallest:
-        outputs = kept[-1:] if len(kept) < len(self._nodes) else self._outputs()
+    def _told(self, ending: Ending, kept: Sequence[Node], outputs: Sequence[Node] | None = None) -> Smallest:
+        if outputs is None:
+            outputs = kept[-1:] if len(kept) < len(self._nodes) else self._outputs()
         title = f"{ending}: the smallest graph found that fails so, {len(kept)} of {len(self._nodes)} nodes."
         return Smallest(
             ending=ending,

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -36,7 +37,9 @@ from exporter.verify.recording import record
 from exporter.verify.standalone import Step
 
 TRIED = "tried"  # the folder, beside the one that is kept, of the scripts on the way
-_BUDGET_S = 180.0
+BUDGET_S = 180.0
+_TIME_WAS_UP = "Time was up before a smaller case was found."
+_ABOUT = "smallest.json"
 _ANY = Expected()
 
 log = logging.getLogger(__name__)
@@ -141,7 +144,7 @@ def keep_smallest(
     *,
     libraries: Sequence[str],
     expected: Expected = _ANY,
-    budget_s: float = _BUDGET_S,
+    budget_s: float = BUDGET_S,
 ) -> str:
     """Write the smallest case of the first program that fails alone as `expected`; says what was found.
 
@@ -149,7 +152,7 @@ def keep_smallest(
     which takes a run in this process, the node that breaks it is the case.
     """
     tensors, tried = dict(inputs), folder.with_name(TRIED)
-    broken = expected.steps[0] is Step.PROMISE
+    broken, until = expected.steps[0] is Step.PROMISE, time.monotonic() + budget_s
     for program in programs:
         names = list(program.call_spec.in_spec.child(0).child(0).context)
         taken = {name: tensors[name] for name in names}
@@ -158,7 +161,13 @@ def keep_smallest(
             if broken and (node := check_nodes(program, taken)):
                 found = broken_alone(program, taken, node.node, libraries=libraries, folder=tried)
             found = found or smallest_failing(
-                program, taken, libraries=libraries, folder=tried, budget_s=budget_s, expected=expected
+                program,
+                taken,
+                libraries=libraries,
+                folder=tried,
+                budget_s=until - time.monotonic(),
+                expected=expected,
+                on_found=partial(_written, folder=folder),
             )
         except TooLarge as error:
             return str(error)
@@ -166,6 +175,8 @@ def keep_smallest(
             return _written(found, folder)
         with torch.no_grad():
             tensors = program.module(check_guards=False)(taken)
+    if time.monotonic() > until:
+        return _TIME_WAS_UP
     return "The program alone, traced and compiled anew, does not fail so: no smaller case was found."
 
 
@@ -177,12 +188,13 @@ def keep_untraceable(
     *,
     libraries: Sequence[str],
     expected: Expected = _ANY,
-    budget_s: float = _BUDGET_S,
+    budget_s: float = BUDGET_S,
 ) -> str:
     """Write the fewest operators of the first tower that cannot be traced; says what was found.
 
     They count only if they fail as `expected`.
     """
+    until = time.monotonic() + budget_s
     for tower in towers:
         names = [tensor.name for tensor in tower.plan.inputs]
         inputs, others = ({name: each[name] for name in names} for each in (inputs, others))
@@ -191,8 +203,9 @@ def keep_untraceable(
                 record(tower.module, inputs, others),
                 libraries=libraries,
                 folder=folder.with_name(TRIED),
-                budget_s=budget_s,
+                budget_s=until - time.monotonic(),
                 expected=expected,
+                on_found=partial(_written, folder=folder),
             )
         except TooLarge as error:
             return str(error)
@@ -200,10 +213,21 @@ def keep_untraceable(
             return _written(found, folder)
         with torch.no_grad():
             inputs, others = tower.module(inputs), tower.module(others)
+    if time.monotonic() > until:
+        return _TIME_WAS_UP
     return (
         "The operators that the model calls do not fail so by themselves: what cannot be traced is the "
         "model's own Python between them."
     )
+
+
+def found_in(folder: Path) -> str:
+    """What a search that was ended had written by then, in words; nothing if it was nothing."""
+    try:
+        about = json.loads((folder / _ABOUT).read_text())
+    except (OSError, ValueError):
+        return ""
+    return f"By then it had cut {about['of_nodes']} nodes to {about['nodes']} ({about['fails']}): {SCRIPT}."
 
 
 def _written(found: Smallest, folder: Path) -> str:
@@ -218,7 +242,7 @@ def _written(found: Smallest, folder: Path) -> str:
         "scripts_tried": found.tried,
         "versions": versions().model_dump(),
     }
-    (folder / "smallest.json").write_text(json.dumps(about, indent=2))
+    (folder / _ABOUT).write_text(json.dumps(about, indent=2))
     return (
         f"The smallest graph that fails so ({found.ending}) has {len(found.nodes)} of {found.of} nodes: "
         f"{', '.join(found.nodes[:8])}. {SCRIPT} runs it with torch alone."

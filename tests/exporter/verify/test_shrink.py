@@ -20,7 +20,9 @@ from exporter.errors import (
     VerificationFailed,
 )
 from exporter.towers.tower import Tower
+from exporter.verify.minify import smallest_untraceable
 from exporter.verify.prober import Ending, Expected
+from exporter.verify.recording import record
 from exporter.verify.shrink import expected_of, keep_untraceable, shrunk_untraced
 from exporter.verify.standalone import Step
 from tests.exporter.verify.conftest import mean_price_tower
@@ -102,3 +104,24 @@ def test_what_fails_otherwise_is_no_smaller_case(tmp_path: Path) -> None:
     tower = tower_of(BranchesOnRows(tmp_path / "table"))
     told = keep_untraceable([tower], FEW, MORE, tmp_path / "evidence", libraries=[], expected=expected)
     assert told.startswith("The operators that the model calls do not fail so by themselves")
+
+
+def test_a_search_whose_time_is_up_blames_nothing(tmp_path: Path) -> None:
+    told = keep_untraceable([tower_of(Doubles())], FEW, MORE, tmp_path / "e", libraries=[], budget_s=-1)
+    assert told == "Time was up before a smaller case was found."
+
+
+@pytest.mark.slow
+def test_each_smaller_case_is_kept_as_it_is_found(tmp_path: Path) -> None:
+    """A search that is ended leaves what it had: the first script that failed is kept before others run."""
+    graphs: list[int] = []
+    recorded = record(BranchesOnRows(tmp_path / "table"), FEW, MORE)
+    found = smallest_untraceable(
+        recorded,
+        libraries=[],
+        folder=tmp_path,
+        budget_s=60,
+        on_found=lambda each: graphs.append(len(each.nodes)),
+    )
+    assert found is not None and graphs == sorted(graphs, reverse=True)
+    assert graphs[0] == found.of and graphs[-1] == len(found.nodes) < graphs[0]
