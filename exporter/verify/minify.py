@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_leaves
 
 from exporter.verify.kept import Kept
 from exporter.verify.prober import Ending, Expected, Prober
-from exporter.verify.standalone import Step, script_of
+from exporter.verify.standalone import Step, is_drawn, script_of
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +35,7 @@ class Smallest:
     nodes: tuple[str, ...]  # the operators that are left
     of: int  # how many there were
     tried: int
+    drawn: tuple[str, ...]  # the inputs that the script draws, being too large to carry
     script: str
     log: str  # of the last script that failed
 
@@ -243,6 +244,7 @@ class _Search:
             nodes=tuple(str(node.target) for node in kept),
             of=len(self._nodes),
             tried=self._prober.tried,
+            drawn=tuple(name for name, value in self._cut(kept, outputs)[1].items() if is_drawn(value)),
             script=self._script(kept, outputs, title, ending.step),
             log=self._last_log,
         )

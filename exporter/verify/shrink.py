@@ -240,6 +240,7 @@ def _written(found: Smallest, folder: Path) -> str:
         "nodes": len(found.nodes),
         "of_nodes": found.of,
         "scripts_tried": found.tried,
+        "drawn_inputs": found.drawn,
         "versions": versions().model_dump(),
     }
     (folder / _ABOUT).write_text(json.dumps(about, indent=2))
