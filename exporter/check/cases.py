@@ -91,6 +91,10 @@ def _of_packages(gate: Gate, plan: DimPlan, cases: Cases) -> Iterator[Finding]:
         for subject, batch, tried in _trials(gate, plan, cases):
             try:
                 runner = runner or running.enter_context(gate.runner())
+            except Exception as error:  # noqa: BLE001  what does not load fails alike in every other case
+                yield _raised(subject, batch, error)
+                return
+            try:
                 yield tried(runner)
             except PackageCrashed as crash:
                 runner = None
