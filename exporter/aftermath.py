@@ -1,6 +1,8 @@
 """What can be found out about a tower whose process died: where it was, and the smallest case of it."""
 
 import logging
+import signal
+import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -18,11 +20,13 @@ from exporter.overruns import died_at, last_stage, overran
 from exporter.parts import Part, parts_of, sizes_text, trace_parts
 from exporter.planning import TowerToExport
 from exporter.stages import Stage
-from exporter.verify.shrink import keep_smallest, keep_untraceable
+from exporter.verify.prober import Expected
+from exporter.verify.shrink import BUDGET_S, found_in, keep_smallest, keep_untraceable
 
 log = logging.getLogger(__name__)
 
-_LIMIT_S = 360.0  # for all of it: the search itself ends long before
+_LIMIT_S = 360.0  # for all of it: opening, tracing and the search, which ends before
+_SPARE_S = 30.0
 _OF_PROGRAMS = (Stage.COMPILE, Stage.VERIFY)
 
 
@@ -34,44 +38,79 @@ def tower_died(planned: TowerToExport, attempt: Attempt, config_text: str, how: 
         f"the process that exported the {planned.name} tower {how}{at}"
     )
     if overrun is not None or "SIGKILL" not in how:  # what was killed for its memory would be again
-        found = isolated(partial(_made_small, planned, attempt, config_text), died=_nothing_found)
+        expected = _expected("" if overrun else how)
+        search = partial(_made_small, planned, attempt, config_text, expected)
+        evidence = attempt.workspace / planned.name / EVIDENCE
+        found = isolated(search, died=partial(_ended, evidence))
         error.report = "\n\n".join(filter(None, [found, error.report]))
     return TowerResult(planned=planned, failure=Failure.of(error))
 
 
-def _nothing_found(how: str) -> str:
-    return f"A second process, which looked for the smallest graph that ends it so, {how}."
+def _ended(evidence: Path, how: str) -> str:
+    told = f"A second process, which looked for the smallest graph that ends it so, {how}."
+    return f"{told} {found_in(evidence)}".strip()
 
 
-def _made_small(planned: TowerToExport, attempt: Attempt, config_text: str) -> str:
+def _expected(how: str) -> Expected:
+    """What scripts must end by: the same signal; where nothing is said of how it died, it hung."""
+    named = how.rpartition(" ")[2]
+    if named in signal.Signals.__members__:
+        return Expected(kinds=(f"signal {signal.Signals[named].value}",))
+    return Expected(kinds=() if how else ("hang",))
+
+
+def _made_small(planned: TowerToExport, attempt: Attempt, config_text: str, expected: Expected) -> str:
     """Open the tower again and search; what hangs or dies is tried in processes of its own."""
     evidence = attempt.workspace / planned.name / EVIDENCE
-    stage = last_stage(attempt, planned.name)
+    stage, until = last_stage(attempt, planned.name), time.monotonic() + _LIMIT_S - _SPARE_S
     with limited(_LIMIT_S, evidence.with_name("aftermath.txt"), what=stage):
         try:
             opened = open_tower(planned, attempt.spec, config_text, attempt.workspace)
             parts = parts_of(opened.tower, attempt.spec.mode, max_batch_size=attempt.spec.max_batch_size)
             (evidence / "sizes.txt").write_text(sizes_text(opened.inputs))
             if stage == Stage.TRACE:
-                return _untraceable(parts, opened, evidence)
-            return _of_programs(parts, opened, attempt, evidence) if stage in _OF_PROGRAMS else ""
+                return _untraceable(parts, opened, evidence, expected, until)
+            if stage not in _OF_PROGRAMS:
+                return ""
+            return _of_programs(parts, opened, attempt, evidence, expected, until)
         except Exception as error:  # the death itself must be told all the same
             log.exception("aftermath_failed", extra={"tower": planned.name})
             return f"The smallest graph that ends it so was not found: {error}"
 
 
-def _untraceable(parts: Sequence[Part], opened: Opened, evidence: Path) -> str:
+def _budget_s(until: float) -> float:
+    return min(BUDGET_S, until - time.monotonic())
+
+
+def _untraceable(
+    parts: Sequence[Part], opened: Opened, evidence: Path, expected: Expected, until: float
+) -> str:
     others = next(iter(verification_batches(opened.rows, opened.tower.plan))).inputs
     towers = [part.tower for part in parts]
     return keep_untraceable(
-        towers, opened.inputs, others, evidence, libraries=untraced_libraries(opened.tower)
+        towers,
+        opened.inputs,
+        others,
+        evidence,
+        libraries=untraced_libraries(opened.tower),
+        expected=expected,
+        budget_s=_budget_s(until),
     )
 
 
-def _of_programs(parts: Sequence[Part], opened: Opened, attempt: Attempt, evidence: Path) -> str:
+def _of_programs(
+    parts: Sequence[Part],
+    opened: Opened,
+    attempt: Attempt,
+    evidence: Path,
+    expected: Expected,
+    until: float,
+) -> str:
     passes = tuple(each for each in attempt.spec.passes if each.tower is opened.tower.name)
     programs = [traced.program for traced in trace_parts(parts, opened.inputs, opened.device, passes=passes)]
     for part, program in zip(parts, programs, strict=True):
         (evidence / f"{part.name}_program.txt").write_text(str(program))
     libraries = known_libraries(program.graph for program in programs)
-    return keep_smallest(programs, opened.inputs, evidence, libraries=libraries)
+    return keep_smallest(
+        programs, opened.inputs, evidence, libraries=libraries, expected=expected, budget_s=_budget_s(until)
+    )

@@ -1,5 +1,6 @@
 """One tower's packages and programs, tried on batches: a finding per case, and no case ends the others."""
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -13,11 +14,15 @@ from exporter.check.report import Finding, Subject
 from exporter.data.batch import NamedBatch
 from exporter.dims.plan import DimPlan
 from exporter.dims.torch_dims import check_program, input_sizes
-from exporter.errors import DimPlanViolated, PackageCrashed
+from exporter.errors import DimPlanViolated, ExportError, PackageCrashed
 from exporter.manifest import CaseReport
 from exporter.verify.gate import Gate
 from exporter.verify.nodes import first_broken
 from exporter.verify.runner import PackageRunner
+
+_LONGEST = 500  # characters of what a case raised
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,8 +44,14 @@ def findings_of(
     for program, planned in programs:
         yield from of_plan(program, planned)
     for batch in cases.agreeing:
-        yield of_nodes([program for program, _ in programs], batch, plan, device)
-    gate.learn_scales(cases.agreeing)
+        try:
+            yield of_nodes([program for program, _ in programs], batch, plan, device)
+        except Exception as error:  # noqa: BLE001  a program that raises at a size is what was found
+            yield _raised(Subject.NODES, batch, error)
+    try:
+        gate.learn_scales(cases.agreeing)
+    except Exception:  # each case is then held against its own scale, and tells what eager raises
+        log.exception("scales_unknown")
     yield from _of_packages(gate, plan, cases)
 
 
@@ -76,13 +87,25 @@ def of_nodes(
 def _of_packages(gate: Gate, plan: DimPlan, cases: Cases) -> Iterator[Finding]:
     """The packages, in a process of their own that is begun again should one crash it."""
     with ExitStack() as running:
-        runner = running.enter_context(gate.runner())
+        runner: PackageRunner | None = None
         for subject, batch, tried in _trials(gate, plan, cases):
+            try:
+                runner = runner or running.enter_context(gate.runner())
+            except Exception as error:  # noqa: BLE001  what does not load fails alike in every other case
+                yield _raised(subject, batch, error)
+                return
             try:
                 yield tried(runner)
             except PackageCrashed as crash:
-                yield Finding(subject=subject, case=batch.name, passed=False, detail=crash.message)
-                runner = running.enter_context(gate.runner())
+                runner = None
+                yield _raised(subject, batch, crash)
+            except Exception as error:  # noqa: BLE001  whatever a case raises, the others are told
+                yield _raised(subject, batch, error)
+
+
+def _raised(subject: Subject, batch: NamedBatch, error: Exception) -> Finding:
+    told = error.message if isinstance(error, ExportError) else f"{type(error).__name__}: {error}"
+    return Finding(subject=subject, case=batch.name, passed=False, detail=told[:_LONGEST])
 
 
 Trial = tuple[Subject, NamedBatch, Callable[[PackageRunner], Finding]]

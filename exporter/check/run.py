@@ -5,6 +5,7 @@ A failing case does not end it: all of them are told.
 
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -17,7 +18,14 @@ from exporter.check.tower import Wanted, packages_of
 from exporter.data.batch import contradicting_batches, verification_batches
 from exporter.data.sweep import sweep
 from exporter.distributed.isolation import isolated
-from exporter.errors import CompileFailed, DimPlanViolated, TowerDied, TraceFailed
+from exporter.errors import (
+    CompileFailed,
+    DimPlanViolated,
+    PromiseBroken,
+    TowerDied,
+    TraceFailed,
+    VerificationFailed,
+)
 from exporter.opening import Opened, open_tower
 from exporter.outcome import Failure
 from exporter.overruns import TRACE_LOG
@@ -30,6 +38,7 @@ from exporter.planning import TowerToExport, plan_export, read_config
 from exporter.sources import config_source
 from exporter.spec import TowerName
 from exporter.verify.gate import Gate
+from exporter.verify.shrink import expected_of
 
 OnFinding = Callable[[str, Finding], None]  # the tower's name and what was found, as it comes
 
@@ -89,7 +98,7 @@ def _checked(
     try:
         chain = packages_of(planned.name, traced, wanted, folder)
     except CompileFailed as error:
-        smallest = smallest_of(planned.name, traced, opened.inputs, wanted)
+        smallest = smallest_of(planned.name, traced, opened.inputs, wanted, expected=expected_of(error))
         return TowerCheck(tower=planned.name, trace=log.told(), failure=Failure.of(error), smallest=smallest)
     gate = Gate(
         opened.tower,
@@ -123,8 +132,9 @@ def _of_first_failure(
     failed = next((each for each in findings if not each.passed and each.case in inputs), None)
     if failed is None:
         return ""
-    broken = failed.subject is Subject.NODES
-    return smallest_of(tower, traced, inputs[failed.case], wanted, broken=broken)
+    error = PromiseBroken("") if failed.subject is Subject.NODES else VerificationFailed("")
+    expected = replace(expected_of(error), kinds=())  # a finding may tell of a crash as well
+    return smallest_of(tower, traced, inputs[failed.case], wanted, expected=expected)
 
 
 def _cases(opened: Opened, wanted: Wanted) -> Cases:

@@ -15,6 +15,7 @@ from exporter.order import untraced_libraries
 from exporter.parts import Part, TracedPart
 from exporter.spec import TowerName
 from exporter.verify.minify import SCRIPT
+from exporter.verify.prober import Expected
 from exporter.verify.shrink import TRIED, keep_smallest, keep_untraced
 
 
@@ -24,15 +25,16 @@ def smallest_of(
     inputs: dict[str, Tensor],
     wanted: Wanted,
     *,
-    broken: bool = False,
+    expected: Expected,
 ) -> str:
-    """Search for the smallest failing graph, if that was asked for; says what was found, and where it is."""
+    """Search for the smallest graph that fails as `expected`, if asked for; says what and where it is."""
     if wanted.shrink_into is None:
         return ""
     programs = [each.program for each in traced]
     folder = wanted.shrink_into / tower
     libraries = known_libraries(program.graph for program in programs)
-    return _kept(keep_smallest(programs, inputs, folder, libraries=libraries, broken=broken), folder)
+    told = keep_smallest(programs, inputs, folder, libraries=libraries, expected=expected)
+    return _kept(told, folder)
 
 
 def smallest_untraced(

@@ -18,12 +18,13 @@ from torch.fx import Graph, GraphModule, Interpreter, Node
 from torch.utils._pytree import tree_leaves
 
 from exporter.verify.kept import Kept
-from exporter.verify.prober import Ending, Prober
-from exporter.verify.standalone import Step, script_of
+from exporter.verify.prober import Ending, Expected, Prober
+from exporter.verify.standalone import Step, is_drawn, script_of
 
 log = logging.getLogger(__name__)
 
 SCRIPT = "smallest.py"
+_ANY = Expected()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,11 +35,19 @@ class Smallest:
     nodes: tuple[str, ...]  # the operators that are left
     of: int  # how many there were
     tried: int
+    drawn: tuple[str, ...]  # the inputs that the script draws, being too large to carry
     script: str
     log: str  # of the last script that failed
 
 
-def smallest_failing(
+OnFound = Callable[[Smallest], object]
+
+
+def _keep_nothing(found: Smallest) -> None:
+    pass
+
+
+def smallest_failing(  # noqa: PLR0913  what to search, where, how long and for what: all by name
     program: ExportedProgram,
     inputs: Mapping[str, Tensor],
     *,
@@ -46,15 +55,19 @@ def smallest_failing(
     folder: Path,
     budget_s: float,
     limit_s: float = 120.0,
+    expected: Expected = _ANY,
+    on_found: OnFound = _keep_nothing,
 ) -> Smallest | None:
-    """Search for `budget_s` at most, each script for `limit_s`; None if the program alone does not fail."""
+    """Search for `budget_s` at most, each script for `limit_s`; each smaller case goes to `on_found`.
+
+    None if the program alone does not fail, or not as `expected`.
+    """
     module = program.module(check_guards=False)
     assert isinstance(module, GraphModule)
-    with Prober(libraries, folder, limit_s=limit_s) as prober:
-        search = _Search(
-            module, tree_leaves(dict(inputs)), prober, libraries, until=time.monotonic() + budget_s
-        )
-        return search.run(Step.COMPARE)
+    until = time.monotonic() + budget_s
+    with Prober(libraries, folder, limit_s=limit_s, until=until) as prober:
+        search = _Search(module, tree_leaves(dict(inputs)), prober, libraries, until=until)
+        return search.run(Step.COMPARE, expected, on_found)
 
 
 def smallest_untraceable(
@@ -64,16 +77,18 @@ def smallest_untraceable(
     folder: Path,
     budget_s: float,
     limit_s: float = 30.0,
-    like: str = "",
+    expected: Expected = _ANY,
+    on_found: OnFound = _keep_nothing,
 ) -> Smallest | None:
     """The same for the operators that were recorded of a module that could not be traced.
 
-    None also if they fail otherwise than by an error of the class that is named `like`.
+    None also if they fail otherwise than `expected`.
     """
     module, inputs = recorded
-    with Prober(libraries, folder, limit_s=limit_s) as prober:
-        search = _Search(module, inputs, prober, libraries, until=time.monotonic() + budget_s)
-        return search.run(Step.TRACE, like=like)
+    until = time.monotonic() + budget_s
+    with Prober(libraries, folder, limit_s=limit_s, until=until) as prober:
+        search = _Search(module, inputs, prober, libraries, until=until)
+        return search.run(Step.TRACE, expected, on_found)
 
 
 def broken_alone(
@@ -114,14 +129,19 @@ class _Search:
         self._until = until
         self._last_log = ""
 
-    def run(self, last_step: Step, *, like: str = "") -> Smallest | None:
+    def run(self, last_step: Step, expected: Expected, on_found: OnFound) -> Smallest | None:
         self._remember_before(0)
         ending = self._try(self._nodes, self._outputs(), last_step)
-        if ending is None or not ending.kind.endswith(like):
+        if ending is None or not expected.met_by(ending):
             return None
 
+        on_found(self._told(ending, self._nodes))
+
         def fails(kept: Sequence[Node], outputs: Sequence[Node]) -> bool:
-            return self._try(kept, outputs, ending.step) == ending
+            same = self._try(kept, outputs, ending.step) == ending
+            if same:
+                on_found(self._told(ending, kept, outputs))
+            return same
 
         last = self._first_that_suffices(fails)
         if last is None:
@@ -215,14 +235,16 @@ class _Search:
             run.run(*self._inputs, enable_io_processing=False)
         self._values = run.values
 
-    def _told(self, ending: Ending, kept: Sequence[Node]) -> Smallest:
-        outputs = kept[-1:] if len(kept) < len(self._nodes) else self._outputs()
+    def _told(self, ending: Ending, kept: Sequence[Node], outputs: Sequence[Node] | None = None) -> Smallest:
+        if outputs is None:
+            outputs = kept[-1:] if len(kept) < len(self._nodes) else self._outputs()
         title = f"{ending}: the smallest graph found that fails so, {len(kept)} of {len(self._nodes)} nodes."
         return Smallest(
             ending=ending,
             nodes=tuple(str(node.target) for node in kept),
             of=len(self._nodes),
             tried=self._prober.tried,
+            drawn=tuple(name for name, value in self._cut(kept, outputs)[1].items() if is_drawn(value)),
             script=self._script(kept, outputs, title, ending.step),
             log=self._last_log,
         )

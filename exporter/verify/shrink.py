@@ -2,6 +2,7 @@
 
 import json
 import logging
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -16,6 +17,7 @@ from exporter.errors import (
     CompileFailed,
     DimPlanViolated,
     ExportError,
+    PackageCrashed,
     PromiseBroken,
     TraceFailed,
     VerificationFailed,
@@ -30,10 +32,15 @@ from exporter.verify.minify import (
     smallest_untraceable,
 )
 from exporter.verify.nodes import check_nodes
+from exporter.verify.prober import Expected
 from exporter.verify.recording import record
+from exporter.verify.standalone import Step
 
 TRIED = "tried"  # the folder, beside the one that is kept, of the scripts on the way
-_BUDGET_S = 180.0
+BUDGET_S = 180.0
+_TIME_WAS_UP = "Time was up before a smaller case was found."
+_ABOUT = "smallest.json"
+_ANY = Expected()
 
 log = logging.getLogger(__name__)
 
@@ -55,12 +62,13 @@ def shrunk(
     try:
         yield
     except (CompileFailed, VerificationFailed) as error:
-        broken = isinstance(error, PromiseBroken)
         case = error.where if isinstance(error, VerificationFailed) else ""
         inputs = partial(inputs_of, error.case if isinstance(error, PromiseBroken) else case)
         _tell(
             error,
-            lambda: keep_smallest(programs, inputs(), folder, libraries=libraries, broken=broken),
+            lambda failure: keep_smallest(
+                programs, inputs(), folder, libraries=libraries, expected=expected_of(failure)
+            ),
         )
         raise
 
@@ -82,10 +90,9 @@ def shrunk_untraced(
     try:
         yield
     except (TraceFailed, DimPlanViolated) as error:
-        failure = error  # the name of an except clause is gone after it
         _tell(
-            failure,
-            lambda: keep_untraced(failure, towers, inputs, others(), folder, libraries=libraries),
+            error,
+            lambda failure: keep_untraced(failure, towers, inputs, others(), folder, libraries=libraries),
         )
         raise
 
@@ -101,18 +108,29 @@ def keep_untraced(
 ) -> str:
     """What `keep_untraceable` tells of the cause of `error`, if torch raised it."""
     cause = error.__cause__
-    if cause is None or isinstance(cause, ExportError):
+    if isinstance(cause, ExportError):
         return (
             "No smaller case was searched for: torch traced the model, to a program whose sizes are not "
             "the plan's, and no operator by itself fails so."
         )
-    like = type(cause).__name__
-    return keep_untraceable(towers, inputs, others, folder, libraries=libraries, like=like)
+    expected = Expected(kinds=(f"error {type(cause).__name__}",) if cause else ())
+    return keep_untraceable(towers, inputs, others, folder, libraries=libraries, expected=expected)
 
 
-def _tell(error: ExportError, search: Callable[[], str]) -> None:
+def expected_of(error: ExportError) -> Expected:
+    """How a script must end that fails as `error` says."""
+    if isinstance(error, CompileFailed):
+        return Expected(steps=(Step.COMPILE,), kinds=("error",))
+    if isinstance(error, PackageCrashed):
+        return Expected(steps=(Step.RUN,), kinds=("signal", "hang"))
+    if isinstance(error, PromiseBroken):
+        return Expected(steps=(Step.PROMISE, Step.RUN, Step.COMPARE), kinds=("error", "signal"))
+    return Expected(steps=(Step.RUN, Step.COMPARE), kinds=("error",))
+
+
+def _tell(error: ExportError, search: Callable[[ExportError], str]) -> None:
     try:
-        told = search()
+        told = search(error)
     except Exception:  # the failure itself must be told all the same
         log.exception("shrinking_failed")
     else:
@@ -125,24 +143,31 @@ def keep_smallest(
     folder: Path,
     *,
     libraries: Sequence[str],
-    broken: bool = False,
-    budget_s: float = _BUDGET_S,
+    expected: Expected = _ANY,
+    budget_s: float = BUDGET_S,
 ) -> str:
-    """Write the smallest failing case of the first program that fails alone; says what was found.
+    """Write the smallest case of the first program that fails alone as `expected`; says what was found.
 
-    Of several programs, each takes what the one before it returns. Where a promise was `broken`, which takes
-    a run in this process, the node that breaks it is the case.
+    Of several programs, each takes what the one before it returns. Where a promise is expected to be broken,
+    which takes a run in this process, the node that breaks it is the case.
     """
     tensors, tried = dict(inputs), folder.with_name(TRIED)
+    broken, until = expected.steps[0] is Step.PROMISE, time.monotonic() + budget_s
     for program in programs:
         names = list(program.call_spec.in_spec.child(0).child(0).context)
         taken = {name: tensors[name] for name in names}
         found = None
-        if broken and (node := check_nodes(program, taken)):
-            found = broken_alone(program, taken, node.node, libraries=libraries, folder=tried)
         try:
+            if broken and (node := check_nodes(program, taken)):
+                found = broken_alone(program, taken, node.node, libraries=libraries, folder=tried)
             found = found or smallest_failing(
-                program, taken, libraries=libraries, folder=tried, budget_s=budget_s
+                program,
+                taken,
+                libraries=libraries,
+                folder=tried,
+                budget_s=until - time.monotonic(),
+                expected=expected,
+                on_found=partial(_written, folder=folder),
             )
         except TooLarge as error:
             return str(error)
@@ -150,7 +175,9 @@ def keep_smallest(
             return _written(found, folder)
         with torch.no_grad():
             tensors = program.module(check_guards=False)(taken)
-    return "The program alone, traced and compiled anew, does not fail: no smaller case was found."
+    if time.monotonic() > until:
+        return _TIME_WAS_UP
+    return "The program alone, traced and compiled anew, does not fail so: no smaller case was found."
 
 
 def keep_untraceable(
@@ -160,13 +187,14 @@ def keep_untraceable(
     folder: Path,
     *,
     libraries: Sequence[str],
-    like: str = "",
-    budget_s: float = _BUDGET_S,
+    expected: Expected = _ANY,
+    budget_s: float = BUDGET_S,
 ) -> str:
     """Write the fewest operators of the first tower that cannot be traced; says what was found.
 
-    They count only if they fail by an error of the class that is named `like`.
+    They count only if they fail as `expected`.
     """
+    until = time.monotonic() + budget_s
     for tower in towers:
         names = [tensor.name for tensor in tower.plan.inputs]
         inputs, others = ({name: each[name] for name in names} for each in (inputs, others))
@@ -175,8 +203,9 @@ def keep_untraceable(
                 record(tower.module, inputs, others),
                 libraries=libraries,
                 folder=folder.with_name(TRIED),
-                budget_s=budget_s,
-                like=like,
+                budget_s=until - time.monotonic(),
+                expected=expected,
+                on_found=partial(_written, folder=folder),
             )
         except TooLarge as error:
             return str(error)
@@ -184,10 +213,21 @@ def keep_untraceable(
             return _written(found, folder)
         with torch.no_grad():
             inputs, others = tower.module(inputs), tower.module(others)
+    if time.monotonic() > until:
+        return _TIME_WAS_UP
     return (
         "The operators that the model calls do not fail so by themselves: what cannot be traced is the "
         "model's own Python between them."
     )
+
+
+def found_in(folder: Path) -> str:
+    """What a search that was ended had written by then, in words; nothing if it was nothing."""
+    try:
+        about = json.loads((folder / _ABOUT).read_text())
+    except (OSError, ValueError):
+        return ""
+    return f"By then it had cut {about['of_nodes']} nodes to {about['nodes']} ({about['fails']}): {SCRIPT}."
 
 
 def _written(found: Smallest, folder: Path) -> str:
@@ -200,9 +240,10 @@ def _written(found: Smallest, folder: Path) -> str:
         "nodes": len(found.nodes),
         "of_nodes": found.of,
         "scripts_tried": found.tried,
+        "drawn_inputs": found.drawn,
         "versions": versions().model_dump(),
     }
-    (folder / "smallest.json").write_text(json.dumps(about, indent=2))
+    (folder / _ABOUT).write_text(json.dumps(about, indent=2))
     return (
         f"The smallest graph that fails so ({found.ending}) has {len(found.nodes)} of {found.of} nodes: "
         f"{', '.join(found.nodes[:8])}. {SCRIPT} runs it with torch alone."

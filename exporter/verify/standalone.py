@@ -14,6 +14,7 @@ from torch.fx import Graph, Node
 from exporter.verify.recording import DYNAMIC
 
 _LONGEST_VALUES = 1 << 16  # bytes of one tensor that a script carries; larger ones are drawn
+_LONGEST_INTEGERS = 4 << 20  # the same for integers: ids and lengths, by which code goes one way or another
 _MOST_DRAWN = 1 << 22  # elements; what is behind them is zero, and takes no memory
 _LISTED = 16  # elements that are written as numbers
 
@@ -48,13 +49,14 @@ def script_of(
     steps = [Step.EAGER, Step.TRACE, *([Step.PROMISE] if promises else _OF_PACKAGES)]
     code = graph.python_code("self", expanded_def=False)
     placeholders = [node for node in graph.nodes if node.op == "placeholder"]
+    given = {node.name: inputs[node.name] for node in placeholders}
     used = set(re.findall(r"\w+", code.src))
     return _SCRIPT.format(
         title=title.replace('"""', "'''").replace("\\", "/"),
         imports="\n".join(f"import {library}" for library in libraries),
         names="\n".join(_import(name, value) for name, value in code.globals.items() if name in used),
         forward="\n".join(f"    {line}" for line in code.src.strip().splitlines()),
-        inputs="\n".join(f"    {_literal(inputs[node.name])},  # {node.name}" for node in placeholders),
+        inputs="\n".join(f"    {_literal(value)},  # {_said(name, value)}" for name, value in given.items()),
         dims="\n".join(f"    {_dims(node)}," for node in placeholders),
         versions=f"torch {torch.__version__}",
         most_drawn=_MOST_DRAWN,
@@ -75,13 +77,26 @@ def _import(name: str, value: object) -> str:
     return f"from {module} import {own} as {name}" if module != "builtins" else f"{name} = {own}"
 
 
+def is_drawn(value: object) -> bool:
+    """Whether a script draws this tensor: it is too large to carry."""
+    if not isinstance(value, Tensor):
+        return False
+    counts = not value.dtype.is_floating_point and not value.dtype.is_complex
+    size = value.numel() * value.element_size()
+    return size > (_LONGEST_INTEGERS if counts else _LONGEST_VALUES)
+
+
+def _said(name: str, value: object) -> str:
+    return f"{name}: drawn, too large to keep as it was" if is_drawn(value) else name
+
+
 def _literal(value: object) -> str:
     if not isinstance(value, Tensor):
         return repr(value)
     dtype, size, stride = value.dtype, tuple(value.shape), tuple(value.stride())
     if value.numel() <= _LISTED and dtype is not torch.bfloat16:
         made = f"torch.tensor({value.tolist()}, dtype={dtype}).reshape({size})"
-    elif value.numel() * value.element_size() <= _LONGEST_VALUES:
+    elif not is_drawn(value):
         raw = value.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes()
         packed = base64.b64encode(zlib.compress(raw, 9)).decode()
         made = f'packed("{packed}", {dtype}, {size})'

@@ -1,9 +1,11 @@
 """What the lab finds: every case is told, and one that fails does not end the others."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor, nn
 from torch.export import ExportedProgram
 
 from exporter.aoti.trace import trace
@@ -84,3 +86,36 @@ def test_a_program_that_fixes_a_size_breaks_the_plan(program: ExportedProgram) -
     )
     [finding] = of_plan(program, wider)
     assert not finding.passed and "planned for 0 to 641, the trace allows 0 to 640" in finding.detail
+
+
+class RaisesAtThree(nn.Module):
+    def __init__(self, sound: nn.Module) -> None:
+        super().__init__()
+        self.sound = sound
+
+    def forward(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        if len(inputs["clicks.lengths"]) == 3:
+            raise ValueError("three rows are too many")
+        outputs: dict[str, Tensor] = self.sound(inputs)
+        return outputs
+
+
+def test_eager_that_raises_at_a_size_ends_no_other_case(
+    tower: Tower, program: ExportedProgram, chain: list[Link], tmp_path: Path
+) -> None:
+    findings = found(replace(tower, module=RaisesAtThree(tower.module)), program, chain, SOUND, tmp_path)
+    [failed] = [finding for finding in findings if not finding.passed]
+    assert (failed.subject, failed.case) == (Subject.AGREES, "batch_3")
+    assert failed.detail == "ValueError: three rows are too many"
+    assert findings[-1].subject is Subject.REFUSES
+
+
+def test_a_package_that_does_not_load_leaves_what_was_found_before(
+    tower: Tower, program: ExportedProgram, tmp_path: Path
+) -> None:
+    (tmp_path / "none.pt2").write_bytes(b"no package")
+    order = tuple(tensor.name for tensor in tower.plan.inputs)
+    findings = found(tower, program, [Link(package=tmp_path / "none.pt2", order=order)], SOUND, tmp_path)
+    assert all(each.passed for each in findings if each.subject in {Subject.PLAN, Subject.NODES})
+    [failed] = [each for each in findings if not each.passed]
+    assert (failed.subject, failed.case) == (Subject.AGREES, "batch_1") and failed.detail

@@ -12,10 +12,11 @@ from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
 from exporter.dims.plan import DimPlan, DynamicDim, TensorInput
+from exporter.errors import PromiseBroken
 from exporter.verify.minify import smallest_failing, smallest_untraceable
 from exporter.verify.nodes import check_nodes
 from exporter.verify.recording import record
-from exporter.verify.shrink import keep_smallest, keep_untraceable
+from exporter.verify.shrink import expected_of, keep_smallest, keep_untraceable
 from tests.exporter.verify.conftest import mean_price_tower
 from tests.planted import ops
 
@@ -108,7 +109,11 @@ def test_a_trace_that_hangs_is_cut_to_the_operator_whose_rule_hangs(tmp_path: Pa
 
 def test_a_broken_promise_is_cut_to_its_node_without_a_search(tmp_path: Path) -> None:
     told = keep_smallest(
-        [around(PLANTED.turned)], INPUTS, tmp_path / "e", libraries=["tests.planted.ops"], broken=True
+        [around(PLANTED.turned)],
+        INPUTS,
+        tmp_path / "e",
+        libraries=["tests.planted.ops"],
+        expected=expected_of(PromiseBroken("")),
     )
     assert "(error AssertionError in step promise) has 1 of" in told and "planted.turned.default" in told
     assert "stride is (1, 5), promised (4, 1)" in (tmp_path / "e" / "smallest.log").read_text()

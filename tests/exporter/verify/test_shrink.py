@@ -11,9 +11,20 @@ from torch import Tensor, nn
 from benchmarks.process_memory import MemoryWatch, memory_of
 from exporter.aoti.trace import trace
 from exporter.dims.plan import BATCH, DimPlan, DynamicDim, TensorInput
-from exporter.errors import DimPlanViolated
+from exporter.errors import (
+    CompileFailed,
+    DimPlanViolated,
+    ExportError,
+    PackageCrashed,
+    PromiseBroken,
+    VerificationFailed,
+)
 from exporter.towers.tower import Tower
-from exporter.verify.shrink import keep_untraceable, shrunk_untraced
+from exporter.verify.minify import smallest_untraceable
+from exporter.verify.prober import Ending, Expected
+from exporter.verify.recording import record
+from exporter.verify.shrink import expected_of, keep_untraceable, shrunk_untraced
+from exporter.verify.standalone import Step
 from tests.exporter.verify.conftest import mean_price_tower
 
 PLAN = DimPlan(
@@ -65,3 +76,52 @@ def test_for_sizes_that_are_not_the_plans_nothing_is_searched(tmp_path: Path) ->
     with pytest.raises(DimPlanViolated) as raised, search:
         trace(tower, wide, torch.device("cpu"))
     assert "No smaller case was searched for: torch traced the model" in raised.value.report
+
+
+@pytest.mark.parametrize(
+    ("error", "step", "kind", "alike"),
+    [
+        (CompileFailed(""), Step.COMPILE, "error InductorError", True),
+        (CompileFailed(""), Step.COMPARE, "error AssertionError", False),
+        (VerificationFailed(""), Step.COMPARE, "error AssertionError", True),
+        (VerificationFailed(""), Step.EAGER, "error ImportError", False),
+        (VerificationFailed(""), Step.RUN, "signal 11", False),
+        (PackageCrashed(""), Step.RUN, "signal 11", True),
+        (PackageCrashed(""), Step.COMPARE, "error AssertionError", False),
+        (PromiseBroken(""), Step.PROMISE, "error AssertionError", True),
+    ],
+)
+def test_a_script_fails_so_if_it_ends_as_the_failure_did(
+    error: ExportError, step: Step, kind: str, alike: bool
+) -> None:
+    assert expected_of(error).met_by(Ending(step=step, kind=kind)) is alike
+
+
+@pytest.mark.slow
+def test_what_fails_otherwise_is_no_smaller_case(tmp_path: Path) -> None:
+    """It runs into the same branch, but not by the error that is looked for."""
+    expected = Expected(kinds=("error CompileError",))
+    tower = tower_of(BranchesOnRows(tmp_path / "table"))
+    told = keep_untraceable([tower], FEW, MORE, tmp_path / "evidence", libraries=[], expected=expected)
+    assert told.startswith("The operators that the model calls do not fail so by themselves")
+
+
+def test_a_search_whose_time_is_up_blames_nothing(tmp_path: Path) -> None:
+    told = keep_untraceable([tower_of(Doubles())], FEW, MORE, tmp_path / "e", libraries=[], budget_s=-1)
+    assert told == "Time was up before a smaller case was found."
+
+
+@pytest.mark.slow
+def test_each_smaller_case_is_kept_as_it_is_found(tmp_path: Path) -> None:
+    """A search that is ended leaves what it had: the first script that failed is kept before others run."""
+    graphs: list[int] = []
+    recorded = record(BranchesOnRows(tmp_path / "table"), FEW, MORE)
+    found = smallest_untraceable(
+        recorded,
+        libraries=[],
+        folder=tmp_path,
+        budget_s=60,
+        on_found=lambda each: graphs.append(len(each.nodes)),
+    )
+    assert found is not None and graphs == sorted(graphs, reverse=True)
+    assert graphs[0] == found.of and graphs[-1] == len(found.nodes) < graphs[0]
