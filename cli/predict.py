@@ -8,8 +8,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from cli.settings import CheckSettings
 from exporter.signing import VerifyingKey
 from exporter.spec import TowerName
+from processes.startup import settings_or_exit
 
 _EXAMPLE = (
     "example: slipway predict --artifact out/01J... --tower item --input items.parquet --output out.parquet"
@@ -41,7 +43,13 @@ def run(arguments: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="slipway-predict-") as folder:
         scratch = Path(folder)
         key = VerifyingKey(arguments.verify) if arguments.verify else None
-        served = download(arguments.artifact, TowerName(arguments.tower), scratch / "artifact", key)
+        served = download(
+            arguments.artifact,
+            TowerName(arguments.tower),
+            scratch / "artifact",
+            key,
+            families=settings_or_exit(CheckSettings).families,
+        )
         rows = predict(served, arguments.input, arguments.output, scratch=scratch, on_rows=_shown())
     if arguments.json:
         print(json.dumps({"rows": rows, "output": arguments.output}))

@@ -1,7 +1,7 @@
 """Rows through a published package: what a server would answer, one output column per output."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,12 +10,14 @@ import pyarrow.parquet as pq
 from torch import Tensor
 
 from exporter.aoti.architecture import require_runnable
+from exporter.aoti.op_libraries import require_trusted
 from exporter.config.schema import Feature
 from exporter.data.encode import encode_in_calls
 from exporter.data.parquet import open_parquet
 from exporter.dims.declared import plan_declared
 from exporter.dims.plan import BATCH, DimPlan, plan_dims
 from exporter.errors import AlreadyPublished, InvalidArtifact, InvalidRows, InvalidSpec
+from exporter.families.loading import family_module
 from exporter.manifest import Manifest, TowerEntry
 from exporter.published import fetch_tower, read_manifest
 from exporter.signing import VerifyingKey
@@ -40,8 +42,17 @@ class ServedTower:
     plan: DimPlan
 
 
-def download(artifact_uri: str, tower: TowerName, into: Path, key: VerifyingKey | None = None) -> ServedTower:
+def download(
+    artifact_uri: str,
+    tower: TowerName,
+    into: Path,
+    key: VerifyingKey | None = None,
+    *,
+    families: Collection[str] = (),
+) -> ServedTower:
     """Fetch a tower's package and the description of its inputs.
+
+    Operators may come from the packages of `families`, which the operator of this program has listed.
 
     Raises:
         SignatureRefused: there is a `key`, which has not signed the artifact.
@@ -51,6 +62,7 @@ def download(artifact_uri: str, tower: TowerName, into: Path, key: VerifyingKey 
     manifest = read_manifest(artifact_uri, key)
     entry = _entry(manifest, tower, artifact_uri)
     require_runnable(manifest.device, manifest.architecture)
+    require_trusted(manifest.op_libraries, lambda: map(family_module, families), artifact_uri)
     folder = fetch_tower(artifact_uri, tower, into, key)
     features, plan = _reading(manifest, entry, folder / "pipeline.config", artifact_uri)
     if [(tensor.name, tensor.shape) for tensor in plan.inputs] != [(i.name, i.shape) for i in entry.inputs]:

@@ -1,11 +1,13 @@
 """Which custom-op libraries a server must import before it can load a package."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
+from torch._ops import OpOverload
 from torch.export import ExportedProgram
 from torch.fx import Graph
 
-from exporter.errors import CompileFailed
+from exporter.aoti.torch_private import defining_module
+from exporter.errors import CompileFailed, InvalidArtifact
 
 # Operator namespace -> the Python module that registers its operators.
 _LIBRARIES = {"fbgemm": "fbgemm_gpu"}
@@ -13,26 +15,49 @@ _BUILT_IN = frozenset({"aten", "prim", "prims", "higher_order"})
 
 
 def op_libraries(programs: Iterable[ExportedProgram]) -> tuple[str, ...]:
-    """The modules behind the custom operators of all programs, sorted.
+    """The modules behind the custom operators of all programs, sorted: known ones, and where others are made.
 
     Raises:
-        CompileFailed: an operator whose library is unknown, by name.
+        CompileFailed: an operator of an unknown library that no `torch.library.custom_op` has made, by name.
     """
     found: set[str] = set()
-    for operator, namespace in _custom(program.graph for program in programs):
-        if namespace not in _LIBRARIES:
-            raise CompileFailed(f"operator {operator} comes from a library that Slipway does not know")
-        found.add(_LIBRARIES[namespace])
+    for operator in _custom(program.graph for program in programs):
+        library = _library(operator)
+        if library is None:
+            raise CompileFailed(
+                f"operator {operator} comes from a library that Slipway does not know",
+                hint="make it with torch.library.custom_op in a module that can be imported",
+            )
+        found.add(library)
     return tuple(sorted(found))
 
 
 def known_libraries(graphs: Iterable[Graph]) -> tuple[str, ...]:
     """The same of graphs, without operators of unknown libraries."""
-    return tuple(sorted({_LIBRARIES[name] for _, name in _custom(graphs) if name in _LIBRARIES}))
+    return tuple(sorted({library for operator in _custom(graphs) if (library := _library(operator))}))
 
 
-def _custom(graphs: Iterable[Graph]) -> Iterator[tuple[object, str]]:
+def require_trusted(libraries: Iterable[str], trusted: Callable[[], Iterable[str]], where: str) -> None:
+    """InvalidArtifact, if an artifact asks for the import of what is no part of `trusted` modules' packages.
+
+    A manifest is what somebody wrote: to import what it names is to run code of their choosing.
+    """
+    foreign = [library for library in libraries if library not in _LIBRARIES.values()]
+    packages = {name.partition(".")[0] for name in trusted()} if foreign else set()
+    for library in foreign:
+        if library.partition(".")[0] not in packages:
+            raise InvalidArtifact(
+                f"{where} asks for the operators of {library}, which belongs to no listed family",
+                hint="name the family in SLIPWAY_FAMILIES, if you trust its package, and install that",
+                where=where,
+            )
+
+
+def _library(operator: OpOverload) -> str | None:
+    return _LIBRARIES.get(operator.namespace) or defining_module(operator)
+
+
+def _custom(graphs: Iterable[Graph]) -> Iterator[OpOverload]:
     for node in (node for graph in graphs for node in graph.nodes):
-        namespace: str = getattr(node.target, "namespace", "")  # plain functions have none
-        if node.op == "call_function" and namespace and namespace not in _BUILT_IN:
-            yield node.target, namespace
+        if isinstance(node.target, OpOverload) and node.target.namespace not in _BUILT_IN:
+            yield node.target

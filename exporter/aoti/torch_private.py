@@ -24,6 +24,7 @@ from torch._inductor.cpp_builder import CppBuilder
 from torch._inductor.exc import InvalidCxxCompiler
 from torch._inductor.runtime.cache_dir_utils import cache_dir
 from torch._inductor.virtualized import V
+from torch._library.custom_ops import OPDEFS, CustomOpDef
 from torch._library.utils import has_fake_kernel
 from torch._logging.structured import INTERN_TABLE
 from torch._subclasses import FakeTensor
@@ -219,9 +220,21 @@ def has_shape_rule(operator: torch._ops.OpOverload) -> bool:
     keys = ("Meta", "CompositeImplicitAutograd", "CompositeExplicitAutograd")
     if operator.namespace in {"aten", "prim", "prims"}:
         return True
+    if (definition := _definition(operator)) is not None:  # which has a kernel that says there is no rule
+        return definition._abstract_fn is not None
     return has_fake_kernel(operator) or any(
         torch._C._dispatch_has_kernel_for_dispatch_key(name, key) for key in keys
     )
+
+
+def defining_module(operator: torch._ops.OpOverload) -> str | None:
+    """The module whose import registers an operator made with `torch.library.custom_op`; None of others."""
+    definition = _definition(operator)
+    return None if definition is None else definition._init_fn.__module__
+
+
+def _definition(operator: torch._ops.OpOverload) -> CustomOpDef | None:
+    return OPDEFS.get(operator.name().partition(".")[0])
 
 
 def _without_weights(program: ExportedProgram) -> ExportedProgram:

@@ -1,6 +1,6 @@
 """A published artifact as a thing to check: what it was made from, and its packages."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,9 +25,9 @@ class Published:
     manifest: Manifest
     key: VerifyingKey | None = None
 
-    def chain(self, tower: TowerName, into: Path) -> tuple[Link, ...]:
-        """The tower's packages, downloaded and held against their digests."""
-        return download(self.uri, tower, into, self.key).chain
+    def chain(self, tower: TowerName, into: Path, families: Collection[str]) -> tuple[Link, ...]:
+        """The tower's packages, downloaded and held against their digests; operators are those of `families`."""
+        return download(self.uri, tower, into, self.key, families=families).chain
 
     def require_made_from(self, found: SourceRef) -> None:
         """InvalidSpec, if config or checkpoint is not what the artifact was made from.

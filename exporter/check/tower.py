@@ -31,7 +31,7 @@ def packages_of(
 ) -> tuple[Link, ...]:
     """The packages: those of the artifact, or ones that are compiled now."""
     if wanted.published is not None:
-        return wanted.published.chain(tower, folder / "artifact")
+        return wanted.published.chain(tower, folder / "artifact", wanted.families)
     cache = open_code_cache(wanted.code_cache) if wanted.code_cache else None
     coded = [_coded(each, cache, wanted.spec.targets[0]) for each in traced]
     return tuple(part.link for part in assemble_parts(coded, folder))
