@@ -26,7 +26,7 @@ class Published:
     key: VerifyingKey | None = None
 
     def chain(self, tower: TowerName, into: Path, families: Collection[str]) -> tuple[Link, ...]:
-        """The tower's packages, downloaded and held against their digests; operators are those of `families`."""
+        """The tower's packages, downloaded and held against their digests, as `families` may be trusted."""
         return download(self.uri, tower, into, self.key, families=families).chain
 
     def require_made_from(self, found: SourceRef) -> None:
