@@ -1,35 +1,35 @@
 """`slipway check` of a published artifact, against what it was made from."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from cli.main import main
 from exporter.check.report import CheckReport, Subject
 from tests.e2e.conftest import FIXTURES, Export
 
 pytestmark = pytest.mark.slow
 
-ITEM = ("--tower", "item")
+
+def check(artifact: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """In a process of its own: it forks, and the one that runs tests has threads by now."""
+    command = [sys.executable, "-m", "cli.main", "check", "--artifact", artifact, "--tower", "item"]
+    return subprocess.run([*command, *options], capture_output=True, text=True, check=False)
 
 
-def test_an_artifact_is_checked_against_its_sources(
-    artifact_of: Export, capsys: pytest.CaptureFixture[str]
-) -> None:
-    options = ("--artifact", artifact_of("hstu_match"), *ITEM, "--sizes", "5", "--seed", "3", "--json")
-    capsys.readouterr()
-    assert main(["check", *options]) == 0
-    report = CheckReport.model_validate_json(capsys.readouterr().out)
+def test_an_artifact_is_checked_against_its_sources(artifact_of: Export) -> None:
+    ended = check(artifact_of("hstu_match"), "--sizes", "5", "--seed", "3", "--json")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    report = CheckReport.model_validate_json(ended.stdout)
     [item] = report.towers
     assert report.passed and {each.subject for each in item.findings} == set(Subject)
     drawn = {each.case for each in item.findings if each.case.startswith("random_")}
     assert drawn == {f"random_{number}" for number in range(5)}
 
 
-def test_another_checkpoint_is_not_what_it_was_made_from(
-    artifact_of: Export, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_another_checkpoint_is_not_what_it_was_made_from(artifact_of: Export) -> None:
     other = str(Path(FIXTURES) / "hstu_match_desc" / "model.ckpt-11")
-    assert main(["check", "--artifact", artifact_of("hstu_match"), *ITEM, "--checkpoint", other]) == 1
-    told = " ".join(capsys.readouterr().out.split())  # as if no line were broken
-    assert "is not the checkpoint that" in told
+    ended = check(artifact_of("hstu_match"), "--checkpoint", other)
+    assert ended.returncode == 1
+    assert "is not the checkpoint that" in " ".join(ended.stdout.split())  # as if no line were broken
