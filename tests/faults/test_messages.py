@@ -21,7 +21,7 @@ from tests.faults.observer import wait_for_end
 from tests.faults.programs import Program, python, wait_until
 from tests.faults.stack import FaultStack
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.faults
 QUEUED = Point(None)
 _FAILED = frozenset({JobState.FAILED})
 
