@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from cli.settings import CheckSettings
+from cli.settings import ExportSettings
 from exporter.signing import VerifyingKey
 from exporter.spec import TowerName
 from processes.startup import settings_or_exit
@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
             TowerName(arguments.tower),
             scratch / "artifact",
             key,
-            families=settings_or_exit(CheckSettings).families,
+            families=settings_or_exit(ExportSettings).families,
         )
         rows = predict(served, arguments.input, arguments.output, scratch=scratch, on_rows=_shown())
     if arguments.json:

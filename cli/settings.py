@@ -4,7 +4,7 @@ from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from jobs.families import FamilyNames
-from processes.settings import NO_CODE_CACHE, user_cache
+from processes.settings import CodeCacheSettings
 
 
 class ExportSettings(BaseSettings):
@@ -15,15 +15,5 @@ class ExportSettings(BaseSettings):
     families: FamilyNames = Field(default=(), description="Of one's own, that may be loaded. By commas.")
 
 
-class CheckSettings(ExportSettings):
+class CheckSettings(ExportSettings, CodeCacheSettings):
     """Read from SLIPWAY_<NAME>."""
-
-    code_cache: str | None = Field(
-        default=None,
-        description="Compiled code that exports share: a folder or an object-store prefix, or `off` for "
-        "no reuse. Default: ~/.cache/slipway/code.",
-    )
-
-    @property
-    def code_cache_uri(self) -> str | None:
-        return None if self.code_cache == NO_CODE_CACHE else self.code_cache or str(user_cache("code"))

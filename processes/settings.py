@@ -42,6 +42,22 @@ def compiler_folder() -> Path:
     return user_cache("compiler")
 
 
+class CodeCacheSettings(BaseSettings):
+    """Where compiled code is shared; read from SLIPWAY_<NAME>."""
+
+    model_config = SettingsConfigDict(env_prefix="SLIPWAY_", frozen=True)
+
+    code_cache: str | None = Field(
+        default=None,
+        description="Compiled code that exports share: a folder or an object-store prefix, or `off` for "
+        "no reuse. Default: ~/.cache/slipway/code.",
+    )
+
+    @property
+    def code_cache_uri(self) -> str | None:
+        return None if self.code_cache == NO_CODE_CACHE else self.code_cache or str(user_cache("code"))
+
+
 class CompilerSettings(BaseSettings):
     """Where torch's compiler keeps its own files, by torch's name for it, and finds those of an image."""
 

@@ -12,7 +12,7 @@ from exporter.spec import Target
 from exporter.storage.uris import Folders
 from jobs.families import FamilyNames
 from jobs.redis_url import RedisUrl
-from processes.settings import NO_CODE_CACHE, user_cache
+from processes.settings import CodeCacheSettings
 from telemetry.choices import LogFormat, LogLevel, OtlpEndpoint
 
 
@@ -148,7 +148,7 @@ class RankSettings(BaseSettings):
     otlp_endpoint: OtlpEndpoint = Field(default=None, validation_alias="SLIPWAY_OTLP_ENDPOINT")
 
 
-class AttemptSettings(BaseSettings):
+class AttemptSettings(CodeCacheSettings):
     """What an attempt may load; read from SLIPWAY_<NAME>."""
 
     model_config = SettingsConfigDict(env_prefix="SLIPWAY_", frozen=True)
@@ -168,15 +168,6 @@ class AttemptSettings(BaseSettings):
     stage_time_limit: Duration = Field(
         default=timedelta(hours=2), description="Past it a stage is ended, with the stack it hung in."
     )
-    code_cache: str | None = Field(
-        default=None,
-        description="Compiled code that exports share: a folder or an object-store prefix, or `off` for "
-        "no reuse. Default: ~/.cache/slipway/code.",
-    )
-
-    @property
-    def code_cache_uri(self) -> str | None:
-        return None if self.code_cache == NO_CODE_CACHE else self.code_cache or str(user_cache("code"))
 
 
 def variables_of(settings: type[BaseSettings]) -> tuple[str, ...]:

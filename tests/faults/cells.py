@@ -63,7 +63,7 @@ class Result:
         return asdict(self)
 
 
-RESULTS: list[Result] = []  # of this session, for its table
+RESULTS: list[Result] = []  # of this run, for its table
 
 CONFIG, CHECKPOINT, ROWS = Point(Stage.CONFIG), Point(Stage.CHECKPOINT), Point(Stage.ROWS)
 TRACE, COMPILE, VERIFY = Point(Stage.TRACE), Point(Stage.COMPILE), Point(Stage.VERIFY)
