@@ -4,7 +4,7 @@ from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from jobs.families import FamilyNames
-from processes.settings import CodeCacheSettings
+from processes.settings import CodeCacheSetting
 
 
 class ExportSettings(BaseSettings):
@@ -15,5 +15,5 @@ class ExportSettings(BaseSettings):
     families: FamilyNames = Field(default=(), description="Of one's own, that may be loaded. By commas.")
 
 
-class CheckSettings(ExportSettings, CodeCacheSettings):
+class CheckSettings(CodeCacheSetting, ExportSettings):
     """Read from SLIPWAY_<NAME>."""

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 _SECRET = re.compile(
@@ -42,10 +42,8 @@ def compiler_folder() -> Path:
     return user_cache("compiler")
 
 
-class CodeCacheSettings(BaseSettings):
-    """Where compiled code is shared; read from SLIPWAY_<NAME>."""
-
-    model_config = SettingsConfigDict(env_prefix="SLIPWAY_", frozen=True)
+class CodeCacheSetting(BaseModel):
+    """Where compiled code is shared: a part of the settings of every program that uses it."""
 
     code_cache: str | None = Field(
         default=None,

@@ -12,7 +12,7 @@ from exporter.spec import Target
 from exporter.storage.uris import Folders
 from jobs.families import FamilyNames
 from jobs.redis_url import RedisUrl
-from processes.settings import CodeCacheSettings
+from processes.settings import CodeCacheSetting
 from telemetry.choices import LogFormat, LogLevel, OtlpEndpoint
 
 
@@ -148,7 +148,7 @@ class RankSettings(BaseSettings):
     otlp_endpoint: OtlpEndpoint = Field(default=None, validation_alias="SLIPWAY_OTLP_ENDPOINT")
 
 
-class AttemptSettings(CodeCacheSettings):
+class AttemptSettings(CodeCacheSetting, BaseSettings):
     """What an attempt may load; read from SLIPWAY_<NAME>."""
 
     model_config = SettingsConfigDict(env_prefix="SLIPWAY_", frozen=True)
