@@ -12,6 +12,7 @@ from exporter.signing import SigningKey
 from exporter.spec import TowerName
 from jobs.bundles import Bundles
 from jobs.errors import LeaseLost, StoreUnavailable
+from jobs.judging import since_boot
 from jobs.leases import Holding
 from jobs.logs import JobLogs
 from jobs.model import Job
@@ -22,9 +23,10 @@ from worker.bundle import bundle_of
 from worker.endings import Broken, Cancelled, Ending, Finished, HandedBack, signed, without
 from worker.events import EventTail, log_events
 from worker.launch import Launcher
-from worker.lease_proof import LeaseProof, clock
+from worker.lease_proof import LeaseProof
 from worker.logs import LogTail
-from worker.recording import clear_up, outcome_of, record, timed_out
+from worker.recording import outcome_of, record, timed_out
+from worker.settling import clear_after_loss, settled
 from worker.workspace import Workspace, workspace_of
 
 log = logger(__name__)
@@ -56,7 +58,7 @@ class Supervisor:
         self._time_limit = time_limit
         self._logs = logs
         self._bundles = bundles
-        self._signing_key = signing_key
+        self.signing_key = signing_key
         self._poll_s = poll_s
         self._secrets = secret_values()
         self._stopping = threading.Event()
@@ -78,13 +80,14 @@ class Supervisor:
         """
         try:
             with workspace_of(holding.job, self._worker_dir, traceparent) as workspace:
-                ending = signed(self._attempt(holding, workspace, on_beat), holding.job, self._signing_key)
+                ending = settled(self._attempt(holding, workspace, on_beat), holding)
+                ending = signed(ending, holding.job, self.signing_key)
                 ending = without(self._secrets, ending)
                 ending = self._with_bundles(ending, holding.job, workspace)
             job = record(holding, ending)
-            clear_up(ending, job, holding.job.current_target, workspace)
         except LeaseLost as error:
             log.warning("lease_lost", message=error.message)
+            clear_after_loss(holding)
             return None
         for tower in job.towers:
             if tower.failure is not None:
@@ -168,7 +171,7 @@ class Supervisor:
 
 def _keep(holding: Holding, tail: EventTail, proof: LeaseProof, on_beat: Callable[[], None]) -> Job | None:
     """Renew and report; a store that is away is tried again at the next beat."""
-    events, asked_at = tail.read(), clock()
+    events, asked_at = tail.read(), since_boot()
     try:
         kept = holding.keep(events)
         proof.renew(asked_at, kept.remaining)

@@ -113,6 +113,16 @@ class ObjectStore(ArtifactStore):
                 if not self._landed(error, key, token):
                     raise
 
+    def put_bytes(self, data: bytes, key: str, *, within: timedelta | None = None) -> None:
+        if within is None:
+            return super().put_bytes(data, key)
+        with _translated(self.uri_of(key)):
+            # As bytes, not as a stream: then boto3 does not first ask whether they are welcome.
+            _client(within=within).put_object(
+                Bucket=self._bucket, Key=self._path(key), Body=data, IfNoneMatch="*"
+            )
+        return None
+
     def delete(self, key: str) -> None:
         with _translated(self.uri_of(key)):
             self._client.delete_object(Bucket=self._bucket, Key=self._path(key))
@@ -222,8 +232,8 @@ def _parts(uri: str) -> tuple[str, str]:
     return bucket, check_prefix(prefix.rstrip("/"))
 
 
-def _client(endpoint: str | None = None) -> "S3Client":
-    """A client that tries again a few times and gives up in minutes, not hours.
+def _client(endpoint: str | None = None, *, within: timedelta | None = None) -> "S3Client":
+    """A client that gives up after some tries, in minutes and not hours; or after one, `within` a time.
 
     Checksums are off where the protocol does not ask for them: many stores other than AWS refuse them,
     and digests are compared after every upload. Those stores are also reached by path, not by a host
@@ -237,6 +247,10 @@ def _client(endpoint: str | None = None) -> "S3Client":
         response_checksum_validation="when_required",
         tcp_keepalive=True,
     )
+    if within is not None:
+        connect, answer = (share * within.total_seconds() for share in (0.3, 0.6))
+        once = Config(connect_timeout=connect, read_timeout=answer, retries={"total_max_attempts": 1})
+        config = config.merge(once)
     session = boto3.session.Session()
     with _translated("s3://"):
         client = session.client("s3", config=config, endpoint_url=endpoint)
