@@ -9,7 +9,6 @@ from pathlib import Path
 from exporter.errors import ExportError
 from exporter.outcome import Failure
 from exporter.signing import SigningKey
-from exporter.spec import TowerName
 from jobs.bundles import Bundles
 from jobs.errors import LeaseLost, StoreUnavailable
 from jobs.judging import since_boot
@@ -19,8 +18,8 @@ from jobs.model import Job
 from processes.guarded import GuardedProcess
 from processes.settings import secret_values
 from telemetry.logging import logger
-from worker.bundle import bundle_of
-from worker.endings import Broken, Cancelled, Ending, Finished, HandedBack, signed, without
+from worker.bundling import Bundling
+from worker.endings import Broken, Cancelled, Ending, HandedBack, signed, without
 from worker.events import EventTail, log_events
 from worker.launch import Launcher
 from worker.lease_proof import LeaseProof
@@ -57,10 +56,10 @@ class Supervisor:
         self._worker_dir = worker_dir
         self._time_limit = time_limit
         self._logs = logs
-        self._bundles = bundles
         self.signing_key = signing_key
         self._poll_s = poll_s
         self._secrets = secret_values()
+        self._bundling = Bundling(bundles, logs, self._secrets)
         self._stopping = threading.Event()
 
     def stop(self) -> None:
@@ -83,7 +82,7 @@ class Supervisor:
                 ending = settled(self._attempt(holding, workspace, on_beat), holding)
                 ending = signed(ending, holding.job, self.signing_key)
                 ending = without(self._secrets, ending)
-                ending = self._with_bundles(ending, holding.job, workspace)
+                ending = self._bundling.told(ending, holding.job, workspace)
             job = record(holding, ending)
         except LeaseLost as error:
             log.warning("lease_lost", message=error.message)
@@ -115,36 +114,6 @@ class Supervisor:
             process.stop()
             _forward(lines)
         return ending or outcome_of(workspace, process)
-
-    def _with_bundles(self, ending: Ending, job: Job, workspace: Workspace) -> Ending:
-        """The same ending, whose failures say where the bundles are that are kept of them."""
-        match ending:
-            case Finished(outcome):
-                told = {"failure": self._kept(outcome.failure, None, job, workspace)}
-                towers = tuple(
-                    each.model_copy(update={"failure": self._kept(each.failure, each.tower, job, workspace)})
-                    for each in outcome.towers
-                )
-                return Finished(outcome.model_copy(update={**told, "towers": towers}))
-            case Broken(failure):
-                return Broken(self._kept(failure, None, job, workspace) or failure)
-            case _:
-                return ending
-
-    def _kept(
-        self, failure: Failure | None, tower: TowerName | None, job: Job, workspace: Workspace
-    ) -> Failure | None:
-        if failure is None or self._bundles is None:
-            return failure
-        try:
-            lines = self._logs.read(job.id, tower)
-            kept_at = self._bundles.put(
-                job.id, tower, bundle_of(job, tower, failure, workspace, lines, self._secrets)
-            )
-        except Exception:  # whatever it is: the failure is told all the same
-            log.exception("bundle_not_kept", tower=tower)
-            return failure
-        return failure.model_copy(update={"bundle_url": kept_at})
 
     def _watch(
         self,
