@@ -17,6 +17,7 @@ from telemetry.logging import logger
 PATIENCE = timedelta(minutes=5)  # a job store may be away for some time, and the attempt has cost minutes
 
 log = logger(__name__)
+clock = since_boot  # by which proofs run out
 
 _NAME = "lease.json"
 _LARGEST_MARGIN_S = 10.0
@@ -77,5 +78,5 @@ def _remaining(path: Path) -> timedelta | None:
         proof = _Proof.model_validate_json(path.read_bytes())
     except FileNotFoundError:
         return None
-    remaining = proof.until - since_boot()
+    remaining = proof.until - clock()
     return timedelta(seconds=remaining) if remaining > proof.margin else None

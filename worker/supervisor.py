@@ -11,7 +11,6 @@ from exporter.outcome import Failure
 from exporter.signing import SigningKey
 from jobs.bundles import Bundles
 from jobs.errors import LeaseLost, StoreUnavailable
-from jobs.judging import since_boot
 from jobs.leases import Holding
 from jobs.logs import JobLogs
 from jobs.model import Job
@@ -22,7 +21,7 @@ from worker.bundling import Bundling
 from worker.endings import Broken, Cancelled, Ending, HandedBack, signed, without
 from worker.events import EventTail, log_events
 from worker.launch import Launcher
-from worker.lease_proof import LeaseProof
+from worker.lease_proof import LeaseProof, clock
 from worker.logs import LogTail
 from worker.recording import outcome_of, record, timed_out
 from worker.settling import clear_after_loss, settled
@@ -140,7 +139,7 @@ class Supervisor:
 
 def _keep(holding: Holding, tail: EventTail, proof: LeaseProof, on_beat: Callable[[], None]) -> Job | None:
     """Renew and report; a store that is away is tried again at the next beat."""
-    events, asked_at = tail.read(), since_boot()
+    events, asked_at = tail.read(), clock()
     try:
         kept = holding.keep(events)
         proof.renew(asked_at, kept.remaining)
