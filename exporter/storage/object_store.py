@@ -205,7 +205,7 @@ class ObjectStore(ArtifactStore):
 def open_object_store(uri: str) -> ObjectStore:
     """The store of `s3://bucket/prefix`."""
     bucket, prefix = _parts(uri)
-    return ObjectStore(_client(), bucket, prefix)
+    return ObjectStore(_client(), bucket, prefix, part_size=PART_SIZE)
 
 
 def make_bucket(uri: str) -> bool:
