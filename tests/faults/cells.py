@@ -127,6 +127,7 @@ LIGHT_CELLS = [
     *_cells("kill -9 of the worker, clock an hour back", (VERIFY,)),
     *_cells("SIGTERM of the worker", _ALL),
     *_cells("worker stands still", (CHECKPOINT, *_SOME)),
+    *_cells("all workers stand still", (PUBLISH, HALF, PUBLISHED)),
     *_cells("kill -9 of the API", _SOME),
     *_cells("Redis killed and restarted", _ALL),
     *_cells("Redis cut off", _SOME),

@@ -101,6 +101,17 @@ def stall_worker(scene: Scene) -> None:
     worker.signal(signal.SIGCONT)
 
 
+def stall_workers(scene: Scene) -> None:
+    """All workers stand still for longer than a lease, and nobody takes the job; its ranks go on."""
+    for worker in scene.stack.workers:
+        worker.signal(signal.SIGSTOP)
+    time.sleep(OVER_THE_LEASE_S)
+    scene.stack.hold.release()
+    time.sleep(2)  # in which ranks that did not ask whose job it is would write
+    for worker in scene.stack.workers:
+        worker.signal(signal.SIGCONT)
+
+
 def kill_api(scene: Scene) -> None:
     """Kill -9 of the API."""
     api = scene.stack.programs["api"]
@@ -323,6 +334,7 @@ NAMES: Mapping[str, Fault] = {
     "kill -9 of the worker, clock an hour back": kill_worker_and_set_clock_back,
     "SIGTERM of the worker": terminate_worker,
     "worker stands still": stall_worker,
+    "all workers stand still": stall_workers,
     "kill -9 of the API": kill_api,
     "Redis killed and restarted": restart_redis,
     "Redis cut off": cut_redis,

@@ -1,6 +1,7 @@
 """The table of a run: faults, stages, and what they broke.
 
-`python -m tests.faults.report` puts that of the last whole run, and the figures under load, into docs/faults.md.
+`python -m tests.faults.report` makes that of the last whole run, with the figures under load, the last chapter of
+docs/faults.md.
 """
 
 from collections.abc import Iterator, Sequence

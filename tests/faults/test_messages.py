@@ -23,7 +23,7 @@ from tests.faults.faults import (
     kill_worker,
     lose_messages,
     repeat_messages,
-    stall_worker,
+    stall_workers,
 )
 from tests.faults.holding import Hold
 from tests.faults.invariants import broken
@@ -117,10 +117,9 @@ def test_what_the_last_worker_published_before_it_died_stands(light: FaultStack)
 def test_an_attempt_that_does_not_ask_whose_its_job_is_would_be_noticed(tmp_path: Path) -> None:
     with fault_stack(tmp_path / "s", "reckless") as stack:
         job_id = _submit_held(stack, Point(Stage.PUBLISH))
-        stall_worker(_held(stack, job_id, 1))
+        stall_workers(_held(stack, job_id, 1))
         wait_for_end(stack.observer, job_id, 60)
-        wrong = "; ".join(broken(stack, job_id))
-        assert "which had lost the job" in wrong or "after the lease had ended" in wrong
+        assert "after the lease had ended" in "; ".join(broken(stack, job_id))
 
 
 def _submit_held(stack: FaultStack, point: Point) -> JobId:
