@@ -10,11 +10,11 @@ import math
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, cast
 from urllib.parse import urlsplit
 from uuid import uuid4
 
-import boto3
+import botocore.session
 from botocore.config import Config
 from botocore.exceptions import (
     BotoCoreError,
@@ -23,6 +23,7 @@ from botocore.exceptions import (
     ParamValidationError,
     PartialCredentialsError,
 )
+from botocore.loaders import create_loader
 
 from exporter.errors import AlreadyPublished, ExportError, InvalidSpec, SourceNotFound, StorageError
 from exporter.storage.store import (
@@ -46,6 +47,9 @@ _TOKEN = "slipway-write"  # metadata by which a write recognises its own object
 _RETRYABLE_CODES = {"ExpiredToken", "RequestTimeout", "SlowDown", "ThrottlingException"}
 _RETRYABLE_STATUS = {408, 409, 429}  # 409: another write to the same key is under way
 _NEVER_RETRYABLE = (NoCredentialsError, PartialCredentialsError, ParamValidationError)
+
+# Of services: to read S3's is most of what it takes to make a client, more than a tenth of a second.
+_DESCRIPTIONS = create_loader()
 
 log = logging.getLogger(__name__)
 
@@ -251,13 +255,14 @@ def _client(endpoint: str | None = None, *, within: timedelta | None = None) -> 
         connect, answer = (share * within.total_seconds() for share in (0.3, 0.6))
         once = Config(connect_timeout=connect, read_timeout=answer, retries={"total_max_attempts": 1})
         config = config.merge(once)
-    session = boto3.session.Session()
+    session = botocore.session.get_session()
+    session.register_component("data_loader", _DESCRIPTIONS)
     with _translated("s3://"):
-        client = session.client("s3", config=config, endpoint_url=endpoint)
+        client = cast("S3Client", session.create_client("s3", config=config, endpoint_url=endpoint))
         if _is_aws(client.meta.endpoint_url) or _has_addressing_style(client):
             return client
         by_path = config.merge(Config(s3={"addressing_style": "path"}))
-        return session.client("s3", config=by_path, endpoint_url=endpoint)
+        return cast("S3Client", session.create_client("s3", config=by_path, endpoint_url=endpoint))
 
 
 def _is_aws(endpoint: str) -> bool:

@@ -1,7 +1,6 @@
 """The table of a run: faults, stages, and what they broke.
 
-`python -m tests.faults.report` makes that of the last whole run, with the figures under load, the last chapter of
-docs/faults.md.
+`python -m tests.faults.report` makes it, with the figures under load, the end of docs/faults.md.
 """
 
 from collections.abc import Iterator, Sequence
