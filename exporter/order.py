@@ -16,7 +16,7 @@ from exporter.families.loading import family_module
 from exporter.parts import Part, TracedPart
 from exporter.spec import Pass, Target
 from exporter.towers.tower import Tower
-from exporter.verify.runner import CALL_LIMIT_S
+from exporter.verify.runner import CALL_LIMIT_S, RunnerProcess
 from exporter.verify.shrink import shrunk, shrunk_untraced
 
 _OTHER_SIZES = "batch_7"  # a case whose sizes are not those of the trace
@@ -35,6 +35,7 @@ class PackageOrder:
     folder: Path
     passes: tuple[Pass, ...] = ()
     target: Target = "cpu"
+    runner: RunnerProcess | None = None  # what packages are to run in, if it was started ahead
     call_limit_s: float = CALL_LIMIT_S  # of one call of a package, or of loading it
     on_traced: Callable[[Sequence[TracedPart]], None] = lambda traced: None
 

@@ -191,6 +191,7 @@ def _verified(order: PackageOrder, made: _Unverified, clock: StageClock) -> Pack
             programs=[part.program for part in made.traced],
         )
         gate.call_limit_s = order.call_limit_s
+        gate.ahead = order.runner
         report = gate.verify(order.agreeing(), order.contradicting(), progress)
     return Packaged(parts=made.parts, origin=made.origin, gate=gate, report=report, trace=made.trace)
 

@@ -20,7 +20,7 @@ from exporter.towers.tower import Tower
 from exporter.verify.nodes import require_promises_kept
 from exporter.verify.numerics import compare, compare_runs, scales_of, tolerance_of
 from exporter.verify.reload import Link
-from exporter.verify.runner import CALL_LIMIT_S, PackageRunner, Refused
+from exporter.verify.runner import CALL_LIMIT_S, PackageRunner, Refused, RunnerProcess
 
 _RUN_BY_NODE = ("batch_1", "batch_7", "empty_among_others")
 _STEADY = 0.1  # of the tolerance: what two runs may differ by, which on one CPU thread is nothing at all
@@ -51,6 +51,7 @@ class Gate:
         self._tolerance = tolerance_of(passes)
         self._programs = programs
         self.call_limit_s = CALL_LIMIT_S  # of one call of the package, or of loading it
+        self.ahead: RunnerProcess | None = None  # what the package is to run in, if that was started before
         self._usual: dict[str, float] = {}  # the scale of each output in the largest ordinary batch
 
     def verify(
@@ -132,6 +133,7 @@ class Gate:
             device=str(self._device),
             threads=torch.get_num_threads(),
             limit_s=self.call_limit_s,
+            ahead=self.ahead,
         )
 
     def agrees(self, runner: PackageRunner, batch: NamedBatch) -> CaseReport:
