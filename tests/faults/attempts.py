@@ -1,7 +1,7 @@
 """The attempts of fault tests: real ones, which stop where they are told to, and light ones.
 
     python -m tests.faults.attempts real|light|reckless FOLDER WORKSPACE   what the worker starts
-    python -m tests.faults.attempts rank FOLDER WORKSPACE                  a real one's ranks, under torchrun
+    python -m tests.faults.attempts ranks FOLDER WORKSPACE RANKS           a real one's ranks
 
 A light attempt reads, uploads and publishes with the exporter's own code, and goes through the stages between
 without doing anything in them: it needs no compiler, and half a second. A reckless one is a light one that
@@ -39,26 +39,25 @@ Permission = Callable[[Path], timedelta | None]
 
 
 def start_real(folder: Path, workspace: Path) -> None:
-    """Become torchrun, as the worker's own launcher would start it."""
+    """Become the ranks' program, as the worker's own launcher would start it, with a folder to hold in."""
     order = AttemptFile.model_validate_json((workspace / "attempt.json").read_text())
     ranks = order.spec.ranks or len(order.spec.towers or _TOWERS)
-    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks), "--tee", "3"]
-    rank = ["-m", "tests.faults.attempts", "rank", str(folder), str(workspace)]
+    program = ["-m", "tests.faults.attempts", "ranks", str(folder), str(workspace), str(ranks)]
     wanted = HoldFolder(folder).wanted()
     cold = wanted is not None and order.attempt in wanted.attempts and wanted.stage in _COLD_STAGES
     environment = inherited_environment({"SLIPWAY_CODE_CACHE": "off"} if cold else {})
     environment[NAMING] = f"attempt-{order.attempt}"
-    os.execve(sys.executable, [sys.executable, *torchrun, *rank], environment)
+    os.execve(sys.executable, [sys.executable, *program], environment)
 
 
-def run_rank(folder: Path, workspace: Path) -> None:
-    """One rank of worker.attempt, which stops where it is told to."""
+def run_ranks(folder: Path, workspace: Path, count: str) -> None:
+    """The ranks of worker.ranks, which stop where they are told to."""
     order = AttemptFile.model_validate_json((workspace / "attempt.json").read_text())
-    from worker import attempt  # with torch
+    from worker import ranks  # with torch
 
-    sys.argv = ["worker.attempt", str(workspace)]
+    sys.argv = ["worker.ranks", str(workspace), count]
     object_store.PART_SIZE = _PART
-    attempt.main(HoldFolder(folder).watching(order.attempt))
+    ranks.main(HoldFolder(folder).watching(order.attempt))
 
 
 def run_light(folder: Path, workspace: Path, permission: Permission = await_proof) -> None:
@@ -153,6 +152,9 @@ def _entry(tower: TowerName, files: dict[str, Path]) -> TowerEntry:
 
 
 if __name__ == "__main__":
-    kind, hold_folder, workspace_path = sys.argv[1:]
-    start = {"real": start_real, "rank": run_rank, "light": run_light, "reckless": run_reckless}[kind]
-    start(Path(hold_folder), Path(workspace_path))
+    kind, hold_folder, workspace_path, *count = sys.argv[1:]
+    if kind == "ranks":
+        run_ranks(Path(hold_folder), Path(workspace_path), *count)
+    else:
+        start = {"real": start_real, "light": run_light, "reckless": run_reckless}[kind]
+        start(Path(hold_folder), Path(workspace_path))

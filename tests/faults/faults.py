@@ -50,12 +50,12 @@ def kill_tower(scene: Scene) -> None:
 
 def kill_rank(scene: Scene) -> None:
     """Kill -9 of a rank."""
-    rank = next(each for each in _family(scene) if "tests.faults.attempts rank" in _command(each))
+    rank = next(each for each in reversed(_family(scene)) if each.name().startswith("rank "))
     rank.kill()
 
 
 def kill_attempt(scene: Scene) -> None:
-    """Kill -9 of torchrun, or of the light attempt."""
+    """Kill -9 of the process that ranks are forks of, or of the light attempt."""
     attempt = next(each for each in reversed(_family(scene)) if "processes.guard" not in _command(each))
     attempt.kill()
 
