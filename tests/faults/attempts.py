@@ -1,7 +1,7 @@
 """The attempts of fault tests: real ones, which stop where they are told to, and light ones.
 
     python -m tests.faults.attempts real|light|reckless FOLDER WORKSPACE   what the worker starts
-    python -m tests.faults.attempts ranks FOLDER WORKSPACE                 a real one's ranks
+    python -m tests.faults.attempts ranks FOLDER WORKSPACE RANKS           a real one's ranks
 
 A light attempt reads, uploads and publishes with the exporter's own code, and goes through the stages between
 without doing anything in them: it needs no compiler, and half a second. A reckless one is a light one that
@@ -39,29 +39,25 @@ Permission = Callable[[Path], timedelta | None]
 
 
 def start_real(folder: Path, workspace: Path) -> None:
-    """Become what the worker's own launcher would start, as the same family of processes."""
+    """Become the ranks' program, as the worker's own launcher would start it, with a folder to hold in."""
     order = AttemptFile.model_validate_json((workspace / "attempt.json").read_text())
+    ranks = order.spec.ranks or len(order.spec.towers or _TOWERS)
+    program = ["-m", "tests.faults.attempts", "ranks", str(folder), str(workspace), str(ranks)]
     wanted = HoldFolder(folder).wanted()
     cold = wanted is not None and order.attempt in wanted.attempts and wanted.stage in _COLD_STAGES
     environment = inherited_environment({"SLIPWAY_CODE_CACHE": "off"} if cold else {})
     environment[NAMING] = f"attempt-{order.attempt}"
-    ranks = ["-m", "tests.faults.attempts", "ranks", str(folder), str(workspace)]
-    os.execve(sys.executable, [sys.executable, *ranks], environment)
+    os.execve(sys.executable, [sys.executable, *program], environment)
 
 
-def run_ranks(folder: Path, workspace: Path) -> None:
-    """All ranks of a real attempt, which stop where they are told to."""
+def run_ranks(folder: Path, workspace: Path, count: str) -> None:
+    """The ranks of worker.ranks, which stop where they are told to."""
     order = AttemptFile.model_validate_json((workspace / "attempt.json").read_text())
-    from exporter.distributed.ranks import Ranks  # with torch
-    from worker import attempt, ranks
+    from worker import ranks  # with torch
 
+    sys.argv = ["worker.ranks", str(workspace), count]
     object_store.PART_SIZE = _PART
-    count = order.spec.ranks or len(_wanted(order))
-    watched = HoldFolder(folder).watching(order.attempt)
-    if count > 1:
-        sys.argv = ["worker.ranks", str(workspace), str(count)]
-        ranks.main(watched)
-    attempt.run_rank(workspace, Ranks(rank=0, size=1), watched)
+    ranks.main(HoldFolder(folder).watching(order.attempt))
 
 
 def run_light(folder: Path, workspace: Path, permission: Permission = await_proof) -> None:
@@ -156,6 +152,9 @@ def _entry(tower: TowerName, files: dict[str, Path]) -> TowerEntry:
 
 
 if __name__ == "__main__":
-    kind, hold_folder, workspace_path = sys.argv[1:]
-    start = {"real": start_real, "ranks": run_ranks, "light": run_light, "reckless": run_reckless}[kind]
-    start(Path(hold_folder), Path(workspace_path))
+    kind, hold_folder, workspace_path, *count = sys.argv[1:]
+    if kind == "ranks":
+        run_ranks(Path(hold_folder), Path(workspace_path), *count)
+    else:
+        start = {"real": start_real, "light": run_light, "reckless": run_reckless}[kind]
+        start(Path(hold_folder), Path(workspace_path))

@@ -112,15 +112,15 @@ def _cells(fault: str, points: Iterable[Point], ends: frozenset[JobState] = _DON
 # At attempts that export a recorded model: what happens to processes that light ones have not.
 REAL_CELLS = [
     *_cells("kill -9 of the tower's process", _TOWER, _ANY_END),
-    *_cells("kill -9 of the attempt", (CONFIG, TRACE, COMPILE, VERIFY, HALF)),
+    *_cells("kill -9 of a rank", (CONFIG, COMPILE, VERIFY, HALF, PUBLISHED)),
+    *_cells("kill -9 of the attempt", (TRACE, VERIFY, HALF)),
     *_cells("kill -9 of the guard", (TRACE, VERIFY, HALF)),
     *_cells("kill -9 of the worker", (TRACE, VERIFY)),
     *_cells("SIGTERM of the worker", (COMPILE, VERIFY)),
     *_cells("worker stands still", (VERIFY,)),
     *_cells("S3 answers 503", (CHECKPOINT,)),
     *_cells("S3 damages a file", (PUBLISH,)),
-    *(Cell("kill -9 of a rank", point, both=True) for point in (CONFIG, VERIFY, HALF)),
-    Cell("kill -9 of the attempt", VERIFY, both=True),
+    Cell("kill -9 of a rank", VERIFY, both=True),
     Cell("SIGTERM of the worker", HALF, both=True),
 ]
 # At light ones: what happens to everything around an attempt, wherever it is.

@@ -49,12 +49,13 @@ def kill_tower(scene: Scene) -> None:
 
 
 def kill_rank(scene: Scene) -> None:
-    """Kill -9 of one of several ranks."""
-    next(each for each in _family(scene) if each.name().startswith("rank ")).kill()
+    """Kill -9 of a rank."""
+    rank = next(each for each in reversed(_family(scene)) if each.name().startswith("rank "))
+    rank.kill()
 
 
 def kill_attempt(scene: Scene) -> None:
-    """Kill -9 of the process that the guard started: the only rank, or the one above all."""
+    """Kill -9 of the process that ranks are forks of, or of the light attempt."""
     attempt = next(each for each in reversed(_family(scene)) if "processes.guard" not in _command(each))
     attempt.kill()
 

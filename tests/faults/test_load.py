@@ -120,7 +120,7 @@ def test_memory_is_flat_however_long_it_runs(tmp_path: Path) -> None:
 
 
 def here(stack: FaultStack) -> ExportSpec:
-    """A light export of sources on this machine: to look at those in a bucket takes long."""
+    """A light export of sources on this machine: looking at them in a bucket takes longer than the rest."""
     weights = stack.folder / "weights"
     weights.write_bytes(b"weights")
     sources = dict.fromkeys(("checkpoint_uri", "item_input_uri", "sample_input_uri"), str(weights))
