@@ -33,7 +33,7 @@ class TokenCheck:
     """Finds who a token speaks for."""
 
     def __init__(self, *, issuer: str, audience: str, jwks_url: str, rules: Sequence[TokenRule] = ()) -> None:
-        """Trust tokens that `issuer` signed for `audience`, by the keys at `jwks_url`; the rules bind them."""
+        """Trust tokens that `issuer` signed for `audience`, by the keys at `jwks_url`; rules bind them."""
         self._rules = rules
         self._issuer = issuer
         self._audience = audience
