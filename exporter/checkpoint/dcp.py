@@ -1,15 +1,16 @@
 """Distributed checkpoints (torch DCP): tensors put together from the chunks that training's ranks wrote.
 
-Not by torch's own planner: its reader unpickles with everything in reach where an entry is no tensor,
-joins whatever path the metadata names, ignores gaps and overlaps, and holds each tensor in memory, twice.
-What is left of it once those are replaced is the slicing below.
+torch's own planner says which chunks make up what is wanted (`dcp_reader.py`). Its reader of files is not
+used: that one unpickles with everything in reach where an entry is no tensor, joins whatever path the
+metadata names, ignores gaps and overlaps, and holds each chunk in memory.
 """
 
 import io
 import re
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -17,10 +18,11 @@ import torch
 from torch import Tensor
 from typing_extensions import Buffer
 
-from exporter.checkpoint.dcp_metadata import METADATA_NAME, Chunk, read_metadata
+from exporter.checkpoint.dcp_metadata import METADATA_NAME, Chunk, StoredTensor, read_metadata
+from exporter.checkpoint.dcp_reader import fill_box
 from exporter.checkpoint.mapped import map_tensor, room_for
 from exporter.checkpoint.stored_zip import data_start
-from exporter.checkpoint.tensors import TensorMeta, digest_files
+from exporter.checkpoint.tensors import Piece, TensorMeta, digest_files
 from exporter.errors import CheckpointUnreadable
 
 _VALUES = re.compile(r"(?:^|/)data/[^/]+$")  # the entries in which torch.save puts values
@@ -38,20 +40,40 @@ class DcpCheckpoint:
 
     def read(self, name: str) -> Tensor:
         stored = self._stored[name]
-        meta, chunks = stored.meta, stored.chunks
-        for chunk in chunks:  # before memory is set aside for what is not there
-            self._check_place(name, chunk, meta.dtype)
-        if len(chunks) == 1:
-            return _alone(self._read_chunk(name, chunks[0], meta.dtype))
-        whole = room_for(meta)
-        for chunk in chunks:
-            box = tuple(slice(at, at + size) for at, size in zip(chunk.offset, chunk.size, strict=True))
-            whole[box] = self._read_chunk(name, chunk, meta.dtype)
-        return whole
+        if len(stored.chunks) == 1:
+            [piece] = self.pieces(name)
+            return _alone(piece.values)
+        return self._filled(name, stored, (0,) * len(stored.meta.shape), stored.meta)
+
+    def rows(self, name: str, first: int, end: int) -> Tensor:
+        stored = self._stored[name]
+        wanted = TensorMeta(shape=(end - first, *stored.meta.shape[1:]), dtype=stored.meta.dtype)
+        return self._filled(name, stored, (first, *(0,) * (len(wanted.shape) - 1)), wanted)
+
+    def pieces(self, name: str) -> tuple[Piece, ...]:
+        stored = self._stored[name]
+        self._check_places(name, stored, stored.chunks)
+        return tuple(
+            Piece(offset=chunk.offset, values=self._read_chunk(name, chunk, stored.meta.dtype))
+            for chunk in stored.chunks
+        )
 
     def digest(self) -> str:
         files = {chunk.file for stored in self._stored.values() for chunk in stored.chunks}
         return digest_files(self._folder, {METADATA_NAME, *files})
+
+    def _filled(self, name: str, stored: StoredTensor, offset: tuple[int, ...], wanted: TensorMeta) -> Tensor:
+        """The part of a tensor that begins at `offset`; only chunks that it lies in are opened."""
+        part = Chunk(offset=offset, size=wanted.shape, file="", start=0, length=0)
+        self._check_places(name, stored, [chunk for chunk in stored.chunks if chunk.overlaps(part)])
+        box = room_for(wanted)
+        fill_box(box, offset, name, stored, partial(self._read_chunk, name, dtype=wanted.dtype))
+        return box
+
+    def _check_places(self, name: str, stored: StoredTensor, chunks: Iterable[Chunk]) -> None:
+        """Before memory is set aside for what is not there."""
+        for chunk in chunks:
+            self._check_place(name, chunk, stored.meta.dtype)
 
     def _check_place(self, name: str, chunk: Chunk, dtype: torch.dtype) -> None:
         try:

@@ -10,7 +10,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from exporter.checkpoint.mapped import map_tensor
-from exporter.checkpoint.tensors import TensorMeta, digest_files
+from exporter.checkpoint.tensors import Piece, TensorMeta, digest_files
 from exporter.errors import CheckpointUnreadable
 
 _DTYPES = {
@@ -50,6 +50,13 @@ class SafetensorsCheckpoint:
         if path not in self._starts:
             self._starts[path] = _starts(path)
         return map_tensor(path, self._starts[path][name], meta)
+
+    def rows(self, name: str, first: int, end: int) -> Tensor:
+        return self.read(name)[first:end]
+
+    def pieces(self, name: str) -> tuple[Piece, ...]:
+        values = self.read(name)
+        return (Piece(offset=(0,) * values.dim(), values=values),)
 
     def digest(self) -> str:
         return digest_files(self._files[0].parent, [path.name for path in self._files])

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from exporter.errors import CheckpointUnreadable
 
@@ -24,6 +25,19 @@ class TensorMeta:
 
     def __str__(self) -> str:
         return f"{str(self.dtype).removeprefix('torch.')} {list(self.shape)}"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Piece:
+    """A box of a tensor, looked at where it lies."""
+
+    offset: tuple[int, ...]  # of the box in the tensor, per axis
+    values: Tensor
+
+    @property
+    def end(self) -> int:
+        """The first row behind it."""
+        return self.offset[0] + self.values.shape[0]
 
 
 def digest_files(folder: Path, names: Iterable[str]) -> str:
