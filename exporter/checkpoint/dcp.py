@@ -20,9 +20,9 @@ from typing_extensions import Buffer
 
 from exporter.checkpoint.dcp_metadata import METADATA_NAME, Chunk, StoredTensor, read_metadata
 from exporter.checkpoint.dcp_reader import fill_box
-from exporter.checkpoint.mapped import map_tensor, room_for
+from exporter.checkpoint.mapped import map_bytes, map_tensor, room_for
 from exporter.checkpoint.stored_zip import data_start
-from exporter.checkpoint.tensors import Piece, TensorMeta, digest_files
+from exporter.checkpoint.tensors import Piece, TensorMeta, digest_files, raw_of
 from exporter.errors import CheckpointUnreadable
 
 _VALUES = re.compile(r"(?:^|/)data/[^/]+$")  # the entries in which torch.save puts values
@@ -34,15 +34,16 @@ class DcpCheckpoint:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._stored = read_metadata(folder / METADATA_NAME)
+        self._items: dict[tuple[str, int], _Item] = {}
 
     def tensors(self) -> Mapping[str, TensorMeta]:
         return {name: stored.meta for name, stored in self._stored.items()}
 
     def read(self, name: str) -> Tensor:
         stored = self._stored[name]
+        self._check_places(name, stored, stored.chunks)
         if len(stored.chunks) == 1:
-            [piece] = self.pieces(name)
-            return _alone(piece.values)
+            return _alone(self._read_chunk(name, stored.chunks[0], stored.meta.dtype))
         return self._filled(name, stored, (0,) * len(stored.meta.shape), stored.meta)
 
     def rows(self, name: str, first: int, end: int) -> Tensor:
@@ -53,10 +54,7 @@ class DcpCheckpoint:
     def pieces(self, name: str) -> tuple[Piece, ...]:
         stored = self._stored[name]
         self._check_places(name, stored, stored.chunks)
-        return tuple(
-            Piece(offset=chunk.offset, values=self._read_chunk(name, chunk, stored.meta.dtype))
-            for chunk in stored.chunks
-        )
+        return tuple(self._open_chunk(name, chunk, stored.meta.dtype) for chunk in stored.chunks)
 
     def digest(self) -> str:
         files = {chunk.file for stored in self._stored.values() for chunk in stored.chunks}
@@ -67,7 +65,7 @@ class DcpCheckpoint:
         part = Chunk(offset=offset, size=wanted.shape, file="", start=0, length=0)
         self._check_places(name, stored, [chunk for chunk in stored.chunks if chunk.overlaps(part)])
         box = room_for(wanted)
-        fill_box(box, offset, name, stored, partial(self._read_chunk, name, dtype=wanted.dtype))
+        fill_box(box, offset, name, stored, partial(self._open_chunk, name, dtype=wanted.dtype))
         return box
 
     def _check_places(self, name: str, stored: StoredTensor, chunks: Iterable[Chunk]) -> None:
@@ -90,6 +88,33 @@ class DcpCheckpoint:
             )
 
     def _read_chunk(self, name: str, chunk: Chunk, dtype: torch.dtype) -> Tensor:
+        item = self._item(name, chunk, dtype)
+        stored = map_tensor(self._folder / chunk.file, chunk.start + item.start, item.stored)
+        return stored.as_strided(item.meta.shape, item.stride, item.offset)
+
+    def _open_chunk(self, name: str, chunk: Chunk, dtype: torch.dtype) -> Piece:
+        """Its bytes where they lie; put in order first where its last axis is not."""
+        item = self._item(name, chunk, dtype)
+        if item.stride[-1:] != (1,):
+            raw = raw_of(self._read_chunk(name, chunk, dtype).contiguous())
+            return Piece(offset=chunk.offset, raw=raw, dtype=dtype)
+        with (self._folder / chunk.file).open("rb") as file:
+            mapped = map_bytes(file.fileno(), chunk.start + item.start, item.stored.nbytes)
+        size = dtype.itemsize
+        shape = (*item.meta.shape[:-1], item.meta.shape[-1] * size)
+        stride = (*(step * size for step in item.stride[:-1]), 1)
+        return Piece(
+            offset=chunk.offset, raw=mapped.as_strided(shape, stride, item.offset * size), dtype=dtype
+        )
+
+    def _item(self, name: str, chunk: Chunk, dtype: torch.dtype) -> "_Item":
+        """Where in the file its values are, and how they lie there; looked up once."""
+        key = chunk.file, chunk.start
+        if key not in self._items:
+            self._items[key] = self._inspected(name, chunk, dtype)
+        return self._items[key]
+
+    def _inspected(self, name: str, chunk: Chunk, dtype: torch.dtype) -> "_Item":
         path = self._folder / chunk.file
         try:
             with path.open("rb") as file:
@@ -100,8 +125,7 @@ class DcpCheckpoint:
         expected = TensorMeta(shape=chunk.size, dtype=dtype)
         if item.meta != expected:
             raise self._damaged(name, chunk, f"it holds {item.meta} where {METADATA_NAME} says {expected}")
-        stored = map_tensor(path, chunk.start + item.start, item.stored)
-        return stored.as_strided(item.meta.shape, item.stride, item.offset)
+        return item
 
     def _damaged(self, name: str, chunk: Chunk, reason: str) -> CheckpointUnreadable:
         return CheckpointUnreadable(

@@ -23,13 +23,16 @@ from torch.distributed.checkpoint.storage import StorageReader
 from torch.futures import Future
 
 from exporter.checkpoint.dcp_metadata import Chunk, StoredTensor
+from exporter.checkpoint.tensors import Piece
 
-ReadChunk = Callable[[Chunk], Tensor]  # its values, mapped
+OpenChunk = Callable[[Chunk], Piece]
 
 
-def fill_box(box: Tensor, offset: tuple[int, ...], name: str, stored: StoredTensor, read: ReadChunk) -> None:
+def fill_box(
+    box: Tensor, offset: tuple[int, ...], name: str, stored: StoredTensor, open_chunk: OpenChunk
+) -> None:
     """Fill `box` with the values of the tensor that begin at `offset`."""
-    reader = _MappedChunks(name, stored, read)
+    reader = _MappedChunks(name, stored, open_chunk)
     planner = _BoxPlanner()
     planner.set_up_planner({name: _Box(stored, offset, box)}, reader.read_metadata())
     plan = planner.finish_plan(reader.prepare_local_plan(planner.create_local_plan()))
@@ -72,8 +75,8 @@ class _BoxPlanner(DefaultLoadPlanner):
 class _MappedChunks(StorageReader):
     """Chunks of one tensor, each looked at where it lies."""
 
-    def __init__(self, name: str, stored: StoredTensor, read: ReadChunk) -> None:
-        self._name, self._stored, self._read = name, stored, read
+    def __init__(self, name: str, stored: StoredTensor, open_chunk: OpenChunk) -> None:
+        self._name, self._stored, self._open = name, stored, open_chunk
         self._chunks = {chunk.offset: chunk for chunk in stored.chunks}
 
     def read_metadata(self) -> Metadata:
@@ -88,10 +91,9 @@ class _MappedChunks(StorageReader):
     def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:
         for item in plan.items:
             assert item.storage_index.offset is not None, "every chunk has a place"
-            part = self._read(self._chunks[tuple(item.storage_index.offset)])
-            for axis, (at, length) in enumerate(zip(item.storage_offsets, item.lengths, strict=True)):
-                part = part.narrow(axis, at, length)
-            planner.resolve_tensor(item).copy_(part)
+            piece = self._open(self._chunks[tuple(item.storage_index.offset)])
+            part = piece.part(item.storage_offsets, item.lengths)
+            planner.resolve_tensor(item).view(torch.uint8).copy_(part)
         done: Future[None] = Future()
         done.set_result(None)
         return done

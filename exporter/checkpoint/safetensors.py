@@ -9,7 +9,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from exporter.checkpoint.mapped import map_tensor
+from exporter.checkpoint.mapped import map_bytes, map_tensor
 from exporter.checkpoint.tensors import Piece, TensorMeta, digest_files
 from exporter.errors import CheckpointUnreadable
 
@@ -46,20 +46,28 @@ class SafetensorsCheckpoint:
         return {name: meta for name, (_, meta) in self._tensors.items()}
 
     def read(self, name: str) -> Tensor:
-        path, meta = self._tensors[name]
-        if path not in self._starts:
-            self._starts[path] = _starts(path)
-        return map_tensor(path, self._starts[path][name], meta)
+        return map_tensor(*self._place(name))
 
     def rows(self, name: str, first: int, end: int) -> Tensor:
-        return self.read(name)[first:end]
+        [piece] = self.pieces(name)
+        return piece.raw[first:end].clone().view(piece.dtype)
 
     def pieces(self, name: str) -> tuple[Piece, ...]:
-        values = self.read(name)
-        return (Piece(offset=(0,) * values.dim(), values=values),)
+        path, start, meta = self._place(name)
+        with path.open("rb") as file:
+            mapped = map_bytes(file.fileno(), start, meta.nbytes)
+        raw = mapped.reshape(*meta.shape[:-1], meta.shape[-1] * meta.dtype.itemsize)
+        return (Piece(offset=(0,) * len(meta.shape), raw=raw, dtype=meta.dtype),)
 
     def digest(self) -> str:
         return digest_files(self._files[0].parent, [path.name for path in self._files])
+
+    def _place(self, name: str) -> tuple[Path, int, TensorMeta]:
+        """The file of a tensor, and the byte of it at which its values begin."""
+        path, meta = self._tensors[name]
+        if path not in self._starts:
+            self._starts[path] = _starts(path)
+        return path, self._starts[path][name], meta
 
 
 def _header(path: Path) -> dict[str, TensorMeta]:

@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,15 +29,36 @@ class TensorMeta:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Piece:
-    """A box of a tensor, looked at where it lies."""
+    """A box of a tensor, looked at where it lies.
+
+    As bytes, along the last axis: a file may hold numbers where no number could be read in place.
+    """
 
     offset: tuple[int, ...]  # of the box in the tensor, per axis
-    values: Tensor
+    raw: Tensor  # uint8
+    dtype: torch.dtype
 
     @property
-    def end(self) -> int:
-        """The first row behind it."""
-        return self.offset[0] + self.values.shape[0]
+    def shape(self) -> tuple[int, ...]:
+        *outer, last = self.raw.shape
+        return (*outer, last // self.dtype.itemsize)
+
+    def part(self, starts: Sequence[int], lengths: Sequence[int]) -> Tensor:
+        """The bytes of a part of it, which begins at `starts`."""
+        part = self.raw
+        for axis, (start, length) in enumerate(zip(starts, lengths, strict=True)):
+            size = self.dtype.itemsize if axis == part.dim() - 1 else 1
+            part = part.narrow(axis, start * size, length * size)
+        return part
+
+    def rows(self, numbers: Tensor) -> Tensor:
+        """Some of its rows, by their numbers in the piece, as a tensor of their own."""
+        return self.raw.index_select(0, numbers).view(self.dtype)
+
+
+def raw_of(values: Tensor) -> Tensor:
+    """The bytes of a contiguous tensor, along its last axis; of a single number along a first one."""
+    return values.reshape(*values.shape[:-1], -1).view(torch.uint8)
 
 
 def digest_files(folder: Path, names: Iterable[str]) -> str:

@@ -71,7 +71,15 @@ def test_pieces_lie_where_they_are_stored(write_dcp: Write) -> None:
     left, right = torch.ones(4, 1), torch.zeros(4, 2)
     pieces = DcpCheckpoint(write_dcp((4, 3), [((0, 0), left), ((0, 1), right)])).pieces("model.table")
     assert [piece.offset for piece in pieces] == [(0, 0), (0, 1)]
-    assert [torch.equal(*pair) for pair in zip((left, right), (p.values for p in pieces), strict=True)]
+    assert [piece.shape for piece in pieces] == [(4, 1), (4, 2)]
+    for values, piece in zip((left, right), pieces, strict=True):
+        assert torch.equal(piece.rows(torch.arange(4)), values)
+
+
+def test_a_transposed_chunk_is_put_in_order(write_dcp: Write) -> None:
+    values = torch.arange(6.0).reshape(2, 3)
+    checkpoint = DcpCheckpoint(write_dcp((3, 2), [((0, 0), values.t())]))
+    assert torch.equal(checkpoint.rows("model.table", 1, 3), values.t()[1:])
 
 
 @pytest.mark.parametrize("offsets", [[(0, 0), (1, 0)], [(0, 0), (2, 0), (2, 0)]])
