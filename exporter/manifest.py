@@ -143,6 +143,60 @@ class SparseEntry(Frozen):
     dims: tuple[DimEntry, ...]  # that the tensors' shapes name
 
 
+class TableRows(Frozen):
+    """Rows of a table, from `first` up to `end`, under the table's `tensor` in a .safetensors file."""
+
+    first: int
+    end: int
+    file: str  # below the artifact's root
+    sha256: str  # of that file
+
+
+class ShardedTable(Frozen):
+    """A table and where its rows are; together the shards have every row, in their order."""
+
+    name: str
+    tensor: str  # its name in the files, which is the checkpoint's without "model."
+    rows: int
+    width: int
+    dtype: str
+    features: tuple[str, ...]  # that look it up
+    shards: tuple[TableRows, ...]
+
+
+class TablesFile(Frozen):
+    """`tables.json`: the tables of a tower."""
+
+    version: Literal[1] = 1
+    tower: TowerName
+    tables: tuple[ShardedTable, ...]
+
+
+class LookupReport(Frozen):
+    """What was tried on the shards: lookups in them against eager ones, by each rank in its own rows."""
+
+    cases: int  # of every rank together
+    refused: int  # of these, inputs that contradict each other
+    largest_difference: float
+
+
+class ShardedTables(Frozen):
+    """The tables of a tower without a package for them: look up in the shards, then run `TowerEntry.package`.
+
+    What is looked up are its inputs, joined by name: pass them in the order of `tensors`.
+    """
+
+    index: FileRef  # a `TablesFile`
+    shards: tuple[FileRef, ...]  # one per rank that had rows
+    tensors: tuple[TensorEntry, ...]
+    dims: tuple[DimEntry, ...]  # that the tensors' shapes name
+    verified: LookupReport
+
+    @property
+    def all_files(self) -> tuple[FileRef, ...]:
+        return (self.index, *self.shards)
+
+
 class FamilyPackage(Frozen):
     """The installed distribution that a model family of one's own came from."""
 
@@ -210,6 +264,7 @@ class TowerEntry(Frozen):
     view: Literal["training", "scalar", "declared"]
     package: FileRef  # of the whole tower; in two_stage of its dense part
     sparse: SparseEntry | None = None  # two_stage only
+    tables: ShardedTables | None = None  # two_stage with tables: sharded, in place of `sparse`
     files: tuple[FileRef, ...]  # pipeline.config, and of TorchEasyRec's families fg.json, model_acc.json
     inputs: tuple[TensorEntry, ...]
     outputs: tuple[TensorEntry, ...]
@@ -232,7 +287,8 @@ class TowerEntry(Frozen):
     def served_files(self) -> tuple[FileRef, ...]:
         """What it takes to run the tower, packages first."""
         sparse = (self.sparse.package,) if self.sparse else ()
-        return (self.package, *sparse, *self.files)
+        tables = self.tables.all_files if self.tables else ()
+        return (self.package, *sparse, *tables, *self.files)
 
     @property
     def all_files(self) -> tuple[FileRef, ...]:

@@ -33,7 +33,7 @@ def blueprint_of(planned: TowerToExport, spec: ExportSpec, config_text: str) -> 
     """How to build the tower; the code of a family of one's own is loaded here, and nowhere before."""
     if isinstance(planned, UnopenedTower):
         return open_declared(planned, spec, config_text)
-    return ConfiguredTower(planned)
+    return ConfiguredTower(planned, spec.tables)
 
 
 def open_tower(

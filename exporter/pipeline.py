@@ -16,6 +16,7 @@ from exporter.data.sweep import agreeing_batches
 from exporter.describe import tower_entry, write_tower_files
 from exporter.distributed.isolation import isolated
 from exporter.distributed.ranks import Ranks
+from exporter.errors import ExportError
 from exporter.items.materialise import Materialised, materialise
 from exporter.items.wanted import Items, open_items, plan_vectors
 from exporter.opening import blueprint_of
@@ -23,9 +24,12 @@ from exporter.order import PackageOrder
 from exporter.outcome import ExportOutcome, Failure
 from exporter.overruns import limits_of
 from exporter.packaging import Packaged, package_tower
-from exporter.parts import TracedPart, parts_of, sizes_text
+from exporter.parts import TracedPart, packaging_of, sizes_text
 from exporter.planning import TowerToExport, plan_export, read_config
+from exporter.publish import withdraw
 from exporter.publishing import publish_towers, published_earlier, sent_while_others_work
+from exporter.shards.join import joined
+from exporter.shards.made import RankPart, RankTables
 from exporter.sources import config_source, fetch_checkpoint_once, open_rows
 from exporter.stages import OnStage, Stage, StageClock
 
@@ -33,7 +37,7 @@ log = logging.getLogger(__name__)
 
 
 def export(attempt: Attempt, ranks: Ranks, on_stage: OnStage) -> ExportOutcome | None:
-    """Export and send the towers that are this rank's; on rank 0 also publish all towers as one artifact.
+    """Export and send what is this rank's: towers, and rows of tables; on rank 0 also publish the artifact.
 
     Each tower has a process of its own. Its failure, or its death, is part of the outcome and does not stop
     the others. Returns None on every rank but 0.
@@ -41,18 +45,57 @@ def export(attempt: Attempt, ranks: Ranks, on_stage: OnStage) -> ExportOutcome |
     Raises:
         ExportError: nothing could be tried (bad spec or config), or nothing could be published.
     """
+    try:
+        part = part_of_rank(attempt, ranks, on_stage)
+    except ExportError as error:
+        if ranks.size == 1:
+            raise
+        log.exception("rank_failed", extra={"rank": ranks.rank})
+        part = RankPart(failure=Failure.of(error))  # which the others must not wait for
+    gathered = ranks.gather(part)
+    return None if gathered is None else publish_parts(gathered, attempt)
+
+
+def part_of_rank(attempt: Attempt, ranks: Ranks, on_stage: OnStage) -> RankPart:
+    """What this rank brings to where all meet: its rows of tables that go into shards, and its towers."""
     config_text = read_config(attempt.spec)
     planned = plan_export(attempt.spec, config_text, families=attempt.families)
     if attempt.replace_unfinished and (earlier := published_earlier(attempt, planned)):
-        return earlier if ranks.rank == 0 else None
+        return RankPart(earlier=earlier)
+    own = ranks.share_out(planned)
+    tables: list[RankTables] = []
+    if attempt.spec.tables.sharded:
+        from exporter.shards.rank import TablesOrder, tables_of_rank  # TorchRec takes seconds to import
+
+        for tower in planned:
+            order = TablesOrder(
+                planned=tower,
+                attempt=attempt,
+                config_text=config_text,
+                ranks=ranks,
+                helps=tower not in own,
+            )
+            tables.append(tables_of_rank(order, on_stage))
     results = sent_while_others_work(
-        ranks.share_out(planned), partial(isolated_tower, attempt, config_text, on_stage), attempt, on_stage
+        own, partial(isolated_tower, attempt, config_text, on_stage), attempt, on_stage
     )
-    gathered = ranks.gather(results)
-    if gathered is None:
-        return None
-    by_name = {result.planned.name: result for rank_results in gathered for result in rank_results}
-    return publish_towers([by_name[tower.name] for tower in planned], attempt)
+    return RankPart(planned=planned, results=tuple(results), tables=tuple(tables))
+
+
+def publish_parts(parts: Sequence[RankPart], attempt: Attempt) -> ExportOutcome:
+    """Publish what all ranks made; nothing, if one of them failed as a whole."""
+    for part in parts:
+        if part.failure is not None:
+            withdraw([file for each in parts for file in each.sent], attempt.artifact_uri)
+            return ExportOutcome(failure=part.failure)
+    if parts[0].earlier is not None:
+        return parts[0].earlier
+    results = {result.planned.name: result for part in parts for result in part.results}
+    if attempt.spec.tables.sharded:
+        for name, result in results.items():
+            made = [each for part in parts for each in part.tables if each.tower is name]
+            results[name] = joined(result, made, attempt)
+    return publish_towers([results[tower.name] for tower in parts[0].planned], attempt)
 
 
 def isolated_tower(
@@ -102,11 +145,13 @@ def export_tower(
         evidence.keep("sizes.txt", partial(sizes_text, inputs))
         blueprint.try_out(tower, inputs)
         inferred = infer_shape_rules(tower, rows, device, allowed=spec.allow_inferred_ops)
+    packaging = packaging_of(tower, spec)
     packaged = package_tower(
         PackageOrder(
             tower=tower,
-            parts=parts_of(tower, spec.mode, max_batch_size=spec.max_batch_size),
-            inputs=inputs,
+            parts=packaging.parts,
+            inputs=packaging.entering(inputs),
+            lookup=packaging.lookup,
             agreeing=partial(agreeing_batches, rows, tower.plan),
             contradicting=partial(contradicting_batches, rows, tower.plan),
             device=device,

@@ -210,6 +210,13 @@ def _unopened(spec: ExportSpec, family: str, families: Collection[str]) -> tuple
             hint="leave id_weights out",
             where="id_weights",
         )
+    if spec.tables.sharded:
+        raise InvalidSpec(
+            "tables: sharded is for TorchEasyRec's models; how a family of one's own looks up, only its code "
+            "knows",
+            hint="leave tables out, and export in two stages",
+            where="tables",
+        )
     towers = tuple(UnopenedTower(name=name, family=family) for name in spec.towers or (TowerName.MODEL,))
     _require_item_tower([tower.name for tower in towers], spec)
     for tower in towers:

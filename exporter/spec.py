@@ -40,6 +40,31 @@ class Mode(StrEnum):
     TWO_STAGE = "two_stage"  # a sparse package looks up, a dense package computes
 
 
+class TableLayout(StrEnum):
+    """Where embedding tables go."""
+
+    PACKAGED = "packaged"  # into the package that looks up
+    SHARDED = "sharded"  # into files of rows, one per rank; nothing is compiled of the lookups
+
+
+class Tables(Frozen):
+    """What becomes of a model's embedding tables."""
+
+    layout: TableLayout = TableLayout.PACKAGED
+
+    @property
+    def sharded(self) -> bool:
+        return self.layout is TableLayout.SHARDED
+
+
+def _with_layout(given: object) -> object:
+    """`"sharded"` stands for `{"layout": "sharded"}`."""
+    return {"layout": given} if isinstance(given, str) else given
+
+
+TablesOrLayout = Annotated[Tables, BeforeValidator(_with_layout, json_schema_input_type=Tables | TableLayout)]
+
+
 class IdWeights(StrEnum):
     """What a package does with the factors of weighted ids."""
 
@@ -201,6 +226,11 @@ class ExportSpec(Frozen):
         default=Mode.UNIFIED,
         description="unified: tables and dense part in one package; two_stage: one package each.",
     )
+    tables: TablesOrLayout = Field(
+        default=Tables(),
+        description="sharded, which needs mode two_stage: every rank writes its rows of each table as "
+        "safetensors, and only the dense part is compiled. Default: tables are in the packages.",
+    )
     device: Device = Device.CPU
     target: Targets | None = Field(
         default=None,
@@ -261,6 +291,12 @@ class ExportSpec(Frozen):
             raise ValueError("`target` names a target twice")
         if self.target is not None and device_of(self.target[0]) is not self.device:
             raise ValueError(f"`target` begins with {self.target[0]}, and `device` is {self.device}")
+        return self
+
+    @model_validator(mode="after")
+    def _shards_are_looked_up_outside(self) -> Self:
+        if self.tables.sharded and self.mode is not Mode.TWO_STAGE:
+            raise ValueError("`tables: sharded` needs `mode: two_stage`, whose dense package takes lookups")
         return self
 
     @model_validator(mode="after")

@@ -20,6 +20,7 @@ from exporter.spec import (
     IndexSpec,
     Mode,
     Pass,
+    Tables,
     Target,
     Targets,
     TowerName,
@@ -46,6 +47,7 @@ class SpecView(Frozen):
     output_uri: str
     towers: tuple[TowerName, ...] | None
     mode: str
+    tables: Tables = Tables()
     device: Device
     target: Targets | None
     id_weights: IdWeights

@@ -12,7 +12,7 @@ from exporter.check.tower import Wanted
 from exporter.errors import ExportError
 from exporter.opening import Opened
 from exporter.order import untraced_libraries
-from exporter.parts import Part, TracedPart
+from exporter.parts import Packaging, TracedPart
 from exporter.spec import TowerName
 from exporter.verify.minify import SCRIPT
 from exporter.verify.prober import Expected
@@ -38,14 +38,15 @@ def smallest_of(
 
 
 def smallest_untraced(
-    error: ExportError, parts: Sequence[Part], opened: Opened, cases: Cases, wanted: Wanted
+    error: ExportError, packaging: Packaging, opened: Opened, cases: Cases, wanted: Wanted
 ) -> str:
     """The same for a tower that could not be traced, as `error` says."""
     if wanted.shrink_into is None:
         return ""
-    towers, others = [part.tower for part in parts], cases.agreeing[-1].inputs
+    towers = [part.tower for part in packaging.parts]
+    inputs, others = packaging.entering(opened.inputs), packaging.entering(cases.agreeing[-1].inputs)
     folder, libraries = wanted.shrink_into / opened.tower.name, untraced_libraries(opened.tower)
-    return _kept(keep_untraced(error, towers, opened.inputs, others, folder, libraries=libraries), folder)
+    return _kept(keep_untraced(error, towers, inputs, others, folder, libraries=libraries), folder)
 
 
 def _kept(told: str, folder: Path) -> str:

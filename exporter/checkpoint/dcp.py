@@ -44,12 +44,13 @@ class DcpCheckpoint:
         self._check_places(name, stored, stored.chunks)
         if len(stored.chunks) == 1:
             return _alone(self._read_chunk(name, stored.chunks[0], stored.meta.dtype))
-        return self._filled(name, stored, (0,) * len(stored.meta.shape), stored.meta)
+        return self._fill(room_for(stored.meta), (0,) * len(stored.meta.shape), name, stored)
 
     def rows(self, name: str, first: int, end: int) -> Tensor:
         stored = self._stored[name]
-        wanted = TensorMeta(shape=(end - first, *stored.meta.shape[1:]), dtype=stored.meta.dtype)
-        return self._filled(name, stored, (first, *(0,) * (len(wanted.shape) - 1)), wanted)
+        _, *inner = stored.meta.shape
+        rows = torch.empty((end - first, *inner), dtype=stored.meta.dtype)
+        return self._fill(rows, (first, *(0 for _ in inner)), name, stored)
 
     def pieces(self, name: str) -> tuple[Piece, ...]:
         stored = self._stored[name]
@@ -60,12 +61,11 @@ class DcpCheckpoint:
         files = {chunk.file for stored in self._stored.values() for chunk in stored.chunks}
         return digest_files(self._folder, {METADATA_NAME, *files})
 
-    def _filled(self, name: str, stored: StoredTensor, offset: tuple[int, ...], wanted: TensorMeta) -> Tensor:
-        """The part of a tensor that begins at `offset`; only chunks that it lies in are opened."""
-        part = Chunk(offset=offset, size=wanted.shape, file="", start=0, length=0)
+    def _fill(self, box: Tensor, offset: tuple[int, ...], name: str, stored: StoredTensor) -> Tensor:
+        """`box`, with the part of a tensor that begins at `offset`; chunks without it are not opened."""
+        part = Chunk(offset=offset, size=tuple(box.shape), file="", start=0, length=0)
         self._check_places(name, stored, [chunk for chunk in stored.chunks if chunk.overlaps(part)])
-        box = room_for(wanted)
-        fill_box(box, offset, name, stored, partial(self._open_chunk, name, dtype=wanted.dtype))
+        fill_box(box, offset, name, stored, partial(self._open_chunk, name, dtype=box.dtype))
         return box
 
     def _check_places(self, name: str, stored: StoredTensor, chunks: Iterable[Chunk]) -> None:

@@ -35,7 +35,7 @@ class Checkpoint(Protocol):
         """
 
     def rows(self, name: str, first: int, end: int) -> Tensor:
-        """The rows from `first` up to `end` of one tensor; of the files only what holds them is read."""
+        """The rows from `first` up to `end` of one tensor, in memory; nothing else of the files is read."""
 
     def pieces(self, name: str) -> tuple[Piece, ...]:
         """The boxes a tensor is stored in, which cover it: each where it lies, nothing put together."""

@@ -51,6 +51,20 @@ class Piece:
             part = part.narrow(axis, start * size, length * size)
         return part
 
+    def outside(self, first: int, end: int) -> "tuple[Piece, ...]":
+        """What it has of the tensor's rows before `first`, and from `end` on."""
+        start, stop = self.offset[0], self.offset[0] + self.shape[0]
+        cuts = ((start, min(stop, first)), (max(start, end), stop))
+        return tuple(
+            Piece(
+                offset=(begin, *self.offset[1:]),
+                raw=self.raw[begin - start : until - start],
+                dtype=self.dtype,
+            )
+            for begin, until in cuts
+            if begin < until
+        )
+
     def rows(self, numbers: Tensor) -> Tensor:
         """Some of its rows, by their numbers in the piece, as a tensor of their own."""
         return self.raw.index_select(0, numbers).view(self.dtype)

@@ -14,6 +14,7 @@ from exporter.config.schema import Feature, FeatureGroup, GroupKind, PipelineCon
 from exporter.config.tables import Lookup, lookups
 from exporter.config.widths import sequence_widths
 from exporter.models.jagged import Layout, cumulated, first, pad_to
+from exporter.models.pieces import TableInPieces
 from exporter.models.sequence_encoders import build_encoder
 from exporter.spec import IdWeights
 
@@ -46,6 +47,14 @@ class EmbeddingGroup(nn.Module):
 
     def forward(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return self.encode(self.look_up(inputs))
+
+    @property
+    def tables(self) -> dict[str, tuple[str, ...]]:
+        """The path of each table, and the features that are looked up in it."""
+        features: dict[str, dict[str, None]] = {}
+        for (_, feature), path in self._tables.items():
+            features.setdefault(path, {})[feature] = None
+        return {path: tuple(names) for path, names in features.items()}
 
     def look_up(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The groups and the sequence groups, as they come out of the tables."""
@@ -94,7 +103,8 @@ class EmbeddingGroup(nn.Module):
         if feature.is_sequence and feature.is_multivalued:
             offsets = cumulated(inputs[f"{feature.name}.key_lengths"])[offsets]
         weights = inputs[f"{feature.name}.weights"] if feature.weighted and self._apply_weights else None
-        return _bags(values, self._weight(feature, group), offsets, feature.pooling, weights)
+        ids, table = self._rows(values, feature, group)
+        return _bags(ids, table, offsets, feature.pooling, weights)
 
     def _query(self, feature: Feature, group: FeatureGroup, inputs: Mapping[str, Tensor]) -> Tensor:
         """One vector of each row, (B, D), looked up beside the sequences; training weighs no ids here."""
@@ -102,25 +112,29 @@ class EmbeddingGroup(nn.Module):
         if feature.table is None:
             return values
         offsets = cumulated(inputs[f"{feature.name}.lengths"])
-        weight = self._weight(feature, group)
+        ids, table = self._rows(values, feature, group)
         if feature.is_multivalued:
-            return _bags(values, weight, offsets, feature.pooling)
+            return _bags(ids, table, offsets, feature.pooling)
         # A query of one value takes the first of its row; padding gives zeros to a row without any.
-        return first(F.embedding(values, weight), offsets)
+        return first(F.embedding(ids, table), offsets)
 
     def _elements(self, feature: Feature, group: FeatureGroup, inputs: Mapping[str, Tensor]) -> Tensor:
         """One vector of each element: (N, D)."""
         values = inputs[f"{feature.name}.values"]
         if feature.table is None:
             return values
-        weight = self._weight(feature, group)
+        ids, table = self._rows(values, feature, group)
         if feature.is_multivalued:
             offsets = cumulated(inputs[f"{feature.name}.key_lengths"])
-            return _bags(values, weight, offsets, feature.pooling)
-        return F.embedding(values, weight)
+            return _bags(ids, table, offsets, feature.pooling)
+        return F.embedding(ids, table)
 
-    def _weight(self, feature: Feature, group: FeatureGroup) -> Tensor:
-        return self.get_parameter(f"{self._tables[group, feature.name]}.weight")
+    def _rows(self, ids: Tensor, feature: Feature, group: FeatureGroup) -> tuple[Tensor, Tensor]:
+        """The ids, and the table that they are rows of; of one in pieces, only the rows that they name."""
+        table = self.get_submodule(self._tables[group, feature.name])
+        if isinstance(table, TableInPieces):
+            return table.look_up(ids)
+        return ids, self.get_parameter(f"{self._tables[group, feature.name]}.weight")
 
 
 def _padded(

@@ -16,6 +16,7 @@ from exporter.errors import PackageCrashed, PackageUnsteady, VerificationFailed
 from exporter.manifest import CaseKind, CaseReport, Latency, VerificationReport
 from exporter.spec import Pass
 from exporter.stages import Progress
+from exporter.towers.lookup import LookUp
 from exporter.towers.tower import Tower
 from exporter.verify.nodes import require_promises_kept
 from exporter.verify.numerics import compare, compare_runs, scales_of, tolerance_of
@@ -51,6 +52,7 @@ class Gate:
         self._tolerance = tolerance_of(passes)
         self._programs = programs
         self.call_limit_s = CALL_LIMIT_S  # of one call of the package, or of loading it
+        self.lookup: LookUp | None = None  # makes the chain's inputs of the tower's, where no package does
         self._usual: dict[str, float] = {}  # the scale of each output in the largest ordinary batch
 
     def verify(
@@ -66,7 +68,7 @@ class Gate:
         for batch in by_node:
             progress(0.0, f"{batch.name}: node by node")
             require_promises_kept(
-                self._programs, self._on_device(batch), tower=self._tower.title, case=batch.name
+                self._programs, self.entering(batch), tower=self._tower.title, case=batch.name
             )
         self.learn_scales(cases)
         total, timed = len(cases) + len(refusals), _timed(cases)
@@ -113,8 +115,10 @@ class Gate:
         """The allowed difference, as a fraction of an output's scale."""
         return self._tolerance
 
-    def _on_device(self, batch: NamedBatch) -> dict[str, Tensor]:
-        return {name: value.to(self._device) for name, value in batch.inputs.items()}
+    def entering(self, batch: NamedBatch) -> dict[str, Tensor]:
+        """What the chain is given for a case."""
+        inputs = {name: value.to(self._device) for name, value in batch.inputs.items()}
+        return inputs if self.lookup is None else self.lookup(inputs)
 
     def eager(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
         """The tower's outputs, computed as they are checked against."""
@@ -132,6 +136,7 @@ class Gate:
             device=str(self._device),
             threads=torch.get_num_threads(),
             limit_s=self.call_limit_s,
+            lookup=self.lookup,
         )
 
     def agrees(self, runner: PackageRunner, batch: NamedBatch) -> CaseReport:

@@ -9,7 +9,7 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from exporter.errors import InvalidSpec
 from exporter.planning import PlanRequest, read_config
-from exporter.spec import INDEX_KINDS, Device, ExportSpec, IdWeights, Mode, TowerName
+from exporter.spec import INDEX_KINDS, Device, ExportSpec, IdWeights, Mode, TableLayout, TowerName
 
 Spec = TypeVar("Spec", bound=ExportSpec)
 
@@ -69,6 +69,11 @@ def add_plan_options(parser: argparse.ArgumentParser) -> None:
     towers = [name.value for name in TowerName]
     parser.add_argument("--tower", action="append", dest="towers", choices=towers, help="may be repeated")
     parser.add_argument("--mode", choices=[mode.value for mode in Mode])
+    parser.add_argument(
+        "--tables",
+        choices=[layout.value for layout in TableLayout],
+        help="sharded, with --mode two_stage: each rank writes its rows of the tables beside a dense package",
+    )
     parser.add_argument("--max-batch-size", type=int, metavar="N", dest="max_batch_size")
 
 
