@@ -127,7 +127,7 @@ def export_tower(
     spec, name = attempt.spec, planned.name
     clock = StageClock(name, on_stage, within=partial(limits_of, attempt, name))
     folder = attempt.workspace / name
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)  # there may be notes of its tables in it
     with clock.stage(Stage.CONFIG):
         device = require_target(spec.targets[0])
         blueprint = blueprint_of(planned, spec, config_text)

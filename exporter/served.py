@@ -98,4 +98,6 @@ def _chain(entry: TowerEntry, root: Path) -> Iterator[Link]:
     if entry.sparse is not None:
         yield Link(package=root / entry.sparse.package.path, order=inputs)
         inputs = tuple(tensor.name for tensor in entry.sparse.tensors)
+    elif entry.tables is not None:
+        inputs = tuple(tensor.name for tensor in entry.tables.tensors)
     yield Link(package=root / entry.package.path, order=inputs)
