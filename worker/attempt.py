@@ -1,7 +1,8 @@
 """One rank of one attempt: `python -m worker.attempt <workspace>`, under torchrun where there are several.
 
 Reads `attempt.json`, reports stages as lines of `events-<rank>.jsonl`; rank 0 writes `outcome.json`,
-and every rank then exits with 0. Without that file, the attempt has crashed.
+and every rank then exits with 0. Another rank that fails before it can meet the others writes
+`failed-<rank>.json` and exits with 1, which ends them all. Without either file, the attempt has crashed.
 """
 
 import argparse
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from pydantic import BaseModel
 from structlog.contextvars import bind_contextvars
 
 from exporter.amounts import Amounts
@@ -29,7 +31,7 @@ from telemetry.tracing import tracing_to
 from worker.lease_proof import await_proof
 from worker.reports import reporting
 from worker.settings import AttemptSettings, RankSettings
-from worker.workspace import AttemptFile
+from worker.workspace import RANK_FAILED, AttemptFile
 
 log = logging.getLogger(__name__)
 
@@ -71,9 +73,12 @@ def main(watched: Wrap = lambda report: report) -> None:
         report = watched(reporting(events, tracing, span.traceparent))
         ranks = Ranks(rank=settings.rank, size=settings.world_size)
         outcome = run(attempt, shared, ranks, report)
-    if outcome is not None:
-        write_outcome(outcome, workspace)
     tracing.close()
+    if ranks.rank == 0 and outcome is not None:
+        _write_whole(outcome, workspace / "outcome.json")
+    elif outcome is not None and outcome.failure is not None:  # rank 0 would wait for this one
+        _write_whole(outcome.failure, workspace / f"{RANK_FAILED}-{ranks.rank}.json")
+        sys.exit(1)
 
 
 def run(attempt: Attempt, shared: AttemptSettings, ranks: Ranks, report: OnStage) -> ExportOutcome | None:
@@ -84,7 +89,7 @@ def run(attempt: Attempt, shared: AttemptSettings, ranks: Ranks, report: OnStage
         return export(attempt, ranks, report)
     except ExportError as error:
         log.exception("export_failed")
-        return ExportOutcome(failure=Failure.of(error)) if ranks.rank == 0 else None
+        return ExportOutcome(failure=Failure.of(error))
 
 
 def _amounts(shared: AttemptSettings) -> Amounts:
@@ -96,11 +101,11 @@ def _amounts(shared: AttemptSettings) -> Amounts:
     )
 
 
-def write_outcome(outcome: ExportOutcome, workspace: Path) -> None:
-    """Write outcome.json whole or not at all."""
-    partial = workspace / "outcome.json.partial"
-    partial.write_text(outcome.model_dump_json(indent=2))
-    partial.rename(workspace / "outcome.json")
+def _write_whole(value: BaseModel, path: Path) -> None:
+    """Write the file whole or not at all."""
+    partial = path.with_name(f"{path.name}.partial")
+    partial.write_text(value.model_dump_json(indent=2))
+    partial.rename(path)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """How an attempt ended, and what is done about it before it is recorded."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from exporter.errors import ExportError
 from exporter.outcome import ExportOutcome, Failure
@@ -17,6 +17,7 @@ class Finished:
     """The ranks ended by themselves and told the outcome."""
 
     outcome: ExportOutcome
+    left_files: bool = False  # one rank failed as a whole, and ended others that had sent some
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,8 @@ def without(secrets: Sequence[str], ending: Ending) -> Ending:
             towers = tuple(
                 each.model_copy(update={"failure": clean(each.failure)}) for each in outcome.towers
             )
-            return Finished(outcome.model_copy(update={"failure": clean(outcome.failure), "towers": towers}))
+            told = outcome.model_copy(update={"failure": clean(outcome.failure), "towers": towers})
+            return replace(ending, outcome=told)
         case Broken(failure):
             return Broken(clean(failure) or failure)
         case _:

@@ -6,7 +6,7 @@ from datetime import timedelta
 from pydantic import ValidationError
 
 from exporter.errors import AttemptFailed, AttemptTimedOut
-from exporter.outcome import Failure
+from exporter.outcome import ExportOutcome, Failure
 from exporter.publish import remove_unfinished
 from exporter.spec import Target
 from jobs.errors import StoreUnavailable
@@ -14,9 +14,11 @@ from jobs.leases import Holding
 from jobs.model import Job
 from processes.guarded import GuardedProcess
 from worker.endings import Broken, Cancelled, Ending, Finished, HandedBack
+from worker.failed_rank import failed_rank
 from worker.workspace import Workspace
 
 _LOG_LINES = 20
+_A_RANK_FAILED = 1  # torchrun's exit status
 _STORE_PATIENCE_S = 300.0
 _STORE_RETRY_S = 1.0
 
@@ -25,7 +27,13 @@ def outcome_of(workspace: Workspace, process: GuardedProcess) -> Ending:
     """How an attempt ended that ended by itself."""
     status = process.exit_status()
     if status != 0:
-        return Broken(Failure.of(_broke(f"ended with exit status {status}", process)))
+        if (failure := workspace.failure_of_rank()) is not None:
+            return Finished(ExportOutcome(failure=failure), left_files=True)
+        log = process.log.read_text(errors="replace")
+        told = failed_rank(log) if status == _A_RANK_FAILED else None
+        return Broken(
+            Failure.of(_failed(told) if told else _broke(f"ended with exit status {status}", process))
+        )
     try:
         outcome = workspace.outcome()
     except ValidationError as error:
@@ -44,8 +52,8 @@ def clear_up(ending: Ending, job: Job, target: Target, workspace: Workspace) -> 
 def _left_files(ending: Ending) -> bool:
     """Whether towers may have been sent that nobody will publish, by processes that were ended or died."""
     match ending:
-        case Finished(outcome):
-            return outcome.failure is not None and outcome.failure.code == AttemptFailed.code
+        case Finished(outcome, left_files):
+            return left_files or (outcome.failure is not None and outcome.failure.code == AttemptFailed.code)
         case Broken() | Cancelled():
             return True
         case HandedBack():
@@ -55,6 +63,10 @@ def _left_files(ending: Ending) -> bool:
 def _given_up(job: Job, target: Target) -> bool:
     """Whether no other attempt will be made; one would clear the place itself."""
     return job.state.is_final or target in job.ended_targets
+
+
+def _failed(told: str) -> AttemptFailed:
+    return AttemptFailed(told, hint="a rank killed by SIGKILL had most often too little memory")
 
 
 def _broke(what: str, process: GuardedProcess) -> AttemptFailed:

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -122,7 +123,7 @@ class Supervisor:
                     each.model_copy(update={"failure": self._kept(each.failure, each.tower, job, workspace)})
                     for each in outcome.towers
                 )
-                return Finished(outcome.model_copy(update={**told, "towers": towers}))
+                return replace(ending, outcome=outcome.model_copy(update={**told, "towers": towers}))
             case Broken(failure):
                 return Broken(self._kept(failure, None, job, workspace) or failure)
             case _:

@@ -8,12 +8,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporter.outcome import ExportOutcome
+from exporter.outcome import ExportOutcome, Failure
 from exporter.spec import ExportSpec, Frozen
 from jobs.model import Job
 from telemetry.logging import logger
 
 log = logger(__name__)
+
+RANK_FAILED = "failed"  # how the names of files begin in which ranks say so
 
 
 class AttemptFile(Frozen):
@@ -46,6 +48,11 @@ class Workspace:
     def order(self) -> AttemptFile:
         """What the ranks are to do."""
         return AttemptFile.model_validate_json((self.path / "attempt.json").read_bytes())
+
+    def failure_of_rank(self) -> Failure | None:
+        """Why a rank failed as a whole that cannot tell the others; None if none did."""
+        files = sorted(self.path.glob(f"{RANK_FAILED}-*.json"))
+        return Failure.model_validate_json(files[0].read_bytes()) if files else None
 
     def outcome(self) -> ExportOutcome | None:
         """What rank 0 wrote, if it came to that."""

@@ -14,6 +14,7 @@ from exporter.planning import PlannedTower
 from exporter.publish import send_file, withdraw
 from exporter.published import file_ref
 from exporter.shards.made import RankTables, index_path
+from exporter.spec import TowerName
 
 
 def joined(result: TowerResult, made: Sequence[RankTables], attempt: Attempt) -> TowerResult:
@@ -50,8 +51,7 @@ def _with_index(
 ) -> TowerResult:
     """The same with `tables.json` sent, and named in the tower's entry."""
     local = attempt.workspace / f"{planned.name}_tables.json"
-    tables_file = TablesFile(tower=planned.name, tables=_tables(made))
-    local.write_text(tables_file.model_dump_json(indent=2) + "\n")
+    local.write_text(tables_file(planned.name, made).model_dump_json(indent=2) + "\n")
     index = file_ref(index_path(planned.name), local)
     stored = send_file(index, local, attempt.artifact_uri, replace_unfinished=attempt.replace_unfinished)
     between = plan_between(planned.config.pipeline, max_batch_size=attempt.spec.max_batch_size)
@@ -66,9 +66,9 @@ def _with_index(
     return replace(result, exported=replace(exported, entry=entry), sent=(*result.sent, stored))
 
 
-def _tables(made: Sequence[RankTables]) -> tuple[ShardedTable, ...]:
-    """Each table, and the rows of it that each rank has, in their order."""
-    return tuple(
+def tables_file(tower: TowerName, made: Sequence[RankTables]) -> TablesFile:
+    """Each table of the tower, and the rows of it that each rank has, in their order."""
+    tables = tuple(
         ShardedTable(
             name=table.name,
             tensor=table.weight,
@@ -80,6 +80,7 @@ def _tables(made: Sequence[RankTables]) -> tuple[ShardedTable, ...]:
         )
         for table in made[0].tables
     )
+    return TablesFile(tower=tower, tables=tables)
 
 
 def _rows_of(table: TableUse, made: Sequence[RankTables]) -> Iterator[TableRows]:

@@ -46,12 +46,20 @@ def shard_lookup(
     if entry.tables is None:
         return None
     tables = read_tables(root / entry.tables.index.path)
-    by_tensor = {table.tensor: table for table in tables.tables}
     weights = entry.id_weights or config.pipeline.id_weights
+    config = replace(config, pipeline=replace(config.pipeline, id_weights=weights))
+    return lookup_in(tables, config, plan, root, max_batch_size=manifest.max_batch_size)
+
+
+def lookup_in(
+    tables: TablesFile, config: TowerConfig, plan: DimPlan, root: Path, *, max_batch_size: int
+) -> LookUp:
+    """The same for the tower of this config, its ids weighted as that says."""
+    by_tensor = {table.tensor: table for table in tables.tables}
     with torch.device("meta"):  # nothing of it but the lookups will be run
-        tower = build_tower(replace(config, pipeline=replace(config.pipeline, id_weights=weights)), plan)
+        tower = build_tower(config, plan)
     look_up_in_pieces(tower.module, lambda table: _pieces(table, by_tensor.get(table.weight), root))
-    return lookup_of(tower, max_batch_size=manifest.max_batch_size)
+    return lookup_of(tower, max_batch_size=max_batch_size)
 
 
 def _pieces(table: TableUse, found: ShardedTable | None, root: Path) -> tuple[Piece, ...]:

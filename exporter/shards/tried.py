@@ -18,7 +18,7 @@ from exporter.sources import open_rows
 from exporter.spec import ExportSpec
 from exporter.towers.lookup import LookUp, lookup_of
 from exporter.towers.tower import Tower
-from exporter.verify.numerics import FP32_TOLERANCE, compare
+from exporter.verify.numerics import FP32_TOLERANCE, compare_runs
 
 
 def as_written(shares: tuple[Share, ...], checkpoint: Checkpoint, local: Path) -> PiecesOf:
@@ -51,11 +51,13 @@ def tried(tower: Tower, blueprint: Blueprint, as_written: PiecesOf, spec: Export
 
 
 def _difference(eager: LookUp, reference: LookUp, batch: NamedBatch, tower: Tower) -> float:
-    difference = compare(eager(batch.inputs), reference(batch.inputs))
+    """How far the two are apart; a row that is no number is the failure of the rank that has it."""
+    difference = compare_runs(eager(batch.inputs), reference(batch.inputs))
     if not difference.within(FP32_TOLERANCE):
+        how = difference.problem or f"differs by {difference.largest:.3g} at scale {difference.scale:.3g}"
         raise VerificationFailed(
-            f"{tower.title}: {batch.name}: {difference.output}, looked up in the rows as written, differs by "
-            f"{difference.largest:.3g} from eager at scale {difference.scale:.3g}",
+            f"{tower.title}: {batch.name}: {difference.output}, looked up in the rows as written, is not "
+            f"what eager looks up: {how}",
             where=batch.name,
         )
     return difference.largest
