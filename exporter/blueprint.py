@@ -12,7 +12,7 @@ from exporter.checkpoint.read import Checkpoint
 from exporter.config.parse import parse_pipeline_config
 from exporter.config.render import render_fg_json, render_model_acc, render_pipeline_config
 from exporter.models.registry import build_tower, weight_names
-from exporter.models.tables import look_up_in_pieces
+from exporter.models.table_uses import look_up_in_pieces
 from exporter.planning import PlannedTower
 from exporter.spec import ExportSpec, Tables
 from exporter.towers.tower import Tower

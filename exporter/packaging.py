@@ -190,7 +190,7 @@ def _verified(order: PackageOrder, made: _Unverified, clock: StageClock) -> Pack
             passes=order.passes,
             programs=[part.program for part in made.traced],
         )
-        gate.call_limit_s, gate.lookup = order.call_limit_s, order.lookup
+        gate.call_limit_s, gate.lookup, gate.ahead = order.call_limit_s, order.lookup, order.runner
         report = gate.verify(order.agreeing(), order.contradicting(), progress)
     return Packaged(parts=made.parts, origin=made.origin, gate=gate, report=report, trace=made.trace)
 

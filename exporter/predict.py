@@ -40,13 +40,14 @@ def predict(
         raise AlreadyPublished(f"{output_uri} exists", hint="choose another output", where=output_uri)
     local = scratch / "predictions.parquet"
     rows = 0
-    with PackageRunner(
+    runner = PackageRunner(
         served.chain,
         op_libraries=served.manifest.op_libraries,
         scratch=scratch,
         device=served.manifest.device,
-        lookup=served.lookup,
-    ) as runner:
+    )
+    runner.lookup = served.lookup
+    with runner:
         writer: pq.ParquetWriter | None = None
         try:
             for inputs in _batches(served, input_uri):

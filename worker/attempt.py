@@ -1,4 +1,4 @@
-"""One rank of one attempt: `python -m worker.attempt <workspace>`, under torchrun where there are several.
+"""One rank of one attempt: `python -m worker.attempt <workspace>`; of several see `worker.ranks`.
 
 Reads `attempt.json`, reports stages as lines of `events-<rank>.jsonl`; rank 0 writes `outcome.json`,
 and every rank then exits with 0. Another rank that fails before it can meet the others writes
@@ -13,11 +13,11 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from pydantic import BaseModel
 from structlog.contextvars import bind_contextvars
 
 from exporter.amounts import Amounts
 from exporter.attempt import Attempt
+from exporter.distributed.forked import end
 from exporter.distributed.isolation import die_with_parent
 from exporter.distributed.ranks import Ranks
 from exporter.errors import ExportError
@@ -31,7 +31,7 @@ from telemetry.tracing import tracing_to
 from worker.lease_proof import await_proof
 from worker.reports import reporting
 from worker.settings import AttemptSettings, RankSettings
-from worker.workspace import RANK_FAILED, AttemptFile
+from worker.workspace import AttemptFile, write_failure, write_outcome
 
 log = logging.getLogger(__name__)
 
@@ -39,14 +39,20 @@ log = logging.getLogger(__name__)
 Wrap = Callable[[OnStage], OnStage]
 
 
-def main(watched: Wrap = lambda report: report) -> None:
-    """Run the rank that the command line and torchrun's environment describe.
+def main() -> None:
+    """Run the rank that the command line and torchrun's environment describe; by default one alone."""
+    parser = argparse.ArgumentParser(prog="worker.attempt", description="Run one rank of one export attempt.")
+    parser.add_argument("workspace", type=Path)
+    settings = RankSettings()
+    run_rank(parser.parse_args().workspace, Ranks(rank=settings.rank, size=settings.world_size))
+    end(0)
+
+
+def run_rank(workspace: Path, ranks: Ranks, watched: Wrap = lambda report: report) -> None:
+    """Run one rank in this process.
 
     `watched` may add to what happens when a stage is reported: fault tests stop a rank there.
     """
-    parser = argparse.ArgumentParser(prog="worker.attempt", description="Run one rank of one export attempt.")
-    parser.add_argument("workspace", type=Path)
-    workspace: Path = parser.parse_args().workspace
     die_with_parent()
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # one stream, so that marks and lines keep their order
     configure_logging(LogFormat.CONSOLE, LogLevel.INFO)  # for the people who read the job's log
@@ -67,18 +73,17 @@ def main(watched: Wrap = lambda report: report) -> None:
         await_lease=partial(await_proof, workspace),
     )
     with (
-        (workspace / f"events-{settings.rank}.jsonl").open("a", buffering=1) as events,
-        tracing.span("rank", parent=request.traceparent, attributes={"slipway.rank": settings.rank}) as span,
+        (workspace / f"events-{ranks.rank}.jsonl").open("a", buffering=1) as events,
+        tracing.span("rank", parent=request.traceparent, attributes={"slipway.rank": ranks.rank}) as span,
     ):
         report = watched(reporting(events, tracing, span.traceparent))
-        ranks = Ranks(rank=settings.rank, size=settings.world_size)
         outcome = run(attempt, shared, ranks, report)
     tracing.close()
     if ranks.rank == 0 and outcome is not None:
-        _write_whole(outcome, workspace / "outcome.json")
+        write_outcome(outcome, workspace)
     elif outcome is not None and outcome.failure is not None:  # rank 0 would wait for this one
-        _write_whole(outcome.failure, workspace / f"{RANK_FAILED}-{ranks.rank}.json")
-        sys.exit(1)
+        write_failure(outcome.failure, ranks.rank, workspace)
+        end(1)
 
 
 def run(attempt: Attempt, shared: AttemptSettings, ranks: Ranks, report: OnStage) -> ExportOutcome | None:
@@ -99,13 +104,6 @@ def _amounts(shared: AttemptSettings) -> Amounts:
         rows_files=shared.max_rows_files,
         rows_bytes=shared.max_rows_bytes,
     )
-
-
-def _write_whole(value: BaseModel, path: Path) -> None:
-    """Write the file whole or not at all."""
-    partial = path.with_name(f"{path.name}.partial")
-    partial.write_text(value.model_dump_json(indent=2))
-    partial.rename(path)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,10 @@ class Finished:
     outcome: ExportOutcome
     left_files: bool = False  # one rank failed as a whole, and ended others that had sent some
 
+    def telling(self, outcome: ExportOutcome) -> "Finished":
+        """The same, told in other words."""
+        return replace(self, outcome=outcome)
+
 
 @dataclass(frozen=True)
 class Broken:
@@ -67,7 +71,7 @@ def without(secrets: Sequence[str], ending: Ending) -> Ending:
                 each.model_copy(update={"failure": clean(each.failure)}) for each in outcome.towers
             )
             told = outcome.model_copy(update={"failure": clean(outcome.failure), "towers": towers})
-            return replace(ending, outcome=told)
+            return ending.telling(told)
         case Broken(failure):
             return Broken(clean(failure) or failure)
         case _:

@@ -18,7 +18,7 @@ from worker.failed_rank import failed_rank
 from worker.workspace import Workspace
 
 _LOG_LINES = 20
-_A_RANK_FAILED = 1  # torchrun's exit status
+_A_RANK_FAILED = 1  # exit status of `worker.ranks`
 _STORE_PATIENCE_S = 300.0
 _STORE_RETRY_S = 1.0
 
@@ -29,8 +29,7 @@ def outcome_of(workspace: Workspace, process: GuardedProcess) -> Ending:
     if status != 0:
         if (failure := workspace.failure_of_rank()) is not None:
             return Finished(ExportOutcome(failure=failure), left_files=True)
-        log = process.log.read_text(errors="replace")
-        told = failed_rank(log) if status == _A_RANK_FAILED else None
+        told = failed_rank(process.log.read_text(errors="replace")) if status == _A_RANK_FAILED else None
         return Broken(
             Failure.of(_failed(told) if told else _broke(f"ended with exit status {status}", process))
         )

@@ -3,7 +3,6 @@
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -123,7 +122,7 @@ class Supervisor:
                     each.model_copy(update={"failure": self._kept(each.failure, each.tower, job, workspace)})
                     for each in outcome.towers
                 )
-                return replace(ending, outcome=outcome.model_copy(update={**told, "towers": towers}))
+                return ending.telling(outcome.model_copy(update={**told, "towers": towers}))
             case Broken(failure):
                 return Broken(self._kept(failure, None, job, workspace) or failure)
             case _:

@@ -8,7 +8,7 @@ from exporter.dims.between import plan_between
 from exporter.dims.entries import dim_entries, tensor_entries
 from exporter.errors import AttemptFailed, ExportError
 from exporter.manifest import LookupReport, ShardedTable, ShardedTables, TableRows, TablesFile
-from exporter.models.tables import TableUse
+from exporter.models.table_uses import TableUse
 from exporter.outcome import Failure
 from exporter.planning import PlannedTower
 from exporter.publish import send_file, withdraw

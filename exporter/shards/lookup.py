@@ -13,7 +13,7 @@ from exporter.dims.plan import DimPlan
 from exporter.errors import CheckpointUnreadable, InvalidArtifact
 from exporter.manifest import Manifest, ShardedTable, TablesFile, TowerEntry
 from exporter.models.registry import build_tower
-from exporter.models.tables import TableUse, look_up_in_pieces
+from exporter.models.table_uses import TableUse, look_up_in_pieces
 from exporter.published import checked_path
 from exporter.shards.made import TABLES_NAME
 from exporter.towers.lookup import LookUp, lookup_of

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from exporter.attempt import TowerResult
 from exporter.checkpoint.tensors import TensorMeta
 from exporter.manifest import FileRef, LookupReport
-from exporter.models.tables import TableUse
+from exporter.models.table_uses import TableUse
 from exporter.outcome import ExportOutcome, Failure
 from exporter.planning import TowerToExport
 from exporter.spec import TowerName

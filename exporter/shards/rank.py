@@ -21,7 +21,7 @@ from exporter.distributed.ranks import Ranks
 from exporter.distributed.topology import plan_digest, row_wise_plan, rows_of_rank
 from exporter.errors import ExportError, TowerDied, WeightsNotFinite
 from exporter.manifest import FileRef
-from exporter.models.tables import TableUse, tables_of
+from exporter.models.table_uses import TableUse, tables_of
 from exporter.opening import blueprint_of
 from exporter.outcome import Failure
 from exporter.overruns import limits_of, overran

@@ -11,7 +11,7 @@ from exporter.data.batch import NamedBatch, contradicting_batches
 from exporter.data.sweep import agreeing_batches
 from exporter.errors import DimPlanViolated, VerificationFailed
 from exporter.manifest import LookupReport
-from exporter.models.tables import PiecesOf, TableUse, look_up_in_pieces
+from exporter.models.table_uses import PiecesOf, TableUse, look_up_in_pieces
 from exporter.shards.lookup import piece_of
 from exporter.shards.made import Share
 from exporter.sources import open_rows
