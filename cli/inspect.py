@@ -6,7 +6,15 @@ from pathlib import Path
 
 from rich.table import Table
 
-from exporter.manifest import DimEntry, Manifest, TensorEntry, TowerEntry, TraceTime, VectorsEntry
+from exporter.manifest import (
+    DimEntry,
+    Manifest,
+    ShardedTables,
+    TensorEntry,
+    TowerEntry,
+    TraceTime,
+    VectorsEntry,
+)
 from exporter.published import read_manifest, verify_artifact
 from exporter.redaction import visible
 from exporter.signing import VerifyingKey
@@ -63,6 +71,10 @@ def run(arguments: argparse.Namespace) -> int:
             out.print(
                 _tensors(f"{tower.name} tower, between its packages", tower.sparse.tensors, tower.sparse.dims)
             )
+        if tower.tables is not None:
+            title = f"{tower.name} tower, looked up in its tables' shards"
+            out.print(_tensors(title, tower.tables.tensors, tower.tables.dims))
+            out.print(_lookups(tower.name, tower.tables))
         if tower.id_weights is not None:
             out.print(f"{tower.name} tower: it {_WEIGHTS[tower.id_weights]}")
         out.print(_code(tower))
@@ -75,6 +87,16 @@ def run(arguments: argparse.Namespace) -> int:
             out.print(trace_table(tower.name, tower.trace))
         out.print(_verification(tower))
     return 0
+
+
+def _lookups(tower: str, tables: ShardedTables) -> str:
+    """How the shards were tried."""
+    tried = tables.verified
+    return (
+        f"{tower} tower: {len(tables.shards)} shards of its tables, tried by the ranks that wrote them in "
+        f"{tried.cases} cases, {tried.refused} of them refused; largest difference from eager "
+        f"{tried.largest_difference:.2g}"
+    )
 
 
 def _edit(asked: Pass) -> str:

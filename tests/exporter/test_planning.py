@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from exporter.errors import InvalidPipelineConfig, InvalidSpec
 from exporter.planning import pin, plan_export, plan_towers
-from exporter.spec import ExportSpec, FlatIndex, TowerName
+from exporter.spec import ExportSpec, FlatIndex, Mode, TableLayout, Tables, TowerName
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "torcheasyrec"
 
@@ -154,3 +154,28 @@ def test_the_other_towers_alone_make_no_item_vectors() -> None:
     assert (user.towers, user.materialise_items, user.item_index) == ((TowerName.USER,), False, None)
     assert ExportSpec.model_validate(user.model_dump()) == user
     assert asked.only((TowerName.ITEM,)).item_index == FlatIndex()
+
+
+@pytest.mark.parametrize("tables", ["sharded", {"layout": "sharded"}])
+def test_tables_go_into_shards_beside_a_dense_package(tables: object, text: str) -> None:
+    given = {**_spec().model_dump(), "tables": tables}
+    assert ExportSpec.model_validate({**given, "mode": "two_stage"}).tables == Tables(
+        layout=TableLayout.SHARDED
+    )
+    with pytest.raises(ValidationError, match="`tables: sharded` needs `mode: two_stage`"):
+        ExportSpec.model_validate(given)
+
+
+def test_a_family_of_ones_own_has_no_tables_to_shard() -> None:
+    spec = ExportSpec(
+        config="",
+        family="own",
+        checkpoint_uri="x",
+        sample_input_uri="x",
+        output_uri="x",
+        mode=Mode.TWO_STAGE,
+        tables=Tables(layout=TableLayout.SHARDED),
+    )
+    with pytest.raises(InvalidSpec) as raised:
+        plan_export(spec, "", families=("own",))
+    assert raised.value.where == "tables"
