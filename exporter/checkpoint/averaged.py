@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from exporter.checkpoint.dcp import DcpCheckpoint
-from exporter.checkpoint.tensors import Piece, TensorMeta
+from exporter.checkpoint.tensors import HashFiles, Piece, TensorMeta, hash_files
 from exporter.errors import CheckpointMismatch
 
 AVERAGES = "dense_ema"  # TorchEasyRec's folder for them, beside model/
@@ -47,8 +47,8 @@ class AveragedCheckpoint:
     def pieces(self, name: str) -> tuple[Piece, ...]:
         return self._holder(name).pieces(name)
 
-    def digest(self) -> str:
-        both = f"{self._weights.digest()}  model\n{self._averages.digest()}  {AVERAGES}\n"
+    def digest(self, hashed: HashFiles = hash_files) -> str:
+        both = f"{self._weights.digest(hashed)}  model\n{self._averages.digest(hashed)}  {AVERAGES}\n"
         return hashlib.sha256(both.encode()).hexdigest()
 
     def _holder(self, name: str) -> DcpCheckpoint:

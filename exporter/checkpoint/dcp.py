@@ -22,7 +22,7 @@ from exporter.checkpoint.dcp_metadata import METADATA_NAME, Chunk, StoredTensor,
 from exporter.checkpoint.dcp_reader import fill_box
 from exporter.checkpoint.mapped import map_bytes, map_tensor, room_for
 from exporter.checkpoint.stored_zip import data_start
-from exporter.checkpoint.tensors import Piece, TensorMeta, digest_files, raw_of
+from exporter.checkpoint.tensors import HashFiles, Piece, TensorMeta, digest_files, hash_files, raw_of
 from exporter.errors import CheckpointUnreadable
 
 _VALUES = re.compile(r"(?:^|/)data/[^/]+$")  # the entries in which torch.save puts values
@@ -57,9 +57,9 @@ class DcpCheckpoint:
         self._check_places(name, stored, stored.chunks)
         return tuple(self._open_chunk(name, chunk, stored.meta.dtype) for chunk in stored.chunks)
 
-    def digest(self) -> str:
+    def digest(self, hashed: HashFiles = hash_files) -> str:
         files = {chunk.file for stored in self._stored.values() for chunk in stored.chunks}
-        return digest_files(self._folder, {METADATA_NAME, *files})
+        return digest_files(self._folder, {METADATA_NAME, *files}, hashed)
 
     def _fill(self, box: Tensor, offset: tuple[int, ...], name: str, stored: StoredTensor) -> Tensor:
         """`box`, with the part of a tensor that begins at `offset`; chunks without it are not opened."""

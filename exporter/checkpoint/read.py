@@ -10,7 +10,7 @@ from exporter.checkpoint.averaged import AVERAGES, AveragedCheckpoint
 from exporter.checkpoint.dcp import DcpCheckpoint
 from exporter.checkpoint.dcp_metadata import METADATA_NAME
 from exporter.checkpoint.safetensors import SafetensorsCheckpoint
-from exporter.checkpoint.tensors import Piece, TensorMeta
+from exporter.checkpoint.tensors import HashFiles, Piece, TensorMeta, hash_files
 from exporter.errors import CheckpointUnreadable, SourceNotFound
 from exporter.storage.store import ArtifactStore, local_path, open_store, split_uri
 
@@ -40,7 +40,7 @@ class Checkpoint(Protocol):
     def pieces(self, name: str) -> tuple[Piece, ...]:
         """The boxes a tensor is stored in, which cover it: each where it lies, nothing put together."""
 
-    def digest(self) -> str:
+    def digest(self, hashed: HashFiles = hash_files) -> str:
         """sha256 over the names and contents of the files the tensors are read from."""
 
 

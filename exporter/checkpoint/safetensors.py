@@ -11,7 +11,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from exporter.checkpoint.mapped import map_bytes, map_tensor
-from exporter.checkpoint.tensors import Piece, TensorMeta, digest_files, raw_of
+from exporter.checkpoint.tensors import HashFiles, Piece, TensorMeta, digest_files, hash_files, raw_of
 from exporter.errors import CheckpointUnreadable
 
 _DTYPES = {
@@ -62,8 +62,8 @@ class SafetensorsCheckpoint:
         raw = mapped.reshape(*meta.shape[:-1], meta.shape[-1] * meta.dtype.itemsize)
         return (Piece(offset=(0,) * len(meta.shape), raw=raw, dtype=meta.dtype),)
 
-    def digest(self) -> str:
-        return digest_files(self._files[0].parent, [path.name for path in self._files])
+    def digest(self, hashed: HashFiles = hash_files) -> str:
+        return digest_files(self._files[0].parent, [path.name for path in self._files], hashed)
 
     def _place(self, name: str) -> tuple[Path, int, TensorMeta]:
         """The file of a tensor, and the byte of it at which its values begin."""

@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,15 +75,30 @@ def raw_of(values: Tensor) -> Tensor:
     return values.reshape(*values.shape[:-1], -1).view(torch.uint8)
 
 
-def digest_files(folder: Path, names: Iterable[str]) -> str:
+HashFiles = Callable[[Sequence[Path]], list[str]]  # the sha256 of each file
+
+
+def hash_files(paths: Sequence[Path]) -> list[str]:
+    """One file after the other.
+
+    Raises:
+        CheckpointUnreadable: a file is not there, or cannot be read.
+    """
+    return [hash_file(path) for path in paths]
+
+
+def hash_file(path: Path) -> str:
+    """The sha256 of one file; CheckpointUnreadable."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise CheckpointUnreadable(f"{path} could not be read: {error.strerror}", where=path.name) from error
+
+
+def digest_files(folder: Path, names: Iterable[str], hashed: HashFiles = hash_files) -> str:
     """One sha256 over the files' names and contents, whatever the order they are given in."""
-    total = hashlib.sha256()
-    for name in sorted(names):
-        try:
-            with (folder / name).open("rb") as file:
-                total.update(f"{hashlib.file_digest(file, 'sha256').hexdigest()}  {name}\n".encode())
-        except OSError as error:
-            raise CheckpointUnreadable(
-                f"{folder / name} could not be read: {error.strerror}", where=name
-            ) from error
-    return total.hexdigest()
+    ordered = sorted(names)
+    digests = hashed([folder / name for name in ordered])
+    lines = (f"{digest}  {name}\n" for digest, name in zip(digests, ordered, strict=True))
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
