@@ -1,7 +1,7 @@
 """How an attempt ended, and what is done about it before it is recorded."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from exporter.errors import ExportError
 from exporter.outcome import ExportOutcome, Failure
@@ -9,7 +9,7 @@ from exporter.published import sign_artifact
 from exporter.redaction import shown
 from exporter.signing import SigningKey
 from jobs.model import Job
-from worker.workspace import artifact_folder
+from worker.workspace import place_of
 
 
 @dataclass(frozen=True)
@@ -17,11 +17,6 @@ class Finished:
     """The ranks ended by themselves and told the outcome."""
 
     outcome: ExportOutcome
-    left_files: bool = False  # one rank failed as a whole, and ended others that had sent some
-
-    def telling(self, outcome: ExportOutcome) -> "Finished":
-        """The same, told in other words."""
-        return replace(self, outcome=outcome)
 
 
 @dataclass(frozen=True)
@@ -44,13 +39,12 @@ class HandedBack:
 Ending = Finished | Broken | Cancelled | HandedBack
 
 
-def signed(ending: Ending, job: Job, key: SigningKey | None) -> Ending:
+def signed(ending: Ending, job: Job, key: SigningKey | None, place: str | None = None) -> Ending:
     """The same ending, once what it published is signed; a failure, if that is not possible."""
     if key is None or not isinstance(ending, Finished) or not ending.outcome.manifest_uri:
         return ending
     try:
-        artifact = f"{job.spec.output_uri.rstrip('/')}/{artifact_folder(job)}"
-        sign_artifact(artifact, job.id, key, ending.outcome.manifest_sha256)
+        sign_artifact(place or place_of(job), job.id, key, ending.outcome.manifest_sha256)
     except ExportError as error:
         return Broken(Failure.of(error))
     return ending
@@ -70,8 +64,7 @@ def without(secrets: Sequence[str], ending: Ending) -> Ending:
             towers = tuple(
                 each.model_copy(update={"failure": clean(each.failure)}) for each in outcome.towers
             )
-            told = outcome.model_copy(update={"failure": clean(outcome.failure), "towers": towers})
-            return ending.telling(told)
+            return Finished(outcome.model_copy(update={"failure": clean(outcome.failure), "towers": towers}))
         case Broken(failure):
             return Broken(clean(failure) or failure)
         case _:

@@ -53,7 +53,13 @@ def _with_index(
     local = attempt.workspace / f"{planned.name}_tables.json"
     local.write_text(tables_file(planned.name, made).model_dump_json(indent=2) + "\n")
     index = file_ref(index_path(planned.name), local)
-    stored = send_file(index, local, attempt.artifact_uri, replace_unfinished=attempt.replace_unfinished)
+    stored = send_file(
+        index,
+        local,
+        attempt.artifact_uri,
+        replace_unfinished=attempt.replace_unfinished,
+        may_send=attempt.await_lease,
+    )
     between = plan_between(planned.config.pipeline, max_batch_size=attempt.spec.max_batch_size)
     tables = ShardedTables(
         index=index,

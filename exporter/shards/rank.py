@@ -151,6 +151,7 @@ def _sent(made: RankTables, local: Path, attempt: Attempt, progress: Progress) -
             local,
             attempt.artifact_uri,
             replace_unfinished=attempt.replace_unfinished,
+            may_send=attempt.await_lease,
             on_sent=lambda sent, total: progress(
                 _TRIED + (1 - _TRIED) * sent / total, f"tables: {sent:,} of {total:,} bytes sent"
             ),
