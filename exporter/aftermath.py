@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from exporter.aoti.op_libraries import known_libraries
+from exporter.aoti.op_libraries import graphs_of, known_libraries
 from exporter.attempt import EVIDENCE, Attempt, TowerResult
 from exporter.data.batch import verification_batches
 from exporter.distributed.isolation import isolated
@@ -110,7 +110,7 @@ def _of_programs(
     programs = [traced.program for traced in trace_parts(parts, opened.inputs, opened.device, passes=passes)]
     for part, program in zip(parts, programs, strict=True):
         (evidence / f"{part.name}_program.txt").write_text(str(program))
-    libraries = known_libraries(program.graph for program in programs)
+    libraries = known_libraries(graphs_of(programs))
     return keep_smallest(
         programs, opened.inputs, evidence, libraries=libraries, expected=expected, budget_s=_budget_s(until)
     )

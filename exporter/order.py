@@ -13,6 +13,7 @@ from exporter.aoti.op_libraries import op_libraries
 from exporter.attempt import EVIDENCE
 from exporter.data.batch import NamedBatch
 from exporter.families.loading import family_module
+from exporter.lowering.lowered import Fp32Reference
 from exporter.parts import Part, TracedPart
 from exporter.spec import Pass, Target
 from exporter.towers.tower import Tower
@@ -35,6 +36,7 @@ class PackageOrder:
     folder: Path
     passes: tuple[Pass, ...] = ()
     target: Target = "cpu"
+    fp32: Fp32Reference | None = None  # the tower as trained, where precision is given up
     call_limit_s: float = CALL_LIMIT_S  # of one call of a package, or of loading it
     on_traced: Callable[[Sequence[TracedPart]], None] = lambda traced: None
 

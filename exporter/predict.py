@@ -106,6 +106,7 @@ def predict(
         op_libraries=served.manifest.op_libraries,
         scratch=scratch,
         device=served.manifest.device,
+        tf32=served.entry.tf32,
     ) as runner:
         writer: pq.ParquetWriter | None = None
         try:

@@ -71,6 +71,56 @@ class LowPrecision(StrEnum):
     FP16 = "fp16"
 
 
+class Precision(StrEnum):
+    """What a whole tower is computed in."""
+
+    FP32 = "fp32"
+    BF16 = "bf16"  # autocast: products in bf16, what would suffer from it in fp32; outputs stay fp32
+    FP16 = "fp16"  # the same with fp16
+
+
+class TableDtype(StrEnum):
+    """What the rows of an embedding table are kept in; what is looked up is fp32 in any case."""
+
+    FP32 = "fp32"
+    FP16 = "fp16"
+    INT8 = "int8"  # one byte per number, and a scale and an offset per row in fp32
+    INT4 = "int4"  # half a byte per number, and a scale and an offset per row in fp16
+
+    def row_bytes(self, width: int) -> int:
+        """The bytes that a row of `width` numbers takes."""
+        match self:
+            case TableDtype.FP32:
+                return 4 * width
+            case TableDtype.FP16:
+                return 2 * width
+            case TableDtype.INT8:
+                return width + 8
+            case TableDtype.INT4:
+                return -(-width // 4) * 2 + 4  # numbers come in fours
+
+
+MAX_TABLES = 4096  # that a request may name
+
+
+class Tables(Frozen):
+    """How a model's embedding tables are packaged."""
+
+    dtype: TableDtype = Field(
+        default=TableDtype.FP32,
+        description="What the rows of all tables are kept in; what is looked up is fp32 in any case.",
+    )
+    dtypes: Mapping[str, TableDtype] = Field(
+        default={},
+        max_length=MAX_TABLES,
+        description="The same for single tables, by the names that `slipway plan` lists.",
+    )
+
+    def dtype_of(self, table: str) -> TableDtype:
+        """What the table of this name is kept in."""
+        return self.dtypes.get(table, self.dtype)
+
+
 class SetPrecision(Frozen):
     """Compute one submodule of a tower, weights included, in a lower precision."""
 
@@ -223,6 +273,25 @@ class ExportSpec(Frozen):
         description="Edits of the traced programs, in this order: submodules in a lower precision, or with "
         "their attention computed in another way. What comes out is held against the model as trained.",
     )
+    tables: Tables = Field(
+        default=Tables(), description="How embedding tables are packaged: rows in fp32, fp16, int8 or int4."
+    )
+    precision: Precision | None = Field(
+        default=None,
+        description="What towers are computed in: fp32, or bf16 or fp16 by autocast, with outputs in fp32. "
+        "Default: the config's export_config.mixed_precision, else fp32.",
+    )
+    tf32: StrictBool = Field(
+        default=False,
+        description="cuda only: let products of fp32 matrices round their factors to TF32.",
+    )
+    fp32_tolerance: float | None = Field(
+        default=None,
+        gt=0,
+        le=10,
+        description="How far outputs may be from those of the model in fp32, as a fraction of an output's "
+        "scale, where tables or arithmetic are of lower precision. Default: by what is asked for.",
+    )
     ranks: int | None = Field(
         default=None, ge=1, le=MAX_RANKS, description="Processes per attempt; default: one per tower."
     )
@@ -264,6 +333,12 @@ class ExportSpec(Frozen):
         return self
 
     @model_validator(mode="after")
+    def _tf32_is_for_cuda(self) -> Self:
+        if self.tf32 and Device.CUDA not in map(device_of, self.targets):
+            raise ValueError("`tf32` is for CUDA: a CPU has no such products; leave it out, or name a GPU")
+        return self
+
+    @model_validator(mode="after")
     def _one_config(self) -> Self:
         if (self.config is None) == (self.config_uri is None):
             raise ValueError("give exactly one of `config` (text) and `config_uri`")
@@ -298,4 +373,6 @@ class ExportSpec(Frozen):
     def for_target(self, target: Target) -> Self:
         """The same export for one of its targets."""
         one = (target,) if self.target else None
-        return self.model_copy(update={"target": one, "device": device_of(target)})
+        device = device_of(target)
+        tf32 = self.tf32 and device is Device.CUDA
+        return self.model_copy(update={"target": one, "device": device, "tf32": tf32})

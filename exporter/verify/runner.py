@@ -50,12 +50,15 @@ class PackageRunner:
         device: str = "cpu",
         threads: int = 1,
         limit_s: float = CALL_LIMIT_S,
+        tf32: bool = False,
     ) -> None:
         """Prepare to run `chain`; tensors travel as files below `scratch`.
 
         To load it, or to answer one call, its process may take `limit_s`.
         """
-        self._setup = Setup(chain=tuple(chain), op_libraries=op_libraries, device=device, threads=threads)
+        self._setup = Setup(
+            chain=tuple(chain), op_libraries=op_libraries, device=device, threads=threads, tf32=tf32
+        )
         self._scratch = scratch
         self._limit_s = limit_s
 
