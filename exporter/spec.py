@@ -110,7 +110,7 @@ class Tables(Frozen):
         default=TableDtype.FP32,
         description="What the rows of all tables are kept in; what is looked up is fp32 in any case.",
     )
-    dtypes: Mapping[str, TableDtype] = Field(
+    dtypes: Mapping[Annotated[str, Field(min_length=1, max_length=512)], TableDtype] = Field(
         default={},
         max_length=MAX_TABLES,
         description="The same for single tables, by the names that `slipway plan` lists.",

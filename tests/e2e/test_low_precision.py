@@ -1,4 +1,4 @@
-"""Quantised tables under autocast, from the command line to predictions: what it costs is what is reported."""
+"""Quantised tables under autocast, from the command line to predictions, which cost what is reported."""
 
 from pathlib import Path
 
