@@ -22,7 +22,7 @@ from service.client.watch import display, show_end
 from service.planning import planner
 from service.schemas import JobView
 from worker.allowance import allowance_of
-from worker.launch import TorchrunLauncher
+from worker.launch import RanksLauncher
 from worker.settings import AllowanceSettings, SigningSettings
 from worker.supervisor import Supervisor
 
@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     progress = sys.stderr if arguments.json else sys.stdout
     with tempfile.TemporaryDirectory(prefix="slipway-export-") as folder, display(progress) as show:
         supervisor = Supervisor(
-            TorchrunLauncher(allowance, arguments.code_cache),
+            RanksLauncher(allowance, arguments.code_cache),
             worker_dir=Path(folder),
             time_limit=_NO_LIMIT,
             logs=MemoryLogs(),

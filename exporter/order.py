@@ -17,7 +17,7 @@ from exporter.lowering.lowered import Fp32Reference
 from exporter.parts import Part, TracedPart
 from exporter.spec import Pass, Target
 from exporter.towers.tower import Tower
-from exporter.verify.runner import CALL_LIMIT_S
+from exporter.verify.runner import CALL_LIMIT_S, RunnerProcess
 from exporter.verify.shrink import shrunk, shrunk_untraced
 
 _OTHER_SIZES = "batch_7"  # a case whose sizes are not those of the trace
@@ -37,6 +37,7 @@ class PackageOrder:
     passes: tuple[Pass, ...] = ()
     target: Target = "cpu"
     fp32: Fp32Reference | None = None  # the tower as trained, where precision is given up
+    runner: RunnerProcess | None = None  # what packages are to run in, if it was started ahead
     call_limit_s: float = CALL_LIMIT_S  # of one call of a package, or of loading it
     on_traced: Callable[[Sequence[TracedPart]], None] = lambda traced: None
 

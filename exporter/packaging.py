@@ -196,6 +196,7 @@ def _verified(order: PackageOrder, made: _Unverified, clock: StageClock) -> Pack
         )
         gate.call_limit_s = order.call_limit_s
         gate.fp32 = AgainstFp32(reference=order.fp32) if order.fp32 else None
+        gate.ahead = order.runner
         report = gate.verify(order.agreeing(), order.contradicting(), progress)
     return Packaged(parts=made.parts, origin=made.origin, gate=gate, report=report, trace=made.trace)
 

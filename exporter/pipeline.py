@@ -4,6 +4,7 @@ import logging
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from exporter.aftermath import tower_died
 from exporter.aoti.architecture import require_target
@@ -14,7 +15,7 @@ from exporter.attempt import EVIDENCE, Attempt, Evidence, ExportedTower, TowerRe
 from exporter.data.batch import contradicting_batches, trace_inputs
 from exporter.data.sweep import agreeing_batches
 from exporter.describe import tower_entry, write_tower_files
-from exporter.distributed.isolation import isolated
+from exporter.distributed.isolation import isolated, name_process
 from exporter.distributed.ranks import Ranks
 from exporter.items.materialise import Materialised, materialise
 from exporter.items.wanted import Items, open_items, plan_vectors
@@ -29,8 +30,16 @@ from exporter.planning import TowerToExport, plan_export, read_config
 from exporter.publishing import publish_towers, published_earlier, sent_while_others_work
 from exporter.sources import config_source, open_rows
 from exporter.stages import OnStage, Stage, StageClock
+from exporter.verify.runner import RunnerProcess
 
 log = logging.getLogger(__name__)
+
+
+class Attendants(NamedTuple):
+    """What stands by while a tower is exported: for its failure, and for its package."""
+
+    evidence: Evidence
+    runner: RunnerProcess
 
 
 def export(attempt: Attempt, ranks: Ranks, on_stage: OnStage) -> ExportOutcome | None:
@@ -68,9 +77,12 @@ def isolated_tower(
 
 def try_tower(planned: TowerToExport, attempt: Attempt, config_text: str, on_stage: OnStage) -> TowerResult:
     """Export one tower; whatever goes wrong becomes its failure."""
+    name_process(f"{planned.name} tower")
     evidence = Evidence(attempt.workspace / planned.name / EVIDENCE)
+    clock = StageClock(planned.name, on_stage, within=partial(limits_of, attempt, planned.name))
     try:
-        exported = export_tower(planned, attempt, config_text, on_stage, evidence)
+        with RunnerProcess(attempt.workspace) as runner:
+            exported = export_tower(planned, attempt, config_text, clock, Attendants(evidence, runner))
     except Exception as error:
         log.exception("tower_failed", extra={"tower": planned.name})
         evidence.write(error)
@@ -79,16 +91,15 @@ def try_tower(planned: TowerToExport, attempt: Attempt, config_text: str, on_sta
 
 
 def export_tower(
-    planned: TowerToExport, attempt: Attempt, config_text: str, on_stage: OnStage, evidence: Evidence
+    planned: TowerToExport, attempt: Attempt, text: str, clock: StageClock, attendants: Attendants
 ) -> ExportedTower:
     """One tower through every stage; returns only what has passed the gate."""
-    spec, name = attempt.spec, planned.name
-    clock = StageClock(name, on_stage, within=partial(limits_of, attempt, name))
+    spec, name, evidence = attempt.spec, planned.name, attendants.evidence
     folder = attempt.workspace / name
     folder.mkdir()
     with clock.stage(Stage.CONFIG):
         device = require_target(spec.targets[0])
-        blueprint = blueprint_of(planned, spec, config_text)
+        blueprint = blueprint_of(planned, spec, text)
         tower = blueprint.build()
     with clock.stage(Stage.CHECKPOINT):
         filled, checkpoint_source = fill(blueprint, tower, spec, attempt.workspace)
@@ -113,6 +124,7 @@ def export_tower(
             passes=tuple(each for each in spec.passes if each.tower is name),
             target=spec.targets[0],
             fp32=lowered.fp32,
+            runner=attendants.runner,
             call_limit_s=attempt.stage_limit_s / 4,  # what hangs is told, and made anew, within the stage
             on_traced=partial(look_at_programs, items, evidence),
         ),
@@ -129,7 +141,7 @@ def export_tower(
         ),
         files={**files, **(made.files if made else {})},
         sources=(
-            config_source(attempt.config_uri or spec.config_uri, config_text),
+            config_source(attempt.config_uri or spec.config_uri, text),
             checkpoint_source,
             rows_source,
         ),

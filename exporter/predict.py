@@ -101,13 +101,14 @@ def predict(
         raise AlreadyPublished(f"{output_uri} exists", hint="choose another output", where=output_uri)
     local = scratch / "predictions.parquet"
     rows = 0
-    with PackageRunner(
+    running = PackageRunner(
         served.chain,
         op_libraries=served.manifest.op_libraries,
         scratch=scratch,
         device=served.manifest.device,
-        tf32=served.entry.tf32,
-    ) as runner:
+    )
+    running.tf32 = served.entry.tf32
+    with running as runner:
         writer: pq.ParquetWriter | None = None
         try:
             for inputs in _batches(served, input_uri):

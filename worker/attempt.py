@@ -1,4 +1,4 @@
-"""One rank of one attempt: `python -m worker.attempt <workspace>`, under torchrun where there are several.
+"""One rank of one attempt: `python -m worker.attempt <workspace>`; of several see `worker.ranks`.
 
 Reads `attempt.json`, reports stages as lines of `events-<rank>.jsonl`; rank 0 writes `outcome.json`,
 and every rank then exits with 0. Without that file, the attempt has crashed.
@@ -16,6 +16,7 @@ from structlog.contextvars import bind_contextvars
 
 from exporter.amounts import Amounts
 from exporter.attempt import Attempt
+from exporter.distributed.forked import end
 from exporter.distributed.isolation import die_with_parent
 from exporter.distributed.ranks import Ranks
 from exporter.errors import ExportError
@@ -37,14 +38,20 @@ log = logging.getLogger(__name__)
 Wrap = Callable[[OnStage], OnStage]
 
 
-def main(watched: Wrap = lambda report: report) -> None:
-    """Run the rank that the command line and torchrun's environment describe.
+def main() -> None:
+    """Run the rank that the command line and torchrun's environment describe; by default one alone."""
+    parser = argparse.ArgumentParser(prog="worker.attempt", description="Run one rank of one export attempt.")
+    parser.add_argument("workspace", type=Path)
+    settings = RankSettings()
+    run_rank(parser.parse_args().workspace, Ranks(rank=settings.rank, size=settings.world_size))
+    end(0)
+
+
+def run_rank(workspace: Path, ranks: Ranks, watched: Wrap = lambda report: report) -> None:
+    """Run one rank in this process.
 
     `watched` may add to what happens when a stage is reported: fault tests stop a rank there.
     """
-    parser = argparse.ArgumentParser(prog="worker.attempt", description="Run one rank of one export attempt.")
-    parser.add_argument("workspace", type=Path)
-    workspace: Path = parser.parse_args().workspace
     die_with_parent()
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # one stream, so that marks and lines keep their order
     configure_logging(LogFormat.CONSOLE, LogLevel.INFO)  # for the people who read the job's log
@@ -65,11 +72,10 @@ def main(watched: Wrap = lambda report: report) -> None:
         await_lease=partial(await_proof, workspace),
     )
     with (
-        (workspace / f"events-{settings.rank}.jsonl").open("a", buffering=1) as events,
-        tracing.span("rank", parent=request.traceparent, attributes={"slipway.rank": settings.rank}) as span,
+        (workspace / f"events-{ranks.rank}.jsonl").open("a", buffering=1) as events,
+        tracing.span("rank", parent=request.traceparent, attributes={"slipway.rank": ranks.rank}) as span,
     ):
         report = watched(reporting(events, tracing, span.traceparent))
-        ranks = Ranks(rank=settings.rank, size=settings.world_size)
         outcome = run(attempt, shared, ranks, report)
     if outcome is not None:
         write_outcome(outcome, workspace)

@@ -25,8 +25,8 @@ class Launcher(Protocol):
     def start(self, workspace: Workspace, *, ranks: int) -> GuardedProcess: ...
 
 
-class TorchrunLauncher:
-    """One process per rank, under torchrun where there are several: one alone needs nobody to meet."""
+class RanksLauncher:
+    """One process per rank; several are forks of one, see `worker.ranks`."""
 
     def __init__(self, allowance: Allowance, code_cache: str | None = None) -> None:
         """Let attempts use `code_cache`; by default the one that the environment names."""
@@ -34,10 +34,9 @@ class TorchrunLauncher:
         self._code_cache = code_cache
 
     def start(self, workspace: Workspace, *, ranks: int) -> GuardedProcess:
-        torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
-        torchrun += ["--tee", "3"]  # every line with its rank; see worker.logs
-        several = torchrun if ranks > 1 else []  # torchrun imports torch as well, for seconds
-        command = [sys.executable, *several, "-m", "worker.attempt", str(workspace.path)]
+        program = ["worker.ranks", str(workspace.path), str(ranks)]
+        alone = ["worker.attempt", str(workspace.path)]
+        command = [sys.executable, "-m", *(program if ranks > 1 else alone)]
         prune(compiler_folder())
         compiler = CompilerSettings()
         if compiler.slipway_compiled_ahead is not None:
@@ -58,9 +57,9 @@ class CommandLauncher:
 
 
 def launcher_of(command: tuple[str, ...] | None, settings: AllowanceSettings) -> Launcher:
-    """Of a program in place of torchrun, if there is one."""
+    """Of a program in place of Slipway's own, if there is one."""
     allowance = allowance_of(settings)
-    return TorchrunLauncher(allowance) if command is None else CommandLauncher(command, allowance)
+    return RanksLauncher(allowance) if command is None else CommandLauncher(command, allowance)
 
 
 def _start(
@@ -82,7 +81,7 @@ def _start(
             # work they can do, a package took ten times as long, and an index five times.
             "OMP_WAIT_POLICY": "passive",
             "PYTHONUNBUFFERED": "1",
-            **({} if ranks > 1 else {"RANK": "0", "WORLD_SIZE": "1"}),  # which torchrun tells of several
+            "GLOO_SOCKET_IFNAME": "lo",  # ranks meet on this machine, whatever its name resolves to
             **cache,
             **allowance.environment(workspace.order().spec, workspace.artifact_uri, used_cache),
         },

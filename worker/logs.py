@@ -1,7 +1,8 @@
 """Following what the ranks write: which tower and stage each line of an attempt's log belongs to.
 
-torchrun begins every line with its rank, `[default0]:`, and a rank tells where it is by a mark of its own
-(see `mark`); a line belongs to where its rank was last. A stand-in's lines have no rank and share one place.
+Every line of several ranks begins with its rank, `[rank0]: `, and a rank tells where it is by a mark of
+its own (see `mark`); a line belongs to where its rank was last. A stand-in's lines have no rank and
+share one place.
 """
 
 import re

@@ -75,7 +75,7 @@ class WorkerSettings(BaseSettings):
     attempt_command: tuple[str, ...] | None = Field(
         default=None,
         min_length=1,
-        description="Instead of torchrun: a program that is given the workspace as its last argument.",
+        description="Instead of Slipway's own: a program that is given the workspace as its last argument.",
     )
     targets: TargetNames = Field(
         default=(),

@@ -169,6 +169,7 @@ def compile_files(program: ExportedProgram, target: Target = "cpu") -> CompiledF
     with ExitStack() as told:
         told.enter_context(warnings.catch_warnings())
         told.enter_context(sizes_zero_and_one_stay_dynamic())
+        told.enter_context(_probes_remembered())
         told.enter_context(_only_instructions_of(target))
         told.enter_context(_headers_kept(header_folder(target)))
         if _reads_weights(program):
@@ -194,6 +195,21 @@ def compile_files(program: ExportedProgram, target: Target = "cpu") -> CompiledF
 def header_folder(target: Target = "cpu") -> Path:
     """Where the compiler keeps the headers that it has compiled for a target, beside all else it keeps."""
     return Path(cache_dir(), "precompiled_headers", target if target in _LEVELS else _native_machine())
+
+
+@contextmanager
+def _probes_remembered() -> Iterator[None]:
+    """Try once per machine whether code of an instruction set can be loaded: see `workarounds.PROBES`."""
+    load = cpu_vec_isa.VecISA._probe_load
+
+    def loaded(self: cpu_vec_isa.VecISA, library: str) -> bool:
+        seen = Path(f"{library}.loaded")
+        if not seen.exists() and load(self, library):
+            seen.touch()
+        return seen.exists()
+
+    with _replaced(cpu_vec_isa.VecISA, "_probe_load", loaded):
+        yield
 
 
 @contextmanager
@@ -306,7 +322,8 @@ def _reads_weights(program: ExportedProgram) -> bool:
 def cpu_instruction_sets() -> tuple[str, ...]:
     """The vector instruction sets that inductor compiles for here: ("avx512", "avx512_vnni"), ..."""
     try:
-        isa = cpu_vec_isa.pick_vec_isa()
+        with _probes_remembered():
+            isa = cpu_vec_isa.pick_vec_isa()
     except InvalidCxxCompiler:  # it compiles for none
         return ()
     return tuple(str(isa).lower().split()) if isa else ()

@@ -40,8 +40,15 @@ HEADERS = Workaround(
     "TMPDIR is its own, compiles them anew, which takes longer than all else it compiles",
     seen_in="2.13",
 )
+PROBES = Workaround(
+    name="_probes_remembered",
+    link="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_inductor/cpu_vec_isa.py",
+    breaks="each process loads every library that probes for an instruction set, in a process for each: one "
+    "to three seconds of every export, and again for the manifest, though the libraries themselves are kept",
+    seen_in="2.13",
+)
 
-WORKAROUNDS = (REEXPORT, MERGED_CALLS, HEADERS)
+WORKAROUNDS = (REEXPORT, MERGED_CALLS, HEADERS, PROBES)
 
 
 def named_arguments(forward: Callable[..., T], names: Sequence[str]) -> Callable[..., T]:

@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_NAME = 15
 
 
 def die_with_parent() -> None:
@@ -20,6 +21,11 @@ def die_with_parent() -> None:
     """
     if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
+
+
+def name_process(name: str) -> None:
+    """Let `ps -o comm` and `top` call this process so, in at most 15 bytes: forks look alike otherwise."""
+    ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode())
 
 
 class Child(Generic[T]):

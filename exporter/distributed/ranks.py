@@ -15,6 +15,7 @@ class Ranks:
 
     rank: int = 0
     size: int = 1
+    meeting: str | None = None  # file:// of a file that does not exist yet; default: as torchrun tells
     time_limit: timedelta = timedelta(hours=6)  # a rank waits at most this long for the slowest
 
     def share_out(self, items: tuple[T, ...]) -> tuple[T, ...]:
@@ -27,7 +28,9 @@ class Ranks:
             return [value]
         values: list[T] | None = [value] * self.size if self.rank == 0 else None
         # Not before: the group's threads would not survive the fork that each tower is exported in.
-        dist.init_process_group("gloo", timeout=self.time_limit)
+        dist.init_process_group(
+            "gloo", init_method=self.meeting, rank=self.rank, world_size=self.size, timeout=self.time_limit
+        )
         try:
             dist.gather_object(value, values, dst=0)
         finally:

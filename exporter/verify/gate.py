@@ -21,7 +21,7 @@ from exporter.verify.fp32 import AgainstFp32
 from exporter.verify.nodes import require_promises_kept
 from exporter.verify.numerics import compare, compare_runs, scales_of, tolerance_of
 from exporter.verify.reload import Link
-from exporter.verify.runner import CALL_LIMIT_S, PackageRunner, Refused
+from exporter.verify.runner import CALL_LIMIT_S, PackageRunner, Refused, RunnerProcess
 
 _RUN_BY_NODE = ("batch_1", "batch_7", "empty_among_others")
 _STEADY = 0.1  # of the tolerance: what two runs may differ by, which on one CPU thread is nothing at all
@@ -53,6 +53,7 @@ class Gate:
         self._programs = programs
         self.call_limit_s = CALL_LIMIT_S  # of one call of the package, or of loading it
         self.fp32: AgainstFp32 | None = None  # where precision was given up
+        self.ahead: RunnerProcess | None = None  # what the package is to run in, if that was started before
         self._usual: dict[str, float] = {}  # the scale of each output in the largest ordinary batch
 
     def verify(
@@ -131,15 +132,17 @@ class Gate:
 
     def runner(self) -> PackageRunner:
         """The package in a fresh process, once entered."""
-        return PackageRunner(
+        runner = PackageRunner(
             self._chain,
             op_libraries=self._op_libraries,
             scratch=self._scratch,
             device=str(self._device),
             threads=torch.get_num_threads(),
             limit_s=self.call_limit_s,
-            tf32=self._tower.config.pipeline.tf32,
+            ahead=self.ahead,
         )
+        runner.tf32 = self._tower.config.pipeline.tf32
+        return runner
 
     def agrees(self, runner: PackageRunner, batch: NamedBatch) -> CaseReport:
         """One case: every output of the package against eager's, elementwise."""

@@ -38,6 +38,56 @@ class Refused(Exception):
     """The package rejected the inputs: an answer, and for contradicting inputs the right one."""
 
 
+class RunnerProcess:
+    """A process that is to run a package, a context manager: it imports torch while there is none yet.
+
+    The first `PackageRunner` that it is given to has it to itself, and ends it.
+    """
+
+    def __init__(self, scratch: Path) -> None:
+        """Prepare to start one; what it writes goes below `scratch`, and is removed with it."""
+        self._scratch = scratch
+        self._free = True
+        self.last_words: deque[str] = deque(maxlen=20)
+
+    def __enter__(self) -> Self:
+        with ExitStack() as starting:
+            folder = tempfile.TemporaryDirectory(dir=self._scratch, prefix="run-")
+            self.folder = Path(starting.enter_context(folder))
+            self.process = starting.enter_context(
+                subprocess.Popen(
+                    # AOTInductor unpacks packages below TMPDIR, and a killed process leaves them there.
+                    ["env", *_KEPT_FROM_IT, _INPUT_CHECKS, _WAITING, f"TMPDIR={self.folder}", *_PROGRAM],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                )
+            )
+            assert self.process.stderr is not None
+            self.listener = Thread(target=self._listen, args=(self.process.stderr,), daemon=True)
+            self.listener.start()
+            starting.callback(self.listener.join)
+            starting.callback(self.process.kill)  # it holds nothing that would need a gentler end
+            self._running = starting.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._running.close()
+
+    def take(self) -> bool:
+        """Whether it was nobody's; from now on it is the caller's."""
+        free, self._free = self._free, False
+        return free
+
+    def _listen(self, stderr: IO[str]) -> None:
+        with stderr:
+            for line in stderr:
+                self.last_words.append(line.rstrip())
+
+
 class PackageRunner:
     """A tower's loaded package, or its chain of them, in a process of its own; a context manager."""
 
@@ -50,39 +100,28 @@ class PackageRunner:
         device: str = "cpu",
         threads: int = 1,
         limit_s: float = CALL_LIMIT_S,
-        tf32: bool = False,
+        ahead: RunnerProcess | None = None,
     ) -> None:
         """Prepare to run `chain`; tensors travel as files below `scratch`.
 
-        To load it, or to answer one call, its process may take `limit_s`.
+        To load it, or to answer one call, its process may take `limit_s`. It is `ahead` if that is still
+        free, else a new one.
         """
-        self._setup = Setup(
-            chain=tuple(chain), op_libraries=op_libraries, device=device, threads=threads, tf32=tf32
-        )
+        self._setup = Setup(chain=tuple(chain), op_libraries=op_libraries, device=device, threads=threads)
+        self.tf32 = False  # whether to allow it to what the packages call of cuBLAS
         self._scratch = scratch
+        self._ahead = ahead
         self._limit_s = limit_s
 
     def __enter__(self) -> Self:
         with ExitStack() as starting:
-            folder = tempfile.TemporaryDirectory(dir=self._scratch, prefix="run-")
-            self._folder = Path(starting.enter_context(folder))
-            self._process = starting.enter_context(
-                subprocess.Popen(
-                    # AOTInductor unpacks packages below TMPDIR, and a killed process leaves them there.
-                    ["env", *_KEPT_FROM_IT, _INPUT_CHECKS, _WAITING, f"TMPDIR={self._folder}", *_PROGRAM],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                    text=True,
-                )
-            )
-            assert self._process.stderr is not None
-            self._last_words: deque[str] = deque(maxlen=20)
-            self._listener = Thread(target=self._listen, args=(self._process.stderr,), daemon=True)
-            self._listener.start()
-            starting.callback(self._listener.join)
-            starting.callback(self._process.kill)  # it holds nothing that would need a gentler end
-            self._ask(self._setup)
+            if self._ahead is not None and self._ahead.take():
+                self._runner = self._ahead
+                starting.push(self._ahead)
+            else:
+                self._runner = starting.enter_context(RunnerProcess(self._scratch))
+            self._process = self._runner.process
+            self._ask(self._setup.model_copy(update={"tf32": self.tf32}))
             self._running = starting.pop_all()
         return self
 
@@ -108,8 +147,8 @@ class PackageRunner:
     def time(self, inputs: Mapping[str, Tensor], *, repeats: int) -> tuple[dict[str, Tensor], float | None]:
         """Run once for the outputs, then `repeats` times for the median milliseconds of a call."""
         request = RunRequest(
-            inputs=self._folder / "inputs.safetensors",
-            outputs=self._folder / "outputs.safetensors",
+            inputs=self._runner.folder / "inputs.safetensors",
+            outputs=self._runner.folder / "outputs.safetensors",
             repeats=repeats,
         )
         # Contiguous copies: safetensors refuses views that share storage.
@@ -138,10 +177,10 @@ class PackageRunner:
             )
         if not line:
             status = self._process.wait()
-            self._listener.join(timeout=5)
+            self._runner.listener.join(timeout=5)
             raise PackageCrashed(
                 f"the process running the package ended with status {status}: "
-                + " | ".join(self._last_words)[-1000:]
+                + " | ".join(self._runner.last_words)[-1000:]
             )
         return self._understood(line)
 
@@ -157,8 +196,3 @@ class PackageRunner:
             raise PackageCrashed(
                 f"the process running the package gave no answer but {line.strip()[:200]!r}"
             ) from error
-
-    def _listen(self, stderr: IO[str]) -> None:
-        with stderr:
-            for line in stderr:
-                self._last_words.append(line.rstrip())

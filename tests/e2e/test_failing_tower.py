@@ -34,7 +34,7 @@ def test_a_tower_killed_by_the_kernel_does_not_take_the_other_with_it(tmp_path: 
     options = ["--code-cache", "off"]  # so that there is time to be killed in
     command = [sys.executable, "-m", "cli.main", *export_command("hstu_match", output), *options]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as export:
-        os.kill(tower_process(export.pid, rank=0), signal.SIGKILL)
+        os.kill(tower_process(export.pid, "user"), signal.SIGKILL)
         _, said = export.communicate()
     assert export.returncode == 3
     assert "user: [tower_died] the process that exported the user tower was killed by SIGKILL" in said
@@ -47,27 +47,21 @@ def only_the_item_tower(output: Path) -> None:
     assert [tower.name for tower in read_manifest(str(artifact)).towers] == ["item"]
 
 
-def tower_process(ancestor: int, *, rank: int) -> int:
-    """The process below `ancestor` in which a rank exports its tower, once there is one."""
+def tower_process(ancestor: int, tower: str) -> int:
+    """The process below `ancestor` in which a rank exports a tower, once there is one."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        for pid in descendants(ancestor):
-            if is_rank(pid, rank) and (children := descendants(pid)):
-                return children[0]
+        if found := [pid for pid in descendants(ancestor) if name_of(pid) == f"{tower} tower"]:
+            return found[0]
         time.sleep(0.1)
     raise AssertionError("no tower was begun")
 
 
-def is_rank(pid: int, rank: int) -> bool:
+def name_of(pid: int) -> str:
     try:
-        started = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-        return b"worker.attempt" in started and f"RANK={rank}".encode() in environment(pid)
+        return Path(f"/proc/{pid}/comm").read_text().strip()
     except OSError:
-        return False
-
-
-def environment(pid: int) -> list[bytes]:
-    return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        return ""
 
 
 def descendants(pid: int) -> list[int]:

@@ -17,7 +17,7 @@ from tests.architecture.tree import ROOT
 from tests.jobs.factories import MINUTE
 from tests.worker.conftest import ALLOWANCE
 from worker.allowance import Allowance
-from worker.launch import CommandLauncher, TorchrunLauncher
+from worker.launch import CommandLauncher, RanksLauncher
 from worker.settings import AllowanceSettings
 from worker.supervisor import Supervisor
 from worker.workspace import Workspace, workspace_of
@@ -37,11 +37,11 @@ SECRETS = {
 
 @contextmanager
 def ranks_of(workspace: Workspace, count: int) -> Iterator[list[int]]:
-    """The numbers of an attempt's real ranks, as soon as all of them run."""
-    process = TorchrunLauncher(ALLOWANCE).start(workspace, ranks=count)
+    """The numbers of an attempt's real processes, as soon as there are any: ranks are forks of one."""
+    process = RanksLauncher(ALLOWANCE).start(workspace, ranks=count)
     try:
         deadline = time.monotonic() + 60
-        while len(found := _ranks_below(process)) < count:
+        while not (found := _processes_of(process)):
             assert time.monotonic() < deadline and process.exit_status() is None, process.last_lines(20)
             time.sleep(0.05)
         yield found
@@ -49,12 +49,13 @@ def ranks_of(workspace: Workspace, count: int) -> Iterator[list[int]]:
         process.stop()
 
 
-def _ranks_below(process: GuardedProcess) -> list[int]:
-    ours = f"worker.attempt\0{process.log.parent}".encode()
+def _processes_of(process: GuardedProcess) -> list[int]:
+    ours = f"worker.ranks\0{process.log.parent}".encode()
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            if ours in (folder / "cmdline").read_bytes() and b"\0RANK=" in (folder / "environ").read_bytes():
+            begun = (folder / "cmdline").read_bytes()
+            if ours in begun and b"processes.guard" not in begun:
                 found.append(int(folder.name))
         except OSError:
             continue

@@ -2,6 +2,7 @@
 
 import time
 from pathlib import Path
+from signal import SIGKILL
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ import torch
 from exporter.errors import PackageCrashed
 from exporter.towers.tower import Tower
 from exporter.verify.reload import Link
-from exporter.verify.runner import PackageRunner, Refused
+from exporter.verify.runner import PackageRunner, Refused, RunnerProcess
 from tests.exporter.verify.conftest import clicks
 
 
@@ -69,6 +70,16 @@ def test_nothing_is_left_behind(chain: list[Link], tmp_path: Path, monkeypatch: 
     with PackageRunner(chain, op_libraries=(), scratch=scratch) as runner:
         runner.run(clicks(2))
     assert [*scratch.iterdir(), *temporary.iterdir()] == []
+
+
+def test_a_process_started_ahead_runs_one_package_and_no_second(chain: list[Link], tmp_path: Path) -> None:
+    with RunnerProcess(tmp_path) as ahead:
+        with PackageRunner(chain, op_libraries=(), scratch=tmp_path, ahead=ahead) as runner:
+            assert runner.pid == ahead.process.pid and runner.run(clicks(2))
+        assert ahead.process.wait(timeout=10) == -SIGKILL
+        with PackageRunner(chain, op_libraries=(), scratch=tmp_path, ahead=ahead) as runner:
+            assert runner.pid != ahead.process.pid and runner.run(clicks(2))
+    assert list(tmp_path.glob("run-*")) == []
 
 
 def test_a_package_has_no_credentials(

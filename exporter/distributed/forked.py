@@ -1,0 +1,98 @@
+"""Ranks as forks of one process, which has imported what all of them need.
+
+Nothing may have run in threads before, and no GPU may have been used. Every line of a rank goes on with the
+rank before it, `[rank1]: `. When one dies, the others are ended.
+"""
+
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from functools import partial
+from threading import Thread
+from typing import NoReturn
+
+from exporter.distributed.isolation import name_process
+from exporter.distributed.ranks import Ranks
+
+_GRACE_S = 2.0  # between asking the other ranks to end and killing them
+_LAST_LINES_S = 2.0  # what a rank has started may hold its end of the pipe for ever
+_TICK_S = 0.05
+
+
+def run_ranks(run: Callable[[Ranks], None], count: int, *, meeting: str) -> int:
+    """Fork the ranks, pass their lines on, and wait for all; 1 when one died or failed, else 0."""
+    ranks, lines = {}, []
+    for rank in range(count):
+        reader, writer = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            name_process(f"rank {rank}")
+            _be(partial(run, Ranks(rank=rank, size=count, meeting=meeting)), writer)
+        os.close(writer)
+        ranks[pid] = rank
+        lines.append(reader)
+    # Not before: threads would not survive the forks, and could leave a lock behind in them.
+    readers = [Thread(target=_pass_on, args=(each, rank), daemon=True) for rank, each in enumerate(lines)]
+    for reading in readers:
+        reading.start()
+    status = _attend(ranks)
+    for reading in readers:
+        reading.join(_LAST_LINES_S)
+    return status
+
+
+def _be(rank: Callable[[], None], output: int) -> NoReturn:
+    """Become a rank, to its end."""
+    status = 1
+    try:
+        os.dup2(output, sys.stderr.fileno())
+        os.close(output)
+        rank()
+        status = 0
+    except BaseException:  # noqa: BLE001  # nothing may go on above the fork
+        traceback.print_exc()
+    finally:
+        end(status)
+
+
+def _pass_on(lines: int, rank: int) -> None:
+    with os.fdopen(lines, "rb") as file:
+        for line in file:
+            os.write(sys.stderr.fileno(), b"[rank%d]: %s\n" % (rank, line.rstrip(b"\n")))
+
+
+def _attend(ranks: dict[int, int]) -> int:
+    """Wait until all have ended; once one has failed, the others wait for nobody any more."""
+    while ranks:
+        pid, status = os.wait()
+        rank, code = ranks.pop(pid, None), os.waitstatus_to_exitcode(status)
+        if rank is not None and code != 0:
+            how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
+            sys.stderr.write(f"rank {rank} {how}; the other ranks are ended\n")
+            sys.stderr.flush()
+            _end(ranks)
+            return 1
+    return 0
+
+
+def _end(ranks: Mapping[int, int]) -> None:
+    deadline = time.monotonic() + _GRACE_S
+    left = set(ranks)
+    for pid in left:
+        os.kill(pid, signal.SIGTERM)
+    while left and time.monotonic() < deadline:
+        left -= {pid for pid in left if os.waitpid(pid, os.WNOHANG)[0]}
+        time.sleep(_TICK_S)
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def end(status: int) -> NoReturn:
+    """End this process, and spare it the interpreter's end: with torch in it that takes a second."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
