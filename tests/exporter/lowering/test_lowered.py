@@ -8,6 +8,7 @@ from torch import Tensor
 
 from exporter.aoti.torch_private import compiler_settings
 from exporter.lowering.lowered import Lowered, lower
+from exporter.lowering.precision import without_tf32
 from exporter.lowering.tables import tables_of
 from exporter.models.tables import Fp32Table, Int8Table
 from exporter.spec import Precision, TableDtype, Tables
@@ -91,15 +92,16 @@ def test_the_bound_is_the_requests_where_it_names_one() -> None:
     assert (default.fp32.tolerance, own.fp32.tolerance) == (0.05, 0.2)
 
 
-def test_tf32_is_allowed_to_the_tower_and_not_to_its_reference(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", False)  # put back at the end
-    without = compiler_settings()
-    tower = fresh_tower(Tables())
+def test_tf32_is_allowed_to_the_tower_and_not_to_its_reference() -> None:
+    tower, seen = fresh_tower(Tables()), []
     pipeline = replace(tower.config.pipeline, tf32=True)
-    lowered = lower(replace(tower, config=replace(tower.config, pipeline=pipeline)), CPU)
-    assert torch.backends.cuda.matmul.allow_tf32 and compiler_settings() != without
-    seen: list[bool] = []
-    assert lowered.fp32 is not None and lowered.fp32.tolerance == 0.005
-    lowered.fp32.module.register_forward_hook(lambda *_: seen.append(torch.backends.cuda.matmul.allow_tf32))
-    lowered.fp32(inputs_of(tower))
-    assert seen == [False] and torch.backends.cuda.matmul.allow_tf32
+    with without_tf32():  # puts back what is allowed
+        before = compiler_settings()
+        lowered = lower(replace(tower, config=replace(tower.config, pipeline=pipeline)), CPU)
+        assert torch.backends.cuda.matmul.allow_tf32 and compiler_settings() != before
+        assert lowered.fp32 is not None and lowered.fp32.tolerance == 0.005
+        lowered.fp32.module.register_forward_hook(
+            lambda *_: seen.append(torch.backends.cuda.matmul.allow_tf32)
+        )
+        lowered.fp32(inputs_of(tower))
+        assert seen == [False] and torch.backends.cuda.matmul.allow_tf32
