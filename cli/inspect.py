@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rich.table import Table
 
+from exporter.dtypes import Precision
 from exporter.manifest import (
     DimEntry,
     Fp32Report,
@@ -18,7 +19,7 @@ from exporter.manifest import (
 from exporter.published import read_manifest, verify_artifact
 from exporter.redaction import visible
 from exporter.signing import VerifyingKey
-from exporter.spec import IdWeights, Pass, Precision, SetPrecision
+from exporter.spec import IdWeights, Pass, SetPrecision
 from service.client.tables import console, sizes_text, table_of
 
 _WEIGHTS = {
@@ -81,8 +82,8 @@ def _contract(tower: TowerEntry) -> Iterator[Table | str]:
         yield f"{tower.name} tower: it computes in {tower.precision} by autocast, and its outputs are fp32"
     if tower.tf32:
         yield f"{tower.name} tower: products may round to TF32, where the server allows it too"
-    if tower.tables:
-        yield _tables(tower)
+    if tower.embeddings:
+        yield _embeddings(tower)
 
 
 def _made(tower: TowerEntry) -> Iterator[Table | str]:
@@ -198,11 +199,11 @@ def _tensors(title: str, tensors: Iterable[TensorEntry], dims: Iterable[DimEntry
     return table
 
 
-def _tables(tower: TowerEntry) -> Table:
+def _embeddings(tower: TowerEntry) -> Table:
     """What rows are kept in, and how far they are from what they were."""
     columns = ("table", "rows × width", "dtype", "bytes", "in fp32", "error per row: largest", "mean")
     table = table_of(*columns, title=f"{tower.name} tower, tables")
-    for each in tower.tables:
+    for each in tower.embeddings:
         sizes = f"{each.rows:,} × {each.width}", each.dtype, f"{each.bytes:,}", f"{each.fp32_bytes:,}"
         errors = ("none", "none")
         if (error := each.error) is not None:

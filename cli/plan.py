@@ -7,9 +7,9 @@ from pathlib import Path
 from rich.table import Table
 
 from cli.settings import ExportSettings
+from exporter.dtypes import Precision
 from exporter.manifest import DimEntry, TensorEntry
 from exporter.planning import PlanRequest, read_config
-from exporter.spec import Precision
 from processes.startup import settings_or_exit
 from service.client.options import add_plan_options, request_of
 from service.client.tables import console, table_of

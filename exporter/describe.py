@@ -73,7 +73,7 @@ def tower_entry(
         id_weights=_id_weights(tower),
         remarks=tower.served.remarks(),
         inferred_ops=inferred,
-        tables=lowered.tables,
+        embeddings=lowered.tables,
         precision=tower.config.pipeline.precision,
         tf32=tower.config.pipeline.tf32,
         demands=demands,

@@ -6,7 +6,8 @@ from typing import Literal
 from pydantic import Field
 
 from exporter.declaration import TowerDeclaration
-from exporter.spec import Device, Frozen, IdWeights, IndexSpec, Mode, Pass, Precision, TableDtype, TowerName
+from exporter.dtypes import Precision, TableDtype
+from exporter.spec import Device, Frozen, IdWeights, IndexSpec, Mode, Pass, TowerName
 
 MANIFEST_NAME = "manifest.json"
 VECTOR_COLUMN = "vector"  # beside the items' ids
@@ -271,7 +272,7 @@ class TowerEntry(Frozen):
     remarks: tuple[str, ...] = ()  # where its answers are not TorchEasyRec's own, in words
     demands: tuple[str, ...] = ()  # a package that refuses "but received n" found the n-th unmet, from 1
     inferred_ops: tuple[InferredOp, ...] = ()
-    tables: tuple[TableEntry, ...] = ()  # of TorchEasyRec's families
+    embeddings: tuple[TableEntry, ...] = ()  # the tables of TorchEasyRec's families
     precision: Precision = Precision.FP32  # other than fp32: by autocast, outputs are fp32 all the same
     tf32: bool = Field(
         default=False,

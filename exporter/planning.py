@@ -9,9 +9,10 @@ from exporter.config.parse import parse_pipeline_config
 from exporter.config.schema import FeatureKind, PipelineConfig, TowerConfig
 from exporter.config.tables import lookups
 from exporter.dims.plan import DimPlan, plan_dims
+from exporter.dtypes import Precision
 from exporter.errors import FamilyNotListed, InvalidPipelineConfig, InvalidSpec
 from exporter.manifest import VECTOR_COLUMN
-from exporter.spec import ExportSpec, IdWeights, Precision, Tables, TowerName, Uri
+from exporter.spec import ExportSpec, IdWeights, Tables, TowerName, Uri
 from exporter.storage.store import read_uri
 from exporter.storage.uris import require_no_credentials_in, require_sound_uris
 from exporter.towers.view import tower_configs

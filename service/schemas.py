@@ -11,6 +11,7 @@ from exporter.config.schema import PipelineConfig
 from exporter.config.tables import Lookup, lookups
 from exporter.dims.between import plan_between
 from exporter.dims.entries import dim_entries, tensor_entries
+from exporter.dtypes import Precision, TableDtype
 from exporter.manifest import DimEntry, TensorEntry
 from exporter.outcome import Failure
 from exporter.planning import PlannedTower
@@ -22,8 +23,6 @@ from exporter.spec import (
     IndexSpec,
     Mode,
     Pass,
-    Precision,
-    TableDtype,
     Tables,
     Target,
     Targets,

@@ -67,7 +67,7 @@ def request_behind(published: Published) -> Mapping[str, JsonValue]:
         "precision": towers[0].precision,
         "tf32": towers[0].tf32,
     }
-    if dtypes := {table.name: table.dtype for tower in towers for table in tower.tables if table.error}:
+    if dtypes := {table.name: table.dtype for tower in towers for table in tower.embeddings if table.error}:
         given["tables"] = {"dtypes": {**dtypes}}
     if manifest.family_package is not None:
         given["family"] = manifest.family

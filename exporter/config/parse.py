@@ -12,8 +12,8 @@ from exporter.config.pb.data_pb2 import DataConfig, FgMode
 from exporter.config.pb.pipeline_pb2 import EasyRecConfig
 from exporter.config.schema import FeatureGroup, ModelConfig, PipelineConfig
 from exporter.config.tables import check_tables
+from exporter.dtypes import Precision
 from exporter.errors import InvalidPipelineConfig, UnsupportedConfig
-from exporter.spec import Precision
 
 _PRECISIONS = {"": Precision.FP32, "BF16": Precision.BF16, "FP16": Precision.FP16}
 

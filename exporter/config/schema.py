@@ -9,7 +9,8 @@ from exporter.config.hstu import DlrmHstuConfig, HstuMatchConfig
 from exporter.config.match import MatchConfig
 from exporter.config.ranking import DbmtlConfig, MultiTowerDinConfig
 from exporter.config.sequence_encoders import SequenceEncoderConfig
-from exporter.spec import IdWeights, Precision, Tables, TowerName
+from exporter.dtypes import Precision
+from exporter.spec import IdWeights, Tables, TowerName
 
 
 class FeatureKind(StrEnum):

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from exporter.config.schema import PipelineConfig
+from exporter.dtypes import Precision, TableDtype
 from exporter.lowering.precision import InPrecision, allow_tf32, without_tf32
 from exporter.lowering.tables import quantise
 from exporter.manifest import TableEntry
-from exporter.spec import Precision, TableDtype
 from exporter.towers.tower import Tower
 
 # What outputs may differ by from fp32, as a fraction of an output's scale, where the request does not say. A

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from exporter.spec import Precision
+from exporter.dtypes import Precision
 from exporter.towers.tower import ServedModule
 
 _DTYPES = {Precision.BF16: torch.bfloat16, Precision.FP16: torch.float16}

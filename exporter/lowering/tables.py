@@ -8,10 +8,11 @@ from torch import Tensor, nn
 
 from exporter.checkpoint.mapped import room_for
 from exporter.checkpoint.tensors import TensorMeta
+from exporter.dtypes import TableDtype
 from exporter.lowering.errors import TableOutOfRange
 from exporter.manifest import RowError, TableEntry
 from exporter.models.tables import LOW_TABLES, Fp32Table, LowTable, Table
-from exporter.spec import TableDtype, Tables
+from exporter.spec import Tables
 
 PIECE = 8 << 20  # bytes of fp32 rows that are quantised at a time
 

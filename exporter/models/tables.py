@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from exporter.config.schema import Pooling
-from exporter.spec import TableDtype
+from exporter.dtypes import TableDtype
 
 
 class Table(nn.Module, ABC):

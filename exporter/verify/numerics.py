@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from exporter.config.schema import PipelineConfig
-from exporter.spec import LowPrecision, Pass, Precision, SetPrecision
+from exporter.dtypes import Precision
+from exporter.spec import LowPrecision, Pass, SetPrecision
 
 # fp32: rounding differs between eager's and the compiler's order of summation, not more.
 FP32_TOLERANCE = 1e-5

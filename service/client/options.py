@@ -7,18 +7,10 @@ from typing import TypeVar
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
+from exporter.dtypes import Precision, TableDtype
 from exporter.errors import InvalidSpec
 from exporter.planning import PlanRequest, read_config
-from exporter.spec import (
-    INDEX_KINDS,
-    Device,
-    ExportSpec,
-    IdWeights,
-    Mode,
-    Precision,
-    TableDtype,
-    TowerName,
-)
+from exporter.spec import INDEX_KINDS, Device, ExportSpec, IdWeights, Mode, TowerName
 
 Spec = TypeVar("Spec", bound=ExportSpec)
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from cli.main import main
+from exporter.dtypes import Precision, TableDtype
 from exporter.manifest import (
     DimEntry,
     FileRef,
@@ -22,7 +23,7 @@ from exporter.manifest import (
     VerificationReport,
     Versions,
 )
-from exporter.spec import Device, Mode, Precision, TableDtype, TowerName
+from exporter.spec import Device, Mode, TowerName
 
 SOURCE = SourceRef(role="checkpoint", uri=f"s3://models/{'deep/' * 40}[1]/model.ckpt-11", sha256="c" * 64)
 SPARSE = SparseEntry(
@@ -52,7 +53,7 @@ TOWER = TowerEntry(
     dims=(),
     code="warm",
     reused="request",
-    tables=(QUANTISED,),
+    embeddings=(QUANTISED,),
     precision=Precision.FP16,
     verified=VerificationReport(
         tolerance=5e-3,

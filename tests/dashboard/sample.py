@@ -4,6 +4,7 @@ import math
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from exporter.dtypes import Precision, TableDtype
 from exporter.manifest import (
     CaseKind,
     CaseReport,
@@ -20,7 +21,7 @@ from exporter.manifest import (
     VerificationReport,
 )
 from exporter.outcome import Failure
-from exporter.spec import IvfFlatIndex, Precision, TableDtype, TowerName
+from exporter.spec import IvfFlatIndex, TowerName
 from exporter.stages import Stage
 from jobs.ids import new_job_id
 from jobs.model import Job, JobState, Lease, TowerProgress, TowerState, VerificationSummary
@@ -176,7 +177,7 @@ def entry(name: TowerName, scale: float) -> TowerEntry:
         tolerance=1e-5, largest_difference=6.8e-7, cases=(*agreeing, refusal), latency=latency
     )
     vectors = item_vectors() if name is TowerName.ITEM else None
-    low = {"tables": (quantised_table(),), "precision": Precision.BF16} if name is TowerName.ITEM else {}
+    low = {"embeddings": (quantised_table(),), "precision": Precision.BF16} if name is TowerName.ITEM else {}
     if low:
         worst = OutputDifference(output="item_tower_emb", largest=0.0527, scale=0.65, case="batch_512")
         report = report.model_copy(update={"fp32": Fp32Report(tolerance=0.54, outputs=(worst,))})

@@ -8,9 +8,9 @@ import pytest
 
 from cli.main import main
 from exporter.check.artifact import open_published, request_behind
+from exporter.dtypes import Precision, TableDtype
 from exporter.manifest import TowerEntry
 from exporter.published import read_manifest
-from exporter.spec import Precision, TableDtype
 from tests.e2e.conftest import FIXTURES, Export, export_command
 
 pytestmark = pytest.mark.slow
@@ -39,7 +39,7 @@ def tower(artifact: Path) -> TowerEntry:
 
 
 def test_the_manifest_says_what_is_kept_in_what_and_what_that_costs(tower: TowerEntry) -> None:
-    tables = {table.name: table for table in tower.tables}
+    tables = {table.name: table for table in tower.embeddings}
     assert len(tables) > 5 and tower.precision is Precision.BF16
     assert {name: table.dtype for name, table in tables.items() if table.dtype is not TableDtype.INT8} == {
         "user_id_emb": TableDtype.FP16,
@@ -71,7 +71,7 @@ def predicted(artifact: str, folder: Path) -> np.ndarray:
 
 def test_the_request_behind_it_asks_for_the_same(artifact: Path, tower: TowerEntry) -> None:
     request = request_behind(open_published(str(artifact)))
-    dtypes = {table.name: table.dtype for table in tower.tables}
+    dtypes = {table.name: table.dtype for table in tower.embeddings}
     assert (request["tables"], request["precision"]) == ({"dtypes": dtypes}, "bf16")
 
 

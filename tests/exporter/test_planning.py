@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from exporter.dtypes import Precision
 from exporter.errors import InvalidPipelineConfig, InvalidSpec
 from exporter.planning import pin, plan_export, plan_towers
-from exporter.spec import ExportSpec, FlatIndex, LowPrecision, Precision, SetPrecision, TowerName
+from exporter.spec import ExportSpec, FlatIndex, LowPrecision, SetPrecision, TowerName
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "torcheasyrec"
 

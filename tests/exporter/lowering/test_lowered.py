@@ -7,11 +7,12 @@ import torch
 from torch import Tensor
 
 from exporter.aoti.torch_private import compiler_settings
+from exporter.dtypes import Precision, TableDtype
 from exporter.lowering.lowered import Lowered, lower
 from exporter.lowering.precision import without_tf32
 from exporter.lowering.tables import tables_of
 from exporter.models.tables import Fp32Table, Int8Table
-from exporter.spec import Precision, TableDtype, Tables
+from exporter.spec import Tables
 from exporter.towers.tower import Tower
 from tests.exporter.models.recorded import load_recorded_weights, random_inputs, recorded_tower, untrained
 

@@ -18,12 +18,13 @@ from exporter.data.batch import (
     trace_inputs,
     verification_batches,
 )
+from exporter.dtypes import Precision, TableDtype
 from exporter.lowering.errors import PrecisionLost
 from exporter.lowering.lowered import Lowered, lower
 from exporter.order import PackageOrder
 from exporter.packaging import Packaged, package_tower
 from exporter.parts import assemble_parts, compile_part, parts_of, trace_parts
-from exporter.spec import Mode, Precision, TableDtype, Tables
+from exporter.spec import Mode, Tables
 from exporter.stages import StageClock, no_progress
 from exporter.verify.fp32 import AgainstFp32
 from exporter.verify.gate import Gate

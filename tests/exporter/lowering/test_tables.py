@@ -10,10 +10,10 @@ from torch import Tensor
 from benchmarks.process_memory import memory_of
 from exporter.checkpoint.mapped import map_tensor
 from exporter.checkpoint.tensors import TensorMeta
+from exporter.dtypes import TableDtype
 from exporter.lowering import tables
 from exporter.lowering.errors import TableOutOfRange
 from exporter.lowering.tables import quantised
-from exporter.spec import TableDtype
 
 LOW = (TableDtype.FP16, TableDtype.INT8, TableDtype.INT4)
 

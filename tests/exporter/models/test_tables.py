@@ -5,8 +5,8 @@ import torch
 from torch import Tensor
 
 from exporter.config.schema import Pooling
+from exporter.dtypes import TableDtype
 from exporter.models.tables import LOW_TABLES, Fp32Table, Int4Table, Int8Table, LowTable
-from exporter.spec import TableDtype
 
 WIDTHS = (1, 2, 3, 4, 6, 16, 31)
 LOW = tuple(LOW_TABLES.values())
