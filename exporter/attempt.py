@@ -4,6 +4,7 @@ import logging
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 from exporter.manifest import SourceRef, TowerEntry
@@ -30,7 +31,8 @@ class Attempt:
     stage_limit_s: float = 3600.0  # past it a stage is ended, with the stack it hung in
     replace_unfinished: bool = False  # overwrite what an earlier attempt left without a manifest
     code_cache: str | None = None  # URI of compiled code that exports share
-    await_lease: Callable[[], None] = lambda: None  # returns once the job is certainly this attempt's
+    # Returns once the job is certainly this attempt's, and for how long, if not for ever.
+    await_lease: Callable[[], timedelta | None] = lambda: None
 
     @property
     def artifact_uri(self) -> str:

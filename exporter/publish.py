@@ -6,7 +6,9 @@ change. Without one there is no artifact, whatever files may lie about.
 
 import hashlib
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 
 from exporter.errors import AlreadyPublished, ExportError, InvalidArtifact, StorageError
@@ -17,6 +19,11 @@ from exporter.storage.store import ArtifactStore, StoredFile, open_store, split_
 log = logging.getLogger(__name__)
 
 OnProgress = Callable[[int, int], object]  # bytes sent so far, bytes to send
+# Waits for the right to write; may tell how long it lasts from then on.
+Permission = Callable[[], timedelta | None]
+
+_MANIFEST_TRIES = 5  # each no longer than the right to it lasts
+_MANIFEST_PAUSE_S = 0.5  # before the second; one more before each further one
 
 
 def send_tower(
@@ -26,8 +33,11 @@ def send_tower(
     *,
     replace_unfinished: bool,
     on_sent: OnProgress = lambda sent, total: None,
+    may_send: Permission = lambda: None,
 ) -> tuple[StoredFile, ...]:
     """Send a tower's files, by their paths in the artifact, which they are no part of before its manifest.
+
+    `may_send` is asked before each file, and after each part of one; if it raises, all is taken back.
 
     Returns:
         What the store holds of them now, for `complete`.
@@ -38,7 +48,15 @@ def send_tower(
         InvalidArtifact: the entry and the files disagree; nothing was sent.
     """
     store, folder = _opened(artifact_uri)
-    return send_tower_in(store, folder, entry, files, replace_unfinished=replace_unfinished, on_sent=on_sent)
+    return send_tower_in(
+        store,
+        folder,
+        entry,
+        files,
+        replace_unfinished=replace_unfinished,
+        on_sent=on_sent,
+        may_send=may_send,
+    )
 
 
 def send_tower_in(
@@ -49,6 +67,7 @@ def send_tower_in(
     *,
     replace_unfinished: bool,
     on_sent: OnProgress = lambda sent, total: None,
+    may_send: Permission = lambda: None,
 ) -> tuple[StoredFile, ...]:
     """As `send_tower`, into a folder of a store.
 
@@ -63,7 +82,7 @@ def send_tower_in(
     _make_room(store, folder, str(entry.name), replace_unfinished=replace_unfinished)
     sent: list[StoredFile] = []
     try:
-        _send(store, folder, refs, files, sent, on_sent)
+        _send(store, folder, refs, files, sent, on_sent, may_send)
         for ref in refs:
             _check_arrived(store, f"{folder}/{ref.path}", ref)
     except BaseException:
@@ -78,11 +97,12 @@ def complete(
     artifact_uri: str,
     *,
     replace_unfinished: bool,
-    before_manifest: Callable[[], None] = lambda: None,
+    before_manifest: Permission = lambda: None,
 ) -> str:
     """Make an artifact of what was sent: write the manifest that names it.
 
-    `before_manifest` may wait for the right to do so; if it raises, all is taken back.
+    `before_manifest` may wait for the right to do so; if it raises, all is taken back. No request for it is
+    waited for any longer than the right lasts.
 
     Returns:
         The manifest's URI.
@@ -109,7 +129,7 @@ def complete_in(
     sent: Sequence[StoredFile],
     *,
     replace_unfinished: bool,
-    before_manifest: Callable[[], None] = lambda: None,
+    before_manifest: Permission = lambda: None,
 ) -> str:
     """As `complete`, in a folder of a store."""
     manifest_key = f"{folder}/{MANIFEST_NAME}"
@@ -117,13 +137,30 @@ def complete_in(
         _require_named(manifest, folder, sent)
         before_manifest()
         _require_whole(store, folder, sent, replace_unfinished=replace_unfinished)
-        before_manifest()  # to look at all of it may have taken long
-        store.put_bytes(_text(manifest), manifest_key)
+        _put_manifest(store, manifest_key, _text(manifest), before_manifest)
         _require_still_whole(store, folder, manifest_key, sent)
     except BaseException:
         _remove(store, folder, sent)
         raise
     return store.uri_of(manifest_key)
+
+
+def _put_manifest(store: ArtifactStore, key: str, text: bytes, permission: Permission) -> None:
+    """Write it as long as one may; an answer that did not come in time may be that it was written."""
+    for left in reversed(range(_MANIFEST_TRIES)):
+        within = permission()  # to look at all of the artifact, or to try before, may have taken long
+        try:
+            store.put_bytes(text, key, within=within)
+            return
+        except AlreadyPublished:
+            if left == _MANIFEST_TRIES - 1 or store.read(key) != text:
+                raise
+            return
+        except StorageError as error:
+            if not error.retryable or not left:
+                raise
+            log.warning("manifest_not_written", exc_info=True, extra={"key": key})
+            time.sleep(_MANIFEST_PAUSE_S * (_MANIFEST_TRIES - left))
 
 
 def digest_of(manifest: Manifest) -> str:
@@ -137,17 +174,23 @@ def withdraw(sent: Sequence[StoredFile], artifact_uri: str) -> None:
     _remove(store, folder, sent)
 
 
-def remove_unfinished(artifact_uri: str) -> None:
-    """Remove what lies where an artifact was to be, unless it is one; what cannot be removed is logged.
+def remove_unfinished(artifact_uri: str, still_ours: Callable[[], object] = lambda: None) -> None:
+    """Remove what lies where an artifact was to be, unfinished uploads included, unless it is one.
 
-    Only for who knows that nobody is at work there, or will be.
+    Only for who knows that nobody is at work there, or will be: `still_ours`, asked before each step, is to
+    raise where somebody may be.
+
+    Raises:
+        StorageError: some of it is there yet.
     """
-    try:
-        store, folder = _opened(artifact_uri)
-        if not store.exists(f"{folder}/{MANIFEST_NAME}"):
-            store.delete_prefix(folder)
-    except ExportError:
-        log.warning("unfinished_artifact_left", exc_info=True, extra={"uri": artifact_uri})
+    store, folder = _opened(artifact_uri)
+    if store.exists(f"{folder}/{MANIFEST_NAME}"):
+        return
+    for file in store.list(folder):
+        still_ours()
+        store.delete(file.key)
+    still_ours()
+    store.delete_prefix(folder)
 
 
 def _opened(artifact_uri: str) -> tuple[ArtifactStore, str]:
@@ -240,16 +283,21 @@ def _send(
     files: Mapping[str, Path],
     sent: list[StoredFile],
     on_sent: OnProgress,
+    may_send: Permission,
 ) -> None:
     """Send every file, recording in `sent` what is this attempt's to remove."""
-    total, count = sum(ref.size for ref in refs), 0
+    total, count, end = sum(ref.size for ref in refs), 0, 0
 
     def report(more: int) -> None:
         nonlocal count
         count += more
         on_sent(count, total)
+        if count < end:  # a file that is there is first to be recorded
+            may_send()
 
     for ref in refs:
+        end += ref.size
+        may_send()
         key = f"{folder}/{ref.path}"
         store.put(files[ref.path], key, report)
         sent.append(store.stat(key))

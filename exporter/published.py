@@ -1,6 +1,8 @@
 """What was published, read back and checked: the manifest, its signature, and the files that it names."""
 
 import hashlib
+import logging
+from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -13,9 +15,12 @@ from exporter.errors import (
     StorageError,
 )
 from exporter.manifest import MANIFEST_NAME, FileRef, Manifest, TowerEntry
+from exporter.outcome import ExportOutcome, Failure, TowerOutcome
 from exporter.signing import SIGNATURE_NAME, SigningKey, VerifyingKey
 from exporter.spec import TowerName
 from exporter.storage.store import ArtifactStore, check_key, join_uri, open_store
+
+log = logging.getLogger(__name__)
 
 
 def file_ref(path: str, local: Path) -> FileRef:
@@ -129,14 +134,56 @@ def verify_artifact(uri: str, key: VerifyingKey) -> Manifest:
         InvalidArtifact: a file is missing, or not the one whose digest the manifest holds.
     """
     manifest = read_manifest(uri, key)
-    store = open_store(_root(uri))
+    _require_whole(manifest, open_store(_root(uri)))
+    return manifest
+
+
+def _require_whole(manifest: Manifest, store: ArtifactStore) -> None:
     for ref in (ref for tower in manifest.towers for ref in tower.all_files):
         path = checked_path(ref.path)
         if not store.exists(path):
             raise _missing(store.uri_of(path))
         if store.size(path) != ref.size or store.sha256(path) != ref.sha256:
             raise _damaged(store.uri_of(path))
-    return manifest
+
+
+def published_by_job(uri: str, job_id: str, towers: Sequence[TowerName]) -> ExportOutcome | None:
+    """What an attempt of this job published there that could not say so; None if there is nothing.
+
+    Its digest is not told: nobody knows whether what lies there is what that attempt wrote. A manifest whose
+    files are not all there came too late from an attempt that had lost the job: it is no artifact, nobody was
+    told of it, and it is removed. So only for who has the job.
+
+    Raises:
+        InvalidArtifact: a manifest of another job is there.
+    """
+    root = _root(uri)
+    where, store = join_uri(root, MANIFEST_NAME), open_store(root)
+    try:
+        manifest = read_manifest(root)
+    except InvalidArtifact:
+        return None
+    require_of_job(manifest, job_id, where)
+    try:
+        _require_whole(manifest, store)
+    except InvalidArtifact as error:
+        log.warning("manifest_without_its_files", extra={"uri": where, "reason": error.message})
+        store.delete(MANIFEST_NAME)
+        return None
+    entries = {entry.name: entry for entry in manifest.towers}
+    lost = Failure(code="attempt_failed", message="failed in an earlier attempt that could not say why")
+    return ExportOutcome(
+        towers=tuple(
+            succeeded(entries[name], root) if name in entries else TowerOutcome(tower=name, failure=lost)
+            for name in towers
+        ),
+        manifest_uri=where,
+    )
+
+
+def succeeded(entry: TowerEntry, root: str) -> TowerOutcome:
+    """The outcome of a tower that the artifact holds."""
+    return TowerOutcome(tower=entry.name, entry=entry, package_uri=join_uri(root, entry.package.path))
 
 
 def fetch_tower(uri: str, tower: TowerName, into: Path, key: VerifyingKey | None = None) -> Path:

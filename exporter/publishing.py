@@ -9,15 +9,13 @@ from itertools import chain
 from exporter.attempt import Attempt, TowerResult
 from exporter.describe import manifest_of
 from exporter.distributed.isolation import Child, begin
-from exporter.errors import AttemptFailed, ExportError, InvalidArtifact
-from exporter.manifest import MANIFEST_NAME, TowerEntry
+from exporter.errors import AttemptFailed, ExportError
 from exporter.outcome import ExportOutcome, Failure, TowerOutcome
 from exporter.overruns import limits_of, overran
 from exporter.planning import TowerToExport
 from exporter.publish import complete, digest_of, send_tower, withdraw
-from exporter.published import read_manifest, require_of_job
+from exporter.published import published_by_job, succeeded
 from exporter.stages import OnStage, Stage, StageClock
-from exporter.storage.store import join_uri
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +52,7 @@ def send_exported(result: TowerResult, attempt: Attempt, on_stage: OnStage) -> T
                 attempt.artifact_uri,
                 replace_unfinished=attempt.replace_unfinished,
                 on_sent=lambda sent, total: report(sent / total, f"{sent:,} of {total:,} bytes"),
+                may_send=attempt.await_lease,
             )
     except ExportError as error:
         log.exception("tower_not_sent", extra={"tower": entry.name})
@@ -99,33 +98,7 @@ def publish_towers(results: Sequence[TowerResult], attempt: Attempt) -> ExportOu
 def published_earlier(attempt: Attempt, planned: Sequence[TowerToExport]) -> ExportOutcome | None:
     """What an attempt published that died before it could say so; None if there was none.
 
-    Its digest is not told: nobody knows whether what lies there is what that attempt wrote.
-
     Raises:
         InvalidArtifact: a manifest of another job is there.
     """
-    root = attempt.artifact_uri
-    try:
-        manifest = read_manifest(root)
-    except InvalidArtifact:
-        return None
-    require_of_job(manifest, attempt.job_id, join_uri(root, MANIFEST_NAME))
-    entries = {entry.name: entry for entry in manifest.towers}
-    lost = Failure(code="attempt_failed", message="failed in an earlier attempt that could not say why")
-    return ExportOutcome(
-        towers=tuple(
-            succeeded(entries[tower.name], root)
-            if tower.name in entries
-            else TowerOutcome(tower=tower.name, failure=lost)
-            for tower in planned
-        ),
-        manifest_uri=join_uri(root, MANIFEST_NAME),
-    )
-
-
-def succeeded(entry: TowerEntry, root: str) -> TowerOutcome:
-    return TowerOutcome(
-        tower=entry.name,
-        entry=entry,
-        package_uri=join_uri(root, entry.package.path),
-    )
+    return published_by_job(attempt.artifact_uri, attempt.job_id, [tower.name for tower in planned])

@@ -127,7 +127,7 @@ class JobControl:
         return self.store.page(limit=limit, state=state, before=JobId(before) if before else None)
 
     def cancel(self, job_id: str) -> Job:
-        """Cancel a queued job; ask the worker of a running one to stop it."""
+        """Cancel a job that was never begun; ask for the end of one that was."""
         return update(self.store, _known(job_id), lambda job, now: job.cancelled(now))
 
     def remove(self, job_id: str) -> Job:
@@ -191,7 +191,7 @@ def enqueue_lost(store: JobStore, queue: JobQueue) -> tuple[JobId, ...]:
     by_target: dict[Target, list[Job]] = defaultdict(list)
     now = store.now()
     for job in _queued(store):
-        if not job.is_due(now):
+        if not job.is_due(now) or job.cancel_requested:
             continue
         for target in job.pending_targets:
             by_target[target].append(job)

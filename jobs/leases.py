@@ -1,6 +1,6 @@
 """Taking a job, keeping it, and letting go of it: every change is refused once the lease has moved on."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -99,19 +99,23 @@ def claim(
     length: timedelta,
     serves: Collection[Target] = CPU_TARGETS,
     pause: timedelta = timedelta(0),
+    may_judge: Callable[[datetime], bool] = lambda now: True,
 ) -> Holding | None:
     """Take a queued job, or one whose lease has ended, for the first of its targets that the worker serves.
 
     None when it is another's or finished, when it is for other targets only, when its pause is not over,
-    or when its owner has as many running as may be: then it stays queued, and the sweep offers it again.
+    when nobody `may_judge` yet that its worker is gone, or when its owner has as many running as may be: then
+    it stays as it is, and the sweep offers it again. None also for what is to be closed (see jobs.closing).
     Should the attempt break, the next one begins after `pause`.
     """
 
     def take(job: Job, now: datetime) -> Job:
+        if job.state is JobState.QUEUED and job.cancel_requested:
+            raise IllegalMove("it is to be cancelled", where=job.id)
         if job.has_expired(now):
-            job = _abandoned(job, now)
-            if job.state is not JobState.QUEUED:
-                return job
+            left, job = job, abandoned(job, now)
+            if not may_judge(now) or ends_target(left, job):
+                raise IllegalMove("the sweep decides what becomes of it", where=job.id)
         if not job.is_due(now):
             raise IllegalMove(f"it is to be begun again at {job.not_before}", where=job.id)
         target = next((each for each in job.pending_targets if each in serves), None)
@@ -125,25 +129,35 @@ def claim(
         job = update(store, job_id, take)
     except (IllegalMove, JobNotFound, QuotaExceeded, RecordTooNew):
         return None
-    if job.state is not JobState.RUNNING:
-        return None
     return Holding(store=store, job=job, worker=worker, length=length, pause=pause)
 
 
-def release_expired(store: JobStore) -> tuple[Job, ...]:
-    """Take expired jobs from workers that stopped renewing; returns those that are queued again."""
+def release_expired(store: JobStore, ended: Mapping[JobId, datetime]) -> tuple[Job, ...]:
+    """Take jobs from workers that are gone, as their leases `ended` then; returns those queued again.
+
+    What would end with that stays, to be closed (see jobs.closing).
+    """
 
     def release(job: Job, now: datetime) -> Job:
-        return _abandoned(job, now) if job.has_expired(now) else job
+        if job.state is not JobState.RUNNING or job.lease is None or job.lease.until != ended[job.id]:
+            return job
+        left = abandoned(job, now)
+        return job if ends_target(job, left) else left
 
     released = []
-    for job_id in store.expired():
-        with suppress(RecordTooNew):  # a newer worker's sweep will release it
+    for job_id in ended:
+        with suppress(RecordTooNew, JobNotFound):  # a newer worker's sweep will release it
             released.append(update(store, job_id, release))
-    return tuple(job for job in released if job.state is JobState.QUEUED)
+    return tuple(job for job in released if job.state is JobState.QUEUED and not job.cancel_requested)
 
 
-def _abandoned(job: Job, now: datetime) -> Job:
+def ends_target(before: Job, after: Job) -> bool:
+    """Whether the step from one to the other leaves no further attempt for the target at hand."""
+    return after.state.is_final or after.ended_targets != before.ended_targets
+
+
+def abandoned(job: Job, now: datetime) -> Job:
+    """The job, whose worker went away."""
     worker = job.lease.worker if job.lease else "unknown"
     error = AttemptFailed(
         f"worker {worker} stopped renewing its lease during attempt {job.attempt}",

@@ -87,8 +87,8 @@ class MemoryJobStore:
         more = len(jobs) > limit
         return Page(tuple(jobs[:limit]), jobs[limit - 1].id if more else None)
 
-    def expired(self) -> tuple[JobId, ...]:
-        return tuple(job.id for job in self._jobs.values() if job.has_expired(self.now()))
+    def leases(self) -> Mapping[JobId, datetime]:
+        return {job.id: job.lease.until for job in self._jobs.values() if job.lease is not None}
 
 
 def _id(job: Job) -> JobId:

@@ -17,6 +17,7 @@ from jobs.request import JobOptions
 MAX_SETBACKS = 3
 MAX_ABANDONED = 2  # a job under which two workers went away is not given a third
 ANYONE = "anyone"  # the owner of jobs where no keys are asked for
+NOBODY = "nobody"  # holds a job that is to be closed
 
 
 class JobState(StrEnum):
@@ -229,11 +230,20 @@ class Job(JobOptions):
         return self.not_before is None or self.not_before <= now or now < self.updated_at
 
     def cancelled(self, now: datetime) -> Self:
-        """Cancel at once when no worker has it, else ask the worker to stop."""
+        """Cancel at once what was never begun, else ask the worker to stop, or any to close it."""
         if self.state.is_final:
             raise JobFinished(f"job {self.id} has already ended: it is {self.state}")
         asked = self.model_copy(update={"cancel_requested": True})
-        return asked if self.state is JobState.RUNNING else asked.move_to(JobState.CANCELLED, now)
+        if self.state is JobState.RUNNING or self.cancel_requested:
+            return asked
+        return asked.to_be_closed(now) if self.attempt else asked.move_to(JobState.CANCELLED, now)
+
+    def to_be_closed(self, now: datetime) -> Self:
+        """Queued for no attempt: a worker is to see what its attempts left, and to end it.
+
+        Nobody holds it: its lease has ended as it is made, by which the sweep finds it.
+        """
+        return self.model_copy(update={"lease": Lease(worker=NOBODY, until=now)})
 
     def towers_to_retry(self) -> tuple[TowerProgress, ...]:
         """The towers that failed, of a job that has ended; JobNotRetryable if there are none."""
@@ -254,8 +264,9 @@ class Job(JobOptions):
         return self
 
     def handed_back(self, now: datetime) -> Self:
-        """Queued again, with nothing held against it; cancelled if that was asked meanwhile."""
-        return self.move_to(JobState.CANCELLED if self.cancel_requested else JobState.QUEUED, now)
+        """Queued again, with nothing held against it; to be closed, if it was cancelled meanwhile."""
+        queued = self.move_to(JobState.QUEUED, now)
+        return queued.to_be_closed(now) if self.cancel_requested else queued
 
     def set_back(self, failure: Failure, now: datetime, pause: timedelta = timedelta(0)) -> Self:
         """An attempt broke: queued again, or failed for good when that will not help.

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 
 import redis
+from pydantic import TypeAdapter
 from redis.backoff import ExponentialBackoff
 from redis.retry import Retry
 
@@ -30,6 +31,7 @@ OUTBOX_KEY = "slipway:outbox"  # list: what callers are to be told, oldest first
 log = logging.getLogger(__name__)
 
 _ALL = "all"
+_SCORED = TypeAdapter(list[tuple[JobId, float]])
 _TIMEOUT_S = 5.0
 _REFUSED = -1
 
@@ -222,11 +224,10 @@ class RedisJobStore:
         shown = tuple(job for job in jobs if state in (None, job.state))
         return Page(shown, ids[limit - 1] if more else None)
 
-    def expired(self) -> tuple[JobId, ...]:
-        now = self.now().timestamp()
+    def leases(self) -> Mapping[JobId, datetime]:
         with reaching():
-            ids = self._redis.zrangebyscore(LEASES_KEY, "-inf", now)
-        return tuple(JobId(str(each)) for each in ids)
+            found = self._redis.zrange(LEASES_KEY, 0, -1, withscores=True)
+        return {each: datetime.fromtimestamp(end, UTC) for each, end in _SCORED.validate_python(found)}
 
     def _read(self, ids: list[JobId]) -> list[Job]:
         with reaching(), self._redis.pipeline(transaction=False) as pipe:

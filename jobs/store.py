@@ -71,6 +71,6 @@ class JobStore(Protocol):
         """Up to `limit` jobs older than `before`, in one state or in any."""
         ...
 
-    def expired(self) -> tuple[JobId, ...]:
-        """Jobs whose lease has ended."""
+    def leases(self) -> Mapping[JobId, datetime]:
+        """The jobs that have a lease, each with its end."""
         ...

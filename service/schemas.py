@@ -124,7 +124,7 @@ class JobView(Frozen):
             callback_url=job.callback_url,
             owner=job.owner,
             retry_of=job.retry_of,
-            worker=job.lease.worker if job.lease else None,
+            worker=job.lease.worker if job.lease and job.state is JobState.RUNNING else None,
             trace_id=trace_id(job.traceparent),
             spec=SpecView.of(job.spec, job.config_uri),
             created_at=job.created_at,

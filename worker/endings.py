@@ -9,7 +9,7 @@ from exporter.published import sign_artifact
 from exporter.redaction import shown
 from exporter.signing import SigningKey
 from jobs.model import Job
-from worker.workspace import artifact_folder
+from worker.workspace import place_of
 
 
 @dataclass(frozen=True)
@@ -39,13 +39,12 @@ class HandedBack:
 Ending = Finished | Broken | Cancelled | HandedBack
 
 
-def signed(ending: Ending, job: Job, key: SigningKey | None) -> Ending:
+def signed(ending: Ending, job: Job, key: SigningKey | None, place: str | None = None) -> Ending:
     """The same ending, once what it published is signed; a failure, if that is not possible."""
     if key is None or not isinstance(ending, Finished) or not ending.outcome.manifest_uri:
         return ending
     try:
-        artifact = f"{job.spec.output_uri.rstrip('/')}/{artifact_folder(job)}"
-        sign_artifact(artifact, job.id, key, ending.outcome.manifest_sha256)
+        sign_artifact(place or place_of(job), job.id, key, ending.outcome.manifest_sha256)
     except ExportError as error:
         return Broken(Failure.of(error))
     return ending

@@ -4,6 +4,7 @@ import os
 import secrets
 import socket
 
+from jobs.judging import Judge
 from jobs.queue import JobQueue
 from jobs.redis_bundles import RedisBundles
 from jobs.redis_logs import RedisLogs
@@ -32,6 +33,7 @@ def runner_of(settings: WorkerSettings, client: RedisClient, queue: JobQueue, ma
     return Runner(
         store=RedisJobStore(client),
         queue=queue,
+        judge=Judge(settings.lease, settings.heartbeat_interval),
         supervisor=supervisor,
         worker=f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}",
         lease=settings.lease,

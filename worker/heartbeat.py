@@ -7,13 +7,13 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from exporter.errors import StorageError
 from exporter.version import __version__
 from jobs.control import enqueue_lost
 from jobs.errors import StoreUnavailable
 from jobs.leases import release_expired
-from jobs.queue import JobQueue, tell_workers
+from jobs.queue import tell_workers
 from jobs.roster import Roster, WorkerNotice
-from jobs.store import JobStore
 from telemetry.logging import logger
 from worker.gpus import gpus
 from worker.tasks import Runner
@@ -90,6 +90,7 @@ class Heartbeat:
         hungry = False
         try:
             self._roster.announce(busy, self._lifetime)
+            self._runner.judge.answered(self._runner.store.now())
             hungry = not busy.jobs and self._runner.queue.waiting(self._notice.targets) > 0
         finally:
             self._vitals.write(hungry=hungry)
@@ -116,17 +117,24 @@ class Sweeper:
 
     def _take_turn(self) -> None:
         if self._roster.may_sweep(self._runner.worker, self._interval):
-            sweep(self._runner.store, self._runner.queue)
+            sweep(self._runner)
             self._forget()
 
 
-def sweep(store: JobStore, queue: JobQueue) -> None:
-    """Take expired jobs from dead workers, then enqueue every queued job that no message names."""
-    for job in release_expired(store):
+def sweep(runner: Runner) -> None:
+    """Take jobs from workers that are gone, enqueue those that no message names, close what is over."""
+    store, queue = runner.store, runner.queue
+    ended = runner.judge.ended(store.leases(), store.now())
+    for job in release_expired(store, ended):
         log.warning("expired_job_released", job_id=job.id)
         tell_workers(queue, job)  # the dead worker's message may still count as on its way
     for job_id in enqueue_lost(store, queue):
         log.warning("job_enqueued_again", job_id=job_id)
+    for job_id, until in ended.items():
+        try:
+            runner.close(job_id, until)
+        except StorageError as error:  # another sweep will try again
+            log.warning("job_not_closed", job_id=job_id, message=error.message)
 
 
 def _notice(runner: Runner, started_at: datetime) -> WorkerNotice:

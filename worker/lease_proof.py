@@ -4,7 +4,6 @@ Ranks never see the job store. Should the supervisor lose it, stall or die, the 
 when the lease does, by a clock that nobody sets; and what has run out publishes nothing.
 """
 
-import contextlib
 import time
 from dataclasses import dataclass
 from datetime import timedelta
@@ -12,11 +11,13 @@ from pathlib import Path
 
 from exporter.errors import LeaseUnproven
 from exporter.spec import Frozen
+from jobs.judging import since_boot
 from telemetry.logging import logger
 
 PATIENCE = timedelta(minutes=5)  # a job store may be away for some time, and the attempt has cost minutes
 
 log = logger(__name__)
+clock = since_boot  # by which proofs run out
 
 _NAME = "lease.json"
 _LARGEST_MARGIN_S = 10.0
@@ -38,7 +39,7 @@ class LeaseProof:
     _told: float = 0.0
 
     def renew(self, asked_at: float, remaining: timedelta) -> None:
-        """The lease had `remaining` to go when the store answered a question of `asked_at` (see `clock`)."""
+        """The lease had `remaining` to go when the store was asked at `asked_at` (see jobs.judging)."""
         until = asked_at + remaining.total_seconds()
         if abs(until - self._told) < _WORTH_WRITING_S:
             return
@@ -57,26 +58,25 @@ class LeaseProof:
         (self.workspace / _NAME).unlink(missing_ok=True)
 
 
-def clock() -> float:
-    """Seconds since boot, those asleep included."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
-def await_proof(workspace: Path, patience: timedelta = PATIENCE) -> None:
-    """The ranks' side: return once the job is certainly theirs.
+def await_proof(workspace: Path, patience: timedelta = PATIENCE) -> timedelta:
+    """The ranks' side: return once the job is certainly theirs, and for how long it is.
 
     Raises:
         LeaseUnproven: nobody said so for `patience`.
     """
     deadline = time.monotonic() + patience.total_seconds()
-    while not _holds(workspace / _NAME):
+    while (remaining := _remaining(workspace / _NAME)) is None:
         if time.monotonic() > deadline:
             raise LeaseUnproven(f"nobody renewed the lease of this attempt for {patience}")
         time.sleep(_LOOK_S)
+    return remaining
 
 
-def _holds(path: Path) -> bool:
-    with contextlib.suppress(FileNotFoundError):
+def _remaining(path: Path) -> timedelta | None:
+    """How long the job is the attempt's yet; None if that is too short to begin anything, or unknown."""
+    try:
         proof = _Proof.model_validate_json(path.read_bytes())
-        return proof.until - clock() > proof.margin
-    return False
+    except FileNotFoundError:
+        return None
+    remaining = proof.until - clock()
+    return timedelta(seconds=remaining) if remaining > proof.margin else None

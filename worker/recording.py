@@ -7,8 +7,6 @@ from pydantic import ValidationError
 
 from exporter.errors import AttemptFailed, AttemptTimedOut
 from exporter.outcome import Failure
-from exporter.publish import remove_unfinished
-from exporter.spec import Target
 from jobs.errors import StoreUnavailable
 from jobs.leases import Holding
 from jobs.model import Job
@@ -33,28 +31,6 @@ def outcome_of(workspace: Workspace, process: GuardedProcess) -> Ending:
     if outcome is None:
         return Broken(Failure.of(_broke("ended without an outcome", process)))
     return Finished(outcome)
-
-
-def clear_up(ending: Ending, job: Job, target: Target, workspace: Workspace) -> None:
-    """Remove what the attempt may have sent, once nobody else will."""
-    if _left_files(ending) and _given_up(job, target):
-        remove_unfinished(workspace.artifact_uri)
-
-
-def _left_files(ending: Ending) -> bool:
-    """Whether towers may have been sent that nobody will publish, by processes that were ended or died."""
-    match ending:
-        case Finished(outcome):
-            return outcome.failure is not None and outcome.failure.code == AttemptFailed.code
-        case Broken() | Cancelled():
-            return True
-        case HandedBack():
-            return False
-
-
-def _given_up(job: Job, target: Target) -> bool:
-    """Whether no other attempt will be made; one would clear the place itself."""
-    return job.state.is_final or target in job.ended_targets
 
 
 def _broke(what: str, process: GuardedProcess) -> AttemptFailed:

@@ -9,7 +9,6 @@ from pathlib import Path
 from exporter.errors import ExportError
 from exporter.outcome import Failure
 from exporter.signing import SigningKey
-from exporter.spec import TowerName
 from jobs.bundles import Bundles
 from jobs.errors import LeaseLost, StoreUnavailable
 from jobs.leases import Holding
@@ -18,13 +17,14 @@ from jobs.model import Job
 from processes.guarded import GuardedProcess
 from processes.settings import secret_values
 from telemetry.logging import logger
-from worker.bundle import bundle_of
-from worker.endings import Broken, Cancelled, Ending, Finished, HandedBack, signed, without
+from worker.bundling import Bundling
+from worker.endings import Broken, Cancelled, Ending, HandedBack, signed, without
 from worker.events import EventTail, log_events
 from worker.launch import Launcher
 from worker.lease_proof import LeaseProof, clock
 from worker.logs import LogTail
-from worker.recording import clear_up, outcome_of, record, timed_out
+from worker.recording import outcome_of, record, timed_out
+from worker.settling import clear_after_loss, settled
 from worker.workspace import Workspace, workspace_of
 
 log = logger(__name__)
@@ -55,10 +55,10 @@ class Supervisor:
         self._worker_dir = worker_dir
         self._time_limit = time_limit
         self._logs = logs
-        self._bundles = bundles
-        self._signing_key = signing_key
+        self.signing_key = signing_key
         self._poll_s = poll_s
         self._secrets = secret_values()
+        self._bundling = Bundling(bundles, logs, self._secrets)
         self._stopping = threading.Event()
 
     def stop(self) -> None:
@@ -78,13 +78,14 @@ class Supervisor:
         """
         try:
             with workspace_of(holding.job, self._worker_dir, traceparent) as workspace:
-                ending = signed(self._attempt(holding, workspace, on_beat), holding.job, self._signing_key)
+                ending = settled(self._attempt(holding, workspace, on_beat), holding)
+                ending = signed(ending, holding.job, self.signing_key)
                 ending = without(self._secrets, ending)
-                ending = self._with_bundles(ending, holding.job, workspace)
+                ending = self._bundling.told(ending, holding.job, workspace)
             job = record(holding, ending)
-            clear_up(ending, job, holding.job.current_target, workspace)
         except LeaseLost as error:
             log.warning("lease_lost", message=error.message)
+            clear_after_loss(holding)
             return None
         for tower in job.towers:
             if tower.failure is not None:
@@ -112,36 +113,6 @@ class Supervisor:
             process.stop()
             _forward(lines)
         return ending or outcome_of(workspace, process)
-
-    def _with_bundles(self, ending: Ending, job: Job, workspace: Workspace) -> Ending:
-        """The same ending, whose failures say where the bundles are that are kept of them."""
-        match ending:
-            case Finished(outcome):
-                told = {"failure": self._kept(outcome.failure, None, job, workspace)}
-                towers = tuple(
-                    each.model_copy(update={"failure": self._kept(each.failure, each.tower, job, workspace)})
-                    for each in outcome.towers
-                )
-                return Finished(outcome.model_copy(update={**told, "towers": towers}))
-            case Broken(failure):
-                return Broken(self._kept(failure, None, job, workspace) or failure)
-            case _:
-                return ending
-
-    def _kept(
-        self, failure: Failure | None, tower: TowerName | None, job: Job, workspace: Workspace
-    ) -> Failure | None:
-        if failure is None or self._bundles is None:
-            return failure
-        try:
-            lines = self._logs.read(job.id, tower)
-            kept_at = self._bundles.put(
-                job.id, tower, bundle_of(job, tower, failure, workspace, lines, self._secrets)
-            )
-        except Exception:  # whatever it is: the failure is told all the same
-            log.exception("bundle_not_kept", tower=tower)
-            return failure
-        return failure.model_copy(update={"bundle_url": kept_at})
 
     def _watch(
         self,

@@ -3,14 +3,16 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from celery import Celery, Task
 from structlog.contextvars import bound_contextvars
 
 from jobs.celery_queue import RUN_EXPORT, CeleryQueue
-from jobs.errors import StoreUnavailable
+from jobs.closing import take_over
+from jobs.errors import LeaseLost, StoreUnavailable
 from jobs.ids import JobId
+from jobs.judging import Judge
 from jobs.leases import Holding, claim
 from jobs.model import Job, JobState
 from jobs.queue import JobQueue, enqueue_if_possible
@@ -19,6 +21,7 @@ from jobs.tallies import Tallies, tallies_of
 from telemetry.logging import logger
 from telemetry.tracing import NoTracing, SpanKind, Tracing
 from worker.machine import Machine
+from worker.settling import close
 from worker.supervisor import Supervisor
 
 log = logger(__name__)
@@ -30,6 +33,7 @@ class Runner:
 
     store: JobStore
     queue: JobQueue
+    judge: Judge
     supervisor: Supervisor
     worker: str
     lease: timedelta
@@ -49,6 +53,7 @@ class Runner:
             length=self.lease,
             serves=self.machine.targets,
             pause=self.pause,
+            may_judge=self.judge.may_judge,
         )
         if holding is None:
             log.info("job_not_free", job_id=job_id)
@@ -63,7 +68,8 @@ class Runner:
         if job is None:
             return
         self._count(job)
-        if job.state is JobState.QUEUED and job.not_before is None:  # else the sweep does, once it is due
+        at_once = job.not_before is None and not job.cancel_requested  # else the sweep does, in its time
+        if job.state is JobState.QUEUED and at_once:
             enqueue_if_possible(self.queue, job)
 
     def _attempt(self, holding: Holding, on_beat: Callable[[], None]) -> Job | None:
@@ -80,6 +86,19 @@ class Runner:
             if job is not None and job.failure is not None:
                 span.fail(f"{job.failure.code}: {job.failure.message}")
             return job
+
+    def close(self, job_id: JobId, ended: datetime) -> None:
+        """End a job that nobody is at work on, whose lease `ended` then; does nothing where one may be."""
+        closing = take_over(self.store, job_id, ended, worker=self.worker, length=self.lease)
+        if closing is None:
+            return
+        with bound_contextvars(job_id=job_id, attempt=closing.job.attempt):
+            try:
+                job = close(closing, self.supervisor.signing_key)
+            except LeaseLost as error:
+                log.warning("lease_lost", message=error.message)
+                return
+            log.info("job_closed", state=job.state)
 
     def _count(self, job: Job) -> None:
         try:

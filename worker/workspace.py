@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from exporter.outcome import ExportOutcome
-from exporter.spec import ExportSpec, Frozen
+from exporter.spec import ExportSpec, Frozen, Target
 from jobs.model import Job
 from telemetry.logging import logger
 
@@ -53,19 +53,21 @@ class Workspace:
         return ExportOutcome.model_validate_json(path.read_bytes()) if path.exists() else None
 
 
-def artifact_folder(job: Job) -> str:
-    """Where the current attempt publishes, below the spec's output_uri."""
-    return f"{job.id}/{job.current_target}" if len(job.spec.targets) > 1 else job.id
+def artifact_folder(job: Job, target: Target | None = None) -> str:
+    """Where attempts for a target publish, by default the current one, below the spec's output_uri."""
+    return f"{job.id}/{target or job.current_target}" if len(job.spec.targets) > 1 else job.id
+
+
+def place_of(job: Job, target: Target | None = None) -> str:
+    """The URI of the artifact for a target, by default of the current attempt."""
+    return f"{job.spec.output_uri.rstrip('/')}/{artifact_folder(job, target)}"
 
 
 @contextmanager
 def workspace_of(job: Job, worker_dir: Path, traceparent: str | None = None) -> Iterator[Workspace]:
     """Make the directory of a job's attempt, and remove it with all it holds."""
     # Short: a Unix socket below TMPDIR may have a path of 108 bytes at most.
-    workspace = Workspace(
-        worker_dir / f"{job.id[-8:]}-{job.attempt}",
-        artifact_uri=f"{job.spec.output_uri.rstrip('/')}/{artifact_folder(job)}",
-    )
+    workspace = Workspace(worker_dir / f"{job.id[-8:]}-{job.attempt}", artifact_uri=place_of(job))
     workspace.path.mkdir(parents=True, mode=0o700)
     workspace.tmp.mkdir()
     order = AttemptFile(

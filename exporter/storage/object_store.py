@@ -10,11 +10,11 @@ import math
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, cast
 from urllib.parse import urlsplit
 from uuid import uuid4
 
-import boto3
+import botocore.session
 from botocore.config import Config
 from botocore.exceptions import (
     BotoCoreError,
@@ -23,6 +23,7 @@ from botocore.exceptions import (
     ParamValidationError,
     PartialCredentialsError,
 )
+from botocore.loaders import create_loader
 
 from exporter.errors import AlreadyPublished, ExportError, InvalidSpec, SourceNotFound, StorageError
 from exporter.storage.store import (
@@ -46,6 +47,9 @@ _TOKEN = "slipway-write"  # metadata by which a write recognises its own object
 _RETRYABLE_CODES = {"ExpiredToken", "RequestTimeout", "SlowDown", "ThrottlingException"}
 _RETRYABLE_STATUS = {408, 409, 429}  # 409: another write to the same key is under way
 _NEVER_RETRYABLE = (NoCredentialsError, PartialCredentialsError, ParamValidationError)
+
+# Of services: to read S3's is most of what it takes to make a client, more than a tenth of a second.
+_DESCRIPTIONS = create_loader()
 
 log = logging.getLogger(__name__)
 
@@ -112,6 +116,16 @@ class ObjectStore(ArtifactStore):
             except ClientError as error:
                 if not self._landed(error, key, token):
                     raise
+
+    def put_bytes(self, data: bytes, key: str, *, within: timedelta | None = None) -> None:
+        if within is None:
+            return super().put_bytes(data, key)
+        with _translated(self.uri_of(key)):
+            # As bytes, not as a stream: then boto3 does not first ask whether they are welcome.
+            _client(within=within).put_object(
+                Bucket=self._bucket, Key=self._path(key), Body=data, IfNoneMatch="*"
+            )
+        return None
 
     def delete(self, key: str) -> None:
         with _translated(self.uri_of(key)):
@@ -195,7 +209,7 @@ class ObjectStore(ArtifactStore):
 def open_object_store(uri: str) -> ObjectStore:
     """The store of `s3://bucket/prefix`."""
     bucket, prefix = _parts(uri)
-    return ObjectStore(_client(), bucket, prefix)
+    return ObjectStore(_client(), bucket, prefix, part_size=PART_SIZE)
 
 
 def make_bucket(uri: str) -> bool:
@@ -222,8 +236,8 @@ def _parts(uri: str) -> tuple[str, str]:
     return bucket, check_prefix(prefix.rstrip("/"))
 
 
-def _client(endpoint: str | None = None) -> "S3Client":
-    """A client that tries again a few times and gives up in minutes, not hours.
+def _client(endpoint: str | None = None, *, within: timedelta | None = None) -> "S3Client":
+    """A client that gives up after some tries, in minutes and not hours; or after one, `within` a time.
 
     Checksums are off where the protocol does not ask for them: many stores other than AWS refuse them,
     and digests are compared after every upload. Those stores are also reached by path, not by a host
@@ -237,13 +251,18 @@ def _client(endpoint: str | None = None) -> "S3Client":
         response_checksum_validation="when_required",
         tcp_keepalive=True,
     )
-    session = boto3.session.Session()
+    if within is not None:
+        connect, answer = (share * within.total_seconds() for share in (0.3, 0.6))
+        once = Config(connect_timeout=connect, read_timeout=answer, retries={"total_max_attempts": 1})
+        config = config.merge(once)
+    session = botocore.session.get_session()
+    session.register_component("data_loader", _DESCRIPTIONS)
     with _translated("s3://"):
-        client = session.client("s3", config=config, endpoint_url=endpoint)
+        client = cast("S3Client", session.create_client("s3", config=config, endpoint_url=endpoint))
         if _is_aws(client.meta.endpoint_url) or _has_addressing_style(client):
             return client
         by_path = config.merge(Config(s3={"addressing_style": "path"}))
-        return session.client("s3", config=by_path, endpoint_url=endpoint)
+        return cast("S3Client", session.create_client("s3", config=by_path, endpoint_url=endpoint))
 
 
 def _is_aws(endpoint: str) -> bool:

@@ -120,8 +120,11 @@ class ArtifactStore(Protocol):
         except OSError as error:
             raise StorageError(f"{local} could not be read: {error}", where=str(local)) from error
 
-    def put_bytes(self, data: bytes, key: str) -> None:
-        """Store a small file under a key that does not exist yet."""
+    def put_bytes(self, data: bytes, key: str, *, within: timedelta | None = None) -> None:
+        """Store a small file under a key that does not exist yet.
+
+        With `within`, by one request that is given up after so long; it may have been followed all the same.
+        """
         self.write(BytesIO(data), len(data), key)
 
 

@@ -27,7 +27,7 @@ _RUN_BY_NODE = ("batch_1", "batch_7", "empty_among_others")
 _STEADY = 0.1  # of the tolerance: what two runs may differ by, which on one CPU thread is nothing at all
 _ALWAYS_TIMED = "batch_32"
 _TIMED_REPEATS = 20  # at most
-_TIMED_S = 1.0  # for the repeats of one size, each by eager and by the package
+_TIMED_S = 0.25  # for the repeats of one size, each by eager and by the package
 
 
 class Gate:

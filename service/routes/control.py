@@ -29,7 +29,10 @@ router = APIRouter(prefix="/exports", tags=["exports"])
     responses=problem_responses(JobNotFound, JobFinished, StoreUnavailable, Unauthenticated, Forbidden),
 )
 def cancel(job_id: str, jobs: Jobs, caller: Submitter) -> JobView:
-    """Cancel a queued job at once; stop a running one within seconds."""
+    """Cancel a job at once that was never begun; stop a running one within seconds.
+
+    One that is queued between two attempts is cancelled once a worker has seen to what these left.
+    """
     job = jobs.cancel(job_id)
     record(caller, "cancel", job.id)
     return JobView.of(job)

@@ -1,12 +1,13 @@
 import hashlib
 import io
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import BinaryIO
 
 import pytest
 
-from exporter.errors import AlreadyPublished, InvalidArtifact, StorageError
+from exporter.errors import AlreadyPublished, InvalidArtifact, LeaseUnproven, StorageError
 from exporter.manifest import (
     FileRef,
     Manifest,
@@ -271,13 +272,63 @@ def test_nothing_is_removed_once_a_manifest_stands(
 
 def test_a_manifest_does_not_stand_without_its_files(manifest: Manifest, files: dict[str, Path]) -> None:
     class Clearing(MemoryStore):
-        def put_bytes(self, data: bytes, key: str) -> None:
+        def put_bytes(self, data: bytes, key: str, *, within: timedelta | None = None) -> None:
             self.delete_prefix("job1")  # as an attempt does that has the job by now
             super().put_bytes(data, key)
 
     store = Clearing()
     with pytest.raises(StorageError, match="was removed while its manifest was written"):
         publish_in(store, "job1", manifest, files, replace_unfinished=False)
+    assert keys(store) == set()
+
+
+class Slow(MemoryStore):
+    """Its first answer to a manifest does not come in time, whether that was written or not."""
+
+    def __init__(self, *, writes: bool) -> None:
+        super().__init__()
+        self.writes = writes
+        self.withins: list[timedelta | None] = []
+
+    def put_bytes(self, data: bytes, key: str, *, within: timedelta | None = None) -> None:
+        self.withins.append(within)
+        if self.writes or len(self.withins) > 1:
+            super().put_bytes(data, key)
+        if len(self.withins) == 1:
+            raise StorageError("no answer in time")
+
+
+@pytest.mark.parametrize("writes", [True, False])
+def test_each_try_to_write_the_manifest_has_as_long_as_the_right_to_it_lasts(
+    writes: bool, manifest: Manifest, files: dict[str, Path]
+) -> None:
+    store, rights = Slow(writes=writes), iter([timedelta(seconds=each) for each in (30, 20, 50)])
+    user, _ = manifest.towers
+    own = {path: local for path, local in files.items() if path.startswith("user/")}
+    sent = send_tower_in(store, "job1", user, own, replace_unfinished=False)
+    alone = only(user, manifest)
+    complete_in(store, "job1", alone, sent, replace_unfinished=False, before_manifest=lambda: next(rights))
+    assert store.withins == [timedelta(seconds=20), timedelta(seconds=50)]
+    assert Manifest.model_validate_json(store.read("job1/manifest.json")) == alone
+
+
+def test_without_the_right_to_it_no_manifest_is_written_and_nothing_is_left(
+    manifest: Manifest, files: dict[str, Path]
+) -> None:
+    store, rights = Slow(writes=False), iter([timedelta(seconds=30)] * 2)
+    user, _ = manifest.towers
+    own = {path: local for path, local in files.items() if path.startswith("user/")}
+    sent = send_tower_in(store, "job1", user, own, replace_unfinished=False)
+
+    def right() -> timedelta:
+        for each in rights:
+            return each
+        raise LeaseUnproven("another has the job")
+
+    with pytest.raises(LeaseUnproven):
+        complete_in(
+            store, "job1", only(user, manifest), sent, replace_unfinished=False, before_manifest=right
+        )
     assert keys(store) == set()
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from exporter.attempt import Attempt, ExportedTower, TowerResult
 from exporter.distributed.ranks import Ranks
-from exporter.errors import AlreadyPublished, FamilyNotListed, InvalidArtifact
+from exporter.errors import AlreadyPublished, FamilyNotListed, InvalidArtifact, LeaseUnproven
 from exporter.manifest import TowerEntry, VerificationReport
 from exporter.outcome import Failure
 from exporter.pipeline import export
@@ -168,6 +168,21 @@ def test_a_sender_that_hangs_is_ended_and_the_failure_says_in_which_stage(
     assert time.monotonic() - begun < 20
     assert result.unsent is not None and result.unsent.code == "stage_timed_out"
     assert "user tower: stage publish took more than 0.3 s" in result.unsent.message
+
+
+def test_a_sender_that_loses_its_lease_sends_no_further_file(
+    attempt: Attempt, planned: tuple[PlannedTower, ...], exported: Exported
+) -> None:
+    asked: list[int] = []
+
+    def lose() -> None:
+        asked.append(len(asked))
+        if len(asked) > 1:  # first before anything, then before each file
+            raise LeaseUnproven("another has the job")
+
+    result = send_exported(exported(planned[0]), replace(attempt, await_lease=lose), ignore_stages)
+    assert result.unsent is not None and result.unsent.code == "lease_unproven"
+    assert len(asked) == 2 and not Path(attempt.artifact_uri).exists()
 
 
 def test_publishing_is_a_stage_of_every_tower(

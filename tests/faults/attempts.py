@@ -1,24 +1,28 @@
 """The attempts of fault tests: real ones, which stop where they are told to, and light ones.
 
-    python -m tests.faults.attempts real|light FOLDER WORKSPACE     what the worker starts
-    python -m tests.faults.attempts rank FOLDER WORKSPACE           a real one's ranks, under torchrun
+    python -m tests.faults.attempts real|light|reckless FOLDER WORKSPACE   what the worker starts
+    python -m tests.faults.attempts ranks FOLDER WORKSPACE RANKS           a real one's ranks
 
 A light attempt reads, uploads and publishes with the exporter's own code, and goes through the stages between
-without doing anything in them: it needs no compiler, and half a second.
+without doing anything in them: it needs no compiler, and half a second. A reckless one is a light one that
+does not ask whose its job is. All send their packages in parts, and tell the object store who they are.
 """
 
 import os
 import sys
+from collections.abc import Callable
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
 from exporter.errors import ExportError
-from exporter.manifest import FileRef, Manifest, TowerEntry
-from exporter.outcome import ExportOutcome, Failure, TowerOutcome
+from exporter.manifest import FileRef, TowerEntry
+from exporter.outcome import ExportOutcome, Failure
 from exporter.publish import complete, send_tower
-from exporter.published import file_ref, read_manifest
+from exporter.published import file_ref, published_by_job
 from exporter.spec import TowerName
 from exporter.stages import Progress, Stage, StageClock, StageEvent
+from exporter.storage import object_store
 from exporter.storage.store import StoredFile, join_uri, open_store, split_uri
 from processes.settings import inherited_environment
 from tests.faults.holding import HoldFolder
@@ -28,32 +32,39 @@ from worker.workspace import AttemptFile
 
 _COLD_STAGES = (Stage.TRACE, Stage.COMPILE)  # which an attempt that finds its code does not come to
 _TOWERS = (TowerName.USER, TowerName.ITEM)
+_PART = 1 << 16  # bytes; of a light package there are four
+NAMING = "AWS_SDK_UA_APP_ID"  # what boto3 adds to the name under which it asks
+
+Permission = Callable[[Path], timedelta | None]
 
 
 def start_real(folder: Path, workspace: Path) -> None:
-    """Become torchrun, as the worker's own launcher would start it."""
+    """Become the ranks' program, as the worker's own launcher would start it, with a folder to hold in."""
     order = AttemptFile.model_validate_json((workspace / "attempt.json").read_text())
     ranks = order.spec.ranks or len(order.spec.towers or _TOWERS)
-    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks), "--tee", "3"]
-    rank = ["-m", "tests.faults.attempts", "rank", str(folder), str(workspace)]
+    program = ["-m", "tests.faults.attempts", "ranks", str(folder), str(workspace), str(ranks)]
     wanted = HoldFolder(folder).wanted()
     cold = wanted is not None and order.attempt in wanted.attempts and wanted.stage in _COLD_STAGES
     environment = inherited_environment({"SLIPWAY_CODE_CACHE": "off"} if cold else {})
-    os.execve(sys.executable, [sys.executable, *torchrun, *rank], environment)
+    environment[NAMING] = f"attempt-{order.attempt}"
+    os.execve(sys.executable, [sys.executable, *program], environment)
 
 
-def run_rank(folder: Path, workspace: Path) -> None:
-    """One rank of worker.attempt, which stops where it is told to."""
+def run_ranks(folder: Path, workspace: Path, count: str) -> None:
+    """The ranks of worker.ranks, which stop where they are told to."""
     order = AttemptFile.model_validate_json((workspace / "attempt.json").read_text())
-    from worker import attempt  # with torch
+    from worker import ranks  # with torch
 
-    sys.argv = ["worker.attempt", str(workspace)]
-    attempt.main(HoldFolder(folder).watching(order.attempt))
+    sys.argv = ["worker.ranks", str(workspace), count]
+    object_store.PART_SIZE = _PART
+    ranks.main(HoldFolder(folder).watching(order.attempt))
 
 
-def run_light(folder: Path, workspace: Path) -> None:
+def run_light(folder: Path, workspace: Path, permission: Permission = await_proof) -> None:
     """Do what rank 0 does, but for the export itself."""
     order = AttemptFile.model_validate_json((workspace / "attempt.json").read_text())
+    os.environ[NAMING] = f"attempt-{order.attempt}"  # noqa: TID251 (boto3 reads it there)
+    object_store.PART_SIZE = _PART
     with (workspace / "events-0.jsonl").open("a", buffering=1) as events:
 
         def write(event: StageEvent) -> None:
@@ -61,18 +72,28 @@ def run_light(folder: Path, workspace: Path) -> None:
 
         report = HoldFolder(folder).watching(order.attempt)(write)
         try:
-            outcome = _light_export(order, workspace, [StageClock(name, report) for name in _wanted(order)])
+            clocks = [StageClock(name, report) for name in _wanted(order)]
+            outcome = _light_export(order, workspace, clocks, partial(permission, workspace))
         except ExportError as error:
             outcome = ExportOutcome(failure=Failure.of(error))
-    partial = workspace / "outcome.partial"
-    partial.write_text(outcome.model_dump_json())
-    partial.rename(workspace / "outcome.json")
+    unfinished = workspace / "outcome.partial"
+    unfinished.write_text(outcome.model_dump_json())
+    unfinished.rename(workspace / "outcome.json")
 
 
-def _light_export(order: AttemptFile, workspace: Path, clocks: list[StageClock]) -> ExportOutcome:
+def run_reckless(folder: Path, workspace: Path) -> None:
+    run_light(folder, workspace, lambda _: None)
+
+
+def _light_export(
+    order: AttemptFile,
+    workspace: Path,
+    clocks: list[StageClock],
+    permission: Callable[[], timedelta | None],
+) -> ExportOutcome:
     root = join_uri(order.spec.output_uri, order.folder)
-    if order.replace_unfinished and (earlier := _published_earlier(root)):
-        return _outcome(earlier, root)
+    if order.replace_unfinished and (earlier := published_by_job(root, order.job_id, _wanted(order))):
+        return earlier
     for clock in clocks:
         for stage in (Stage.CONFIG, Stage.CHECKPOINT, Stage.ROWS, Stage.TRACE, Stage.COMPILE, Stage.VERIFY):
             with clock.stage(stage):
@@ -84,22 +105,25 @@ def _light_export(order: AttemptFile, workspace: Path, clocks: list[StageClock])
     for clock, entry in zip(clocks, entries, strict=True):
         own = {ref.path: files[ref.path] for ref in entry.all_files}
         with clock.stage(Stage.PUBLISH) as progress:
-            await_proof(workspace)
+            permission()
             sent += send_tower(
                 entry,
                 own,
                 root,
                 replace_unfinished=order.replace_unfinished,
                 on_sent=partial(_tell, progress),
+                may_send=permission,
             )
     complete(
         make_manifest(order.job_id, *entries),
         sent,
         root,
         replace_unfinished=order.replace_unfinished,
-        before_manifest=lambda: await_proof(workspace),
+        before_manifest=permission,
     )
-    return _outcome(read_manifest(root), root)
+    outcome = published_by_job(root, order.job_id, _wanted(order))
+    assert outcome is not None
+    return outcome
 
 
 def _tell(progress: Progress, sent: int, total: int) -> None:
@@ -117,7 +141,7 @@ def _read(uri: str) -> None:
 
 def _package(tower: str, workspace: Path) -> Path:
     path = workspace / f"{tower}.pt2"
-    path.write_bytes(os.urandom(1 << 16))
+    path.write_bytes(os.urandom(4 * _PART))
     return path
 
 
@@ -127,22 +151,10 @@ def _entry(tower: TowerName, files: dict[str, Path]) -> TowerEntry:
     return make_entry(tower).model_copy(update={"package": package})
 
 
-def _published_earlier(root: str) -> Manifest | None:
-    try:
-        return read_manifest(root)
-    except ExportError:
-        return None
-
-
-def _outcome(manifest: Manifest, root: str) -> ExportOutcome:
-    towers = tuple(
-        TowerOutcome(tower=entry.name, entry=entry, package_uri=join_uri(root, entry.package.path))
-        for entry in manifest.towers
-    )
-    return ExportOutcome(towers=towers, manifest_uri=join_uri(root, "manifest.json"))
-
-
 if __name__ == "__main__":
-    kind, hold_folder, workspace_path = sys.argv[1:]
-    start = {"real": start_real, "rank": run_rank, "light": run_light}[kind]
-    start(Path(hold_folder), Path(workspace_path))
+    kind, hold_folder, workspace_path, *count = sys.argv[1:]
+    if kind == "ranks":
+        run_ranks(Path(hold_folder), Path(workspace_path), *count)
+    else:
+        start = {"real": start_real, "light": run_light, "reckless": run_reckless}[kind]
+        start(Path(hold_folder), Path(workspace_path))

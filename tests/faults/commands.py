@@ -16,6 +16,7 @@ from tests.faults.proxy import Proxy
 _SECRET = f"whsec_{base64.b64encode(bytes(32)).decode()}"
 LEASE_S = 6.0
 DISK_MB = 96  # of the folder that a worker on a small disk works in
+_SMALL_PARTS = {"S3_UPLOAD_PART_MIN_SIZE": "1024"}
 _FAKETIME = Path(libfaketime.__file__).parent / "vendor/libfaketime/src/libfaketime.so.1"
 
 
@@ -49,9 +50,10 @@ def programs_of(
         "--port",
         str(ports["api"]),
     ]
+    places = [str(ports["s3"]), str(folder / "s3"), str(ports["redis"])]
     programs = {
         "redis": Program("redis", [__redis_executable__, *redis_options], logs / "redis.log", faked),
-        "s3": Program("s3", python("tests.faults.s3", str(ports["s3"]), str(folder / "s3")), logs / "s3.log"),
+        "s3": Program("s3", python("tests.faults.s3", *places), logs / "s3.log", _SMALL_PARTS),
         "api": Program("api", python(*api, "--timeout-graceful-shutdown", "3"), logs / "api.log", settings),
     }
     for number in range(workers):

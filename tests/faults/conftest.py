@@ -9,7 +9,7 @@ from exporter.spec import ExportSpec
 from jobs.model import JobState
 from tests.faults.cells import RESULTS, one_tower
 from tests.faults.observer import wait_for_end
-from tests.faults.report import TABLE, is_whole, summary, table
+from tests.faults.report import ROWS, TABLE, is_whole, summary, table, write
 from tests.faults.stack import BUCKET, FaultStack, fault_stack
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "torcheasyrec"
@@ -69,6 +69,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if not is_whole(RESULTS):
         terminalreporter.write_line(summary(RESULTS))
         return
-    TABLE.parent.mkdir(parents=True, exist_ok=True)
-    TABLE.write_text(table(RESULTS))
-    terminalreporter.write_line(f"{summary(RESULTS)}; the table: {TABLE}")
+    write(RESULTS)
+    terminalreporter.write_line(f"{table(RESULTS)}\nthe table: {TABLE}; job by job: {ROWS}")
+    terminalreporter.write_line("into docs/faults.md: python -m tests.faults.report")

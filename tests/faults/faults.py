@@ -50,12 +50,12 @@ def kill_tower(scene: Scene) -> None:
 
 def kill_rank(scene: Scene) -> None:
     """Kill -9 of a rank."""
-    rank = next(each for each in _family(scene) if "tests.faults.attempts rank" in _command(each))
+    rank = next(each for each in reversed(_family(scene)) if each.name().startswith("rank "))
     rank.kill()
 
 
 def kill_attempt(scene: Scene) -> None:
-    """Kill -9 of torchrun, or of the light attempt."""
+    """Kill -9 of the process that ranks are forks of, or of the light attempt."""
     attempt = next(each for each in reversed(_family(scene)) if "processes.guard" not in _command(each))
     attempt.kill()
 
@@ -75,6 +75,14 @@ def kill_worker(scene: Scene) -> None:
     worker.start()
 
 
+def kill_worker_and_set_clock_back(scene: Scene) -> None:
+    """Kill -9 of the worker, whose lease then ends an hour later than it was to."""
+    worker = scene.worker
+    worker.kill()
+    scene.stack.clock(-3600)
+    worker.start()
+
+
 def terminate_worker(scene: Scene) -> None:
     """SIGTERM of the worker, which hands the job back."""
     worker = scene.worker
@@ -91,6 +99,17 @@ def stall_worker(scene: Scene) -> None:
     scene.stack.hold.release()
     time.sleep(1)  # in which ranks that did not ask whose job it is would publish
     worker.signal(signal.SIGCONT)
+
+
+def stall_workers(scene: Scene) -> None:
+    """All workers stand still for longer than a lease, and nobody takes the job; its ranks go on."""
+    for worker in scene.stack.workers:
+        worker.signal(signal.SIGSTOP)
+    time.sleep(OVER_THE_LEASE_S)
+    scene.stack.hold.release()
+    time.sleep(2)  # in which ranks that did not ask whose job it is would write
+    for worker in scene.stack.workers:
+        worker.signal(signal.SIGCONT)
 
 
 def kill_api(scene: Scene) -> None:
@@ -119,6 +138,15 @@ def cut_redis(scene: Scene, seconds: float = OVER_THE_LEASE_S) -> None:
     scene.stack.hold.release()
     time.sleep(1)
     scene.stack.redis_proxy.heal()
+
+
+def cut_redis_twice(scene: Scene) -> None:
+    """The same, and once more when the lease has been renewed."""
+    scene.stack.redis_proxy.cut()
+    time.sleep(OVER_THE_LEASE_S)
+    scene.stack.redis_proxy.heal()
+    wait_until("the lease is renewed", lambda: _is_held(scene), 20)
+    cut_redis(scene)
 
 
 def cut_redis_long(scene: Scene) -> None:
@@ -232,6 +260,31 @@ def fill_disk(scene: Scene) -> None:
     seen.unlink()
 
 
+def cancel_between(scene: Scene) -> None:
+    """Both workers are asked to go, which hands the job back; it is cancelled, and workers come again."""
+    workers = sorted(scene.stack.workers, key=lambda each: each is scene.worker)  # the idle one first
+    for worker in workers:
+        worker.end()
+    assert scene.stack.client.cancel(scene.job_id).cancel_requested
+    scene.stack.hold.release()
+    for worker in workers:
+        worker.start()
+
+
+def cancel_after_death(scene: Scene) -> None:
+    """Kill -9 of the worker, and the job is cancelled before anybody has noticed."""
+    worker = scene.worker
+    worker.kill()
+    scene.stack.client.cancel(scene.job_id)
+    scene.stack.hold.release()
+    worker.start()
+
+
+def _is_held(scene: Scene) -> bool:
+    job, now = scene.stack.store.get(scene.job_id), scene.stack.store.now()
+    return job.lease is not None and not job.has_expired(now)
+
+
 def _as_seen_by(worker: Program, path: Path) -> Path:
     return Path(f"/proc/{worker.pid}/root{path}")
 
@@ -278,11 +331,14 @@ NAMES: Mapping[str, Fault] = {
     "kill -9 of the attempt": kill_attempt,
     "kill -9 of the guard": kill_guard,
     "kill -9 of the worker": kill_worker,
+    "kill -9 of the worker, clock an hour back": kill_worker_and_set_clock_back,
     "SIGTERM of the worker": terminate_worker,
     "worker stands still": stall_worker,
+    "all workers stand still": stall_workers,
     "kill -9 of the API": kill_api,
     "Redis killed and restarted": restart_redis,
     "Redis cut off": cut_redis,
+    "Redis cut off twice": cut_redis_twice,
     "Redis cut off for 30 s": cut_redis_long,
     "Redis resets": reset_redis,
     "Redis out of memory": fill_redis,
@@ -297,4 +353,6 @@ NAMES: Mapping[str, Fault] = {
     "S3 denies access": s3_denied,
     "S3 damages a file": s3_damages,
     "disk full": fill_disk,
+    "cancelled between two attempts": cancel_between,
+    "cancelled when its worker is dead": cancel_after_death,
 }

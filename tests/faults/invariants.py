@@ -21,12 +21,16 @@ _TOLD_S = 30.0
 _GONE_S = 15.0
 
 
-def broken(stack: FaultStack, job_id: JobId) -> list[str]:
-    """The invariants that do not hold for a job that has ended, in words."""
+def broken(stack: FaultStack, job_id: JobId, *, clock_set: bool = False) -> list[str]:
+    """The invariants that do not hold for a job that has ended, in words.
+
+    Where Redis's `clock_set` is, the ends of leases say nothing of who may write.
+    """
     return [
         *_one_end(stack, job_id),
         *_artifact(stack, stack.store.get(job_id)),
         *_written_once(stack, job_id),
+        *_written_by_holders(stack, job_id, clock_set=clock_set),
         *_told(stack, job_id),
         *_nothing_left(stack),
     ]
@@ -43,7 +47,7 @@ def _artifact(stack: FaultStack, job: Job) -> Iterator[str]:
     """A manifest stands exactly where the job published, and everything it names is there and whole."""
     keys = set(_keys(stack, job))
     manifests = {key for key in keys if key.endswith(MANIFEST_NAME)}
-    if job.state not in _PUBLISHED and keys and job.state is not JobState.CANCELLED:
+    if job.state not in _PUBLISHED and keys:
         yield f"a {job.state} job left {sorted(keys)}"
     if job.state in _PUBLISHED and len(manifests) != 1:
         yield f"a {job.state} job has {len(manifests)} manifests"
@@ -64,16 +68,25 @@ def _written_once(stack: FaultStack, job_id: JobId) -> Iterator[str]:
     for request in requests_in(stack.s3_folder):
         if job_id not in request.path or not 200 <= request.status < 300:
             continue
-        completes = request.method == "POST" and "uploadId" in request.query
-        stores = request.method == "PUT" and "partNumber" not in request.query
         if request.method == "DELETE" and not request.query:
             standing[request.path] = 0
             if request.path.endswith(MANIFEST_NAME):
                 yield f"{request.path} was deleted"
-        elif completes or stores:
+        elif request.stores:
             standing[request.path] += 1
             if standing[request.path] > 1:
                 yield f"{request.path} was written while it stood"
+
+
+def _written_by_holders(stack: FaultStack, job_id: JobId, *, clock_set: bool) -> Iterator[str]:
+    """Whatever stands was written by an attempt that had the job when the store took it."""
+    for request in requests_in(stack.s3_folder):
+        if job_id not in request.path or not request.stores or request.held is None:
+            continue
+        if not request.held:
+            yield f"{request.path} was written by attempt {request.attempt}, which had lost the job"
+        elif request.remaining_s < 0 and not clock_set:
+            yield f"{request.path} was written {-request.remaining_s:.1f} s after the lease had ended"
 
 
 def _told(stack: FaultStack, job_id: JobId) -> Iterator[str]:

@@ -16,6 +16,11 @@ class Polls:
     seconds: list[float] = field(default_factory=list)
     statuses: dict[int, int] = field(default_factory=dict)
 
+    def add(self, more: "Polls") -> None:
+        self.seconds += more.seconds
+        for status, count in more.statuses.items():
+            self.statuses[status] = self.statuses.get(status, 0) + count
+
     def percentile(self, share: float) -> float:
         ordered = sorted(self.seconds)
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))]

@@ -1,10 +1,11 @@
-"""An S3 server that fails as it is told: `python -m tests.faults.s3 PORT FOLDER`.
+"""An S3 server that fails as it is told: `python -m tests.faults.s3 PORT FOLDER REDIS_PORT`.
 
 It is moto's, behind a door. The door reads FOLDER/order.json before every request, and keeps in
-FOLDER/requests.jsonl what it let through.
+FOLDER/requests.jsonl what it let through. When an attempt writes, it asks Redis whose the job is.
 """
 
 import json
+import re
 import sys
 import threading
 import time
@@ -16,6 +17,11 @@ from typing import TYPE_CHECKING
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from pydantic import BaseModel, ConfigDict
 from werkzeug.serving import WSGIRequestHandler, run_simple
+
+from jobs.errors import JobNotFound, StoreUnavailable
+from jobs.ids import JobId, is_job_id
+from jobs.model import JobState
+from jobs.redis_store import RedisJobStore, connect
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
@@ -38,7 +44,15 @@ class Order(BaseModel):
     times: int = 1_000_000  # after so many it is over
 
 
-class Request(BaseModel):
+class Standing(BaseModel):
+    """What an attempt was to its job when it wrote."""
+
+    attempt: int | None = None
+    held: bool | None = None  # whether it had its job; None where nobody could say
+    remaining_s: float = 0.0  # of its lease, if it was held; less than 0 where it had ended
+
+
+class Request(Standing):
     """One request that was let through."""
 
     method: str
@@ -47,12 +61,21 @@ class Request(BaseModel):
     status: int
     at: float
 
+    @property
+    def stores(self) -> bool:
+        """Whether an object stands because of it."""
+        if not 200 <= self.status < 300:
+            return False
+        completes = self.method == "POST" and "uploadId" in self.query
+        return completes or (self.method == "PUT" and "partNumber" not in self.query)
+
 
 class Door:
     """Stands before the real application."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, jobs: RedisJobStore) -> None:
         """Take orders from `folder`."""
+        self._jobs = jobs
         self._app = DomainDispatcherApplication(create_backend_app)
         self._folder = folder
         self._followed: dict[str, int] = {}
@@ -66,8 +89,24 @@ class Door:
                 return _refuse(order.status, order.code, environ, start)
             if order.damage:
                 environ["wsgi.input"] = _damaged(environ)
-        answer: Iterable[bytes] = self._app(environ, self._noting(environ, start))
+        standing = self._standing(environ)
+        answer: Iterable[bytes] = self._app(environ, self._noting(environ, start, standing))
         return answer
+
+    def _standing(self, environ: "WSGIEnvironment") -> "Standing":
+        """Of who writes, before it is written."""
+        found = re.search(r"app/attempt-(\d+)", environ.get("HTTP_USER_AGENT", ""))
+        job_id = next(filter(is_job_id, environ["PATH_INFO"].split("/")), None)
+        if environ["REQUEST_METHOD"] not in ("PUT", "POST") or found is None or job_id is None:
+            return Standing()
+        attempt = int(found[1])
+        try:
+            job, now = self._jobs.get(JobId(job_id)), self._jobs.now()
+        except (StoreUnavailable, JobNotFound):
+            return Standing(attempt=attempt)
+        held = job.state is JobState.RUNNING and job.attempt == attempt and job.lease is not None
+        remaining = (job.lease.until - now).total_seconds() if job.lease else 0.0
+        return Standing(attempt=attempt, held=held, remaining_s=remaining)
 
     def _order(self, method: str, path: str) -> Order | None:
         try:
@@ -81,7 +120,9 @@ class Door:
             self._followed[text] = self._followed.get(text, 0) + 1
             return order if self._followed[text] <= order.times else None
 
-    def _noting(self, environ: "WSGIEnvironment", start: "StartResponse") -> "StartResponse":
+    def _noting(
+        self, environ: "WSGIEnvironment", start: "StartResponse", standing: "Standing"
+    ) -> "StartResponse":
         def noting(status: str, headers: list[tuple[str, str]], *rest: object) -> Callable[[bytes], object]:
             request = Request(
                 method=environ["REQUEST_METHOD"],
@@ -89,6 +130,7 @@ class Door:
                 query=environ.get("QUERY_STRING", ""),
                 status=int(status.split()[0]),
                 at=time.time(),
+                **standing.model_dump(),
             )
             with self._lock, (self._folder / REQUESTS).open("a") as file:
                 file.write(request.model_dump_json() + "\n")
@@ -126,4 +168,6 @@ class _Silent(WSGIRequestHandler):
 
 
 if __name__ == "__main__":
-    run_simple("127.0.0.1", int(sys.argv[1]), Door(Path(sys.argv[2])), threaded=True, request_handler=_Silent)
+    store = RedisJobStore(connect(f"redis://127.0.0.1:{sys.argv[3]}/0"))
+    door = Door(Path(sys.argv[2]), store)
+    run_simple("127.0.0.1", int(sys.argv[1]), door, threaded=True, request_handler=_Silent)

@@ -38,6 +38,7 @@ class FaultStack:
     """The programs, the proxies before two of them, and what watches all of it."""
 
     folder: Path
+    kind: str  # of its attempts
     client_url: str
     client: SlipwayClient
     store: RedisJobStore  # past the proxy
@@ -161,6 +162,7 @@ def fault_stack(
         store = RedisJobStore(direct)
         stack = FaultStack(
             folder=folder,
+            kind=kind,
             client_url=f"http://127.0.0.1:{ports['api']}",
             client=SlipwayClient(f"http://127.0.0.1:{ports['api']}"),
             store=store,

@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 
+from jobs.closing import take_over
 from jobs.errors import LeaseLost
 from jobs.leases import Holding, claim, release_expired, update
 from jobs.model import Job, JobState
@@ -81,8 +82,12 @@ def test_a_job_whose_attempt_broke_waits_before_it_is_begun_again(store: JobStor
 def test_a_job_that_cost_two_workers_gets_no_third(store: JobStore, job: Job) -> None:
     claimed(store, job, length=OVER)
     claimed(store, job, worker="w2", length=OVER)
-    assert release_expired(store) == ()
-    ended = store.get(job.id)
+    assert claim(store, job.id, worker="w3", length=MINUTE) is None
+    leases = store.leases()
+    assert release_expired(store, leases) == ()
+    closing = take_over(store, job.id, leases[job.id], worker="w3", length=MINUTE)
+    assert closing is not None
+    ended = closing.end()
     assert (ended.state, ended.attempt) == (JobState.FAILED, 2)
     assert ended.failure is not None and ended.failure.code == "attempt_failed"
     assert "two workers went away" in ended.failure.message and "w2" in ended.failure.message
@@ -112,13 +117,21 @@ def test_the_same_worker_loses_its_earlier_attempt(store: JobStore, job: Job) ->
 
 def test_an_expired_job_is_queued_again(store: JobStore, job: Job) -> None:
     claimed(store, job, length=OVER)
-    assert [each.id for each in release_expired(store)] == [job.id]
+    assert [each.id for each in release_expired(store, store.leases())] == [job.id]
     assert store.get(job.id).state is JobState.QUEUED
 
 
-def test_a_live_lease_is_left_alone(store: JobStore, job: Job) -> None:
-    claimed(store, job)
-    assert release_expired(store) == ()
+def test_a_lease_renewed_since_it_was_judged_is_left_alone(store: JobStore, job: Job) -> None:
+    held, ended = claimed(store, job, length=OVER), store.leases()
+    Holding(store=store, job=held.job, worker="w1", length=MINUTE).keep()
+    assert release_expired(store, ended) == ()
+    assert store.get(job.id).state is JobState.RUNNING
+
+
+def test_a_job_whose_worker_may_come_back_is_not_taken_from_it(store: JobStore, job: Job) -> None:
+    claimed(store, job, length=OVER)
+    assert claim(store, job.id, worker="w2", length=MINUTE, may_judge=lambda now: False) is None
+    assert store.get(job.id).setbacks == 0
 
 
 def test_a_broken_attempt_is_queued_again(store: JobStore, job: Job) -> None:

@@ -53,7 +53,8 @@ def test_a_finished_job_cannot_be_cancelled(state: JobState) -> None:
 
 
 def test_a_job_that_was_to_stop_is_not_queued_again() -> None:
-    assert make_job(JobState.RUNNING).cancelled(NOW).handed_back(NOW).state is JobState.CANCELLED
+    job = make_job(JobState.RUNNING).cancelled(NOW).handed_back(NOW)
+    assert (job.state, job.has_expired(NOW + MINUTE)) == (JobState.QUEUED, True)
 
 
 def test_setbacks_are_capped() -> None:

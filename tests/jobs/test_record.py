@@ -89,7 +89,7 @@ def test_jobs_of_both_versions_run_to_their_end(
     ids = [keep_first_version(redis_client, name) for name in ("queued", "running")]
     newest = several()
     redis_store.add(newest)
-    assert release_expired(redis_store)[0].id == ids[1]
+    assert release_expired(redis_store, redis_store.leases())[0].id == ids[1]
     assert enqueue_lost(redis_store, MemoryQueue()) == (newest.id, *sorted(ids, reverse=True))
     for job_id in [*ids, newest.id, newest.id]:  # the newest has two targets
         holding = claim(redis_store, job_id, worker="w2", length=MINUTE, serves=("cpu", "avx2", "avx512"))
@@ -118,5 +118,5 @@ def test_a_newer_record_is_left_alone_and_nothing_else_is_held_up(
     assert claim(redis_store, theirs.id, worker="w1", length=MINUTE) is None
     assert [job.id for job in redis_store.page(limit=10).jobs] == [mine.id]
     assert enqueue_lost(redis_store, MemoryQueue()) == (mine.id,)
-    assert release_expired(redis_store) == ()
+    assert release_expired(redis_store, redis_store.leases()) == ()
     assert redis_client.hgetall(JOB_KEY + theirs.id) == before

@@ -53,7 +53,8 @@ def test_a_page_may_show_one_state(store: JobStore) -> None:
     assert [job.id for job in store.page(limit=9, state=JobState.QUEUED).jobs] == [queued.id]
 
 
-def test_expired_leases_are_found(store: JobStore) -> None:
+def test_leases_are_found_with_their_ends(store: JobStore) -> None:
+    ends = {}
     for until in (store.now() - MINUTE, store.now() + MINUTE):
         job = make_job(JobState.QUEUED)
         store.add(job)
@@ -61,11 +62,11 @@ def test_expired_leases_are_found(store: JobStore) -> None:
             update={"lease": Lease(worker="w", until=until)}
         )
         store.replace(job, held)
-    (expired,) = store.expired()
-    assert store.get(expired).has_expired(store.now())
+        ends[job.id] = until
+    assert store.leases() == ends
 
 
-def test_an_ended_lease_is_no_longer_expired(store: JobStore) -> None:
+def test_a_lease_that_was_given_up_is_no_longer_found(store: JobStore) -> None:
     job = make_job()
     store.add(job)
     held = changed(job, JobState.RUNNING, store).model_copy(
@@ -73,7 +74,7 @@ def test_an_ended_lease_is_no_longer_expired(store: JobStore) -> None:
     )
     store.replace(job, held)
     store.replace(held, changed(held, JobState.FAILED, store))
-    assert store.expired() == ()
+    assert store.leases() == {}
 
 
 def test_a_redis_that_is_away_is_named() -> None:

@@ -16,6 +16,7 @@ from jobs.tallies import MemoryTallies, Tallies, Tally
 from telemetry.choices import LogFormat, LogLevel
 from telemetry.logging import configure_logging
 from tests.jobs.factories import MINUTE, make_job
+from tests.jobs.judges import fair_judge
 from worker.heartbeat import sweep
 from worker.machine import Machine
 from worker.supervisor import Supervisor
@@ -37,6 +38,7 @@ def runner(
     return Runner(
         store=store,
         queue=queue,
+        judge=fair_judge(),
         supervisor=supervisor,
         worker="w1",
         lease=MINUTE,
@@ -105,9 +107,11 @@ def test_a_broken_job_is_enqueued_again(
     assert queue.sent == [job.id]
 
 
-def test_the_sweep_enqueues_what_a_dead_worker_held(store: MemoryJobStore, queue: MemoryQueue) -> None:
+def test_the_sweep_enqueues_what_a_dead_worker_held(
+    make_supervisor: MakeSupervisor, store: MemoryJobStore, queue: MemoryQueue
+) -> None:
     job = make_job()
     store.add(job)
     claim(store, job.id, worker="dead", length=timedelta(seconds=-1))
-    sweep(store, queue)
+    sweep(runner(make_supervisor("succeed"), store, queue))
     assert (store.get(job.id).state, queue.sent) == (JobState.QUEUED, [job.id])

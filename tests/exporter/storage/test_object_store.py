@@ -1,8 +1,11 @@
 """What only an object store can get wrong: parts left behind, lost answers, refusals, dead endpoints."""
 
 import io
+import socket
 import subprocess
 import sys
+import time
+from datetime import timedelta
 
 import boto3
 import pytest
@@ -137,6 +140,22 @@ def test_an_endpoint_that_does_not_answer_is_worth_another_try(s3_uri: str) -> N
     with pytest.raises(StorageError, match="s3://bucket/key") as failure:
         ObjectStore(client, "bucket").read("key")
     assert failure.value.retryable
+
+
+def test_a_write_within_a_time_is_given_up_after_it(s3_uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, begun = open_object_store(s3_uri), time.monotonic()
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{deaf.getsockname()[1]}")
+        with pytest.raises(StorageError) as failure:
+            store.put_bytes(b"manifest", "key", within=timedelta(seconds=2))
+    assert failure.value.retryable and time.monotonic() - begun < 10
+
+
+def test_a_write_within_a_time_does_not_replace_what_is_there(store: ObjectStore) -> None:
+    store.put_bytes(b"first", "key", within=timedelta(minutes=1))
+    with pytest.raises(AlreadyPublished):
+        store.put_bytes(b"second", "key", within=timedelta(minutes=1))
+    assert store.read("key") == b"first"
 
 
 def test_missing_credentials_are_not_worth_another_try(s3_uri: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,74 @@
+"""When it may be taken that a worker is gone: its lease has ended, and nothing else explains that.
+
+A lease ends by the job store's clock. That alone proves little where the store was away, as nobody could
+renew, or where its clock was set: who held a lease is then given the time to renew it, and loses nothing. A
+worker that is gone does not renew, and is found out one lease later.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+
+from jobs.ids import JobId
+
+_MISSED_BEATS = 3
+_FAR = 3  # leases: one that ends later was written before the store's clock was set back
+
+
+def since_boot() -> float:
+    """Seconds since boot, those asleep included: a clock that nobody sets."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class Judge:
+    """Judges the leases for one program, which tells it of every answer that it had from the store."""
+
+    def __init__(self, length: timedelta, beat: timedelta, clock: Callable[[], float] = since_boot) -> None:
+        """Give everybody a lease's `length` to come back; expect an answer with every `beat`."""
+        self._length_s = length.total_seconds()
+        self._silence_s = max(self._length_s / 2, _MISSED_BEATS * beat.total_seconds())
+        self._clock = clock
+        self._latest: tuple[float, datetime] | None = None
+        self._fair_from = 0.0
+        self._far: dict[JobId, tuple[datetime, float]] = {}  # leases too long, and when they were first seen
+        self._lock = threading.Lock()
+
+    def answered(self, now: datetime) -> None:
+        """The store has answered, and this was the time there.
+
+        The first answer, one after a long silence and one from a clock that was set begin a time in which
+        nobody is judged.
+        """
+        at = self._clock()
+        with self._lock:
+            if self._latest is None or self._is_odd(at, now, *self._latest):
+                self._fair_from = at + self._length_s
+            self._latest = (at, now)
+
+    def may_judge(self, now: datetime) -> bool:
+        """Whether who holds a lease has had the time to renew it."""
+        self.answered(now)
+        return self._clock() >= self._fair_from
+
+    def ended(self, leases: Mapping[JobId, datetime], now: datetime) -> dict[JobId, datetime]:
+        """Those of the leases, each with its end, whose worker is gone.
+
+        Also those that would end long from now, if nobody has written them anew for three times the length
+        of a lease: they are from before the store's clock was set back.
+        """
+        if not self.may_judge(now):
+            return {}
+        at, far = self._clock(), timedelta(seconds=_FAR * self._length_s)
+        self._far = {
+            job_id: known if (known := self._far.get(job_id)) and known[0] == until else (until, at)
+            for job_id, until in leases.items()
+            if until - now > far
+        }
+        stranded = {job_id for job_id, (_, seen) in self._far.items() if at - seen > far.total_seconds()}
+        return {job_id: until for job_id, until in leases.items() if until < now or job_id in stranded}
+
+    def _is_odd(self, at: float, now: datetime, at_before: float, before: datetime) -> bool:
+        passed = at - at_before
+        jumped = abs((now - before).total_seconds() - passed)
+        return passed > self._silence_s or jumped > self._length_s / 4  # less ends no lease that is renewed

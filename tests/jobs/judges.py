@@ -1,0 +1,41 @@
+"""Judges whose time of patience is over, and time that passes as a test says."""
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from jobs.judging import Judge, since_boot
+from jobs.memory_store import utc_now
+from tests.jobs.factories import MINUTE, NOW
+
+BEAT = timedelta(seconds=5)
+
+
+@dataclass
+class World:
+    """The clock of this machine, that of the store, and a judge who has an answer with every beat."""
+
+    boot: float = 1000.0
+    now: datetime = NOW
+    judge: Judge = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.judge = Judge(MINUTE, BEAT, clock=lambda: self.boot)
+        self.judge.answered(self.now)
+
+    def sleep(self, seconds: float, *, answers: bool = True) -> None:
+        """Let time pass; where the store is away, without its answers."""
+        for _ in range(int(seconds)):
+            self.boot, self.now = self.boot + 1, self.now + timedelta(seconds=1)
+            if answers:
+                self.judge.answered(self.now)
+
+
+def fair_judge(length: timedelta = MINUTE) -> Judge:
+    """One by the real clocks, who has had answers for long."""
+    behind = [length]
+    judge = Judge(length, BEAT, clock=lambda: since_boot() - behind[0].total_seconds())
+    while behind[0] > timedelta(0):
+        judge.answered(utc_now() - behind[0])
+        behind[0] -= length / 8
+    behind[0] = timedelta(0)
+    return judge

@@ -1,0 +1,68 @@
+"""When a worker counts as gone, and when the store or its clock is to blame."""
+
+from datetime import timedelta
+
+import pytest
+
+from jobs.ids import new_job_id
+from tests.jobs.factories import MINUTE, NOW
+from tests.jobs.judges import World
+
+SECOND = timedelta(seconds=1)
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.sleep(61)
+    return world
+
+
+def test_who_does_not_renew_is_gone(world: World) -> None:
+    job, other = new_job_id(), new_job_id()
+    leases = {job: world.now - SECOND, other: world.now + SECOND}
+    assert world.judge.ended(leases, world.now) == {job: world.now - SECOND}
+
+
+def test_a_program_that_has_just_begun_judges_nobody() -> None:
+    world = World()
+    world.sleep(59)
+    assert world.judge.ended({new_job_id(): NOW - SECOND}, world.now) == {}
+
+
+def test_after_an_outage_everybody_has_a_lease_s_time_to_come_back(world: World) -> None:
+    ended = {new_job_id(): world.now - SECOND}
+    world.sleep(300, answers=False)
+    assert not world.judge.may_judge(world.now)
+    world.sleep(59)
+    assert world.judge.ended(ended, world.now) == {}
+    world.sleep(2)
+    assert world.judge.ended(ended, world.now) == ended
+
+
+@pytest.mark.parametrize("jump", [3600, -3600])
+def test_a_clock_that_was_set_ends_no_lease(world: World, jump: int) -> None:
+    ended = {new_job_id(): world.now - 2 * timedelta(hours=1)}
+    world.now += jump * SECOND
+    assert world.judge.ended(ended, world.now) == {}
+    world.sleep(61)
+    assert world.judge.ended(ended, world.now) == ended
+
+
+def test_a_lease_from_before_the_clock_was_set_back_ends_if_nobody_writes_it_anew(world: World) -> None:
+    dead, alive = new_job_id(), new_job_id()
+    until = world.now + timedelta(hours=1)
+    assert world.judge.ended({dead: until}, world.now) == {}
+    world.sleep(181)
+    leases = {dead: until, alive: until + SECOND}  # the latter was not there before
+    assert world.judge.ended(leases, world.now) == {dead: until}
+
+
+def test_a_lease_of_a_worker_with_longer_ones_is_left_to_it(world: World) -> None:
+    """Of one with eight times our length, who renews it in its second third."""
+    job = new_job_id()
+    for _ in range(3):
+        until = world.now + 8 * MINUTE
+        for _ in range(16):
+            assert world.judge.ended({job: until}, world.now) == {}
+            world.sleep(10)

@@ -1,0 +1,191 @@
+"""What is left of attempts when their job ends: an artifact that is named, or nothing."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from exporter.outcome import ExportOutcome
+from exporter.published import file_ref
+from exporter.spec import TowerName
+from jobs.errors import LeaseLost
+from jobs.leases import Holding, claim, update
+from jobs.memory_store import MemoryJobStore
+from jobs.model import Job, JobState
+from jobs.queue import MemoryQueue
+from jobs.tallies import MemoryTallies
+from tests.jobs.factories import MINUTE, make_entry, make_failure, make_job, make_manifest, make_spec
+from tests.jobs.judges import fair_judge
+from tests.worker.test_tasks import MACHINE
+from worker.endings import Broken, Cancelled, Ending, Finished, HandedBack
+from worker.heartbeat import sweep
+from worker.settling import clear_after_loss, settled
+from worker.supervisor import Supervisor
+from worker.tasks import Runner
+
+OVER = timedelta(seconds=-1)
+LAST = Broken(make_failure())  # not worth another attempt
+MakeSupervisor = Callable[..., Supervisor]
+
+
+@pytest.fixture
+def job(store: MemoryJobStore, tmp_path: Path) -> Job:
+    job = make_job().model_copy(update={"spec": make_spec(output_uri=str(tmp_path / "out"))})
+    store.add(job)
+    return job
+
+
+@pytest.fixture
+def runner(make_supervisor: MakeSupervisor, store: MemoryJobStore) -> Runner:
+    return Runner(
+        store=store,
+        queue=MemoryQueue(),
+        judge=fair_judge(),
+        supervisor=make_supervisor("succeed"),
+        worker="w3",
+        lease=MINUTE,
+        tallies=MemoryTallies(),
+        machine=MACHINE,
+    )
+
+
+def held(store: MemoryJobStore, job: Job, *, worker: str = "w1", length: timedelta = MINUTE) -> Holding:
+    holding = claim(store, job.id, worker=worker, length=length)
+    assert holding is not None
+    return holding
+
+
+def place(job: Job) -> Path:
+    return Path(job.spec.output_uri, job.id)
+
+
+def send(job: Job) -> Path:
+    path = place(job) / "user" / "aoti" / "aoti_model.pt2"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"package")
+    return path
+
+
+def publish(job: Job) -> Path:
+    """The user tower alone, as an attempt would leave it that died before it could say so."""
+    sent = send(job)
+    entry = make_entry(TowerName.USER)
+    entry = entry.model_copy(update={"package": file_ref(entry.package.path, sent)})
+    manifest = place(job) / "manifest.json"
+    manifest.write_text(make_manifest(job.id, entry).model_dump_json())
+    return manifest
+
+
+def cancel(store: MemoryJobStore, job: Job) -> None:
+    update(store, job.id, lambda each, now: each.cancelled(now))
+
+
+def abandon_twice(store: MemoryJobStore, job: Job) -> None:
+    for worker in ("w1", "w2"):
+        held(store, job, worker=worker, length=OVER)
+
+
+def test_a_job_abandoned_twice_leaves_nothing(store: MemoryJobStore, job: Job, runner: Runner) -> None:
+    abandon_twice(store, job)
+    sent = send(job)
+    sweep(runner)
+    assert store.get(job.id).state is JobState.FAILED
+    assert not sent.exists()
+
+
+def test_a_job_abandoned_twice_has_succeeded_if_its_artifact_stands(
+    store: MemoryJobStore, job: Job, runner: Runner
+) -> None:
+    abandon_twice(store, job)
+    manifest = publish(job)
+    sweep(runner)
+    ended = store.get(job.id)
+    assert (ended.state, ended.manifest_uri) == (JobState.PARTIALLY_SUCCEEDED, str(manifest))
+
+
+def test_a_manifest_whose_files_are_gone_is_no_artifact(
+    store: MemoryJobStore, job: Job, runner: Runner
+) -> None:
+    abandon_twice(store, job)
+    manifest = publish(job)
+    (place(job) / "user" / "aoti" / "aoti_model.pt2").unlink()
+    sweep(runner)
+    assert (store.get(job.id).state, manifest.exists()) == (JobState.FAILED, False)
+
+
+def test_a_job_cancelled_between_attempts_leaves_nothing(
+    store: MemoryJobStore, job: Job, runner: Runner
+) -> None:
+    held(store, job).set_back(make_failure(retryable=True))
+    sent = send(job)
+    cancel(store, job)
+    assert store.get(job.id).state is JobState.QUEUED and sent.exists()
+    sweep(runner)
+    assert (store.get(job.id).state, sent.exists()) == (JobState.CANCELLED, False)
+
+
+def test_what_another_job_published_there_is_left_alone(
+    store: MemoryJobStore, job: Job, runner: Runner
+) -> None:
+    abandon_twice(store, job)
+    manifest = publish(job)
+    manifest.write_text(manifest.read_text().replace(job.id, make_job().id))
+    sweep(runner)
+    assert (store.get(job.id).state, manifest.exists()) == (JobState.FAILED, True)
+
+
+@pytest.mark.parametrize("ending", [LAST, Cancelled(), Finished(ExportOutcome(failure=make_failure()))])
+def test_the_last_attempt_of_a_job_leaves_nothing(store: MemoryJobStore, job: Job, ending: Ending) -> None:
+    holding, sent = held(store, job), send(job)
+    assert settled(ending, holding) == ending
+    assert not sent.exists()
+
+
+@pytest.mark.parametrize("ending", [LAST, Cancelled(), Finished(ExportOutcome(failure=make_failure()))])
+def test_the_last_attempt_has_succeeded_if_its_artifact_stands(
+    store: MemoryJobStore, job: Job, ending: Ending
+) -> None:
+    holding, manifest = held(store, job), publish(job)
+    adopted = settled(ending, holding)
+    assert isinstance(adopted, Finished) and adopted.outcome.manifest_uri == str(manifest)
+
+
+@pytest.mark.parametrize("ending", [Broken(make_failure(retryable=True)), HandedBack()])
+def test_what_the_next_attempt_will_see_to_is_left_to_it(
+    store: MemoryJobStore, job: Job, ending: Ending
+) -> None:
+    holding, sent = held(store, job), send(job)
+    assert settled(ending, holding) == ending
+    assert sent.exists()
+
+
+def test_nothing_is_removed_by_who_has_lost_the_job(store: MemoryJobStore, job: Job) -> None:
+    holding, sent = held(store, job, length=OVER), send(job)
+    held(store, job, worker="w2")
+    with pytest.raises(LeaseLost):
+        settled(LAST, holding)
+    clear_after_loss(holding)
+    assert sent.exists()
+
+
+def test_what_a_straggler_sent_after_the_end_is_removed_by_its_worker(
+    store: MemoryJobStore, job: Job, runner: Runner
+) -> None:
+    held(store, job, length=OVER)
+    straggler = held(store, job, worker="w2", length=OVER)
+    sweep(runner)
+    sent = send(job)
+    clear_after_loss(straggler)
+    assert not sent.exists()
+
+
+def test_a_store_that_denies_access_does_not_keep_a_job_from_its_end(store: MemoryJobStore, job: Job) -> None:
+    holding = held(store, job)
+    odd = replace(holding, job=job_with_output(holding.job, "ftp://nowhere"))
+    assert settled(LAST, odd, patience_s=0.0) == LAST
+
+
+def job_with_output(job: Job, uri: str) -> Job:
+    return job.model_copy(update={"spec": job.spec.model_copy(update={"output_uri": uri})})
