@@ -22,8 +22,8 @@ from benchmarks.report import Report, Table
 from benchmarks.spread import rounded
 from exporter.data.batch import read_rows
 from exporter.manifest import Manifest, VectorsEntry
-from exporter.predict import download
 from exporter.published import read_manifest
+from exporter.served import download
 from exporter.spec import INDEX_KINDS, ExportSpec, IndexSpec, TowerName
 from exporter.verify.runner import PackageRunner
 

@@ -20,7 +20,7 @@ from exporter.blueprint import ConfiguredTower
 from exporter.checkpoint.read import open_checkpoint
 from exporter.data.batch import Rows, named_batch, trace_inputs
 from exporter.planning import plan_towers
-from exporter.predict import download
+from exporter.served import download
 from exporter.sources import open_rows
 from exporter.spec import ExportSpec, TowerName
 from exporter.towers.tower import Tower
@@ -94,7 +94,7 @@ def main() -> None:
 def _measure(subject: Subject, order: LatencyOrder) -> list[Times]:
     config = Path(str(subject.spec.config_uri).removeprefix("file://")).read_text()
     [planned] = [each for each in plan_towers(subject.spec, config) if each.name is subject.tower]
-    blueprint = ConfiguredTower(planned)
+    blueprint = ConfiguredTower(planned, subject.spec.tables)
     tower = blueprint.build()
     blueprint.fill(tower, open_checkpoint(Path(subject.spec.checkpoint_uri)))
     rows, _ = open_rows(planned, subject.spec)

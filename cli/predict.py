@@ -38,7 +38,8 @@ def add_command(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]
 
 def run(arguments: argparse.Namespace) -> int:
     """Predict, and say how many rows were written."""
-    from exporter.predict import download, predict  # torch loads only for the commands that need it
+    from exporter.predict import predict  # torch loads only for the commands that need it
+    from exporter.served import download
 
     with tempfile.TemporaryDirectory(prefix="slipway-predict-") as folder:
         scratch = Path(folder)

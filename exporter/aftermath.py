@@ -3,11 +3,10 @@
 import logging
 import signal
 import time
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from exporter.aoti.op_libraries import known_libraries
+from exporter.aoti.op_libraries import graphs_of, known_libraries
 from exporter.attempt import EVIDENCE, Attempt, TowerResult
 from exporter.data.batch import verification_batches
 from exporter.distributed.isolation import isolated
@@ -17,7 +16,7 @@ from exporter.opening import Opened, open_tower
 from exporter.order import untraced_libraries
 from exporter.outcome import Failure
 from exporter.overruns import died_at, last_stage, overran
-from exporter.parts import Part, parts_of, sizes_text, trace_parts
+from exporter.parts import Packaging, packaging_of, sizes_text, trace_parts
 from exporter.planning import TowerToExport
 from exporter.stages import Stage
 from exporter.verify.prober import Expected
@@ -66,13 +65,13 @@ def _made_small(planned: TowerToExport, attempt: Attempt, config_text: str, expe
     with limited(_LIMIT_S, evidence.with_name("aftermath.txt"), what=stage):
         try:
             opened = open_tower(planned, attempt.spec, config_text, attempt.workspace)
-            parts = parts_of(opened.tower, attempt.spec.mode, max_batch_size=attempt.spec.max_batch_size)
+            packaging = packaging_of(opened.tower, attempt.spec)
             (evidence / "sizes.txt").write_text(sizes_text(opened.inputs))
             if stage == Stage.TRACE:
-                return _untraceable(parts, opened, evidence, expected, until)
+                return _untraceable(packaging, opened, evidence, expected, until)
             if stage not in _OF_PROGRAMS:
                 return ""
-            return _of_programs(parts, opened, attempt, evidence, expected, until)
+            return _of_programs(packaging, opened, attempt, evidence, expected, until)
         except Exception as error:  # the death itself must be told all the same
             log.exception("aftermath_failed", extra={"tower": planned.name})
             return f"The smallest graph that ends it so was not found: {error}"
@@ -83,14 +82,13 @@ def _budget_s(until: float) -> float:
 
 
 def _untraceable(
-    parts: Sequence[Part], opened: Opened, evidence: Path, expected: Expected, until: float
+    packaging: Packaging, opened: Opened, evidence: Path, expected: Expected, until: float
 ) -> str:
     others = next(iter(verification_batches(opened.rows, opened.tower.plan))).inputs
-    towers = [part.tower for part in parts]
     return keep_untraceable(
-        towers,
-        opened.inputs,
-        others,
+        [part.tower for part in packaging.parts],
+        packaging.entering(opened.inputs),
+        packaging.entering(others),
         evidence,
         libraries=untraced_libraries(opened.tower),
         expected=expected,
@@ -99,7 +97,7 @@ def _untraceable(
 
 
 def _of_programs(
-    parts: Sequence[Part],
+    packaging: Packaging,
     opened: Opened,
     attempt: Attempt,
     evidence: Path,
@@ -107,10 +105,12 @@ def _of_programs(
     until: float,
 ) -> str:
     passes = tuple(each for each in attempt.spec.passes if each.tower is opened.tower.name)
-    programs = [traced.program for traced in trace_parts(parts, opened.inputs, opened.device, passes=passes)]
-    for part, program in zip(parts, programs, strict=True):
-        (evidence / f"{part.name}_program.txt").write_text(str(program))
-    libraries = known_libraries(program.graph for program in programs)
+    inputs = packaging.entering(opened.inputs)
+    traced = trace_parts(packaging.parts, inputs, opened.device, passes=passes)
+    programs = [each.program for each in traced]
+    for each in traced:
+        (evidence / f"{each.part.name}_program.txt").write_text(str(each.program))
+    libraries = known_libraries(graphs_of(programs))
     return keep_smallest(
-        programs, opened.inputs, evidence, libraries=libraries, expected=expected, budget_s=_budget_s(until)
+        programs, inputs, evidence, libraries=libraries, expected=expected, budget_s=_budget_s(until)
     )

@@ -6,13 +6,15 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from exporter.checkpoint.load import load_weights
+from exporter.checkpoint.keymap import PREFIX
+from exporter.checkpoint.load import load_weights, require_match
 from exporter.checkpoint.read import Checkpoint
 from exporter.config.parse import parse_pipeline_config
 from exporter.config.render import render_fg_json, render_model_acc, render_pipeline_config
 from exporter.models.registry import build_tower, weight_names
+from exporter.models.table_uses import look_up_in_pieces
 from exporter.planning import PlannedTower
-from exporter.spec import ExportSpec
+from exporter.spec import ExportSpec, Tables
 from exporter.towers.tower import Tower
 
 
@@ -42,13 +44,21 @@ class Blueprint(ABC):
 class ConfiguredTower(Blueprint):
     """A tower of one of TorchEasyRec's models, which Slipway builds from the pipeline config."""
 
+    def __init__(self, planned: PlannedTower, tables: Tables) -> None:
+        super().__init__(planned)
+        self._tables = tables
+
     def build(self) -> Tower:
         with torch.device("meta"):  # its weights will be mapped files; until then it needs none
             return build_tower(self.planned.config, self.planned.plan)
 
     def fill(self, tower: Tower, checkpoint: Checkpoint) -> None:
-        whole = parse_pipeline_config(self.planned.config.pipeline.text)
-        load_weights(tower.module, checkpoint, known=weight_names(whole))
+        """As of every tower; tables that are to be in shards stay where they are, and are looked up there."""
+        known = weight_names(parse_pipeline_config(self.planned.config.pipeline.text))
+        if self._tables.sharded:
+            require_match(tower.module, checkpoint, known=known)
+            look_up_in_pieces(tower.module, lambda table: checkpoint.pieces(PREFIX + table.weight))
+        load_weights(tower.module, checkpoint, known=known)
 
     def try_out(self, tower: Tower, inputs: dict[str, Tensor]) -> None:
         """Nothing to find out: Slipway's own modules take what they are planned to take."""

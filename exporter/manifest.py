@@ -6,6 +6,7 @@ from typing import Literal
 from pydantic import Field
 
 from exporter.declaration import TowerDeclaration
+from exporter.dtypes import Precision, TableDtype
 from exporter.spec import Device, Frozen, IdWeights, IndexSpec, Mode, Pass, TowerName
 
 MANIFEST_NAME = "manifest.json"
@@ -65,6 +66,27 @@ class Latency(Frozen):
     compiled_ms: float
 
 
+class OutputDifference(Frozen):
+    """How far an output of the package is from the model in fp32, over all cases that agree with eager."""
+
+    output: str
+    largest: float  # absolute
+    scale: float  # largest magnitude of the fp32 output in that case, or in the largest ordinary batch
+    case: str
+
+    @property
+    def relative(self) -> float:
+        """The difference as a fraction of the scale; an output of zeros differs by nothing, or wholly."""
+        return self.largest / self.scale if self.scale else float(self.largest > 0)
+
+
+class Fp32Report(Frozen):
+    """What tables or arithmetic of lower precision cost, output by output."""
+
+    tolerance: float  # allowed difference, as a fraction of an output's scale
+    outputs: tuple[OutputDifference, ...]
+
+
 class VerificationReport(Frozen):
     """What was tried on the package in a fresh process, and how closely it agreed."""
 
@@ -72,6 +94,11 @@ class VerificationReport(Frozen):
     largest_difference: float
     cases: tuple[CaseReport, ...]
     latency: tuple[Latency, ...] = ()
+    fp32: Fp32Report | None = Field(
+        default=None,
+        description="Where tables or arithmetic are of lower precision: the package against the model in "
+        "fp32. The cases hold it against eager with the same tables in the same precision.",
+    )
     run_by_node: tuple[str, ...] = Field(
         default=(),
         description="Cases in which every node of the traced program gave what tracing had promised. None "
@@ -104,6 +131,32 @@ class AppliedPass(Frozen):
 
     asked: Pass
     calls: tuple[str, ...]
+
+
+class RowError(Frozen):
+    """How far the rows of a quantised table are from what they were, over all rows.
+
+    A row's absolute error is the largest difference of one of its numbers; its relative error is that as a
+    fraction of the row's largest magnitude, of a row of zeros the absolute one.
+    """
+
+    max_absolute: float
+    mean_absolute: float
+    max_relative: float
+    mean_relative: float
+
+
+class TableEntry(Frozen):
+    """An embedding table of a tower: what its rows are kept in, and what that saves and costs."""
+
+    name: str
+    path: str  # in the tower, and with "model." before it in the checkpoint
+    rows: int
+    width: int
+    dtype: TableDtype
+    fp32_bytes: int
+    bytes: int
+    error: RowError | None = None  # None: the rows are as they were
 
 
 class InferredOp(Frozen):
@@ -141,6 +194,60 @@ class SparseEntry(Frozen):
     package: FileRef
     tensors: tuple[TensorEntry, ...]
     dims: tuple[DimEntry, ...]  # that the tensors' shapes name
+
+
+class TableRows(Frozen):
+    """Rows of a table, from `first` up to `end`, under the table's `tensor` in a .safetensors file."""
+
+    first: int
+    end: int
+    file: str  # below the artifact's root
+    sha256: str  # of that file
+
+
+class ShardedTable(Frozen):
+    """A table and where its rows are; together the shards have every row, in their order."""
+
+    name: str
+    tensor: str  # its name in the files, which is the checkpoint's without "model."
+    rows: int
+    width: int
+    dtype: str
+    features: tuple[str, ...]  # that look it up
+    shards: tuple[TableRows, ...]
+
+
+class TablesFile(Frozen):
+    """`tables.json`: the tables of a tower."""
+
+    version: Literal[1] = 1
+    tower: TowerName
+    tables: tuple[ShardedTable, ...]
+
+
+class LookupReport(Frozen):
+    """What was tried on the shards: lookups in them against eager ones, by each rank in its own rows."""
+
+    cases: int  # of every rank together
+    refused: int  # of these, inputs that contradict each other
+    largest_difference: float
+
+
+class ShardedTables(Frozen):
+    """The tables of a tower without a package for them: look up in the shards, then run `TowerEntry.package`.
+
+    What is looked up are its inputs, joined by name: pass them in the order of `tensors`.
+    """
+
+    index: FileRef  # a `TablesFile`
+    shards: tuple[FileRef, ...]  # one per rank that had rows
+    tensors: tuple[TensorEntry, ...]
+    dims: tuple[DimEntry, ...]  # that the tensors' shapes name
+    verified: LookupReport
+
+    @property
+    def all_files(self) -> tuple[FileRef, ...]:
+        return (self.index, *self.shards)
 
 
 class FamilyPackage(Frozen):
@@ -210,6 +317,7 @@ class TowerEntry(Frozen):
     view: Literal["training", "scalar", "declared"]
     package: FileRef  # of the whole tower; in two_stage of its dense part
     sparse: SparseEntry | None = None  # two_stage only
+    tables: ShardedTables | None = None  # two_stage with tables: sharded, in place of `sparse`
     files: tuple[FileRef, ...]  # pipeline.config, and of TorchEasyRec's families fg.json, model_acc.json
     inputs: tuple[TensorEntry, ...]
     outputs: tuple[TensorEntry, ...]
@@ -219,6 +327,13 @@ class TowerEntry(Frozen):
     remarks: tuple[str, ...] = ()  # where its answers are not TorchEasyRec's own, in words
     demands: tuple[str, ...] = ()  # a package that refuses "but received n" found the n-th unmet, from 1
     inferred_ops: tuple[InferredOp, ...] = ()
+    embeddings: tuple[TableEntry, ...] = ()  # the tables of TorchEasyRec's families
+    precision: Precision = Precision.FP32  # other than fp32: by autocast, outputs are fp32 all the same
+    tf32: bool = Field(
+        default=False,
+        description="Products of fp32 matrices may round their factors to TF32, if the server allows it too: "
+        "what a package calls of cuBLAS asks the process that runs it.",
+    )
     passes: tuple[AppliedPass, ...] = ()  # in the order in which they were applied
     code: Literal["cold", "warm"] = "cold"  # compiled for this export, or taken from the code cache
     reused: Literal["request", "graph"] | None = None  # warm: not traced and not compiled; not compiled
@@ -232,7 +347,8 @@ class TowerEntry(Frozen):
     def served_files(self) -> tuple[FileRef, ...]:
         """What it takes to run the tower, packages first."""
         sparse = (self.sparse.package,) if self.sparse else ()
-        return (self.package, *sparse, *self.files)
+        tables = self.tables.all_files if self.tables else ()
+        return (self.package, *sparse, *tables, *self.files)
 
     @property
     def all_files(self) -> tuple[FileRef, ...]:

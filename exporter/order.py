@@ -13,8 +13,10 @@ from exporter.aoti.op_libraries import op_libraries
 from exporter.attempt import EVIDENCE
 from exporter.data.batch import NamedBatch
 from exporter.families.loading import family_module
+from exporter.lowering.lowered import Fp32Reference
 from exporter.parts import Part, TracedPart
 from exporter.spec import Pass, Target
+from exporter.towers.lookup import LookUp
 from exporter.towers.tower import Tower
 from exporter.verify.runner import CALL_LIMIT_S, RunnerProcess
 from exporter.verify.shrink import shrunk, shrunk_untraced
@@ -24,7 +26,10 @@ _OTHER_SIZES = "batch_7"  # a case whose sizes are not those of the trace
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PackageOrder:
-    """A tower with its weights, the parts it is packaged in, and what to trace and to try it with."""
+    """A tower with its weights, the parts it is packaged in, and what to trace and to try it with.
+
+    Batches are the tower's; `inputs` are those of the first part, behind a `lookup` where there is one.
+    """
 
     tower: Tower
     parts: tuple[Part, ...]
@@ -35,15 +40,18 @@ class PackageOrder:
     folder: Path
     passes: tuple[Pass, ...] = ()
     target: Target = "cpu"
+    lookup: LookUp | None = None  # in front of the packages, where none of them looks up
+    fp32: Fp32Reference | None = None  # the tower as trained, where precision is given up
     runner: RunnerProcess | None = None  # what packages are to run in, if it was started ahead
     call_limit_s: float = CALL_LIMIT_S  # of one call of a package, or of loading it
     on_traced: Callable[[Sequence[TracedPart]], None] = lambda traced: None
 
     def inputs_of(self, case: str) -> dict[str, Tensor]:
-        """The inputs of a verification case; of any other name those of the trace."""
-        found = (batch.inputs for batch in self.agreeing() if batch.name == case)
-        inputs = next(found, None) or self.inputs
-        return {name: each.to(self.device) for name, each in inputs.items()}
+        """The first part's inputs in a verification case; of any other name those of the trace."""
+        found = next((batch.inputs for batch in self.agreeing() if batch.name == case), None)
+        if found and self.lookup is not None:
+            found = self.lookup(found)
+        return {name: each.to(self.device) for name, each in (found or self.inputs).items()}
 
 
 def failures_made_small(order: PackageOrder, traced: Sequence[TracedPart]) -> AbstractContextManager[None]:

@@ -16,8 +16,9 @@ from exporter.aoti.outputs import outputs_of
 from exporter.aoti.trace import trace
 from exporter.manifest import AppliedPass
 from exporter.passes.requested import apply_passes, preserved_calls, require_applied
-from exporter.spec import Mode, Pass, Target
+from exporter.spec import ExportSpec, Mode, Pass, Target
 from exporter.stages import Progress, no_progress
+from exporter.towers.lookup import LookUp, lookup_of
 from exporter.towers.split import split
 from exporter.towers.tower import Tower
 from exporter.verify.reload import Link
@@ -71,6 +72,26 @@ class CompiledPart:
     def link(self) -> Link:
         order = tuple(tensor.name for tensor in self.part.tower.plan.inputs)
         return Link(package=self.package.path, order=order)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Packaging:
+    """The parts that a tower is packaged in; what looks up in front of them, where none of them does."""
+
+    parts: tuple[Part, ...]
+    lookup: LookUp | None = None
+
+    def entering(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """What the first part is given where the tower is given `inputs`."""
+        return dict(inputs) if self.lookup is None else self.lookup(inputs)
+
+
+def packaging_of(tower: Tower, spec: ExportSpec) -> Packaging:
+    """How the spec wants the tower packaged; where its tables go into shards, only its dense part is."""
+    parts = parts_of(tower, spec.mode, max_batch_size=spec.max_batch_size)
+    if not spec.tables.sharded:
+        return Packaging(parts=parts)
+    return Packaging(parts=parts[1:], lookup=lookup_of(tower, max_batch_size=spec.max_batch_size))
 
 
 def parts_of(tower: Tower, mode: Mode, *, max_batch_size: int) -> tuple[Part, ...]:

@@ -17,17 +17,22 @@ from exporter.data.sweep import agreeing_batches
 from exporter.describe import tower_entry, write_tower_files
 from exporter.distributed.isolation import isolated, name_process
 from exporter.distributed.ranks import Ranks
+from exporter.errors import ExportError
 from exporter.items.materialise import Materialised, materialise
 from exporter.items.wanted import Items, open_items, plan_vectors
-from exporter.opening import blueprint_of
+from exporter.lowering.lowered import lower
+from exporter.opening import blueprint_of, fill
 from exporter.order import PackageOrder
 from exporter.outcome import ExportOutcome, Failure
 from exporter.overruns import limits_of
 from exporter.packaging import Packaged, package_tower
-from exporter.parts import TracedPart, parts_of, sizes_text
+from exporter.parts import TracedPart, packaging_of, sizes_text
 from exporter.planning import TowerToExport, plan_export, read_config
+from exporter.publish import withdraw
 from exporter.publishing import publish_towers, published_earlier, sent_while_others_work
-from exporter.sources import config_source, fetch_checkpoint_once, open_rows
+from exporter.shards.join import joined
+from exporter.shards.made import RankPart, RankTables
+from exporter.sources import config_source, open_rows
 from exporter.stages import OnStage, Stage, StageClock
 from exporter.verify.runner import RunnerProcess
 
@@ -42,7 +47,7 @@ class Attendants(NamedTuple):
 
 
 def export(attempt: Attempt, ranks: Ranks, on_stage: OnStage) -> ExportOutcome | None:
-    """Export and send the towers that are this rank's; on rank 0 also publish all towers as one artifact.
+    """Export and send what is this rank's: towers, and rows of tables; on rank 0 also publish the artifact.
 
     Each tower has a process of its own. Its failure, or its death, is part of the outcome and does not stop
     the others. Returns None on every rank but 0.
@@ -50,18 +55,57 @@ def export(attempt: Attempt, ranks: Ranks, on_stage: OnStage) -> ExportOutcome |
     Raises:
         ExportError: nothing could be tried (bad spec or config), or nothing could be published.
     """
+    try:
+        part = part_of_rank(attempt, ranks, on_stage)
+    except ExportError as error:
+        if ranks.size == 1:
+            raise
+        log.exception("rank_failed", extra={"rank": ranks.rank})
+        part = RankPart(failure=Failure.of(error))  # which the others must not wait for
+    gathered = ranks.gather(part)
+    return None if gathered is None else publish_parts(gathered, attempt)
+
+
+def part_of_rank(attempt: Attempt, ranks: Ranks, on_stage: OnStage) -> RankPart:
+    """What this rank brings to where all meet: its rows of tables that go into shards, and its towers."""
     config_text = read_config(attempt.spec)
     planned = plan_export(attempt.spec, config_text, families=attempt.families)
     if attempt.replace_unfinished and (earlier := published_earlier(attempt, planned)):
-        return earlier if ranks.rank == 0 else None
+        return RankPart(earlier=earlier)
+    own = ranks.share_out(planned)
+    tables: list[RankTables] = []
+    if attempt.spec.tables.sharded:
+        from exporter.shards.rank import TablesOrder, tables_of_rank  # TorchRec takes seconds to import
+
+        for tower in planned:
+            order = TablesOrder(
+                planned=tower,
+                attempt=attempt,
+                config_text=config_text,
+                ranks=ranks,
+                helps=tower not in own,
+            )
+            tables.append(tables_of_rank(order, on_stage))
     results = sent_while_others_work(
-        ranks.share_out(planned), partial(isolated_tower, attempt, config_text, on_stage), attempt, on_stage
+        own, partial(isolated_tower, attempt, config_text, on_stage), attempt, on_stage
     )
-    gathered = ranks.gather(results)
-    if gathered is None:
-        return None
-    by_name = {result.planned.name: result for rank_results in gathered for result in rank_results}
-    return publish_towers([by_name[tower.name] for tower in planned], attempt)
+    return RankPart(planned=planned, results=tuple(results), tables=tuple(tables))
+
+
+def publish_parts(parts: Sequence[RankPart], attempt: Attempt) -> ExportOutcome:
+    """Publish what all ranks made; nothing, if one of them failed as a whole."""
+    for part in parts:
+        if part.failure is not None:
+            withdraw([file for each in parts for file in each.sent], attempt.artifact_uri)
+            return ExportOutcome(failure=part.failure)
+    if parts[0].earlier is not None:
+        return parts[0].earlier
+    results = {result.planned.name: result for part in parts for result in part.results}
+    if attempt.spec.tables.sharded:
+        for name, result in results.items():
+            made = [each for part in parts for each in part.tables if each.tower is name]
+            results[name] = joined(result, made, attempt)
+    return publish_towers([results[tower.name] for tower in parts[0].planned], attempt)
 
 
 def isolated_tower(
@@ -95,17 +139,15 @@ def export_tower(
     """One tower through every stage; returns only what has passed the gate."""
     spec, name, evidence = attempt.spec, planned.name, attendants.evidence
     folder = attempt.workspace / name
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)  # there may be notes of its tables in it
     with clock.stage(Stage.CONFIG):
         device = require_target(spec.targets[0])
         blueprint = blueprint_of(planned, spec, text)
         tower = blueprint.build()
     with clock.stage(Stage.CHECKPOINT):
-        checkpoint, checkpoint_source = fetch_checkpoint_once(
-            spec, attempt.workspace, averaged=tower.config.pipeline.averaged_weights
-        )
-        blueprint.fill(tower, checkpoint)
-        tower.module.to(device)
+        filled, checkpoint_source = fill(blueprint, tower, spec, attempt.workspace)
+        lowered = lower(filled, device, tolerance=spec.fp32_tolerance)
+        tower = lowered.tower
     with clock.stage(Stage.ROWS):
         rows, rows_source = open_rows(blueprint.planned, spec)
         items = open_items(blueprint.planned, spec, folder)
@@ -113,17 +155,20 @@ def export_tower(
         evidence.keep("sizes.txt", partial(sizes_text, inputs))
         blueprint.try_out(tower, inputs)
         inferred = infer_shape_rules(tower, rows, device, allowed=spec.allow_inferred_ops)
+    packaging = packaging_of(tower, spec)
     packaged = package_tower(
         PackageOrder(
             tower=tower,
-            parts=parts_of(tower, spec.mode, max_batch_size=spec.max_batch_size),
-            inputs=inputs,
+            parts=packaging.parts,
+            inputs=packaging.entering(inputs),
+            lookup=packaging.lookup,
             agreeing=partial(agreeing_batches, rows, tower.plan),
             contradicting=partial(contradicting_batches, rows, tower.plan),
             device=device,
             folder=folder,
             passes=tuple(each for each in spec.passes if each.tower is name),
             target=spec.targets[0],
+            fp32=lowered.fp32,
             runner=attendants.runner,
             call_limit_s=attempt.stage_limit_s / 4,  # what hangs is told, and made anew, within the stage
             on_traced=partial(look_at_programs, items, evidence),
@@ -136,8 +181,8 @@ def export_tower(
     files = write_tower_files(name, blueprint.files(spec), packaged.parts, folder)
     demands = tower.served.demands(rows.take(1).tensors(tower.plan))
     return ExportedTower(
-        entry=tower_entry(tower, packaged, files, clock.seconds, demands=demands, vectors=vectors).model_copy(
-            update={"inferred_ops": inferred}
+        entry=tower_entry(
+            lowered, packaged, files, clock.seconds, demands=demands, inferred=inferred, vectors=vectors
         ),
         files={**files, **(made.files if made else {})},
         sources=(

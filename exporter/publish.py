@@ -91,6 +91,34 @@ def send_tower_in(
     return tuple(sent)
 
 
+def send_file(
+    ref: FileRef,
+    local: Path,
+    artifact_uri: str,
+    *,
+    replace_unfinished: bool,
+    on_sent: OnProgress = lambda sent, total: None,
+    may_send: Permission = lambda: None,
+) -> StoredFile:
+    """Send one file of an artifact, beside which others are sent by others.
+
+    Returns, raises and replaces as `send_tower`; of a dead attempt's files, `complete` clears the others.
+    """
+    store, folder = _opened(artifact_uri)
+    key = f"{folder}/{checked_path(ref.path)}"
+    _require_unpublished(store, folder)
+    if replace_unfinished:
+        store.delete(key)
+    sent: list[StoredFile] = []
+    try:
+        _send(store, folder, [ref], {ref.path: local}, sent, on_sent, may_send)
+        _check_arrived(store, key, ref)
+    except BaseException:
+        _remove(store, folder, sent)
+        raise
+    return sent[0]
+
+
 def complete(
     manifest: Manifest,
     sent: Sequence[StoredFile],

@@ -2,11 +2,13 @@
 
 import fcntl
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from exporter.checkpoint.read import Checkpoint, fetch_checkpoint, open_checkpoint
+from exporter.checkpoint.tensors import hash_file
 from exporter.data.batch import Rows, read_rows
 from exporter.data.parquet import open_parquet
 from exporter.manifest import SourceRef
@@ -39,25 +41,34 @@ def fetch_checkpoint_once(
 ) -> tuple[Checkpoint, SourceRef]:
     """The attempt's checkpoint, opened; whichever rank comes first fetches it for all.
 
-    With `averaged`, its dense weights are the averages that training kept beside them.
+    With `averaged`, its dense weights are the averages that training kept beside them. Each of its files is
+    read for its digest by one rank.
     """
     folder = workspace / "checkpoint"
     folder.mkdir(exist_ok=True)
-
-    def fetch() -> SourceRef:
-        path = fetch_checkpoint(spec.checkpoint_uri, folder / "files", averaged=averaged)
-        (folder / "path").write_text(str(path))
-        digest = open_checkpoint(path, averaged=averaged).digest()
-        return SourceRef(role="checkpoint", uri=spec.checkpoint_uri, sha256=digest)
-
-    source = _once(folder / "source.json", fetch)
-    return open_checkpoint(Path((folder / "path").read_text()), averaged=averaged), source
+    fetch = partial(fetch_checkpoint, spec.checkpoint_uri, folder / "files", averaged=averaged)
+    checkpoint = open_checkpoint(Path(_once(folder / "path", lambda: str(fetch()))), averaged=averaged)
+    digest = checkpoint.digest(partial(_hashed_together, folder))
+    return checkpoint, SourceRef(role="checkpoint", uri=spec.checkpoint_uri, sha256=digest)
 
 
-def _once(result: Path, produce: Callable[[], SourceRef]) -> SourceRef:
-    """Run `produce` in one rank only; the others wait and read what it wrote."""
+def _hashed_together(folder: Path, paths: Sequence[Path]) -> list[str]:
+    """The sha256 of each file: those that no other rank is at, and then what the others found."""
+    results = [folder / f"{hashlib.sha256(str(path).encode()).hexdigest()}.sha256" for path in paths]
+    for path, result in zip(paths, results, strict=True):
+        _once(result, partial(hash_file, path), wait=False)
+    return [_once(result, partial(hash_file, path)) for path, result in zip(paths, results, strict=True)]
+
+
+def _once(result: Path, produce: Callable[[], str], *, wait: bool = True) -> str:
+    """Run `produce` in one rank only; the others wait and read what it wrote, unless they need not yet."""
     with result.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return ""
         if not result.exists():
-            result.write_text(produce().model_dump_json())
-    return SourceRef.model_validate_json(result.read_text())
+            partly = result.with_suffix(".partial")  # a rank may be killed as it writes
+            partly.write_text(produce())
+            partly.rename(result)
+        return result.read_text()

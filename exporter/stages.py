@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict
 class Stage(StrEnum):
     """A step inside one tower's export, in the order they run."""
 
+    TABLES = "tables"  # this rank's rows of the tables, written, tried and sent; only where sharded
     CONFIG = "config"  # read the pipeline config, choose the view, plan the dims
     CHECKPOINT = "checkpoint"  # read the weights, strictly
     ROWS = "rows"  # read rows and encode them

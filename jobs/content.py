@@ -47,7 +47,7 @@ def content_key(spec: ExportSpec, identify: Identify = files_at) -> str | None:
     asked = {
         "slipway": __version__,
         "config": hashlib.sha256((spec.config or "").encode()).hexdigest(),
-        "spec": spec.model_dump(mode="json", exclude=_LEFT_OUT),
+        "spec": spec.model_dump(mode="json", exclude=_LEFT_OUT - _of_shards(spec)),
         "sources": files,
     }
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
@@ -55,3 +55,8 @@ def content_key(spec: ExportSpec, identify: Identify = files_at) -> str | None:
 
 def _identity(uri: str, identify: Identify) -> list[object]:
     return [uri, *([file.key, file.size, file.version] for file in identify(uri))]
+
+
+def _of_shards(spec: ExportSpec) -> set[str]:
+    """What shows in an artifact whose tables are in shards: there is one of each for every rank."""
+    return {"ranks"} if spec.tables.sharded else set()

@@ -60,6 +60,9 @@ class VerificationSummary(Frozen):
     tolerance: float
 
 
+_SELDOM = frozenset({Stage.TABLES, Stage.ITEMS})  # stages of exports that ask for them
+
+
 class TowerProgress(Frozen):
     """One tower: where it is, and in the end what became of it."""
 
@@ -90,9 +93,9 @@ class TowerProgress(Frozen):
 
     @property
     def stages(self) -> tuple[Stage, ...]:
-        """The stages it goes through; item vectors count once they are being made, as few ask for them."""
-        makes_vectors = self.stage is Stage.ITEMS or Stage.ITEMS in self.stage_seconds
-        return tuple(stage for stage in Stage if stage is not Stage.ITEMS or makes_vectors)
+        """The stages it goes through; those that few ask for count once they have begun."""
+        begun = {self.stage, *self.stage_seconds}
+        return tuple(stage for stage in Stage if stage not in _SELDOM or stage in begun)
 
     def at_rest(self) -> Self:
         """This tower when nobody works on it: it runs no more."""

@@ -1,7 +1,8 @@
 """One rank of one attempt: `python -m worker.attempt <workspace>`; of several see `worker.ranks`.
 
 Reads `attempt.json`, reports stages as lines of `events-<rank>.jsonl`; rank 0 writes `outcome.json`,
-and every rank then exits with 0. Without that file, the attempt has crashed.
+and every rank then exits with 0. Another rank that fails before it can meet the others writes
+`failed-<rank>.json` and exits with 1, which ends them all. Without either file, the attempt has crashed.
 """
 
 import argparse
@@ -30,7 +31,7 @@ from telemetry.tracing import tracing_to
 from worker.lease_proof import await_proof
 from worker.reports import reporting
 from worker.settings import AttemptSettings, RankSettings
-from worker.workspace import AttemptFile
+from worker.workspace import AttemptFile, write_failure, write_outcome
 
 log = logging.getLogger(__name__)
 
@@ -77,9 +78,12 @@ def run_rank(workspace: Path, ranks: Ranks, watched: Wrap = lambda report: repor
     ):
         report = watched(reporting(events, tracing, span.traceparent))
         outcome = run(attempt, shared, ranks, report)
-    if outcome is not None:
-        write_outcome(outcome, workspace)
     tracing.close()
+    if ranks.rank == 0 and outcome is not None:
+        write_outcome(outcome, workspace)
+    elif outcome is not None and outcome.failure is not None:  # rank 0 would wait for this one
+        write_failure(outcome.failure, ranks.rank, workspace)
+        end(1)
 
 
 def run(attempt: Attempt, shared: AttemptSettings, ranks: Ranks, report: OnStage) -> ExportOutcome | None:
@@ -90,7 +94,7 @@ def run(attempt: Attempt, shared: AttemptSettings, ranks: Ranks, report: OnStage
         return export(attempt, ranks, report)
     except ExportError as error:
         log.exception("export_failed")
-        return ExportOutcome(failure=Failure.of(error)) if ranks.rank == 0 else None
+        return ExportOutcome(failure=Failure.of(error))
 
 
 def _amounts(shared: AttemptSettings) -> Amounts:
@@ -100,13 +104,6 @@ def _amounts(shared: AttemptSettings) -> Amounts:
         rows_files=shared.max_rows_files,
         rows_bytes=shared.max_rows_bytes,
     )
-
-
-def write_outcome(outcome: ExportOutcome, workspace: Path) -> None:
-    """Write outcome.json whole or not at all."""
-    partial = workspace / "outcome.json.partial"
-    partial.write_text(outcome.model_dump_json(indent=2))
-    partial.rename(workspace / "outcome.json")
 
 
 if __name__ == "__main__":

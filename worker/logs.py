@@ -19,7 +19,7 @@ from telemetry.logging import logger
 log = logger(__name__)
 
 _RANK = re.compile(r"^\[[\w-]*?(\d+)\]: ?")
-_MARK = re.compile(r"^slipway-stage (\w+) (\w+)$")
+_MARK = re.compile(r"^slipway-stage (\w+)(?:\.\d+)? (\w+)$")  # "user.1": rank 1 helps with that tower
 
 
 def mark(tower: str, stage: Stage) -> str:

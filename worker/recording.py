@@ -6,15 +6,17 @@ from datetime import timedelta
 from pydantic import ValidationError
 
 from exporter.errors import AttemptFailed, AttemptTimedOut
-from exporter.outcome import Failure
+from exporter.outcome import ExportOutcome, Failure
 from jobs.errors import StoreUnavailable
 from jobs.leases import Holding
 from jobs.model import Job
 from processes.guarded import GuardedProcess
 from worker.endings import Broken, Cancelled, Ending, Finished, HandedBack
+from worker.failed_rank import failed_rank
 from worker.workspace import Workspace
 
 _LOG_LINES = 20
+_A_RANK_FAILED = 1  # exit status of `worker.ranks`
 _STORE_PATIENCE_S = 300.0
 _STORE_RETRY_S = 1.0
 
@@ -23,7 +25,12 @@ def outcome_of(workspace: Workspace, process: GuardedProcess) -> Ending:
     """How an attempt ended that ended by itself."""
     status = process.exit_status()
     if status != 0:
-        return Broken(Failure.of(_broke(f"ended with exit status {status}", process)))
+        if (failure := workspace.failure_of_rank()) is not None:
+            return Finished(ExportOutcome(failure=failure))
+        told = failed_rank(process.log.read_text(errors="replace")) if status == _A_RANK_FAILED else None
+        return Broken(
+            Failure.of(_failed(told) if told else _broke(f"ended with exit status {status}", process))
+        )
     try:
         outcome = workspace.outcome()
     except ValidationError as error:
@@ -31,6 +38,10 @@ def outcome_of(workspace: Workspace, process: GuardedProcess) -> Ending:
     if outcome is None:
         return Broken(Failure.of(_broke("ended without an outcome", process)))
     return Finished(outcome)
+
+
+def _failed(told: str) -> AttemptFailed:
+    return AttemptFailed(told, hint="a rank killed by SIGKILL had most often too little memory")
 
 
 def _broke(what: str, process: GuardedProcess) -> AttemptFailed:

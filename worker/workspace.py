@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporter.outcome import ExportOutcome
+from exporter.outcome import ExportOutcome, Failure
 from exporter.spec import ExportSpec, Frozen, Target
 from jobs.model import Job
 from telemetry.logging import logger
@@ -47,10 +47,32 @@ class Workspace:
         """What the ranks are to do."""
         return AttemptFile.model_validate_json((self.path / "attempt.json").read_bytes())
 
+    def failure_of_rank(self) -> Failure | None:
+        """Why a rank failed as a whole that cannot tell the others; None if none did."""
+        files = sorted(self.path.glob("failed-*.json"))
+        return Failure.model_validate_json(files[0].read_bytes()) if files else None
+
     def outcome(self) -> ExportOutcome | None:
         """What rank 0 wrote, if it came to that."""
         path = self.path / "outcome.json"
         return ExportOutcome.model_validate_json(path.read_bytes()) if path.exists() else None
+
+
+def write_outcome(outcome: ExportOutcome, workspace: Path) -> None:
+    """For rank 0, which tells what became of all."""
+    _write_whole(outcome, workspace / "outcome.json")
+
+
+def write_failure(failure: Failure, rank: int, workspace: Path) -> None:
+    """For another rank, which failed as a whole and could not tell rank 0."""
+    _write_whole(failure, workspace / f"failed-{rank}.json")
+
+
+def _write_whole(value: Frozen, path: Path) -> None:
+    """Write the file whole or not at all."""
+    partial = path.with_name(f"{path.name}.partial")
+    partial.write_text(value.model_dump_json(indent=2))
+    partial.rename(path)
 
 
 def artifact_folder(job: Job, target: Target | None = None) -> str:

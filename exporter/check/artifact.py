@@ -8,11 +8,10 @@ from pydantic import JsonValue
 
 from exporter.errors import InvalidSpec
 from exporter.manifest import Manifest, SourceRef
-from exporter.predict import download
 from exporter.published import read_manifest
+from exporter.served import ServedTower, download
 from exporter.signing import VerifyingKey
-from exporter.spec import IdWeights, TowerName
-from exporter.verify.reload import Link
+from exporter.spec import IdWeights, TableLayout, TowerName
 
 _INLINE = "inline"  # a config that came with the request: the artifact does not say where it is
 
@@ -25,9 +24,9 @@ class Published:
     manifest: Manifest
     key: VerifyingKey | None = None
 
-    def chain(self, tower: TowerName, into: Path, families: Collection[str]) -> tuple[Link, ...]:
-        """The tower's packages, downloaded and held against their digests, as `families` may be trusted."""
-        return download(self.uri, tower, into, self.key, families=families).chain
+    def served(self, tower: TowerName, into: Path, families: Collection[str]) -> ServedTower:
+        """The tower, downloaded and held against its digests, as `families` may be trusted."""
+        return download(self.uri, tower, into, self.key, families=families)
 
     def require_made_from(self, found: SourceRef) -> None:
         """InvalidSpec, if config or checkpoint is not what the artifact was made from.
@@ -64,6 +63,12 @@ def request_behind(published: Published) -> Mapping[str, JsonValue]:
         "towers": [tower.name for tower in towers],
         "passes": [applied.asked.model_dump() for tower in towers for applied in tower.passes],
         "allow_inferred_ops": any(tower.inferred_ops for tower in towers),
+        "precision": towers[0].precision,
+        "tf32": towers[0].tf32,
+    }
+    given["tables"] = {
+        "layout": TableLayout.SHARDED if any(tower.tables for tower in towers) else TableLayout.PACKAGED,
+        "dtypes": {table.name: table.dtype for tower in towers for table in tower.embeddings if table.error},
     }
     if manifest.family_package is not None:
         given["family"] = manifest.family

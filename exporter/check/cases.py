@@ -6,7 +6,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 
-import torch
 from torch import Tensor
 from torch.export import ExportedProgram
 
@@ -38,14 +37,13 @@ def findings_of(
     plan: DimPlan,
     programs: Sequence[tuple[ExportedProgram, DimPlan]],
     cases: Cases,
-    device: torch.device,
 ) -> Iterator[Finding]:
     """Everything there is to find out, as it is found: each program with the plan it must keep to."""
     for program, planned in programs:
         yield from of_plan(program, planned)
     for batch in cases.agreeing:
         try:
-            yield of_nodes([program for program, _ in programs], batch, plan, device)
+            yield of_nodes([program for program, _ in programs], batch, plan, gate.entering(batch))
         except Exception as error:  # noqa: BLE001  a program that raises at a size is what was found
             yield _raised(Subject.NODES, batch, error)
     try:
@@ -69,11 +67,10 @@ def of_plan(program: ExportedProgram, plan: DimPlan) -> Iterator[Finding]:
 
 
 def of_nodes(
-    programs: Sequence[ExportedProgram], batch: NamedBatch, plan: DimPlan, device: torch.device
+    programs: Sequence[ExportedProgram], batch: NamedBatch, plan: DimPlan, entering: dict[str, Tensor]
 ) -> Finding:
-    """The programs run on a batch, node by node; the first node that breaks its promise is named."""
-    inputs: dict[str, Tensor] = {name: each.to(device) for name, each in batch.inputs.items()}
-    broken = first_broken(programs, inputs)
+    """The programs run node by node on what of a batch enters the first; a node that breaks its promise."""
+    broken = first_broken(programs, entering)
     nodes = sum(len(program.graph.nodes) for program in programs)
     return Finding(
         subject=Subject.NODES,

@@ -29,14 +29,9 @@ from exporter.errors import (
 from exporter.opening import Opened, open_tower
 from exporter.outcome import Failure
 from exporter.overruns import TRACE_LOG
-from exporter.parts import (
-    TracedPart,
-    parts_of,
-    trace_parts,
-)
+from exporter.parts import Packaging, TracedPart, packaging_of, trace_parts
 from exporter.planning import TowerToExport, plan_export, read_config
 from exporter.sources import config_source
-from exporter.spec import TowerName
 from exporter.verify.gate import Gate
 from exporter.verify.shrink import expected_of
 
@@ -87,43 +82,44 @@ def _checked(
     require = wanted.published.require_made_from if wanted.published else lambda source: None
     opened = open_tower(planned, wanted.spec, config_text, scratch, require)
     passes = tuple(each for each in wanted.spec.passes if each.tower is planned.name)
-    parts = parts_of(opened.tower, wanted.spec.mode, max_batch_size=wanted.spec.max_batch_size)
-    cases = _cases(opened, wanted)
+    packaging = packaging_of(opened.tower, wanted.spec)
+    inputs, cases = packaging.entering(opened.inputs), _cases(opened, wanted)
     with nodes_logged(folder / TRACE_LOG) as log:
         try:
-            traced = trace_parts(parts, opened.inputs, opened.device, passes=passes)
+            traced = trace_parts(packaging.parts, inputs, opened.device, passes=passes)
         except (TraceFailed, DimPlanViolated) as error:
-            smallest = smallest_untraced(error, parts, opened, cases, wanted)
+            smallest = smallest_untraced(error, packaging, opened, cases, wanted)
             return TowerCheck(tower=planned.name, failure=Failure.of(error), smallest=smallest)
     try:
-        chain = packages_of(planned.name, traced, wanted, folder)
+        packages = packages_of(planned.name, traced, wanted, folder)
     except CompileFailed as error:
-        smallest = smallest_of(planned.name, traced, opened.inputs, wanted, expected=expected_of(error))
+        smallest = smallest_of(planned.name, traced, inputs, wanted, expected=expected_of(error))
         return TowerCheck(tower=planned.name, trace=log.told(), failure=Failure.of(error), smallest=smallest)
     gate = Gate(
         opened.tower,
-        chain,
+        packages.chain,
         op_libraries=op_libraries(each.program for each in traced),
         scratch=folder,
         device=opened.device,
         passes=passes,
     )
+    gate.lookup = packages.lookup or packaging.lookup
     programs = [(each.program, each.part.tower.plan) for each in traced]
     findings = []
-    for finding in findings_of(gate, opened.tower.plan, programs, cases, opened.device):
+    for finding in findings_of(gate, opened.tower.plan, programs, cases):
         findings.append(finding)
         on_finding(planned.name, finding)
     return TowerCheck(
         tower=planned.name,
         findings=tuple(findings),
         trace=log.told(),
-        smallest=_of_first_failure(planned.name, traced, findings, cases, wanted),
+        smallest=_of_first_failure(traced, packaging, findings, cases, wanted),
     )
 
 
 def _of_first_failure(
-    tower: TowerName,
     traced: Sequence[TracedPart],
+    packaging: Packaging,
     findings: Sequence[Finding],
     cases: Cases,
     wanted: Wanted,
@@ -134,7 +130,8 @@ def _of_first_failure(
         return ""
     error = PromiseBroken("") if failed.subject is Subject.NODES else VerificationFailed("")
     expected = replace(expected_of(error), kinds=())  # a finding may tell of a crash as well
-    return smallest_of(tower, traced, inputs[failed.case], wanted, expected=expected)
+    entering = packaging.entering(inputs[failed.case])
+    return smallest_of(traced[0].part.tower.name, traced, entering, wanted, expected=expected)
 
 
 def _cases(opened: Opened, wanted: Wanted) -> Cases:

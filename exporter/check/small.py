@@ -6,13 +6,13 @@ from pathlib import Path
 
 from torch import Tensor
 
-from exporter.aoti.op_libraries import known_libraries
+from exporter.aoti.op_libraries import graphs_of, known_libraries
 from exporter.check.cases import Cases
 from exporter.check.tower import Wanted
 from exporter.errors import ExportError
 from exporter.opening import Opened
 from exporter.order import untraced_libraries
-from exporter.parts import Part, TracedPart
+from exporter.parts import Packaging, TracedPart
 from exporter.spec import TowerName
 from exporter.verify.minify import SCRIPT
 from exporter.verify.prober import Expected
@@ -32,20 +32,21 @@ def smallest_of(
         return ""
     programs = [each.program for each in traced]
     folder = wanted.shrink_into / tower
-    libraries = known_libraries(program.graph for program in programs)
+    libraries = known_libraries(graphs_of(programs))
     told = keep_smallest(programs, inputs, folder, libraries=libraries, expected=expected)
     return _kept(told, folder)
 
 
 def smallest_untraced(
-    error: ExportError, parts: Sequence[Part], opened: Opened, cases: Cases, wanted: Wanted
+    error: ExportError, packaging: Packaging, opened: Opened, cases: Cases, wanted: Wanted
 ) -> str:
     """The same for a tower that could not be traced, as `error` says."""
     if wanted.shrink_into is None:
         return ""
-    towers, others = [part.tower for part in parts], cases.agreeing[-1].inputs
+    towers = [part.tower for part in packaging.parts]
+    inputs, others = packaging.entering(opened.inputs), packaging.entering(cases.agreeing[-1].inputs)
     folder, libraries = wanted.shrink_into / opened.tower.name, untraced_libraries(opened.tower)
-    return _kept(keep_untraced(error, towers, opened.inputs, others, folder, libraries=libraries), folder)
+    return _kept(keep_untraced(error, towers, inputs, others, folder, libraries=libraries), folder)
 
 
 def _kept(told: str, folder: Path) -> str:

@@ -10,6 +10,7 @@ from exporter.aoti.fingerprint import graph_fingerprint
 from exporter.check.artifact import Published
 from exporter.parts import CodedPart, TracedPart, assemble_parts, compile_part, weights_of
 from exporter.spec import ExportSpec, Target, TowerName
+from exporter.towers.lookup import LookUp
 from exporter.verify.reload import Link
 
 
@@ -26,15 +27,22 @@ class Wanted:
     shrink_into: Path | None = None  # where to keep the smallest graph that fails
 
 
-def packages_of(
-    tower: TowerName, traced: Sequence[TracedPart], wanted: Wanted, folder: Path
-) -> tuple[Link, ...]:
+@dataclass(frozen=True, kw_only=True)
+class Packages:
+    """A tower's packages in calling order; what looks up in front of them, if the artifact says."""
+
+    chain: tuple[Link, ...]
+    lookup: LookUp | None = None
+
+
+def packages_of(tower: TowerName, traced: Sequence[TracedPart], wanted: Wanted, folder: Path) -> Packages:
     """The packages: those of the artifact, or ones that are compiled now."""
     if wanted.published is not None:
-        return wanted.published.chain(tower, folder / "artifact", wanted.families)
+        served = wanted.published.served(tower, folder / "artifact", wanted.families)
+        return Packages(chain=served.chain, lookup=served.lookup)
     cache = open_code_cache(wanted.code_cache) if wanted.code_cache else None
     coded = [_coded(each, cache, wanted.spec.targets[0]) for each in traced]
-    return tuple(part.link for part in assemble_parts(coded, folder))
+    return Packages(chain=tuple(part.link for part in assemble_parts(coded, folder)))
 
 
 def _coded(traced: TracedPart, cache: CodeCache | None, target: Target) -> CodedPart:

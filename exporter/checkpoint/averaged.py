@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from exporter.checkpoint.dcp import DcpCheckpoint
-from exporter.checkpoint.tensors import TensorMeta
+from exporter.checkpoint.tensors import HashFiles, Piece, TensorMeta, hash_files
 from exporter.errors import CheckpointMismatch
 
 AVERAGES = "dense_ema"  # TorchEasyRec's folder for them, beside model/
@@ -39,8 +39,17 @@ class AveragedCheckpoint:
         return self._weights.tensors()
 
     def read(self, name: str) -> Tensor:
-        return (self._averages if name in self.averaged else self._weights).read(name)
+        return self._holder(name).read(name)
 
-    def digest(self) -> str:
-        both = f"{self._weights.digest()}  model\n{self._averages.digest()}  {AVERAGES}\n"
+    def rows(self, name: str, first: int, end: int) -> Tensor:
+        return self._holder(name).rows(name, first, end)
+
+    def pieces(self, name: str) -> tuple[Piece, ...]:
+        return self._holder(name).pieces(name)
+
+    def digest(self, hashed: HashFiles = hash_files) -> str:
+        both = f"{self._weights.digest(hashed)}  model\n{self._averages.digest(hashed)}  {AVERAGES}\n"
         return hashlib.sha256(both.encode()).hexdigest()
+
+    def _holder(self, name: str) -> DcpCheckpoint:
+        return self._averages if name in self.averaged else self._weights

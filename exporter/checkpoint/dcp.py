@@ -1,15 +1,16 @@
 """Distributed checkpoints (torch DCP): tensors put together from the chunks that training's ranks wrote.
 
-Not by torch's own planner: its reader unpickles with everything in reach where an entry is no tensor,
-joins whatever path the metadata names, ignores gaps and overlaps, and holds each tensor in memory, twice.
-What is left of it once those are replaced is the slicing below.
+torch's own planner says which chunks make up what is wanted (`dcp_reader.py`). Its reader of files is not
+used: that one unpickles with everything in reach where an entry is no tensor, joins whatever path the
+metadata names, ignores gaps and overlaps, and holds each chunk in memory.
 """
 
 import io
 import re
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -17,10 +18,11 @@ import torch
 from torch import Tensor
 from typing_extensions import Buffer
 
-from exporter.checkpoint.dcp_metadata import METADATA_NAME, Chunk, read_metadata
-from exporter.checkpoint.mapped import map_tensor, room_for
+from exporter.checkpoint.dcp_metadata import METADATA_NAME, Chunk, StoredTensor, read_metadata
+from exporter.checkpoint.dcp_reader import fill_box
+from exporter.checkpoint.mapped import map_bytes, map_tensor, room_for
 from exporter.checkpoint.stored_zip import data_start
-from exporter.checkpoint.tensors import TensorMeta, digest_files
+from exporter.checkpoint.tensors import HashFiles, Piece, TensorMeta, digest_files, hash_files, raw_of
 from exporter.errors import CheckpointUnreadable
 
 _VALUES = re.compile(r"(?:^|/)data/[^/]+$")  # the entries in which torch.save puts values
@@ -32,26 +34,44 @@ class DcpCheckpoint:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._stored = read_metadata(folder / METADATA_NAME)
+        self._items: dict[tuple[str, int], _Item] = {}
 
     def tensors(self) -> Mapping[str, TensorMeta]:
         return {name: stored.meta for name, stored in self._stored.items()}
 
     def read(self, name: str) -> Tensor:
         stored = self._stored[name]
-        meta, chunks = stored.meta, stored.chunks
-        for chunk in chunks:  # before memory is set aside for what is not there
-            self._check_place(name, chunk, meta.dtype)
-        if len(chunks) == 1:
-            return _alone(self._read_chunk(name, chunks[0], meta.dtype))
-        whole = room_for(meta)
-        for chunk in chunks:
-            box = tuple(slice(at, at + size) for at, size in zip(chunk.offset, chunk.size, strict=True))
-            whole[box] = self._read_chunk(name, chunk, meta.dtype)
-        return whole
+        self._check_places(name, stored, stored.chunks)
+        if len(stored.chunks) == 1:
+            return _alone(self._read_chunk(name, stored.chunks[0], stored.meta.dtype))
+        return self._fill(room_for(stored.meta), (0,) * len(stored.meta.shape), name, stored)
 
-    def digest(self) -> str:
+    def rows(self, name: str, first: int, end: int) -> Tensor:
+        stored = self._stored[name]
+        _, *inner = stored.meta.shape
+        rows = torch.empty((end - first, *inner), dtype=stored.meta.dtype)
+        return self._fill(rows, (first, *(0 for _ in inner)), name, stored)
+
+    def pieces(self, name: str) -> tuple[Piece, ...]:
+        stored = self._stored[name]
+        self._check_places(name, stored, stored.chunks)
+        return tuple(self._open_chunk(name, chunk, stored.meta.dtype) for chunk in stored.chunks)
+
+    def digest(self, hashed: HashFiles = hash_files) -> str:
         files = {chunk.file for stored in self._stored.values() for chunk in stored.chunks}
-        return digest_files(self._folder, {METADATA_NAME, *files})
+        return digest_files(self._folder, {METADATA_NAME, *files}, hashed)
+
+    def _fill(self, box: Tensor, offset: tuple[int, ...], name: str, stored: StoredTensor) -> Tensor:
+        """`box`, with the part of a tensor that begins at `offset`; chunks without it are not opened."""
+        part = Chunk(offset=offset, size=tuple(box.shape), file="", start=0, length=0)
+        self._check_places(name, stored, [chunk for chunk in stored.chunks if chunk.overlaps(part)])
+        fill_box(box, offset, name, stored, partial(self._open_chunk, name, dtype=box.dtype))
+        return box
+
+    def _check_places(self, name: str, stored: StoredTensor, chunks: Iterable[Chunk]) -> None:
+        """Before memory is set aside for what is not there."""
+        for chunk in chunks:
+            self._check_place(name, chunk, stored.meta.dtype)
 
     def _check_place(self, name: str, chunk: Chunk, dtype: torch.dtype) -> None:
         try:
@@ -68,6 +88,33 @@ class DcpCheckpoint:
             )
 
     def _read_chunk(self, name: str, chunk: Chunk, dtype: torch.dtype) -> Tensor:
+        item = self._item(name, chunk, dtype)
+        stored = map_tensor(self._folder / chunk.file, chunk.start + item.start, item.stored)
+        return stored.as_strided(item.meta.shape, item.stride, item.offset)
+
+    def _open_chunk(self, name: str, chunk: Chunk, dtype: torch.dtype) -> Piece:
+        """Its bytes where they lie; put in order first where its last axis is not."""
+        item = self._item(name, chunk, dtype)
+        if item.stride[-1:] != (1,):
+            raw = raw_of(self._read_chunk(name, chunk, dtype).contiguous())
+            return Piece(offset=chunk.offset, raw=raw, dtype=dtype)
+        with (self._folder / chunk.file).open("rb") as file:
+            mapped = map_bytes(file.fileno(), chunk.start + item.start, item.stored.nbytes)
+        size = dtype.itemsize
+        shape = (*item.meta.shape[:-1], item.meta.shape[-1] * size)
+        stride = (*(step * size for step in item.stride[:-1]), 1)
+        return Piece(
+            offset=chunk.offset, raw=mapped.as_strided(shape, stride, item.offset * size), dtype=dtype
+        )
+
+    def _item(self, name: str, chunk: Chunk, dtype: torch.dtype) -> "_Item":
+        """Where in the file its values are, and how they lie there; looked up once."""
+        key = chunk.file, chunk.start
+        if key not in self._items:
+            self._items[key] = self._inspected(name, chunk, dtype)
+        return self._items[key]
+
+    def _inspected(self, name: str, chunk: Chunk, dtype: torch.dtype) -> "_Item":
         path = self._folder / chunk.file
         try:
             with path.open("rb") as file:
@@ -78,8 +125,7 @@ class DcpCheckpoint:
         expected = TensorMeta(shape=chunk.size, dtype=dtype)
         if item.meta != expected:
             raise self._damaged(name, chunk, f"it holds {item.meta} where {METADATA_NAME} says {expected}")
-        stored = map_tensor(path, chunk.start + item.start, item.stored)
-        return stored.as_strided(item.meta.shape, item.stride, item.offset)
+        return item
 
     def _damaged(self, name: str, chunk: Chunk, reason: str) -> CheckpointUnreadable:
         return CheckpointUnreadable(

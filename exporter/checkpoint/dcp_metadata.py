@@ -172,9 +172,11 @@ def _places(storage_data: Mapping[object, object]) -> _Places:
         if at.get("offset") is None:
             continue
         key = _text(at["fqn"]), _sizes(at["offset"])
+        place = _fields(info, "_StorageInfo")
         if key in places:
-            raise _ImpossibleTensor(key[0], f"has chunks that overlap: two at {list(key[1])}")
-        places[key] = _fields(info, "_StorageInfo")
+            files = " and ".join(str(each.get("relative_path")) for each in (places[key], place))
+            raise _ImpossibleTensor(key[0], f"has chunks that overlap: two at {list(key[1])}, in {files}")
+        places[key] = place
     return places
 
 
@@ -216,7 +218,7 @@ def _check_cover(name: str, shape: tuple[int, ...], chunks: Sequence[Chunk]) -> 
         if any(end > size for end, size in zip(reach, shape, strict=True)):
             raise _ImpossibleTensor(name, f"of shape {list(shape)} has a chunk that ends at {reach}")
     if overlap := _first_overlap(chunks):
-        first, second = (f"{list(chunk.offset)} of size {list(chunk.size)}" for chunk in overlap)
+        first, second = (f"{list(each.offset)} of size {list(each.size)} in {each.file}" for each in overlap)
         raise _ImpossibleTensor(name, f"has chunks that overlap: {first}, {second}")
     covered = sum(chunk.volume for chunk in chunks)
     if covered != math.prod(shape):

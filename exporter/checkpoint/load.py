@@ -36,19 +36,31 @@ def load_weights(
             or has no average where averages are asked for.
         WeightsNotFinite: a parameter holds NaN or infinity.
     """
+    names = require_match(module, checkpoint, prefix=prefix, known=known)
+    if isinstance(checkpoint, AveragedCheckpoint):
+        _check_averages(checkpoint, [names[name] for name, _ in module.named_parameters()])
+    weights = {name: checkpoint.read(stored) for name, stored in names.items()}
+    _check_finite({names[name]: weights[name] for name, _ in module.named_parameters() if name in weights})
+    module.load_state_dict(weights, strict=True, assign=True)
+    unfilled = [name for name, tensor in module.named_buffers() if tensor.is_meta]
+    assert not unfilled, f"no checkpoint holds non-persistent buffers; build {unfilled} off the meta device"
+
+
+def require_match(
+    module: nn.Module,
+    checkpoint: Checkpoint,
+    *,
+    prefix: str = PREFIX,
+    known: Collection[str] | None = None,
+) -> dict[str, str]:
+    """The checkpoint's name of every tensor of `module`; CheckpointMismatch, as of `load_weights`."""
     needed = {
         name: TensorMeta(shape=tuple(tensor.shape), dtype=tensor.dtype)
         for name, tensor in module.state_dict().items()
     }
     names = checkpoint_names(needed, prefix)
     _check_match(needed, names, checkpoint.tensors(), known, prefix)
-    if isinstance(checkpoint, AveragedCheckpoint):
-        _check_averages(checkpoint, [names[name] for name, _ in module.named_parameters()])
-    weights = {name: checkpoint.read(names[name]) for name in needed}
-    _check_finite({names[name]: weights[name] for name, _ in module.named_parameters() if name in weights})
-    module.load_state_dict(weights, strict=True, assign=True)
-    unfilled = [name for name, tensor in module.named_buffers() if tensor.is_meta]
-    assert not unfilled, f"no checkpoint holds non-persistent buffers; build {unfilled} off the meta device"
+    return names
 
 
 def _check_match(

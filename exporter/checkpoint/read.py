@@ -10,7 +10,7 @@ from exporter.checkpoint.averaged import AVERAGES, AveragedCheckpoint
 from exporter.checkpoint.dcp import DcpCheckpoint
 from exporter.checkpoint.dcp_metadata import METADATA_NAME
 from exporter.checkpoint.safetensors import SafetensorsCheckpoint
-from exporter.checkpoint.tensors import TensorMeta
+from exporter.checkpoint.tensors import HashFiles, Piece, TensorMeta, hash_files
 from exporter.errors import CheckpointUnreadable, SourceNotFound
 from exporter.storage.store import ArtifactStore, local_path, open_store, split_uri
 
@@ -34,7 +34,13 @@ class Checkpoint(Protocol):
         A name that `tensors` lacks is a KeyError.
         """
 
-    def digest(self) -> str:
+    def rows(self, name: str, first: int, end: int) -> Tensor:
+        """The rows from `first` up to `end` of one tensor, in memory; nothing else of the files is read."""
+
+    def pieces(self, name: str) -> tuple[Piece, ...]:
+        """The boxes a tensor is stored in, which cover it: each where it lies, nothing put together."""
+
+    def digest(self, hashed: HashFiles = hash_files) -> str:
         """sha256 over the names and contents of the files the tensors are read from."""
 
 

@@ -1,7 +1,8 @@
 """Weights in .safetensors files: a header and raw bytes, nothing that could run."""
 
+import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -9,8 +10,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from exporter.checkpoint.mapped import map_tensor
-from exporter.checkpoint.tensors import TensorMeta, digest_files
+from exporter.checkpoint.mapped import map_bytes, map_tensor
+from exporter.checkpoint.tensors import HashFiles, Piece, TensorMeta, digest_files, hash_files, raw_of
 from exporter.errors import CheckpointUnreadable
 
 _DTYPES = {
@@ -25,6 +26,8 @@ _DTYPES = {
     "F32": torch.float32,
     "F64": torch.float64,
 }
+_CODES = {dtype: code for code, dtype in _DTYPES.items()}
+_ALIGNED = 64  # bytes; where values begin
 
 
 class SafetensorsCheckpoint:
@@ -46,13 +49,28 @@ class SafetensorsCheckpoint:
         return {name: meta for name, (_, meta) in self._tensors.items()}
 
     def read(self, name: str) -> Tensor:
+        return map_tensor(*self._place(name))
+
+    def rows(self, name: str, first: int, end: int) -> Tensor:
+        [piece] = self.pieces(name)
+        return piece.raw[first:end].clone().view(piece.dtype)
+
+    def pieces(self, name: str) -> tuple[Piece, ...]:
+        path, start, meta = self._place(name)
+        with path.open("rb") as file:
+            mapped = map_bytes(file.fileno(), start, meta.nbytes)
+        raw = mapped.reshape(*meta.shape[:-1], meta.shape[-1] * meta.dtype.itemsize)
+        return (Piece(offset=(0,) * len(meta.shape), raw=raw, dtype=meta.dtype),)
+
+    def digest(self, hashed: HashFiles = hash_files) -> str:
+        return digest_files(self._files[0].parent, [path.name for path in self._files], hashed)
+
+    def _place(self, name: str) -> tuple[Path, int, TensorMeta]:
+        """The file of a tensor, and the byte of it at which its values begin."""
         path, meta = self._tensors[name]
         if path not in self._starts:
             self._starts[path] = _starts(path)
-        return map_tensor(path, self._starts[path][name], meta)
-
-    def digest(self) -> str:
-        return digest_files(self._files[0].parent, [path.name for path in self._files])
+        return path, self._starts[path][name], meta
 
 
 def _header(path: Path) -> dict[str, TensorMeta]:
@@ -93,3 +111,29 @@ def _opened(path: Path) -> Iterator[safe_open]:
             yield file
     except (SafetensorError, OSError) as error:
         raise CheckpointUnreadable(f"{path} is no .safetensors file: {error}", where=path.name) from error
+
+
+def write_safetensors(path: Path, tensors: Mapping[str, TensorMeta], values: Iterable[Tensor]) -> str:
+    """Write tensors of these names, in their order; returns the file's sha256.
+
+    `values` are theirs, one after the other, in pieces of any size: only one of these is held at a time.
+    """
+    entries: dict[str, dict[str, object]] = {}
+    end = 0
+    for name, meta in tensors.items():
+        begin, end = end, end + meta.nbytes
+        shape = list(meta.shape)
+        entries[name] = {"dtype": _CODES[meta.dtype], "shape": shape, "data_offsets": [begin, end]}
+    header = json.dumps(entries).encode()
+    header += b" " * (-(8 + len(header)) % _ALIGNED)
+    digest, written = hashlib.sha256(), 0
+    with path.open("wb") as file:
+        for data in (len(header).to_bytes(8, "little"), header):
+            digest.update(data)
+            file.write(data)
+        for piece in values:
+            raw = raw_of(piece.contiguous()).reshape(-1).numpy().data
+            digest.update(raw)
+            written += file.write(raw)
+    assert written == end, "the pieces are those of the tensors"
+    return digest.hexdigest()

@@ -2,11 +2,12 @@
 
 import hashlib
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from exporter.errors import CheckpointUnreadable
 
@@ -26,15 +27,78 @@ class TensorMeta:
         return f"{str(self.dtype).removeprefix('torch.')} {list(self.shape)}"
 
 
-def digest_files(folder: Path, names: Iterable[str]) -> str:
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Piece:
+    """A box of a tensor, looked at where it lies.
+
+    As bytes, along the last axis: a file may hold numbers where no number could be read in place.
+    """
+
+    offset: tuple[int, ...]  # of the box in the tensor, per axis
+    raw: Tensor  # uint8
+    dtype: torch.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        *outer, last = self.raw.shape
+        return (*outer, last // self.dtype.itemsize)
+
+    def part(self, starts: Sequence[int], lengths: Sequence[int]) -> Tensor:
+        """The bytes of a part of it, which begins at `starts`."""
+        part = self.raw
+        for axis, (start, length) in enumerate(zip(starts, lengths, strict=True)):
+            size = self.dtype.itemsize if axis == part.dim() - 1 else 1
+            part = part.narrow(axis, start * size, length * size)
+        return part
+
+    def outside(self, first: int, end: int) -> "tuple[Piece, ...]":
+        """What it has of the tensor's rows before `first`, and from `end` on."""
+        start, stop = self.offset[0], self.offset[0] + self.shape[0]
+        cuts = ((start, min(stop, first)), (max(start, end), stop))
+        return tuple(
+            Piece(
+                offset=(begin, *self.offset[1:]),
+                raw=self.raw[begin - start : until - start],
+                dtype=self.dtype,
+            )
+            for begin, until in cuts
+            if begin < until
+        )
+
+    def rows(self, numbers: Tensor) -> Tensor:
+        """Some of its rows, by their numbers in the piece, as a tensor of their own."""
+        return self.raw.index_select(0, numbers).view(self.dtype)
+
+
+def raw_of(values: Tensor) -> Tensor:
+    """The bytes of a contiguous tensor, along its last axis; of a single number along a first one."""
+    return values.reshape(*values.shape[:-1], -1).view(torch.uint8)
+
+
+HashFiles = Callable[[Sequence[Path]], list[str]]  # the sha256 of each file
+
+
+def hash_files(paths: Sequence[Path]) -> list[str]:
+    """One file after the other.
+
+    Raises:
+        CheckpointUnreadable: a file is not there, or cannot be read.
+    """
+    return [hash_file(path) for path in paths]
+
+
+def hash_file(path: Path) -> str:
+    """The sha256 of one file; CheckpointUnreadable."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise CheckpointUnreadable(f"{path} could not be read: {error.strerror}", where=path.name) from error
+
+
+def digest_files(folder: Path, names: Iterable[str], hashed: HashFiles = hash_files) -> str:
     """One sha256 over the files' names and contents, whatever the order they are given in."""
-    total = hashlib.sha256()
-    for name in sorted(names):
-        try:
-            with (folder / name).open("rb") as file:
-                total.update(f"{hashlib.file_digest(file, 'sha256').hexdigest()}  {name}\n".encode())
-        except OSError as error:
-            raise CheckpointUnreadable(
-                f"{folder / name} could not be read: {error.strerror}", where=name
-            ) from error
-    return total.hexdigest()
+    ordered = sorted(names)
+    digests = hashed([folder / name for name in ordered])
+    lines = (f"{digest}  {name}\n" for digest, name in zip(digests, ordered, strict=True))
+    return hashlib.sha256("".join(lines).encode()).hexdigest()

@@ -16,7 +16,9 @@ from exporter.errors import PackageCrashed, PackageUnsteady, VerificationFailed
 from exporter.manifest import CaseKind, CaseReport, Latency, VerificationReport
 from exporter.spec import Pass
 from exporter.stages import Progress
+from exporter.towers.lookup import LookUp
 from exporter.towers.tower import Tower
+from exporter.verify.fp32 import AgainstFp32
 from exporter.verify.nodes import require_promises_kept
 from exporter.verify.numerics import compare, compare_runs, scales_of, tolerance_of
 from exporter.verify.reload import Link
@@ -48,9 +50,11 @@ class Gate:
         self._op_libraries = op_libraries
         self._scratch = scratch
         self._device = device
-        self._tolerance = tolerance_of(passes)
+        self._tolerance = tolerance_of(passes, tower.config.pipeline)
         self._programs = programs
         self.call_limit_s = CALL_LIMIT_S  # of one call of the package, or of loading it
+        self.lookup: LookUp | None = None  # makes the chain's inputs of the tower's, where no package does
+        self.fp32: AgainstFp32 | None = None  # where precision was given up
         self.ahead: RunnerProcess | None = None  # what the package is to run in, if that was started before
         self._usual: dict[str, float] = {}  # the scale of each output in the largest ordinary batch
 
@@ -61,13 +65,14 @@ class Gate:
 
         Raises:
             VerificationFailed: naming the case, its sizes, the output and the difference.
+            PrecisionLost: the package does what eager does, too far from the model in fp32.
         """
         cases, refusals = list(agreeing), list(contradicting)
         by_node = _run_by_node(cases) if self._programs else []
         for batch in by_node:
             progress(0.0, f"{batch.name}: node by node")
             require_promises_kept(
-                self._programs, self._on_device(batch), tower=self._tower.title, case=batch.name
+                self._programs, self.entering(batch), tower=self._tower.title, case=batch.name
             )
         self.learn_scales(cases)
         total, timed = len(cases) + len(refusals), _timed(cases)
@@ -101,6 +106,7 @@ class Gate:
             largest_difference=max(report.largest_difference or 0.0 for report in reports),
             cases=tuple(reports),
             latency=tuple(latency),
+            fp32=self.fp32.report(title=self._tower.title) if self.fp32 else None,
             run_by_node=tuple(batch.name for batch in by_node),
         )
 
@@ -108,14 +114,18 @@ class Gate:
         """Keep the scale of each output in the largest ordinary batch: what small ones are held against."""
         if ordinary := _ordinary(cases):
             self._usual = scales_of(self.eager(ordinary[-1].inputs))
+            if self.fp32:
+                self.fp32.learn_scales(ordinary[-1])
 
     @property
     def tolerance(self) -> float:
         """The allowed difference, as a fraction of an output's scale."""
         return self._tolerance
 
-    def _on_device(self, batch: NamedBatch) -> dict[str, Tensor]:
-        return {name: value.to(self._device) for name, value in batch.inputs.items()}
+    def entering(self, batch: NamedBatch) -> dict[str, Tensor]:
+        """What the chain is given for a case."""
+        inputs = {name: value.to(self._device) for name, value in batch.inputs.items()}
+        return inputs if self.lookup is None else self.lookup(inputs)
 
     def eager(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
         """The tower's outputs, computed as they are checked against."""
@@ -126,7 +136,7 @@ class Gate:
 
     def runner(self) -> PackageRunner:
         """The package in a fresh process, once entered."""
-        return PackageRunner(
+        runner = PackageRunner(
             self._chain,
             op_libraries=self._op_libraries,
             scratch=self._scratch,
@@ -135,17 +145,23 @@ class Gate:
             limit_s=self.call_limit_s,
             ahead=self.ahead,
         )
+        runner.lookup = self.lookup
+        runner.tf32 = self._tower.config.pipeline.tf32
+        return runner
 
     def agrees(self, runner: PackageRunner, batch: NamedBatch) -> CaseReport:
         """One case: every output of the package against eager's, elementwise."""
         sizes = input_sizes(self._tower.plan, batch.inputs)
         expected = self.eager(batch.inputs)
         try:
-            difference = compare(expected, runner.run(batch.inputs), usual=self._usual)
+            outputs = runner.run(batch.inputs)
         except Refused as refusal:
             return CaseReport(
                 name=batch.name, kind=CaseKind.AGREES, sizes=sizes, passed=False, detail=str(refusal)
             )
+        difference = compare(expected, outputs, usual=self._usual)
+        if self.fp32:
+            self.fp32.add(batch, outputs)
         finite = not difference.problem
         return CaseReport(
             name=batch.name,

@@ -1,8 +1,10 @@
 """Runs a package in a fresh process, with input checks on: what a server would do, at no risk to us."""
 
+import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -15,7 +17,8 @@ from pydantic import BaseModel, ValidationError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from exporter.errors import PackageCrashed
+from exporter.errors import DimPlanViolated, PackageCrashed
+from exporter.towers.lookup import LookUp
 from exporter.verify.reload import Link, RunReply, RunRequest, Setup
 
 # AOTInductor reads past the end of short inputs unless this is set; servers are told to set it too.
@@ -107,7 +110,9 @@ class PackageRunner:
         To load it, or to answer one call, its process may take `limit_s`. It is `ahead` if that is still
         free, else a new one.
         """
+        self.lookup: LookUp | None = None  # in front of the chain where no package looks up; in this process
         self._setup = Setup(chain=tuple(chain), op_libraries=op_libraries, device=device, threads=threads)
+        self.tf32 = False  # whether to allow it to what the packages call of cuBLAS
         self._scratch = scratch
         self._ahead = ahead
         self._limit_s = limit_s
@@ -120,7 +125,7 @@ class PackageRunner:
             else:
                 self._runner = starting.enter_context(RunnerProcess(self._scratch))
             self._process = self._runner.process
-            self._ask(self._setup)
+            self._ask(self._setup.model_copy(update={"tf32": self.tf32}))
             self._running = starting.pop_all()
         return self
 
@@ -138,24 +143,43 @@ class PackageRunner:
         """Run once.
 
         Raises:
-            Refused: the package rejected the inputs.
+            Refused: the package, or the lookup in front of it, rejected the inputs.
             PackageCrashed: its process died, or took too long and was ended.
         """
         return self.time(inputs, repeats=0)[0]
 
     def time(self, inputs: Mapping[str, Tensor], *, repeats: int) -> tuple[dict[str, Tensor], float | None]:
         """Run once for the outputs, then `repeats` times for the median milliseconds of a call."""
+        entering, lookup_ms = self._looked_up(inputs, repeats)
         request = RunRequest(
             inputs=self._runner.folder / "inputs.safetensors",
             outputs=self._runner.folder / "outputs.safetensors",
             repeats=repeats,
         )
         # Contiguous copies: safetensors refuses views that share storage.
-        save_file({name: value.cpu().clone().contiguous() for name, value in inputs.items()}, request.inputs)
+        save_file(
+            {name: value.cpu().clone().contiguous() for name, value in entering.items()}, request.inputs
+        )
         reply = self._ask(request)
         if reply.refused is not None:
             raise Refused(reply.refused)
-        return load_file(request.outputs), reply.median_ms
+        median_ms = None if reply.median_ms is None else reply.median_ms + lookup_ms
+        return load_file(request.outputs), median_ms
+
+    def _looked_up(self, inputs: Mapping[str, Tensor], repeats: int) -> tuple[Mapping[str, Tensor], float]:
+        """What enters the chain, and the median milliseconds that it takes to look it up."""
+        if self.lookup is None:
+            return inputs, 0.0
+        try:
+            entering = self.lookup(inputs)
+        except (RuntimeError, DimPlanViolated) as error:  # as what a package is given would be refused
+            raise Refused(str(error).strip().partition("\n")[0]) from error
+        times_ms = []
+        for _ in range(repeats):
+            begun = time.perf_counter()
+            self.lookup(inputs)
+            times_ms.append((time.perf_counter() - begun) * 1e3)
+        return entering, statistics.median(times_ms) if times_ms else 0.0
 
     def _ask(self, request: BaseModel) -> RunReply:
         assert self._process.stdin is not None and self._process.stdout is not None

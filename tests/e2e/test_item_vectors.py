@@ -17,8 +17,8 @@ from exporter.items.ids import check_ids
 from exporter.items.stream import write_vectors
 from exporter.items.wanted import Items, WantedVectors
 from exporter.manifest import Manifest, Metric, VectorsEntry
-from exporter.predict import download
 from exporter.published import file_ref, read_manifest
+from exporter.served import download
 from exporter.spec import TowerName
 from exporter.verify.runner import PackageRunner
 from tests.e2e.conftest import FIXTURES, export_command

@@ -78,10 +78,21 @@ def test_a_failure_that_may_pass_is_tried_again() -> None:
     assert (job.state, job.setbacks) == (JobState.QUEUED, 1)
 
 
+def test_tables_are_a_stage_of_towers_whose_tables_go_into_shards() -> None:
+    user, item = fold_events(RUNNING, [make_event("item", Stage.TABLES)]).towers
+    assert Stage.TABLES not in user.stages
+    assert item.stages[0] is Stage.TABLES
+
+
+def test_a_rank_that_helps_with_a_tower_does_not_move_it() -> None:
+    at_work = fold_events(RUNNING, [make_event("item", Stage.COMPILE)])
+    assert fold_events(at_work, [make_event("item.1", Stage.TABLES)]) == at_work
+
+
 def test_item_vectors_are_a_stage_once_they_are_made() -> None:
     user, item = fold_events(RUNNING, [make_event("item", Stage.ITEMS)]).towers
     assert Stage.ITEMS not in user.stages
-    assert item.stages == tuple(Stage)
+    assert item.stages == tuple(stage for stage in Stage if stage is not Stage.TABLES)
     published = fold_events(
         RUNNING,
         [make_event("item", Stage.ITEMS, kind="finished", seconds=2.0), make_event("item", Stage.PUBLISH)],

@@ -12,12 +12,12 @@ import sys
 import time
 from pathlib import Path
 
-from exporter.outcome import ExportOutcome
+from exporter.outcome import ExportOutcome, Failure
 from exporter.spec import TowerName
 from exporter.stages import Stage
 from tests.jobs.factories import make_entry, make_event, make_failure, make_manifest, make_outcome
 from worker.logs import mark
-from worker.workspace import AttemptFile
+from worker.workspace import AttemptFile, write_failure
 
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
 
@@ -77,6 +77,9 @@ def main() -> None:
         hang(pids)
     if behaviour == "crash":
         sys.exit("boom: no memory left")
+    if behaviour == "rank-fails":
+        write_failure(Failure(code="uri_not_allowed", message="rank 1 may not read it"), 1, workspace)
+        sys.exit(1)
     if behaviour == "garble":
         (workspace / "outcome.json").write_text("{")
     elif behaviour == "fail-item" and attempt.spec.towers is None:

@@ -34,6 +34,12 @@ def write(log: Path, text: str) -> None:
         file.write(text)
 
 
+def test_lines_of_a_rank_that_helps_are_its_towers(log: Path, logs: MemoryLogs, tail: LogTail) -> None:
+    write(log, f"[rank1]: {mark('item.1', Stage.TABLES)}\n[rank1]: 40% tables\n")
+    tail.forward()
+    assert logs.read(JOB, TowerName.ITEM)[0].stage is Stage.TABLES
+
+
 def test_each_rank_has_a_place_of_its_own(log: Path, logs: MemoryLogs, tail: LogTail) -> None:
     write(log, f"[default0]:{mark('user', Stage.TRACE)}\n[default1]:{mark('item', Stage.ROWS)}\n")
     write(log, "[default0]:a\n[default1]:b\n[default0]:c\n")

@@ -35,7 +35,7 @@ def found(
     tower: Tower, program: ExportedProgram, chain: list[Link], cases: Cases, scratch: Path
 ) -> list[Finding]:
     gate = Gate(tower, chain, op_libraries=(), scratch=scratch, device=CPU)
-    return list(findings_of(gate, tower.plan, [(program, tower.plan)], cases, CPU))
+    return list(findings_of(gate, tower.plan, [(program, tower.plan)], cases))
 
 
 def test_a_sound_package_passes_everything(

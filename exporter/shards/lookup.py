@@ -1,0 +1,102 @@
+"""The reference lookup: rows from the shards of an artifact, mapped, for whoever runs a dense package."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from pydantic import ValidationError
+
+from exporter.checkpoint.safetensors import SafetensorsCheckpoint
+from exporter.checkpoint.tensors import Piece, TensorMeta
+from exporter.config.schema import TowerConfig
+from exporter.dims.plan import DimPlan
+from exporter.errors import CheckpointUnreadable, InvalidArtifact
+from exporter.manifest import Manifest, ShardedTable, TablesFile, TowerEntry
+from exporter.models.registry import build_tower
+from exporter.models.table_uses import TableUse, look_up_in_pieces
+from exporter.published import checked_path
+from exporter.shards.made import TABLES_NAME
+from exporter.towers.lookup import LookUp, lookup_of
+
+_HINT = "export again; the artifact was changed or made by another version"
+
+
+def read_tables(path: Path) -> TablesFile:
+    """`tables.json`; InvalidArtifact if it is none."""
+    try:
+        return TablesFile.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"])
+        raise InvalidArtifact(
+            f"{path.name} does not describe tables: {field or 'text'}: {first['msg']}",
+            hint=_HINT,
+            where=path.name,
+        ) from error
+
+
+def shard_lookup(
+    manifest: Manifest, entry: TowerEntry, config: TowerConfig, plan: DimPlan, root: Path
+) -> LookUp | None:
+    """Lookups of a published tower in its shards, which are below `root`; None where a package looks up.
+
+    Raises:
+        InvalidArtifact: a table that the tower reads is not there, or not whole, or of another shape.
+    """
+    if entry.tables is None:
+        return None
+    tables = read_tables(root / entry.tables.index.path)
+    weights = entry.id_weights or config.pipeline.id_weights
+    config = replace(config, pipeline=replace(config.pipeline, id_weights=weights))
+    return lookup_in(tables, config, plan, root, max_batch_size=manifest.max_batch_size)
+
+
+def lookup_in(
+    tables: TablesFile, config: TowerConfig, plan: DimPlan, root: Path, *, max_batch_size: int
+) -> LookUp:
+    """The same for the tower of this config, its ids weighted as that says."""
+    by_tensor = {table.tensor: table for table in tables.tables}
+    with torch.device("meta"):  # nothing of it but the lookups will be run
+        tower = build_tower(config, plan)
+    look_up_in_pieces(tower.module, lambda table: _pieces(table, by_tensor.get(table.weight), root))
+    return lookup_of(tower, max_batch_size=max_batch_size)
+
+
+def _pieces(table: TableUse, found: ShardedTable | None, root: Path) -> tuple[Piece, ...]:
+    if found is None:
+        raise _contradicted(f"no table is {table.weight}, which the tower reads")
+    if (found.rows, found.width) != table.meta.shape:
+        raise _contradicted(
+            f"table {found.name} has {found.rows} rows of {found.width}, and the tower reads {table.meta}"
+        )
+    pieces, end = [], 0
+    for shard in found.shards:
+        if shard.first != end:
+            break
+        end = shard.end
+        held = TensorMeta(shape=(shard.end - shard.first, found.width), dtype=table.meta.dtype)
+        pieces.append(piece_of(root / checked_path(shard.file), found.tensor, shard.first, held))
+    if end != found.rows:
+        raise _contradicted(f"table {found.name} has no row {end} in its shards, of {found.rows}")
+    return tuple(pieces)
+
+
+def _contradicted(problem: str) -> InvalidArtifact:
+    return InvalidArtifact(f"{TABLES_NAME}: {problem}", hint=_HINT, where=TABLES_NAME)
+
+
+def piece_of(path: Path, tensor: str, first: int, held: TensorMeta) -> Piece:
+    """The rows from `first` on of a table, mapped; InvalidArtifact if the file does not hold them."""
+    try:
+        file = SafetensorsCheckpoint([path])
+    except CheckpointUnreadable as error:
+        raise InvalidArtifact(error.message, hint=_HINT, where=path.name) from error
+    found = file.tensors().get(tensor)
+    if found != held:
+        raise InvalidArtifact(
+            f"{path.name} holds {found or 'nothing'} of {tensor}, where {held} belongs",
+            hint=_HINT,
+            where=path.name,
+        )
+    [piece] = file.pieces(tensor)
+    return Piece(offset=(first, 0), raw=piece.raw, dtype=piece.dtype)

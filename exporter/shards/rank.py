@@ -1,0 +1,163 @@
+"""One rank's part of a tower's tables: its rows written, tried and sent. Nothing is gathered.
+
+Every rank finds out by itself which rows are its own; what it wrote, it tries by itself as well: lookups in
+its own rows as written, and in all others as the checkpoint has them, against eager ones.
+"""
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from torch import Tensor
+
+from exporter.attempt import Attempt
+from exporter.checkpoint.keymap import PREFIX
+from exporter.checkpoint.read import Checkpoint
+from exporter.checkpoint.safetensors import write_safetensors
+from exporter.distributed.isolation import isolated
+from exporter.distributed.ranks import Ranks
+from exporter.distributed.topology import plan_digest, row_wise_plan, rows_of_rank
+from exporter.errors import ExportError, TowerDied, WeightsNotFinite
+from exporter.manifest import FileRef
+from exporter.models.table_uses import TableUse, tables_of
+from exporter.opening import blueprint_of
+from exporter.outcome import Failure
+from exporter.overruns import limits_of, overran
+from exporter.planning import TowerToExport
+from exporter.publish import send_file
+from exporter.shards.made import RankTables, Share, rows_path
+from exporter.shards.tried import as_written, tried
+from exporter.sources import fetch_checkpoint_once
+from exporter.stages import OnStage, Progress, Stage, StageClock, seldom
+
+PIECE_BYTES = 32 << 20  # of a table, in memory at a time
+_WRITTEN, _TRIED = 0.6, 0.7  # of the stage, about
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TablesOrder:
+    """A tower whose tables are to be written, and which of their rows are to be: one rank's."""
+
+    planned: TowerToExport
+    attempt: Attempt
+    config_text: str
+    ranks: Ranks
+    helps: bool = False  # the tower's dense part is another rank's
+
+    @property
+    def place(self) -> str:
+        """Who reports, and where: as the tower itself, or as one who helps with it."""
+        return f"{self.planned.name}.{self.ranks.rank}" if self.helps else self.planned.name.value
+
+
+def tables_of_rank(order: TablesOrder, on_stage: OnStage) -> RankTables:
+    """Do this rank's part of a tower's tables, in a process of its own; whatever goes wrong is told."""
+    return isolated(partial(_try_tables, order, on_stage), died=partial(_died, order))
+
+
+def _try_tables(order: TablesOrder, on_stage: OnStage) -> RankTables:
+    clock = StageClock(order.place, on_stage, within=partial(limits_of, order.attempt, order.place))
+    local = order.attempt.workspace / f"{order.place}.safetensors"
+    try:
+        with clock.stage(Stage.TABLES) as progress:
+            made = write_tables(order, local, seldom(progress))
+            return _sent(made, local, order.attempt, seldom(progress))
+    except Exception as error:
+        log.exception("tables_failed", extra={"tower": order.planned.name, "rank": order.ranks.rank})
+        return _failed(order, error)
+
+
+def _died(order: TablesOrder, how: str) -> RankTables:
+    name, rank = order.planned.name, order.ranks.rank
+    died = TowerDied(f"the process that wrote the {name} tower's tables on rank {rank} {how}")
+    return _failed(order, overran(order.attempt, order.place) or died)
+
+
+def _failed(order: TablesOrder, error: Exception) -> RankTables:
+    return RankTables(tower=order.planned.name, rank=order.ranks.rank, failure=Failure.of(error))
+
+
+def write_tables(order: TablesOrder, local: Path, progress: Progress) -> RankTables:
+    """Write this rank's rows of every table of the tower to the file `local`, and try them.
+
+    Raises:
+        CheckpointError: the checkpoint cannot be read, is not of this model, or holds what is no number.
+        VerificationFailed: what is looked up in the file is not what eager looks up.
+    """
+    spec, ranks, name = order.attempt.spec, order.ranks, order.planned.name
+    blueprint = blueprint_of(order.planned, spec, order.config_text)
+    tower = blueprint.build()
+    tables = {table.weight: table for table in tables_of(tower.module)}
+    plan = row_wise_plan({weight: _rows_and_width(table) for weight, table in tables.items()}, ranks.size)
+    shares = tuple(
+        Share(table=tables[weight], first=first, end=end)
+        for weight, (first, end) in rows_of_rank(plan, ranks.rank).items()
+    )
+    made = RankTables(
+        tower=name, rank=ranks.rank, plan=plan_digest(plan), tables=tuple(tables.values()), shares=shares
+    )
+    averaged = tower.config.pipeline.averaged_weights
+    checkpoint, _ = fetch_checkpoint_once(spec, order.attempt.workspace, averaged=averaged)
+    blueprint.fill(tower, checkpoint)
+    if not shares:
+        return made
+    sha256 = _written(shares, checkpoint, local, progress)
+    path = rows_path(name, ranks.rank, ranks.size)
+    progress(_WRITTEN, "lookups in the rows as written, against eager ones")
+    return replace(
+        made,
+        file=FileRef(path=path, size=local.stat().st_size, sha256=sha256),
+        report=tried(tower, blueprint, as_written(shares, checkpoint, local), spec),
+    )
+
+
+def _rows_and_width(table: TableUse) -> tuple[int, int]:
+    rows, width = table.meta.shape
+    return rows, width
+
+
+def _written(shares: tuple[Share, ...], checkpoint: Checkpoint, local: Path, progress: Progress) -> str:
+    tensors = {share.table.weight: share.meta for share in shares}
+    return write_safetensors(local, tensors, _values(shares, checkpoint, progress))
+
+
+def _values(shares: tuple[Share, ...], checkpoint: Checkpoint, progress: Progress) -> Iterator[Tensor]:
+    """The rows of all shares in pieces; each is dropped from memory before the next is read."""
+    total, done = sum(share.meta.nbytes for share in shares), 0
+    for share in shares:
+        name, per_row = PREFIX + share.table.weight, share.meta.nbytes // (share.end - share.first)
+        step = max(1, PIECE_BYTES // max(1, per_row))
+        for first in range(share.first, share.end, step):
+            rows = checkpoint.rows(name, first, min(first + step, share.end))
+            if rows.is_floating_point() and not bool(rows.isfinite().all()):
+                raise WeightsNotFinite([name])
+            yield rows
+            done += rows.nbytes
+            progress(_WRITTEN * done / total, f"tables: {done:,} of {total:,} bytes of rows written")
+
+
+def _sent(made: RankTables, local: Path, attempt: Attempt, progress: Progress) -> RankTables:
+    """The same with its file where the artifact is to be, or with the reason why it is not."""
+    if made.file is None:
+        return made
+    try:
+        attempt.await_lease()  # what a straggler would send could meet what its successor sends
+        stored = send_file(
+            made.file,
+            local,
+            attempt.artifact_uri,
+            replace_unfinished=attempt.replace_unfinished,
+            may_send=attempt.await_lease,
+            on_sent=lambda sent, total: progress(
+                _TRIED + (1 - _TRIED) * sent / total, f"tables: {sent:,} of {total:,} bytes sent"
+            ),
+        )
+    except ExportError as error:
+        log.exception("tables_not_sent", extra={"tower": made.tower})
+        return replace(made, unsent=Failure.of(error))
+    local.unlink()  # a share of large tables would else be on the disk twice until the end
+    return replace(made, sent=stored)

@@ -1,0 +1,32 @@
+"""Lookups without a package: what stands in front of a dense package whose tables are in shards."""
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+from exporter.dims.torch_dims import input_sizes
+from exporter.errors import DimPlanViolated
+from exporter.towers.split import split
+from exporter.towers.tower import Tower
+
+LookUp = Callable[[Mapping[str, Tensor]], dict[str, Tensor]]  # a tower's inputs -> a dense package's
+
+
+def lookup_of(tower: Tower, *, max_batch_size: int) -> LookUp:
+    """Eager lookups in the tower's tables, which refuse what a package of them would refuse.
+
+    RuntimeError is raised for values that cannot be, DimPlanViolated for sizes.
+    """
+    lookups, _ = split(tower, max_batch_size=max_batch_size)
+
+    def look_up(inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        for dim, size in input_sizes(tower.plan, inputs).items():
+            low, high = tower.plan.dim(dim).low, tower.plan.dim(dim).high
+            if size < low or (high is not None and size > high):
+                raise DimPlanViolated(f"dim {dim} is {size}, and goes from {low} to {high}", where=dim)
+        with torch.no_grad():
+            looked_up: dict[str, Tensor] = lookups.module(dict(inputs))
+        return looked_up
+
+    return look_up

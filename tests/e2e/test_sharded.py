@@ -1,0 +1,118 @@
+"""A checkpoint that two ranks wrote, put into shards by one, two and three ranks: all predict the same."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from cli.main import main
+from exporter.manifest import TablesFile, TowerEntry
+from exporter.published import read_manifest
+from tests.e2e.conftest import FIXTURES, Export, recorded_batches
+
+pytestmark = pytest.mark.slow
+
+MODEL, SAME_WEIGHTS = "dlrm_hstu_sharded", "dlrm_hstu"
+ROWS = next(batch["parquet"] for batch in recorded_batches(SAME_WEIGHTS) if batch["batch"] == "b7")
+Sharded = Callable[[int], str]
+
+
+@pytest.fixture(scope="module")
+def sharded_on(tmp_path_factory: pytest.TempPathFactory) -> Sharded:
+    """The artifact of the model as so many ranks export it; the first compiles, the others need not."""
+    made: dict[int, str] = {}
+
+    def artifact(ranks: int) -> str:
+        if ranks not in made:
+            output = tmp_path_factory.mktemp(f"ranks-{ranks}")
+            command = [
+                "export",
+                *("--config", str(FIXTURES / MODEL / "pipeline.config")),
+                *("--checkpoint", str(FIXTURES / MODEL / "model.ckpt-0")),
+                *("--sample-input", str(FIXTURES / "data" / "train.parquet")),
+                *("--mode", "two_stage", "--tables", "sharded", "--ranks", str(ranks)),
+                *("--output", str(output)),
+            ]
+            assert main(command) == 0
+            [made[ranks]] = (str(folder) for folder in output.iterdir())
+        return made[ranks]
+
+    return artifact
+
+
+def tower_of(artifact: str) -> TowerEntry:
+    [tower] = read_manifest(artifact).towers
+    return tower
+
+
+def predict(artifact: str, output: Path) -> dict[str, list[object]]:
+    command = ["predict", "--artifact", artifact, "--tower", "model"]
+    assert main([*command, "--input", str(FIXTURES / ROWS), "--output", str(output)]) == 0
+    columns: dict[str, list[object]] = pq.read_table(output).to_pydict()
+    return columns
+
+
+@pytest.fixture(scope="module")
+def unified(artifact_of: Export, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[object]]:
+    """What one package predicts, tables and all."""
+    return predict(artifact_of(SAME_WEIGHTS), tmp_path_factory.mktemp("unified") / "out.parquet")
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_any_number_of_ranks_exports_what_one_package_predicts(
+    ranks: int, sharded_on: Sharded, unified: dict[str, list[object]], tmp_path: Path
+) -> None:
+    apart = predict(sharded_on(ranks), tmp_path / "out.parquet")
+    assert apart.keys() == unified.keys()
+    for column, expected in unified.items():
+        found, numbers = (np.array(list(_flat(values))) for values in (apart[column], expected))
+        np.testing.assert_allclose(found, numbers, rtol=0, atol=1e-6)
+
+
+def _flat(values: object) -> Iterator[float]:
+    if isinstance(values, list):
+        for value in values:
+            yield from _flat(value)
+    else:
+        assert isinstance(values, int | float)
+        yield values
+
+
+def test_every_rank_has_rows_of_every_table(sharded_on: Sharded) -> None:
+    tower = tower_of(sharded_on(3))
+    assert tower.sparse is None and tower.tables is not None
+    index = TablesFile.model_validate_json((Path(sharded_on(3)) / tower.tables.index.path).read_bytes())
+    assert len(index.tables) == 7
+    for table in index.tables:
+        assert len(table.shards) == len(tower.tables.shards) == 3
+        assert table.shards[-1].end == table.rows
+
+
+def test_the_dense_package_is_the_same_code(sharded_on: Sharded) -> None:
+    first, third = tower_of(sharded_on(1)), tower_of(sharded_on(3))
+    assert (first.reused, third.reused) == (None, "request")
+    assert first.verified.largest_difference == third.verified.largest_difference
+    assert first.inputs == third.inputs
+
+
+def test_the_lab_tries_the_shards(sharded_on: Sharded, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--artifact", sharded_on(2), "--sizes", "2"]) == 0
+    assert "everything passed" in capsys.readouterr().out
+
+
+def test_a_damaged_shard_is_refused(
+    sharded_on: Sharded, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    artifact = Path(sharded_on(3))
+    tables = tower_of(str(artifact)).tables
+    assert tables is not None
+    shard = artifact / tables.shards[2].path
+    sound = shard.read_bytes()
+    shard.write_bytes(sound[:-1] + bytes([sound[-1] ^ 1]))
+    rows = str(FIXTURES / ROWS)
+    command = ["predict", "--artifact", str(artifact), "--tower", "model", "--input", rows]
+    assert main([*command, "--output", str(tmp_path / "out.parquet")]) == 1
+    shard.write_bytes(sound)
+    assert "[invalid_artifact]" in capsys.readouterr().err

@@ -1,0 +1,79 @@
+"""Tables of recorded models, written by any number of ranks in this process: nothing is compiled or sent."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from exporter.attempt import Attempt
+from exporter.distributed.ranks import Ranks
+from exporter.opening import Opened, open_tower
+from exporter.planning import PlannedTower, plan_towers
+from exporter.shards.made import RankTables, rows_path
+from exporter.shards.rank import TablesOrder, write_tables
+from exporter.spec import ExportSpec
+from exporter.stages import no_progress
+
+FIXTURES = Path(__file__).parents[2] / "fixtures" / "torcheasyrec"
+ROWS = FIXTURES / "data"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sharded:
+    """A tower, its tables as the ranks of one attempt wrote them, and the folder they are below."""
+
+    spec: ExportSpec
+    planned: PlannedTower
+    opened: Opened
+    made: tuple[RankTables, ...]
+    root: Path
+
+
+Shard = Callable[..., Sharded]
+
+
+def spec_of(model: str, **changes: object) -> ExportSpec:
+    """The export of a recorded model with its tables in shards."""
+    rows = ROWS if "hstu" in model else ROWS / "rec"
+    [checkpoint] = (FIXTURES / model).glob("model.ckpt-*")
+    given = {
+        "config": (FIXTURES / model / "pipeline.config").read_text(),
+        "checkpoint_uri": str(checkpoint),
+        "item_input_uri": str(rows / "items.parquet"),
+        "sample_input_uri": str(rows / "train.parquet"),
+        "output_uri": "unwritten",
+        "mode": "two_stage",
+        "tables": "sharded",
+        "max_batch_size": 32,
+    }
+    return ExportSpec.model_validate({**given, **changes})
+
+
+def order_of(spec: ExportSpec, workspace: Path, ranks: Ranks, *, tower: int = 0) -> TablesOrder:
+    """What one rank is to do about one tower."""
+    assert spec.config is not None
+    planned = plan_towers(spec, spec.config)[tower]
+    attempt = Attempt(job_id="job", spec=spec, workspace=workspace)
+    return TablesOrder(planned=planned, attempt=attempt, config_text=spec.config, ranks=ranks)
+
+
+@pytest.fixture
+def shard(tmp_path: Path) -> Shard:
+    """Writes the tables of a recorded model's tower, by its place, as so many ranks would."""
+
+    def make(model: str, tower: int = 0, *, ranks: int = 2) -> Sharded:
+        spec, made = spec_of(model), []
+        orders = [
+            order_of(spec, tmp_path, Ranks(rank=rank, size=ranks), tower=tower) for rank in range(ranks)
+        ]
+        planned = orders[0].planned
+        assert isinstance(planned, PlannedTower)
+        for order in orders:
+            local = tmp_path / rows_path(planned.name, order.ranks.rank, ranks)
+            local.parent.mkdir(parents=True, exist_ok=True)
+            made.append(write_tables(order, local, no_progress))
+        opened = open_tower(planned, spec, orders[0].config_text, tmp_path)
+        return Sharded(spec=spec, planned=planned, opened=opened, made=tuple(made), root=tmp_path)
+
+    return make

@@ -1,0 +1,153 @@
+"""All ranks' tables beside a dense package: what is published of them, and of those that failed."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from exporter.attempt import Attempt, ExportedTower, TowerResult
+from exporter.distributed.ranks import Ranks
+from exporter.manifest import TablesFile, TowerEntry, VerificationReport
+from exporter.outcome import Failure
+from exporter.pipeline import publish_parts
+from exporter.planning import PlannedTower
+from exporter.publish import withdraw
+from exporter.published import fetch_tower, file_ref, read_manifest
+from exporter.publishing import send_exported
+from exporter.shards.made import RankPart, RankTables
+from exporter.shards.rank import tables_of_rank
+from exporter.stages import ignore_stages
+from tests.exporter.shards.conftest import order_of, spec_of
+
+FAILURE = Failure(code="checkpoint_unreadable", message="__1_0.distcp is cut short")
+
+
+def attempt_in(folder: Path) -> Attempt:
+    spec = spec_of("hstu_match", output_uri=str(folder / "out"))
+    return Attempt(job_id="job", spec=spec, workspace=folder)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, tuple[RankPart, ...]]:
+    """What three ranks made of two towers, dense packages sent and all, and the folder it is below."""
+    folder = tmp_path_factory.mktemp("made")
+    attempt, parts = attempt_in(folder), []
+    for rank in range(3):
+        ranks = Ranks(rank=rank, size=3)
+        orders = [order_of(attempt.spec, attempt.workspace, ranks, tower=tower) for tower in (0, 1)]
+        planned = tuple(order.planned for order in orders)
+        results = tuple(exported(tower, attempt) for tower in ranks.share_out(planned))
+        tables = tuple(tables_of_rank(replace(order, helps=True), ignore_stages) for order in orders)
+        parts.append(RankPart(planned=planned, results=results, tables=tables))
+    return folder, tuple(parts)
+
+
+@pytest.fixture
+def attempt(made: tuple[Path, tuple[RankPart, ...]], tmp_path: Path) -> Attempt:
+    """An attempt for which all of that has been sent."""
+    shutil.copytree(made[0] / "out", tmp_path / "out")
+    return attempt_in(tmp_path)
+
+
+@pytest.fixture
+def parts(made: tuple[Path, tuple[RankPart, ...]]) -> tuple[RankPart, ...]:
+    return made[1]
+
+
+def exported(planned: object, attempt: Attempt) -> TowerResult:
+    assert isinstance(planned, PlannedTower)
+    path, local = f"{planned.name}/aoti/aoti_model.pt2", attempt.workspace / f"{planned.name}.pt2"
+    local.write_bytes(b"compiled " + planned.name.encode())
+    entry = TowerEntry(
+        name=planned.name,
+        view=planned.config.view,
+        package=file_ref(path, local),
+        files=(),
+        inputs=(),
+        outputs=(),
+        dims=(),
+        verified=VerificationReport(tolerance=1e-5, largest_difference=0.0, cases=()),
+        stage_seconds={},
+    )
+    ready = ExportedTower(entry=entry, files={path: local}, sources=(), op_libraries=())
+    return send_exported(TowerResult(planned=planned, exported=ready), attempt, ignore_stages)
+
+
+def with_tables(part: RankPart, tower: int, tables: RankTables) -> RankPart:
+    made = list(part.tables)
+    made[tower] = tables
+    return replace(part, tables=tuple(made))
+
+
+def files_below(attempt: Attempt) -> set[str]:
+    root = Path(attempt.artifact_uri)
+    return {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
+
+
+def test_the_manifest_joins_every_ranks_rows(
+    attempt: Attempt, parts: tuple[RankPart, ...], tmp_path: Path
+) -> None:
+    outcome = publish_parts(parts, attempt)
+    assert outcome.failure is None
+    user, item = read_manifest(attempt.artifact_uri).towers
+    assert item.tables is not None and user.tables is not None
+    assert item.tables.verified.refused == 3 * 2
+    folder = fetch_tower(attempt.artifact_uri, item.name, tmp_path / "fetched").parent
+    index = TablesFile.model_validate_json((folder / item.tables.index.path).read_bytes())
+    [table] = index.tables
+    assert [(rows.first, rows.end) for rows in table.shards] == [(0, 667), (667, 1334), (1334, 2000)]
+    assert {rows.sha256 for rows in table.shards} == {file.sha256 for file in item.tables.shards}
+    assert table.features == ("video_id",)
+    assert files_below(attempt) == {"manifest.json"} | {
+        ref.path for tower in (user, item) for ref in tower.all_files
+    }
+
+
+def test_a_tower_whose_tables_failed_on_one_rank_leaves_nothing_and_the_other_is_published(
+    attempt: Attempt, parts: tuple[RankPart, ...]
+) -> None:
+    first, second, third = parts
+    failed = with_tables(second, 0, replace(second.tables[0], failure=FAILURE, file=None))
+    outcome = publish_parts((first, failed, third), attempt)
+    assert [(tower.tower, tower.failure) for tower in outcome.towers if tower.failure] == [("user", FAILURE)]
+    assert [tower.name for tower in read_manifest(attempt.artifact_uri).towers] == ["item"]
+    assert not [path for path in files_below(attempt) if "user" in path]
+
+
+def test_a_tower_that_failed_takes_its_tables_with_it(attempt: Attempt, parts: tuple[RankPart, ...]) -> None:
+    first, *others = parts
+    withdraw(first.results[0].sent, attempt.artifact_uri)
+    failed = TowerResult(planned=first.planned[0], failure=FAILURE)
+    outcome = publish_parts((replace(first, results=(failed,)), *others), attempt)
+    assert [tower.tower for tower in outcome.towers if tower.failure is None] == ["item"]
+    assert not [path for path in files_below(attempt) if path.startswith("tables/user")]
+
+
+def test_rows_that_could_not_be_sent_keep_all_from_being_published(
+    attempt: Attempt, parts: tuple[RankPart, ...]
+) -> None:
+    first, second, third = parts
+    unsent = with_tables(second, 1, replace(second.tables[1], unsent=FAILURE))
+    outcome = publish_parts((first, unsent, third), attempt)
+    assert (outcome.failure, outcome.manifest_uri) == (FAILURE, None)
+    assert files_below(attempt) == set()
+
+
+def test_a_rank_that_failed_as_a_whole_fails_the_export(
+    attempt: Attempt, parts: tuple[RankPart, ...]
+) -> None:
+    first, second, third = parts
+    outcome = publish_parts((first, second, replace(third, failure=FAILURE)), attempt)
+    assert outcome.failure == FAILURE
+    assert files_below(attempt) == set()
+
+
+def test_ranks_that_would_cut_a_table_differently_publish_nothing_of_the_tower(
+    attempt: Attempt, parts: tuple[RankPart, ...]
+) -> None:
+    first, second, third = parts
+    other = with_tables(third, 0, replace(third.tables[0], plan="another"))
+    outcome = publish_parts((first, second, other), attempt)
+    [failure] = [tower.failure for tower in outcome.towers if tower.failure]
+    assert "rank 2 would cut the tables of the user tower otherwise" in failure.message
