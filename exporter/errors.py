@@ -38,6 +38,7 @@ ExportError
     ├── AttemptTimedOut      they took longer than they may
     ├── StageTimedOut        a stage of one tower took longer than it may
     ├── LeaseUnproven        nobody could say whether the job was still the attempt's
+    ├── HostMissing          not all hosts of the export came, or one was lost
     └── TowerDied            the process of one tower ended without a result
 """
 
@@ -347,6 +348,14 @@ class LeaseUnproven(AttemptFailed):
 
     code = "lease_unproven"
     advice = "the worker lost the job store for minutes; Slipway tries again by itself"
+
+
+class HostMissing(AttemptFailed):
+    """Not all hosts of the export came to where they were to meet, or one was lost."""
+
+    code = "host_missing"
+    advice = "start the same command on every host; all must reach the address of --rdzv, at all ports"
+    retryable = False
 
 
 class TowerDied(AttemptFailed):

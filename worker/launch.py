@@ -1,12 +1,15 @@
 """Starting the ranks of an attempt as one family of processes."""
 
 import contextlib
+import math
 import os
 import sys
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Protocol
 
+from exporter.distributed.meeting import MeetingPlace
 from processes.guarded import GuardedProcess
 from processes.settings import CompilerSettings, compiler_folder
 from worker.allowance import Allowance, allowance_of
@@ -28,20 +31,42 @@ class Launcher(Protocol):
 class RanksLauncher:
     """One process per rank; several are forks of one, see `worker.ranks`."""
 
-    def __init__(self, allowance: Allowance, code_cache: str | None = None) -> None:
-        """Let attempts use `code_cache`; by default the one that the environment names."""
+    def __init__(
+        self, allowance: Allowance, code_cache: str | None = None, place: MeetingPlace | None = None
+    ) -> None:
+        """Let attempts use `code_cache`, by default the one that the environment names.
+
+        With a `place`, it is this host's part of an attempt whose hosts meet there: `worker.hosts`.
+        """
         self._allowance = allowance
         self._code_cache = code_cache
+        self._place = place
 
     def start(self, workspace: Workspace, *, ranks: int) -> GuardedProcess:
-        program = ["worker.ranks", str(workspace.path), str(ranks)]
-        alone = ["worker.attempt", str(workspace.path)]
-        command = [sys.executable, "-m", *(program if ranks > 1 else alone)]
+        command = [sys.executable, "-m", *self._program(workspace, ranks)]
         prune(compiler_folder())
         compiler = CompilerSettings()
         if compiler.slipway_compiled_ahead is not None:
             lay_in(compiler.slipway_compiled_ahead, compiler.torchinductor_cache_dir)
-        return _start(command, workspace, ranks, self._allowance, self._code_cache)
+        if self._place is None:
+            return _start(command, workspace, ranks, self._allowance, self._code_cache)
+        workspace.help()
+        here = math.ceil(max(ranks, self._place.hosts) / self._place.hosts)
+        # Which folder is the job's, the hosts agree on only then: credentials are for those of all jobs.
+        wide = replace(workspace, artifact_uri=workspace.order().spec.output_uri)
+        return _start(command, wide, here, self._allowance, self._code_cache)
+
+    def _program(self, workspace: Workspace, ranks: int) -> tuple[str, ...]:
+        path = str(workspace.path)
+        if (place := self._place) is not None:
+            meeting = (
+                str(place.hosts),
+                place.address,
+                str(place.port),
+                str(place.time_limit.total_seconds()),
+            )
+            return ("worker.hosts", path, str(max(ranks, place.hosts)), *meeting)
+        return ("worker.ranks", path, str(ranks)) if ranks > 1 else ("worker.attempt", path)
 
 
 class CommandLauncher:

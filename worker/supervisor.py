@@ -78,8 +78,9 @@ class Supervisor:
         """
         try:
             with workspace_of(holding.job, self._worker_dir, traceparent) as workspace:
-                ending = settled(self._attempt(holding, workspace, on_beat), holding)
-                ending = signed(ending, holding.job, self.signing_key)
+                ending = self._attempt(holding, workspace, on_beat)
+                if not workspace.helps:
+                    ending = signed(settled(ending, holding), holding.job, self.signing_key)
                 ending = without(self._secrets, ending)
                 ending = self._bundling.told(ending, holding.job, workspace)
             job = record(holding, ending)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from exporter.outcome import ExportOutcome, Failure
 from exporter.spec import ExportSpec, Frozen, Target
@@ -14,6 +15,9 @@ from jobs.model import Job
 from telemetry.logging import logger
 
 log = logger(__name__)
+
+_FAILURES = "failed-*.json"
+_HELPS = "helps"
 
 
 class AttemptFile(Frozen):
@@ -35,6 +39,12 @@ class Workspace:
     path: Path
     artifact_uri: str  # where its attempt's artifact is to be
 
+    @classmethod
+    def at(cls, path: Path) -> Self:
+        """The one that a supervisor has made there."""
+        order = AttemptFile.model_validate_json((path / "attempt.json").read_bytes())
+        return cls(path, artifact_uri=f"{order.spec.output_uri.rstrip('/')}/{order.folder}")
+
     @property
     def log(self) -> Path:
         return self.path / "log.txt"
@@ -47,9 +57,31 @@ class Workspace:
         """What the ranks are to do."""
         return AttemptFile.model_validate_json((self.path / "attempt.json").read_bytes())
 
+    def write(self, order: AttemptFile) -> None:
+        """Let the ranks do this."""
+        (self.path / "attempt.json").write_text(order.model_dump_json())
+
+    def help(self) -> None:
+        """Take it that another host's attempt this is."""
+        (self.path / _HELPS).touch()
+
+    def lead(self) -> None:
+        """Take it that this is the host whose job it is."""
+        (self.path / _HELPS).unlink()
+
+    @property
+    def helps(self) -> bool:
+        """Whether what is published, or left unfinished, is another host's to see to."""
+        return (self.path / _HELPS).exists()
+
+    def forget_failures(self) -> None:
+        """For another one, which stands for all."""
+        for told in self.path.glob(_FAILURES):
+            told.unlink()
+
     def failure_of_rank(self) -> Failure | None:
         """Why a rank failed as a whole that cannot tell the others; None if none did."""
-        files = sorted(self.path.glob("failed-*.json"))
+        files = sorted(self.path.glob(_FAILURES))
         return Failure.model_validate_json(files[0].read_bytes()) if files else None
 
     def outcome(self) -> ExportOutcome | None:
@@ -101,7 +133,7 @@ def workspace_of(job: Job, worker_dir: Path, traceparent: str | None = None) -> 
         replace_unfinished=job.attempt > 1,
         traceparent=traceparent,
     )
-    (workspace.path / "attempt.json").write_text(order.model_dump_json())
+    workspace.write(order)
     try:
         yield workspace
     finally:

@@ -22,10 +22,13 @@ _LAST_LINES_S = 2.0  # what a rank has started may hold its end of the pipe for 
 _TICK_S = 0.05
 
 
-def run_ranks(run: Callable[[Ranks], None], count: int, *, meeting: str) -> int:
-    """Fork the ranks, pass their lines on, and wait for all; 1 when one died or failed, else 0."""
-    ranks, lines = {}, []
-    for rank in range(count):
+def run_ranks(run: Callable[[Ranks], None], count: int, *, meeting: str, here: range | None = None) -> int:
+    """Fork the ranks, pass their lines on, and wait for all; 1 when one died or failed, else 0.
+
+    All `count` of them, or those that are to be `here`.
+    """
+    ranks, lines = {}, {}
+    for rank in here or range(count):
         reader, writer = os.pipe()
         pid = os.fork()
         if pid == 0:
@@ -33,9 +36,9 @@ def run_ranks(run: Callable[[Ranks], None], count: int, *, meeting: str) -> int:
             _be(partial(run, Ranks(rank=rank, size=count, meeting=meeting)), writer)
         os.close(writer)
         ranks[pid] = rank
-        lines.append(reader)
+        lines[rank] = reader
     # Not before: threads would not survive the forks, and could leave a lock behind in them.
-    readers = [Thread(target=_pass_on, args=(each, rank), daemon=True) for rank, each in enumerate(lines)]
+    readers = [Thread(target=_pass_on, args=(each, rank), daemon=True) for rank, each in lines.items()]
     for reading in readers:
         reading.start()
     status = _attend(ranks)

@@ -3,10 +3,13 @@
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeVar
+from urllib.parse import urlsplit
 
 import torch.distributed as dist
 
 T = TypeVar("T")
+
+_SCHEME = "tcp"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,7 +18,9 @@ class Ranks:
 
     rank: int = 0
     size: int = 1
-    meeting: str | None = None  # file:// of a file that does not exist yet; default: as torchrun tells
+    # file:// of a file that does not exist yet; of several hosts the tcp:// where these have met; default: as
+    # torchrun tells
+    meeting: str | None = None
     time_limit: timedelta = timedelta(hours=6)  # a rank waits at most this long for the slowest
 
     def share_out(self, items: tuple[T, ...]) -> tuple[T, ...]:
@@ -28,11 +33,27 @@ class Ranks:
             return [value]
         values: list[T] | None = [value] * self.size if self.rank == 0 else None
         # Not before: the group's threads would not survive the fork that each tower is exported in.
+        store = _store_at(self.meeting, self.time_limit) if self.meeting else None
         dist.init_process_group(
-            "gloo", init_method=self.meeting, rank=self.rank, world_size=self.size, timeout=self.time_limit
+            "gloo",
+            init_method=None if store else self.meeting,
+            store=store,
+            rank=self.rank,
+            world_size=self.size,
+            timeout=self.time_limit,
         )
         try:
             dist.gather_object(value, values, dst=0)
         finally:
             dist.destroy_process_group()
         return values
+
+
+def _store_at(meeting: str, time_limit: timedelta) -> dist.Store | None:
+    """The store where hosts have met, which one of them keeps; None of a meeting in a file."""
+    place = urlsplit(meeting)
+    if place.scheme != _SCHEME:
+        return None
+    assert place.hostname and place.port
+    store = dist.TCPStore(place.hostname, place.port, is_master=False, timeout=time_limit)
+    return dist.PrefixStore("ranks", store)

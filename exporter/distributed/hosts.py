@@ -1,0 +1,156 @@
+"""The hosts of one attempt: they meet by torchrun's c10d rendezvous, and tell each other how it ends.
+
+Ranks work alone for as long as it takes, so that nothing would tell them of another host's end before they
+meet. Their host does: every second it gives a sign of life, and looks for those of the others.
+"""
+
+import itertools
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Event, Thread
+
+from torch.distributed import Store
+from torch.distributed.elastic.rendezvous import (
+    RendezvousConnectionError,
+    RendezvousHandler,
+    RendezvousParameters,
+    RendezvousTimeoutError,
+)
+from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
+
+from exporter.distributed.meeting import MeetingPlace
+from exporter.errors import HostMissing
+
+log = logging.getLogger(__name__)
+
+_RUN = "slipway-export"  # what meets at an address is one export
+_BEAT_S = 1.0
+_SILENCE_S = 30.0  # of a host, or of the place where they meet: then it is taken for lost
+_LEAVING_S = 15.0  # who has ended waits this long for the others, which may yet want to read of it
+_FAILED, _LEFT = "failed", "left"
+_STORE_ERRORS = (RuntimeError, ValueError, TimeoutError)  # DistError is a RuntimeError
+
+
+class Hosts:
+    """This host among those that have met."""
+
+    def __init__(self, store: Store, index: int, count: int) -> None:
+        """Begin to give signs of life, and to look for the others'."""
+        self.index, self.count = index, count
+        self.failure: str | None = None  # what ended all, as far as this host has heard
+        self._store = store
+        self._beats: dict[int, str] = {}
+        self._heard_at = dict.fromkeys(range(count), time.monotonic())
+        self._stopping = Event()
+        self._thread = Thread(target=self._look_around, daemon=True)
+        self._thread.start()
+
+    @property
+    def leads(self) -> bool:
+        """Whether rank 0 is here."""
+        return self.index == 0
+
+    def tell(self, name: str, text: str) -> None:
+        """Let every host read this."""
+        with _reaching_the_store():
+            self._store.set(name, text)
+
+    def told(self, name: str) -> str | None:
+        """What a host has told by this name; None if none has."""
+        with _reaching_the_store():
+            return self._store.get(name).decode() if self._store.check([name]) else None
+
+    def fail(self, text: str) -> str:
+        """Tell that all is over, and why; returns what all hosts are told, which is what was told first."""
+        with _reaching_the_store():
+            return bytes(self._store.compare_set(_FAILED, "", text)).decode()
+
+    @property
+    def lost(self) -> str | None:
+        """Who has not been heard of for too long."""
+        now = time.monotonic()
+        silent = [host for host, at in self._heard_at.items() if now - at > _SILENCE_S]
+        if self.index in silent or not self._thread.is_alive():
+            return "the host where all meet"
+        return f"host {silent[0]}" if silent else None
+
+    def leave(self) -> None:
+        """Go once all do, or after some time: the place where they meet may be this host's."""
+        deadline = time.monotonic() + _LEAVING_S
+        try:
+            self._store.add(_LEFT, 1)
+            while self._store.add(_LEFT, 0) < self.count and time.monotonic() < deadline:
+                time.sleep(_BEAT_S / 5)
+        except _STORE_ERRORS:
+            return  # they are gone
+        finally:
+            self._stopping.set()
+
+    def _look_around(self) -> None:
+        try:
+            for beat in itertools.count():
+                if self._stopping.wait(_BEAT_S if beat else 0):
+                    return
+                self._look(str(beat))
+        except HostMissing:
+            log.warning("hosts_lost", exc_info=True)
+
+    def _look(self, beat: str) -> None:
+        self.tell(f"beat-{self.index}", beat)
+        for host in range(self.count):
+            heard = self.told(f"beat-{host}")
+            if heard is not None and heard != self._beats.get(host):
+                self._beats[host], self._heard_at[host] = heard, time.monotonic()
+        self.failure = self.told(_FAILED)
+
+
+@contextmanager
+def _reaching_the_store() -> Iterator[None]:
+    try:
+        yield
+    except _STORE_ERRORS as error:
+        raise HostMissing("the host where all meet has gone") from error
+
+
+def meet(place: MeetingPlace) -> Hosts:
+    """Return once all hosts are there, each with a number of its own.
+
+    Raises:
+        HostMissing: they were not within the time limit.
+    """
+    missing = HostMissing(
+        f"not all of {place.hosts} hosts came to {place.endpoint} within "
+        f"{place.time_limit.total_seconds():g} s",
+        where=place.endpoint,
+    )
+    try:
+        handler = _handler(place)
+        joined = handler.next_rendezvous()
+    except (RendezvousTimeoutError, RendezvousConnectionError) as error:
+        raise missing from error
+    return Hosts(joined.store, joined.rank, joined.world_size)
+
+
+def _handler(place: MeetingPlace) -> RendezvousHandler:
+    """Of the place, which is this host's where it can be; torch asks host names, which may lie."""
+    for is_here in (place.is_here(), False):
+        limit = max(1, round(place.time_limit.total_seconds()))
+        parameters = RendezvousParameters(
+            backend="c10d",
+            endpoint=place.endpoint,
+            run_id=_RUN,
+            min_nodes=place.hosts,
+            max_nodes=place.hosts,
+            local_addr=place.own_address(),
+            is_host=is_here,
+            join_timeout=limit,
+            read_timeout=limit,
+        )
+        try:
+            return get_rendezvous_handler(parameters)
+        except RendezvousConnectionError:
+            if not is_here:  # else another process of this host was quicker
+                raise
+    raise AssertionError("the second try returns or raises")

@@ -1,0 +1,69 @@
+"""Where the hosts of one export meet: as the command line has it, and as a host's network does."""
+
+import fcntl
+import socket
+import struct
+from dataclasses import dataclass
+from datetime import timedelta
+from ipaddress import IPv4Address, ip_address
+
+from exporter.errors import InvalidSpec
+
+_DEFAULT_PORT = 29400  # torchrun's
+_SIOCGIFADDR = 0x8915
+_LOOPBACK = "lo"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeetingPlace:
+    """An address that all hosts reach, of which one is its own, and how long they wait there for the last."""
+
+    hosts: int
+    address: str
+    port: int
+    time_limit: timedelta
+
+    @property
+    def endpoint(self) -> str:
+        return f"{self.address}:{self.port}"
+
+    def is_here(self) -> bool:
+        """Whether the address is this host's, and nobody here is at the port yet."""
+        with socket.socket() as trial:
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                trial.bind((self.address, self.port))
+            except OSError:
+                return False
+        return True
+
+    def own_address(self) -> str:
+        """The address of this host that others of the meeting reach it by."""
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as trial:
+            trial.connect((self.address, self.port))  # sends nothing
+            name: str = trial.getsockname()[0]
+        return name
+
+
+def meeting_place(text: str, *, hosts: int, time_limit: timedelta) -> MeetingPlace:
+    """The place written HOST or HOST:PORT; InvalidSpec if it is none."""
+    address, _, port = text.partition(":")
+    if not address or not (port or str(_DEFAULT_PORT)).isdecimal() or not 0 < int(port or 1) < 1 << 16:
+        raise InvalidSpec(f"{text!r} is no HOST:PORT", where="--rdzv")
+    return MeetingPlace(hosts=hosts, address=address, port=int(port or _DEFAULT_PORT), time_limit=time_limit)
+
+
+def interface_of(address: str) -> str:
+    """The name of this host's network interface that has the address."""
+    if ip_address(address).is_loopback:
+        return _LOOPBACK
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        for _, name in socket.if_nameindex():
+            request = struct.pack("256s", name.encode()[:15])
+            try:
+                answer = fcntl.ioctl(asking, _SIOCGIFADDR, request)
+            except OSError:
+                continue  # it has no address
+            if IPv4Address(answer[20:24]) == IPv4Address(address):
+                return name
+    raise InvalidSpec(f"no network interface of this host has the address {address}", where="--rdzv")

@@ -1,0 +1,49 @@
+"""What hosts tell each other: the first failure is everybody's, and silence is noticed."""
+
+import time
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+import torch.distributed as dist
+
+from exporter.distributed import hosts
+from exporter.distributed.hosts import Hosts, meet
+from exporter.distributed.meeting import meeting_place
+from exporter.errors import HostMissing
+
+
+def soon(said: Callable[[], object]) -> object:
+    deadline = time.monotonic() + 30
+    while not (value := said()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return value
+
+
+def test_what_failed_first_is_what_all_are_told() -> None:
+    store = dist.HashStore()
+    first, second = Hosts(store, 0, 2), Hosts(store, 1, 2)
+    assert (first.leads, second.leads) == (True, False)
+    assert second.fail("rank 3 was killed") == "rank 3 was killed"
+    assert first.fail("connection closed") == "rank 3 was killed"
+    assert soon(lambda: first.failure) == "rank 3 was killed"
+
+
+def test_what_nobody_told_is_not_there() -> None:
+    host = Hosts(dist.HashStore(), 0, 1)
+    assert host.told("outcome") is None
+    host.tell("outcome", "all is well")
+    assert host.told("outcome") == "all is well"
+
+
+def test_a_silent_host_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hosts, "_SILENCE_S", 1.5)
+    only = Hosts(dist.HashStore(), 0, 2)
+    assert only.lost is None
+    assert soon(lambda: only.lost) == "host 1"
+
+
+def test_who_meets_nobody_says_so() -> None:
+    place = meeting_place("127.0.0.1:29417", hosts=2, time_limit=timedelta(seconds=1))
+    with pytest.raises(HostMissing, match="not all of 2 hosts came to 127.0.0.1:29417 within 1 s"):
+        meet(place)

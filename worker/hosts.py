@@ -1,0 +1,219 @@
+"""This host's part of an attempt on several: `python -m worker.hosts <workspace> <ranks> ...`.
+
+Every host's supervisor starts one. They meet, agree on whose job it is, and run their ranks, which is all as
+on one host. Whatever ends one of them ends all, with the failure that was told first; the outcome is what
+the host of rank 0 tells. No host reads another's workspace.
+"""
+
+import argparse
+import hashlib
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from datetime import timedelta
+from io import BytesIO
+from pathlib import Path
+
+from exporter.distributed.forked import end
+from exporter.distributed.hosts import Hosts, meet
+from exporter.distributed.meeting import MeetingPlace, interface_of
+from exporter.errors import AttemptFailed, ExportError, HostMissing, InvalidSpec
+from exporter.outcome import ExportOutcome, Failure
+from exporter.spec import Frozen
+from exporter.storage.store import ArtifactStore, open_store
+from processes.interrupts import end_as_by_interrupt
+from processes.settings import inherited_environment
+from worker.failed_rank import failed_rank
+from worker.workspace import Workspace, write_failure, write_outcome
+
+_ORDER, _OUTCOME = "order", "outcome"  # what the host of rank 0 tells
+_LOOK_S = 0.2
+_CAUSE_S = 3.0
+_GRACE_S = 1.0  # between asking ranks to end and killing them
+_OVERHANG_S = 10.0  # ranks of other hosts may be at work for so long after the outcome
+_FOLDER_S = 30.0  # a shared folder may show new files late
+
+
+class Agreed(Frozen):
+    """Which job it is: that of the host of rank 0."""
+
+    job_id: str
+    folder: str
+    spec_sha256: str
+
+    @property
+    def mark(self) -> str:
+        """A file that lies where artifacts are to be until all hosts have found it."""
+        return f"{self.job_id}.meeting"
+
+
+@dataclass(frozen=True)
+class HostOfRanks:
+    """This host, with its workspace, among the others."""
+
+    hosts: Hosts
+    place: MeetingPlace
+    workspace: Workspace
+    ranks: int  # of all hosts
+
+    def run(self) -> Failure | None:
+        """Run the ranks that are here, to the outcome of all; or to the failure of any."""
+        own: Failure | None = None
+        try:
+            self._agree()
+            own = self._run_ranks()
+        except ExportError as error:
+            own = Failure.of(error)
+        except KeyboardInterrupt:
+            own = Failure.of(AttemptFailed(f"host {self.hosts.index} was told to end"))
+        if own is None or self.hosts.lost:
+            return own
+        try:
+            told = self.hosts.fail(own.model_dump_json())
+        except HostMissing:
+            return own
+        self.hosts.leave()
+        return Failure.model_validate_json(told)
+
+    def _agree(self) -> None:
+        """Make the job of the host of rank 0 this host's; see that all mean the same export and store."""
+        order = self.workspace.order()
+        digest = hashlib.sha256(order.spec.model_dump_json(exclude={"config_uri"}).encode()).hexdigest()
+        store = open_store(order.spec.output_uri)
+        if self.hosts.leads:
+            self.workspace.lead()
+            agreed = Agreed(job_id=order.job_id, folder=order.folder, spec_sha256=digest)
+            store.write(BytesIO(), 0, agreed.mark)
+            try:
+                self.hosts.tell(_ORDER, agreed.model_dump_json())
+                for host in range(1, self.hosts.count):
+                    self._awaited(f"{_ORDER}-{host}")
+            finally:
+                store.delete(agreed.mark)
+            return
+        agreed = Agreed.model_validate_json(self._awaited(_ORDER))
+        if agreed.spec_sha256 != digest:
+            raise InvalidSpec(f"host {self.hosts.index} was asked for another export than the first host")
+        self._find(agreed.mark, store)
+        self.workspace.write(order.model_copy(update={"job_id": agreed.job_id, "folder": agreed.folder}))
+        self.hosts.tell(f"{_ORDER}-{self.hosts.index}", "agreed")
+
+    def _find(self, mark: str, store: ArtifactStore) -> None:
+        deadline = time.monotonic() + _FOLDER_S
+        while not store.exists(mark):
+            self._look()
+            if time.monotonic() > deadline:
+                raise InvalidSpec(
+                    f"{store.uri_of('')} is not the same place on host {self.hosts.index} as on the first",
+                    hint="name an object store, or a folder that all hosts share",
+                    where="output_uri",
+                )
+            time.sleep(_LOOK_S)
+
+    def _awaited(self, name: str) -> str:
+        while (told := self.hosts.told(name)) is None:
+            self._look()
+            time.sleep(_LOOK_S)
+        return told
+
+    def _run_ranks(self) -> Failure | None:
+        """None once there is an outcome; else how the ranks that are here failed."""
+        # Every so many, and not one after the other: towers are shared out from the first rank on.
+        own = ["--first", str(self.hosts.index), "--step", str(self.hosts.count)]
+        meeting = ["--meeting", f"tcp://{self.place.endpoint}"]
+        ranks = subprocess.Popen(
+            [sys.executable, "-m", "worker.ranks", str(self.workspace.path), str(self.ranks), *own, *meeting],
+            env=inherited_environment({"GLOO_SOCKET_IFNAME": interface_of(self.place.own_address())}),
+        )
+        try:
+            return self._attend(ranks)
+        finally:
+            _end(ranks)
+
+    def _attend(self, ranks: "subprocess.Popen[bytes]") -> Failure | None:
+        told_at: float | None = None
+        while (status := ranks.poll()) is None:
+            self._look()
+            if not self.hosts.leads and self.hosts.told(_OUTCOME) is not None:
+                told_at = told_at or time.monotonic()
+                if time.monotonic() - told_at > _OVERHANG_S:
+                    break
+            time.sleep(_LOOK_S)
+        if status:
+            return self._failure(status)
+        if not self.hosts.leads:
+            write_outcome(ExportOutcome.model_validate_json(self._awaited(_OUTCOME)), self.workspace.path)
+        elif (outcome := self.workspace.outcome()) is None:
+            return self._failure(0)
+        else:
+            self.hosts.tell(_OUTCOME, outcome.model_dump_json())
+        self.hosts.leave()
+        return None
+
+    def _failure(self, status: int) -> Failure:
+        if (failure := self.workspace.failure_of_rank()) is not None:
+            return failure
+        told = failed_rank(self.workspace.log.read_text(errors="replace"))
+        if told is None or "was killed" not in told:
+            self._hear_of_the_cause()
+        return Failure.of(AttemptFailed(told or f"ranks of host {self.hosts.index} ended with {status}"))
+
+    def _hear_of_the_cause(self) -> None:
+        """A rank that fails as it meets the others may do so because one of them, elsewhere, has died."""
+        deadline = time.monotonic() + _CAUSE_S
+        while self.hosts.failure is None and self.hosts.lost is None and time.monotonic() < deadline:
+            time.sleep(_LOOK_S)
+
+    def _look(self) -> None:
+        """Raise what ends this host's ranks, if anything does."""
+        if self.hosts.failure is not None:
+            raise AttemptFailed("another host has failed")  # which one, and how, it has told itself
+        if lost := self.hosts.lost:
+            raise HostMissing(f"{lost} has not been heard of any more", where=self.place.endpoint)
+
+
+def main() -> None:
+    """Run this host's part; the exit code is 1 when the attempt failed without an outcome."""
+    parser = argparse.ArgumentParser(prog="worker.hosts", description="Run this host's part of an attempt.")
+    parser.add_argument("workspace", type=Path)
+    parser.add_argument("ranks", type=int)
+    parser.add_argument("hosts", type=int)
+    parser.add_argument("address")
+    parser.add_argument("port", type=int)
+    parser.add_argument("time_limit", type=float)
+    given = parser.parse_args()
+    place = MeetingPlace(
+        hosts=given.hosts,
+        address=given.address,
+        port=given.port,
+        time_limit=timedelta(seconds=given.time_limit),
+    )
+    end_as_by_interrupt()
+    workspace = Workspace.at(given.workspace)
+    try:
+        failure = HostOfRanks(meet(place), place, workspace, given.ranks).run()
+    except KeyboardInterrupt:  # while nobody else knew of this host
+        end(1)
+    except ExportError as error:
+        failure = Failure.of(error)
+    if failure is None:
+        end(0)
+    # Not to be tried again by each host on its own.
+    workspace.forget_failures()
+    write_failure(failure.model_copy(update={"retryable": False}), 0, workspace.path)
+    end(1)
+
+
+def _end(ranks: "subprocess.Popen[bytes]") -> None:
+    """End the ranks, whose processes end with the one that started them."""
+    ranks.terminate()
+    try:
+        ranks.wait(_GRACE_S)
+    except subprocess.TimeoutExpired:
+        ranks.kill()
+        ranks.wait()
+
+
+if __name__ == "__main__":
+    main()
