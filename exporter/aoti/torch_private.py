@@ -7,7 +7,7 @@ import struct
 import subprocess
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from itertools import count
@@ -199,17 +199,27 @@ def header_folder(target: Target = "cpu") -> Path:
 
 @contextmanager
 def _probes_remembered() -> Iterator[None]:
-    """Try once per machine whether code of an instruction set can be loaded: see `workarounds.PROBES`."""
+    """Try once per start of a machine whether code of an instruction set loads: see `workarounds.PROBES`."""
     load = cpu_vec_isa.VecISA._probe_load
 
     def loaded(self: cpu_vec_isa.VecISA, library: str) -> bool:
-        seen = Path(f"{library}.loaded")
-        if not seen.exists() and load(self, library):
-            seen.touch()
-        return seen.exists()
+        seen, now = Path(f"{library}.loaded"), f"{_boot()} {Path(library).stat().st_mtime_ns}"
+        with suppress(OSError):
+            if seen.read_text() == now:
+                return True
+        answer = load(self, library)
+        with suppress(OSError):  # a folder that cannot be written to: asked again
+            seen.write_text(now if answer else "")
+        return answer
 
     with _replaced(cpu_vec_isa.VecISA, "_probe_load", loaded):
         yield
+
+
+@cache
+def _boot() -> str:
+    """Of this machine's last start: what was found out in an image, or on another machine, is none of it."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from threading import Thread
 from typing import NoReturn
@@ -32,6 +33,8 @@ def run_ranks(run: Callable[[Ranks], None], count: int, *, meeting: str, here: r
         reader, writer = os.pipe()
         pid = os.fork()
         if pid == 0:
+            for each in (reader, *lines.values()):  # else nobody who writes would learn that nobody reads
+                os.close(each)
             name_process(f"rank {rank}")
             _be(partial(run, Ranks(rank=rank, size=count, meeting=meeting)), writer)
         os.close(writer)
@@ -64,11 +67,12 @@ def _be(rank: Callable[[], None], output: int) -> NoReturn:
 def _pass_on(lines: int, rank: int) -> None:
     with os.fdopen(lines, "rb") as file:
         for line in file:
-            os.write(sys.stderr.fileno(), b"[rank%d]: %s\n" % (rank, line.rstrip(b"\n")))
+            with suppress(OSError):  # a full disk loses lines; a rank that nobody reads would stand still
+                os.write(sys.stderr.fileno(), b"[rank%d]: %s\n" % (rank, line.rstrip(b"\n")))
 
 
 def _attend(ranks: dict[int, int]) -> int:
-    """Wait until all have ended; once one has failed, the others wait for nobody any more."""
+    """Wait until all have ended; once one has failed, or the first is done, the others wait for nobody."""
     while ranks:
         pid, status = os.wait()
         rank, code = ranks.pop(pid, None), os.waitstatus_to_exitcode(status)
@@ -78,20 +82,31 @@ def _attend(ranks: dict[int, int]) -> int:
             sys.stderr.flush()
             _end(ranks)
             return 1
+        if (
+            rank == 0
+        ):  # it has met the others by now, or has failed before it could: they would wait for hours
+            _end(ranks, patience_s=_GRACE_S)
+            return 0
     return 0
 
 
-def _end(ranks: Mapping[int, int]) -> None:
-    deadline = time.monotonic() + _GRACE_S
-    left = set(ranks)
+def _end(ranks: Mapping[int, int], *, patience_s: float = 0.0) -> None:
+    """Let them end by themselves for a while, ask them to, and then kill them."""
+    left = _left(set(ranks), patience_s)
     for pid in left:
         os.kill(pid, signal.SIGTERM)
-    while left and time.monotonic() < deadline:
-        left -= {pid for pid in left if os.waitpid(pid, os.WNOHANG)[0]}
-        time.sleep(_TICK_S)
-    for pid in left:
+    for pid in _left(left, _GRACE_S):
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
+
+
+def _left(pids: set[int], seconds: float) -> set[int]:
+    """Those that still run when the time is over, or none."""
+    deadline = time.monotonic() + seconds
+    while pids and time.monotonic() < deadline:
+        pids = {pid for pid in pids if not os.waitpid(pid, os.WNOHANG)[0]}
+        time.sleep(_TICK_S)
+    return pids
 
 
 def end(status: int) -> NoReturn:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import torch.distributed as dist
 
@@ -33,10 +33,9 @@ class Ranks:
             return [value]
         values: list[T] | None = [value] * self.size if self.rank == 0 else None
         # Not before: the group's threads would not survive the fork that each tower is exported in.
-        store = _store_at(self.meeting, self.time_limit) if self.meeting else None
+        store = _store_at(self.meeting, self.size, self.time_limit) if self.meeting else None
         dist.init_process_group(
             "gloo",
-            init_method=None if store else self.meeting,
             store=store,
             rank=self.rank,
             world_size=self.size,
@@ -49,11 +48,11 @@ class Ranks:
         return values
 
 
-def _store_at(meeting: str, time_limit: timedelta) -> dist.Store | None:
-    """The store where hosts have met, which one of them keeps; None of a meeting in a file."""
+def _store_at(meeting: str, ranks: int, time_limit: timedelta) -> dist.Store:
+    """The file where the ranks of one host meet, or the store that one of several hosts keeps."""
     place = urlsplit(meeting)
-    if place.scheme != _SCHEME:
-        return None
-    assert place.hostname and place.port
+    if place.scheme == "file":  # by hand: torch's own reading of such a URI leaves %20 as it is
+        return dist.FileStore(unquote(place.path), ranks)
+    assert place.scheme == _SCHEME and place.hostname and place.port, meeting
     store = dist.TCPStore(place.hostname, place.port, is_master=False, timeout=time_limit)
     return dist.PrefixStore("ranks", store)

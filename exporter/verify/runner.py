@@ -1,5 +1,6 @@
 """Runs a package in a fresh process, with input checks on: what a server would do, at no risk to us."""
 
+import os
 import statistics
 import subprocess
 import sys
@@ -31,8 +32,15 @@ _CREDENTIALS = (
     "AWS_SECRET_ACCESS_KEY",
     "AWS_SESSION_TOKEN",
     "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+    "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
 )
-_KEPT_FROM_IT = tuple(f"--unset={name}" for name in _CREDENTIALS)
+_EMPTY_FILES = ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE")  # unset, they would be those of the home
+_KEPT_FROM_IT = (
+    *(f"--unset={name}" for name in _CREDENTIALS),
+    *(f"{name}={os.devnull}" for name in _EMPTY_FILES),
+)
 _PROGRAM = (sys.executable, "-m", _CHILD)
 CALL_LIMIT_S = 900.0  # of one call, or of loading, where nothing else is asked for
 
@@ -81,8 +89,8 @@ class RunnerProcess:
         self._running.close()
 
     def take(self) -> bool:
-        """Whether it was nobody's; from now on it is the caller's."""
-        free, self._free = self._free, False
+        """Whether it was nobody's and lives; from now on it is the caller's."""
+        free, self._free = self._free and self.process.poll() is None, False
         return free
 
     def _listen(self, stderr: IO[str]) -> None:

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import quote
 
 _START = """
 import os, signal, sys, time
@@ -33,6 +34,19 @@ def test_one_that_fails_says_why_and_takes_the_others_along(tmp_path: Path) -> N
     assert status == 1
     assert "[rank2]: ZeroDivisionError: division by zero" in lines
     assert "rank 2 ended with status 1; the other ranks are ended" in lines
+
+
+def test_once_the_first_is_done_the_others_wait_for_nobody(tmp_path: Path) -> None:
+    assert _run("ranks.rank == 0 or time.sleep(600)", tmp_path) == (0, [])
+
+
+def test_ranks_meet_in_a_folder_of_any_name_and_end_where_no_line_can_be_written(tmp_path: Path) -> None:
+    folder = tmp_path / "a b"
+    folder.mkdir()
+    script = _START.format(body="os.write(2, b'x' * (1 << 20) + b'\\n'); ranks.gather(1)")
+    command = [sys.executable, "-c", script, quote(str(folder / "meeting"))]
+    with Path("/dev/full").open("w") as full:
+        assert subprocess.run(command, check=False, stderr=full, timeout=120).returncode == 0
 
 
 def test_where_one_is_killed_even_those_end_that_will_not(tmp_path: Path) -> None:
