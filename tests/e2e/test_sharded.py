@@ -21,7 +21,7 @@ Sharded = Callable[[int], str]
 
 @pytest.fixture(scope="module")
 def sharded_on(tmp_path_factory: pytest.TempPathFactory) -> Sharded:
-    """The artifact of the model as so many ranks export it; code is compiled once for each number of threads."""
+    """The artifact of the model as so many ranks export it; compiled once per number of threads."""
     made: dict[int, str] = {}
 
     def artifact(ranks: int) -> str:
