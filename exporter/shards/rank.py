@@ -5,7 +5,7 @@ its own rows as written, and in all others as the checkpoint has them, against e
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,9 @@ from exporter.checkpoint.safetensors import write_safetensors
 from exporter.distributed.isolation import isolated
 from exporter.distributed.ranks import Ranks
 from exporter.distributed.topology import plan_digest, row_wise_plan, rows_of_rank
+from exporter.dtypes import TableDtype
 from exporter.errors import ExportError, TowerDied, WeightsNotFinite
+from exporter.lowering.tables import RowErrors, fused, quantise
 from exporter.manifest import FileRef
 from exporter.models.table_uses import TableUse, tables_of
 from exporter.opening import blueprint_of
@@ -94,7 +96,12 @@ def write_tables(order: TablesOrder, local: Path, progress: Progress) -> RankTab
     tables = {table.weight: table for table in tables_of(tower.module)}
     plan = row_wise_plan({weight: _rows_and_width(table) for weight, table in tables.items()}, ranks.size)
     shares = tuple(
-        Share(table=tables[weight], first=first, end=end)
+        Share(
+            table=tables[weight],
+            first=first,
+            end=end,
+            kept_in=spec.tables.dtype_of(tables[weight].name),
+        )
         for weight, (first, end) in rows_of_rank(plan, ranks.rank).items()
     )
     made = RankTables(
@@ -103,13 +110,16 @@ def write_tables(order: TablesOrder, local: Path, progress: Progress) -> RankTab
     averaged = tower.config.pipeline.averaged_weights
     checkpoint, _ = fetch_checkpoint_once(spec, order.attempt.workspace, averaged=averaged)
     blueprint.fill(tower, checkpoint)
+    quantise(tower.module, spec.tables)
     if not shares:
         return made
-    sha256 = _written(shares, checkpoint, local, progress)
+    errors = {share.table.weight: RowErrors() for share in shares if share.kept_in is not TableDtype.FP32}
+    sha256 = _written(shares, checkpoint, local, errors, progress)
     path = rows_path(name, ranks.rank, ranks.size)
     progress(_WRITTEN, "lookups in the rows as written, against eager ones")
     return replace(
         made,
+        errors=tuple(errors.items()),
         file=FileRef(path=path, size=local.stat().st_size, sha256=sha256),
         report=tried(tower, blueprint, as_written(shares, checkpoint, local), spec),
     )
@@ -120,21 +130,32 @@ def _rows_and_width(table: TableUse) -> tuple[int, int]:
     return rows, width
 
 
-def _written(shares: tuple[Share, ...], checkpoint: Checkpoint, local: Path, progress: Progress) -> str:
+def _written(
+    shares: tuple[Share, ...],
+    checkpoint: Checkpoint,
+    local: Path,
+    errors: Mapping[str, RowErrors],
+    progress: Progress,
+) -> str:
     tensors = {share.table.weight: share.meta for share in shares}
-    return write_safetensors(local, tensors, _values(shares, checkpoint, progress))
+    return write_safetensors(local, tensors, _values(shares, checkpoint, errors, progress))
 
 
-def _values(shares: tuple[Share, ...], checkpoint: Checkpoint, progress: Progress) -> Iterator[Tensor]:
+def _values(
+    shares: tuple[Share, ...], checkpoint: Checkpoint, errors: Mapping[str, RowErrors], progress: Progress
+) -> Iterator[Tensor]:
     """The rows of all shares in pieces; each is dropped from memory before the next is read."""
     total, done = sum(share.meta.nbytes for share in shares), 0
     for share in shares:
-        name, per_row = PREFIX + share.table.weight, share.meta.nbytes // (share.end - share.first)
+        table, meta = share.table, share.table.meta
+        name, per_row = PREFIX + table.weight, meta.nbytes // max(1, meta.shape[0])
         step = max(1, PIECE_BYTES // max(1, per_row))
         for first in range(share.first, share.end, step):
             rows = checkpoint.rows(name, first, min(first + step, share.end))
             if rows.is_floating_point() and not bool(rows.isfinite().all()):
                 raise WeightsNotFinite([name])
+            if share.kept_in is not TableDtype.FP32:
+                rows = fused(rows, share.kept_in, errors[table.weight], name=table.name, first=first)
             yield rows
             done += rows.nbytes
             progress(_WRITTEN * done / total, f"tables: {done:,} of {total:,} bytes of rows written")
