@@ -9,11 +9,14 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    GetJsonSchemaHandler,
     StrictBool,
     WithJsonSchema,
     model_validator,
 )
 from pydantic.config import JsonDict
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from exporter.dtypes import Precision, TableDtype
 
@@ -111,7 +114,16 @@ def _with_layout(given: object) -> object:
     return {"layout": given} if isinstance(given, str) else given
 
 
-TablesOrLayout = Annotated[Tables, BeforeValidator(_with_layout, json_schema_input_type=Tables | TableLayout)]
+class _OrLayout:
+    """Says so in the schema, which is the same for what is sent and what comes back."""
+
+    def __get_pydantic_json_schema__(
+        self, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return {"anyOf": [handler(core), {"type": "string", "enum": [each.value for each in TableLayout]}]}
+
+
+TablesOrLayout = Annotated[Tables, BeforeValidator(_with_layout), _OrLayout()]
 
 
 class SetPrecision(Frozen):
