@@ -27,6 +27,10 @@ class Share:
     kept_in: TableDtype = TableDtype.FP32
 
     @property
+    def is_quantised(self) -> bool:
+        return self.kept_in is not TableDtype.FP32
+
+    @property
     def meta(self) -> TensorMeta:
         """Of these rows, as they are written."""
         rows = TensorMeta(

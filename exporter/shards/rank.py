@@ -19,7 +19,6 @@ from exporter.checkpoint.safetensors import write_safetensors
 from exporter.distributed.isolation import isolated
 from exporter.distributed.ranks import Ranks
 from exporter.distributed.topology import plan_digest, row_wise_plan, rows_of_rank
-from exporter.dtypes import TableDtype
 from exporter.errors import ExportError, TowerDied, WeightsNotFinite
 from exporter.lowering.tables import RowErrors, fused, quantise
 from exporter.manifest import FileRef
@@ -113,7 +112,7 @@ def write_tables(order: TablesOrder, local: Path, progress: Progress) -> RankTab
     quantise(tower.module, spec.tables)
     if not shares:
         return made
-    errors = {share.table.weight: RowErrors() for share in shares if share.kept_in is not TableDtype.FP32}
+    errors = {share.table.weight: RowErrors() for share in shares if share.is_quantised}
     sha256 = _written(shares, checkpoint, local, errors, progress)
     path = rows_path(name, ranks.rank, ranks.size)
     progress(_WRITTEN, "lookups in the rows as written, against eager ones")
@@ -154,7 +153,7 @@ def _values(
             rows = checkpoint.rows(name, first, min(first + step, share.end))
             if rows.is_floating_point() and not bool(rows.isfinite().all()):
                 raise WeightsNotFinite([name])
-            if share.kept_in is not TableDtype.FP32:
+            if share.is_quantised:
                 rows = fused(rows, share.kept_in, errors[table.weight], name=table.name, first=first)
             yield rows
             done += rows.nbytes
