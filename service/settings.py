@@ -1,16 +1,25 @@
 """Where the API finds things and whom it lets in; the one place where it reads the environment."""
 
+import json
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from exporter.storage.uris import Folders
 from jobs.families import FamilyNames
 from jobs.redis_url import RedisUrl
+from service.access.rules import TokenRule
 from service.hooks.settings import HookSettings
 from telemetry.choices import LogFormat, LogLevel, OtlpEndpoint
+
+
+def _decoded(given: object) -> object:
+    return json.loads(given) if isinstance(given, str) else given
+
+
+TokenRules = Annotated[tuple[TokenRule, ...], NoDecode, BeforeValidator(_decoded)]
 
 
 class ServiceSettings(BaseSettings):
@@ -24,6 +33,11 @@ class ServiceSettings(BaseSettings):
     oidc_issuer: str | None = Field(default=None, description="Whose tokens are taken; see docs/access.md.")
     oidc_audience: str | None = Field(default=None, description="Whom they must be meant for.")
     oidc_jwks_url: str | None = Field(default=None, description="Tokens are taken when all three are set.")
+    oidc_rules: TokenRules = Field(
+        default=(),
+        description="What bearers of tokens may read and write, and how many jobs they may have, by claim: a "
+        "JSON list, see docs/access.md. Default: anything.",
+    )
     idempotency_retention: int = Field(default=86_400, gt=0, description="Seconds an answer is kept.")
     link_endpoint: str | None = Field(
         default=None,

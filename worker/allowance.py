@@ -5,13 +5,14 @@ address of the job store, no key of the API, and where a role for it is configur
 for the places of its own job.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
-from exporter.spec import ExportSpec
 from processes.confinement import Confinement
 from worker.credentials import Credentials, RoleCredentials
+from worker.grants import Grant
 from worker.settings import AllowanceSettings, AttemptSettings, RankSettings, variables_of
+from worker.workspace import Workspace
 
 _OF_THE_MACHINE = (
     *("PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "LC_*", "TZ", "XDG_CACHE_HOME"),
@@ -62,17 +63,13 @@ class Allowance:
             limits=self._limits(),
         )
 
-    def environment(
-        self, spec: ExportSpec, artifact_uri: str, code_cache: str | None
-    ) -> Mapping[str, str | None]:
-        """The variables that stand for the credentials of this job; none if it uses the worker's.
-
-        Raises:
-            StorageError: nobody gives out such credentials.
-        """
+    def grant(self, workspace: Workspace, code_cache: str | None) -> Grant | None:
+        """The credentials of this attempt, to be asked for; None if it uses the worker's."""
         if self.credentials is None:
-            return {}
-        return self.credentials.environment(spec, artifact_uri, code_cache)
+            return None
+        spec, artifact_uri = workspace.order().spec, workspace.artifact_uri
+        ask = partial(self.credentials.ask, spec, artifact_uri, code_cache)
+        return Grant(folder=workspace.path / "credentials", ask=ask)
 
     def _limits(self) -> dict[str, int]:
         """No limit of address space: mapped tables and CUDA take many times the memory that they use."""

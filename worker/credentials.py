@@ -1,4 +1,4 @@
-"""Credentials for the places of one job: asked of the object store's STS, gone when the attempt must be.
+"""Credentials for the places of one job: asked of the object store's STS, for some time, and then again.
 
 The role that is asked for must allow what any job may need; the policy that goes with each request takes
 away everything but the prefixes of one job (AWS calls it a session policy).
@@ -6,7 +6,7 @@ away everything but the prefixes of one job (AWS calls it a session policy).
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import timedelta
@@ -18,6 +18,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from exporter.errors import StorageError
 from exporter.spec import ExportSpec
+from worker.grants import Temporary
 
 _SHORTEST, _LONGEST = timedelta(minutes=15), timedelta(hours=12)  # of STS
 _READ = ("s3:GetObject",)
@@ -28,11 +29,9 @@ _SCHEME = "s3://"
 
 
 class Credentials(Protocol):
-    """Gives the variables by which an attempt reaches the places of its job, and no others."""
+    """Gives credentials by which an attempt reaches the places of its job, and no others."""
 
-    def environment(
-        self, spec: ExportSpec, artifact_uri: str, code_cache: str | None
-    ) -> Mapping[str, str | None]: ...
+    def ask(self, spec: ExportSpec, artifact_uri: str, code_cache: str | None) -> Temporary: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,9 +41,7 @@ class RoleCredentials:
     role: str  # its ARN
     lifetime: timedelta
 
-    def environment(
-        self, spec: ExportSpec, artifact_uri: str, code_cache: str | None
-    ) -> Mapping[str, str | None]:
+    def ask(self, spec: ExportSpec, artifact_uri: str, code_cache: str | None) -> Temporary:
         """Ask for them.
 
         Raises:
@@ -68,12 +65,12 @@ class RoleCredentials:
                 hint="may the worker assume SLIPWAY_STORAGE_ROLE, and for SLIPWAY_STORAGE_ROLE_LIFETIME?",
                 where=self.role,
             ) from error
-        return {
-            "AWS_ACCESS_KEY_ID": given["AccessKeyId"],
-            "AWS_SECRET_ACCESS_KEY": given["SecretAccessKey"],
-            "AWS_SESSION_TOKEN": given["SessionToken"],
-            "AWS_EC2_METADATA_DISABLED": "true",  # boto3 would else ask the machine for its own
-        }
+        return Temporary(
+            access_key=given["AccessKeyId"],
+            secret_key=given["SecretAccessKey"],
+            token=given["SessionToken"],
+            expires=given["Expiration"],
+        )
 
 
 def policy_of(spec: ExportSpec, artifact_uri: str, code_cache: str | None) -> dict[str, object]:

@@ -92,7 +92,7 @@ def _start(
 ) -> GuardedProcess:
     threads = max(1, len(os.sched_getaffinity(0)) // ranks)
     cache = {} if code_cache is None else {"SLIPWAY_CODE_CACHE": code_cache}
-    used_cache = code_cache or AttemptSettings().code_cache_uri
+    grant = allowance.grant(workspace, code_cache or AttemptSettings().code_cache_uri)
     process = GuardedProcess.start(
         command,
         log=workspace.log,
@@ -108,10 +108,12 @@ def _start(
             "PYTHONUNBUFFERED": "1",
             "GLOO_SOCKET_IFNAME": "lo",  # ranks meet on this machine, whatever its name resolves to
             **cache,
-            **allowance.environment(workspace.order().spec, workspace.artifact_uri, used_cache),
+            **(grant.environment() if grant else {}),
         },
         confinement=allowance.confinement(),
     )
+    if grant is not None:
+        grant.keep(lambda: process.exit_status() is not None)
     # Where memory ends, the kernel is to end the attempt and not the worker, which is to say what happened.
     with contextlib.suppress(OSError):
         Path(f"/proc/{process.guard.pid}/oom_score_adj").write_text(_OOM_SCORE)

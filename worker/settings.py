@@ -113,7 +113,8 @@ class AllowanceSettings(BaseSettings):
         "Default: attempts get the worker's own credentials for the object store.",
     )
     storage_role_lifetime: Duration = Field(
-        default=timedelta(hours=1), description="Of those credentials; no more than the role allows."
+        default=timedelta(hours=1),
+        description="Of those credentials, renewed when half of it has passed; no more than the role allows.",
     )
 
 

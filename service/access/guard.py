@@ -64,7 +64,10 @@ def access_of(settings: ServiceSettings) -> Access:
     tokens = None
     if settings.oidc_issuer and settings.oidc_audience and settings.oidc_jwks_url:
         tokens = TokenCheck(
-            issuer=settings.oidc_issuer, audience=settings.oidc_audience, jwks_url=settings.oidc_jwks_url
+            issuer=settings.oidc_issuer,
+            audience=settings.oidc_audience,
+            jwks_url=settings.oidc_jwks_url,
+            rules=settings.oidc_rules,
         )
     if keys is None and tokens is None and not is_loopback(settings.host):
         raise UnsafeSetup(f"it is to listen on {settings.host}, where others can connect, without keys")

@@ -1,13 +1,14 @@
 """OpenID Connect bearer tokens: checked against the issuer's published keys."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import jwt
 from pydantic import Field, ValidationError, field_validator
 
 from exporter.spec import Frozen
-from jobs.control import Owner
 from service.access.callers import Caller, Scope
+from service.access.rules import TokenRule, owner_by
 
 _ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA")
 _PREFIX = "slipway:"  # of the scopes that are ours
@@ -31,14 +32,15 @@ class _Claims(Frozen):
 class TokenCheck:
     """Finds who a token speaks for."""
 
-    def __init__(self, *, issuer: str, audience: str, jwks_url: str) -> None:
-        """Trust tokens that `issuer` signed for `audience`, by the keys at `jwks_url`."""
+    def __init__(self, *, issuer: str, audience: str, jwks_url: str, rules: Sequence[TokenRule] = ()) -> None:
+        """Trust tokens that `issuer` signed for `audience`, by the keys at `jwks_url`; rules bind them."""
+        self._rules = rules
         self._issuer = issuer
         self._audience = audience
         self._keys = jwt.PyJWKClient(jwks_url, timeout=_TIMEOUT_S)
 
     def find(self, token: str) -> Caller | None:
-        """The token's caller; None when it is none of the issuer's, expired, or meant for others."""
+        """The token's caller; None when it is none of the issuer's, expired, for others, or fits no rule."""
         try:
             claims = jwt.decode(
                 token,
@@ -52,5 +54,5 @@ class TokenCheck:
             told = _Claims.model_validate({"sub": claims["sub"], "scope": claims.get("scope", "")})
         except (jwt.PyJWTError, ValidationError):
             return None
-        name = f"{_OURS}{told.sub}"
-        return Caller(name, told.scope, Owner(name))
+        owner = owner_by(self._rules, f"{_OURS}{told.sub}", claims)
+        return Caller(owner.name, told.scope, owner) if owner else None

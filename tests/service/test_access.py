@@ -4,6 +4,7 @@ import json
 import re
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
@@ -13,9 +14,12 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from pydantic import SecretStr, ValidationError
 from starlette.testclient import TestClient
 
+from exporter.storage.uris import UriRules
+from jobs.control import Owner
 from service.access.callers import Scope
 from service.access.errors import UnsafeSetup
 from service.access.keys import ApiKey
+from service.access.rules import TokenRule
 from service.app import create_app
 from service.dependencies import Backend
 from service.settings import ServiceSettings
@@ -155,8 +159,8 @@ ISSUER = "https://id.example"
 SIGNER = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 
 
-def token(lifetime: timedelta = timedelta(minutes=5), **changes: str) -> str:
-    claims: dict[str, str | float] = {
+def token(lifetime: timedelta = timedelta(minutes=5), **changes: str | list[str]) -> str:
+    claims: dict[str, str | float | list[str]] = {
         "iss": ISSUER,
         "aud": "slipway",
         "sub": "robot",
@@ -167,13 +171,53 @@ def token(lifetime: timedelta = timedelta(minutes=5), **changes: str) -> str:
     return jwt.encode(claims, SIGNER, algorithm="RS256", headers={"kid": "k1"})
 
 
-@pytest.fixture
-def with_tokens(backend: Backend) -> Iterator[TestClient]:
+@contextmanager
+def taking_tokens(backend: Backend, rules: tuple[TokenRule, ...] = ()) -> Iterator[TestClient]:
     public = json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(SIGNER.public_key()))
     with serving_json({"keys": [{**public, "kid": "k1", "use": "sig"}]}) as url:
-        settings = ServiceSettings(oidc_issuer=ISSUER, oidc_audience="slipway", oidc_jwks_url=url)
+        settings = ServiceSettings(
+            oidc_issuer=ISSUER, oidc_audience="slipway", oidc_jwks_url=url, oidc_rules=rules
+        )
         with TestClient(create_app(settings, backend)) as client:
             yield client
+
+
+@pytest.fixture
+def with_tokens(backend: Backend) -> Iterator[TestClient]:
+    with taking_tokens(backend) as client:
+        yield client
+
+
+def test_a_token_is_bound_by_the_first_rule_that_fits_its_claims(backend: Backend) -> None:
+    narrow = UriRules(outputs=("s3://models/feed",))
+    rules = (
+        TokenRule(claim="groups", value="feed", uris=narrow),
+        TokenRule(claim="sub", value="nightly", max_queued=0),
+    )
+    with taking_tokens(backend, rules) as client:
+
+        def answer(**claims: str | list[str]) -> int:
+            sent = bearer(token(timedelta(minutes=5), **claims))
+            return client.post("/exports", json=export_request(), headers=sent).status_code
+
+        assert answer(groups=["ads", "feed"]) == answer(groups="feed", sub="nightly") == 403
+        assert answer(sub="nightly") == 429
+        assert answer() == answer(groups=["feeds"]) == 401
+
+
+def test_rules_are_written_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLIPWAY_OIDC_RULES", '[{"claim": "sub", "value": "robot", "max_running": 2}, {}]')
+    bound, free = ServiceSettings().oidc_rules
+    assert (bound.owner("x"), free.owner("x")) == (Owner("x", max_running=2), Owner("x"))
+
+
+@pytest.mark.parametrize("text", ["{", "[]x", '[{"claim": "sub"}]', '[{"uris": {"output": []}}]'])
+def test_rules_that_cannot_be_read_keep_the_service_from_starting(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLIPWAY_OIDC_RULES", text)
+    with pytest.raises(ValidationError, match="oidc_rules"):
+        ServiceSettings()
 
 
 def test_a_token_speaks_for_its_subject(with_tokens: TestClient) -> None:

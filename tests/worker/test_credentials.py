@@ -32,6 +32,9 @@ SPEC = ExportSpec(
     output_uri="s3://models/feed/",
 )
 ARN = "arn:aws:s3:::"
+SHOW = """import botocore.session
+found = botocore.session.get_session().get_credentials().get_frozen_credentials()
+print("used:", found.access_key, "token:", bool(found.token))"""
 
 
 def may(action: str, resource: str) -> bool:
@@ -149,11 +152,12 @@ def test_an_attempt_gets_the_role_s_credentials_and_not_the_worker_s(
     sts: str, own_credentials: None, holding: Holding, worker_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", sts)
-    _, message = ended("env | grep ^AWS_ | sort; exit 1", holding, worker_dir)
-    assert "AWS_ACCESS_KEY_ID=ASIA" in message and "AWS_SESSION_TOKEN=" in message
+    command = f"env | grep ^AWS_ | sort; {sys.executable} -c '{SHOW}'; exit 1"
+    _, message = ended(command, holding, worker_dir)
+    assert "used: ASIA" in message and "token: True" in message
     assert f"AWS_ENDPOINT_URL={sts}" in message
     assert "AKIAWORKER" not in message and "of-the-worker" not in message
-    assert "AWS_SHARED_CREDENTIALS_FILE" not in message
+    assert "AWS_SHARED_CREDENTIALS_FILE=/dev/null" in message
 
 
 def test_without_them_the_attempt_is_not_begun_and_may_be_later(
