@@ -1,13 +1,15 @@
 """`slipway inspect`: a published artifact's manifest, as tables or as it is."""
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from rich.table import Table
 
+from exporter.dtypes import Precision
 from exporter.manifest import (
     DimEntry,
+    Fp32Report,
     Manifest,
     ShardedTables,
     TensorEntry,
@@ -64,29 +66,44 @@ def run(arguments: argparse.Namespace) -> int:
     if verified:
         out.print(f"signed by the owner of {arguments.verify}; every file is the one that was signed")
     for tower in manifest.towers:
-        out.print(_files(tower))
-        title = f"{tower.name} tower, {tower.view} view"
-        out.print(_tensors(title, (*tower.inputs, *tower.outputs), tower.dims))
-        if tower.sparse is not None:
-            out.print(
-                _tensors(f"{tower.name} tower, between its packages", tower.sparse.tensors, tower.sparse.dims)
-            )
-        if tower.tables is not None:
-            title = f"{tower.name} tower, looked up in its tables' shards"
-            out.print(_tensors(title, tower.tables.tensors, tower.tables.dims))
-            out.print(_lookups(tower.name, tower.tables))
-        if tower.id_weights is not None:
-            out.print(f"{tower.name} tower: it {_WEIGHTS[tower.id_weights]}")
-        out.print(_code(tower))
-        for applied in tower.passes:
-            out.print(f"{tower.name} tower: {_edit(applied.asked)} in {len(applied.calls)} calls")
-        if tower.vectors is not None:
-            out.print(_vectors(tower.vectors))
-        out.print(_stages(tower))
-        if tower.trace is not None:
-            out.print(trace_table(tower.name, tower.trace))
-        out.print(_verification(tower))
+        for told in (*_contract(tower), *_made(tower)):
+            out.print(told)
     return 0
+
+
+def _contract(tower: TowerEntry) -> Iterator[Table | str]:
+    """What there is to serve: files, inputs and outputs, and what it makes of them."""
+    yield _files(tower)
+    yield _tensors(f"{tower.name} tower, {tower.view} view", (*tower.inputs, *tower.outputs), tower.dims)
+    if tower.sparse is not None:
+        yield _tensors(f"{tower.name} tower, between its packages", tower.sparse.tensors, tower.sparse.dims)
+    if tower.tables is not None:
+        title = f"{tower.name} tower, looked up in its tables' shards"
+        yield _tensors(title, tower.tables.tensors, tower.tables.dims)
+        yield _lookups(tower.name, tower.tables)
+    if tower.id_weights is not None:
+        yield f"{tower.name} tower: it {_WEIGHTS[tower.id_weights]}"
+    if tower.precision is not Precision.FP32:
+        yield f"{tower.name} tower: it computes in {tower.precision} by autocast, and its outputs are fp32"
+    if tower.tf32:
+        yield f"{tower.name} tower: products may round to TF32, where the server allows it too"
+    if tower.embeddings:
+        yield _embeddings(tower)
+
+
+def _made(tower: TowerEntry) -> Iterator[Table | str]:
+    """How it came about, and how well it does."""
+    yield _code(tower)
+    for applied in tower.passes:
+        yield f"{tower.name} tower: {_edit(applied.asked)} in {len(applied.calls)} calls"
+    if tower.vectors is not None:
+        yield _vectors(tower.vectors)
+    yield _stages(tower)
+    if tower.trace is not None:
+        yield trace_table(tower.name, tower.trace)
+    yield _verification(tower)
+    if tower.verified.fp32 is not None:
+        yield _against_fp32(tower.name, tower.verified.fp32)
 
 
 def _lookups(tower: str, tables: ShardedTables) -> str:
@@ -194,6 +211,30 @@ def _tensors(title: str, tensors: Iterable[TensorEntry], dims: Iterable[DimEntry
     for dim in dims:
         high = "unbounded" if dim.high is None else f"{dim.high:,}"
         table.add_row(f"dim {dim.name}", f"{dim.low} to {high}", dim.reason)
+    return table
+
+
+def _embeddings(tower: TowerEntry) -> Table:
+    """What rows are kept in, and how far they are from what they were."""
+    columns = ("table", "rows × width", "dtype", "bytes", "in fp32", "error per row: largest", "mean")
+    table = table_of(*columns, title=f"{tower.name} tower, tables")
+    for each in tower.embeddings:
+        sizes = f"{each.rows:,} × {each.width}", each.dtype, f"{each.bytes:,}", f"{each.fp32_bytes:,}"
+        errors = ("none", "none")
+        if (error := each.error) is not None:
+            errors = (
+                f"{error.max_absolute:.2g} ({error.max_relative:.2g} of the row)",
+                f"{error.mean_absolute:.2g} ({error.mean_relative:.2g} of the row)",
+            )
+        table.add_row(each.name, *sizes, *errors)
+    return table
+
+
+def _against_fp32(tower: str, report: Fp32Report) -> Table:
+    title = f"{tower} against the model in fp32: allowed {report.tolerance:g} of the output's scale"
+    table = table_of("output", "largest difference", "of its scale", "in case", title=title)
+    for each in report.outputs:
+        table.add_row(each.output, f"{each.largest:.2g}", f"{each.relative:.2g}", each.case)
     return table
 
 

@@ -7,13 +7,14 @@ from pathlib import Path
 from rich.table import Table
 
 from cli.settings import ExportSettings
+from exporter.dtypes import Precision
 from exporter.manifest import DimEntry, TensorEntry
 from exporter.planning import PlanRequest, read_config
 from processes.startup import settings_or_exit
 from service.client.options import add_plan_options, request_of
 from service.client.tables import console, table_of
 from service.planning import view_of, view_plan
-from service.schemas import PlanView
+from service.schemas import PlanView, TowerPlan
 
 _EXAMPLE = "example: slipway plan --config pipeline.config --max-batch-size 128"
 
@@ -41,6 +42,11 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     for title, tensors, dims in _parts(view):
         console().print(_table(title, tensors, dims))
+    for tower in view.towers:
+        if tower.tables:
+            console().print(_tables(tower))
+    if view.precision is not Precision.FP32:
+        console().print(f"computed in {view.precision} by autocast, outputs in fp32")
     return 0
 
 
@@ -62,6 +68,17 @@ def _parts(view: PlanView) -> list[tuple[str, Sequence[TensorEntry], Sequence[Di
         if tower.group_tensors:
             parts.append((f"{tower.name} tower, between its packages", tower.group_tensors, tower.group_dims))
     return parts
+
+
+def _tables(tower: TowerPlan) -> Table:
+    """What the rows of each embedding table are to be kept in."""
+    table = table_of(
+        "table", "rows × width", "dtype", "bytes", "in fp32", "read by", title=f"{tower.name} tower, tables"
+    )
+    for each in tower.tables:
+        sizes = f"{each.rows:,} × {each.width}", each.dtype, f"{each.bytes:,}", f"{each.fp32_bytes:,}"
+        table.add_row(each.name, *sizes, ", ".join(each.features))
+    return table
 
 
 def _table(title: str, tensors: Sequence[TensorEntry], dims: Sequence[DimEntry]) -> Table:

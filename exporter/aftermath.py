@@ -6,7 +6,7 @@ import time
 from functools import partial
 from pathlib import Path
 
-from exporter.aoti.op_libraries import known_libraries
+from exporter.aoti.op_libraries import graphs_of, known_libraries
 from exporter.attempt import EVIDENCE, Attempt, TowerResult
 from exporter.data.batch import verification_batches
 from exporter.distributed.isolation import isolated
@@ -110,7 +110,7 @@ def _of_programs(
     programs = [each.program for each in traced]
     for each in traced:
         (evidence / f"{each.part.name}_program.txt").write_text(str(each.program))
-    libraries = known_libraries(program.graph for program in programs)
+    libraries = known_libraries(graphs_of(programs))
     return keep_smallest(
         programs, inputs, evidence, libraries=libraries, expected=expected, budget_s=_budget_s(until)
     )

@@ -13,8 +13,10 @@ from exporter.declaration import TowerDeclaration
 from exporter.dims.entries import dim_entries, tensor_entries
 from exporter.dims.plan import DimPlan
 from exporter.families.loading import family_package
+from exporter.lowering.lowered import Lowered
 from exporter.manifest import (
     FileRef,
+    InferredOp,
     Manifest,
     SourceRef,
     SparseEntry,
@@ -43,15 +45,17 @@ def write_tower_files(
 
 
 def tower_entry(
-    tower: Tower,
+    lowered: Lowered,
     packaged: Packaged,
     files: Mapping[str, Path],
     stage_seconds: Mapping[str, float],
     *,
     demands: tuple[str, ...],
+    inferred: tuple[InferredOp, ...] = (),
     vectors: VectorsEntry | None = None,
 ) -> TowerEntry:
     """The tower's entry; asking for the verification report is what keeps the unverified out."""
+    tower = lowered.tower
     *sparse, last = packaged.parts
     packages = [_package_ref(tower, part) for part in packaged.parts]
     written = {package.path for package in packages}
@@ -68,6 +72,10 @@ def tower_entry(
         declaration=_declaration(tower),
         id_weights=_id_weights(tower),
         remarks=tower.served.remarks(),
+        inferred_ops=inferred,
+        embeddings=lowered.tables,
+        precision=tower.config.pipeline.precision,
+        tf32=tower.config.pipeline.tf32,
         demands=demands,
         code=packaged.origin.code,
         reused=packaged.origin.reused,

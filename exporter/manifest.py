@@ -6,6 +6,7 @@ from typing import Literal
 from pydantic import Field
 
 from exporter.declaration import TowerDeclaration
+from exporter.dtypes import Precision, TableDtype
 from exporter.spec import Device, Frozen, IdWeights, IndexSpec, Mode, Pass, TowerName
 
 MANIFEST_NAME = "manifest.json"
@@ -65,6 +66,27 @@ class Latency(Frozen):
     compiled_ms: float
 
 
+class OutputDifference(Frozen):
+    """How far an output of the package is from the model in fp32, over all cases that agree with eager."""
+
+    output: str
+    largest: float  # absolute
+    scale: float  # largest magnitude of the fp32 output in that case, or in the largest ordinary batch
+    case: str
+
+    @property
+    def relative(self) -> float:
+        """The difference as a fraction of the scale; an output of zeros differs by nothing, or wholly."""
+        return self.largest / self.scale if self.scale else float(self.largest > 0)
+
+
+class Fp32Report(Frozen):
+    """What tables or arithmetic of lower precision cost, output by output."""
+
+    tolerance: float  # allowed difference, as a fraction of an output's scale
+    outputs: tuple[OutputDifference, ...]
+
+
 class VerificationReport(Frozen):
     """What was tried on the package in a fresh process, and how closely it agreed."""
 
@@ -72,6 +94,11 @@ class VerificationReport(Frozen):
     largest_difference: float
     cases: tuple[CaseReport, ...]
     latency: tuple[Latency, ...] = ()
+    fp32: Fp32Report | None = Field(
+        default=None,
+        description="Where tables or arithmetic are of lower precision: the package against the model in "
+        "fp32. The cases hold it against eager with the same tables in the same precision.",
+    )
     run_by_node: tuple[str, ...] = Field(
         default=(),
         description="Cases in which every node of the traced program gave what tracing had promised. None "
@@ -104,6 +131,32 @@ class AppliedPass(Frozen):
 
     asked: Pass
     calls: tuple[str, ...]
+
+
+class RowError(Frozen):
+    """How far the rows of a quantised table are from what they were, over all rows.
+
+    A row's absolute error is the largest difference of one of its numbers; its relative error is that as a
+    fraction of the row's largest magnitude, of a row of zeros the absolute one.
+    """
+
+    max_absolute: float
+    mean_absolute: float
+    max_relative: float
+    mean_relative: float
+
+
+class TableEntry(Frozen):
+    """An embedding table of a tower: what its rows are kept in, and what that saves and costs."""
+
+    name: str
+    path: str  # in the tower, and with "model." before it in the checkpoint
+    rows: int
+    width: int
+    dtype: TableDtype
+    fp32_bytes: int
+    bytes: int
+    error: RowError | None = None  # None: the rows are as they were
 
 
 class InferredOp(Frozen):
@@ -274,6 +327,13 @@ class TowerEntry(Frozen):
     remarks: tuple[str, ...] = ()  # where its answers are not TorchEasyRec's own, in words
     demands: tuple[str, ...] = ()  # a package that refuses "but received n" found the n-th unmet, from 1
     inferred_ops: tuple[InferredOp, ...] = ()
+    embeddings: tuple[TableEntry, ...] = ()  # the tables of TorchEasyRec's families
+    precision: Precision = Precision.FP32  # other than fp32: by autocast, outputs are fp32 all the same
+    tf32: bool = Field(
+        default=False,
+        description="Products of fp32 matrices may round their factors to TF32, if the server allows it too: "
+        "what a package calls of cuBLAS asks the process that runs it.",
+    )
     passes: tuple[AppliedPass, ...] = ()  # in the order in which they were applied
     code: Literal["cold", "warm"] = "cold"  # compiled for this export, or taken from the code cache
     reused: Literal["request", "graph"] | None = None  # warm: not traced and not compiled; not compiled

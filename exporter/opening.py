@@ -12,6 +12,7 @@ from exporter.aoti.shape_rules import infer_shape_rules
 from exporter.blueprint import Blueprint, ConfiguredTower
 from exporter.data.batch import Rows, trace_inputs
 from exporter.families.declared import open_tower as open_declared
+from exporter.lowering.lowered import lower
 from exporter.manifest import SourceRef
 from exporter.planning import TowerToExport, UnopenedTower
 from exporter.sources import fetch_checkpoint_once, open_rows
@@ -36,6 +37,21 @@ def blueprint_of(planned: TowerToExport, spec: ExportSpec, config_text: str) -> 
     return ConfiguredTower(planned, spec.tables)
 
 
+def fill(
+    blueprint: Blueprint,
+    tower: Tower,
+    spec: ExportSpec,
+    workspace: Path,
+    require: Callable[[SourceRef], None] = lambda source: None,
+) -> tuple[Tower, SourceRef]:
+    """The tower with the checkpoint's weights, which `require` may refuse before they are read."""
+    averaged = tower.config.pipeline.averaged_weights
+    checkpoint, source = fetch_checkpoint_once(spec, workspace, averaged=averaged)
+    require(source)
+    blueprint.fill(tower, checkpoint)
+    return tower, source
+
+
 def open_tower(
     planned: TowerToExport,
     spec: ExportSpec,
@@ -50,11 +66,8 @@ def open_tower(
     device = require_target(spec.targets[0])
     blueprint = blueprint_of(planned, spec, config_text)
     tower = blueprint.build()
-    averaged = tower.config.pipeline.averaged_weights
-    checkpoint, source = fetch_checkpoint_once(spec, workspace, averaged=averaged)
-    require(source)
-    blueprint.fill(tower, checkpoint)
-    tower.module.to(device)
+    tower, _ = fill(blueprint, tower, spec, workspace, require)
+    tower = lower(tower, device).tower
     rows, _ = open_rows(blueprint.planned, spec)
     inputs = {name: each.to(device) for name, each in trace_inputs(rows, tower.plan).items()}
     blueprint.try_out(tower, inputs)

@@ -13,6 +13,7 @@ from exporter.aoti.op_libraries import op_libraries
 from exporter.attempt import EVIDENCE
 from exporter.data.batch import NamedBatch
 from exporter.families.loading import family_module
+from exporter.lowering.lowered import Fp32Reference
 from exporter.parts import Part, TracedPart
 from exporter.spec import Pass, Target
 from exporter.towers.lookup import LookUp
@@ -40,6 +41,7 @@ class PackageOrder:
     passes: tuple[Pass, ...] = ()
     target: Target = "cpu"
     lookup: LookUp | None = None  # in front of the packages, where none of them looks up
+    fp32: Fp32Reference | None = None  # the tower as trained, where precision is given up
     runner: RunnerProcess | None = None  # what packages are to run in, if it was started ahead
     call_limit_s: float = CALL_LIMIT_S  # of one call of a package, or of loading it
     on_traced: Callable[[Sequence[TracedPart]], None] = lambda traced: None

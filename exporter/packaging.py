@@ -12,6 +12,7 @@ from exporter.aoti.fingerprint import graph_fingerprint, request_key
 from exporter.aoti.trace_log import nodes_logged
 from exporter.attempt import EVIDENCE
 from exporter.errors import ExportError
+from exporter.lowering.errors import PrecisionLost
 from exporter.manifest import TensorEntry, TraceTime, VerificationReport
 from exporter.order import PackageOrder, failures_made_small, untraceable_made_small
 from exporter.overruns import TRACE_LOG
@@ -27,6 +28,7 @@ from exporter.parts import (
     weights_of,
 )
 from exporter.stages import Progress, Stage, StageClock
+from exporter.verify.fp32 import AgainstFp32
 from exporter.verify.gate import Gate
 
 log = logging.getLogger(__name__)
@@ -87,6 +89,8 @@ def package_tower(order: PackageOrder, cache: CodeCache | None, clock: StageCloc
     made = _from_cache(order, cache, key, clock)
     try:
         packaged = _verified(order, made, clock)
+    except PrecisionLost:  # the code does what it should: of other tables nothing better would come
+        raise
     except ExportError as error:
         if not made.reused:
             raise
@@ -190,7 +194,9 @@ def _verified(order: PackageOrder, made: _Unverified, clock: StageClock) -> Pack
             passes=order.passes,
             programs=[part.program for part in made.traced],
         )
-        gate.call_limit_s, gate.lookup, gate.ahead = order.call_limit_s, order.lookup, order.runner
+        gate.call_limit_s, gate.lookup = order.call_limit_s, order.lookup
+        gate.fp32 = AgainstFp32(reference=order.fp32) if order.fp32 else None
+        gate.ahead = order.runner
         report = gate.verify(order.agreeing(), order.contradicting(), progress)
     return Packaged(parts=made.parts, origin=made.origin, gate=gate, report=report, trace=made.trace)
 

@@ -20,7 +20,8 @@ from exporter.distributed.ranks import Ranks
 from exporter.errors import ExportError
 from exporter.items.materialise import Materialised, materialise
 from exporter.items.wanted import Items, open_items, plan_vectors
-from exporter.opening import blueprint_of
+from exporter.lowering.lowered import lower
+from exporter.opening import blueprint_of, fill
 from exporter.order import PackageOrder
 from exporter.outcome import ExportOutcome, Failure
 from exporter.overruns import limits_of
@@ -31,7 +32,7 @@ from exporter.publish import withdraw
 from exporter.publishing import publish_towers, published_earlier, sent_while_others_work
 from exporter.shards.join import joined
 from exporter.shards.made import RankPart, RankTables
-from exporter.sources import config_source, fetch_checkpoint_once, open_rows
+from exporter.sources import config_source, open_rows
 from exporter.stages import OnStage, Stage, StageClock
 from exporter.verify.runner import RunnerProcess
 
@@ -144,11 +145,9 @@ def export_tower(
         blueprint = blueprint_of(planned, spec, text)
         tower = blueprint.build()
     with clock.stage(Stage.CHECKPOINT):
-        checkpoint, checkpoint_source = fetch_checkpoint_once(
-            spec, attempt.workspace, averaged=tower.config.pipeline.averaged_weights
-        )
-        blueprint.fill(tower, checkpoint)
-        tower.module.to(device)
+        filled, checkpoint_source = fill(blueprint, tower, spec, attempt.workspace)
+        lowered = lower(filled, device, tolerance=spec.fp32_tolerance)
+        tower = lowered.tower
     with clock.stage(Stage.ROWS):
         rows, rows_source = open_rows(blueprint.planned, spec)
         items = open_items(blueprint.planned, spec, folder)
@@ -169,6 +168,7 @@ def export_tower(
             folder=folder,
             passes=tuple(each for each in spec.passes if each.tower is name),
             target=spec.targets[0],
+            fp32=lowered.fp32,
             runner=attendants.runner,
             call_limit_s=attempt.stage_limit_s / 4,  # what hangs is told, and made anew, within the stage
             on_traced=partial(look_at_programs, items, evidence),
@@ -181,8 +181,8 @@ def export_tower(
     files = write_tower_files(name, blueprint.files(spec), packaged.parts, folder)
     demands = tower.served.demands(rows.take(1).tensors(tower.plan))
     return ExportedTower(
-        entry=tower_entry(tower, packaged, files, clock.seconds, demands=demands, vectors=vectors).model_copy(
-            update={"inferred_ops": inferred}
+        entry=tower_entry(
+            lowered, packaged, files, clock.seconds, demands=demands, inferred=inferred, vectors=vectors
         ),
         files={**files, **(made.files if made else {})},
         sources=(

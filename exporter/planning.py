@@ -7,10 +7,12 @@ from pydantic import Field
 
 from exporter.config.parse import parse_pipeline_config
 from exporter.config.schema import FeatureKind, PipelineConfig, TowerConfig
+from exporter.config.tables import lookups
 from exporter.dims.plan import DimPlan, plan_dims
+from exporter.dtypes import Precision
 from exporter.errors import FamilyNotListed, InvalidPipelineConfig, InvalidSpec
 from exporter.manifest import VECTOR_COLUMN
-from exporter.spec import ExportSpec, IdWeights, TowerName, Uri
+from exporter.spec import ExportSpec, IdWeights, Tables, TowerName, Uri
 from exporter.storage.store import read_uri
 from exporter.storage.uris import require_no_credentials_in, require_sound_uris
 from exporter.towers.view import tower_configs
@@ -142,9 +144,8 @@ def plan_towers(spec: ExportSpec, config_text: str) -> tuple[PlannedTower, ...]:
             hint="export it, and its manifest lists them; or run slipway plan where the package is installed",
             where="family",
         )
-    pipeline = replace(
-        parse_pipeline_config(config_text, where=spec.config_uri or "config"), id_weights=spec.id_weights
-    )
+    pipeline = as_asked(parse_pipeline_config(config_text, where=spec.config_uri or "config"), spec)
+    _require_tables(pipeline)
     towers = tower_configs(pipeline, spec.towers)
     _require_item_tower([tower.name for tower in towers], spec)
     return tuple(
@@ -155,6 +156,41 @@ def plan_towers(spec: ExportSpec, config_text: str) -> tuple[PlannedTower, ...]:
         )
         for config in towers
     )
+
+
+def as_asked(pipeline: PipelineConfig, spec: ExportSpec) -> PipelineConfig:
+    """The model with what the request says of its arithmetic; where it is silent, the config decides.
+
+    Raises:
+        InvalidSpec: the passes would edit a program that computes in a lower precision.
+    """
+    asked = replace(
+        pipeline,
+        id_weights=spec.id_weights,
+        tables=spec.tables,
+        precision=spec.precision or pipeline.precision,
+        tf32=spec.tf32,
+    )
+    if spec.passes and asked.precision is not Precision.FP32:
+        raise InvalidSpec(
+            f"passes edit what is traced in fp32, and the towers are to compute in {asked.precision}",
+            hint="leave passes out, or set precision to fp32",
+            where="passes",
+        )
+    return asked
+
+
+def _require_tables(pipeline: PipelineConfig) -> None:
+    """InvalidSpec, if a dtype is asked for a table that the model does not have."""
+    features = {feature.name: feature for feature in pipeline.features}
+    known = sorted({lookup.table.name for lookup in lookups(pipeline.embedded_groups, features)})
+    for name in pipeline.tables.dtypes:
+        if name not in known:
+            raise InvalidSpec(
+                f"the model has no table {name}; its tables are {', '.join(known) or 'none'}",
+                hint="name tables as slipway plan lists them",
+                where="tables.dtypes",
+            )
 
 
 def item_id_column(tower: TowerConfig, spec: ExportSpec) -> str | None:
@@ -210,11 +246,11 @@ def _unopened(spec: ExportSpec, family: str, families: Collection[str]) -> tuple
             hint="leave id_weights out",
             where="id_weights",
         )
-    if spec.tables.sharded:
+    if spec.tables != Tables():
         raise InvalidSpec(
-            "tables: sharded is for TorchEasyRec's models; how a family of one's own looks up, only its code "
-            "knows",
-            hint="leave tables out, and export in two stages",
+            "tables is for TorchEasyRec's models; the tables of a family of one's own are packaged as it has "
+            "them",
+            hint="leave tables out; the family's own module may keep its rows in another dtype",
             where="tables",
         )
     towers = tuple(UnopenedTower(name=name, family=family) for name in spec.towers or (TowerName.MODEL,))

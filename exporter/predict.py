@@ -46,7 +46,7 @@ def predict(
         scratch=scratch,
         device=served.manifest.device,
     )
-    runner.lookup = served.lookup
+    runner.lookup, runner.tf32 = served.lookup, served.entry.tf32
     with runner:
         writer: pq.ParquetWriter | None = None
         try:

@@ -9,11 +9,16 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    GetJsonSchemaHandler,
     StrictBool,
     WithJsonSchema,
     model_validator,
 )
 from pydantic.config import JsonDict
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+from exporter.dtypes import Precision, TableDtype
 
 MAX_RANKS = 16
 MAX_TARGETS = 8
@@ -47,24 +52,6 @@ class TableLayout(StrEnum):
     SHARDED = "sharded"  # into files of rows, one per rank; nothing is compiled of the lookups
 
 
-class Tables(Frozen):
-    """What becomes of a model's embedding tables."""
-
-    layout: TableLayout = TableLayout.PACKAGED
-
-    @property
-    def sharded(self) -> bool:
-        return self.layout is TableLayout.SHARDED
-
-
-def _with_layout(given: object) -> object:
-    """`"sharded"` stands for `{"layout": "sharded"}`."""
-    return {"layout": given} if isinstance(given, str) else given
-
-
-TablesOrLayout = Annotated[Tables, BeforeValidator(_with_layout, json_schema_input_type=Tables | TableLayout)]
-
-
 class IdWeights(StrEnum):
     """What a package does with the factors of weighted ids."""
 
@@ -94,6 +81,49 @@ class LowPrecision(StrEnum):
 
     BF16 = "bf16"
     FP16 = "fp16"
+
+
+MAX_TABLES = 4096  # that a request may name
+
+
+class Tables(Frozen):
+    """What becomes of a model's embedding tables."""
+
+    layout: TableLayout = TableLayout.PACKAGED
+    dtype: TableDtype = Field(
+        default=TableDtype.FP32,
+        description="What the rows of all tables are kept in; what is looked up is fp32 in any case.",
+    )
+    dtypes: Mapping[Annotated[str, Field(min_length=1, max_length=512)], TableDtype] = Field(
+        default={},
+        max_length=MAX_TABLES,
+        description="The same for single tables, by the names that `slipway plan` lists.",
+    )
+
+    def dtype_of(self, table: str) -> TableDtype:
+        """What the table of this name is kept in."""
+        return self.dtypes.get(table, self.dtype)
+
+    @property
+    def sharded(self) -> bool:
+        return self.layout is TableLayout.SHARDED
+
+
+def _with_layout(given: object) -> object:
+    """`"sharded"` stands for `{"layout": "sharded"}`."""
+    return {"layout": given} if isinstance(given, str) else given
+
+
+class _OrLayout:
+    """Says so in the schema, which is the same for what is sent and what comes back."""
+
+    def __get_pydantic_json_schema__(
+        self, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return {"anyOf": [handler(core), {"type": "string", "enum": [each.value for each in TableLayout]}]}
+
+
+TablesOrLayout = Annotated[Tables, BeforeValidator(_with_layout), _OrLayout()]
 
 
 class SetPrecision(Frozen):
@@ -226,11 +256,6 @@ class ExportSpec(Frozen):
         default=Mode.UNIFIED,
         description="unified: tables and dense part in one package; two_stage: one package each.",
     )
-    tables: TablesOrLayout = Field(
-        default=Tables(),
-        description="sharded, which needs mode two_stage: every rank writes its rows of each table as "
-        "safetensors, and only the dense part is compiled. Default: tables are in the packages.",
-    )
     device: Device = Device.CPU
     target: Targets | None = Field(
         default=None,
@@ -252,6 +277,27 @@ class ExportSpec(Frozen):
         max_length=64,
         description="Edits of the traced programs, in this order: submodules in a lower precision, or with "
         "their attention computed in another way. What comes out is held against the model as trained.",
+    )
+    tables: TablesOrLayout = Field(
+        default=Tables(),
+        description="Embedding tables: what their rows are kept in; and whether packages hold them, or, with "
+        "layout sharded and mode two_stage, files of rows, which every rank writes for itself.",
+    )
+    precision: Precision | None = Field(
+        default=None,
+        description="What towers are computed in: fp32, or bf16 or fp16 by autocast, with outputs in fp32. "
+        "Default: the config's export_config.mixed_precision, else fp32.",
+    )
+    tf32: StrictBool = Field(
+        default=False,
+        description="cuda only: let products of fp32 matrices round their factors to TF32.",
+    )
+    fp32_tolerance: float | None = Field(
+        default=None,
+        gt=0,
+        le=10,
+        description="How far outputs may be from those of the model in fp32, as a fraction of an output's "
+        "scale, where tables or arithmetic are of lower precision. Default: by what is asked for.",
     )
     ranks: int | None = Field(
         default=None, ge=1, le=MAX_RANKS, description="Processes per attempt; default: one per tower."
@@ -297,6 +343,14 @@ class ExportSpec(Frozen):
     def _shards_are_looked_up_outside(self) -> Self:
         if self.tables.sharded and self.mode is not Mode.TWO_STAGE:
             raise ValueError("`tables: sharded` needs `mode: two_stage`, whose dense package takes lookups")
+        if self.tables.sharded and {self.tables.dtype, *self.tables.dtypes.values()} != {TableDtype.FP32}:
+            raise ValueError("`tables: sharded` writes rows as they were trained; leave out their dtypes")
+        return self
+
+    @model_validator(mode="after")
+    def _tf32_is_for_cuda(self) -> Self:
+        if self.tf32 and Device.CUDA not in map(device_of, self.targets):
+            raise ValueError("`tf32` is for CUDA: a CPU has no such products; leave it out, or name a GPU")
         return self
 
     @model_validator(mode="after")
@@ -334,4 +388,6 @@ class ExportSpec(Frozen):
     def for_target(self, target: Target) -> Self:
         """The same export for one of its targets."""
         one = (target,) if self.target else None
-        return self.model_copy(update={"target": one, "device": device_of(target)})
+        device = device_of(target)
+        tf32 = self.tf32 and device is Device.CUDA
+        return self.model_copy(update={"target": one, "device": device, "tf32": tf32})

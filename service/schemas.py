@@ -1,14 +1,17 @@
 """Bodies of requests and answers."""
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Literal
 
 from pydantic import Field
 
+from exporter.config.schema import PipelineConfig
+from exporter.config.tables import Lookup, lookups
 from exporter.dims.between import plan_between
 from exporter.dims.entries import dim_entries, tensor_entries
+from exporter.dtypes import Precision, TableDtype
 from exporter.manifest import DimEntry, TensorEntry
 from exporter.outcome import Failure
 from exporter.planning import PlannedTower
@@ -47,12 +50,15 @@ class SpecView(Frozen):
     output_uri: str
     towers: tuple[TowerName, ...] | None
     mode: str
-    tables: Tables = Tables()
     device: Device
     target: Targets | None
     id_weights: IdWeights
     allow_inferred_ops: bool = False
     passes: tuple[Pass, ...]
+    tables: Tables = Tables()
+    precision: Precision | None = None
+    tf32: bool = False
+    fp32_tolerance: float | None = None
     ranks: int | None
     max_batch_size: int
     materialise_items: bool = False
@@ -167,6 +173,33 @@ class Promotion(Frozen):
     )
 
 
+class TablePlan(Frozen):
+    """An embedding table that a tower reads: what its rows are kept in, and the bytes that takes."""
+
+    name: str
+    rows: int
+    width: int
+    features: tuple[str, ...] = Field(description="That look rows up in it.")
+    dtype: TableDtype
+    fp32_bytes: int
+    bytes: int
+
+    @classmethod
+    def of(cls, found: Sequence[Lookup], tables: Tables) -> "TablePlan":
+        """Of one table's lookups."""
+        table = found[0].table
+        dtype = tables.dtype_of(table.name)
+        return cls(
+            name=table.name,
+            rows=table.rows,
+            width=table.dim,
+            features=tuple(dict.fromkeys(lookup.feature.name for lookup in found)),
+            dtype=dtype,
+            fp32_bytes=table.rows * TableDtype.FP32.row_bytes(table.dim),
+            bytes=table.rows * dtype.row_bytes(table.dim),
+        )
+
+
 class TowerPlan(Frozen):
     """One tower's inputs: which sizes vary, within which bounds, and which vary together."""
 
@@ -178,6 +211,7 @@ class TowerPlan(Frozen):
         default=(), description="two_stage only: what the sparse package hands to the dense one."
     )
     group_dims: tuple[DimEntry, ...] = ()
+    tables: tuple[TablePlan, ...] = ()
 
     @classmethod
     def of(cls, planned: PlannedTower, spec: ExportSpec) -> "TowerPlan":
@@ -191,7 +225,17 @@ class TowerPlan(Frozen):
             dims=dim_entries(planned.plan),
             group_tensors=tensor_entries(groups) if groups else (),
             group_dims=dim_entries(groups) if groups else (),
+            tables=_tables(planned.config.pipeline),
         )
+
+
+def _tables(pipeline: PipelineConfig) -> tuple[TablePlan, ...]:
+    """The tables that a tower reads, in the order in which it first does."""
+    features = {feature.name: feature for feature in pipeline.features}
+    by_path: dict[tuple[str, ...], list[Lookup]] = {}
+    for lookup in lookups(pipeline.embedded_groups, features):
+        by_path.setdefault(lookup.path, []).append(lookup)
+    return tuple(TablePlan.of(found, pipeline.tables) for found in by_path.values())
 
 
 class PlanView(Frozen):
@@ -199,6 +243,7 @@ class PlanView(Frozen):
 
     family: str
     mode: Mode
+    precision: Precision = Field(default=Precision.FP32, description="What towers are computed in.")
     max_batch_size: int
     towers: tuple[TowerPlan, ...]
 

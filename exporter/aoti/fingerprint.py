@@ -27,7 +27,7 @@ from exporter.spec import Device, Pass, Target
 from exporter.towers.tower import Tower
 
 # Where the code is that a trace runs or that decides how it is compiled.
-_OUR_CODE = ("aoti", "config", "dims", "models", "towers")
+_OUR_CODE = ("aoti", "config", "dims", "lowering", "models", "towers")
 _VERSIONED = frozenset({"torch", "torchrec", "fbgemm_gpu", "exporter"})  # their versions are in the key
 _NO_MATTER = frozenset({"text", "train_input_path", "train_rows_are_encoded", "averaged_weights", "reason"})
 

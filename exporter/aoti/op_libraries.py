@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from torch._ops import OpOverload
 from torch.export import ExportedProgram
-from torch.fx import Graph
+from torch.fx import Graph, GraphModule
 
 from exporter.aoti.torch_private import defining_module
 from exporter.errors import CompileFailed, InvalidArtifact
@@ -21,7 +21,7 @@ def op_libraries(programs: Iterable[ExportedProgram]) -> tuple[str, ...]:
         CompileFailed: an operator of an unknown library that no `torch.library.custom_op` has made, by name.
     """
     found: set[str] = set()
-    for operator in _custom(program.graph for program in programs):
+    for operator in _custom(graphs_of(programs)):
         library = _library(operator)
         if library is None:
             raise CompileFailed(
@@ -30,6 +30,14 @@ def op_libraries(programs: Iterable[ExportedProgram]) -> tuple[str, ...]:
             )
         found.add(library)
     return tuple(sorted(found))
+
+
+def graphs_of(programs: Iterable[ExportedProgram]) -> Iterator[Graph]:
+    """Every graph of the programs: what is computed under autocast is a graph within one."""
+    for program in programs:
+        for module in program.graph_module.modules():
+            if isinstance(module, GraphModule):
+                yield module.graph
 
 
 def known_libraries(graphs: Iterable[Graph]) -> tuple[str, ...]:

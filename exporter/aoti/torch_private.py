@@ -337,6 +337,7 @@ def compiler_settings() -> tuple[tuple[str, str], ...]:
         ("package", str(sorted(PACKAGE_CONFIG.items()))),
         ("threads", str(torch.get_num_threads())),  # written into loops
         ("c++", _compiler_version()),
+        ("tf32", str(torch.backends.cuda.matmul.allow_tf32)),  # written into Triton's kernels
     )
 
 

@@ -63,9 +63,13 @@ def request_behind(published: Published) -> Mapping[str, JsonValue]:
         "towers": [tower.name for tower in towers],
         "passes": [applied.asked.model_dump() for tower in towers for applied in tower.passes],
         "allow_inferred_ops": any(tower.inferred_ops for tower in towers),
+        "precision": towers[0].precision,
+        "tf32": towers[0].tf32,
     }
-    if any(tower.tables for tower in towers):
-        given["tables"] = TableLayout.SHARDED
+    given["tables"] = {
+        "layout": TableLayout.SHARDED if any(tower.tables for tower in towers) else TableLayout.PACKAGED,
+        "dtypes": {table.name: table.dtype for tower in towers for table in tower.embeddings if table.error},
+    }
     if manifest.family_package is not None:
         given["family"] = manifest.family
     elif any(tower.id_weights is IdWeights.IGNORE for tower in towers):

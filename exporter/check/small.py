@@ -6,7 +6,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from exporter.aoti.op_libraries import known_libraries
+from exporter.aoti.op_libraries import graphs_of, known_libraries
 from exporter.check.cases import Cases
 from exporter.check.tower import Wanted
 from exporter.errors import ExportError
@@ -32,7 +32,7 @@ def smallest_of(
         return ""
     programs = [each.program for each in traced]
     folder = wanted.shrink_into / tower
-    libraries = known_libraries(program.graph for program in programs)
+    libraries = known_libraries(graphs_of(programs))
     told = keep_smallest(programs, inputs, folder, libraries=libraries, expected=expected)
     return _kept(told, folder)
 

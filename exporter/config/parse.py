@@ -12,7 +12,10 @@ from exporter.config.pb.data_pb2 import DataConfig, FgMode
 from exporter.config.pb.pipeline_pb2 import EasyRecConfig
 from exporter.config.schema import FeatureGroup, ModelConfig, PipelineConfig
 from exporter.config.tables import check_tables
+from exporter.dtypes import Precision
 from exporter.errors import InvalidPipelineConfig, UnsupportedConfig
+
+_PRECISIONS = {"": Precision.FP32, "BF16": Precision.BF16, "FP16": Precision.FP16}
 
 
 def parse_pipeline_config(text: str, *, where: str = "config") -> PipelineConfig:
@@ -47,7 +50,6 @@ def parse_published_config(text: str, *, where: str = "config") -> PipelineConfi
         )
     require_fields(message, where)
     check_bounds(message, where)
-    _refuse_other_weights(message)
     features = read_features(message)
     groups = read_groups(message.model_config, features)
     model = families.read(message.model_config)
@@ -62,6 +64,7 @@ def parse_published_config(text: str, *, where: str = "config") -> PipelineConfi
         train_rows_are_encoded=_train_rows_are_encoded(message),
         item_id_field=_item_id_field(message.data_config),
         averaged_weights=_averaged_weights(message),
+        precision=_precision(message),
         variational_dropout=message.model_config.HasField("variational_dropout"),
     )
 
@@ -94,12 +97,13 @@ def _train_rows_are_encoded(message: EasyRecConfig) -> bool:
     return not any(needs_generation(source) for source in feature_sources(message))
 
 
-def _refuse_other_weights(message: EasyRecConfig) -> None:
-    """Refuse a config whose export would not take the fp32 weights of the checkpoint."""
-    export = message.export_config
-    if export.mixed_precision:
+def _precision(message: EasyRecConfig) -> Precision:
+    """What the export is to compute in; training's own mixed_precision says nothing about it."""
+    named = message.export_config.mixed_precision
+    if named not in _PRECISIONS:
         raise UnsupportedConfig(
-            f"export_config.mixed_precision is {export.mixed_precision}, and Slipway exports FP32",
-            hint="leave export_config.mixed_precision out; train_config.mixed_precision may stay",
+            f"export_config.mixed_precision is {named}, which is no precision",
+            hint=f"write {' or '.join(filter(None, _PRECISIONS))}, or leave it out for fp32",
             where="export_config.mixed_precision",
         )
+    return _PRECISIONS[named]

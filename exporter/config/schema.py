@@ -1,6 +1,6 @@
 """The model as training described it: features, sequences, groups. Pure data, no torch, no protobuf."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Literal
 
@@ -9,7 +9,8 @@ from exporter.config.hstu import DlrmHstuConfig, HstuMatchConfig
 from exporter.config.match import MatchConfig
 from exporter.config.ranking import DbmtlConfig, MultiTowerDinConfig
 from exporter.config.sequence_encoders import SequenceEncoderConfig
-from exporter.spec import IdWeights, TowerName
+from exporter.dtypes import Precision
+from exporter.spec import IdWeights, Tables, TowerName
 
 
 class FeatureKind(StrEnum):
@@ -157,6 +158,9 @@ class PipelineConfig:
     item_id_field: str = ""  # the training rows' column that names an item, where a sampler needs it
     averaged_weights: bool = False  # dense weights are those of the checkpoint's dense_ema
     id_weights: IdWeights = IdWeights.APPLY  # what becomes of the factors of weighted ids
+    tables: Tables = field(default_factory=Tables)  # as packaged; a checkpoint's are fp32
+    precision: Precision = Precision.FP32  # what towers are computed in
+    tf32: bool = False  # products of fp32 matrices on CUDA may round their factors
     variational_dropout: bool = False  # groups of several features scale each by how often it was kept
 
     def feature(self, name: str) -> Feature:

@@ -18,6 +18,14 @@ class Lookup:
     collection: tuple[DataGroup, GroupKind, int]  # tables of DEEP groups of all widths are together, as 0
 
     @property
+    def path(self) -> tuple[str, ...]:
+        """Where the checkpoint has the table, below its embedding group."""
+        data_group, kind, width = self.collection
+        if kind is GroupKind.DEEP:
+            return "emb_impls", data_group, "ebc", "embedding_bags", self.table.name
+        return "seq_emb_impls", data_group, "ec_dict", str(width), "embeddings", self.table.name
+
+    @property
     def pooling(self) -> Pooling | None:
         """How the table itself pools; tables of sequences give every id's row."""
         return self.feature.pooling if self.group.kind is GroupKind.DEEP else None

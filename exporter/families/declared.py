@@ -1,6 +1,7 @@
 """A tower that a family of one's own declares and builds; Slipway holds the module to the declaration."""
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -16,7 +17,7 @@ from exporter.errors import InvalidDeclaration, InvalidSpec
 from exporter.families.family import Family, TwoStep
 from exporter.families.loading import declared, family_code, load_family, tower_of
 from exporter.families.served import DeclaredModule
-from exporter.planning import PlannedTower, UnopenedTower, item_id_column, require_listed
+from exporter.planning import PlannedTower, UnopenedTower, as_asked, item_id_column, require_listed
 from exporter.spec import ExportSpec, Mode, TowerName
 from exporter.towers.declared_view import declared_tower
 from exporter.towers.tower import Tower
@@ -59,6 +60,7 @@ def _planned(declaration: TowerDeclaration, family: str, spec: ExportSpec, confi
             where="mode",
         )
     tower = declared_tower(declaration, family=family, text=config_text)
+    tower = replace(tower, pipeline=as_asked(tower.pipeline, spec))
     return PlannedTower(
         config=tower,
         plan=plan_declared(declaration, max_batch_size=spec.max_batch_size),

@@ -7,15 +7,14 @@ from collections.abc import Mapping, Sequence
 from math import sqrt
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from exporter.config.schema import Feature, FeatureGroup, GroupKind, PipelineConfig, Pooling
+from exporter.config.schema import Feature, FeatureGroup, GroupKind, PipelineConfig
 from exporter.config.tables import Lookup, lookups
 from exporter.config.widths import sequence_widths
 from exporter.models.jagged import Layout, cumulated, first, pad_to
-from exporter.models.pieces import TableInPieces
 from exporter.models.sequence_encoders import build_encoder
+from exporter.models.tables import Fp32Table, Table
 from exporter.spec import IdWeights
 
 
@@ -38,9 +37,8 @@ class EmbeddingGroup(nn.Module):
         self.emb_impls, self.seq_emb_impls = nn.ModuleDict(), nn.ModuleDict()
         self._tables: dict[tuple[FeatureGroup, str], str] = {}  # group and feature -> the table's path
         for lookup in lookups(self._groups, self._features):
-            path = _path(lookup)
-            self._tables[lookup.group, lookup.feature.name] = ".".join(path)
-            _add_table(self, path, lookup)
+            self._tables[lookup.group, lookup.feature.name] = ".".join(lookup.path)
+            _add_table(self, lookup)
         self._group_name_to_seq_encoders = nn.ModuleDict(
             {group.name: _encoders(group, self._features) for group in self._groups if group.encoders}
         )
@@ -103,8 +101,7 @@ class EmbeddingGroup(nn.Module):
         if feature.is_sequence and feature.is_multivalued:
             offsets = cumulated(inputs[f"{feature.name}.key_lengths"])[offsets]
         weights = inputs[f"{feature.name}.weights"] if feature.weighted and self._apply_weights else None
-        ids, table = self._rows(values, feature, group)
-        return _bags(ids, table, offsets, feature.pooling, weights)
+        return self._table(feature, group).bags(values, offsets, feature.pooling, weights)
 
     def _query(self, feature: Feature, group: FeatureGroup, inputs: Mapping[str, Tensor]) -> Tensor:
         """One vector of each row, (B, D), looked up beside the sequences; training weighs no ids here."""
@@ -112,29 +109,27 @@ class EmbeddingGroup(nn.Module):
         if feature.table is None:
             return values
         offsets = cumulated(inputs[f"{feature.name}.lengths"])
-        ids, table = self._rows(values, feature, group)
+        table = self._table(feature, group)
         if feature.is_multivalued:
-            return _bags(ids, table, offsets, feature.pooling)
+            return table.bags(values, offsets, feature.pooling)
         # A query of one value takes the first of its row; padding gives zeros to a row without any.
-        return first(F.embedding(ids, table), offsets)
+        return first(table.rows(values), offsets)
 
     def _elements(self, feature: Feature, group: FeatureGroup, inputs: Mapping[str, Tensor]) -> Tensor:
         """One vector of each element: (N, D)."""
         values = inputs[f"{feature.name}.values"]
         if feature.table is None:
             return values
-        ids, table = self._rows(values, feature, group)
+        table = self._table(feature, group)
         if feature.is_multivalued:
             offsets = cumulated(inputs[f"{feature.name}.key_lengths"])
-            return _bags(ids, table, offsets, feature.pooling)
-        return F.embedding(ids, table)
+            return table.bags(values, offsets, feature.pooling)
+        return table.rows(values)
 
-    def _rows(self, ids: Tensor, feature: Feature, group: FeatureGroup) -> tuple[Tensor, Tensor]:
-        """The ids, and the table that they are rows of; of one in pieces, only the rows that they name."""
+    def _table(self, feature: Feature, group: FeatureGroup) -> Table:
         table = self.get_submodule(self._tables[group, feature.name])
-        if isinstance(table, TableInPieces):
-            return table.look_up(ids)
-        return ids, self.get_parameter(f"{self._tables[group, feature.name]}.weight")
+        assert isinstance(table, Table)
+        return table
 
 
 def _padded(
@@ -154,34 +149,9 @@ def _padded(
     return padded
 
 
-def _bags(
-    ids_V: Tensor, table: Tensor, offsets: Tensor, pooling: Pooling, weights_V: Tensor | None = None
-) -> Tensor:
-    """The rows of each bag of ids as one vector, zeros for none: their sum, or that by how many they are.
-
-    Weights are factors of the rows; a mean still divides by the number of ids, as TorchRec does.
-    """
-    if weights_V is None:
-        return F.embedding_bag(ids_V, table, offsets, mode=pooling.value, include_last_offset=True)
-    summed: Tensor = F.embedding_bag(
-        ids_V, table, offsets, mode="sum", per_sample_weights=weights_V, include_last_offset=True
-    )
-    if pooling is Pooling.MEAN:
-        summed = summed / offsets.diff().clamp(min=1).unsqueeze(1)
-    return summed
-
-
-def _path(lookup: Lookup) -> tuple[str, ...]:
-    """Where the checkpoint has the table."""
-    data_group, kind, width = lookup.collection
-    if kind is GroupKind.DEEP:
-        return "emb_impls", data_group, "ebc", "embedding_bags", lookup.table.name
-    return "seq_emb_impls", data_group, "ec_dict", str(width), "embeddings", lookup.table.name
-
-
-def _add_table(root: nn.Module, path: Sequence[str], lookup: Lookup) -> None:
+def _add_table(root: nn.Module, lookup: Lookup) -> None:
     """Put the lookup's table below `root`, unless it is there."""
-    *parents, name = path
+    *parents, name = lookup.path
     parent = root.get_submodule(parents[0])
     for step in parents[1:]:
         assert isinstance(parent, nn.ModuleDict)
@@ -190,7 +160,7 @@ def _add_table(root: nn.Module, path: Sequence[str], lookup: Lookup) -> None:
         parent = parent[step]
     assert isinstance(parent, nn.ModuleDict)
     if name not in parent:
-        table = nn.Embedding(lookup.table.rows, lookup.table.dim)
+        table = Fp32Table(lookup.table.rows, lookup.table.dim)
         bound = sqrt(1 / lookup.table.rows)
         nn.init.uniform_(table.weight, -bound, bound)
         parent[name] = table

@@ -3,29 +3,44 @@
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from exporter.checkpoint.tensors import Piece, TensorMeta
+from exporter.config.schema import Pooling
+from exporter.dtypes import TableDtype
+from exporter.models.tables import Table, pooled
 
 
-class TableInPieces(nn.Module):
-    """An embedding table of no parameters, in place of one that holds all of its rows."""
+class TableInPieces(Table):
+    """Rows as training has them, in boxes of files; it has no parameters."""
+
+    dtype = TableDtype.FP32
 
     def __init__(self, meta: TensorMeta, pieces: Sequence[Piece]) -> None:
-        """Look rows up in `pieces`, boxes that cover a table of this shape and dtype."""
+        """Look rows up in `pieces`, which cover a table of this shape and dtype."""
         super().__init__()
-        self._meta = meta
+        self.meta = meta
         self._pieces = _Pieces(pieces)
+
+    def rows(self, ids_V: Tensor) -> Tensor:
+        places_V, rows_WD = self.look_up(ids_V)
+        return rows_WD[places_V]
+
+    def bags(
+        self, ids_V: Tensor, offsets: Tensor, pooling: Pooling, weights_V: Tensor | None = None
+    ) -> Tensor:
+        places_V, rows_WD = self.look_up(ids_V)
+        return pooled(places_V, rows_WD, offsets, pooling, weights_V)
 
     def look_up(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         """The ids as rows of a table that holds no others, and that table."""
         wanted, places = ids.unique(return_inverse=True)
         if not len(wanted):  # operators of bags want a row, though no id is there to name it
             wanted = wanted.new_zeros(1)
-        return places, self._pieces.rows(wanted.cpu(), self._meta).to(ids.device)
+        return places, self._pieces.rows(wanted.cpu(), self.meta).to(ids.device)
 
     def extra_repr(self) -> str:
-        return str(self._meta)
+        return str(self.meta)
 
 
 class _Pieces:

@@ -18,6 +18,7 @@ from exporter.spec import Pass
 from exporter.stages import Progress
 from exporter.towers.lookup import LookUp
 from exporter.towers.tower import Tower
+from exporter.verify.fp32 import AgainstFp32
 from exporter.verify.nodes import require_promises_kept
 from exporter.verify.numerics import compare, compare_runs, scales_of, tolerance_of
 from exporter.verify.reload import Link
@@ -49,10 +50,11 @@ class Gate:
         self._op_libraries = op_libraries
         self._scratch = scratch
         self._device = device
-        self._tolerance = tolerance_of(passes)
+        self._tolerance = tolerance_of(passes, tower.config.pipeline)
         self._programs = programs
         self.call_limit_s = CALL_LIMIT_S  # of one call of the package, or of loading it
         self.lookup: LookUp | None = None  # makes the chain's inputs of the tower's, where no package does
+        self.fp32: AgainstFp32 | None = None  # where precision was given up
         self.ahead: RunnerProcess | None = None  # what the package is to run in, if that was started before
         self._usual: dict[str, float] = {}  # the scale of each output in the largest ordinary batch
 
@@ -63,6 +65,7 @@ class Gate:
 
         Raises:
             VerificationFailed: naming the case, its sizes, the output and the difference.
+            PrecisionLost: the package does what eager does, too far from the model in fp32.
         """
         cases, refusals = list(agreeing), list(contradicting)
         by_node = _run_by_node(cases) if self._programs else []
@@ -103,6 +106,7 @@ class Gate:
             largest_difference=max(report.largest_difference or 0.0 for report in reports),
             cases=tuple(reports),
             latency=tuple(latency),
+            fp32=self.fp32.report(title=self._tower.title) if self.fp32 else None,
             run_by_node=tuple(batch.name for batch in by_node),
         )
 
@@ -110,6 +114,8 @@ class Gate:
         """Keep the scale of each output in the largest ordinary batch: what small ones are held against."""
         if ordinary := _ordinary(cases):
             self._usual = scales_of(self.eager(ordinary[-1].inputs))
+            if self.fp32:
+                self.fp32.learn_scales(ordinary[-1])
 
     @property
     def tolerance(self) -> float:
@@ -140,6 +146,7 @@ class Gate:
             ahead=self.ahead,
         )
         runner.lookup = self.lookup
+        runner.tf32 = self._tower.config.pipeline.tf32
         return runner
 
     def agrees(self, runner: PackageRunner, batch: NamedBatch) -> CaseReport:
@@ -147,11 +154,14 @@ class Gate:
         sizes = input_sizes(self._tower.plan, batch.inputs)
         expected = self.eager(batch.inputs)
         try:
-            difference = compare(expected, runner.run(batch.inputs), usual=self._usual)
+            outputs = runner.run(batch.inputs)
         except Refused as refusal:
             return CaseReport(
                 name=batch.name, kind=CaseKind.AGREES, sizes=sizes, passed=False, detail=str(refusal)
             )
+        difference = compare(expected, outputs, usual=self._usual)
+        if self.fp32:
+            self.fp32.add(batch, outputs)
         finite = not difference.problem
         return CaseReport(
             name=batch.name,

@@ -3,19 +3,22 @@
 Compiled code trusts the promises: a wrong stride is memory read at the wrong places, and says nothing.
 """
 
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.export import ExportedProgram
 from torch.fx import Interpreter, Node
+from torch.fx.node import Argument, Target
 from torch.utils._pytree import tree_leaves
 
 from exporter.aoti.source_line import place_of
 from exporter.errors import PromiseBroken
 
+_UnderAutocast = tuple[str, torch.dtype, bool, bool, nn.Module, *tuple[Tensor, ...]]
 Symbols = dict[object, int]  # torch's symbol for a size -> the size in this run
 
 
@@ -39,7 +42,7 @@ def check_nodes(program: ExportedProgram, inputs: Mapping[str, Tensor]) -> Broke
     The promises are sizes, strides, dtypes and devices in terms of the input sizes, and so evaluated at
     the sizes of `inputs`, which need not be those that the program was traced with.
     """
-    run = _CheckedRun(program)
+    run = _CheckedRun(program.module(check_guards=False), {})
     flat = tree_leaves(((dict(inputs),), {}))
     with torch.no_grad():
         try:
@@ -143,28 +146,48 @@ class _Stop(Exception):
 class _CheckedRun(Interpreter):
     """Runs a program's graph, and stops at the first node that gives what was not promised."""
 
-    def __init__(self, program: ExportedProgram) -> None:
-        module = program.module(check_guards=False)
+    def __init__(self, module: nn.Module, symbols: Symbols) -> None:
         super().__init__(module)
-        self._symbols: Symbols = {}
+        self._symbols = symbols
 
     def run_node(self, n: Node) -> object:
         try:
             result: object = super().run_node(n)
+        except _Stop:
+            raise
         except Exception as error:  # a size that was built in, where the run has another one
             raise _stop_at(n, f"raises {type(error).__name__}: {str(error).strip()[:500]}") from error
         promised = n.meta.get("val")
         if n.op == "output" or promised is None:
             return result
-        if told := self._differs(tree_leaves(promised), tree_leaves(result)):
+        if told := self._differs(tree_leaves(_read_of(n, promised)), tree_leaves(_read_of(n, result))):
             raise _stop_at(n, told)
         return result
+
+    def call_function(
+        self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Argument]
+    ) -> object:
+        """As it is called; what is computed under autocast, node by node as well."""
+        if target is not torch.ops.higher_order.wrap_with_autocast:
+            return super().call_function(target, args, kwargs)
+        device, dtype, enabled, cached, inner, *taken = cast(_UnderAutocast, args)
+        with torch.autocast(device, dtype=dtype, enabled=enabled, cache_enabled=cached):
+            return _CheckedRun(inner, self._symbols).run(*taken, enable_io_processing=False)
 
     def _differs(self, promised: Sequence[object], real: Sequence[object]) -> str:
         if len(promised) != len(real):
             return f"gives {len(real)} values, promised {len(promised)}"
         values = zip(promised, real, strict=True)
         return next((said for each, found in values if (said := differs(each, found, self._symbols))), "")
+
+
+def _read_of(node: Node, values: object) -> object:
+    """Of several results those that anyone reads: of others not even torch's own meta kernels are sure."""
+    if node.target is operator.getitem:
+        return values if node.users else []
+    if not isinstance(values, tuple | list) or any(u.target is not operator.getitem for u in node.users):
+        return values
+    return [values[cast(int, user.args[1])] for user in node.users if user.users]
 
 
 def _stop_at(node: Node, told: str) -> _Stop:

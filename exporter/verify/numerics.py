@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from exporter.config.schema import PipelineConfig
+from exporter.dtypes import Precision
 from exporter.spec import LowPrecision, Pass, SetPrecision
 
 # fp32: rounding differs between eager's and the compiler's order of summation, not more.
@@ -13,12 +15,20 @@ FP32_TOLERANCE = 1e-5
 # Lower precisions: five units in the last place of what was computed in them, eager being fp32 all along. The
 # models of tests/board differ by 1.6 of them at most.
 _LOW_TOLERANCES = {LowPrecision.FP16: 2.5e-3, LowPrecision.BF16: 2e-2}
+# A whole tower under autocast: ten such units, as eager rounds after every operator, and the package once
+# after several. The recorded models differ by four at most.
+_AUTOCAST_TOLERANCES = {Precision.FP32: FP32_TOLERANCE, Precision.FP16: 5e-3, Precision.BF16: 4e-2}
+_TF32_TOLERANCE = 5e-3  # its factors have as many bits as fp16's
 
 
-def tolerance_of(passes: Iterable[Pass]) -> float:
-    """What a package may differ by from the model as trained, as a fraction of the output's scale."""
-    low = (_LOW_TOLERANCES[each.precision] for each in passes if isinstance(each, SetPrecision))
-    return max(low, default=FP32_TOLERANCE)
+def tolerance_of(passes: Iterable[Pass], asked: PipelineConfig) -> float:
+    """What a package may differ by from eager, as a fraction of the output's scale.
+
+    Eager has the same tables, quantised or not, and computes in the same precision, passes apart: what
+    these change is held against the model as trained.
+    """
+    low = [_LOW_TOLERANCES[each.precision] for each in passes if isinstance(each, SetPrecision)]
+    return max(*low, _AUTOCAST_TOLERANCES[asked.precision], _TF32_TOLERANCE if asked.tf32 else 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)

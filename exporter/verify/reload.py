@@ -34,6 +34,7 @@ class Setup(BaseModel):
     op_libraries: tuple[str, ...]
     device: str
     threads: int
+    tf32: bool = False  # allow it to what the packages call of cuBLAS
 
 
 class RunRequest(BaseModel):
@@ -54,6 +55,7 @@ class RunReply(BaseModel):
 def main(requests: TextIO, replies: TextIO) -> None:
     setup = Setup.model_validate_json(requests.readline())
     torch.set_num_threads(setup.threads)
+    torch.backends.cuda.matmul.allow_tf32 = setup.tf32
     for library in setup.op_libraries:
         importlib.import_module(library)
     device = torch.device(setup.device)

@@ -112,6 +112,7 @@ class PackageRunner:
         """
         self.lookup: LookUp | None = None  # in front of the chain where no package looks up; in this process
         self._setup = Setup(chain=tuple(chain), op_libraries=op_libraries, device=device, threads=threads)
+        self.tf32 = False  # whether to allow it to what the packages call of cuBLAS
         self._scratch = scratch
         self._ahead = ahead
         self._limit_s = limit_s
@@ -124,7 +125,7 @@ class PackageRunner:
             else:
                 self._runner = starting.enter_context(RunnerProcess(self._scratch))
             self._process = self._runner.process
-            self._ask(self._setup)
+            self._ask(self._setup.model_copy(update={"tf32": self.tf32}))
             self._running = starting.pop_all()
         return self
 

@@ -1,12 +1,13 @@
 """An export's spec as command-line options."""
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
+from exporter.dtypes import Precision, TableDtype
 from exporter.errors import InvalidSpec
 from exporter.planning import PlanRequest, read_config
 from exporter.spec import INDEX_KINDS, Device, ExportSpec, IdWeights, Mode, TableLayout, TowerName
@@ -27,6 +28,14 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         dest="id_weights",
         choices=[each.value for each in IdWeights],
         help="apply the weights of ids, as training did (default), or ignore them, as TorchEasyRec does",
+    )
+    parser.add_argument(
+        "--precision",
+        choices=[each.value for each in Precision],
+        help="what towers are computed in; default: the config's export_config.mixed_precision, else fp32",
+    )
+    parser.add_argument(
+        "--tf32", action="store_true", default=None, help="let products on CUDA round to TF32"
     )
     parser.add_argument("--device", choices=[device.value for device in Device])
 
@@ -71,10 +80,19 @@ def add_plan_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--mode", choices=[mode.value for mode in Mode])
     parser.add_argument(
         "--tables",
+        dest="table_layout",
         choices=[layout.value for layout in TableLayout],
         help="sharded, with --mode two_stage: each rank writes its rows of the tables beside a dense package",
     )
     parser.add_argument("--max-batch-size", type=int, metavar="N", dest="max_batch_size")
+    parser.add_argument(
+        "--table-dtype",
+        action="append",
+        metavar="[TABLE=]DTYPE",
+        dest="table_dtypes",
+        type=_table_dtype,
+        help=f"keep the rows of all tables, or of one, in {', '.join(TableDtype)}; may be repeated",
+    )
 
 
 def spec_of(arguments: argparse.Namespace) -> ExportSpec:
@@ -93,6 +111,7 @@ def request_of(
         given |= {"config": None, "config_uri": None, **_config(arguments.config)}
     named = {name: getattr(arguments, name) for name in kind.model_fields if hasattr(arguments, name)}
     named.pop("config", None)
+    named["tables"] = _tables(arguments, given.get("tables"))
     given |= {name: value for name, value in named.items() if value is not None}
     try:
         return kind.model_validate(given)
@@ -139,6 +158,32 @@ def _uri(given: str) -> str:
 def _uris(given: str) -> str:
     """The same for each of several, which commas separate."""
     return ",".join(_uri(part.strip()) for part in given.split(",") if part.strip())
+
+
+def _table_dtype(given: str) -> tuple[str | None, str]:
+    """A table's name, or None for all, and a dtype."""
+    name, _, dtype = given.rpartition("=")
+    if dtype not in set(TableDtype):
+        raise argparse.ArgumentTypeError(f"{dtype!r} is none of {', '.join(TableDtype)}")
+    return name or None, dtype
+
+
+def _tables(arguments: argparse.Namespace, given: object) -> dict[str, object] | None:
+    """The `tables` of a request: what --spec gives, with the options laid over it; None without options."""
+    named: Sequence[tuple[str | None, str]] = arguments.table_dtypes or ()
+    if not named and arguments.table_layout is None:
+        return None
+    tables: dict[str, object] = {**given} if isinstance(given, Mapping) else {"layout": given or "packaged"}
+    if arguments.table_layout is not None:
+        tables["layout"] = arguments.table_layout
+    before = tables.get("dtypes")
+    one_by_one = {name: dtype for name, dtype in named if name is not None}
+    if one_by_one:
+        tables["dtypes"] = {**(before if isinstance(before, Mapping) else {}), **one_by_one}
+    for name, dtype in named:
+        if name is None:
+            tables["dtype"] = dtype
+    return tables
 
 
 def _index(kind: str) -> dict[str, str]:

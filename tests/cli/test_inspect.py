@@ -5,13 +5,18 @@ from pathlib import Path
 import pytest
 
 from cli.main import main
+from exporter.dtypes import Precision, TableDtype
 from exporter.manifest import (
     DimEntry,
     FileRef,
+    Fp32Report,
     Manifest,
+    OutputDifference,
+    RowError,
     SlowNode,
     SourceRef,
     SparseEntry,
+    TableEntry,
     TensorEntry,
     TowerEntry,
     TraceTime,
@@ -26,6 +31,17 @@ SPARSE = SparseEntry(
     tensors=(TensorEntry(name="uih__sequence", dtype="float32", shape=("seq_uih", 16)),),
     dims=(DimEntry(name="seq_uih", low=0, high=None, reason="events of all rows"),),
 )
+QUANTISED = TableEntry(
+    name="user_id_emb",
+    path="embedding_group.emb_impls.__BASE__.ebc.embedding_bags.user_id_emb",
+    rows=2000,
+    width=16,
+    dtype=TableDtype.INT8,
+    fp32_bytes=128_000,
+    bytes=48_000,
+    error=RowError(max_absolute=0.0134, mean_absolute=0.00647, max_relative=0.0039, mean_relative=0.0031),
+)
+WORST = OutputDifference(output="user_tower_emb", largest=0.0035, scale=0.65, case="batch_512")
 TOWER = TowerEntry(
     name=TowerName.USER,
     view="training",
@@ -37,7 +53,14 @@ TOWER = TowerEntry(
     dims=(),
     code="warm",
     reused="request",
-    verified=VerificationReport(tolerance=1e-4, largest_difference=0, cases=()),
+    embeddings=(QUANTISED,),
+    precision=Precision.FP16,
+    verified=VerificationReport(
+        tolerance=5e-3,
+        largest_difference=0,
+        cases=(),
+        fp32=Fp32Report(tolerance=0.055, outputs=(WORST,)),
+    ),
     stage_seconds={"compile": 12.34},
     trace=TraceTime(
         nodes=471,
@@ -90,3 +113,12 @@ def test_files_stages_and_what_passes_between_packages_are_shown(shown: str, cel
 
 def test_it_says_where_the_compiled_code_is_from(shown: str) -> None:
     assert "user tower: warm, neither traced nor compiled" in " ".join(shown.split())
+
+
+def test_it_says_what_lower_precision_saves_and_costs(shown: str) -> None:
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in shown.splitlines()]
+    errors = ["0.013 (0.0039 of the row)", "0.0065 (0.0031 of the row)"]
+    assert ["user_id_emb", "2,000 × 16", "int8", "48,000", "128,000", *errors] in rows
+    assert ["user_tower_emb", "0.0035", "0.0054", "batch_512"] in rows
+    assert "user tower: it computes in fp16 by autocast, and its outputs are fp32" in shown
+    assert "user against the model in fp32: allowed 0.055 of the output's scale" in " ".join(shown.split())

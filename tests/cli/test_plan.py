@@ -50,6 +50,17 @@ def test_the_plan_can_be_had_as_json(capsys: pytest.CaptureFixture[str]) -> None
             "dims": [{"name": "batch", "low": 1, "high": 8, "reason": "rows per call, shared by 2 inputs"}],
             "group_tensors": [],
             "group_dims": [],
+            "tables": [
+                {
+                    "name": "video_id_emb",
+                    "rows": 2000,
+                    "width": 16,
+                    "features": ["video_id"],
+                    "dtype": "fp32",
+                    "fp32_bytes": 128_000,
+                    "bytes": 128_000,
+                }
+            ],
         }
     ]
 
@@ -57,6 +68,37 @@ def test_the_plan_can_be_had_as_json(capsys: pytest.CaptureFixture[str]) -> None
 def test_two_stages_show_what_passes_between_them(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "--config", str(CONFIG), "--mode", "two_stage"]) == 0
     assert "uih_action__sequence " in capsys.readouterr().out
+
+
+def test_it_says_what_tables_will_be_kept_in(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["--table-dtype", "int8", "--table-dtype", "video_id_emb=int4"]
+    assert main(["plan", "--config", str(CONFIG), "--tower", "user", *asked]) == 0
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in capsys.readouterr().out.splitlines()]
+    assert ["user_id_emb", "500 × 16", "int8", "12,000", "32,000", "user_id"] in rows
+    assert ["video_id_emb", "2,000 × 16", "int4", "24,000", "128,000", "uih_seq__video_id"] in rows
+
+
+def test_a_table_that_is_not_there_is_refused_with_those_that_are(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "--config", str(CONFIG), "--table-dtype", "video_emb=int4"]) == 1
+    told = capsys.readouterr().err
+    assert (
+        "[invalid_spec]: the model has no table video_emb; its tables are fans_user_num_range_emb, " in told
+    )
+    assert "video_id_emb" in told
+
+
+def test_a_config_decides_what_the_request_does_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "pipeline.config"
+    config.write_text(
+        CONFIG.read_text().replace("export_config {", 'export_config { mixed_precision: "BF16"')
+    )
+    for options, precision in (([], "bf16"), (["--precision", "fp32"], "fp32")):
+        spec = tmp_path / "spec.json"
+        spec.write_text(json.dumps({"precision": options[1]} if options else {}))
+        assert main(["plan", "--config", str(config), "--spec", str(spec), "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["precision"] == precision
 
 
 def test_a_spec_for_an_export_can_be_planned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -160,6 +160,17 @@ def test_the_report_says_what_was_made_of_the_items(
     assert "10,000,000 of width 32" in text and "recall@10 0.958" in text
 
 
+def test_the_report_tells_what_lower_precision_costs(
+    client: TestClient, store: MemoryJobStore, tmp_path: Path
+) -> None:
+    job = sample.published(tmp_path)
+    store.add(job)
+    text = client.get(f"/jobs/{job.id}/report").text
+    assert "Computed in bf16 by autocast" in text and text.count("tables quantised") == 1
+    assert "360 MB instead of 2.56 GB" in text and "0.066" in text
+    assert "allowed 0.54 of an output" in text and "0.081" in text
+
+
 def test_the_report_shows_every_target_and_lets_one_be_chosen(
     client: TestClient, store: MemoryJobStore, tmp_path: Path
 ) -> None:

@@ -7,9 +7,19 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from exporter.dtypes import Precision
 from exporter.errors import InvalidPipelineConfig, InvalidSpec
 from exporter.planning import pin, plan_export, plan_towers
-from exporter.spec import ExportSpec, FlatIndex, Mode, TableLayout, Tables, TowerName
+from exporter.spec import (
+    ExportSpec,
+    FlatIndex,
+    LowPrecision,
+    Mode,
+    SetPrecision,
+    TableLayout,
+    Tables,
+    TowerName,
+)
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "torcheasyrec"
 
@@ -40,6 +50,21 @@ def test_every_tower_is_planned_in_its_view(text: str) -> None:
         (TowerName.ITEM, "scalar"),
     ]
     assert all(tower.plan.dim("batch").high == 128 for tower in planned)
+
+
+def test_passes_and_autocast_do_not_go_together(text: str) -> None:
+    asked = SetPrecision(tower=TowerName.ITEM, submodule="item_tower.mlp", precision=LowPrecision.BF16)
+    spec = _spec().model_copy(update={"passes": (asked,), "precision": Precision.FP16})
+    with pytest.raises(InvalidSpec, match="the towers are to compute in fp16") as raised:
+        plan_towers(spec, text)
+    assert raised.value.where == "passes"
+
+
+def test_tf32_is_refused_where_no_target_has_it() -> None:
+    with pytest.raises(ValidationError, match="`tf32` is for CUDA"):
+        ExportSpec(config_uri="c", checkpoint_uri="c", output_uri="o", tf32=True)
+    both = ExportSpec(config_uri="c", checkpoint_uri="c", output_uri="o", tf32=True, target=("cpu", "sm_90"))
+    assert [both.for_target(each).tf32 for each in both.targets] == [False, True]
 
 
 def test_the_family_is_known_from_the_plan(text: str) -> None:

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from exporter.errors import InvalidPipelineConfig, InvalidSpec, SourceNotFound
 from exporter.outcome import ExportOutcome
-from exporter.spec import HnswIndex, TowerName
+from exporter.spec import HnswIndex, TableLayout, TowerName
 from exporter.stages import Stage
 from jobs.leases import claim
 from jobs.memory_store import MemoryJobStore
@@ -88,6 +88,14 @@ def test_item_vectors_are_asked_for_by_options(slipway: Slipway, store: MemoryJo
     (job,) = store.page(limit=2).jobs
     assert (job.spec.materialise_items, job.spec.item_id_column) == (True, "asin")
     assert job.spec.item_index == HnswIndex()
+
+
+def test_tables_in_shards_are_asked_for_by_an_option(slipway: Slipway, store: MemoryJobStore) -> None:
+    assert slipway(*SUBMIT, *ROWS, "--mode", "two_stage", "--tables", "sharded", "--ranks", "3") == 0
+    (job,) = store.page(limit=2).jobs
+    assert (job.spec.tables.layout, job.ranks) == (TableLayout.SHARDED, 3)
+    with pytest.raises(InvalidSpec, match="`tables: sharded` needs `mode: two_stage`"):
+        slipway(*SUBMIT, *ROWS, "--tables", "sharded")
 
 
 def test_an_index_of_an_unknown_kind_is_refused(slipway: Slipway, capsys: pytest.CaptureFixture[str]) -> None:

@@ -59,7 +59,7 @@ def test_the_older_switch_wins_over_fg_mode(parse_edited: ParseEdited) -> None:
 @pytest.mark.parametrize(
     ("edit", "named"),
     [
-        (("export_config {", 'export_config { mixed_precision: "BF16"'), "mixed_precision is BF16"),
+        (("export_config {", 'export_config { mixed_precision: "FP8"'), "mixed_precision is FP8"),
     ],
 )
 def test_what_would_change_the_weights_is_refused_by_name(

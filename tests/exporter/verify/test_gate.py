@@ -12,9 +12,12 @@ from exporter.aoti.compile import compile_package
 from exporter.aoti.trace import trace
 from exporter.data.batch import NamedBatch
 from exporter.errors import PackageCrashed, PackageUnsteady, PromiseBroken, VerificationFailed
+from exporter.lowering.errors import PrecisionLost
+from exporter.lowering.lowered import Fp32Reference
 from exporter.manifest import CaseKind, VerificationReport
 from exporter.stages import no_progress
 from exporter.towers.tower import Tower
+from exporter.verify.fp32 import AgainstFp32
 from exporter.verify.gate import Gate
 from exporter.verify.reload import Link
 from exporter.verify.runner import PackageRunner
@@ -158,3 +161,29 @@ def test_one_package_serves_every_size_where_nothing_could_be_compiled(
     report = verify(tower, chain, tmp_path, sizes, [])
     assert all(case.passed for case in report.cases) and len(report.cases) == 12
     assert not (tmp_path / "compiled").exists() and [link.package.read_bytes() for link in chain] == before
+
+
+def reference_of(seed: int, tolerance: float) -> Fp32Reference:
+    """What the package is held against besides eager."""
+    return Fp32Reference(
+        module=mean_price_tower(seed).module, device=torch.device("cpu"), tolerance=tolerance
+    )
+
+
+def test_the_difference_from_fp32_is_told_by_output(tower: Tower, chain: list[Link], tmp_path: Path) -> None:
+    gate = Gate(tower, chain, op_libraries=(), scratch=tmp_path, device=torch.device("cpu"))
+    gate.fp32 = AgainstFp32(reference=reference_of(seed=1, tolerance=5.0))
+    cases = [batch("empty", 0), batch("batch_2", 2, 1), batch("batch_3", 2, 0, 1)]
+    report = gate.verify(cases, [], no_progress)
+    assert report.largest_difference < 1e-5
+    assert report.fp32 is not None and report.fp32.tolerance == 5.0
+    [worst] = report.fp32.outputs
+    assert worst.output == "embedding" and worst.case in {"batch_2", "batch_3"}
+    assert 0.1 < worst.relative == worst.largest / worst.scale < 5.0
+
+
+def test_a_package_too_far_from_fp32_does_not_pass(tower: Tower, chain: list[Link], tmp_path: Path) -> None:
+    gate = Gate(tower, chain, op_libraries=(), scratch=tmp_path, device=torch.device("cpu"))
+    gate.fp32 = AgainstFp32(reference=reference_of(seed=1, tolerance=1e-3))
+    with pytest.raises(PrecisionLost, match=r"user tower: one_row: embedding differs by .* allowed 0\.001"):
+        gate.verify([batch("one_row", 3)], [], no_progress)

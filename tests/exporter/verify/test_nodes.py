@@ -4,9 +4,10 @@ from collections.abc import Callable
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
-from torch.fx import Node
+from torch.fx import GraphModule, Node
 
 from exporter.errors import PromiseBroken
 from exporter.verify.nodes import check_nodes, require_promises_kept
@@ -91,3 +92,37 @@ def test_a_value_more_than_was_promised_is_caught() -> None:
 def test_a_recorded_tower_keeps_its_promises(history: list[int], user_program: ExportedProgram) -> None:
     tower = recorded_tower("hstu_match", "user")
     assert check_nodes(user_program, random_inputs(tower, history)) is None
+
+
+class UnderAutocast(Transposed):
+    def forward(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return {"product": inputs["x"].t() @ inputs["x"]}
+
+
+def under_autocast() -> ExportedProgram:
+    rows = Dim("rows", min=1, max=64)
+    dims = ({"x": {0: rows}},)
+    return torch.export.export(UnderAutocast(), ({"x": torch.rand(5, 3)},), dynamic_shapes=dims, strict=False)
+
+
+def test_what_is_computed_under_autocast_is_checked_node_by_node() -> None:
+    program = under_autocast()
+    assert check_nodes(program, {"x": torch.rand(9, 3)}) is None
+    [inner] = [module for name, module in program.graph_module.named_children() if "submod" in name]
+    assert isinstance(inner, GraphModule)
+    [node] = [node for node in inner.graph.nodes if "matmul" in str(node.target)]
+    promise(node, lambda val: val.float())
+    broken = check_nodes(program, {"x": torch.rand(9, 3)})
+    assert broken is not None
+    assert (broken.node, broken.differs) == (node.name, "dtype is torch.bfloat16, promised torch.float32")
+
+
+def test_results_that_nobody_reads_may_be_anything() -> None:
+    class Bags(nn.Module):
+        def forward(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+            ids, offsets = torch.arange(inputs["x"].shape[0]), torch.tensor([0, 2, 5])
+            return {"y": F.embedding_bag(ids, inputs["x"], offsets, mode="sum", include_last_offset=True)}
+
+    program = torch.export.export(Bags(), ({"x": torch.rand(5, 3)},), strict=False)
+    assert check_nodes(program, {"x": torch.rand(5, 3)}) is None

@@ -1,0 +1,103 @@
+"""A tower with tables and arithmetic of lower precision, where they are asked for, beside itself in fp32."""
+
+import copy
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from exporter.config.schema import PipelineConfig
+from exporter.dtypes import Precision, TableDtype
+from exporter.lowering.precision import InPrecision, allow_tf32, without_tf32
+from exporter.lowering.tables import quantise
+from exporter.manifest import TableEntry
+from exporter.towers.tower import Tower
+
+# What outputs may differ by from fp32, as a fraction of an output's scale, where the request does not say. A
+# sanity bound: how much of a table's error reaches an output is the model's affair. The recorded models come
+# to two fifths of it at most.
+_OF_TABLES = {
+    TableDtype.FP32: 0.0,
+    TableDtype.FP16: 5e-3,
+    TableDtype.INT8: 5e-2,
+    TableDtype.INT4: 0.5,
+}
+_OF_ARITHMETIC = {Precision.FP32: 0.0, Precision.BF16: 4e-2, Precision.FP16: 5e-3}
+_OF_TF32 = 5e-3
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Fp32Reference:
+    """The tower as trained, on a device, and how far from it outputs may be."""
+
+    module: nn.Module
+    device: torch.device
+    tolerance: float  # as a fraction of an output's scale
+
+    def __call__(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Its outputs, on the CPU."""
+        with torch.no_grad(), without_tf32():
+            outputs = self.module({name: value.to(self.device) for name, value in inputs.items()})
+        return {name: value.cpu() for name, value in outputs.items()}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Lowered:
+    """A tower on its device, what became of its tables, and itself in fp32 if it is not."""
+
+    tower: Tower
+    tables: tuple[TableEntry, ...]
+    fp32: Fp32Reference | None
+
+
+def lower(tower: Tower, device: torch.device, *, tolerance: float | None = None) -> Lowered:
+    """The tower, filled with its weights, on `device` and in the precision that its config asks for.
+
+    Weights that stay as they are, are shared with the reference. Where tables are quantised that one stays
+    on the CPU: a GPU may have room for quantised tables only.
+
+    Raises:
+        TableOutOfRange: a table has numbers that its dtype cannot hold.
+    """
+    asked = tower.config.pipeline
+    reference, at = tower.module, device
+    served = tower.served
+    if _quantises(asked):
+        reference, at = _sharing(served), torch.device("cpu")
+    tables = quantise(served, asked.tables)
+    served.to(device)
+    allow_tf32(allowed=asked.tf32)
+    if asked.precision is not Precision.FP32:
+        served = InPrecision(served, asked.precision).eval()
+    bound = tolerance or _bound(asked, tables)
+    return Lowered(
+        tower=replace(tower, module=served),
+        tables=tables,
+        fp32=Fp32Reference(module=reference, device=at, tolerance=bound) if _is_low(asked, tables) else None,
+    )
+
+
+def _quantises(asked: PipelineConfig) -> bool:
+    return {asked.tables.dtype, *asked.tables.dtypes.values()} != {TableDtype.FP32}
+
+
+def _is_low(asked: PipelineConfig, tables: tuple[TableEntry, ...]) -> bool:
+    """Whether anything of this very tower is of lower precision."""
+    return _bound(asked, tables) > 0
+
+
+def _bound(asked: PipelineConfig, tables: tuple[TableEntry, ...]) -> float:
+    of_tables = max((_OF_TABLES[table.dtype] for table in tables), default=0.0)
+    return of_tables + _OF_ARITHMETIC[asked.precision] + (_OF_TF32 if asked.tf32 else 0.0)
+
+
+def _sharing(module: nn.Module) -> nn.Module:
+    """A copy of the module with tensors of its own over the same values: moving one leaves the other."""
+    tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    shared: dict[int, object] = {
+        id(tensor): nn.Parameter(tensor.detach(), requires_grad=False)
+        if isinstance(tensor, nn.Parameter)
+        else tensor.detach()
+        for tensor in tensors.values()
+    }
+    return copy.deepcopy(module, shared)

@@ -1,0 +1,152 @@
+"""Embedding tables: rows by their ids and bags of rows, in fp32 whatever the rows are kept in.
+
+R rows, V ids, B bags, D width of a row, C bytes of a row's numbers in int4.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import ClassVar
+
+import fbgemm_gpu  # noqa: F401  registers torch.ops.fbgemm
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from exporter.config.schema import Pooling
+from exporter.dtypes import TableDtype
+
+
+class Table(nn.Module, ABC):
+    """A table; what it holds is in its state dict, tensors whose first axis is that of its rows."""
+
+    dtype: ClassVar[TableDtype]
+
+    @abstractmethod
+    def rows(self, ids_V: Tensor) -> Tensor:
+        """The rows of these ids: (V, D)."""
+
+    def bags(
+        self, ids_V: Tensor, offsets: Tensor, pooling: Pooling, weights_V: Tensor | None = None
+    ) -> Tensor:
+        """The rows of each bag of ids as one vector: (B, D); see `pooled`."""
+        each_V = torch.arange(ids_V.shape[0], device=ids_V.device)
+        return pooled(each_V, self.rows(ids_V), offsets, pooling, weights_V)
+
+
+class Fp32Table(Table, nn.Embedding):
+    """Rows as training has them, under the checkpoint's name."""
+
+    dtype = TableDtype.FP32
+
+    def rows(self, ids_V: Tensor) -> Tensor:
+        return F.embedding(ids_V, self.weight)
+
+    def bags(
+        self, ids_V: Tensor, offsets: Tensor, pooling: Pooling, weights_V: Tensor | None = None
+    ) -> Tensor:
+        return pooled(ids_V, self.weight, offsets, pooling, weights_V)
+
+
+class LowTable(Table):
+    """Rows in fewer bytes. Only those that are looked up become fp32, never the table."""
+
+    def __init__(self, packed: Mapping[str, Tensor], width: int) -> None:
+        """Keep what `pack` made of rows of `width` numbers."""
+        super().__init__()
+        self.width = width
+        for name, tensor in packed.items():
+            self.register_buffer(name, tensor)
+
+    @staticmethod
+    @abstractmethod
+    def pack(rows_RD: Tensor) -> dict[str, Tensor]:
+        """What is kept of fp32 rows: the class's buffers by name. Each row is packed by itself."""
+
+
+class Fp16Table(LowTable):
+    """Rows cast to fp16."""
+
+    dtype = TableDtype.FP16
+    weight: Tensor
+
+    @staticmethod
+    def pack(rows_RD: Tensor) -> dict[str, Tensor]:
+        return {"weight": rows_RD.half()}
+
+    def rows(self, ids_V: Tensor) -> Tensor:
+        return F.embedding(ids_V, self.weight).float()
+
+
+class Int8Table(LowTable):
+    """Rows as fbgemm quantises them to one byte per number, with their scale and offset in fp32.
+
+    What is looked up is fbgemm's own dequantisation up to one rounding: it fuses product and sum.
+    """
+
+    dtype = TableDtype.INT8
+    codes: Tensor  # (R, D)
+    scale_offset: Tensor  # (R, 2)
+
+    @staticmethod
+    def pack(rows_RD: Tensor) -> dict[str, Tensor]:
+        width = rows_RD.shape[1]
+        fused = torch.ops.fbgemm.FloatOrHalfToFused8BitRowwiseQuantized(rows_RD)
+        return {
+            "codes": fused[:, :width].contiguous(),
+            "scale_offset": fused[:, width:].contiguous().view(torch.float32),
+        }
+
+    def rows(self, ids_V: Tensor) -> Tensor:
+        scale_V1, offset_V1 = F.embedding(ids_V, self.scale_offset).split(1, dim=1)
+        return F.embedding(ids_V, self.codes).float() * scale_V1 + offset_V1
+
+
+class Int4Table(LowTable):
+    """Rows as fbgemm quantises them to half a byte per number, with their scale and offset in fp16.
+
+    What is looked up is fbgemm's own dequantisation bit for bit. fbgemm takes numbers in fours: a shorter
+    row is filled up with its last one, which changes neither its scale nor its offset.
+    """
+
+    dtype = TableDtype.INT4
+    codes: Tensor  # (R, C), the first number of two in the low bits
+    scale_offset: Tensor  # (R, 2)
+
+    @staticmethod
+    def pack(rows_RD: Tensor) -> dict[str, Tensor]:
+        missing = -rows_RD.shape[1] % 4
+        filled = torch.cat([rows_RD, rows_RD[:, -1:].expand(-1, missing)], dim=1)
+        fused = torch.ops.fbgemm.FloatOrHalfToFusedNBitRowwiseQuantizedSBHalf(filled, 4)
+        size = filled.shape[1] // 2
+        return {
+            "codes": fused[:, :size].contiguous(),
+            "scale_offset": fused[:, size:].contiguous().view(torch.float16),
+        }
+
+    def rows(self, ids_V: Tensor) -> Tensor:
+        scale_V1, offset_V1 = F.embedding(ids_V, self.scale_offset).float().split(1, dim=1)
+        codes_VC = F.embedding(ids_V, self.codes)
+        numbers = torch.stack([codes_VC & 15, codes_VC >> 4], dim=2).flatten(1)[:, : self.width]
+        return numbers.float() * scale_V1 + offset_V1
+
+
+LOW_TABLES: Mapping[TableDtype, type[LowTable]] = {
+    table.dtype: table for table in (Fp16Table, Int8Table, Int4Table)
+}
+
+
+def pooled(
+    ids_V: Tensor, rows_RD: Tensor, offsets: Tensor, pooling: Pooling, weights_V: Tensor | None
+) -> Tensor:
+    """The rows of each bag of ids as one vector, zeros for none: their sum, or that by how many they are.
+
+    Weights are factors of the rows; a mean still divides by the number of ids, as TorchRec does.
+    """
+    if weights_V is None:
+        return F.embedding_bag(ids_V, rows_RD, offsets, mode=pooling.value, include_last_offset=True)
+    summed: Tensor = F.embedding_bag(
+        ids_V, rows_RD, offsets, mode="sum", per_sample_weights=weights_V, include_last_offset=True
+    )
+    if pooling is Pooling.MEAN:
+        summed = summed / offsets.diff().clamp(min=1).unsqueeze(1)
+    return summed

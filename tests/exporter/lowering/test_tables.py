@@ -1,0 +1,64 @@
+"""Tables are quantised piece by piece, and what that costs is told."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from benchmarks.process_memory import memory_of
+from exporter.checkpoint.mapped import map_tensor
+from exporter.checkpoint.tensors import TensorMeta
+from exporter.dtypes import TableDtype
+from exporter.lowering import tables
+from exporter.lowering.errors import TableOutOfRange
+from exporter.lowering.tables import quantised
+
+LOW = (TableDtype.FP16, TableDtype.INT8, TableDtype.INT4)
+
+
+def rows_of(count: int, width: int = 8) -> Tensor:
+    return torch.randn(count, width, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize("dtype", LOW)
+def test_pieces_make_the_same_table(dtype: TableDtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, error = quantised(rows_of(50), dtype, name="t")
+    monkeypatch.setattr(tables, "PIECE", 7 * 32)  # seven rows
+    in_pieces, same_error = quantised(rows_of(50), dtype, name="t")
+    assert all(torch.equal(each, in_pieces.state_dict()[key]) for key, each in whole.state_dict().items())
+    assert same_error.max_absolute == error.max_absolute
+    assert same_error.mean_relative == pytest.approx(error.mean_relative)
+
+
+@pytest.mark.parametrize("dtype", LOW)
+def test_the_error_of_rows_is_what_it_says(dtype: TableDtype) -> None:
+    rows = rows_of(40)
+    rows[4] = 0.0
+    low, error = quantised(rows, dtype, name="t")
+    apart = (low.rows(torch.arange(40)) - rows).abs().amax(dim=1)
+    relative = apart / rows.abs().amax(dim=1).clamp(min=1e-30)
+    assert error.max_absolute == pytest.approx(apart.max().item())
+    assert error.mean_absolute == pytest.approx(apart.mean().item())
+    assert error.max_relative == pytest.approx(relative.max().item())
+    assert 0 < error.mean_relative < {"fp16": 1e-3, "int8": 8e-3, "int4": 0.14}[dtype]
+
+
+@pytest.mark.parametrize("dtype", [TableDtype.FP16, TableDtype.INT4])
+def test_numbers_beyond_fp16_are_refused_with_their_row(dtype: TableDtype) -> None:
+    rows = rows_of(40)
+    rows[31, 2] = -1e6
+    with pytest.raises(TableOutOfRange, match=f"table ids: row 31 has numbers that {dtype} cannot hold"):
+        quantised(rows, dtype, name="ids")
+    quantised(rows, TableDtype.INT8, name="ids")
+
+
+def test_memory_does_not_grow_with_the_table(tmp_path: Path) -> None:
+    (tmp_path / "rows").touch()
+    os.truncate(tmp_path / "rows", 128 << 20)
+    mapped = map_tensor(tmp_path / "rows", 0, TensorMeta(shape=(1 << 21, 16), dtype=torch.float32))
+    before = memory_of(os.getpid()).anonymous
+    low, _ = quantised(mapped, TableDtype.INT8, name="t")
+    assert sum(each.nbytes for each in low.state_dict().values()) == 48 << 20
+    assert memory_of(os.getpid()).anonymous - before < 48 << 20
