@@ -7,11 +7,8 @@ from datetime import timedelta
 from pathlib import Path
 
 from cli.code_cache import add_code_cache_option
-from cli.errors import InvalidCommand
 from cli.settings import ExportSettings
-from exporter.distributed.meeting import MeetingPlace, meeting_place
-from exporter.errors import InvalidSpec
-from exporter.spec import ExportSpec
+from cli.several_hosts import add_host_options, place_of
 from jobs.bundles import FolderBundles
 from jobs.control import JobControl
 from jobs.leases import Holding, claim
@@ -48,51 +45,12 @@ def add_command(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]
     )
     add_spec_options(parser)
     add_code_cache_option(parser)
-    _add_host_options(parser)
+    add_host_options(parser)
     parser.add_argument(
         "--bundles", metavar="FOLDER", type=Path, help="keep what it takes to find out why it failed there"
     )
     parser.add_argument("--json", action="store_true", help="print the job as JSON at the end")
     parser.set_defaults(run=run)
-
-
-def _add_host_options(parser: argparse.ArgumentParser) -> None:
-    """Add those of an export on several hosts."""
-    parser.add_argument(
-        "--nodes",
-        type=int,
-        default=1,
-        metavar="N",
-        help="hosts that share the export's ranks; the same command is to be started on each",
-    )
-    parser.add_argument(
-        "--rdzv",
-        metavar="HOST:PORT",
-        help="where they meet: an address of one of them, which all reach; needed with --nodes",
-    )
-    parser.add_argument(
-        "--rdzv-timeout",
-        type=float,
-        default=600.0,
-        metavar="SECONDS",
-        help="how long a host waits there for the last one (default: 600)",
-    )
-
-
-def _place_of(arguments: argparse.Namespace, spec: ExportSpec) -> MeetingPlace | None:
-    """Where this host meets the others; None if there are none."""
-    hosts: int = arguments.nodes
-    if (hosts > 1) != (arguments.rdzv is not None) or hosts < 1:
-        raise InvalidCommand("--nodes, of two or more, and --rdzv go together", hint="see --help")
-    if arguments.rdzv_timeout <= 0:
-        raise InvalidCommand("--rdzv-timeout is a number of seconds above 0")
-    if hosts == 1:
-        return None
-    if spec.ranks is not None and spec.ranks < hosts:
-        raise InvalidSpec(f"{hosts} hosts cannot share {spec.ranks} ranks", where="ranks")
-    if len(spec.targets) > 1:
-        raise InvalidSpec("several hosts export for one target at a time", where="target")
-    return meeting_place(arguments.rdzv, hosts=hosts, time_limit=timedelta(seconds=arguments.rdzv_timeout))
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -105,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
     allowance = allowance_of(settings_or_exit(AllowanceSettings))
     control = JobControl(store=store, queue=MemoryQueue(), plan=planner(families))
     spec = spec_of(arguments)
-    place = _place_of(arguments, spec)
+    place = place_of(arguments, spec)
     job = control.submit(spec)
     progress = sys.stderr if arguments.json else sys.stdout
     with tempfile.TemporaryDirectory(prefix="slipway-export-") as folder, display(progress) as show:

@@ -69,7 +69,8 @@ def test_two_hosts_make_what_one_makes(hosts: TwoHosts, tmp_path: Path) -> None:
     assert all(f"{two}/manifest.json" in each.text() for each in both)
     assert files_of(one) == files_of(two)
     for tower in ROWS:
-        assert predict(one, tower, tmp_path / "1.parquet") == predict(two, tower, tmp_path / "2.parquet")
+        apart = tmp_path / f"{tower}-1.parquet", tmp_path / f"{tower}-2.parquet"
+        assert predict(one, tower, apart[0]) == predict(two, tower, apart[1])
 
 
 def rank_of(host: Command) -> psutil.Process | None:
@@ -84,10 +85,11 @@ def test_a_killed_rank_ends_the_export_on_both_hosts(hosts: TwoHosts, tmp_path: 
     wait_until("ranks are at work on the second host", lambda: rank_of(both[1]), 120)
     killed = rank_of(both[1])
     assert killed is not None
+    name = killed.name()
     os.kill(killed.pid, signal.SIGKILL)
     assert [each.status(60) for each in both] == [1, 1]
     for each in both:
-        assert f"{killed.name()} was killed by SIGKILL" in each.text().replace("\n", " ")
+        assert f"{name} was killed by SIGKILL" in each.text().replace("\n", " ")
     assert not output.exists() or not list(output.rglob("*.*"))
 
 
