@@ -28,7 +28,8 @@ def run_ranks(run: Callable[[Ranks], None], count: int, *, meeting: str, here: r
 
     All `count` of them, or those that are to be `here`.
     """
-    ranks, lines = {}, {}
+    ranks: dict[int, int] = {}
+    lines: dict[int, int] = {}
     for rank in here or range(count):
         reader, writer = os.pipe()
         pid = os.fork()
