@@ -37,7 +37,8 @@ def send_tower(
 ) -> tuple[StoredFile, ...]:
     """Send a tower's files, by their paths in the artifact, which they are no part of before its manifest.
 
-    `may_send` is asked before each file, and after each part of one; if it raises, all is taken back.
+    `may_send` is asked before anything is removed, before each file, and after each part of one; if it
+    raises, all is taken back.
 
     Returns:
         What the store holds of them now, for `complete`.
@@ -79,7 +80,8 @@ def send_tower_in(
     neither overwrites anything.
     """
     refs = _checked_refs(entry, files)
-    _make_room(store, folder, str(entry.name), replace_unfinished=replace_unfinished)
+    may_send()  # before a look that may be long: what is found must not be removed by who has lost the job
+    _make_room(store, folder, str(entry.name), may_send, replace_unfinished=replace_unfinished)
     sent: list[StoredFile] = []
     try:
         _send(store, folder, refs, files, sent, on_sent, may_send)
@@ -136,7 +138,7 @@ def complete_in(
     try:
         _require_named(manifest, folder, sent)
         before_manifest()
-        _require_whole(store, folder, sent, replace_unfinished=replace_unfinished)
+        _require_whole(store, folder, sent, before_manifest, replace_unfinished=replace_unfinished)
         _put_manifest(store, manifest_key, _text(manifest), before_manifest)
         _require_still_whole(store, folder, manifest_key, sent)
     except BaseException:
@@ -216,10 +218,13 @@ def _checked_refs(entry: TowerEntry, files: Mapping[str, Path]) -> list[FileRef]
     return refs
 
 
-def _make_room(store: ArtifactStore, folder: str, tower: str, *, replace_unfinished: bool) -> None:
+def _make_room(
+    store: ArtifactStore, folder: str, tower: str, may_send: Permission, *, replace_unfinished: bool
+) -> None:
     """Refuse a tower's folder that is taken; clear one that a dead attempt left unfinished."""
     _require_unpublished(store, folder)
     if replace_unfinished:
+        may_send()
         store.delete_prefix(f"{folder}/{tower}")
     elif left := store.list(f"{folder}/{tower}"):
         raise _taken(store, folder, left)
@@ -247,7 +252,12 @@ def _require_named(manifest: Manifest, folder: str, sent: Sequence[StoredFile]) 
 
 
 def _require_whole(
-    store: ArtifactStore, folder: str, sent: Sequence[StoredFile], *, replace_unfinished: bool
+    store: ArtifactStore,
+    folder: str,
+    sent: Sequence[StoredFile],
+    permission: Permission,
+    *,
+    replace_unfinished: bool,
 ) -> None:
     """Refuse a folder that holds anything but what was sent; clear what a dead attempt left beside it."""
     _require_unpublished(store, folder)
@@ -262,6 +272,7 @@ def _require_whole(
     if not replace_unfinished:
         raise _taken(store, folder, strays)
     for stray in strays:
+        permission()
         store.delete(stray.key)
 
 
