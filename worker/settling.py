@@ -95,7 +95,7 @@ def _standing(
 ) -> ExportOutcome | None:
     """What stands there as an artifact; else nothing is left there."""
     still_ours()
-    outcome = published_by_job(place, job.id, towers)
+    outcome = published_by_job(place, job.id, towers, still_ours)
     if outcome is None:
         remove_unfinished(place, still_ours)
     return outcome
