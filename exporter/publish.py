@@ -176,11 +176,15 @@ def withdraw(sent: Sequence[StoredFile], artifact_uri: str) -> None:
     _remove(store, folder, sent)
 
 
-def remove_unfinished(artifact_uri: str, still_ours: Callable[[], object] = lambda: None) -> None:
+def remove_unfinished(
+    artifact_uri: str,
+    still_ours: Callable[[], object] = lambda: None,
+    on_removed: Callable[[], None] = lambda: None,
+) -> None:
     """Remove what lies where an artifact was to be, unfinished uploads included, unless it is one.
 
     Only for who knows that nobody is at work there, or will be: `still_ours`, asked before each step, is to
-    raise where somebody may be.
+    raise where somebody may be. `on_removed` is called after every file.
 
     Raises:
         StorageError: some of it is there yet.
@@ -191,6 +195,7 @@ def remove_unfinished(artifact_uri: str, still_ours: Callable[[], object] = lamb
     for file in store.list(folder):
         still_ours()
         store.delete(file.key)
+        on_removed()
     still_ours()
     store.delete_prefix(folder)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from exporter.outcome import ExportOutcome
+from exporter.outcome import ExportOutcome, Failure
 from exporter.spec import Target, TowerName
 from jobs.errors import IllegalMove, JobNotFound, RecordTooNew
 from jobs.ids import JobId
@@ -56,10 +56,15 @@ class Closing:
 
         return self._change(adopted)
 
-    def end(self) -> Job:
-        """Nothing of it stands: cancelled, if that was asked, or failed, as its worker went away."""
+    def end(self, refused: Failure | None = None) -> Job:
+        """Nothing of it stands: cancelled, if that was asked, or failed, as its worker went away.
+
+        Or something stands that was `refused`: then it failed over that.
+        """
         if self.job.state is JobState.QUEUED:
             return self._change(lambda job, now: job.move_to(JobState.CANCELLED, now))
+        if refused is not None:
+            return self._change(lambda job, now: job.failed(refused, now))
         return self._change(lambda job, now: _without_worker(self.job, job, now))
 
     def _change(self, change: Callable[[Job, datetime], Job]) -> Job:

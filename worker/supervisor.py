@@ -18,13 +18,13 @@ from processes.guarded import GuardedProcess
 from processes.settings import secret_values
 from telemetry.logging import logger
 from worker.bundling import Bundling
-from worker.endings import Broken, Cancelled, Ending, HandedBack, signed, without
+from worker.endings import Broken, Cancelled, Ending, HandedBack, without
 from worker.events import EventTail, log_events
 from worker.launch import Launcher
 from worker.lease_proof import LeaseProof, clock
 from worker.logs import LogTail
 from worker.recording import outcome_of, record, timed_out
-from worker.settling import clear_after_loss, settled
+from worker.settling import clear_after_loss, settled, signed
 from worker.workspace import Workspace, workspace_of
 
 log = logger(__name__)
@@ -79,7 +79,7 @@ class Supervisor:
         try:
             with workspace_of(holding.job, self._worker_dir, traceparent) as workspace:
                 ending = settled(self._attempt(holding, workspace, on_beat), holding)
-                ending = signed(ending, holding.job, self.signing_key)
+                ending = signed(ending, holding, self.signing_key)
                 ending = without(self._secrets, ending)
                 ending = self._bundling.told(ending, holding.job, workspace)
             job = record(holding, ending)

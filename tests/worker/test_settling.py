@@ -1,15 +1,23 @@
 """What is left of attempts when their job ends: an artifact that is named, or nothing."""
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from exporter.errors import StorageError
 from exporter.outcome import ExportOutcome
-from exporter.published import file_ref
+from exporter.published import file_ref, sign_artifact
+from exporter.signing import SIGNATURE_NAME, SigningKey
 from exporter.spec import TowerName
+from exporter.storage.local import LocalStore
+from exporter.storage.store import READ_LIMIT
+from jobs.closing import take_over
 from jobs.errors import LeaseLost
 from jobs.leases import Holding, claim, update
 from jobs.memory_store import MemoryJobStore
@@ -21,7 +29,7 @@ from tests.jobs.judges import fair_judge
 from tests.worker.test_tasks import MACHINE
 from worker.endings import Broken, Cancelled, Ending, Finished, HandedBack
 from worker.heartbeat import sweep
-from worker.settling import clear_after_loss, settled
+from worker.settling import clear_after_loss, close, settled, signed
 from worker.supervisor import Supervisor
 from worker.tasks import Runner
 
@@ -59,6 +67,28 @@ def held(store: MemoryJobStore, job: Job, *, worker: str = "w1", length: timedel
 
 def place(job: Job) -> Path:
     return Path(job.spec.output_uri, job.id)
+
+
+class Away(LocalStore):
+    """Answers nothing that is about a signature."""
+
+    def read(self, key: str, *, limit: int = READ_LIMIT) -> bytes:
+        if key == SIGNATURE_NAME:
+            raise StorageError("503")
+        return super().read(key, limit=limit)
+
+    def put_bytes(self, data: bytes, key: str, *, within: timedelta | None = None) -> None:
+        raise StorageError("503")
+
+
+@pytest.fixture
+def signing_key() -> SigningKey:
+    private = Ed25519PrivateKey.generate()
+    return SigningKey(private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode())
+
+
+def digest_at(folder: Path) -> str:
+    return hashlib.sha256((folder / "manifest.json").read_bytes()).hexdigest()
 
 
 def send(job: Job) -> Path:
@@ -124,6 +154,46 @@ def test_a_job_cancelled_between_attempts_leaves_nothing(
     assert store.get(job.id).state is JobState.QUEUED and sent.exists()
     sweep(runner)
     assert (store.get(job.id).state, sent.exists()) == (JobState.CANCELLED, False)
+
+
+def test_a_signature_that_cannot_be_read_now_ends_no_job(
+    store: MemoryJobStore, job: Job, runner: Runner, signing_key: SigningKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    abandon_twice(store, job)
+    publish(job)
+    sign_artifact(str(place(job)), job.id, signing_key, digest_at(place(job)))
+    runner.supervisor.signing_key = signing_key
+    with monkeypatch.context() as patched:
+        patched.setattr("exporter.published.open_store", lambda uri: Away(Path(uri)))
+        sweep(runner)
+    assert store.get(job.id).state is JobState.RUNNING
+    closing = take_over(store, job.id, store.leases()[job.id], worker="w4", length=MINUTE)
+    assert closing is not None
+    assert close(closing, signing_key).state is JobState.PARTIALLY_SUCCEEDED
+
+
+def test_a_job_whose_artifact_nobody_can_vouch_for_fails_over_that(
+    store: MemoryJobStore, job: Job, runner: Runner, signing_key: SigningKey
+) -> None:
+    abandon_twice(store, job)
+    publish(job)
+    runner.supervisor.signing_key = signing_key
+    sweep(runner)
+    failure = store.get(job.id).failure
+    assert failure is not None and failure.code == "signature_refused"
+
+
+def test_a_signature_that_the_store_refuses_for_a_while_is_tried_again(
+    store: MemoryJobStore, job: Job, signing_key: SigningKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holding = held(store, job)
+    manifest = publish(job)
+    outcome = ExportOutcome(manifest_uri=str(manifest), manifest_sha256=digest_at(place(job)))
+    stores: list[LocalStore] = [Away(place(job)), LocalStore(place(job))]
+    monkeypatch.setattr("exporter.published.open_store", lambda uri: stores.pop(0))
+    monkeypatch.setattr("worker.settling._RETRY_S", 0.0)
+    assert signed(Finished(outcome), holding, signing_key) == Finished(outcome)
+    assert (place(job) / SIGNATURE_NAME).exists()
 
 
 def test_what_another_job_published_there_is_left_alone(
