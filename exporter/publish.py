@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 
-from exporter.errors import AlreadyPublished, ExportError, InvalidArtifact, StorageError
+from exporter.errors import AlreadyPublished, ExportError, InvalidArtifact, SourceNotFound, StorageError
 from exporter.manifest import MANIFEST_NAME, FileRef, Manifest, TowerEntry
 from exporter.published import checked_path, file_ref
 from exporter.storage.store import ArtifactStore, StoredFile, open_store, split_uri
@@ -332,16 +332,24 @@ def _check_arrived(store: ArtifactStore, key: str, ref: FileRef) -> None:
 def _remove(store: ArtifactStore, folder: str, sent: Sequence[StoredFile]) -> None:
     """Take back what this attempt sent, unless a manifest stands: then it is part of an artifact.
 
-    What another attempt has put in its place is that one's.
+    What another attempt has put in its place is that one's, were it the same to the byte.
     """
     try:
         if not store.exists(f"{folder}/{MANIFEST_NAME}"):
-            there = {file.key: file.version for file in store.list(folder)}
             for file in sent:
-                if there.get(file.key) == file.version:
+                if _is_there(store, file):
                     store.delete(file.key)
     except ExportError:  # the failure that led here is the one to report
         log.warning("unfinished_artifact_left", exc_info=True, extra={"uri": store.uri_of(folder)})
+
+
+def _is_there(store: ArtifactStore, file: StoredFile) -> bool:
+    """Whether it is, as that very write made it."""
+    try:
+        found = store.stat(file.key)
+    except SourceNotFound:
+        return False
+    return (found.version, found.token) == (file.version, file.token)
 
 
 def _text(manifest: Manifest) -> bytes:

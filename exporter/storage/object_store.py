@@ -71,7 +71,8 @@ class ObjectStore(ArtifactStore):
     def stat(self, key: str) -> StoredFile:
         with _translated(self.uri_of(key)):
             found = self._client.head_object(Bucket=self._bucket, Key=self._path(key))
-        return StoredFile(key=key, size=found["ContentLength"], version=found["ETag"])
+        token = found["Metadata"].get(_TOKEN, "")
+        return StoredFile(key=key, size=found["ContentLength"], version=found["ETag"], token=token)
 
     def link(self, key: str, lifetime: timedelta, endpoint: str | None = None) -> str | None:
         with _translated(self.uri_of(key)):

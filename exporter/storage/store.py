@@ -26,6 +26,7 @@ class StoredFile:
     key: str
     size: int  # bytes
     version: str = field(default="", compare=False)  # another one after every change: entity tag or time
+    token: str = field(default="", compare=False)  # of the write that made it; only `stat` tells, if any does
 
 
 def ignore_sent(count: int) -> None:

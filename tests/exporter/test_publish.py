@@ -364,6 +364,20 @@ def test_what_another_attempt_put_in_its_place_is_not_published_and_not_removed(
     assert keys(store) == set()
 
 
+def test_what_is_equal_to_the_byte_is_the_newer_attempt_s_all_the_same(
+    artifact_uri: str, manifest: Manifest, files: dict[str, Path]
+) -> None:
+    output_uri, folder = split_uri(artifact_uri)
+    store, (user, _) = open_store(output_uri), manifest.towers
+    own = {path: local for path, local in files.items() if path.startswith("user/")}
+    sent = send_tower_in(store, folder, user, own, replace_unfinished=False)
+    newer = send_tower_in(store, folder, user, own, replace_unfinished=True)
+    withdraw(sent, artifact_uri)
+    assert keys(store) == {file.key for file in newer}
+    withdraw(newer, artifact_uri)
+    assert keys(store) == set()
+
+
 def test_what_was_sent_is_removed_only_where_it_is_no_artifact(
     artifact_uri: str, manifest: Manifest, files: dict[str, Path]
 ) -> None:
