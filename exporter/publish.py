@@ -8,19 +8,16 @@ import hashlib
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
 from pathlib import Path
 
 from exporter.errors import AlreadyPublished, ExportError, InvalidArtifact, SourceNotFound, StorageError
 from exporter.manifest import MANIFEST_NAME, FileRef, Manifest, TowerEntry
 from exporter.published import checked_path, file_ref
-from exporter.storage.store import ArtifactStore, StoredFile, open_store, split_uri
+from exporter.storage.store import ArtifactStore, Permission, StoredFile, open_store, split_uri
 
 log = logging.getLogger(__name__)
 
 OnProgress = Callable[[int, int], object]  # bytes sent so far, bytes to send
-# Waits for the right to write; may tell how long it lasts from then on.
-Permission = Callable[[], timedelta | None]
 
 _MANIFEST_TRIES = 5  # each no longer than the right to it lasts
 _MANIFEST_PAUSE_S = 0.5  # before the second; one more before each further one
@@ -178,7 +175,7 @@ def withdraw(sent: Sequence[StoredFile], artifact_uri: str) -> None:
 
 def remove_unfinished(
     artifact_uri: str,
-    still_ours: Callable[[], object] = lambda: None,
+    still_ours: Permission = lambda: None,
     on_removed: Callable[[], None] = lambda: None,
 ) -> None:
     """Remove what lies where an artifact was to be, unfinished uploads included, unless it is one.
@@ -193,11 +190,9 @@ def remove_unfinished(
     if store.exists(f"{folder}/{MANIFEST_NAME}"):
         return
     for file in store.list(folder):
-        still_ours()
-        store.delete(file.key)
+        store.delete(file.key, still_ours)
         on_removed()
-    still_ours()
-    store.delete_prefix(folder)
+    store.delete_prefix(folder, still_ours)
 
 
 def _opened(artifact_uri: str) -> tuple[ArtifactStore, str]:
@@ -229,8 +224,7 @@ def _make_room(
     """Refuse a tower's folder that is taken; clear one that a dead attempt left unfinished."""
     _require_unpublished(store, folder)
     if replace_unfinished:
-        may_send()
-        store.delete_prefix(f"{folder}/{tower}")
+        store.delete_prefix(f"{folder}/{tower}", may_send)
     elif left := store.list(f"{folder}/{tower}"):
         raise _taken(store, folder, left)
 
@@ -277,8 +271,7 @@ def _require_whole(
     if not replace_unfinished:
         raise _taken(store, folder, strays)
     for stray in strays:
-        permission()
-        store.delete(stray.key)
+        store.delete(stray.key, permission)
 
 
 def _require_still_whole(

@@ -18,7 +18,7 @@ from exporter.manifest import MANIFEST_NAME, FileRef, Manifest, TowerEntry
 from exporter.outcome import ExportOutcome, Failure, TowerOutcome
 from exporter.signing import SIGNATURE_NAME, SigningKey, VerifyingKey
 from exporter.spec import TowerName
-from exporter.storage.store import ArtifactStore, check_key, join_uri, open_store
+from exporter.storage.store import ArtifactStore, Permission, check_key, join_uri, open_store
 
 log = logging.getLogger(__name__)
 
@@ -154,7 +154,7 @@ def published_by_job(
     uri: str,
     job_id: str,
     towers: Sequence[TowerName],
-    still_ours: Callable[[], object] = lambda: None,
+    still_ours: Permission = lambda: None,
 ) -> ExportOutcome | None:
     """What an attempt of this job published there that could not say so; None if there is nothing.
 
@@ -192,7 +192,7 @@ def published_by_job(
     )
 
 
-def _remove_manifest(store: ArtifactStore, version: str, still_ours: Callable[[], object]) -> None:
+def _remove_manifest(store: ArtifactStore, version: str, still_ours: Permission) -> None:
     """Remove that very one: to digest the files took minutes, in which another may have published."""
     still_ours()
     try:
@@ -202,7 +202,7 @@ def _remove_manifest(store: ArtifactStore, version: str, still_ours: Callable[[]
     if found != version:
         where = store.uri_of(MANIFEST_NAME)
         raise StorageError(f"{where} was replaced while its files were read", hint="try again", where=where)
-    store.delete(MANIFEST_NAME)
+    store.delete(MANIFEST_NAME, still_ours)
 
 
 def succeeded(entry: TowerEntry, root: str) -> TowerOutcome:

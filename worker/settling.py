@@ -10,6 +10,7 @@ from exporter.publish import remove_unfinished
 from exporter.published import published_by_job, sign_artifact
 from exporter.signing import SigningKey
 from exporter.spec import TowerName
+from exporter.storage.store import Permission
 from jobs.closing import Closing
 from jobs.errors import JobNotFound, LeaseLost, StoreUnavailable
 from jobs.leases import Holding, ends_target
@@ -118,7 +119,7 @@ def _standing(
     place: str,
     job: Job,
     towers: Sequence[TowerName],
-    still_ours: Callable[[], object],
+    still_ours: Permission,
     on_removed: Callable[[], None] = lambda: None,
 ) -> ExportOutcome | None:
     """What stands there as an artifact; else nothing is left there."""
