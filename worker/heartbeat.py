@@ -90,7 +90,7 @@ class Heartbeat:
         hungry = False
         try:
             self._roster.announce(busy, self._lifetime)
-            self._runner.judge.answered(self._runner.store.now())
+            self._runner.judge.written(self._runner.store.now())  # the notice was taken
             hungry = not busy.jobs and self._runner.queue.waiting(self._notice.targets) > 0
         finally:
             self._vitals.write(hungry=hungry)
