@@ -110,7 +110,7 @@ def claim(
     """
 
     def take(job: Job, now: datetime) -> Job:
-        if job.state is JobState.QUEUED and job.cancel_requested:
+        if job.cancel_requested:  # the sweep sees to it, or who has it
             raise IllegalMove("it is to be cancelled", where=job.id)
         if job.has_expired(now):
             left, job = job, abandoned(job, now)
