@@ -1,10 +1,12 @@
 """Before a job ends: what its attempts published is adopted, and what they left otherwise is removed."""
 
+import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import timedelta
 
-from exporter.errors import ExportError, SignatureRefused
+from exporter.errors import ExportError, SignatureRefused, StorageError
 from exporter.outcome import ExportOutcome, Failure
 from exporter.publish import remove_unfinished
 from exporter.published import published_by_job, sign_artifact
@@ -18,7 +20,7 @@ from jobs.model import Job, JobState
 from jobs.progress import finish
 from telemetry.logging import logger
 from worker.endings import Broken, Cancelled, Ending, Finished, HandedBack
-from worker.keeping import kept
+from worker.keeping import Stopped, kept
 from worker.workspace import place_of
 
 log = logger(__name__)
@@ -27,21 +29,39 @@ _PATIENCE_S = 300.0
 _RETRY_S = 2.0
 
 
-def settled(ending: Ending, holding: Holding, patience_s: float = _PATIENCE_S) -> Ending:
+@dataclass(frozen=True, kw_only=True)
+class Manner:
+    """How an attempt's end is waited for."""
+
+    patience_s: float = _PATIENCE_S  # with what may pass
+    stopped: threading.Event = field(default_factory=threading.Event)  # the worker is to end
+    on_beat: Callable[[], None] = lambda: None  # called some times in each lease
+
+
+_USUAL = Manner()
+
+
+def settled(ending: Ending, holding: Holding, manner: Manner = _USUAL) -> Ending:
     """The same ending, once nothing is left of the job's attempts; or what they turn out to have published.
 
-    Where another attempt follows, it will see to that.
+    Where another attempt follows, it will see to that. So it will where the worker is to end before: then
+    the job is handed back.
 
     Raises:
         LeaseLost: the job is another's.
         StoreUnavailable: nobody could say whose it is for minutes.
     """
-    job, patience = holding.job, _Patience(patience_s)
+    job, patience = holding.job, _Patience(manner.patience_s, manner.stopped)
+
+    def keep() -> timedelta:
+        remaining = holding.keep().remaining
+        manner.on_beat()
+        return remaining
 
     def settle() -> Ending:
         if not _is_last(ending, holding):
             return ending
-        with kept(lambda: holding.keep().remaining, holding.length) as lease:
+        with kept(keep, holding.length, manner.stopped) as lease:
             towers = tuple(tower.name for tower in job.current_towers)
             outcome = _standing(place_of(job), job, towers, lease.require, patience.progressed)
         return ending if outcome is None else Finished(outcome)
@@ -52,13 +72,16 @@ def settled(ending: Ending, holding: Holding, patience_s: float = _PATIENCE_S) -
         log.warning("unfinished_artifact_left", uri=place_of(job), message=error.message)
         return ending
 
-    return _tried(settle, leave, patience)
+    try:
+        return _tried(settle, leave, patience)
+    except Stopped:
+        return HandedBack()
 
 
-def signed(
-    ending: Ending, holding: Holding, key: SigningKey | None, patience_s: float = _PATIENCE_S
-) -> Ending:
+def signed(ending: Ending, holding: Holding, key: SigningKey | None, manner: Manner = _USUAL) -> Ending:
     """The same ending, once what it published is signed; a failure, if that is not possible.
+
+    A worker that is to end goes on with that: nobody else knows what the attempt wrote.
 
     Raises:
         LeaseLost: the job is another's.
@@ -69,21 +92,23 @@ def signed(
 
     def sign() -> Ending:
         holding.keep()
+        manner.on_beat()
         sign_artifact(place_of(job), job.id, key, sha256)
         return ending
 
-    return _tried(sign, lambda error: Broken(Failure.of(error)), _Patience(patience_s))
+    return _tried(sign, lambda error: Broken(Failure.of(error)), _Patience(manner.patience_s))
 
 
-def close(closing: Closing, key: SigningKey | None) -> Job:
+def close(closing: Closing, key: SigningKey | None, stopped: threading.Event | None = None) -> Job:
     """End a job that nobody is at work on, as what its attempts left would have it.
 
     Raises:
         LeaseLost: the job is another's.
         StorageError, StoreUnavailable: not now; another sweep will try again.
+        Stopped: the worker is to end; another sweep will try again.
     """
     job, refused = closing.job, None
-    with kept(closing.keep, closing.length) as lease:
+    with kept(closing.keep, closing.length, stopped) as lease:
         for target in closing.targets:
             place = place_of(job, target)
             try:
@@ -103,16 +128,38 @@ def close(closing: Closing, key: SigningKey | None) -> Job:
     return closing.end(refused)
 
 
-def clear_after_loss(holding: Holding) -> None:
-    """Remove what the attempt may have sent after its job was ended by another; it is ended itself by now."""
-    try:
-        job = holding.store.get(holding.job.id)
-        if job.state in (JobState.FAILED, JobState.CANCELLED):
-            remove_unfinished(place_of(holding.job))
-    except (JobNotFound, StoreUnavailable):
-        return
-    except ExportError as error:
-        log.warning("unfinished_artifact_left", uri=place_of(holding.job), message=error.message)
+def clear_after_loss(holding: Holding, manner: Manner = _USUAL) -> None:
+    """Remove what the attempt may have sent after its target was ended by another; it is ended itself by now.
+
+    Who is about to end it is waited for. Another attempt sees to it itself.
+    """
+    patience, place = _Patience(manner.patience_s, manner.stopped), place_of(holding.job)
+    while True:
+        try:
+            job = holding.store.get(holding.job.id)
+            if _has_ended(job, holding):
+                remove_unfinished(place, on_removed=patience.progressed)
+            elif _is_being_closed(job, holding):
+                raise StorageError(f"job {job.id} has not ended yet")
+            return
+        except JobNotFound:
+            return
+        except ExportError as error:
+            if not _may_pass(error) or patience.is_over() or manner.stopped.wait(_RETRY_S):
+                log.warning("unfinished_artifact_left", uri=place, message=error.message)
+                return
+
+
+def _has_ended(job: Job, holding: Holding) -> bool:
+    """Whether nobody will be at work again where the attempt was."""
+    return job.state.is_final or holding.job.current_target in job.ended_targets
+
+
+def _is_being_closed(job: Job, holding: Holding) -> bool:
+    """Whether no attempt follows this one, though the job is not yet ended."""
+    if job.attempt != holding.job.attempt:
+        return False
+    return job.state is JobState.RUNNING or job.cancel_requested
 
 
 def _standing(
@@ -150,6 +197,7 @@ class _Patience:
     """How long what may pass is tried again: from its first failure, and anew after progress."""
 
     length_s: float
+    stopped: threading.Event = field(default_factory=threading.Event)
     _deadline: float | None = None
 
     def progressed(self) -> None:
@@ -161,11 +209,19 @@ class _Patience:
             self._deadline = now + self.length_s
         return now >= self._deadline
 
+    def pause(self) -> None:
+        if self.stopped.wait(_RETRY_S):
+            raise Stopped
+
 
 def _tried(
     act: Callable[[], Ending], give_up: Callable[[ExportError], Ending], patience: _Patience
 ) -> Ending:
-    """Again and again, until it succeeds, cannot, or has failed for too long."""
+    """Again and again, until it succeeds, cannot, or has failed for too long.
+
+    Raises:
+        Stopped: the worker is to end before.
+    """
     while True:
         try:
             return act()
@@ -174,7 +230,7 @@ def _tried(
         except ExportError as error:
             if not _may_pass(error) or patience.is_over():
                 return give_up(error)
-        time.sleep(_RETRY_S)
+        patience.pause()
 
 
 def _may_pass(error: ExportError) -> bool:

@@ -24,7 +24,7 @@ from worker.launch import Launcher
 from worker.lease_proof import LeaseProof, clock
 from worker.logs import LogTail
 from worker.recording import outcome_of, record, timed_out
-from worker.settling import clear_after_loss, settled, signed
+from worker.settling import Manner, clear_after_loss, settled, signed
 from worker.workspace import Workspace, workspace_of
 
 log = logger(__name__)
@@ -76,16 +76,17 @@ class Supervisor:
         `on_beat` is called as long as the attempt lives, some times a second. The ranks' spans stand below
         `traceparent`.
         """
+        manner = Manner(stopped=self._stopping, on_beat=on_beat)
         try:
             with workspace_of(holding.job, self._worker_dir, traceparent) as workspace:
-                ending = settled(self._attempt(holding, workspace, on_beat), holding)
-                ending = signed(ending, holding, self.signing_key)
+                ending = settled(self._attempt(holding, workspace, on_beat), holding, manner)
+                ending = signed(ending, holding, self.signing_key, manner)
                 ending = without(self._secrets, ending)
                 ending = self._bundling.told(ending, holding.job, workspace)
             job = record(holding, ending)
         except LeaseLost as error:
             log.warning("lease_lost", message=error.message)
-            clear_after_loss(holding)
+            clear_after_loss(holding, manner)
             return None
         for tower in job.towers:
             if tower.failure is not None:

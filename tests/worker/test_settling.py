@@ -1,6 +1,7 @@
 """What is left of attempts when their job ends: an artifact that is named, or nothing."""
 
 import hashlib
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -17,21 +18,24 @@ from exporter.signing import SIGNATURE_NAME, SigningKey
 from exporter.spec import TowerName
 from exporter.storage.local import LocalStore
 from exporter.storage.store import READ_LIMIT
-from jobs.closing import take_over
-from jobs.errors import LeaseLost
+from jobs.closing import Closing, take_over
+from jobs.errors import LeaseLost, StoreUnavailable
+from jobs.ids import JobId
 from jobs.leases import Holding, claim, update
 from jobs.memory_store import MemoryJobStore
 from jobs.model import Job, JobState
 from jobs.queue import MemoryQueue
-from jobs.tallies import MemoryTallies
+from jobs.roster import MemoryRoster
+from jobs.tallies import MemoryTallies, Tally
 from tests.jobs.factories import MINUTE, make_entry, make_failure, make_job, make_manifest, make_spec
 from tests.jobs.judges import fair_judge
-from tests.worker.test_tasks import MACHINE
+from tests.worker.test_tasks import MACHINE, sweep
 from worker.endings import Broken, Cancelled, Ending, Finished, HandedBack
-from worker.heartbeat import sweep
-from worker.settling import clear_after_loss, close, settled, signed
+from worker.heartbeat import Sweeper
+from worker.settling import Manner, clear_after_loss, close, settled, signed
 from worker.supervisor import Supervisor
 from worker.tasks import Runner
+from worker.workspace import place_of
 
 OVER = timedelta(seconds=-1)
 LAST = Broken(make_failure())  # not worth another attempt
@@ -251,10 +255,89 @@ def test_what_a_straggler_sent_after_the_end_is_removed_by_its_worker(
     assert not sent.exists()
 
 
+def test_what_a_straggler_sent_is_removed_though_the_job_goes_on_for_another_target(
+    store: MemoryJobStore, job: Job
+) -> None:
+    for_two = make_spec(output_uri=job.spec.output_uri, target=("cpu", "avx2"))
+    both = make_job().model_copy(update={"spec": for_two})
+    store.add(both)
+    straggler = held(store, both)
+    straggler.set_back(make_failure())  # as the sweep would, in the meantime
+    assert store.get(both.id).state is JobState.QUEUED
+    sent = Path(place_of(straggler.job)) / "user" / "aoti_model.pt2"
+    sent.parent.mkdir(parents=True)
+    sent.write_bytes(b"package")
+    clear_after_loss(straggler)
+    assert not sent.exists()
+
+
+def test_what_a_straggler_sent_is_removed_once_the_job_is_closed(
+    store: MemoryJobStore, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held(store, job, length=OVER)
+    straggler = held(store, job, worker="w2", length=OVER)
+    closing = take_over(store, job.id, store.leases()[job.id], worker="w3", length=MINUTE)
+    assert closing is not None
+    sent, looks = send(job), iter(["away", "not yet"])
+
+    def get(job_id: JobId) -> Job:
+        look, found = next(looks, ""), MemoryJobStore.get(store, job_id)
+        if look == "away":
+            raise StoreUnavailable(OSError(look))
+        if look == "not yet":
+            assert sent.exists()
+            closing.end()  # just after it was looked at
+        return found
+
+    monkeypatch.setattr("worker.settling._RETRY_S", 0.0)
+    monkeypatch.setattr(store, "get", get)
+    clear_after_loss(straggler)
+    assert (store.get(job.id).state, sent.exists()) == (JobState.FAILED, False)
+
+
+def test_a_worker_that_is_to_end_leaves_the_rest_to_the_next(store: MemoryJobStore, job: Job) -> None:
+    holding, sent, stopped = held(store, job), send(job), threading.Event()
+    beats: list[int] = []
+    manner = Manner(stopped=stopped, on_beat=lambda: beats.append(1))
+    stopped.set()
+    assert settled(LAST, holding, manner) == HandedBack()
+    assert sent.exists() and beats
+    stopped.clear()
+    assert settled(LAST, holding, manner) == LAST
+    assert not sent.exists()
+
+
+def test_a_sweep_that_closes_ends_with_its_worker(
+    store: MemoryJobStore, job: Job, runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    abandon_twice(store, job)
+    sent, begun = send(job), threading.Event()
+
+    def slow(closing: Closing, key: SigningKey | None, stopped: threading.Event) -> Job:
+        begun.set()
+        assert stopped.wait(30)
+        return close(closing, key, stopped)
+
+    monkeypatch.setattr("worker.tasks.close", slow)
+    sweeper = Sweeper(MemoryRoster(), runner, timedelta(seconds=0.05), forget=lambda: None)
+    sweeper.start()
+    assert begun.wait(30)
+    sweeper.stop()
+    assert (store.get(job.id).state, sent.exists()) == (JobState.RUNNING, True)
+
+
+def test_an_attempt_whose_worker_died_is_counted_by_who_ends_it(
+    store: MemoryJobStore, job: Job, runner: Runner
+) -> None:
+    abandon_twice(store, job)
+    sweep(runner)
+    assert runner.tallies.read() == {Tally(name="attempts", ending=JobState.FAILED): 1}
+
+
 def test_a_store_that_denies_access_does_not_keep_a_job_from_its_end(store: MemoryJobStore, job: Job) -> None:
     holding = held(store, job)
     odd = replace(holding, job=job_with_output(holding.job, "ftp://nowhere"))
-    assert settled(LAST, odd, patience_s=0.0) == LAST
+    assert settled(LAST, odd, Manner(patience_s=0.0)) == LAST
 
 
 def job_with_output(job: Job, uri: str) -> Job:
