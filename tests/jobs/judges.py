@@ -10,7 +10,7 @@ from tests.jobs.factories import MINUTE, NOW
 
 @dataclass
 class World:
-    """The clock of this machine, that of the store, and a judge who hears every second of writes to the store."""
+    """The clock of this machine, that of the store, and a judge who hears every second of a write."""
 
     boot: float = 1000.0
     now: datetime = NOW
