@@ -18,13 +18,13 @@ from processes.guarded import GuardedProcess
 from processes.settings import secret_values
 from telemetry.logging import logger
 from worker.bundling import Bundling
-from worker.endings import Broken, Cancelled, Ending, HandedBack, signed, without
+from worker.endings import Broken, Cancelled, Ending, HandedBack, without
 from worker.events import EventTail, log_events
 from worker.launch import Launcher
 from worker.lease_proof import LeaseProof, clock
 from worker.logs import LogTail
 from worker.recording import outcome_of, record, timed_out
-from worker.settling import clear_after_loss, settled
+from worker.settling import Manner, clear_after_loss, settled, signed
 from worker.workspace import Workspace, workspace_of
 
 log = logger(__name__)
@@ -76,17 +76,18 @@ class Supervisor:
         `on_beat` is called as long as the attempt lives, some times a second. The ranks' spans stand below
         `traceparent`.
         """
+        manner = Manner(stopped=self._stopping, on_beat=on_beat)
         try:
             with workspace_of(holding.job, self._worker_dir, traceparent) as workspace:
                 ending = self._attempt(holding, workspace, on_beat)
                 if not workspace.helps:
-                    ending = signed(settled(ending, holding), holding.job, self.signing_key)
+                    ending = signed(settled(ending, holding, manner), holding, self.signing_key, manner)
                 ending = without(self._secrets, ending)
                 ending = self._bundling.told(ending, holding.job, workspace)
             job = record(holding, ending)
         except LeaseLost as error:
             log.warning("lease_lost", message=error.message)
-            clear_after_loss(holding)
+            clear_after_loss(holding, manner)
             return None
         for tower in job.towers:
             if tower.failure is not None:
