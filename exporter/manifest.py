@@ -212,7 +212,12 @@ class ShardedTable(Frozen):
     tensor: str  # its name in the files, which is the checkpoint's without "model."
     rows: int
     width: int
-    dtype: str
+    dtype: str  # of the tensor in the files
+    kept_in: TableDtype = Field(
+        default=TableDtype.FP32,
+        description="What its rows are in. int8: `width` bytes, scale and offset in fp32; int4: half as many "
+        "bytes, the first number of two in the low bits, scale and offset in fp16. As fbgemm fuses rows.",
+    )
     features: tuple[str, ...]  # that look it up
     shards: tuple[TableRows, ...]
 

@@ -343,8 +343,6 @@ class ExportSpec(Frozen):
     def _shards_are_looked_up_outside(self) -> Self:
         if self.tables.sharded and self.mode is not Mode.TWO_STAGE:
             raise ValueError("`tables: sharded` needs `mode: two_stage`, whose dense package takes lookups")
-        if self.tables.sharded and {self.tables.dtype, *self.tables.dtypes.values()} != {TableDtype.FP32}:
-            raise ValueError("`tables: sharded` writes rows as they were trained; leave out their dtypes")
         return self
 
     @model_validator(mode="after")

@@ -1,6 +1,6 @@
 """A tower's tables quantised, in bounded pieces from wherever they lie, and what that costs in precision."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -24,7 +24,9 @@ def tables_of(module: nn.Module) -> dict[str, Table]:
 
 
 def quantise(module: nn.Module, tables: Tables) -> tuple[TableEntry, ...]:
-    """Replace tables of `module`, all of them fp32, by what `tables` asks for; tells of each of them.
+    """Keep tables of `module`, all of them fp32, in what `tables` asks for; tells of each of them.
+
+    One that is looked up in pieces gives rows as if its pieces were quantised.
 
     What a table is replaced by lies in a file of its own where it is large, as a mapped table does.
 
@@ -33,20 +35,21 @@ def quantise(module: nn.Module, tables: Tables) -> tuple[TableEntry, ...]:
     """
     entries = []
     for path, table in tables_of(module).items():
-        if isinstance(table, TableInPieces):  # in shards, as training has them
-            entries.append(entry_of(path, table.meta.shape, TableDtype.FP32, None))
-            continue
-        assert isinstance(table, Fp32Table)
         parent, _, name = path.rpartition(".")
         dtype, error = tables.dtype_of(name), None
-        if dtype is not TableDtype.FP32:
-            low, error = quantised(table.weight.detach(), dtype, name=name)
-            module.get_submodule(parent).register_module(name, low)
-        entries.append(entry_of(path, tuple(table.weight.shape), dtype, error))
+        if isinstance(table, TableInPieces):  # whoever writes its rows tells what that costs
+            shape, table.kept_in = table.meta.shape, dtype
+        else:
+            assert isinstance(table, Fp32Table)
+            shape = tuple(table.weight.shape)
+            if dtype is not TableDtype.FP32:
+                low, error = quantised(table.weight.detach(), dtype, name=name)
+                module.get_submodule(parent).register_module(name, low)
+        entries.append(entry_of(path, shape, dtype, error))
     return tuple(entries)
 
 
-def entry_of(path: str, shape: tuple[int, ...], dtype: TableDtype, error: RowError | None) -> TableEntry:
+def entry_of(path: str, shape: Sequence[int], dtype: TableDtype, error: RowError | None) -> TableEntry:
     """What the manifest says of a table that is kept in `dtype`."""
     rows, width = shape
     return TableEntry(
@@ -65,43 +68,42 @@ def quantised(weight_RD: Tensor, dtype: TableDtype, *, name: str) -> tuple[LowTa
     """The rows in `dtype`, and how far they are from what they were; no more than a piece is in memory."""
     kind, width = LOW_TABLES[dtype], weight_RD.shape[1]
     packed: dict[str, Tensor] = {}
-    errors = _Errors()
-    for start, packed_piece, rows_PD in packed_pieces(weight_RD, dtype, name=name):
+    errors = RowErrors()
+    for start, rows_PD in _pieces(weight_RD):
+        packed_piece = kind.split(fused(rows_PD, dtype, errors, name=name, first=start), width)
         if not packed:
             packed = {key: _room(value, weight_RD.shape[0]) for key, value in packed_piece.items()}
         for key, value in packed_piece.items():
             packed[key][start : start + len(value)] = value
-        errors.add(rows_PD, _unpacked(kind, packed_piece, width))
     return kind(packed or kind.pack(weight_RD), width), errors.told()
 
 
-def packed_pieces(
-    weight_RD: Tensor, dtype: TableDtype, *, name: str
-) -> Iterator[tuple[int, dict[str, Tensor], Tensor]]:
-    """Piece by piece: where it begins, its rows as `dtype` keeps them, and as they were.
+def _pieces(weight_RD: Tensor) -> Iterator[tuple[int, Tensor]]:
+    """Where a piece of the rows begins, and the piece."""
+    count = max(1, PIECE // TableDtype.FP32.row_bytes(weight_RD.shape[1]))
+    for start in range(0, weight_RD.shape[0], count):
+        yield start, weight_RD[start : start + count].contiguous()
+
+
+def fused(rows_PD: Tensor, dtype: TableDtype, errors: "RowErrors", *, name: str, first: int) -> Tensor:
+    """Some rows of the table of this name, fused as `dtype` has it; their errors go into `errors`.
 
     Raises:
-        TableOutOfRange: a row has numbers that the dtype cannot hold; `name` is the table's.
+        TableOutOfRange: a row has numbers that the dtype cannot hold; `first` is the number of the first.
     """
-    kind, width = LOW_TABLES[dtype], weight_RD.shape[1]
-    count = max(1, PIECE // TableDtype.FP32.row_bytes(width))
-    for start in range(0, weight_RD.shape[0], count):
-        rows_PD = weight_RD[start : start + count].contiguous()
-        packed = kind.pack(rows_PD)
-        finite_P = _unpacked(kind, packed, width).isfinite().all(dim=1)
-        if not finite_P.all():
-            row = start + int(finite_P.logical_not().nonzero()[0])
-            raise TableOutOfRange(
-                f"table {name}: row {row} has numbers that {dtype} cannot hold: its largest magnitude is "
-                f"{rows_PD[row - start].abs().max().item():.3g}",
-                where=name,
-            )
-        yield start, packed, rows_PD
-
-
-def _unpacked(kind: type[LowTable], packed: Mapping[str, Tensor], width: int) -> Tensor:
-    count = next(iter(packed.values())).shape[0]
-    return kind(packed, width).rows(torch.arange(count))
+    kind = LOW_TABLES[dtype]
+    packed = kind.fuse(rows_PD)
+    restored_PD = kind.restored(packed, rows_PD.shape[1])
+    finite_P = restored_PD.isfinite().all(dim=1)
+    if not finite_P.all():
+        place = int(finite_P.logical_not().nonzero()[0])
+        raise TableOutOfRange(
+            f"table {name}: row {first + place} has numbers that {dtype} cannot hold: its largest magnitude "
+            f"is {rows_PD[place].abs().max().item():.3g}",
+            where=name,
+        )
+    errors.add(rows_PD, restored_PD)
+    return packed
 
 
 def _room(piece: Tensor, rows: int) -> Tensor:
@@ -110,8 +112,8 @@ def _room(piece: Tensor, rows: int) -> Tensor:
 
 
 @dataclass
-class _Errors:
-    """Errors of rows, as `RowError` defines them, gathered piece by piece."""
+class RowErrors:
+    """Errors of rows, as `RowError` defines them, gathered piece by piece, and rank by rank."""
 
     rows: int = 0
     absolute: float = 0.0
@@ -128,6 +130,14 @@ class _Errors:
         self.relative = max(self.relative, relative_P.max().item())
         self.absolute_sum += absolute_P.sum().item()
         self.relative_sum += relative_P.sum().item()
+
+    def join(self, others: "RowErrors") -> None:
+        """Take in those of other rows."""
+        self.rows += others.rows
+        self.absolute = max(self.absolute, others.absolute)
+        self.relative = max(self.relative, others.relative)
+        self.absolute_sum += others.absolute_sum
+        self.relative_sum += others.relative_sum
 
     def told(self) -> RowError:
         rows = max(1, self.rows)

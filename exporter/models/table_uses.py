@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from exporter.checkpoint.tensors import Piece, TensorMeta
+from exporter.dtypes import TableDtype
 from exporter.models.embedding import EmbeddingGroup
 from exporter.models.pieces import TableInPieces
 
@@ -46,7 +47,11 @@ def tables_of(root: nn.Module) -> tuple[TableUse, ...]:
     return tuple(found[module] for module in sorted(found))
 
 
-def look_up_in_pieces(root: nn.Module, pieces_of: PiecesOf) -> None:
+def look_up_in_pieces(
+    root: nn.Module,
+    pieces_of: PiecesOf,
+    kept_in: Callable[[TableUse], TableDtype] = lambda table: TableDtype.FP32,
+) -> None:
     """Let every table be looked up in pieces from now on; the module then holds none of their rows."""
     for table in tables_of(root):
-        root.set_submodule(table.module, TableInPieces(table.meta, pieces_of(table)))
+        root.set_submodule(table.module, TableInPieces(table.meta, pieces_of(table), kept_in(table)))

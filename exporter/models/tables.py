@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from exporter.checkpoint.tensors import TensorMeta
 from exporter.config.schema import Pooling
 from exporter.dtypes import TableDtype
 
@@ -57,10 +58,25 @@ class LowTable(Table):
         for name, tensor in packed.items():
             self.register_buffer(name, tensor)
 
+    @classmethod
+    def pack(cls, rows_RD: Tensor) -> dict[str, Tensor]:
+        """What is kept of fp32 rows: the class's buffers by name. Each row is packed by itself."""
+        return cls.split(cls.fuse(rows_RD), rows_RD.shape[1])
+
     @staticmethod
     @abstractmethod
-    def pack(rows_RD: Tensor) -> dict[str, Tensor]:
-        """What is kept of fp32 rows: the class's buffers by name. Each row is packed by itself."""
+    def fuse(rows_RD: Tensor) -> Tensor:
+        """The same as one tensor, in which a row has all that is kept of it: fbgemm's layout."""
+
+    @staticmethod
+    @abstractmethod
+    def split(fused: Tensor, width: int) -> dict[str, Tensor]:
+        """The buffers, from rows that were fused."""
+
+    @classmethod
+    def restored(cls, fused: Tensor, width: int) -> Tensor:
+        """All of the fused rows, in fp32."""
+        return cls(cls.split(fused, width), width).rows(torch.arange(fused.shape[0], device=fused.device))
 
 
 class Fp16Table(LowTable):
@@ -70,8 +86,12 @@ class Fp16Table(LowTable):
     weight: Tensor
 
     @staticmethod
-    def pack(rows_RD: Tensor) -> dict[str, Tensor]:
-        return {"weight": rows_RD.half()}
+    def fuse(rows_RD: Tensor) -> Tensor:
+        return rows_RD.half()
+
+    @staticmethod
+    def split(fused: Tensor, width: int) -> dict[str, Tensor]:
+        return {"weight": fused}
 
     def rows(self, ids_V: Tensor) -> Tensor:
         return F.embedding(ids_V, self.weight).float()
@@ -88,9 +108,12 @@ class Int8Table(LowTable):
     scale_offset: Tensor  # (R, 2)
 
     @staticmethod
-    def pack(rows_RD: Tensor) -> dict[str, Tensor]:
-        width = rows_RD.shape[1]
-        fused = torch.ops.fbgemm.FloatOrHalfToFused8BitRowwiseQuantized(rows_RD)
+    def fuse(rows_RD: Tensor) -> Tensor:
+        fused: Tensor = torch.ops.fbgemm.FloatOrHalfToFused8BitRowwiseQuantized(rows_RD)
+        return fused
+
+    @staticmethod
+    def split(fused: Tensor, width: int) -> dict[str, Tensor]:
         return {
             "codes": fused[:, :width].contiguous(),
             "scale_offset": fused[:, width:].contiguous().view(torch.float32),
@@ -113,11 +136,15 @@ class Int4Table(LowTable):
     scale_offset: Tensor  # (R, 2)
 
     @staticmethod
-    def pack(rows_RD: Tensor) -> dict[str, Tensor]:
+    def fuse(rows_RD: Tensor) -> Tensor:
         missing = -rows_RD.shape[1] % 4
         filled = torch.cat([rows_RD, rows_RD[:, -1:].expand(-1, missing)], dim=1)
-        fused = torch.ops.fbgemm.FloatOrHalfToFusedNBitRowwiseQuantizedSBHalf(filled, 4)
-        size = filled.shape[1] // 2
+        fused: Tensor = torch.ops.fbgemm.FloatOrHalfToFusedNBitRowwiseQuantizedSBHalf(filled, 4)
+        return fused
+
+    @staticmethod
+    def split(fused: Tensor, width: int) -> dict[str, Tensor]:
+        size = fused.shape[1] - 4
         return {
             "codes": fused[:, :size].contiguous(),
             "scale_offset": fused[:, size:].contiguous().view(torch.float16),
@@ -133,6 +160,18 @@ class Int4Table(LowTable):
 LOW_TABLES: Mapping[TableDtype, type[LowTable]] = {
     table.dtype: table for table in (Fp16Table, Int8Table, Int4Table)
 }
+
+
+def fused_meta(meta: TensorMeta, dtype: TableDtype) -> TensorMeta:
+    """Of fp32 rows like these, once they are fused."""
+    rows, width = meta.shape
+    match dtype:
+        case TableDtype.FP32:
+            return meta
+        case TableDtype.FP16:
+            return TensorMeta(shape=meta.shape, dtype=torch.float16)
+        case TableDtype.INT8 | TableDtype.INT4:
+            return TensorMeta(shape=(rows, dtype.row_bytes(width)), dtype=torch.uint8)
 
 
 def pooled(

@@ -7,14 +7,23 @@ from exporter.attempt import Attempt, ExportedTower, TowerResult
 from exporter.dims.between import plan_between
 from exporter.dims.entries import dim_entries, tensor_entries
 from exporter.errors import AttemptFailed, ExportError
-from exporter.manifest import LookupReport, ShardedTable, ShardedTables, TableRows, TablesFile
+from exporter.lowering.tables import RowErrors
+from exporter.manifest import (
+    LookupReport,
+    ShardedTable,
+    ShardedTables,
+    TableEntry,
+    TableRows,
+    TablesFile,
+)
 from exporter.models.table_uses import TableUse
+from exporter.models.tables import fused_meta
 from exporter.outcome import Failure
 from exporter.planning import PlannedTower
 from exporter.publish import send_file, withdraw
 from exporter.published import file_ref
 from exporter.shards.made import RankTables, index_path
-from exporter.spec import TowerName
+from exporter.spec import Tables, TowerName
 
 
 def joined(result: TowerResult, made: Sequence[RankTables], attempt: Attempt) -> TowerResult:
@@ -51,7 +60,7 @@ def _with_index(
 ) -> TowerResult:
     """The same with `tables.json` sent, and named in the tower's entry."""
     local = attempt.workspace / f"{planned.name}_tables.json"
-    local.write_text(tables_file(planned.name, made).model_dump_json(indent=2) + "\n")
+    local.write_text(tables_file(planned.name, made, attempt.spec.tables).model_dump_json(indent=2) + "\n")
     index = file_ref(index_path(planned.name), local)
     stored = send_file(
         index,
@@ -68,25 +77,41 @@ def _with_index(
         dims=dim_entries(between),
         verified=_report(made),
     )
-    entry = exported.entry.model_copy(update={"tables": tables})
+    embeddings = _with_errors(exported.entry.embeddings, made)
+    entry = exported.entry.model_copy(update={"tables": tables, "embeddings": embeddings})
     return replace(result, exported=replace(exported, entry=entry), sent=(*result.sent, stored))
 
 
-def tables_file(tower: TowerName, made: Sequence[RankTables]) -> TablesFile:
+def tables_file(tower: TowerName, made: Sequence[RankTables], tables: Tables) -> TablesFile:
     """Each table of the tower, and the rows of it that each rank has, in their order."""
-    tables = tuple(
+    described = tuple(
         ShardedTable(
             name=table.name,
             tensor=table.weight,
             rows=table.meta.shape[0],
             width=table.meta.shape[1],
-            dtype=str(table.meta.dtype).removeprefix("torch."),
+            dtype=str(fused_meta(table.meta, tables.dtype_of(table.name)).dtype).removeprefix("torch."),
+            kept_in=tables.dtype_of(table.name),
             features=table.features,
             shards=tuple(sorted(_rows_of(table, made), key=lambda rows: rows.first)),
         )
         for table in made[0].tables
     )
-    return TablesFile(tower=tower, tables=tables)
+    return TablesFile(tower=tower, tables=described)
+
+
+def _with_errors(embeddings: Sequence[TableEntry], made: Sequence[RankTables]) -> tuple[TableEntry, ...]:
+    """The tables with the errors of their rows, which every rank knows of its own."""
+    found: dict[str, RowErrors] = {}
+    for each in made:
+        for weight, errors in each.errors:
+            found.setdefault(weight, RowErrors()).join(errors)
+    return tuple(
+        entry.model_copy(update={"error": found[weight].told()})
+        if (weight := f"{entry.path}.weight") in found
+        else entry
+        for entry in embeddings
+    )
 
 
 def _rows_of(table: TableUse, made: Sequence[RankTables]) -> Iterator[TableRows]:

@@ -14,6 +14,7 @@ from exporter.errors import CheckpointUnreadable, InvalidArtifact
 from exporter.manifest import Manifest, ShardedTable, TablesFile, TowerEntry
 from exporter.models.registry import build_tower
 from exporter.models.table_uses import TableUse, look_up_in_pieces
+from exporter.models.tables import fused_meta
 from exporter.published import checked_path
 from exporter.shards.made import TABLES_NAME
 from exporter.towers.lookup import LookUp, lookup_of
@@ -58,7 +59,11 @@ def lookup_in(
     by_tensor = {table.tensor: table for table in tables.tables}
     with torch.device("meta"):  # nothing of it but the lookups will be run
         tower = build_tower(config, plan)
-    look_up_in_pieces(tower.module, lambda table: _pieces(table, by_tensor.get(table.weight), root))
+    look_up_in_pieces(
+        tower.module,
+        lambda table: _pieces(table, by_tensor.get(table.weight), root),
+        lambda table: by_tensor[table.weight].kept_in,
+    )
     return lookup_of(tower, max_batch_size=max_batch_size)
 
 
@@ -74,7 +79,8 @@ def _pieces(table: TableUse, found: ShardedTable | None, root: Path) -> tuple[Pi
         if shard.first != end:
             break
         end = shard.end
-        held = TensorMeta(shape=(shard.end - shard.first, found.width), dtype=table.meta.dtype)
+        rows = TensorMeta(shape=(shard.end - shard.first, found.width), dtype=table.meta.dtype)
+        held = fused_meta(rows, found.kept_in)
         pieces.append(piece_of(root / checked_path(shard.file), found.tensor, shard.first, held))
     if end != found.rows:
         raise _contradicted(f"table {found.name} has no row {end} in its shards, of {found.rows}")

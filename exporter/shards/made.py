@@ -4,8 +4,11 @@ from dataclasses import dataclass
 
 from exporter.attempt import TowerResult
 from exporter.checkpoint.tensors import TensorMeta
+from exporter.dtypes import TableDtype
+from exporter.lowering.tables import RowErrors
 from exporter.manifest import FileRef, LookupReport
 from exporter.models.table_uses import TableUse
+from exporter.models.tables import fused_meta
 from exporter.outcome import ExportOutcome, Failure
 from exporter.planning import TowerToExport
 from exporter.spec import TowerName
@@ -21,13 +24,19 @@ class Share:
     table: TableUse
     first: int
     end: int
+    kept_in: TableDtype = TableDtype.FP32
+
+    @property
+    def is_quantised(self) -> bool:
+        return self.kept_in is not TableDtype.FP32
 
     @property
     def meta(self) -> TensorMeta:
-        """Of these rows."""
-        return TensorMeta(
+        """Of these rows, as they are written."""
+        rows = TensorMeta(
             shape=(self.end - self.first, *self.table.meta.shape[1:]), dtype=self.table.meta.dtype
         )
+        return fused_meta(rows, self.kept_in)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +48,7 @@ class RankTables:
     plan: str = ""  # the digest of the sharding plan that it made for itself
     tables: tuple[TableUse, ...] = ()
     shares: tuple[Share, ...] = ()
+    errors: tuple[tuple[str, RowErrors], ...] = ()  # of its rows of quantised tables, by `TableUse.weight`
     file: FileRef | None = None  # None: no table has rows for this rank
     report: LookupReport | None = None
     sent: StoredFile | None = None

@@ -5,21 +5,16 @@ its own rows as written, and in all others as the checkpoint has them, against e
 """
 
 import logging
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from torch import Tensor
-
 from exporter.attempt import Attempt
-from exporter.checkpoint.keymap import PREFIX
-from exporter.checkpoint.read import Checkpoint
-from exporter.checkpoint.safetensors import write_safetensors
 from exporter.distributed.isolation import isolated
 from exporter.distributed.ranks import Ranks
 from exporter.distributed.topology import plan_digest, row_wise_plan, rows_of_rank
-from exporter.errors import ExportError, TowerDied, WeightsNotFinite
+from exporter.errors import ExportError, TowerDied
+from exporter.lowering.tables import quantise
 from exporter.manifest import FileRef
 from exporter.models.table_uses import TableUse, tables_of
 from exporter.opening import blueprint_of
@@ -29,10 +24,10 @@ from exporter.planning import TowerToExport
 from exporter.publish import send_file
 from exporter.shards.made import RankTables, Share, rows_path
 from exporter.shards.tried import as_written, tried
+from exporter.shards.written import write_rows
 from exporter.sources import fetch_checkpoint_once
 from exporter.stages import OnStage, Progress, Stage, StageClock, seldom
 
-PIECE_BYTES = 32 << 20  # of a table, in memory at a time
 _WRITTEN, _TRIED = 0.6, 0.7  # of the stage, about
 
 log = logging.getLogger(__name__)
@@ -94,7 +89,12 @@ def write_tables(order: TablesOrder, local: Path, progress: Progress) -> RankTab
     tables = {table.weight: table for table in tables_of(tower.module)}
     plan = row_wise_plan({weight: _rows_and_width(table) for weight, table in tables.items()}, ranks.size)
     shares = tuple(
-        Share(table=tables[weight], first=first, end=end)
+        Share(
+            table=tables[weight],
+            first=first,
+            end=end,
+            kept_in=spec.tables.dtype_of(tables[weight].name),
+        )
         for weight, (first, end) in rows_of_rank(plan, ranks.rank).items()
     )
     made = RankTables(
@@ -103,14 +103,23 @@ def write_tables(order: TablesOrder, local: Path, progress: Progress) -> RankTab
     averaged = tower.config.pipeline.averaged_weights
     checkpoint, _ = fetch_checkpoint_once(spec, order.attempt.workspace, averaged=averaged)
     blueprint.fill(tower, checkpoint)
+    quantise(tower.module, spec.tables)
     if not shares:
         return made
-    sha256 = _written(shares, checkpoint, local, progress)
+    written = write_rows(
+        shares,
+        checkpoint,
+        local,
+        lambda done, total: progress(
+            _WRITTEN * done / total, f"tables: {done:,} of {total:,} bytes of rows written"
+        ),
+    )
     path = rows_path(name, ranks.rank, ranks.size)
     progress(_WRITTEN, "lookups in the rows as written, against eager ones")
     return replace(
         made,
-        file=FileRef(path=path, size=local.stat().st_size, sha256=sha256),
+        errors=written.errors,
+        file=FileRef(path=path, size=local.stat().st_size, sha256=written.sha256),
         report=tried(tower, blueprint, as_written(shares, checkpoint, local), spec),
     )
 
@@ -118,26 +127,6 @@ def write_tables(order: TablesOrder, local: Path, progress: Progress) -> RankTab
 def _rows_and_width(table: TableUse) -> tuple[int, int]:
     rows, width = table.meta.shape
     return rows, width
-
-
-def _written(shares: tuple[Share, ...], checkpoint: Checkpoint, local: Path, progress: Progress) -> str:
-    tensors = {share.table.weight: share.meta for share in shares}
-    return write_safetensors(local, tensors, _values(shares, checkpoint, progress))
-
-
-def _values(shares: tuple[Share, ...], checkpoint: Checkpoint, progress: Progress) -> Iterator[Tensor]:
-    """The rows of all shares in pieces; each is dropped from memory before the next is read."""
-    total, done = sum(share.meta.nbytes for share in shares), 0
-    for share in shares:
-        name, per_row = PREFIX + share.table.weight, share.meta.nbytes // (share.end - share.first)
-        step = max(1, PIECE_BYTES // max(1, per_row))
-        for first in range(share.first, share.end, step):
-            rows = checkpoint.rows(name, first, min(first + step, share.end))
-            if rows.is_floating_point() and not bool(rows.isfinite().all()):
-                raise WeightsNotFinite([name])
-            yield rows
-            done += rows.nbytes
-            progress(_WRITTEN * done / total, f"tables: {done:,} of {total:,} bytes of rows written")
 
 
 def _sent(made: RankTables, local: Path, attempt: Attempt, progress: Progress) -> RankTables:

@@ -38,7 +38,7 @@ def as_written(shares: tuple[Share, ...], checkpoint: Checkpoint, local: Path) -
 def tried(tower: Tower, blueprint: Blueprint, as_written: PiecesOf, spec: ExportSpec) -> LookupReport:
     """Lookups in what was written against eager ones, in every case that a gate tries."""
     written = blueprint.build()
-    look_up_in_pieces(written.module, as_written)
+    look_up_in_pieces(written.module, as_written, lambda table: spec.tables.dtype_of(table.name))
     eager, reference = (lookup_of(each, max_batch_size=spec.max_batch_size) for each in (tower, written))
     rows, _ = open_rows(replace(blueprint.planned, item_id_column=None), spec)
     agreeing = list(agreeing_batches(rows, tower.plan))

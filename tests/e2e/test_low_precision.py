@@ -72,7 +72,10 @@ def predicted(artifact: str, folder: Path) -> np.ndarray:
 def test_the_request_behind_it_asks_for_the_same(artifact: Path, tower: TowerEntry) -> None:
     request = request_behind(open_published(str(artifact)))
     dtypes = {table.name: table.dtype for table in tower.embeddings}
-    assert (request["tables"], request["precision"]) == ({"dtypes": dtypes}, "bf16")
+    assert (request["tables"], request["precision"]) == (
+        {"layout": "packaged", "dtypes": dtypes},
+        "bf16",
+    )
 
 
 @pytest.mark.families

@@ -16,16 +16,16 @@ pytestmark = pytest.mark.slow
 
 MODEL, SAME_WEIGHTS = "dlrm_hstu_sharded", "dlrm_hstu"
 ROWS = next(batch["parquet"] for batch in recorded_batches(SAME_WEIGHTS) if batch["batch"] == "b7")
-Sharded = Callable[[int], str]
+Sharded = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
 def sharded_on(tmp_path_factory: pytest.TempPathFactory) -> Sharded:
     """The artifact of the model as so many ranks export it; compiled once per number of threads."""
-    made: dict[int, str] = {}
+    made: dict[tuple[int, tuple[str, ...]], str] = {}
 
-    def artifact(ranks: int) -> str:
-        if ranks not in made:
+    def artifact(ranks: int, *options: str) -> str:
+        if (ranks, options) not in made:
             output = tmp_path_factory.mktemp(f"ranks-{ranks}")
             command = [
                 "export",
@@ -34,10 +34,11 @@ def sharded_on(tmp_path_factory: pytest.TempPathFactory) -> Sharded:
                 *("--sample-input", str(FIXTURES / "data" / "train.parquet")),
                 *("--mode", "two_stage", "--tables", "sharded", "--ranks", str(ranks)),
                 *("--output", str(output)),
+                *options,
             ]
             assert main(command) == 0
-            [made[ranks]] = (str(folder) for folder in output.iterdir())
-        return made[ranks]
+            [made[ranks, options]] = (str(folder) for folder in output.iterdir())
+        return made[ranks, options]
 
     return artifact
 
@@ -69,6 +70,21 @@ def test_any_number_of_ranks_exports_what_one_package_predicts(
     for column, expected in unified.items():
         found, numbers = (np.array(list(_flat(values))) for values in (apart[column], expected))
         np.testing.assert_allclose(found, numbers, rtol=0, atol=1e-6)
+
+
+def test_quantised_rows_predict_as_far_from_fp32_as_is_reported(
+    sharded_on: Sharded, unified: dict[str, list[object]], tmp_path: Path
+) -> None:
+    artifact = sharded_on(2, "--table-dtype", "int8", "--table-dtype", "video_id_emb=int4")
+    tower = tower_of(artifact)
+    errors = {table.name: table.error for table in tower.embeddings}
+    assert errors["video_id_emb"] is not None and errors["user_id_emb"] is not None
+    assert errors["video_id_emb"].max_relative > 5 * errors["user_id_emb"].max_relative > 0
+    assert tower.verified.tolerance == 1e-5 and tower.verified.fp32 is not None
+    apart = predict(artifact, tmp_path / "out.parquet")
+    for output in tower.verified.fp32.outputs:
+        found, numbers = (np.array(list(_flat(each[output.output]))) for each in (apart, unified))
+        assert np.abs(found - numbers).max() <= 1.5 * output.largest  # of other rows
 
 
 def _flat(values: object) -> Iterator[float]:

@@ -7,7 +7,9 @@ import torch
 import torch.nn.functional as F
 
 from exporter.checkpoint.tensors import Piece, TensorMeta, raw_of
+from exporter.dtypes import TableDtype
 from exporter.models.pieces import TableInPieces
+from exporter.models.tables import LOW_TABLES
 
 TABLE = torch.arange(24, dtype=torch.float32).reshape(6, 4)
 ROWS = [(0, 0, 2, 4), (2, 0, 4, 4)]
@@ -51,3 +53,19 @@ def test_rows_before_and_behind_are_cut_from_a_piece() -> None:
     assert [(part.offset[0], part.shape[0]) for part in piece.outside(3, 5)] == [(2, 1), (5, 1)]
     assert [(part.offset[0], part.shape[0]) for part in piece.outside(0, 2)] == [(2, 4)]
     assert piece.outside(0, 9) == ()
+
+
+@pytest.mark.parametrize("kept_in", list(LOW_TABLES))
+def test_rows_are_given_as_they_are_kept_whether_their_piece_is_or_not(kept_in: TableDtype) -> None:
+    low = LOW_TABLES[kept_in]
+    written = low.fuse(TABLE[2:5])
+    pieces = [
+        Piece(offset=(0, 0), raw=raw_of(TABLE[:2, :3].contiguous()), dtype=TABLE.dtype),
+        Piece(offset=(0, 3), raw=raw_of(TABLE[:2, 3:].contiguous()), dtype=TABLE.dtype),
+        Piece(offset=(2, 0), raw=raw_of(written), dtype=written.dtype),
+        Piece(offset=(5, 0), raw=raw_of(TABLE[5:].contiguous()), dtype=TABLE.dtype),
+    ]
+    table = TableInPieces(TensorMeta(shape=(6, 4), dtype=TABLE.dtype), pieces, kept_in)
+    expected = low(low.pack(TABLE), 4)
+    for ids in (torch.tensor([5, 0, 3, 3]), torch.arange(6), torch.tensor([2])):
+        assert torch.equal(table.rows(ids), expected.rows(ids))

@@ -62,8 +62,8 @@ def order_of(spec: ExportSpec, workspace: Path, ranks: Ranks, *, tower: int = 0)
 def shard(tmp_path: Path) -> Shard:
     """Writes the tables of a recorded model's tower, by its place, as so many ranks would."""
 
-    def make(model: str, tower: int = 0, *, ranks: int = 2) -> Sharded:
-        spec, made = spec_of(model), []
+    def make(model: str, tower: int = 0, *, ranks: int = 2, tables: object = "sharded") -> Sharded:
+        spec, made = spec_of(model, tables=tables), []
         orders = [
             order_of(spec, tmp_path, Ranks(rank=rank, size=ranks), tower=tower) for rank in range(ranks)
         ]

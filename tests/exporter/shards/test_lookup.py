@@ -35,11 +35,14 @@ def reference(sharded: Sharded, tables: TablesFile) -> LookUp:
     return lookup_in(tables, config, plan, sharded.root, max_batch_size=size)
 
 
-@pytest.mark.parametrize(("model", "tower"), TOWERS)
-def test_every_case_is_looked_up_as_eager_does(model: str, tower: int, shard: Shard) -> None:
-    sharded = shard(model, tower, ranks=3)
+LOW = [("hstu_match", 0, "int8"), ("dlrm_hstu_sharded", 0, "int4"), ("dbmtl", 0, "int4"), ("mind", 0, "fp16")]
+
+
+@pytest.mark.parametrize(("model", "tower", "dtype"), [*((*each, "fp32") for each in TOWERS), *LOW])
+def test_every_case_is_looked_up_as_eager_does(model: str, tower: int, dtype: str, shard: Shard) -> None:
+    sharded = shard(model, tower, ranks=3, tables={"layout": "sharded", "dtype": dtype})
     opened = sharded.opened
-    looked_up = reference(sharded, tables_file(sharded.planned.name, sharded.made))
+    looked_up = reference(sharded, tables_file(sharded.planned.name, sharded.made, sharded.spec.tables))
     eager = lookup_of(opened.tower, max_batch_size=sharded.spec.max_batch_size)
     for batch in verification_batches(opened.rows, opened.tower.plan):
         expected, found = eager(batch.inputs), looked_up(batch.inputs)
@@ -59,7 +62,7 @@ def test_each_rank_has_tried_every_case_itself(shard: Shard) -> None:
 
 def test_more_rows_than_the_largest_batch_are_refused(shard: Shard) -> None:
     sharded = shard("hstu_match", 1)
-    looked_up = reference(sharded, tables_file(sharded.planned.name, sharded.made))
+    looked_up = reference(sharded, tables_file(sharded.planned.name, sharded.made, sharded.spec.tables))
     rows = torch.ones(33, dtype=torch.int64)
     with pytest.raises(DimPlanViolated, match="batch is 33"):
         looked_up({"video_id.values": rows, "video_id.lengths": rows})
@@ -74,7 +77,7 @@ def changed(tables: TablesFile, **changes: object) -> TablesFile:
 
 def test_shards_that_leave_out_rows_are_refused(shard: Shard) -> None:
     sharded = shard("hstu_match", 1)
-    tables = tables_file(sharded.planned.name, sharded.made)
+    tables = tables_file(sharded.planned.name, sharded.made, sharded.spec.tables)
     first, second = tables.tables[0].shards
     with pytest.raises(InvalidArtifact, match="table video_id_emb has no row 1000 in its shards"):
         reference(sharded, changed(tables, shards=(first,)))
@@ -85,7 +88,7 @@ def test_shards_that_leave_out_rows_are_refused(shard: Shard) -> None:
 
 def test_a_table_of_another_shape_or_name_is_refused(shard: Shard) -> None:
     sharded = shard("hstu_match", 1)
-    tables = tables_file(sharded.planned.name, sharded.made)
+    tables = tables_file(sharded.planned.name, sharded.made, sharded.spec.tables)
     with pytest.raises(InvalidArtifact, match="has 7 rows of 16, and the tower reads"):
         reference(sharded, changed(tables, rows=7))
     with pytest.raises(InvalidArtifact, match="no table is .*video_id_emb.weight"):
@@ -94,7 +97,7 @@ def test_a_table_of_another_shape_or_name_is_refused(shard: Shard) -> None:
 
 def test_a_file_that_does_not_hold_its_rows_is_refused(shard: Shard) -> None:
     sharded = shard("hstu_match", 1)
-    tables = tables_file(sharded.planned.name, sharded.made)
+    tables = tables_file(sharded.planned.name, sharded.made, sharded.spec.tables)
     first, second = tables.tables[0].shards
     longer = second.model_copy(update={"first": 999}), first.model_copy(update={"end": 999})
     with pytest.raises(InvalidArtifact, match=r"rows-0-of-2.safetensors holds float32 \[1000, 16\]"):

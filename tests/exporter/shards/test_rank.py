@@ -12,9 +12,11 @@ from safetensors.torch import load_file, save_file
 
 from exporter.checkpoint.read import open_checkpoint
 from exporter.distributed.ranks import Ranks
+from exporter.dtypes import TableDtype
 from exporter.errors import CheckpointMismatch, CheckpointUnreadable, WeightsNotFinite
+from exporter.lowering.tables import RowErrors, quantised
 from exporter.published import file_ref
-from exporter.shards import rank
+from exporter.shards import written
 from exporter.shards.rank import tables_of_rank, write_tables
 from exporter.stages import StageEvent, ignore_stages, no_progress
 from tests.exporter.shards.conftest import FIXTURES, Shard, order_of, spec_of
@@ -27,7 +29,7 @@ VIDEOS = "embedding_group.seq_emb_impls.__BASE__.ec_dict.16.embeddings.video_id_
 def test_all_ranks_together_have_the_checkpoints_rows(
     ranks: int, shard: Shard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rank, "PIECE_BYTES", 4000)
+    monkeypatch.setattr(written, "PIECE_BYTES", 4000)
     sharded = shard(MODEL, ranks=ranks)
     checkpoint = open_checkpoint(FIXTURES / MODEL / "model.ckpt-0")
     files = [tmp_path / made.file.path for made in sharded.made if made.file]
@@ -38,6 +40,23 @@ def test_all_ranks_together_have_the_checkpoints_rows(
     assert len(rows) == 7
     for name, shares in rows.items():
         assert torch.equal(torch.cat(shares), checkpoint.read(f"model.{name}"))
+
+
+def test_quantised_rows_are_fbgemms_fused_ones_and_their_errors_add_up(shard: Shard, tmp_path: Path) -> None:
+    sharded = shard(MODEL, ranks=3, tables={"layout": "sharded", "dtypes": {"video_id_emb": "int4"}})
+    files = [load_file(tmp_path / made.file.path) for made in sharded.made if made.file]
+    before = open_checkpoint(FIXTURES / MODEL / "model.ckpt-0").read(f"model.{VIDEOS}")
+    fused = torch.ops.fbgemm.FloatOrHalfToFusedNBitRowwiseQuantizedSBHalf(before, 4)
+    assert torch.equal(torch.cat([file[VIDEOS] for file in files]), fused)
+    assert {values.dtype for file in files for name, values in file.items() if name != VIDEOS} == {
+        torch.float32
+    }
+    together = RowErrors()
+    for made in sharded.made:
+        [(_, errors)] = made.errors
+        together.join(errors)
+    _, whole = quantised(before, TableDtype.INT4, name="video_id_emb")
+    assert together.told().model_dump() == pytest.approx(whole.model_dump())
 
 
 def test_every_rank_makes_the_same_plan_for_itself(shard: Shard) -> None:
