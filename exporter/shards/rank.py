@@ -69,7 +69,7 @@ def _try_tables(order: TablesOrder, on_stage: OnStage) -> RankTables:
 def _died(order: TablesOrder, how: str) -> RankTables:
     name, rank = order.planned.name, order.ranks.rank
     died = TowerDied(f"the process that wrote the {name} tower's tables on rank {rank} {how}")
-    return _failed(order, overran(order.attempt, order.place) or died)
+    return replace(_failed(order, overran(order.attempt, order.place) or died), died=True)
 
 
 def _failed(order: TablesOrder, error: Exception) -> RankTables:
@@ -97,11 +97,16 @@ def write_tables(order: TablesOrder, local: Path, progress: Progress) -> RankTab
         )
         for weight, (first, end) in rows_of_rank(plan, ranks.rank).items()
     )
-    made = RankTables(
-        tower=name, rank=ranks.rank, plan=plan_digest(plan), tables=tuple(tables.values()), shares=shares
-    )
     averaged = tower.config.pipeline.averaged_weights
-    checkpoint, _ = fetch_checkpoint_once(spec, order.attempt.workspace, averaged=averaged)
+    checkpoint, source = fetch_checkpoint_once(spec, order.attempt.workspace, averaged=averaged)
+    made = RankTables(
+        tower=name,
+        rank=ranks.rank,
+        plan=plan_digest(plan),
+        checkpoint=source,
+        tables=tuple(tables.values()),
+        shares=shares,
+    )
     blueprint.fill(tower, checkpoint)
     quantise(tower.module, spec.tables)
     if not shares:
