@@ -193,5 +193,6 @@ def _report(made: Sequence[RankTables]) -> LookupReport:
     return LookupReport(
         cases=sum(report.cases for report in reports),
         refused=sum(report.refused for report in reports),
+        own_rows=sum(report.own_rows for report in reports),
         largest_difference=max((report.largest_difference for report in reports), default=0.0),
     )

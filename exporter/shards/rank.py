@@ -23,7 +23,7 @@ from exporter.overruns import limits_of, overran
 from exporter.planning import TowerToExport
 from exporter.publish import send_file
 from exporter.shards.made import RankTables, Share, rows_path
-from exporter.shards.tried import as_written, tried
+from exporter.shards.tried import Written, tried
 from exporter.shards.written import write_rows
 from exporter.sources import fetch_checkpoint_once
 from exporter.stages import OnStage, Progress, Stage, StageClock, seldom
@@ -125,7 +125,7 @@ def write_tables(order: TablesOrder, local: Path, progress: Progress) -> RankTab
         made,
         errors=written.errors,
         file=FileRef(path=path, size=local.stat().st_size, sha256=written.sha256),
-        report=tried(tower, blueprint, as_written(shares, checkpoint, local), spec),
+        report=tried(tower, blueprint, Written(shares, checkpoint, local), spec),
     )
 
 
