@@ -201,6 +201,20 @@ def withdraw(sent: Sequence[StoredFile], artifact_uri: str) -> None:
     _remove(store, folder, sent)
 
 
+def remove_left(paths: Sequence[str], artifact_uri: str, still_ours: Permission) -> None:
+    """Remove these files of an artifact that is not to have them: who sent them, if any, could not say so.
+
+    Raises:
+        AlreadyPublished: there is a manifest, and they may be part of it.
+        StorageError: some of them are there yet.
+    """
+    store, folder = _opened(artifact_uri)
+    still_ours()
+    _require_unpublished(store, folder)
+    for path in paths:
+        store.delete(f"{folder}/{checked_path(path)}", still_ours)
+
+
 def remove_unfinished(
     artifact_uri: str,
     still_ours: Permission = lambda: None,
