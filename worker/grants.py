@@ -89,8 +89,11 @@ class Grant:
             except StorageError as error:
                 log.warning("credentials_not_renewed", message=error.message)
                 due = datetime.now(UTC) + _RETRY
-            except OSError:  # the workspace is gone, and the attempt with it
-                return
+            except OSError:
+                if not self.folder.exists():  # the workspace is gone, and the attempt with it
+                    return
+                log.warning("credentials_not_renewed", exc_info=True)
+                due = datetime.now(UTC) + _RETRY
 
     def _half_of(self, expires: datetime) -> timedelta:
         return (expires - datetime.now(UTC)) / 2

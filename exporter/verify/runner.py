@@ -1,5 +1,6 @@
 """Runs a package in a fresh process, with input checks on: what a server would do, at no risk to us."""
 
+import os
 import statistics
 import subprocess
 import sys
@@ -31,8 +32,15 @@ _CREDENTIALS = (
     "AWS_SECRET_ACCESS_KEY",
     "AWS_SESSION_TOKEN",
     "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+    "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
 )
-_KEPT_FROM_IT = tuple(f"--unset={name}" for name in _CREDENTIALS)
+_EMPTY_FILES = ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE")  # unset, they would be those of the home
+_KEPT_FROM_IT = (
+    *(f"--unset={name}" for name in _CREDENTIALS),
+    *(f"{name}={os.devnull}" for name in _EMPTY_FILES),
+)
 _PROGRAM = (sys.executable, "-m", _CHILD)
 CALL_LIMIT_S = 900.0  # of one call, or of loading, where nothing else is asked for
 

@@ -85,7 +85,7 @@ def test_a_process_started_ahead_runs_one_package_and_no_second(chain: list[Link
 def test_a_package_has_no_credentials(
     chain: list[Link], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_CONFIG_FILE"):
         monkeypatch.setenv(name, "planted")
     with PackageRunner(chain, op_libraries=(), scratch=tmp_path) as runner:
         seen = Path(f"/proc/{runner.pid}/environ").read_bytes()
