@@ -1,7 +1,6 @@
 """One attempt from start to end: watch the ranks, keep the lease, obey time limit and cancel."""
 
 import threading
-import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -141,7 +140,7 @@ class Supervisor:
         on_beat: Callable[[], None],
     ) -> Ending | None:
         """Until the ranks end by themselves (None), or are to be ended."""
-        deadline = time.monotonic() + self._time_limit.total_seconds()
+        deadline = clock() + self._time_limit.total_seconds()
         running = True
         while running:
             if self._stopping.wait(self._poll_s):
@@ -150,7 +149,7 @@ class Supervisor:
             job = _keep(holding, tail, proof, on_beat)
             if running and job is not None and job.cancel_requested:
                 return Cancelled()
-            if running and time.monotonic() > deadline:
+            if running and clock() > deadline:
                 return Broken(Failure.of(timed_out(self._time_limit, process)))
         return None
 
