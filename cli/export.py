@@ -63,12 +63,12 @@ def run(arguments: argparse.Namespace) -> int:
     allowance = allowance_of(settings_or_exit(AllowanceSettings))
     control = JobControl(store=store, queue=MemoryQueue(), plan=planner(families))
     spec = spec_of(arguments)
-    place = place_of(arguments, spec)
+    place = place_of(spec, arguments)
     job = control.submit(spec)
     progress = sys.stderr if arguments.json else sys.stdout
     with tempfile.TemporaryDirectory(prefix="slipway-export-") as folder, display(progress) as show:
         supervisor = Supervisor(
-            RanksLauncher(allowance, arguments.code_cache, place),
+            RanksLauncher(allowance, arguments.code_cache),
             worker_dir=Path(folder),
             time_limit=_NO_LIMIT,
             logs=MemoryLogs(),
@@ -80,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
             show(JobView.of(store.get(job.id)))
 
         while store.get(job.id).state is JobState.QUEUED:  # again after a failure that may pass
-            supervisor.run(_claimed(store, job), on_beat=show_progress)
+            supervisor.run(_claimed(store, job), on_beat=show_progress, place=place)
             show_progress()
     ended = JobView.of(store.get(job.id))
     if arguments.json:

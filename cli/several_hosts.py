@@ -12,13 +12,6 @@ from exporter.spec import ExportSpec
 def add_host_options(parser: argparse.ArgumentParser) -> None:
     """Add those of an export on several hosts."""
     parser.add_argument(
-        "--nodes",
-        type=int,
-        default=1,
-        metavar="N",
-        help="hosts that share the export's ranks; the same command is to be started on each",
-    )
-    parser.add_argument(
         "--rdzv",
         metavar="HOST:PORT",
         help="where they meet: an address of one of them, which all reach; needed with --nodes",
@@ -32,17 +25,15 @@ def add_host_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def place_of(arguments: argparse.Namespace, spec: ExportSpec) -> MeetingPlace | None:
+def place_of(spec: ExportSpec, arguments: argparse.Namespace) -> MeetingPlace | None:
     """Where this host meets the others; None if there are none."""
-    hosts: int = arguments.nodes
-    if (hosts > 1) != (arguments.rdzv is not None) or hosts < 1:
+    hosts = spec.nodes or 1
+    if (hosts > 1) != (arguments.rdzv is not None):
         raise InvalidCommand("--nodes, of two or more, and --rdzv go together", hint="see --help")
     if arguments.rdzv_timeout <= 0:
         raise InvalidCommand("--rdzv-timeout is a number of seconds above 0")
     if hosts == 1:
         return None
-    if spec.ranks is not None and spec.ranks < hosts:
-        raise InvalidSpec(f"{hosts} hosts cannot share {spec.ranks} ranks", where="ranks")
     if len(spec.targets) > 1:
         raise InvalidSpec("several hosts export for one target at a time", where="target")
     return meeting_place(arguments.rdzv, hosts=hosts, time_limit=timedelta(seconds=arguments.rdzv_timeout))

@@ -302,6 +302,12 @@ class ExportSpec(Frozen):
     ranks: int | None = Field(
         default=None, ge=1, le=MAX_RANKS, description="Processes per attempt; default: one per tower."
     )
+    nodes: int | None = Field(
+        default=None,
+        ge=1,
+        le=MAX_RANKS,
+        description="Hosts that share the ranks, each with one or more. Default: 1.",
+    )
     max_batch_size: int = Field(
         default=512, ge=2, le=65_536, description="The largest batch a package accepts."
     )

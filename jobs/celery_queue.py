@@ -12,10 +12,12 @@ from kombu.exceptions import OperationalError
 from exporter.spec import Target
 from jobs.errors import StoreUnavailable
 from jobs.ids import JobId
+from jobs.queue import HostCall
 from jobs.redis_store import reaching
 from jobs.request import Priority
 
 RUN_EXPORT = "slipway.run_export"
+JOIN_EXPORT = "slipway.join_export"
 QUEUE = "slipway.exports"  # of target cpu; that of another has its name behind it
 
 # A message is delivered again this long after its worker last touched it (see `put_off_redelivery`).
@@ -94,6 +96,19 @@ class CeleryQueue:
         try:
             self._app.send_task(
                 RUN_EXPORT, args=[job_id], task_id=job_id, queue=queue, priority=step, retry=False
+            )
+        except OperationalError as error:
+            raise StoreUnavailable(error) from error
+
+    def call(self, call: HostCall, target: Target = "cpu") -> None:
+        try:
+            self._app.send_task(
+                JOIN_EXPORT,
+                args=[call.model_dump(mode="json")],
+                queue=queue_of(target),
+                priority=_STEPS[Priority.HIGH],  # others wait for it already
+                expires=call.time_limit_s,
+                retry=False,
             )
         except OperationalError as error:
             raise StoreUnavailable(error) from error

@@ -17,7 +17,8 @@ from exporter.version import __version__
 Identify = Callable[[str], tuple[StoredFile, ...]]
 
 # What is done to make an artifact does not show in it, and sources count by what they hold.
-_LEFT_OUT = {"ranks", "config", "config_uri", "checkpoint_uri", "item_input_uri", "sample_input_uri"}
+_SOURCES = {"config", "config_uri", "checkpoint_uri", "item_input_uri", "sample_input_uri"}
+_LEFT_OUT = {"ranks", "nodes", *_SOURCES}
 
 
 def files_at(uri: str) -> tuple[StoredFile, ...]:
@@ -59,4 +60,4 @@ def _identity(uri: str, identify: Identify) -> list[object]:
 
 def _of_shards(spec: ExportSpec) -> set[str]:
     """What shows in an artifact whose tables are in shards: there is one of each for every rank."""
-    return {"ranks"} if spec.tables.sharded else set()
+    return {"ranks", "nodes"} if spec.tables.sharded else set()

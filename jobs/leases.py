@@ -91,6 +91,24 @@ class Holding:
         return job.model_copy(update={"lease": Lease(worker=self.worker, until=now + self.length)})
 
 
+class Joined(Holding):
+    """What a worker has that helps with another's attempt: it reports, and renews nothing."""
+
+    def _renewed(self, job: Job, now: datetime) -> Job:
+        return job
+
+
+def joined(store: JobStore, job_id: JobId, attempt: int, length: timedelta) -> Joined | None:
+    """A part in an attempt that is under way; None if it no longer is."""
+    try:
+        job = store.get(job_id)
+    except (JobNotFound, RecordTooNew):
+        return None
+    if job.state is not JobState.RUNNING or job.lease is None or job.attempt != attempt:
+        return None
+    return Joined(store=store, job=job, worker=job.lease.worker, length=length)
+
+
 def claim(
     store: JobStore,
     job_id: JobId,

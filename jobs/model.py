@@ -188,7 +188,11 @@ class Job(JobOptions):
 
     @property
     def ranks(self) -> int:
-        return self.spec.ranks or len(self.current_towers)
+        return max(self.spec.ranks or len(self.current_towers), self.hosts)
+
+    @property
+    def hosts(self) -> int:
+        return self.spec.nodes or 1
 
     def move_to(self, state: JobState, now: datetime) -> Self:
         """This job in another state, or IllegalMove."""

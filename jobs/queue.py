@@ -4,11 +4,22 @@ import logging
 from collections.abc import Sequence
 from typing import Protocol
 
-from exporter.spec import Target
+from exporter.spec import Frozen, Target
 from jobs.errors import StoreUnavailable
 from jobs.ids import JobId
 from jobs.model import Job
 from jobs.request import Priority
+
+
+class HostCall(Frozen):
+    """Calls a worker to run some of the ranks of an attempt: which, and where its hosts meet."""
+
+    job_id: JobId
+    attempt: int
+    hosts: int
+    address: str
+    port: int
+    time_limit_s: float  # how long the others wait for it
 
 
 class JobQueue(Protocol):
@@ -27,6 +38,14 @@ class JobQueue(Protocol):
         ...
 
 
+class WorkerQueue(JobQueue, Protocol):
+    """And the workers of each other."""
+
+    def call(self, call: HostCall, target: Target = "cpu") -> None:
+        """Call one more worker that serves a target."""
+        ...
+
+
 class MemoryQueue:
     """Messages in a list, for tests."""
 
@@ -34,10 +53,14 @@ class MemoryQueue:
         """Begin empty."""
         self.sent: list[JobId] = []
         self.targets: list[Target] = []  # of each
+        self.calls: list[HostCall] = []
 
     def enqueue(self, job_id: JobId, priority: Priority = Priority.NORMAL, target: Target = "cpu") -> None:
         self.sent.append(job_id)
         self.targets.append(target)
+
+    def call(self, call: HostCall, target: Target = "cpu") -> None:
+        self.calls.append(call)
 
     def undelivered(self, target: Target = "cpu") -> frozenset[JobId]:
         sent = zip(self.sent, self.targets, strict=True)

@@ -60,6 +60,7 @@ class SpecView(Frozen):
     tf32: bool = False
     fp32_tolerance: float | None = None
     ranks: int | None
+    nodes: int | None
     max_batch_size: int
     materialise_items: bool = False
     item_id_column: str | None = None

@@ -5,13 +5,14 @@ import secrets
 import socket
 
 from jobs.judging import Judge
-from jobs.queue import JobQueue
+from jobs.queue import WorkerQueue
 from jobs.redis_bundles import RedisBundles
 from jobs.redis_logs import RedisLogs
 from jobs.redis_store import RedisClient, RedisJobStore
 from jobs.redis_tallies import RedisTallies
 from processes.startup import settings_or_exit
 from telemetry.tracing import tracing_to
+from worker.calling import OwnPlace
 from worker.launch import launcher_of
 from worker.machine import Machine
 from worker.settings import AllowanceSettings, SigningSettings, WorkerSettings
@@ -20,7 +21,7 @@ from worker.tasks import Runner
 from worker.workspace import own_worker_dir
 
 
-def runner_of(settings: WorkerSettings, client: RedisClient, queue: JobQueue, machine: Machine) -> Runner:
+def runner_of(settings: WorkerSettings, client: RedisClient, queue: WorkerQueue, machine: Machine) -> Runner:
     """A worker's way with a job id."""
     supervisor = Supervisor(
         launcher_of(settings.attempt_command, settings_or_exit(AllowanceSettings)),
@@ -40,5 +41,6 @@ def runner_of(settings: WorkerSettings, client: RedisClient, queue: JobQueue, ma
         pause=settings.retry_pause,
         tallies=RedisTallies(client),
         machine=machine,
+        own_place=OwnPlace.of(settings),
         tracing=tracing_to(settings.otlp_endpoint, "slipway-worker"),
     )

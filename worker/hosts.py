@@ -82,7 +82,6 @@ class HostOfRanks:
         digest = hashlib.sha256(order.spec.model_dump_json(exclude={"config_uri"}).encode()).hexdigest()
         store = open_store(order.spec.output_uri)
         if self.hosts.leads:
-            self.workspace.lead()
             agreed = Agreed(job_id=order.job_id, folder=order.folder, spec_sha256=digest)
             store.write(BytesIO(), 0, agreed.mark)
             try:
@@ -96,6 +95,7 @@ class HostOfRanks:
         if agreed.spec_sha256 != digest:
             raise InvalidSpec(f"host {self.hosts.index} was asked for another export than the first host")
         self._find(agreed.mark, store)
+        self.workspace.help()
         self.workspace.write(order.model_copy(update={"job_id": agreed.job_id, "folder": agreed.folder}))
         self.hosts.tell(f"{_ORDER}-{self.hosts.index}", "agreed")
 
@@ -182,12 +182,14 @@ def main() -> None:
     parser.add_argument("address")
     parser.add_argument("port", type=int)
     parser.add_argument("time_limit", type=float)
+    parser.add_argument("--leads", action=argparse.BooleanOptionalAction)
     given = parser.parse_args()
     place = MeetingPlace(
         hosts=given.hosts,
         address=given.address,
         port=given.port,
         time_limit=timedelta(seconds=given.time_limit),
+        leads=given.leads,
     )
     end_as_by_interrupt()
     workspace = Workspace.at(given.workspace)
@@ -199,9 +201,9 @@ def main() -> None:
         failure = Failure.of(error)
     if failure is None:
         end(0)
-    # Not to be tried again by each host on its own.
     workspace.forget_failures()
-    write_failure(failure.model_copy(update={"retryable": False}), 0, workspace.path)
+    again = failure.retryable and place.called  # never by each host on its own
+    write_failure(failure.model_copy(update={"retryable": again}), 0, workspace.path)
     end(1)
 
 

@@ -25,48 +25,30 @@ _OOM_SCORE = "500"  # of at most 1000; a worker's is 0
 class Launcher(Protocol):
     """Starts an attempt's processes on a workspace that holds attempt.json."""
 
-    def start(self, workspace: Workspace, *, ranks: int) -> GuardedProcess: ...
+    def start(self, workspace: Workspace, *, ranks: int, place: MeetingPlace | None = None) -> GuardedProcess:
+        """All ranks; or, where there is a place at which several hosts meet, this host's."""
+        ...
 
 
 class RanksLauncher:
     """One process per rank; several are forks of one, see `worker.ranks`."""
 
-    def __init__(
-        self, allowance: Allowance, code_cache: str | None = None, place: MeetingPlace | None = None
-    ) -> None:
-        """Let attempts use `code_cache`, by default the one that the environment names.
-
-        With a `place`, it is this host's part of an attempt whose hosts meet there: `worker.hosts`.
-        """
+    def __init__(self, allowance: Allowance, code_cache: str | None = None) -> None:
+        """Let attempts use `code_cache`; by default the one that the environment names."""
         self._allowance = allowance
         self._code_cache = code_cache
-        self._place = place
 
-    def start(self, workspace: Workspace, *, ranks: int) -> GuardedProcess:
-        command = [sys.executable, "-m", *self._program(workspace, ranks)]
+    def start(self, workspace: Workspace, *, ranks: int, place: MeetingPlace | None = None) -> GuardedProcess:
+        command = [sys.executable, "-m", *_program(workspace, ranks, place)]
         prune(compiler_folder())
         compiler = CompilerSettings()
         if compiler.slipway_compiled_ahead is not None:
             lay_in(compiler.slipway_compiled_ahead, compiler.torchinductor_cache_dir)
-        if self._place is None:
-            return _start(command, workspace, ranks, self._allowance, self._code_cache)
-        workspace.help()
-        here = math.ceil(max(ranks, self._place.hosts) / self._place.hosts)
-        # Which folder is the job's, the hosts agree on only then: credentials are for those of all jobs.
-        wide = replace(workspace, artifact_uri=workspace.order().spec.output_uri)
-        return _start(command, wide, here, self._allowance, self._code_cache)
-
-    def _program(self, workspace: Workspace, ranks: int) -> tuple[str, ...]:
-        path = str(workspace.path)
-        if (place := self._place) is not None:
-            meeting = (
-                str(place.hosts),
-                place.address,
-                str(place.port),
-                str(place.time_limit.total_seconds()),
-            )
-            return ("worker.hosts", path, str(max(ranks, place.hosts)), *meeting)
-        return ("worker.ranks", path, str(ranks)) if ranks > 1 else ("worker.attempt", path)
+        if place is not None:
+            ranks = math.ceil(ranks / place.hosts)
+            # They leave a file there, to see that it is the same for all; and may yet agree on the job.
+            workspace = replace(workspace, artifact_uri=workspace.order().spec.output_uri)
+        return _start(command, workspace, ranks, self._allowance, self._code_cache)
 
 
 class CommandLauncher:
@@ -77,8 +59,18 @@ class CommandLauncher:
         self._command = command
         self._allowance = allowance
 
-    def start(self, workspace: Workspace, *, ranks: int) -> GuardedProcess:
+    def start(self, workspace: Workspace, *, ranks: int, place: MeetingPlace | None = None) -> GuardedProcess:
         return _start([*self._command, str(workspace.path)], workspace, ranks, self._allowance, None)
+
+
+def _program(workspace: Workspace, ranks: int, place: MeetingPlace | None) -> tuple[str, ...]:
+    path = str(workspace.path)
+    if place is None:
+        return ("worker.ranks", path, str(ranks)) if ranks > 1 else ("worker.attempt", path)
+    limit = place.time_limit.total_seconds()
+    meeting = (place.hosts, place.address, place.port, limit)
+    leads = {None: (), True: ("--leads",), False: ("--no-leads",)}[place.leads]
+    return ("worker.hosts", path, str(ranks), *map(str, meeting), *leads)
 
 
 def launcher_of(command: tuple[str, ...] | None, settings: AllowanceSettings) -> Launcher:

@@ -77,6 +77,19 @@ class WorkerSettings(BaseSettings):
         min_length=1,
         description="Instead of Slipway's own: a program that is given the workspace as its last argument.",
     )
+    rdzv_host: str | None = Field(
+        default=None,
+        min_length=1,
+        description="An address of this worker's that others reach, for attempts on several hosts. "
+        "Default: that of its host name.",
+    )
+    rdzv_port: int = Field(
+        default=0, ge=0, lt=1 << 16, description="The port there; default: 0, which is any that is free."
+    )
+    rdzv_time_limit: Duration = Field(
+        default=timedelta(minutes=10),
+        description="How long hosts of an attempt wait for the last; then the job fails: host_missing.",
+    )
     targets: TargetNames = Field(
         default=(),
         description="What it takes jobs for, by commas: cpu, avx2, avx512, cuda, sm_80, ...; "

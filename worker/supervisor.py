@@ -6,12 +6,13 @@ from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
+from exporter.distributed.meeting import MeetingPlace
 from exporter.errors import ExportError
 from exporter.outcome import Failure
 from exporter.signing import SigningKey
 from jobs.bundles import Bundles
 from jobs.errors import LeaseLost, StoreUnavailable
-from jobs.leases import Holding
+from jobs.leases import Holding, Joined
 from jobs.logs import JobLogs
 from jobs.model import Job
 from processes.guarded import GuardedProcess
@@ -70,15 +71,16 @@ class Supervisor:
         on_beat: Callable[[], None] = lambda: None,
         *,
         traceparent: str | None = None,
+        place: MeetingPlace | None = None,
     ) -> Job | None:
         """Run the attempt and record its end; None when the job was lost to another worker.
 
         `on_beat` is called as long as the attempt lives, some times a second. The ranks' spans stand below
-        `traceparent`.
+        `traceparent`. With a `place`, other hosts run some of the ranks, and meet these there.
         """
         try:
             with workspace_of(holding.job, self._worker_dir, traceparent) as workspace:
-                ending = self._attempt(holding, workspace, on_beat)
+                ending = self._attempt(holding, workspace, on_beat, place)
                 if not workspace.helps:
                     ending = signed(settled(ending, holding), holding.job, self.signing_key)
                 ending = without(self._secrets, ending)
@@ -94,11 +96,26 @@ class Supervisor:
         log.info("attempt_ended", ending=type(ending).__name__, state=job.state)
         return job
 
-    def _attempt(self, holding: Holding, workspace: Workspace, on_beat: Callable[[], None]) -> Ending:
+    def join(self, joined: Joined, place: MeetingPlace, on_beat: Callable[[], None]) -> None:
+        """Run this host's ranks of an attempt that is another worker's, which records what becomes of it."""
+        try:
+            with workspace_of(joined.job, self._worker_dir) as workspace:
+                ending = self._attempt(joined, workspace, on_beat, place)
+            log.info("joined_attempt_ended", ending=type(ending).__name__)
+        except LeaseLost as error:  # it has ended, or is another's now
+            log.info("joined_attempt_left", message=error.message)
+
+    def _attempt(
+        self,
+        holding: Holding,
+        workspace: Workspace,
+        on_beat: Callable[[], None],
+        place: MeetingPlace | None = None,
+    ) -> Ending:
         ranks = holding.job.ranks
         log.info("attempt_started", ranks=ranks, workspace=str(workspace.path))
         try:
-            process = self._launcher.start(workspace, ranks=ranks)
+            process = self._launcher.start(workspace, ranks=ranks, place=place)
         except ExportError as error:
             return Broken(Failure.of(error))
         lines = LogTail(workspace.log, self._logs, holding.job.id, self._secrets)

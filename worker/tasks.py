@@ -1,4 +1,4 @@
-"""The one Celery task: take the job a message names, run it, record its end."""
+"""The Celery tasks: take the job a message names, run it, record its end; or help with another's."""
 
 import time
 from collections.abc import Callable
@@ -6,20 +6,22 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from celery import Celery, Task
+from pydantic import JsonValue
 from structlog.contextvars import bound_contextvars
 
-from jobs.celery_queue import RUN_EXPORT, CeleryQueue
+from jobs.celery_queue import JOIN_EXPORT, RUN_EXPORT, CeleryQueue
 from jobs.closing import take_over
 from jobs.errors import LeaseLost, StoreUnavailable
 from jobs.ids import JobId
 from jobs.judging import Judge
-from jobs.leases import Holding, claim
+from jobs.leases import Holding, claim, joined
 from jobs.model import Job, JobState
-from jobs.queue import JobQueue, enqueue_if_possible
+from jobs.queue import HostCall, WorkerQueue, enqueue_if_possible
 from jobs.store import JobStore
 from jobs.tallies import Tallies, tallies_of
 from telemetry.logging import logger
 from telemetry.tracing import NoTracing, SpanKind, Tracing
+from worker.calling import OwnPlace, place_of_call
 from worker.machine import Machine
 from worker.settling import close
 from worker.supervisor import Supervisor
@@ -32,7 +34,7 @@ class Runner:
     """A worker's way with a job id."""
 
     store: JobStore
-    queue: JobQueue
+    queue: WorkerQueue
     judge: Judge
     supervisor: Supervisor
     worker: str
@@ -40,6 +42,7 @@ class Runner:
     pause: timedelta = timedelta(0)  # before a job is begun again
     tallies: Tallies
     machine: Machine
+    own_place: OwnPlace = field(default_factory=lambda: OwnPlace(address="127.0.0.1"))
     tracing: Tracing = field(default_factory=NoTracing)
     running: set[JobId] = field(default_factory=set)  # read by the heartbeat
 
@@ -81,11 +84,25 @@ class Runner:
         with self.tracing.span(
             "attempt", SpanKind.CONSUMER, parent=holding.job.traceparent, attributes=told
         ) as span:
-            job = self.supervisor.run(holding, on_beat, traceparent=span.traceparent)
+            place = self.own_place.call_hosts(holding.job, self.queue)
+            job = self.supervisor.run(holding, on_beat, traceparent=span.traceparent, place=place)
             span.note({"slipway.state": job.state if job else "lost"})
             if job is not None and job.failure is not None:
                 span.fail(f"{job.failure.code}: {job.failure.message}")
             return job
+
+    def join(self, call: HostCall, on_beat: Callable[[], None] = lambda: None) -> None:
+        """Run some of the ranks of another worker's attempt; does nothing once that is over."""
+        part = joined(self.store, call.job_id, call.attempt, self.lease)
+        if part is None:
+            log.info("attempt_not_joined", job_id=call.job_id)
+            return
+        self.running.add(call.job_id)
+        try:
+            with bound_contextvars(job_id=call.job_id, attempt=call.attempt):
+                self.supervisor.join(part, place_of_call(call), on_beat)
+        finally:
+            self.running.discard(call.job_id)
 
     def close(self, job_id: JobId, ended: datetime) -> None:
         """End a job that nobody is at work on, whose lease `ended` then; does nothing where one may be."""
@@ -114,3 +131,8 @@ def register(app: Celery, runner: Runner, queue: CeleryQueue) -> None:
     def run_export(task: "Task[[str], None]", job_id: str) -> None:
         tag: str = task.request.properties["delivery_tag"]
         runner.run(JobId(job_id), on_beat=lambda: queue.put_off_redelivery(tag))
+
+    @app.task(name=JOIN_EXPORT, bind=True)
+    def join_export(task: "Task[[dict[str, JsonValue]], None]", call: dict[str, JsonValue]) -> None:
+        tag: str = task.request.properties["delivery_tag"]
+        runner.join(HostCall.model_validate(call), on_beat=lambda: queue.put_off_redelivery(tag))

@@ -65,13 +65,9 @@ class Workspace:
         """Take it that another host's attempt this is."""
         (self.path / _HELPS).touch()
 
-    def lead(self) -> None:
-        """Take it that this is the host whose job it is."""
-        (self.path / _HELPS).unlink()
-
     @property
     def helps(self) -> bool:
-        """Whether what is published, or left unfinished, is another host's to see to."""
+        """Whether what is published is another host's to see to."""
         return (self.path / _HELPS).exists()
 
     def forget_failures(self) -> None:

@@ -29,7 +29,7 @@ _RUN = "slipway-export"  # what meets at an address is one export
 _BEAT_S = 1.0
 _SILENCE_S = 30.0  # of a host, or of the place where they meet: then it is taken for lost
 _LEAVING_S = 15.0  # who has ended waits this long for the others, which may yet want to read of it
-_FAILED, _LEFT = "failed", "left"
+_FIRST, _FAILED, _LEFT = "first", "failed", "left"
 _STORE_ERRORS = (RuntimeError, ValueError, TimeoutError)  # DistError is a RuntimeError
 
 
@@ -115,7 +115,7 @@ def _reaching_the_store() -> Iterator[None]:
 
 
 def meet(place: MeetingPlace) -> Hosts:
-    """Return once all hosts are there, each with a number of its own.
+    """Return once all hosts are there, each with a number of its own; the first is where they meet.
 
     Raises:
         HostMissing: they were not within the time limit.
@@ -126,15 +126,19 @@ def meet(place: MeetingPlace) -> Hosts:
         where=place.endpoint,
     )
     try:
-        handler = _handler(place)
+        is_here, handler = _handler(place)
         joined = handler.next_rendezvous()
+        if is_here:
+            joined.store.set(_FIRST, str(joined.rank))
+        first = int(joined.store.get(_FIRST))  # waits for it
+        index = {first: 0, 0: first}.get(joined.rank, joined.rank)
     except (RendezvousTimeoutError, RendezvousConnectionError) as error:
         raise missing from error
-    return Hosts(joined.store, joined.rank, joined.world_size)
+    return Hosts(joined.store, index, joined.world_size)
 
 
-def _handler(place: MeetingPlace) -> RendezvousHandler:
-    """Of the place, which is this host's where it can be; torch asks host names, which may lie."""
+def _handler(place: MeetingPlace) -> tuple[bool, RendezvousHandler]:
+    """Of the place, and whether it is this host's, as it is where it can be; torch asks host names."""
     for is_here in (place.is_here(), False):
         limit = max(1, round(place.time_limit.total_seconds()))
         parameters = RendezvousParameters(
@@ -149,7 +153,7 @@ def _handler(place: MeetingPlace) -> RendezvousHandler:
             read_timeout=limit,
         )
         try:
-            return get_rendezvous_handler(parameters)
+            return is_here, get_rendezvous_handler(parameters)
         except RendezvousConnectionError:
             if not is_here:  # else another process of this host was quicker
                 raise

@@ -22,13 +22,23 @@ class MeetingPlace:
     address: str
     port: int
     time_limit: timedelta
+    # Whether this host was told to be the one whose address it is, or another; None: that is found out, as is
+    # which job is meant.
+    leads: bool | None = None
 
     @property
     def endpoint(self) -> str:
         return f"{self.address}:{self.port}"
 
+    @property
+    def called(self) -> bool:
+        """Whether all know of one job, which is tried again by who leads."""
+        return self.leads is not None
+
     def is_here(self) -> bool:
-        """Whether the address is this host's, and nobody here is at the port yet."""
+        """Whether this host leads: the address is its own, and nobody here is at the port yet."""
+        if self.leads is not None:
+            return self.leads
         with socket.socket() as trial:
             trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
@@ -51,6 +61,13 @@ def meeting_place(text: str, *, hosts: int, time_limit: timedelta) -> MeetingPla
     if not address or not (port or str(_DEFAULT_PORT)).isdecimal() or not 0 < int(port or 1) < 1 << 16:
         raise InvalidSpec(f"{text!r} is no HOST:PORT", where="--rdzv")
     return MeetingPlace(hosts=hosts, address=address, port=int(port or _DEFAULT_PORT), time_limit=time_limit)
+
+
+def free_port(address: str) -> int:
+    """A port that nobody is at here."""
+    with socket.create_server((address, 0)) as trial:
+        port: int = trial.getsockname()[1]
+    return port
 
 
 def interface_of(address: str) -> str:

@@ -51,6 +51,7 @@ def add_spec_options(parser: argparse.ArgumentParser) -> None:
         help="what to compile for: cpu, avx2, avx512, cuda, sm_90, ...; may be repeated for a package each",
     )
     parser.add_argument("--ranks", type=int, metavar="N")
+    parser.add_argument("--nodes", type=int, metavar="N", help="hosts that share the ranks; default: one")
     parser.add_argument(
         "--materialise-items",
         action="store_true",

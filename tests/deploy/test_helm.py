@@ -210,6 +210,15 @@ def test_redis_keeps_what_it_is_given(everything: list[Manifest]) -> None:
     assert named(everything, "StatefulSet", "redis").at("spec", "volumeClaimTemplates", 0) is not None
 
 
+@pytest.mark.parametrize("between", [True, False])
+def test_workers_reach_each_other_only_where_that_is_wanted(between: bool) -> None:
+    chart = rendered(f"networkPolicy.betweenWorkers={str(between).lower()}")
+    policy = named(chart, "NetworkPolicy", "slipway-worker")
+    assert (policy.at("spec", "ingress") is not None) is between
+    to_workers = [to for to, ports in egress(chart, "slipway-worker") if 'component": "worker"' in to]
+    assert bool(to_workers) is between
+
+
 def egress(manifests: list[Manifest], ending: str) -> list[tuple[str, list[int]]]:
     """Where a program may go, as text, and to which ports."""
     rules = named(manifests, "NetworkPolicy", ending).at("spec", "egress")

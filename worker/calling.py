@@ -1,0 +1,56 @@
+"""Attempts on several hosts: the worker that has the job calls others, through the queue."""
+
+import socket
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from exporter.distributed.meeting import MeetingPlace, free_port
+from jobs.model import Job
+from jobs.queue import HostCall, WorkerQueue
+from worker.settings import WorkerSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnPlace:
+    """Where other workers reach this one, and for how long it waits for them."""
+
+    address: str
+    port: int = 0  # any that is free
+    time_limit: timedelta = timedelta(minutes=10)
+
+    @classmethod
+    def of(cls, settings: WorkerSettings) -> "OwnPlace":
+        """As the settings have it; by default, the address of the host's name."""
+        address = settings.rdzv_host or socket.gethostbyname(socket.gethostname())
+        return cls(address=address, port=settings.rdzv_port, time_limit=settings.rdzv_time_limit)
+
+    def call_hosts(self, job: Job, queue: WorkerQueue) -> MeetingPlace | None:
+        """Call the other hosts of the job's attempt; None of a job that is to run on one.
+
+        Raises:
+            StoreUnavailable: they could not be called.
+        """
+        if job.hosts == 1:
+            return None
+        call = HostCall(
+            job_id=job.id,
+            attempt=job.attempt,
+            hosts=job.hosts,
+            address=self.address,
+            port=self.port or free_port(self.address),
+            time_limit_s=self.time_limit.total_seconds(),
+        )
+        for _ in range(1, job.hosts):
+            queue.call(call, job.current_target)
+        return replace(place_of_call(call), leads=True)
+
+
+def place_of_call(call: HostCall) -> MeetingPlace:
+    """Where the called are to go."""
+    return MeetingPlace(
+        hosts=call.hosts,
+        address=call.address,
+        port=call.port,
+        time_limit=timedelta(seconds=call.time_limit_s),
+        leads=False,
+    )
