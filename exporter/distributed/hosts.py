@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 _RUN = "slipway-export"  # what meets at an address is one export
 _BEAT_S = 1.0
-_SILENCE_S = 30.0  # of a host, or of the place where they meet: then it is taken for lost
+_SILENCE_S = 10.0  # of a host, or of the place where they meet: then it is taken for lost
 _LEAVING_S = 15.0  # who has ended waits this long for the others, which may yet want to read of it
 _FIRST, _FAILED, _LEFT = "first", "failed", "left"
 _STORE_ERRORS = (RuntimeError, ValueError, TimeoutError)  # DistError is a RuntimeError
