@@ -46,7 +46,7 @@ class Common(Frozen):
             hosts=hosts,
             ranks=ranks,
             spec=_digest([spec.model_dump_json(exclude={"config_uri", "nodes", "ranks"}).encode()]),
-            checkpoint=_digest(_looks_of(spec.checkpoint_uri)),
+            checkpoint=checkpoint_digest(spec.checkpoint_uri),
             architecture=architecture(spec.device, spec.targets[0]),
             versions=versions(),
         )
@@ -68,7 +68,7 @@ class Common(Frozen):
                 _ALIKE,
                 "nodes",
             ),
-            (self.spec == first.spec, "was asked for another export than the first host", _ALIKE, None),
+            (self.spec == first.spec, "was asked for another export than the first host", _ALIKE, ""),
             (
                 self.checkpoint == first.checkpoint,
                 "reads another checkpoint than the first host",
@@ -122,6 +122,11 @@ def common_of(spec: ExportSpec, *, hosts: int, ranks: int) -> Common | Failure:
     return isolated(
         found, died=lambda how: Failure.of(AttemptFailed(f"the process that looked at this host {how}"))
     )
+
+
+def checkpoint_digest(uri: str) -> str:
+    """Cheap: no file is read whole, however large."""
+    return _digest(_looks_of(uri))
 
 
 def _looks_of(uri: str) -> Iterator[bytes]:

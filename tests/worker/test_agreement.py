@@ -1,6 +1,6 @@
 """Hosts that would not make one export together say so, on all of them, before any rank begins."""
 
-from collections.abc import Callable
+import platform
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
@@ -15,7 +15,7 @@ from exporter.manifest import Versions
 from exporter.outcome import Failure
 from exporter.spec import ExportSpec
 from tests.jobs.factories import make_job
-from worker.agreement import Agreed, Common, common_of
+from worker.agreement import Agreed, Common, checkpoint_digest, common_of
 from worker.hosts import HostOfRanks
 from worker.workspace import workspace_of
 
@@ -49,7 +49,8 @@ def test_all_hosts_are_told_what_one_has_otherwise(
             return HostOfRanks(Hosts(store, index, 2), PLACE, workspace, 4, common).run()
 
     with ThreadPoolExecutor(2) as threads:
-        first, other = threads.map(told, range(2))
+        ends = [threads.submit(told, index) for index in range(2)]
+        other, first = ends[1].result(30), ends[0].result(30)
     assert first is not None and first.code == "invalid_spec" and said in first.message
     assert other == first
     assert not list(tmp_path.glob("*.meeting"))
@@ -61,19 +62,19 @@ def test_what_another_release_tells_is_no_riddle() -> None:
         Agreed.read(told, 1)
 
 
-@pytest.fixture
-def looked_at(tmp_path: Path) -> Callable[[bytes], str]:
-    def look(content: bytes) -> str:
+def test_copies_of_a_checkpoint_are_told_from_other_weights(tmp_path: Path) -> None:
+    def digest(content: bytes) -> str:
         (tmp_path / "w.safetensors").write_bytes(content)
-        spec = ExportSpec(config="c", checkpoint_uri=str(tmp_path), output_uri=str(tmp_path / "out"))
-        common = common_of(spec, hosts=2, ranks=2)
-        assert isinstance(common, Common), common
-        return common.checkpoint
+        return checkpoint_digest(str(tmp_path))
 
-    return look
+    earlier = digest(bytes(1 << 20))
+    assert digest(bytes(1 << 20)) == earlier
+    assert digest(bytes((1 << 20) - 1) + b"x") != earlier
 
 
-def test_copies_of_a_checkpoint_are_told_from_other_weights(looked_at: Callable[[bytes], str]) -> None:
-    earlier = looked_at(bytes(1 << 20))
-    assert looked_at(bytes(1 << 20)) == earlier
-    assert looked_at(bytes((1 << 20) - 1) + b"x") != earlier
+def test_a_host_knows_what_it_has(tmp_path: Path) -> None:
+    spec = ExportSpec(config="c", checkpoint_uri=str(tmp_path), output_uri=str(tmp_path))
+    common = common_of(spec, hosts=2, ranks=4)
+    assert isinstance(common, Common), common
+    assert (common.hosts, common.ranks) == (2, 4)
+    assert common.architecture.startswith(platform.machine())
