@@ -49,7 +49,8 @@ test: install ## all tests; narrow with ARGS, as in make test ARGS="tests/jobs -
 
 .PHONY: families
 families: install ## every recorded model of every family, exported in both modes, against its recordings
-	@$(BIN)/python -m pytest -q tests/e2e/test_other_families.py -m 'families or not families' $(ARGS)
+	@$(BIN)/python -m pytest -q tests/e2e/test_other_families.py tests/e2e/test_low_precision.py \
+	  -m 'families or not families' $(ARGS)
 
 .PHONY: planted
 planted: install ## planted failures and a real one, each cut to the smallest graph that still fails
@@ -63,7 +64,7 @@ browser: install ## the dashboard in a real Chromium; pictures go to .slipway/sc
 
 .PHONY: faults
 faults: install ## break something at every stage of real exports; the table goes to .slipway/faults.md
-	@$(BIN)/python -m pytest -q tests/faults -m 'faults or not faults' $(ARGS)
+	@$(BIN)/python -m pytest -q tests/faults tests/e2e/test_killed_rank.py -m 'faults or not faults' $(ARGS)
 
 .PHONY: bench
 bench: install ## measure what benchmarks/ describes, 100 minutes and 25 GB of disk; ARGS="service warm" for some

@@ -19,6 +19,7 @@ NEEDS: Mapping[str, Needs] = {
     "service": Needs(minutes=6, disk_gb=2),
     "latency": Needs(minutes=15, disk_gb=1),
     "table_memory": Needs(minutes=10, disk_gb=25),
+    "shards": Needs(minutes=15, disk_gb=20),
     "warm": Needs(minutes=20, disk_gb=1),
     "towers": Needs(minutes=10, disk_gb=1),
     "items": Needs(minutes=30, disk_gb=7),

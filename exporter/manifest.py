@@ -235,6 +235,10 @@ class LookupReport(Frozen):
 
     cases: int  # of every rank together
     refused: int  # of these, inputs that contradict each other
+    own_rows: int = Field(
+        description="Rows that were also held one by one against the checkpoint's: of each rank's rows of "
+        "each table the first, the last, and some between."
+    )
     largest_difference: float
 
 

@@ -104,7 +104,7 @@ def publish_parts(parts: Sequence[RankPart], attempt: Attempt) -> ExportOutcome:
     if attempt.spec.tables.sharded:
         for name, result in results.items():
             made = [each for part in parts for each in part.tables if each.tower is name]
-            results[name] = joined(result, made, attempt)
+            results[name] = joined(result, made, attempt, ranks=len(parts))
     return publish_towers([results[tower.name] for tower in parts[0].planned], attempt)
 
 

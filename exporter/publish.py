@@ -8,19 +8,16 @@ import hashlib
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
 from pathlib import Path
 
-from exporter.errors import AlreadyPublished, ExportError, InvalidArtifact, StorageError
+from exporter.errors import AlreadyPublished, ExportError, InvalidArtifact, SourceNotFound, StorageError
 from exporter.manifest import MANIFEST_NAME, FileRef, Manifest, TowerEntry
 from exporter.published import checked_path, file_ref
-from exporter.storage.store import ArtifactStore, StoredFile, open_store, split_uri
+from exporter.storage.store import ArtifactStore, Permission, StoredFile, open_store, split_uri
 
 log = logging.getLogger(__name__)
 
 OnProgress = Callable[[int, int], object]  # bytes sent so far, bytes to send
-# Waits for the right to write; may tell how long it lasts from then on.
-Permission = Callable[[], timedelta | None]
 
 _MANIFEST_TRIES = 5  # each no longer than the right to it lasts
 _MANIFEST_PAUSE_S = 0.5  # before the second; one more before each further one
@@ -37,7 +34,8 @@ def send_tower(
 ) -> tuple[StoredFile, ...]:
     """Send a tower's files, by their paths in the artifact, which they are no part of before its manifest.
 
-    `may_send` is asked before each file, and after each part of one; if it raises, all is taken back.
+    `may_send` is asked before anything is removed, before each file, and after each part of one; if it
+    raises, all is taken back.
 
     Returns:
         What the store holds of them now, for `complete`.
@@ -79,7 +77,8 @@ def send_tower_in(
     neither overwrites anything.
     """
     refs = _checked_refs(entry, files)
-    _make_room(store, folder, str(entry.name), replace_unfinished=replace_unfinished)
+    may_send()  # before a look that may be long: what is found must not be removed by who has lost the job
+    _make_room(store, folder, str(entry.name), may_send, replace_unfinished=replace_unfinished)
     sent: list[StoredFile] = []
     try:
         _send(store, folder, refs, files, sent, on_sent, may_send)
@@ -164,7 +163,7 @@ def complete_in(
     try:
         _require_named(manifest, folder, sent)
         before_manifest()
-        _require_whole(store, folder, sent, replace_unfinished=replace_unfinished)
+        _require_whole(store, folder, sent, before_manifest, replace_unfinished=replace_unfinished)
         _put_manifest(store, manifest_key, _text(manifest), before_manifest)
         _require_still_whole(store, folder, manifest_key, sent)
     except BaseException:
@@ -202,11 +201,29 @@ def withdraw(sent: Sequence[StoredFile], artifact_uri: str) -> None:
     _remove(store, folder, sent)
 
 
-def remove_unfinished(artifact_uri: str, still_ours: Callable[[], object] = lambda: None) -> None:
+def remove_left(paths: Sequence[str], artifact_uri: str, still_ours: Permission) -> None:
+    """Remove these files of an artifact that is not to have them: who sent them, if any, could not say so.
+
+    Raises:
+        AlreadyPublished: there is a manifest, and they may be part of it.
+        StorageError: some of them are there yet.
+    """
+    store, folder = _opened(artifact_uri)
+    still_ours()
+    _require_unpublished(store, folder)
+    for path in paths:
+        store.delete(f"{folder}/{checked_path(path)}", still_ours)
+
+
+def remove_unfinished(
+    artifact_uri: str,
+    still_ours: Permission = lambda: None,
+    on_removed: Callable[[], None] = lambda: None,
+) -> None:
     """Remove what lies where an artifact was to be, unfinished uploads included, unless it is one.
 
     Only for who knows that nobody is at work there, or will be: `still_ours`, asked before each step, is to
-    raise where somebody may be.
+    raise where somebody may be. `on_removed` is called after every file.
 
     Raises:
         StorageError: some of it is there yet.
@@ -215,10 +232,9 @@ def remove_unfinished(artifact_uri: str, still_ours: Callable[[], object] = lamb
     if store.exists(f"{folder}/{MANIFEST_NAME}"):
         return
     for file in store.list(folder):
-        still_ours()
-        store.delete(file.key)
-    still_ours()
-    store.delete_prefix(folder)
+        store.delete(file.key, still_ours)
+        on_removed()
+    store.delete_prefix(folder, still_ours)
 
 
 def _opened(artifact_uri: str) -> tuple[ArtifactStore, str]:
@@ -244,11 +260,13 @@ def _checked_refs(entry: TowerEntry, files: Mapping[str, Path]) -> list[FileRef]
     return refs
 
 
-def _make_room(store: ArtifactStore, folder: str, tower: str, *, replace_unfinished: bool) -> None:
+def _make_room(
+    store: ArtifactStore, folder: str, tower: str, may_send: Permission, *, replace_unfinished: bool
+) -> None:
     """Refuse a tower's folder that is taken; clear one that a dead attempt left unfinished."""
     _require_unpublished(store, folder)
     if replace_unfinished:
-        store.delete_prefix(f"{folder}/{tower}")
+        store.delete_prefix(f"{folder}/{tower}", may_send)
     elif left := store.list(f"{folder}/{tower}"):
         raise _taken(store, folder, left)
 
@@ -275,7 +293,12 @@ def _require_named(manifest: Manifest, folder: str, sent: Sequence[StoredFile]) 
 
 
 def _require_whole(
-    store: ArtifactStore, folder: str, sent: Sequence[StoredFile], *, replace_unfinished: bool
+    store: ArtifactStore,
+    folder: str,
+    sent: Sequence[StoredFile],
+    permission: Permission,
+    *,
+    replace_unfinished: bool,
 ) -> None:
     """Refuse a folder that holds anything but what was sent; clear what a dead attempt left beside it."""
     _require_unpublished(store, folder)
@@ -290,7 +313,7 @@ def _require_whole(
     if not replace_unfinished:
         raise _taken(store, folder, strays)
     for stray in strays:
-        store.delete(stray.key)
+        store.delete(stray.key, permission)
 
 
 def _require_still_whole(
@@ -344,16 +367,24 @@ def _check_arrived(store: ArtifactStore, key: str, ref: FileRef) -> None:
 def _remove(store: ArtifactStore, folder: str, sent: Sequence[StoredFile]) -> None:
     """Take back what this attempt sent, unless a manifest stands: then it is part of an artifact.
 
-    What another attempt has put in its place is that one's.
+    What another attempt has put in its place is that one's, were it the same to the byte.
     """
     try:
         if not store.exists(f"{folder}/{MANIFEST_NAME}"):
-            there = {file.key: file.version for file in store.list(folder)}
             for file in sent:
-                if there.get(file.key) == file.version:
+                if _is_there(store, file):
                     store.delete(file.key)
     except ExportError:  # the failure that led here is the one to report
         log.warning("unfinished_artifact_left", exc_info=True, extra={"uri": store.uri_of(folder)})
+
+
+def _is_there(store: ArtifactStore, file: StoredFile) -> bool:
+    """Whether it is, as that very write made it."""
+    try:
+        found = store.stat(file.key)
+    except SourceNotFound:
+        return False
+    return (found.version, found.token) == (file.version, file.token)
 
 
 def _text(manifest: Manifest) -> bytes:

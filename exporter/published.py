@@ -2,7 +2,7 @@
 
 import hashlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -18,7 +18,7 @@ from exporter.manifest import MANIFEST_NAME, FileRef, Manifest, TowerEntry
 from exporter.outcome import ExportOutcome, Failure, TowerOutcome
 from exporter.signing import SIGNATURE_NAME, SigningKey, VerifyingKey
 from exporter.spec import TowerName
-from exporter.storage.store import ArtifactStore, check_key, join_uri, open_store
+from exporter.storage.store import ArtifactStore, Permission, check_key, join_uri, open_store
 
 log = logging.getLogger(__name__)
 
@@ -138,8 +138,11 @@ def verify_artifact(uri: str, key: VerifyingKey) -> Manifest:
     return manifest
 
 
-def _require_whole(manifest: Manifest, store: ArtifactStore) -> None:
+def _require_whole(
+    manifest: Manifest, store: ArtifactStore, still_ours: Callable[[], object] = lambda: None
+) -> None:
     for ref in (ref for tower in manifest.towers for ref in tower.all_files):
+        still_ours()
         path = checked_path(ref.path)
         if not store.exists(path):
             raise _missing(store.uri_of(path))
@@ -147,28 +150,36 @@ def _require_whole(manifest: Manifest, store: ArtifactStore) -> None:
             raise _damaged(store.uri_of(path))
 
 
-def published_by_job(uri: str, job_id: str, towers: Sequence[TowerName]) -> ExportOutcome | None:
+def published_by_job(
+    uri: str,
+    job_id: str,
+    towers: Sequence[TowerName],
+    still_ours: Permission = lambda: None,
+) -> ExportOutcome | None:
     """What an attempt of this job published there that could not say so; None if there is nothing.
 
     Its digest is not told: nobody knows whether what lies there is what that attempt wrote. A manifest whose
     files are not all there came too late from an attempt that had lost the job: it is no artifact, nobody was
-    told of it, and it is removed. So only for who has the job.
+    told of it, and it is removed. So only for who has the job: `still_ours`, asked before each file is read
+    and before the removal, is to raise for anybody else.
 
     Raises:
         InvalidArtifact: a manifest of another job is there.
+        StorageError: another manifest came in place of one that was to be removed.
     """
     root = _root(uri)
     where, store = join_uri(root, MANIFEST_NAME), open_store(root)
     try:
+        read_as = store.stat(MANIFEST_NAME).version
         manifest = read_manifest(root)
-    except InvalidArtifact:
+    except (InvalidArtifact, SourceNotFound):
         return None
     require_of_job(manifest, job_id, where)
     try:
-        _require_whole(manifest, store)
+        _require_whole(manifest, store, still_ours)
     except InvalidArtifact as error:
         log.warning("manifest_without_its_files", extra={"uri": where, "reason": error.message})
-        store.delete(MANIFEST_NAME)
+        _remove_manifest(store, read_as, still_ours)
         return None
     entries = {entry.name: entry for entry in manifest.towers}
     lost = Failure(code="attempt_failed", message="failed in an earlier attempt that could not say why")
@@ -179,6 +190,19 @@ def published_by_job(uri: str, job_id: str, towers: Sequence[TowerName]) -> Expo
         ),
         manifest_uri=where,
     )
+
+
+def _remove_manifest(store: ArtifactStore, version: str, still_ours: Permission) -> None:
+    """Remove that very one: to digest the files took minutes, in which another may have published."""
+    still_ours()
+    try:
+        found = store.stat(MANIFEST_NAME).version
+    except SourceNotFound:
+        return
+    if found != version:
+        where = store.uri_of(MANIFEST_NAME)
+        raise StorageError(f"{where} was replaced while its files were read", hint="try again", where=where)
+    store.delete(MANIFEST_NAME, still_ours)
 
 
 def succeeded(entry: TowerEntry, root: str) -> TowerOutcome:

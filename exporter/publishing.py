@@ -101,4 +101,5 @@ def published_earlier(attempt: Attempt, planned: Sequence[TowerToExport]) -> Exp
     Raises:
         InvalidArtifact: a manifest of another job is there.
     """
-    return published_by_job(attempt.artifact_uri, attempt.job_id, [tower.name for tower in planned])
+    towers = [tower.name for tower in planned]
+    return published_by_job(attempt.artifact_uri, attempt.job_id, towers, attempt.await_lease)

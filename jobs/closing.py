@@ -8,16 +8,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from exporter.outcome import ExportOutcome
+from exporter.outcome import ExportOutcome, Failure
 from exporter.spec import Target, TowerName
 from jobs.errors import IllegalMove, JobNotFound, RecordTooNew
 from jobs.ids import JobId
 from jobs.leases import abandoned, ends_target, update
-from jobs.model import Job, JobState, Lease
+from jobs.model import NOBODY, Job, JobState, Lease
 from jobs.progress import finish
 from jobs.store import JobStore
-
-_MARK = "closing:"  # before the name of a worker that ends a job, but runs no attempt at it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,11 +37,7 @@ class Closing:
 
     def keep(self) -> timedelta:
         """Renew the lease; returns how long it is."""
-        self._change(
-            lambda job, now: job.model_copy(
-                update={"lease": Lease(worker=self.worker, until=now + self.length)}
-            )
-        )
+        self._change(lambda job, now: _to_close(job, self.worker, now + self.length))
         return self.length
 
     def adopt(self, target: Target, outcome: ExportOutcome) -> Job:
@@ -56,17 +50,22 @@ class Closing:
 
         return self._change(adopted)
 
-    def end(self) -> Job:
-        """Nothing of it stands: cancelled, if that was asked, or failed, as its worker went away."""
+    def end(self, refused: Failure | None = None) -> Job:
+        """Nothing of it stands: cancelled, if that was asked, or failed, as its worker went away.
+
+        Or something stands that was `refused`: then it failed over that.
+        """
         if self.job.state is JobState.QUEUED:
             return self._change(lambda job, now: job.move_to(JobState.CANCELLED, now))
-        return self._change(lambda job, now: _without_worker(self.job, job, now))
+        if refused is not None:
+            return self._change(lambda job, now: job.failed(refused, now))
+        return self._change(abandoned)
 
     def _change(self, change: Callable[[Job, datetime], Job]) -> Job:
         return update(
             self.store,
             self.job.id,
-            lambda job, now: change(job.held_by(self.worker, self.job.attempt), now),
+            lambda job, now: change(job.closed_by(self.worker, self.job.attempt), now),
         )
 
 
@@ -80,13 +79,13 @@ def take_over(
         if job.lease is None or job.lease.until != ended or not _is_over(job, now):
             raise IllegalMove("somebody is at work on it, or will be", where=job_id)
         found[:] = [job]
-        return job.model_copy(update={"lease": Lease(worker=_MARK + worker, until=now + length)})
+        return _to_close(job, worker, now + length)
 
     try:
         update(store, job_id, take)
     except (IllegalMove, JobNotFound, RecordTooNew):
         return None
-    return Closing(store=store, job=found[0], worker=_MARK + worker, length=length)
+    return Closing(store=store, job=found[0], worker=worker, length=length)
 
 
 def _is_over(job: Job, now: datetime) -> bool:
@@ -96,6 +95,7 @@ def _is_over(job: Job, now: datetime) -> bool:
     return job.state is JobState.RUNNING and ends_target(job, abandoned(job, now))
 
 
-def _without_worker(last: Job, job: Job, now: datetime) -> Job:
-    """The job as it is now, abandoned by the worker that had it `last`."""
-    return abandoned(job.model_copy(update={"lease": last.lease}), now)
+def _to_close(job: Job, closer: str, until: datetime) -> Job:
+    """The job with `closer`'s lease, which still names the worker that ran its last attempt."""
+    worker = job.lease.worker if job.lease else NOBODY
+    return job.model_copy(update={"lease": Lease(worker=worker, until=until, closer=closer)})

@@ -12,7 +12,6 @@ from datetime import datetime, timedelta
 
 from jobs.ids import JobId
 
-_MISSED_BEATS = 3
 _FAR = 3  # leases: one that ends later was written before the store's clock was set back
 
 
@@ -22,34 +21,32 @@ def since_boot() -> float:
 
 
 class Judge:
-    """Judges the leases for one program, which tells it of every answer that it had from the store."""
+    """Judges the leases for one program, which tells it whenever it could write to the store."""
 
-    def __init__(self, length: timedelta, beat: timedelta, clock: Callable[[], float] = since_boot) -> None:
-        """Give everybody a lease's `length` to come back; expect an answer with every `beat`."""
+    def __init__(self, length: timedelta, clock: Callable[[], float] = since_boot) -> None:
+        """Give everybody a lease's `length` to come back after half of one without a word."""
         self._length_s = length.total_seconds()
-        self._silence_s = max(self._length_s / 2, _MISSED_BEATS * beat.total_seconds())
+        self._silence_s = self._length_s / 2  # longer, and a lease could end that nobody was able to renew
         self._clock = clock
         self._latest: tuple[float, datetime] | None = None
         self._fair_from = 0.0
         self._far: dict[JobId, tuple[datetime, float]] = {}  # leases too long, and when they were first seen
         self._lock = threading.Lock()
 
-    def answered(self, now: datetime) -> None:
-        """The store has answered, and this was the time there.
+    def written(self, now: datetime) -> None:
+        """The store has taken what was written, and this was the time there.
 
-        The first answer, one after a long silence and one from a clock that was set begin a time in which
-        nobody is judged.
+        The first time, one after a long silence and one from a clock that was set begin a time in which
+        nobody is judged. That it can be read says nothing: one without memory, or a replica, lets nobody
+        renew a lease.
         """
-        at = self._clock()
         with self._lock:
-            if self._latest is None or self._is_odd(at, now, *self._latest):
-                self._fair_from = at + self._length_s
-            self._latest = (at, now)
+            self._latest = (self._look(now), now)
 
     def may_judge(self, now: datetime) -> bool:
         """Whether who holds a lease has had the time to renew it."""
-        self.answered(now)
-        return self._clock() >= self._fair_from
+        with self._lock:
+            return self._look(now) >= self._fair_from
 
     def ended(self, leases: Mapping[JobId, datetime], now: datetime) -> dict[JobId, datetime]:
         """Those of the leases, each with its end, whose worker is gone.
@@ -67,6 +64,13 @@ class Judge:
         }
         stranded = {job_id for job_id, (_, seen) in self._far.items() if at - seen > far.total_seconds()}
         return {job_id: until for job_id, until in leases.items() if until < now or job_id in stranded}
+
+    def _look(self, now: datetime) -> float:
+        """The time here, once it is seen whether it and that of the store have gone on as they should."""
+        at = self._clock()
+        if self._latest is None or self._is_odd(at, now, *self._latest):
+            self._fair_from = at + self._length_s
+        return at
 
     def _is_odd(self, at: float, now: datetime, at_before: float, before: datetime) -> bool:
         passed = at - at_before

@@ -29,7 +29,7 @@ def update(store: JobStore, job_id: JobId, change: Callable[[Job, datetime], Job
 
 
 @dataclass(frozen=True)
-class Kept:
+class Renewal:
     """What a worker has after it renewed."""
 
     job: Job
@@ -46,7 +46,7 @@ class Holding:
     length: timedelta  # of the lease, from each renewal
     pause: timedelta = timedelta(0)  # before the job is begun again, should this attempt break
 
-    def keep(self, events: Iterable[StageEvent] = ()) -> Kept:
+    def keep(self, events: Iterable[StageEvent] = ()) -> Renewal:
         """Renew the lease and save what the ranks reported; returns the job as it is now."""
         looked_at = self.job.created_at
 
@@ -56,7 +56,7 @@ class Holding:
             return fold_events(self._renewed(job, now), events)
 
         job = self._change(renewed)
-        return Kept(job, job.lease.until - looked_at if job.lease else timedelta(0))
+        return Renewal(job, job.lease.until - looked_at if job.lease else timedelta(0))
 
     def finish(self, outcome: ExportOutcome) -> Job:
         """Record what became of the export."""
@@ -128,7 +128,7 @@ def claim(
     """
 
     def take(job: Job, now: datetime) -> Job:
-        if job.state is JobState.QUEUED and job.cancel_requested:
+        if job.cancel_requested:  # the sweep sees to it, or who has it
             raise IllegalMove("it is to be cancelled", where=job.id)
         if job.has_expired(now):
             left, job = job, abandoned(job, now)

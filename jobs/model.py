@@ -119,8 +119,11 @@ class TowerProgress(Frozen):
 class Lease(Frozen):
     """A worker's right to a job until a time."""
 
-    worker: str
+    worker: str  # of the latest attempt
     until: datetime
+    # Another one that ends the job, but runs no attempt at it; not written where there is none, as programs
+    # of before do not know it.
+    closer: str | None = Field(default=None, exclude_if=lambda closer: closer is None)
 
 
 class Job(JobOptions):
@@ -225,8 +228,15 @@ class Job(JobOptions):
 
     def held_by(self, worker: str, attempt: int) -> Self:
         """This job, or LeaseLost when `worker`'s attempt no longer has it."""
-        if self.lease is None or (self.lease.worker, self.attempt) != (worker, attempt):
+        lease = self.lease
+        if lease is None or (lease.worker, lease.closer, self.attempt) != (worker, None, attempt):
             raise LeaseLost(f"attempt {attempt} of {worker} no longer holds job {self.id}")
+        return self
+
+    def closed_by(self, closer: str, attempt: int) -> Self:
+        """This job, or LeaseLost when `closer` no longer has it to end after that attempt."""
+        if self.lease is None or (self.lease.closer, self.attempt) != (closer, attempt):
+            raise LeaseLost(f"{closer} no longer has job {self.id} to end it")
         return self
 
     def has_expired(self, now: datetime) -> bool:

@@ -69,7 +69,7 @@ class Allowance:
             return None
         spec, artifact_uri = workspace.order().spec, workspace.artifact_uri
         ask = partial(self.credentials.ask, spec, artifact_uri, code_cache)
-        return Grant(folder=workspace.path / "credentials", ask=ask)
+        return Grant(folder=workspace.path / "credentials", ask=ask, lifetime=self.credentials.given_for)
 
     def _limits(self) -> dict[str, int]:
         """No limit of address space: mapped tables and CUDA take many times the memory that they use."""

@@ -31,6 +31,9 @@ _SCHEME = "s3://"
 class Credentials(Protocol):
     """Gives credentials by which an attempt reaches the places of its job, and no others."""
 
+    @property
+    def given_for(self) -> timedelta: ...
+
     def ask(self, spec: ExportSpec, artifact_uri: str, code_cache: str | None) -> Temporary: ...
 
 
@@ -41,13 +44,17 @@ class RoleCredentials:
     role: str  # its ARN
     lifetime: timedelta
 
+    @property
+    def given_for(self) -> timedelta:
+        """The lifetime, as far as STS gives any so short or long."""
+        return min(max(self.lifetime, _SHORTEST), _LONGEST)
+
     def ask(self, spec: ExportSpec, artifact_uri: str, code_cache: str | None) -> Temporary:
         """Ask for them.
 
         Raises:
             StorageError: STS refused or could not be reached.
         """
-        lifetime = min(max(self.lifetime, _SHORTEST), _LONGEST)
         config = Config(
             connect_timeout=10, read_timeout=20, retries={"mode": "standard", "total_max_attempts": 4}
         )
@@ -57,7 +64,7 @@ class RoleCredentials:
                     RoleArn=self.role,
                     RoleSessionName="slipway-attempt",
                     Policy=json.dumps(policy_of(spec, artifact_uri, code_cache), separators=(",", ":")),
-                    DurationSeconds=int(lifetime.total_seconds()),
+                    DurationSeconds=int(self.given_for.total_seconds()),
                 )["Credentials"]
         except (BotoCoreError, ClientError, ValueError) as error:
             raise StorageError(

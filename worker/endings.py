@@ -3,13 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from exporter.errors import ExportError
 from exporter.outcome import ExportOutcome, Failure
-from exporter.published import sign_artifact
 from exporter.redaction import shown
-from exporter.signing import SigningKey
-from jobs.model import Job
-from worker.workspace import place_of
 
 
 @dataclass(frozen=True)
@@ -37,17 +32,6 @@ class HandedBack:
 
 
 Ending = Finished | Broken | Cancelled | HandedBack
-
-
-def signed(ending: Ending, job: Job, key: SigningKey | None, place: str | None = None) -> Ending:
-    """The same ending, once what it published is signed; a failure, if that is not possible."""
-    if key is None or not isinstance(ending, Finished) or not ending.outcome.manifest_uri:
-        return ending
-    try:
-        sign_artifact(place or place_of(job), job.id, key, ending.outcome.manifest_sha256)
-    except ExportError as error:
-        return Broken(Failure.of(error))
-    return ending
 
 
 def without(secrets: Sequence[str], ending: Ending) -> Ending:

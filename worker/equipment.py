@@ -34,7 +34,7 @@ def runner_of(settings: WorkerSettings, client: RedisClient, queue: WorkerQueue,
     return Runner(
         store=RedisJobStore(client),
         queue=queue,
-        judge=Judge(settings.lease, settings.heartbeat_interval),
+        judge=Judge(settings.lease),
         supervisor=supervisor,
         worker=f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}",
         lease=settings.lease,

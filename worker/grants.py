@@ -10,18 +10,35 @@ import shlex
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import botocore.session
+from botocore.exceptions import ProfileNotFound
 
 from exporter.errors import StorageError
+from jobs.judging import since_boot
 from telemetry.logging import logger
 
 log = logger(__name__)
 
 _LOOK = timedelta(seconds=1)  # whether the attempt has ended
-_RETRY = timedelta(minutes=1)  # after a renewal that did not succeed
+_RETRY = timedelta(minutes=1)  # after a renewal that did not succeed; no two are asked for sooner
+_OF_CREDENTIALS = (  # what the worker gets its own by, which is no attempt's business
+    "aws_access",
+    "aws_secret",
+    "aws_session",
+    "aws_security",
+    "credential_",
+    "duration_seconds",
+    "external_id",
+    "login_",
+    "mfa_serial",
+    "role_",
+    "source_profile",
+    "sso_",
+    "web_identity_",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +69,9 @@ class Grant:
 
     folder: Path
     ask: Callable[[], Temporary]  # raises StorageError
+    lifetime: timedelta  # that is asked for
+
+    clock: Callable[[], float] = since_boot
 
     def environment(self) -> Mapping[str, str | None]:
         """Ask for them for the first time; the variables by which the attempt finds them.
@@ -63,7 +83,7 @@ class Grant:
         try:
             self.folder.mkdir(mode=0o700)
             self._write(given)
-            self._config.write_text("\n".join(self._settings()))
+            self._config.write_text(config_of(self._file))
         except OSError as error:
             raise StorageError(f"{self.folder} could not be written: {error.strerror}") from error
         return {
@@ -73,48 +93,36 @@ class Grant:
         }
 
     def keep(self, has_ended: Callable[[], bool]) -> None:
-        """Renew them in a thread, when half of their time has passed, until the attempt has ended."""
+        """Renew them in a thread, when half of their time has passed, until the attempt has ended.
+
+        By a clock that nobody sets: by the wall's, which is, they would be renewed too late or all the time.
+        """
         threading.Thread(target=self._keep, args=(has_ended,), name="credentials", daemon=True).start()
 
     def _keep(self, has_ended: Callable[[], bool]) -> None:
-        due, asleep = datetime.now(UTC) + self._half_of(self._expires()), threading.Event()
+        half, retry = self.lifetime.total_seconds() / 2, _RETRY.total_seconds()
+        due, asleep = self.clock() + max(half, retry), threading.Event()
         while not has_ended():
             asleep.wait(_LOOK.total_seconds())
-            if datetime.now(UTC) < due:
+            if self.clock() < due:
                 continue
             try:
-                given = self.ask()
-                self._write(given)
-                due = datetime.now(UTC) + self._half_of(given.expires)
+                self._write(self.ask())
+                due = self.clock() + max(half, retry)
             except StorageError as error:
                 log.warning("credentials_not_renewed", message=error.message)
-                due = datetime.now(UTC) + _RETRY
+                due = self.clock() + retry
             except OSError:
                 if not self.folder.exists():  # the workspace is gone, and the attempt with it
                     return
                 log.warning("credentials_not_renewed", exc_info=True)
-                due = datetime.now(UTC) + _RETRY
-
-    def _half_of(self, expires: datetime) -> timedelta:
-        return (expires - datetime.now(UTC)) / 2
-
-    def _expires(self) -> datetime:
-        return datetime.fromisoformat(json.loads(self._file.read_text())["Expiration"])
+                due = self.clock() + retry
 
     def _write(self, given: Temporary) -> None:
         partial = self._file.with_suffix(".partial")
         partial.touch(mode=0o600)
         partial.write_text(given.as_json())
         partial.rename(self._file)
-
-    def _settings(self) -> Iterator[str]:
-        """With how the worker's own configuration would have buckets addressed."""
-        yield "[default]"
-        yield f"credential_process = cat {shlex.quote(str(self._file))}"
-        if isinstance(own := botocore.session.get_session().get_scoped_config().get("s3"), dict):
-            yield "s3 ="
-            yield from (f"  {name} = {value}" for name, value in own.items())
-        yield ""
 
     @property
     def _file(self) -> Path:
@@ -123,3 +131,32 @@ class Grant:
     @property
     def _config(self) -> Path:
         return self.folder / "config"
+
+
+def config_of(file: Path) -> str:
+    """A boto3 configuration file: credentials are in `file`, all else is as in the worker's own profile.
+
+    Such as region, endpoint, bundle of authorities, and how buckets are addressed; with its section of
+    endpoints by service, where it names one.
+    """
+    session = botocore.session.get_session()
+    try:
+        own = session.get_scoped_config()
+    except ProfileNotFound:
+        own = {}
+    lines = ["[default]", f"credential_process = cat {shlex.quote(str(file))}"]
+    lines += _lines({name: own[name] for name in own if not name.startswith(_OF_CREDENTIALS)})
+    services = session.full_config.get("services", {}).get(own.get("services"))
+    if isinstance(services, Mapping):
+        lines += [f"[services {shlex.quote(own['services'])}]", *_lines(services)]
+    return "\n".join([*lines, ""])
+
+
+def _lines(settings: Mapping[str, object]) -> Iterator[str]:
+    """As the file has them; what stands below another one is indented."""
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            yield f"{name} ="
+            yield from (f"  {each} = {below}" for each, below in value.items())
+        else:
+            yield f"{name} = {value}"

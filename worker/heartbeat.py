@@ -3,7 +3,7 @@
 import os
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -11,11 +11,13 @@ from exporter.errors import StorageError
 from exporter.version import __version__
 from jobs.control import enqueue_lost
 from jobs.errors import StoreUnavailable
+from jobs.ids import JobId
 from jobs.leases import release_expired
 from jobs.queue import tell_workers
 from jobs.roster import Roster, WorkerNotice
 from telemetry.logging import logger
 from worker.gpus import gpus
+from worker.keeping import Stopped
 from worker.tasks import Runner
 from worker.versions import installed
 from worker.vitals import VitalsFile
@@ -23,6 +25,7 @@ from worker.vitals import VitalsFile
 log = logger(__name__)
 
 _MISSED_BEATS = 3  # a worker that misses these is not alive
+_LOOK = timedelta(seconds=1)  # for jobs to be closed
 
 
 class Repeating:
@@ -90,7 +93,7 @@ class Heartbeat:
         hungry = False
         try:
             self._roster.announce(busy, self._lifetime)
-            self._runner.judge.answered(self._runner.store.now())
+            self._runner.judge.written(self._runner.store.now())  # the notice was taken
             hungry = not busy.jobs and self._runner.queue.waiting(self._notice.targets) > 0
         finally:
             self._vitals.write(hungry=hungry)
@@ -108,21 +111,36 @@ class Sweeper:
         self._runner = runner
         self._interval = interval
         self._repeating = Repeating("sweep", interval, self._take_turn)
+        # In a thread of its own: to look through what attempts left may take minutes.
+        self._closing = Repeating("closing", min(interval, _LOOK), self._close)
+        self._stopped = threading.Event()
+        self._over: Mapping[JobId, datetime] = {}
 
     def start(self) -> None:
         self._repeating.start()
+        self._closing.start()
 
     def stop(self) -> None:
+        self._stopped.set()
         self._repeating.stop()
+        self._closing.stop()
 
     def _take_turn(self) -> None:
         if self._roster.may_sweep(self._runner.worker, self._interval):
-            sweep(self._runner)
+            self._over = release(self._runner)
             self._forget()
 
+    def _close(self) -> None:
+        over, self._over = self._over, {}
+        close_over(self._runner, over, self._stopped)
 
-def sweep(runner: Runner) -> None:
-    """Take jobs from workers that are gone, enqueue those that no message names, close what is over."""
+
+def release(runner: Runner) -> Mapping[JobId, datetime]:
+    """Take jobs from workers that are gone, and enqueue those that no message names.
+
+    Returns:
+        The leases that have ended, among which are those of jobs to be closed.
+    """
     store, queue = runner.store, runner.queue
     ended = runner.judge.ended(store.leases(), store.now())
     for job in release_expired(store, ended):
@@ -130,10 +148,17 @@ def sweep(runner: Runner) -> None:
         tell_workers(queue, job)  # the dead worker's message may still count as on its way
     for job_id in enqueue_lost(store, queue):
         log.warning("job_enqueued_again", job_id=job_id)
+    return ended
+
+
+def close_over(runner: Runner, ended: Mapping[JobId, datetime], stopped: threading.Event) -> None:
+    """Close those of the jobs that are over; what cannot be now, another sweep will try again."""
     for job_id, until in ended.items():
         try:
-            runner.close(job_id, until)
-        except StorageError as error:  # another sweep will try again
+            runner.close(job_id, until, stopped)
+        except Stopped:
+            return
+        except (StorageError, StoreUnavailable) as error:
             log.warning("job_not_closed", job_id=job_id, message=error.message)
 
 

@@ -4,7 +4,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from exporter.signing import SigningKey
@@ -63,7 +63,9 @@ class WorkerSettings(BaseSettings):
         default=timedelta(seconds=20), description="Between two looks for jobs that nobody would run."
     )
     heartbeat_interval: Duration = Field(
-        default=timedelta(seconds=5), description="Between two signs of life; three missed ones mean death."
+        default=timedelta(seconds=5),
+        validate_default=True,
+        description="Between two signs of life; three missed ones mean death. At most a sixth of the lease.",
     )
     alive_file: Path | None = Field(
         default=None, description="Written with every beat, for the probe `python -m worker.alive`."
@@ -100,6 +102,18 @@ class WorkerSettings(BaseSettings):
     )
     log_level: LogLevel = Field(default=LogLevel.INFO, description="What is less than this is not logged.")
     otlp_endpoint: OtlpEndpoint = None
+
+    @field_validator("heartbeat_interval")
+    @classmethod
+    def _often_enough(cls, interval: timedelta, info: ValidationInfo) -> timedelta:
+        """Three beats may be missed in half a lease, after which nobody is judged (see jobs.judging)."""
+        lease: timedelta | None = info.data.get("lease")
+        if lease is not None and interval > lease / 6:
+            raise ValueError(
+                f"{interval.total_seconds():g} seconds are more than a sixth of SLIPWAY_LEASE, "
+                f"{lease.total_seconds():g}: shorten it, or have longer leases"
+            )
+        return interval
 
 
 class AllowanceSettings(BaseSettings):

@@ -1,7 +1,6 @@
 """One attempt from start to end: watch the ranks, keep the lease, obey time limit and cancel."""
 
 import threading
-import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -19,13 +18,13 @@ from processes.guarded import GuardedProcess
 from processes.settings import secret_values
 from telemetry.logging import logger
 from worker.bundling import Bundling
-from worker.endings import Broken, Cancelled, Ending, HandedBack, for_good, signed, without
+from worker.endings import Broken, Cancelled, Ending, HandedBack, for_good, without
 from worker.events import EventTail, log_events
 from worker.launch import Launcher
 from worker.lease_proof import LeaseProof, clock
 from worker.logs import LogTail
 from worker.recording import outcome_of, record, timed_out
-from worker.settling import clear_after_loss, settled
+from worker.settling import Manner, clear_after_loss, settled, signed
 from worker.workspace import Workspace, workspace_of
 
 log = logger(__name__)
@@ -78,11 +77,12 @@ class Supervisor:
         `on_beat` is called as long as the attempt lives, some times a second. The ranks' spans stand below
         `traceparent`. With a `place`, other hosts run some of the ranks, and meet these there.
         """
+        manner = Manner(stopped=self._stopping, on_beat=on_beat)
         try:
             with workspace_of(holding.job, self._worker_dir, traceparent) as workspace:
                 ending = self._attempt(holding, workspace, on_beat, place)
                 if not workspace.helps:
-                    ending = signed(settled(ending, holding), holding.job, self.signing_key)
+                    ending = signed(settled(ending, holding, manner), holding, self.signing_key, manner)
                 if place is not None and not place.called:
                     ending = for_good(ending)  # or each host would, by itself, and wait for the others
                 ending = without(self._secrets, ending)
@@ -90,7 +90,7 @@ class Supervisor:
             job = record(holding, ending)
         except LeaseLost as error:
             log.warning("lease_lost", message=error.message)
-            clear_after_loss(holding)
+            clear_after_loss(holding, manner)
             return None
         for tower in job.towers:
             if tower.failure is not None:
@@ -143,7 +143,7 @@ class Supervisor:
         on_beat: Callable[[], None],
     ) -> Ending | None:
         """Until the ranks end by themselves (None), or are to be ended."""
-        deadline = time.monotonic() + self._time_limit.total_seconds()
+        deadline = clock() + self._time_limit.total_seconds()
         running = True
         while running:
             if self._stopping.wait(self._poll_s):
@@ -152,7 +152,7 @@ class Supervisor:
             job = _keep(holding, tail, proof, on_beat)
             if running and job is not None and job.cancel_requested:
                 return Cancelled()
-            if running and time.monotonic() > deadline:
+            if running and clock() > deadline:
                 return Broken(Failure.of(timed_out(self._time_limit, process)))
         return None
 

@@ -1,5 +1,6 @@
 """The Celery tasks: take the job a message names, run it, record its end; or help with another's."""
 
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -71,6 +72,10 @@ class Runner:
         if job is None:
             return
         self._count(job)
+        self._tell_of(job)
+
+    def _tell_of(self, job: Job) -> None:
+        """Let workers know of a job that goes on at once."""
         at_once = job.not_before is None and not job.cancel_requested  # else the sweep does, in its time
         if job.state is JobState.QUEUED and at_once:
             enqueue_if_possible(self.queue, job)
@@ -104,18 +109,26 @@ class Runner:
         finally:
             self.running.discard(call.job_id)
 
-    def close(self, job_id: JobId, ended: datetime) -> None:
-        """End a job that nobody is at work on, whose lease `ended` then; does nothing where one may be."""
+    def close(self, job_id: JobId, ended: datetime, stopped: threading.Event | None = None) -> None:
+        """End a job that nobody is at work on, whose lease `ended` then; does nothing where one may be.
+
+        Raises:
+            StorageError, StoreUnavailable: not now.
+            Stopped: nor once `stopped` is set.
+        """
         closing = take_over(self.store, job_id, ended, worker=self.worker, length=self.lease)
         if closing is None:
             return
         with bound_contextvars(job_id=job_id, attempt=closing.job.attempt):
             try:
-                job = close(closing, self.supervisor.signing_key)
+                job = close(closing, self.supervisor.signing_key, stopped)
             except LeaseLost as error:
                 log.warning("lease_lost", message=error.message)
                 return
             log.info("job_closed", state=job.state)
+        if closing.job.state is JobState.RUNNING:  # its last attempt could not be counted by who ran it
+            self._count(job)
+        self._tell_of(job)
 
     def _count(self, job: Job) -> None:
         try:

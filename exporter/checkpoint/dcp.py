@@ -8,7 +8,7 @@ metadata names, ignores gaps and overlaps, and holds each chunk in memory.
 import io
 import re
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,10 +20,12 @@ from typing_extensions import Buffer
 
 from exporter.checkpoint.dcp_metadata import METADATA_NAME, Chunk, StoredTensor, read_metadata
 from exporter.checkpoint.dcp_reader import fill_box
-from exporter.checkpoint.mapped import map_bytes, map_tensor, room_for
+from exporter.checkpoint.mapped import MappedFiles, map_part, map_tensor, room_for
 from exporter.checkpoint.stored_zip import data_start
 from exporter.checkpoint.tensors import HashFiles, Piece, TensorMeta, digest_files, hash_files, raw_of
 from exporter.errors import CheckpointUnreadable
+
+LookAt = Callable[[Path, int, int], Tensor]  # a file, and bytes of it: from which on, and how many
 
 _VALUES = re.compile(r"(?:^|/)data/[^/]+$")  # the entries in which torch.save puts values
 
@@ -35,6 +37,7 @@ class DcpCheckpoint:
         self._folder = folder
         self._stored = read_metadata(folder / METADATA_NAME)
         self._items: dict[tuple[str, int], _Item] = {}
+        self._mapped = MappedFiles()
 
     def tensors(self) -> Mapping[str, TensorMeta]:
         return {name: stored.meta for name, stored in self._stored.items()}
@@ -55,7 +58,8 @@ class DcpCheckpoint:
     def pieces(self, name: str) -> tuple[Piece, ...]:
         stored = self._stored[name]
         self._check_places(name, stored, stored.chunks)
-        return tuple(self._open_chunk(name, chunk, stored.meta.dtype) for chunk in stored.chunks)
+        look_at = self._mapped.part
+        return tuple(self._open_chunk(name, chunk, stored.meta.dtype, look_at) for chunk in stored.chunks)
 
     def digest(self, hashed: HashFiles = hash_files) -> str:
         files = {chunk.file for stored in self._stored.values() for chunk in stored.chunks}
@@ -92,20 +96,18 @@ class DcpCheckpoint:
         stored = map_tensor(self._folder / chunk.file, chunk.start + item.start, item.stored)
         return stored.as_strided(item.meta.shape, item.stride, item.offset)
 
-    def _open_chunk(self, name: str, chunk: Chunk, dtype: torch.dtype) -> Piece:
+    def _open_chunk(self, name: str, chunk: Chunk, dtype: torch.dtype, look_at: LookAt = map_part) -> Piece:
         """Its bytes where they lie; put in order first where its last axis is not."""
         item = self._item(name, chunk, dtype)
         if item.stride[-1:] != (1,):
             raw = raw_of(self._read_chunk(name, chunk, dtype).contiguous())
             return Piece(offset=chunk.offset, raw=raw, dtype=dtype)
-        with (self._folder / chunk.file).open("rb") as file:
-            mapped = map_bytes(file.fileno(), chunk.start + item.start, item.stored.nbytes)
+        mapped = look_at(self._folder / chunk.file, chunk.start + item.start, item.stored.nbytes)
         size = dtype.itemsize
         shape = (*item.meta.shape[:-1], item.meta.shape[-1] * size)
         stride = (*(step * size for step in item.stride[:-1]), 1)
-        return Piece(
-            offset=chunk.offset, raw=mapped.as_strided(shape, stride, item.offset * size), dtype=dtype
-        )
+        first = mapped.storage_offset() + item.offset * size
+        return Piece(offset=chunk.offset, raw=mapped.as_strided(shape, stride, first), dtype=dtype)
 
     def _item(self, name: str, chunk: Chunk, dtype: torch.dtype) -> "_Item":
         """Where in the file its values are, and how they lie there; looked up once."""

@@ -5,6 +5,7 @@ is set aside for such writes, which nobody means to do: a file may be larger tha
 """
 
 import mmap
+import os
 import tempfile
 from pathlib import Path
 
@@ -23,8 +24,7 @@ def map_tensor(path: Path, start: int, meta: TensorMeta) -> Tensor:
     Where they begin at no multiple of an element's size, compiled code could not read them in place, and
     they are copied: into memory, or where they are large, into an unnamed file.
     """
-    with path.open("rb") as file:
-        values = map_bytes(file.fileno(), start, meta.nbytes)
+    values = map_part(path, start, meta.nbytes)
     if meta.nbytes >= _SMALL and start % meta.dtype.itemsize == 0:
         return values.view(meta.dtype).reshape(meta.shape)
     whole = room_for(meta)
@@ -40,6 +40,29 @@ def room_for(meta: TensorMeta) -> Tensor:
         file.truncate(meta.nbytes)
         room = mmap.mmap(file.fileno(), meta.nbytes)
     return torch.frombuffer(room, dtype=meta.dtype).reshape(meta.shape)
+
+
+class MappedFiles:
+    """Files of which many parts are looked at for long: each is mapped once.
+
+    A process may have some ten thousand mappings, and a checkpoint more chunks.
+    """
+
+    def __init__(self) -> None:
+        self._files: dict[Path, Tensor] = {}
+
+    def part(self, path: Path, start: int, size: int) -> Tensor:
+        """`size` bytes of a file from `start` on; the file must hold all of them."""
+        if path not in self._files:
+            with path.open("rb") as file:
+                self._files[path] = map_bytes(file.fileno(), 0, os.fstat(file.fileno()).st_size)
+        return self._files[path][start : start + size]
+
+
+def map_part(path: Path, start: int, size: int) -> Tensor:
+    """`size` bytes of a file from `start` on, mapped for as long as the tensor is held."""
+    with path.open("rb") as file:
+        return map_bytes(file.fileno(), start, size)
 
 
 def map_bytes(descriptor: int, start: int, size: int) -> Tensor:

@@ -10,7 +10,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from exporter.checkpoint.mapped import map_bytes, map_tensor
+from exporter.checkpoint.mapped import MappedFiles, map_part, map_tensor
 from exporter.checkpoint.tensors import HashFiles, Piece, TensorMeta, digest_files, hash_files, raw_of
 from exporter.errors import CheckpointUnreadable
 
@@ -37,6 +37,7 @@ class SafetensorsCheckpoint:
         self._files = tuple(files)
         self._tensors: dict[str, tuple[Path, TensorMeta]] = {}
         self._starts: dict[Path, dict[str, int]] = {}
+        self._mapped = MappedFiles()
         for path in self._files:
             for name, meta in _header(path).items():
                 if name in self._tensors:
@@ -52,14 +53,13 @@ class SafetensorsCheckpoint:
         return map_tensor(*self._place(name))
 
     def rows(self, name: str, first: int, end: int) -> Tensor:
-        [piece] = self.pieces(name)
-        return piece.raw[first:end].clone().view(piece.dtype)
+        path, start, meta = self._place(name)
+        mapped = map_part(path, start, meta.nbytes)  # until they are copied: what was read need not stay
+        return _raw(mapped, meta)[first:end].clone().view(meta.dtype)
 
     def pieces(self, name: str) -> tuple[Piece, ...]:
         path, start, meta = self._place(name)
-        with path.open("rb") as file:
-            mapped = map_bytes(file.fileno(), start, meta.nbytes)
-        raw = mapped.reshape(*meta.shape[:-1], meta.shape[-1] * meta.dtype.itemsize)
+        raw = _raw(self._mapped.part(path, start, meta.nbytes), meta)
         return (Piece(offset=(0,) * len(meta.shape), raw=raw, dtype=meta.dtype),)
 
     def digest(self, hashed: HashFiles = hash_files) -> str:
@@ -71,6 +71,11 @@ class SafetensorsCheckpoint:
         if path not in self._starts:
             self._starts[path] = _starts(path)
         return path, self._starts[path][name], meta
+
+
+def _raw(values: Tensor, meta: TensorMeta) -> Tensor:
+    """The bytes of all values as those of rows."""
+    return values.reshape(*meta.shape[:-1], meta.shape[-1] * meta.dtype.itemsize)
 
 
 def _header(path: Path) -> dict[str, TensorMeta]:

@@ -128,12 +128,13 @@ def meet(place: MeetingPlace) -> Hosts:
     try:
         is_here, handler = _handler(place)
         joined = handler.next_rendezvous()
+    except (RendezvousTimeoutError, RendezvousConnectionError) as error:
+        raise missing from error
+    with _reaching_the_store():
         if is_here:
             joined.store.set(_FIRST, str(joined.rank))
         first = int(joined.store.get(_FIRST))  # waits for it
-        index = {first: 0, 0: first}.get(joined.rank, joined.rank)
-    except (RendezvousTimeoutError, RendezvousConnectionError) as error:
-        raise missing from error
+    index = {first: 0, 0: first}.get(joined.rank, joined.rank)
     return Hosts(joined.store, index, joined.world_size)
 
 

@@ -18,7 +18,7 @@ from exporter.spec import Tables
 PIECE = 8 << 20  # bytes of fp32 rows that are quantised at a time
 
 
-def tables_of(module: nn.Module) -> dict[str, Table]:
+def table_modules(module: nn.Module) -> dict[str, Table]:
     """Every table of a tower, by its path; each once."""
     return {path: child for path, child in module.named_modules() if isinstance(child, Table)}
 
@@ -34,7 +34,7 @@ def quantise(module: nn.Module, tables: Tables) -> tuple[TableEntry, ...]:
         TableOutOfRange: a row has numbers that its dtype cannot hold.
     """
     entries = []
-    for path, table in tables_of(module).items():
+    for path, table in table_modules(module).items():
         parent, _, name = path.rpartition(".")
         dtype, error = tables.dtype_of(name), None
         if isinstance(table, TableInPieces):  # whoever writes its rows tells what that costs

@@ -58,8 +58,17 @@ class _Pieces:
         return self
 
     def rows(self, wanted: Tensor, meta: TensorMeta, kept_in: TableDtype) -> Tensor:
-        """Rows of the table, by their numbers in ascending order."""
-        found = torch.empty((len(wanted), meta.shape[1]), dtype=meta.dtype)
+        """Rows of the table, by their numbers in ascending order.
+
+        Raises:
+            IndexError: the table has no such row, or its pieces do not have all of one.
+        """
+        count, whole = meta.shape
+        if wanted[0] < 0 or wanted[-1] >= count:
+            odd = wanted[0] if wanted[0] < 0 else wanted[-1]
+            raise IndexError(f"row {int(odd)} of a table that has {count} rows")
+        found = torch.empty((len(wanted), whole), dtype=meta.dtype)
+        filled = torch.zeros(len(wanted), dtype=torch.int64)  # numbers of each row
         as_kept = torch.full((len(wanted),), kept_in is TableDtype.FP32)
         for piece in self._pieces:
             (first, left), (rows, width) = piece.offset, piece.shape
@@ -69,10 +78,14 @@ class _Pieces:
             stored = piece.rows(wanted[begin:end] - first)
             if piece.dtype == meta.dtype:
                 found[begin:end, left : left + width] = stored
+                filled[begin:end] += width
             else:
-                found[begin:end] = LOW_TABLES[kept_in].restored(stored, meta.shape[1])
+                found[begin:end] = LOW_TABLES[kept_in].restored(stored, whole)
+                filled[begin:end] += whole
                 as_kept[begin:end] = True
+        if len(gaps := wanted[filled != whole]):
+            raise IndexError(f"the pieces of the table do not have row {int(gaps[0])} once")
         if not as_kept.all():
             low = LOW_TABLES[kept_in]
-            found[~as_kept] = low.restored(low.fuse(found[~as_kept]), meta.shape[1])
+            found[~as_kept] = low.restored(low.fuse(found[~as_kept]), whole)
         return found

@@ -6,12 +6,13 @@ from dataclasses import replace
 from exporter.attempt import Attempt, ExportedTower, TowerResult
 from exporter.dims.between import plan_between
 from exporter.dims.entries import dim_entries, tensor_entries
-from exporter.errors import AttemptFailed, ExportError
+from exporter.errors import AttemptFailed, CheckpointUnreadable, ExportError
 from exporter.lowering.tables import RowErrors
 from exporter.manifest import (
     LookupReport,
     ShardedTable,
     ShardedTables,
+    SourceRef,
     TableEntry,
     TableRows,
     TablesFile,
@@ -20,35 +21,99 @@ from exporter.models.table_uses import TableUse
 from exporter.models.tables import fused_meta
 from exporter.outcome import Failure
 from exporter.planning import PlannedTower
-from exporter.publish import send_file, withdraw
+from exporter.publish import remove_left, send_file, withdraw
 from exporter.published import file_ref
-from exporter.shards.made import RankTables, index_path
+from exporter.shards.made import RankTables, index_path, rows_path
 from exporter.spec import Tables, TowerName
 
 
-def joined(result: TowerResult, made: Sequence[RankTables], attempt: Attempt) -> TowerResult:
-    """The tower's result with its tables in it; a failure where they failed on any rank.
+def joined(result: TowerResult, made: Sequence[RankTables], attempt: Attempt, *, ranks: int) -> TowerResult:
+    """The tower's result with its tables in it; a failure where they failed on any of so many ranks.
 
-    Of a tower that is not to be published, what ranks have sent is taken back.
+    Of a tower that is not to be published, what ranks have sent is taken back, and also what one that died
+    may have sent: it would be in the way of the other towers.
     """
-    sent = tuple(each.sent for each in made if each.sent is not None)
+    name, sent = result.planned.name, tuple(each.sent for each in made if each.sent is not None)
     failure = result.failure or next((each.failure for each in made if each.failure), None)
-    if failure is None and len({each.plan for each in made}) > 1:
-        ranks = " and ".join(str(each.rank) for each in made if each.plan != made[0].plan)
-        failure = Failure.of(
-            AttemptFailed(f"rank {ranks} would cut the tables of the {result.planned.name} tower otherwise")
-        )
+    unsent = result.unsent or next((each.unsent for each in made if each.unsent), None)
+    if not failure and not unsent:
+        failure = _misfit(result, made, ranks)
     if failure is not None:
         withdraw((*result.sent, *sent), attempt.artifact_uri)
-        return TowerResult(planned=result.planned, failure=failure)
+        left = _left_in_the_way(name, made, ranks, attempt)
+        return TowerResult(planned=result.planned, failure=failure, unsent=unsent or left)
     result = replace(result, sent=(*result.sent, *sent))
-    if unsent := next((each.unsent for each in made if each.unsent), None):
-        return replace(result, unsent=result.unsent or unsent)
+    if unsent is not None:
+        return replace(result, unsent=unsent)
     assert result.exported is not None and isinstance(result.planned, PlannedTower)
     try:
         return _with_index(result, result.exported, result.planned, made, attempt)
     except ExportError as error:
         return replace(result, unsent=Failure.of(error))
+
+
+def _left_in_the_way(
+    name: TowerName, made: Sequence[RankTables], ranks: int, attempt: Attempt
+) -> Failure | None:
+    """Remove what ranks may have sent that could not say so; why that could not be, if it could not."""
+    told = {each.rank for each in made if not each.died}
+    if not (paths := [rows_path(name, rank, ranks) for rank in range(ranks) if rank not in told]):
+        return None
+    try:
+        remove_left(paths, attempt.artifact_uri, attempt.await_lease)
+    except ExportError as error:
+        return Failure.of(error)
+    return None
+
+
+def _misfit(result: TowerResult, made: Sequence[RankTables], ranks: int) -> Failure | None:
+    """Why what the ranks made are not the tables of the tower, each of them whole."""
+    assert result.exported is not None
+    [weights] = [source for source in result.exported.sources if source.role == "checkpoint"]
+    try:
+        _require_one_of_each(result.planned.name, made, ranks)
+        _require_same(result.planned.name, made, weights)
+        for table in made[0].tables:
+            _require_whole(result.planned.name, table, made)
+    except ExportError as error:
+        return Failure.of(error)
+    return None
+
+
+def _require_one_of_each(name: TowerName, made: Sequence[RankTables], ranks: int) -> None:
+    found = sorted(each.rank for each in made)
+    if found != list(range(ranks)):
+        raise AttemptFailed(f"of {ranks} ranks, {_listed(found)} brought tables of the {name} tower")
+
+
+def _require_same(name: TowerName, made: Sequence[RankTables], weights: SourceRef) -> None:
+    """All ranks have cut the same tables of the same checkpoint in the same way."""
+    first = made[0]
+    if odd := [each.rank for each in made if (each.plan, each.tables) != (first.plan, first.tables)]:
+        raise AttemptFailed(f"rank {_listed(odd)} would cut the tables of the {name} tower otherwise")
+    if odd := [each.rank for each in made if each.checkpoint != weights]:
+        raise CheckpointUnreadable(
+            f"rank {_listed(odd)} read another checkpoint at {weights.uri} for the tables of the {name} "
+            "tower than its dense weights were read from",
+            hint="give a checkpoint_uri that leads to the same files on every host, and leave them be",
+            where=weights.uri,
+        )
+
+
+def _require_whole(name: TowerName, table: TableUse, made: Sequence[RankTables]) -> None:
+    """Its shards have every row once, in their order."""
+    shards, rows = sorted(_rows_of(table, made), key=lambda rows: rows.first), table.meta.shape[0]
+    begins, ends = (*(shard.first for shard in shards), rows), (0, *(shard.end for shard in shards))
+    for begin, end in zip(begins, ends, strict=True):
+        if begin != end:
+            raise AttemptFailed(
+                f"table {table.name} of the {name} tower, of {rows} rows: what the ranks wrote of it goes on "
+                f"with row {begin} behind {end} rows"
+            )
+
+
+def _listed(ranks: Sequence[int]) -> str:
+    return " and ".join(str(rank) for rank in ranks) or "none"
 
 
 def _with_index(
@@ -128,5 +193,6 @@ def _report(made: Sequence[RankTables]) -> LookupReport:
     return LookupReport(
         cases=sum(report.cases for report in reports),
         refused=sum(report.refused for report in reports),
+        own_rows=sum(report.own_rows for report in reports),
         largest_difference=max((report.largest_difference for report in reports), default=0.0),
     )

@@ -1,5 +1,6 @@
 """The reference lookup: rows from the shards of an artifact, mapped, for whoever runs a dense package."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -56,18 +57,18 @@ def lookup_in(
     tables: TablesFile, config: TowerConfig, plan: DimPlan, root: Path, *, max_batch_size: int
 ) -> LookUp:
     """The same for the tower of this config, its ids weighted as that says."""
-    by_tensor = {table.tensor: table for table in tables.tables}
+    by_tensor, files = {table.tensor: table for table in tables.tables}, RowFiles()
     with torch.device("meta"):  # nothing of it but the lookups will be run
         tower = build_tower(config, plan)
     look_up_in_pieces(
         tower.module,
-        lambda table: _pieces(table, by_tensor.get(table.weight), root),
+        lambda table: _pieces(table, by_tensor.get(table.weight), root, files),
         lambda table: by_tensor[table.weight].kept_in,
     )
     return lookup_of(tower, max_batch_size=max_batch_size)
 
 
-def _pieces(table: TableUse, found: ShardedTable | None, root: Path) -> tuple[Piece, ...]:
+def _pieces(table: TableUse, found: ShardedTable | None, root: Path, files: "RowFiles") -> tuple[Piece, ...]:
     if found is None:
         raise _contradicted(f"no table is {table.weight}, which the tower reads")
     if (found.rows, found.width) != table.meta.shape:
@@ -81,7 +82,7 @@ def _pieces(table: TableUse, found: ShardedTable | None, root: Path) -> tuple[Pi
         end = shard.end
         rows = TensorMeta(shape=(shard.end - shard.first, found.width), dtype=table.meta.dtype)
         held = fused_meta(rows, found.kept_in)
-        pieces.append(piece_of(root / checked_path(shard.file), found.tensor, shard.first, held))
+        pieces.append(files.piece(root / checked_path(shard.file), found.tensor, shard.first, held))
     if end != found.rows:
         raise _contradicted(f"table {found.name} has no row {end} in its shards, of {found.rows}")
     return tuple(pieces)
@@ -91,18 +92,31 @@ def _contradicted(problem: str) -> InvalidArtifact:
     return InvalidArtifact(f"{TABLES_NAME}: {problem}", hint=_HINT, where=TABLES_NAME)
 
 
-def piece_of(path: Path, tensor: str, first: int, held: TensorMeta) -> Piece:
-    """The rows from `first` on of a table, mapped; InvalidArtifact if the file does not hold them."""
+class RowFiles:
+    """Files that ranks wrote, each opened and mapped once, however many tables have rows in it."""
+
+    def __init__(self) -> None:
+        self._files: dict[Path, tuple[SafetensorsCheckpoint, Mapping[str, TensorMeta]]] = {}
+
+    def piece(self, path: Path, tensor: str, first: int, held: TensorMeta) -> Piece:
+        """The rows from `first` on of a table, mapped; InvalidArtifact if the file does not hold them."""
+        if path not in self._files:
+            self._files[path] = _opened(path)
+        file, tensors = self._files[path]
+        found = tensors.get(tensor)
+        if found != held:
+            raise InvalidArtifact(
+                f"{path.name} holds {found or 'nothing'} of {tensor}, where {held} belongs",
+                hint=_HINT,
+                where=path.name,
+            )
+        [piece] = file.pieces(tensor)
+        return Piece(offset=(first, 0), raw=piece.raw, dtype=piece.dtype)
+
+
+def _opened(path: Path) -> tuple[SafetensorsCheckpoint, Mapping[str, TensorMeta]]:
     try:
         file = SafetensorsCheckpoint([path])
     except CheckpointUnreadable as error:
         raise InvalidArtifact(error.message, hint=_HINT, where=path.name) from error
-    found = file.tensors().get(tensor)
-    if found != held:
-        raise InvalidArtifact(
-            f"{path.name} holds {found or 'nothing'} of {tensor}, where {held} belongs",
-            hint=_HINT,
-            where=path.name,
-        )
-    [piece] = file.pieces(tensor)
-    return Piece(offset=(first, 0), raw=piece.raw, dtype=piece.dtype)
+    return file, file.tensors()

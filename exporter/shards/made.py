@@ -6,7 +6,7 @@ from exporter.attempt import TowerResult
 from exporter.checkpoint.tensors import TensorMeta
 from exporter.dtypes import TableDtype
 from exporter.lowering.tables import RowErrors
-from exporter.manifest import FileRef, LookupReport
+from exporter.manifest import FileRef, LookupReport, SourceRef
 from exporter.models.table_uses import TableUse
 from exporter.models.tables import fused_meta
 from exporter.outcome import ExportOutcome, Failure
@@ -46,6 +46,7 @@ class RankTables:
     tower: TowerName
     rank: int
     plan: str = ""  # the digest of the sharding plan that it made for itself
+    checkpoint: SourceRef | None = None  # that it read
     tables: tuple[TableUse, ...] = ()
     shares: tuple[Share, ...] = ()
     errors: tuple[tuple[str, RowErrors], ...] = ()  # of its rows of quantised tables, by `TableUse.weight`
@@ -53,6 +54,7 @@ class RankTables:
     report: LookupReport | None = None
     sent: StoredFile | None = None
     failure: Failure | None = None
+    died: bool = False  # and could not say whether it had sent its file
     unsent: Failure | None = None  # why the file is not where the artifact is to be
 
 

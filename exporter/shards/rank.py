@@ -23,7 +23,7 @@ from exporter.overruns import limits_of, overran
 from exporter.planning import TowerToExport
 from exporter.publish import send_file
 from exporter.shards.made import RankTables, Share, rows_path
-from exporter.shards.tried import as_written, tried
+from exporter.shards.tried import Written, tried
 from exporter.shards.written import write_rows
 from exporter.sources import fetch_checkpoint_once
 from exporter.stages import OnStage, Progress, Stage, StageClock, seldom
@@ -69,7 +69,7 @@ def _try_tables(order: TablesOrder, on_stage: OnStage) -> RankTables:
 def _died(order: TablesOrder, how: str) -> RankTables:
     name, rank = order.planned.name, order.ranks.rank
     died = TowerDied(f"the process that wrote the {name} tower's tables on rank {rank} {how}")
-    return _failed(order, overran(order.attempt, order.place) or died)
+    return replace(_failed(order, overran(order.attempt, order.place) or died), died=True)
 
 
 def _failed(order: TablesOrder, error: Exception) -> RankTables:
@@ -97,11 +97,16 @@ def write_tables(order: TablesOrder, local: Path, progress: Progress) -> RankTab
         )
         for weight, (first, end) in rows_of_rank(plan, ranks.rank).items()
     )
-    made = RankTables(
-        tower=name, rank=ranks.rank, plan=plan_digest(plan), tables=tuple(tables.values()), shares=shares
-    )
     averaged = tower.config.pipeline.averaged_weights
-    checkpoint, _ = fetch_checkpoint_once(spec, order.attempt.workspace, averaged=averaged)
+    checkpoint, source = fetch_checkpoint_once(spec, order.attempt.workspace, averaged=averaged)
+    made = RankTables(
+        tower=name,
+        rank=ranks.rank,
+        plan=plan_digest(plan),
+        checkpoint=source,
+        tables=tuple(tables.values()),
+        shares=shares,
+    )
     blueprint.fill(tower, checkpoint)
     quantise(tower.module, spec.tables)
     if not shares:
@@ -120,7 +125,7 @@ def write_tables(order: TablesOrder, local: Path, progress: Progress) -> RankTab
         made,
         errors=written.errors,
         file=FileRef(path=path, size=local.stat().st_size, sha256=written.sha256),
-        report=tried(tower, blueprint, as_written(shares, checkpoint, local), spec),
+        report=tried(tower, blueprint, Written(shares, checkpoint, local), spec),
     )
 
 

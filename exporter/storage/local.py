@@ -14,7 +14,9 @@ from exporter.storage.store import (
     CHUNK_SIZE,
     ArtifactStore,
     OnSent,
+    Permission,
     StoredFile,
+    always,
     check_key,
     check_prefix,
     ignore_sent,
@@ -63,16 +65,18 @@ class LocalStore(ArtifactStore):
             finally:
                 unfinished.unlink(missing_ok=True)
 
-    def delete(self, key: str) -> None:
+    def delete(self, key: str, permission: Permission = always) -> None:
         path = self._path(key)
+        permission()
         with _translated(path):
             path.unlink(missing_ok=True)
             self._remove_empty_folders(path.parent)
 
-    def delete_prefix(self, prefix: str) -> None:
+    def delete_prefix(self, prefix: str, permission: Permission = always) -> None:
         folder = self._path(prefix)
         if not folder.is_dir():
             return
+        permission()
         with _translated(folder):
             shutil.rmtree(folder)
             self._remove_empty_folders(folder.parent)

@@ -8,7 +8,9 @@ from exporter.storage.store import (
     CHUNK_SIZE,
     ArtifactStore,
     OnSent,
+    Permission,
     StoredFile,
+    always,
     check_key,
     check_prefix,
     ignore_sent,
@@ -43,12 +45,13 @@ class MemoryStore(ArtifactStore):
         self._files[key] = source.read()
         on_sent(size)
 
-    def delete(self, key: str) -> None:
+    def delete(self, key: str, permission: Permission = always) -> None:
+        permission()
         self._files.pop(check_key(key), None)
 
-    def delete_prefix(self, prefix: str) -> None:
+    def delete_prefix(self, prefix: str, permission: Permission = always) -> None:
         for file in self.list(check_key(prefix)):
-            self.delete(file.key)
+            self.delete(file.key, permission)
 
     def _data(self, key: str) -> bytes:
         try:

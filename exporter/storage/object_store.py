@@ -7,9 +7,11 @@ ListMultipartUploadParts and ListBucketMultipartUploads.
 
 import logging
 import math
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, cast
 from urllib.parse import urlsplit
 from uuid import uuid4
@@ -30,7 +32,9 @@ from exporter.storage.store import (
     CHUNK_SIZE,
     ArtifactStore,
     OnSent,
+    Permission,
     StoredFile,
+    always,
     check_key,
     check_prefix,
     ignore_sent,
@@ -43,6 +47,8 @@ if TYPE_CHECKING:
 PART_SIZE = 32 << 20  # bytes; larger files go up in parts, one of which is held in memory
 MAX_PARTS = 10_000  # of one upload, by the protocol
 
+_TRIES = 5  # of what may be tried only for a while, each on its own
+_PAUSE_S = 0.5  # before the second; one more before each further one
 _TOKEN = "slipway-write"  # metadata by which a write recognises its own object
 _RETRYABLE_CODES = {"ExpiredToken", "RequestTimeout", "SlowDown", "ThrottlingException"}
 _RETRYABLE_STATUS = {408, 409, 429}  # 409: another write to the same key is under way
@@ -71,7 +77,8 @@ class ObjectStore(ArtifactStore):
     def stat(self, key: str) -> StoredFile:
         with _translated(self.uri_of(key)):
             found = self._client.head_object(Bucket=self._bucket, Key=self._path(key))
-        return StoredFile(key=key, size=found["ContentLength"], version=found["ETag"])
+        token = found["Metadata"].get(_TOKEN, "")
+        return StoredFile(key=key, size=found["ContentLength"], version=found["ETag"], token=token)
 
     def link(self, key: str, lifetime: timedelta, endpoint: str | None = None) -> str | None:
         with _translated(self.uri_of(key)):
@@ -127,20 +134,45 @@ class ObjectStore(ArtifactStore):
             )
         return None
 
-    def delete(self, key: str) -> None:
-        with _translated(self.uri_of(key)):
-            self._client.delete_object(Bucket=self._bucket, Key=self._path(key))
+    def delete(self, key: str, permission: Permission = always) -> None:
+        path = self._path(key)
+        self._as_permitted(
+            permission, self.uri_of(key), lambda client: client.delete_object(Bucket=self._bucket, Key=path)
+        )
 
-    def delete_prefix(self, prefix: str) -> None:
+    def delete_prefix(self, prefix: str, permission: Permission = always) -> None:
         for file in self.list(check_key(prefix)):
-            self.delete(file.key)
-        uploads = self._client.get_paginator("list_multipart_uploads")
+            self.delete(file.key, permission)
+        for path, upload in self._uploads(prefix):
+            abort = partial(self._abort_by, path=path, upload=upload)
+            with suppress(SourceNotFound):  # it is gone, perhaps by a try whose answer was lost
+                self._as_permitted(permission, self.uri_of(prefix), abort)
+
+    def _uploads(self, prefix: str) -> tuple[tuple[str, str], ...]:
+        """Those that never ended: path and id of each."""
+        pages = self._client.get_paginator("list_multipart_uploads")
         with _translated(self.uri_of(prefix)):
-            for page in uploads.paginate(Bucket=self._bucket, Prefix=self._folder(prefix)):
-                for upload in page.get("Uploads", ()):
-                    self._client.abort_multipart_upload(
-                        Bucket=self._bucket, Key=upload["Key"], UploadId=upload["UploadId"]
-                    )
+            return tuple(
+                (upload["Key"], upload["UploadId"])
+                for page in pages.paginate(Bucket=self._bucket, Prefix=self._folder(prefix))
+                for upload in page.get("Uploads", ())
+            )
+
+    def _abort_by(self, client: "S3Client", path: str, upload: str) -> None:
+        client.abort_multipart_upload(Bucket=self._bucket, Key=path, UploadId=upload)
+
+    def _as_permitted(self, permission: Permission, uri: str, act: "Callable[[S3Client], object]") -> None:
+        """Try once at a time for as long as one may; where that has no end, as the client would."""
+        for left in reversed(range(_TRIES)):
+            within = permission()
+            try:
+                with _translated(uri):
+                    act(self._client if within is None else _client(within=within))
+                return
+            except StorageError as error:
+                if within is None or not error.retryable or not left:
+                    raise
+            time.sleep(_PAUSE_S * (_TRIES - left))
 
     def _path(self, key: str) -> str:
         return self._root + check_key(key)
@@ -246,7 +278,7 @@ def _client(endpoint: str | None = None, *, within: timedelta | None = None) -> 
     config = Config(
         connect_timeout=10,
         read_timeout=60,
-        retries={"mode": "standard", "total_max_attempts": 5},
+        retries={"mode": "standard", "total_max_attempts": _TRIES},
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",
         tcp_keepalive=True,

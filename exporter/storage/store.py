@@ -17,6 +17,8 @@ CHUNK_SIZE = 1 << 20  # bytes held at a time while a file is copied or digested
 READ_LIMIT = 16 << 20  # bytes `read` takes into memory unless told otherwise
 
 OnSent = Callable[[int], None]  # bytes sent since the last call
+# Waits for the right to write; may tell how long it lasts from then on.
+Permission = Callable[[], timedelta | None]
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
@@ -26,10 +28,15 @@ class StoredFile:
     key: str
     size: int  # bytes
     version: str = field(default="", compare=False)  # another one after every change: entity tag or time
+    token: str = field(default="", compare=False)  # of the write that made it; only `stat` tells, if any does
 
 
 def ignore_sent(count: int) -> None:
     """Drop the count: the listener of callers that do not report progress."""
+
+
+def always() -> None:
+    """The permission of who needs none."""
 
 
 class ArtifactStore(Protocol):
@@ -58,12 +65,15 @@ class ArtifactStore(Protocol):
         """Store `size` bytes of `source`, whole or not at all; a key that exists is AlreadyPublished."""
 
     @abstractmethod
-    def delete(self, key: str) -> None:
-        """Remove a file of an unfinished artifact; one that is not there is fine."""
+    def delete(self, key: str, permission: Permission = always) -> None:
+        """Remove a file of an unfinished artifact; one that is not there is fine.
+
+        `permission` is asked before each try, none of which is waited for longer than it lasts.
+        """
 
     @abstractmethod
-    def delete_prefix(self, prefix: str) -> None:
-        """Remove a folder of an unfinished artifact, uploads that never ended included."""
+    def delete_prefix(self, prefix: str, permission: Permission = always) -> None:
+        """Remove a folder of an unfinished artifact, uploads that never ended included; as `delete`."""
 
     def link(self, key: str, lifetime: timedelta, endpoint: str | None = None) -> str | None:
         """A URL from which anybody can read the file for a while; None where the store has no such.

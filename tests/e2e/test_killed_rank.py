@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -28,7 +29,7 @@ from worker.supervisor import Supervisor
 pytestmark = pytest.mark.slow
 
 HOUR = timedelta(hours=1)
-STAGES = [Stage.TABLES, Stage.CHECKPOINT, Stage.TRACE, Stage.VERIFY, Stage.PUBLISH]
+STAGES = [stage for stage in Stage if stage is not Stage.ITEMS]  # which nobody asked for
 ALWAYS = (Stage.TABLES, Stage.PUBLISH)
 
 
@@ -57,6 +58,16 @@ def rank_of(held: Held) -> psutil.Process:
     "stage", [pytest.param(each, marks=[] if each in ALWAYS else pytest.mark.faults) for each in STAGES]
 )
 def test_a_killed_rank_ends_the_attempt_cleanly(stage: Stage, tmp_path: Path) -> None:
+    end_cleanly(stage, tmp_path)
+
+
+@pytest.mark.faults
+def test_so_does_one_for_which_another_waits_where_all_meet(tmp_path: Path) -> None:
+    end_cleanly(Stage.ROWS, tmp_path, once=lambda: bool(list((tmp_path / "work").rglob("meeting"))))
+
+
+def end_cleanly(stage: Stage, tmp_path: Path, *, once: Callable[[], bool] = lambda: True) -> None:
+    """Kill the rank that is held at a stage, once that may be, and look at what is left."""
     hold, store = HoldFolder(tmp_path), MemoryJobStore()
     hold.ask(Hold(stage=stage))
     job = make_job().model_copy(
@@ -78,6 +89,7 @@ def test_a_killed_rank_ends_the_attempt_cleanly(stage: Stage, tmp_path: Path) ->
     running = threading.Thread(target=lambda: ended.append(supervisor.run(holding)), daemon=True)
     running.start()
     wait_until(f"a rank is at {stage}", hold.held, 240)
+    wait_until("the other rank is where it is to be", once, 120)
     held = hold.held()
     assert held is not None
     rank = rank_of(held)

@@ -233,6 +233,24 @@ def test_what_a_dead_attempt_left_is_replaced_by_the_holder_of_the_lease(
     assert "job10/other" in keys(store)
 
 
+def test_who_has_lost_the_job_removes_nothing_that_lies_there(
+    store: ArtifactStore, manifest: Manifest, files: dict[str, Path]
+) -> None:
+    newer, (user, _) = "job1/user/fg.json", manifest.towers
+    own = {path: local for path, local in files.items() if path.startswith("user/")}
+    rights = iter([None])  # one, which is gone once it has been seen that there is no manifest
+
+    def right() -> None:
+        if next(rights, "lost") == "lost":
+            raise LeaseUnproven("another has the job")
+
+    store.put_bytes(b"the newer attempt's", newer)
+    for _ in range(2):
+        with pytest.raises(LeaseUnproven):
+            send_tower_in(store, "job1", user, own, replace_unfinished=True, may_send=right)
+    assert store.read(newer) == b"the newer attempt's"
+
+
 def test_what_another_attempt_left_is_in_the_way_of_anyone_else(
     store: ArtifactStore, manifest: Manifest, files: dict[str, Path]
 ) -> None:
@@ -343,6 +361,20 @@ def test_what_another_attempt_put_in_its_place_is_not_published_and_not_removed(
         complete_in(store, "job1", only(user, manifest), sent, replace_unfinished=False)
     assert keys(store) == {file.key for file in newer}
     withdraw(newer, store.uri_of("job1"))
+    assert keys(store) == set()
+
+
+def test_what_is_equal_to_the_byte_is_the_newer_attempt_s_all_the_same(
+    artifact_uri: str, manifest: Manifest, files: dict[str, Path]
+) -> None:
+    output_uri, folder = split_uri(artifact_uri)
+    store, (user, _) = open_store(output_uri), manifest.towers
+    own = {path: local for path, local in files.items() if path.startswith("user/")}
+    sent = send_tower_in(store, folder, user, own, replace_unfinished=False)
+    newer = send_tower_in(store, folder, user, own, replace_unfinished=True)
+    withdraw(sent, artifact_uri)
+    assert keys(store) == {file.key for file in newer}
+    withdraw(newer, artifact_uri)
     assert keys(store) == set()
 
 

@@ -13,7 +13,13 @@ import pytest
 
 from exporter.attempt import Attempt, ExportedTower, TowerResult
 from exporter.distributed.ranks import Ranks
-from exporter.errors import AlreadyPublished, FamilyNotListed, InvalidArtifact, LeaseUnproven
+from exporter.errors import (
+    AlreadyPublished,
+    FamilyNotListed,
+    InvalidArtifact,
+    LeaseUnproven,
+    StorageError,
+)
 from exporter.manifest import TowerEntry, VerificationReport
 from exporter.outcome import Failure
 from exporter.pipeline import export
@@ -219,6 +225,26 @@ def test_a_second_attempt_does_not_take_another_jobs_manifest_for_its_own(
     other = replace(attempt, job_id="other", folder=attempt.folder or attempt.job_id)
     with pytest.raises(InvalidArtifact, match="not of other"):
         published_earlier(other, planned)
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_a_manifest_without_its_files_is_left_to_who_has_the_job_by_now(
+    attempt: Attempt, planned: tuple[PlannedTower, ...], sent: Exported, lost: bool
+) -> None:
+    manifest = Path(str(publish_towers([sent(planned[0])], attempt).manifest_uri))
+    (manifest.parent / "user" / "aoti" / "aoti_model.pt2").unlink()
+    asked: list[int] = []
+
+    def still_ours() -> None:
+        asked.append(1)
+        if len(asked) == 2:  # the files have been looked at
+            manifest.write_text("of the newer attempt")
+            if lost:
+                raise LeaseUnproven("another has the job")
+
+    with pytest.raises(LeaseUnproven if lost else StorageError):
+        published_earlier(replace(attempt, await_lease=still_ours), planned[:1])
+    assert manifest.read_text() == "of the newer attempt"
 
 
 def test_a_job_is_never_published_twice(

@@ -9,6 +9,7 @@ from jobs.closing import Closing, take_over
 from jobs.errors import LeaseLost
 from jobs.leases import Holding, claim, release_expired, update
 from jobs.model import Job, JobState
+from jobs.record import write_record
 from jobs.store import JobStore
 from tests.jobs.factories import MINUTE, make_failure, make_job, make_outcome, make_spec
 
@@ -58,6 +59,23 @@ def test_what_the_second_worker_published_before_it_died_stands(store: JobStore)
     assert claim(store, first.job.id, worker="w2", length=OVER) is not None
     adopted = over(store, first.job).adopt("cpu", make_outcome())
     assert (adopted.state, adopted.failure, adopted.attempt) == (JobState.SUCCEEDED, None, 2)
+
+
+def test_a_job_whose_closer_dies_too_was_lost_by_the_worker_of_its_attempt(store: JobStore) -> None:
+    first = begun(store, length=OVER)
+    assert claim(store, first.job.id, worker="w2", length=OVER) is not None
+    died = take_over(store, first.job.id, store.leases()[first.job.id], worker="w3", length=OVER)
+    assert died is not None
+    closing = take_over(store, first.job.id, store.leases()[first.job.id], worker="w4", length=MINUTE)
+    assert closing is not None
+    with pytest.raises(LeaseLost):
+        died.end()
+    failure = closing.end().failure
+    assert failure is not None and "worker w2 stopped renewing" in failure.message
+
+
+def test_the_lease_of_an_attempt_is_written_as_programs_of_before_know_it(store: JobStore) -> None:
+    assert '"closer"' not in write_record(begun(store).job)
 
 
 def test_one_worker_closes_a_job_and_an_attempt_that_wakes_up_does_nothing(store: JobStore) -> None:

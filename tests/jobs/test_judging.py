@@ -32,12 +32,27 @@ def test_a_program_that_has_just_begun_judges_nobody() -> None:
 
 def test_after_an_outage_everybody_has_a_lease_s_time_to_come_back(world: World) -> None:
     ended = {new_job_id(): world.now - SECOND}
-    world.sleep(300, answers=False)
+    world.sleep(300, writes=False)
     assert not world.judge.may_judge(world.now)
     world.sleep(59)
     assert world.judge.ended(ended, world.now) == {}
     world.sleep(2)
     assert world.judge.ended(ended, world.now) == ended
+
+
+def test_a_store_that_can_only_be_read_has_nobody_judged(world: World) -> None:
+    ended = {new_job_id(): world.now - SECOND}
+    for _ in range(40):
+        world.sleep(2, writes=False)
+        world.judge.may_judge(world.now)  # by what it read
+    assert world.judge.ended(ended, world.now) == {}
+    world.sleep(1)
+    assert world.judge.ended(ended, world.now) == {}
+
+
+def test_a_silence_that_a_lease_does_not_survive_is_an_outage(world: World) -> None:
+    world.sleep(31, writes=False)
+    assert not world.judge.may_judge(world.now)
 
 
 @pytest.mark.parametrize("jump", [3600, -3600])

@@ -28,6 +28,12 @@ def claimed(store: JobStore, job: Job, *, worker: str = "w1", length: timedelta 
     return holding
 
 
+def test_a_cancelled_job_is_not_begun_again_once_its_worker_is_gone(store: JobStore, job: Job) -> None:
+    claimed(store, job, length=OVER)
+    update(store, job.id, lambda each, now: each.cancelled(now))
+    assert claim(store, job.id, worker="w2", length=MINUTE) is None
+
+
 def test_one_of_many_workers_gets_a_job(store: JobStore, job: Job) -> None:
     with ThreadPoolExecutor(8) as pool:
         claims = list(pool.map(lambda n: claim(store, job.id, worker=f"w{n}", length=MINUTE), range(16)))

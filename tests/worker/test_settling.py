@@ -1,29 +1,41 @@
 """What is left of attempts when their job ends: an artifact that is named, or nothing."""
 
+import hashlib
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from exporter.errors import StorageError
 from exporter.outcome import ExportOutcome
-from exporter.published import file_ref
+from exporter.published import file_ref, sign_artifact
+from exporter.signing import SIGNATURE_NAME, SigningKey
 from exporter.spec import TowerName
-from jobs.errors import LeaseLost
+from exporter.storage.local import LocalStore
+from exporter.storage.store import READ_LIMIT
+from jobs.closing import Closing, take_over
+from jobs.errors import LeaseLost, StoreUnavailable
+from jobs.ids import JobId
 from jobs.leases import Holding, claim, update
 from jobs.memory_store import MemoryJobStore
 from jobs.model import Job, JobState
 from jobs.queue import MemoryQueue
-from jobs.tallies import MemoryTallies
+from jobs.roster import MemoryRoster
+from jobs.tallies import MemoryTallies, Tally
 from tests.jobs.factories import MINUTE, make_entry, make_failure, make_job, make_manifest, make_spec
 from tests.jobs.judges import fair_judge
-from tests.worker.test_tasks import MACHINE
+from tests.worker.test_tasks import MACHINE, sweep
 from worker.endings import Broken, Cancelled, Ending, Finished, HandedBack
-from worker.heartbeat import sweep
-from worker.settling import clear_after_loss, settled
+from worker.heartbeat import Sweeper
+from worker.settling import Manner, clear_after_loss, close, settled, signed
 from worker.supervisor import Supervisor
 from worker.tasks import Runner
+from worker.workspace import place_of
 
 OVER = timedelta(seconds=-1)
 LAST = Broken(make_failure())  # not worth another attempt
@@ -59,6 +71,28 @@ def held(store: MemoryJobStore, job: Job, *, worker: str = "w1", length: timedel
 
 def place(job: Job) -> Path:
     return Path(job.spec.output_uri, job.id)
+
+
+class Away(LocalStore):
+    """Answers nothing that is about a signature."""
+
+    def read(self, key: str, *, limit: int = READ_LIMIT) -> bytes:
+        if key == SIGNATURE_NAME:
+            raise StorageError("503")
+        return super().read(key, limit=limit)
+
+    def put_bytes(self, data: bytes, key: str, *, within: timedelta | None = None) -> None:
+        raise StorageError("503")
+
+
+@pytest.fixture
+def signing_key() -> SigningKey:
+    private = Ed25519PrivateKey.generate()
+    return SigningKey(private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode())
+
+
+def digest_at(folder: Path) -> str:
+    return hashlib.sha256((folder / "manifest.json").read_bytes()).hexdigest()
 
 
 def send(job: Job) -> Path:
@@ -126,6 +160,46 @@ def test_a_job_cancelled_between_attempts_leaves_nothing(
     assert (store.get(job.id).state, sent.exists()) == (JobState.CANCELLED, False)
 
 
+def test_a_signature_that_cannot_be_read_now_ends_no_job(
+    store: MemoryJobStore, job: Job, runner: Runner, signing_key: SigningKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    abandon_twice(store, job)
+    publish(job)
+    sign_artifact(str(place(job)), job.id, signing_key, digest_at(place(job)))
+    runner.supervisor.signing_key = signing_key
+    with monkeypatch.context() as patched:
+        patched.setattr("exporter.published.open_store", lambda uri: Away(Path(uri)))
+        sweep(runner)
+    assert store.get(job.id).state is JobState.RUNNING
+    closing = take_over(store, job.id, store.leases()[job.id], worker="w4", length=MINUTE)
+    assert closing is not None
+    assert close(closing, signing_key).state is JobState.PARTIALLY_SUCCEEDED
+
+
+def test_a_job_whose_artifact_nobody_can_vouch_for_fails_over_that(
+    store: MemoryJobStore, job: Job, runner: Runner, signing_key: SigningKey
+) -> None:
+    abandon_twice(store, job)
+    publish(job)
+    runner.supervisor.signing_key = signing_key
+    sweep(runner)
+    failure = store.get(job.id).failure
+    assert failure is not None and failure.code == "signature_refused"
+
+
+def test_a_signature_that_the_store_refuses_for_a_while_is_tried_again(
+    store: MemoryJobStore, job: Job, signing_key: SigningKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holding = held(store, job)
+    manifest = publish(job)
+    outcome = ExportOutcome(manifest_uri=str(manifest), manifest_sha256=digest_at(place(job)))
+    stores: list[LocalStore] = [Away(place(job)), LocalStore(place(job))]
+    monkeypatch.setattr("exporter.published.open_store", lambda uri: stores.pop(0))
+    monkeypatch.setattr("worker.settling._RETRY_S", 0.0)
+    assert signed(Finished(outcome), holding, signing_key) == Finished(outcome)
+    assert (place(job) / SIGNATURE_NAME).exists()
+
+
 def test_what_another_job_published_there_is_left_alone(
     store: MemoryJobStore, job: Job, runner: Runner
 ) -> None:
@@ -181,10 +255,89 @@ def test_what_a_straggler_sent_after_the_end_is_removed_by_its_worker(
     assert not sent.exists()
 
 
+def test_what_a_straggler_sent_is_removed_though_the_job_goes_on_for_another_target(
+    store: MemoryJobStore, job: Job
+) -> None:
+    for_two = make_spec(output_uri=job.spec.output_uri, target=("cpu", "avx2"))
+    both = make_job().model_copy(update={"spec": for_two})
+    store.add(both)
+    straggler = held(store, both)
+    straggler.set_back(make_failure())  # as the sweep would, in the meantime
+    assert store.get(both.id).state is JobState.QUEUED
+    sent = Path(place_of(straggler.job)) / "user" / "aoti_model.pt2"
+    sent.parent.mkdir(parents=True)
+    sent.write_bytes(b"package")
+    clear_after_loss(straggler)
+    assert not sent.exists()
+
+
+def test_what_a_straggler_sent_is_removed_once_the_job_is_closed(
+    store: MemoryJobStore, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held(store, job, length=OVER)
+    straggler = held(store, job, worker="w2", length=OVER)
+    closing = take_over(store, job.id, store.leases()[job.id], worker="w3", length=MINUTE)
+    assert closing is not None
+    sent, looks = send(job), iter(["away", "not yet"])
+
+    def get(job_id: JobId) -> Job:
+        look, found = next(looks, ""), MemoryJobStore.get(store, job_id)
+        if look == "away":
+            raise StoreUnavailable(OSError(look))
+        if look == "not yet":
+            assert sent.exists()
+            closing.end()  # just after it was looked at
+        return found
+
+    monkeypatch.setattr("worker.settling._RETRY_S", 0.0)
+    monkeypatch.setattr(store, "get", get)
+    clear_after_loss(straggler)
+    assert (store.get(job.id).state, sent.exists()) == (JobState.FAILED, False)
+
+
+def test_a_worker_that_is_to_end_leaves_the_rest_to_the_next(store: MemoryJobStore, job: Job) -> None:
+    holding, sent, stopped = held(store, job), send(job), threading.Event()
+    beats: list[int] = []
+    manner = Manner(stopped=stopped, on_beat=lambda: beats.append(1))
+    stopped.set()
+    assert settled(LAST, holding, manner) == HandedBack()
+    assert sent.exists() and beats
+    stopped.clear()
+    assert settled(LAST, holding, manner) == LAST
+    assert not sent.exists()
+
+
+def test_a_sweep_that_closes_ends_with_its_worker(
+    store: MemoryJobStore, job: Job, runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    abandon_twice(store, job)
+    sent, begun = send(job), threading.Event()
+
+    def slow(closing: Closing, key: SigningKey | None, stopped: threading.Event) -> Job:
+        begun.set()
+        assert stopped.wait(30)
+        return close(closing, key, stopped)
+
+    monkeypatch.setattr("worker.tasks.close", slow)
+    sweeper = Sweeper(MemoryRoster(), runner, timedelta(seconds=0.05), forget=lambda: None)
+    sweeper.start()
+    assert begun.wait(30)
+    sweeper.stop()
+    assert (store.get(job.id).state, sent.exists()) == (JobState.RUNNING, True)
+
+
+def test_an_attempt_whose_worker_died_is_counted_by_who_ends_it(
+    store: MemoryJobStore, job: Job, runner: Runner
+) -> None:
+    abandon_twice(store, job)
+    sweep(runner)
+    assert runner.tallies.read() == {Tally(name="attempts", ending=JobState.FAILED): 1}
+
+
 def test_a_store_that_denies_access_does_not_keep_a_job_from_its_end(store: MemoryJobStore, job: Job) -> None:
     holding = held(store, job)
     odd = replace(holding, job=job_with_output(holding.job, "ftp://nowhere"))
-    assert settled(LAST, odd, patience_s=0.0) == LAST
+    assert settled(LAST, odd, Manner(patience_s=0.0)) == LAST
 
 
 def job_with_output(job: Job, uri: str) -> Job:

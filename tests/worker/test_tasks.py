@@ -1,6 +1,7 @@
 """A worker's way with a message, and its sweep."""
 
 import json
+import threading
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -17,7 +18,7 @@ from telemetry.choices import LogFormat, LogLevel
 from telemetry.logging import configure_logging
 from tests.jobs.factories import MINUTE, make_job
 from tests.jobs.judges import fair_judge
-from worker.heartbeat import sweep
+from worker.heartbeat import close_over, release
 from worker.machine import Machine
 from worker.supervisor import Supervisor
 from worker.tasks import Runner
@@ -105,6 +106,10 @@ def test_a_broken_job_is_enqueued_again(
     store.add(job)
     runner(make_supervisor("crash"), store, queue).run(job.id)
     assert queue.sent == [job.id]
+
+
+def sweep(runner: Runner) -> None:
+    close_over(runner, release(runner), threading.Event())
 
 
 def test_the_sweep_enqueues_what_a_dead_worker_held(

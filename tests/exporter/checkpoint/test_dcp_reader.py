@@ -76,6 +76,19 @@ def test_pieces_lie_where_they_are_stored(write_dcp: Write) -> None:
         assert torch.equal(piece.rows(torch.arange(4)), values)
 
 
+def test_a_file_is_mapped_once_for_all_pieces_in_it(fixtures: Path) -> None:
+    checkpoint = DcpCheckpoint(fixtures / SHARDED)
+    names = [name for name, meta in checkpoint.tensors().items() if len(meta.shape) == 2]
+    pieces = {name: checkpoint.pieces(name) for name in names}
+    for name in names:
+        whole = checkpoint.read(name)
+        for piece in pieces[name]:
+            part = whole[piece.offset[0] :, piece.offset[1] :][: piece.shape[0], : piece.shape[1]]
+            assert torch.equal(piece.rows(torch.arange(piece.shape[0])), part)
+    mapped = Path("/proc/self/maps").read_text().count(str(fixtures / SHARDED))
+    assert mapped <= len(list((fixtures / SHARDED).glob("*.distcp"))) < sum(map(len, pieces.values()))
+
+
 def test_a_transposed_chunk_is_put_in_order(write_dcp: Write) -> None:
     values = torch.arange(6.0).reshape(2, 3)
     checkpoint = DcpCheckpoint(write_dcp((3, 2), [((0, 0), values.t())]))

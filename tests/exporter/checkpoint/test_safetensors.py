@@ -36,6 +36,15 @@ def test_a_name_in_two_files_is_refused(tmp_path: Path) -> None:
         SafetensorsCheckpoint(files)
 
 
+def test_a_file_is_mapped_once_for_the_pieces_of_all_its_tensors(tmp_path: Path) -> None:
+    values = {f"t{count}": torch.rand(7, count) for count in range(1, 20)}
+    save_file(values, tmp_path / "x.safetensors")
+    checkpoint = SafetensorsCheckpoint([tmp_path / "x.safetensors"])
+    pieces = {name: checkpoint.pieces(name)[0] for name in values}
+    assert all(torch.equal(pieces[name].rows(torch.arange(7)), values[name]) for name in values)
+    assert Path("/proc/self/maps").read_text().count(str(tmp_path)) == 1
+
+
 @pytest.mark.parametrize("kept", [0, 4, 60, -1])
 def test_a_truncated_file_is_named(kept: int, tmp_path: Path) -> None:
     file = tmp_path / "x.safetensors"

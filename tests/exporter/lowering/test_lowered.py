@@ -10,7 +10,7 @@ from exporter.aoti.torch_private import compiler_settings
 from exporter.dtypes import Precision, TableDtype
 from exporter.lowering.lowered import Lowered, lower
 from exporter.lowering.precision import without_tf32
-from exporter.lowering.tables import tables_of
+from exporter.lowering.tables import table_modules
 from exporter.models.tables import Fp32Table, Int8Table
 from exporter.spec import Tables
 from exporter.towers.tower import Tower
@@ -57,7 +57,8 @@ def test_a_tower_in_fp32_stays_as_it_is() -> None:
 
 def test_single_tables_are_quantised_by_name() -> None:
     lowered = lower(fresh_tower(Tables(dtypes={"video_id_emb": TableDtype.INT8})), CPU)
-    kinds = {path.rpartition(".")[2]: type(table) for path, table in tables_of(lowered.tower.module).items()}
+    tables = table_modules(lowered.tower.module)
+    kinds = {path.rpartition(".")[2]: type(table) for path, table in tables.items()}
     assert kinds.pop("video_id_emb") is Int8Table
     assert set(kinds.values()) == {Fp32Table}
     low, fp32 = outputs_of(lowered)

@@ -37,6 +37,26 @@ def test_rows_are_those_of_the_whole_table(boxes: list[tuple[int, int, int, int]
     assert torch.equal(F.embedding(places, rows), F.embedding(wanted, TABLE))
 
 
+@pytest.mark.parametrize("boxes", [ROWS, [(0, 0, 6, 4)]])
+@pytest.mark.parametrize("ids", [[-1], [6], [0, 5, 7], [-(2**40), 1]])
+def test_ids_of_no_row_are_refused_as_by_a_whole_table(
+    boxes: list[tuple[int, int, int, int]], ids: list[int]
+) -> None:
+    wanted = torch.tensor(ids)
+    with pytest.raises(IndexError):
+        F.embedding(wanted, TABLE)
+    with pytest.raises(IndexError, match="of a table that has 6 rows"):
+        cut(boxes).rows(wanted)
+
+
+@pytest.mark.parametrize(
+    "boxes", [ROWS[:1], ROWS[1:], BOXES[:3], COLUMNS[1:], [(0, 0, 2, 4), (3, 0, 3, 4)], [*ROWS, ROWS[0]]]
+)
+def test_rows_that_pieces_do_not_have_once_are_refused(boxes: list[tuple[int, int, int, int]]) -> None:
+    with pytest.raises(IndexError, match=r"do not have row \d once"):
+        cut(boxes).rows(torch.arange(6))
+
+
 def test_only_the_rows_asked_for_become_a_tensor() -> None:
     _, rows = cut(ROWS).look_up(torch.tensor([4, 1, 4]))
     assert torch.equal(rows, TABLE[[1, 4]])

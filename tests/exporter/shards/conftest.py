@@ -33,8 +33,8 @@ class Sharded:
 Shard = Callable[..., Sharded]
 
 
-def spec_of(model: str, **changes: object) -> ExportSpec:
-    """The export of a recorded model with its tables in shards."""
+def spec_of(model: str, folder: Path, **changes: object) -> ExportSpec:
+    """The export of a recorded model with its tables in shards, to be published below `folder`."""
     rows = ROWS if "hstu" in model else ROWS / "rec"
     [checkpoint] = (FIXTURES / model).glob("model.ckpt-*")
     given = {
@@ -42,7 +42,7 @@ def spec_of(model: str, **changes: object) -> ExportSpec:
         "checkpoint_uri": str(checkpoint),
         "item_input_uri": str(rows / "items.parquet"),
         "sample_input_uri": str(rows / "train.parquet"),
-        "output_uri": "unwritten",
+        "output_uri": str(folder / "out"),
         "mode": "two_stage",
         "tables": "sharded",
         "max_batch_size": 32,
@@ -63,7 +63,7 @@ def shard(tmp_path: Path) -> Shard:
     """Writes the tables of a recorded model's tower, by its place, as so many ranks would."""
 
     def make(model: str, tower: int = 0, *, ranks: int = 2, tables: object = "sharded") -> Sharded:
-        spec, made = spec_of(model, tables=tables), []
+        spec, made = spec_of(model, tmp_path, tables=tables), []
         orders = [
             order_of(spec, tmp_path, Ranks(rank=rank, size=ranks), tower=tower) for rank in range(ranks)
         ]

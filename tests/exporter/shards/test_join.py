@@ -8,15 +8,18 @@ import pytest
 
 from exporter.attempt import Attempt, ExportedTower, TowerResult
 from exporter.distributed.ranks import Ranks
+from exporter.errors import LeaseUnproven
 from exporter.manifest import TablesFile, TowerEntry, VerificationReport
-from exporter.outcome import Failure
+from exporter.outcome import ExportOutcome, Failure
 from exporter.pipeline import publish_parts
 from exporter.planning import PlannedTower
 from exporter.publish import withdraw
 from exporter.published import fetch_tower, file_ref, read_manifest
 from exporter.publishing import send_exported
-from exporter.shards.made import RankPart, RankTables
+from exporter.shards.made import RankPart, RankTables, rows_path
 from exporter.shards.rank import tables_of_rank
+from exporter.sources import fetch_checkpoint_once
+from exporter.spec import TowerName
 from exporter.stages import ignore_stages
 from tests.exporter.shards.conftest import order_of, spec_of
 
@@ -24,7 +27,7 @@ FAILURE = Failure(code="checkpoint_unreadable", message="__1_0.distcp is cut sho
 
 
 def attempt_in(folder: Path) -> Attempt:
-    spec = spec_of("hstu_match", output_uri=str(folder / "out"))
+    spec = spec_of("hstu_match", folder)
     return Attempt(job_id="job", spec=spec, workspace=folder)
 
 
@@ -70,7 +73,8 @@ def exported(planned: object, attempt: Attempt) -> TowerResult:
         verified=VerificationReport(tolerance=1e-5, largest_difference=0.0, cases=()),
         stage_seconds={},
     )
-    ready = ExportedTower(entry=entry, files={path: local}, sources=(), op_libraries=())
+    _, source = fetch_checkpoint_once(attempt.spec, attempt.workspace, averaged=False)
+    ready = ExportedTower(entry=entry, files={path: local}, sources=(source,), op_libraries=())
     return send_exported(TowerResult(planned=planned, exported=ready), attempt, ignore_stages)
 
 
@@ -151,3 +155,79 @@ def test_ranks_that_would_cut_a_table_differently_publish_nothing_of_the_tower(
     outcome = publish_parts((first, second, other), attempt)
     [failure] = [tower.failure for tower in outcome.towers if tower.failure]
     assert "rank 2 would cut the tables of the user tower otherwise" in failure.message
+
+
+def failures(outcome: ExportOutcome) -> list[str]:
+    return [tower.failure.message for tower in outcome.towers if tower.failure]
+
+
+def test_a_rank_without_tables_of_a_tower_publishes_nothing_of_it(
+    attempt: Attempt, parts: tuple[RankPart, ...]
+) -> None:
+    first, second, third = parts
+    outcome = publish_parts((first, second, replace(third, tables=third.tables[1:])), attempt)
+    assert failures(outcome) == ["of 3 ranks, 0 and 1 brought tables of the user tower"]
+    assert not [path for path in files_below(attempt) if "user" in path]
+
+
+@pytest.mark.parametrize("moved", [-1, 1])
+def test_rows_that_are_in_no_shard_or_in_two_publish_nothing_of_the_tower(
+    moved: int, attempt: Attempt, parts: tuple[RankPart, ...]
+) -> None:
+    first, second, third = parts
+    [share] = second.tables[1].shares
+    other = replace(second.tables[1], shares=(replace(share, end=share.end + moved),))
+    outcome = publish_parts((first, with_tables(second, 1, other), third), attempt)
+    [message] = failures(outcome)
+    assert f"goes on with row 1334 behind {1334 + moved} rows" in message
+    assert [tower.name for tower in read_manifest(attempt.artifact_uri).towers] == ["user"]
+
+
+def test_another_checkpoint_on_one_rank_publishes_nothing_of_the_tower(
+    attempt: Attempt, parts: tuple[RankPart, ...]
+) -> None:
+    first, second, third = parts
+    made = second.tables[1]
+    assert made.checkpoint is not None
+    other = replace(made, checkpoint=made.checkpoint.model_copy(update={"sha256": "0" * 64}))
+    outcome = publish_parts((first, with_tables(second, 1, other), third), attempt)
+    [message] = failures(outcome)
+    assert "rank 1 read another checkpoint at" in message and "for the tables of the item tower" in message
+
+
+def dead(made: RankTables) -> RankTables:
+    """The same of a process that ended when its file had been sent."""
+    return RankTables(tower=made.tower, rank=made.rank, failure=FAILURE, died=True)
+
+
+def test_what_a_rank_sent_that_died_is_not_in_the_way_of_the_other_tower(
+    attempt: Attempt, parts: tuple[RankPart, ...]
+) -> None:
+    first, second, third = parts
+    assert rows_path(TowerName.USER, 1, 3) in files_below(attempt)
+    outcome = publish_parts((first, with_tables(second, 0, dead(second.tables[0])), third), attempt)
+    assert (outcome.failure, failures(outcome)) == (None, [FAILURE.message])
+    assert [tower.name for tower in read_manifest(attempt.artifact_uri).towers] == ["item"]
+    assert not [path for path in files_below(attempt) if "user" in path]
+
+
+def test_it_is_left_where_the_job_may_be_anothers(attempt: Attempt, parts: tuple[RankPart, ...]) -> None:
+    def unproven() -> None:
+        raise LeaseUnproven("the store does not answer")
+
+    first, second, third = parts
+    parts = first, with_tables(second, 0, dead(second.tables[0])), third
+    outcome = publish_parts(parts, replace(attempt, await_lease=unproven))
+    assert outcome.failure is not None and outcome.failure.code == "lease_unproven"
+    assert files_below(attempt) == {rows_path(TowerName.USER, 1, 3)}
+
+
+def test_a_failure_does_not_hide_that_files_could_not_be_sent(
+    attempt: Attempt, parts: tuple[RankPart, ...]
+) -> None:
+    first, second, third = parts
+    unsent = Failure(code="storage_error", message="the store is down", retryable=True)
+    dense = replace(first.results[0], sent=(), unsent=unsent)
+    failed = with_tables(second, 0, replace(second.tables[0], failure=FAILURE, file=None))
+    outcome = publish_parts((replace(first, results=(dense, *first.results[1:])), failed, third), attempt)
+    assert (outcome.failure, outcome.manifest_uri) == (unsent, None)

@@ -73,7 +73,7 @@ def test_a_damaged_shard_of_the_checkpoint_is_named(damage: str, tmp_path: Path)
     file = folder / "model" / "__1_0.distcp"
     file.chmod(0o600)
     file.write_bytes(file.read_bytes()[:2000]) if damage == "truncated" else file.unlink()
-    order = order_of(spec_of(MODEL, checkpoint_uri=str(folder)), tmp_path, Ranks(rank=1, size=2))
+    order = order_of(spec_of(MODEL, tmp_path, checkpoint_uri=str(folder)), tmp_path, Ranks(rank=1, size=2))
     made = tables_of_rank(order, ignore_stages)
     assert made.failure is not None
     assert made.failure.code == CheckpointUnreadable.code
@@ -85,7 +85,7 @@ def test_a_row_that_is_no_number_fails_the_rank_that_has_it(tmp_path: Path) -> N
     weights = {name: checkpoint.read(name).clone() for name in checkpoint.tensors()}
     weights[f"model.{VIDEOS}"][-1, 3] = torch.nan
     save_file(weights, tmp_path / "w.safetensors")
-    spec = spec_of(MODEL, checkpoint_uri=str(tmp_path / "w.safetensors"))
+    spec = spec_of(MODEL, tmp_path, checkpoint_uri=str(tmp_path / "w.safetensors"))
     first, second = (order_of(spec, tmp_path, Ranks(rank=rank, size=2)) for rank in (0, 1))
     assert write_tables(first, tmp_path / "0", no_progress).file is not None
     with pytest.raises(WeightsNotFinite, match="video_id_emb"):
@@ -93,13 +93,13 @@ def test_a_row_that_is_no_number_fails_the_rank_that_has_it(tmp_path: Path) -> N
 
 
 def test_a_checkpoint_of_another_model_is_refused(tmp_path: Path) -> None:
-    spec = spec_of(MODEL, checkpoint_uri=str(FIXTURES / "hstu_match" / "model.ckpt-11"))
+    spec = spec_of(MODEL, tmp_path, checkpoint_uri=str(FIXTURES / "hstu_match" / "model.ckpt-11"))
     with pytest.raises(CheckpointMismatch):
         write_tables(order_of(spec, tmp_path, Ranks()), tmp_path / "0", no_progress)
 
 
 def test_a_rank_sends_its_file_and_reports_one_stage(tmp_path: Path) -> None:
-    spec = spec_of(MODEL, output_uri=str(tmp_path / "out"))
+    spec = spec_of(MODEL, tmp_path)
     order = replace(order_of(spec, tmp_path, Ranks(rank=1, size=2)), helps=True)
     told = tmp_path / "told"
 
@@ -118,7 +118,7 @@ def test_what_cannot_be_sent_is_told_as_that(tmp_path: Path) -> None:
     rival = tmp_path / "out/job/tables/model/rows-1-of-2.safetensors"
     rival.parent.mkdir(parents=True)
     rival.write_text("another attempt's")
-    spec = spec_of(MODEL, output_uri=str(tmp_path / "out"))
+    spec = spec_of(MODEL, tmp_path)
     made = tables_of_rank(order_of(spec, tmp_path, Ranks(rank=1, size=2)), ignore_stages)
     assert made.unsent is not None and made.unsent.code == "already_published"
     assert rival.read_text() == "another attempt's"
@@ -128,7 +128,7 @@ def test_what_a_dead_attempt_left_is_replaced(tmp_path: Path) -> None:
     left = tmp_path / "out/job/tables/model/rows-1-of-2.safetensors"
     left.parent.mkdir(parents=True)
     left.write_text("a dead attempt's")
-    order = order_of(spec_of(MODEL, output_uri=str(tmp_path / "out")), tmp_path, Ranks(rank=1, size=2))
+    order = order_of(spec_of(MODEL, tmp_path), tmp_path, Ranks(rank=1, size=2))
     made = tables_of_rank(
         replace(order, attempt=replace(order.attempt, replace_unfinished=True)), ignore_stages
     )
@@ -136,7 +136,7 @@ def test_what_a_dead_attempt_left_is_replaced(tmp_path: Path) -> None:
 
 
 def test_a_process_that_is_killed_fails_its_tower_only(tmp_path: Path) -> None:
-    order = order_of(spec_of(MODEL), tmp_path, Ranks(rank=1, size=2))
+    order = order_of(spec_of(MODEL, tmp_path), tmp_path, Ranks(rank=1, size=2))
     made = tables_of_rank(order, lambda event: os.kill(os.getpid(), signal.SIGKILL))
-    assert made.failure is not None and made.failure.code == "tower_died"
+    assert made.died and made.failure is not None and made.failure.code == "tower_died"
     assert "tables on rank 1 was killed by SIGKILL" in made.failure.message

@@ -12,7 +12,7 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from exporter.errors import AlreadyPublished, InvalidSpec, SourceNotFound, StorageError
+from exporter.errors import AlreadyPublished, InvalidSpec, LeaseUnproven, SourceNotFound, StorageError
 from exporter.storage.object_store import ObjectStore, make_bucket, open_object_store
 
 PART_SIZE = 5 << 20
@@ -149,6 +149,35 @@ def test_a_write_within_a_time_is_given_up_after_it(s3_uri: str, monkeypatch: py
         with pytest.raises(StorageError) as failure:
             store.put_bytes(b"manifest", "key", within=timedelta(seconds=2))
     assert failure.value.retryable and time.monotonic() - begun < 10
+
+
+def test_no_try_to_remove_outlasts_the_right_to_it(s3_uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, begun = open_object_store(s3_uri), time.monotonic()
+    rights = iter([timedelta(seconds=1), timedelta(seconds=1)])
+
+    def right() -> timedelta:
+        for each in rights:
+            return each
+        raise LeaseUnproven("another has the job")
+
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{deaf.getsockname()[1]}")
+        with pytest.raises(LeaseUnproven):
+            store.delete("key", right)
+    assert time.monotonic() - begun < 10
+
+
+def test_dead_uploads_are_left_to_who_has_the_right_to_end_them(store: ObjectStore) -> None:
+    store._client.create_multipart_upload(Bucket=store._bucket, Key="root/job1/package")
+    with pytest.raises(LeaseUnproven):
+        store.delete_prefix("job1", refused)
+    assert len(uploads(store)) == 1
+    store.delete_prefix("job1", lambda: timedelta(minutes=1))
+    assert uploads(store) == []
+
+
+def refused() -> None:
+    raise LeaseUnproven("another has the job")
 
 
 def test_a_write_within_a_time_does_not_replace_what_is_there(store: ObjectStore) -> None:

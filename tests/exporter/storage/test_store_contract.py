@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.errors import AlreadyPublished, SourceNotFound, StorageError
+from exporter.errors import AlreadyPublished, LeaseUnproven, SourceNotFound, StorageError
 from exporter.storage.memory import MemoryStore
 from exporter.storage.object_store import ObjectStore, open_object_store
 from exporter.storage.store import ArtifactStore, StoredFile, open_store
@@ -99,6 +99,18 @@ def test_deleting_a_folder_spares_its_neighbours(store: ArtifactStore) -> None:
     store.delete_prefix("job1")
     store.delete_prefix("job1")
     assert [file.key for file in store.list()] == ["job10/x"]
+
+
+def test_nothing_is_removed_without_the_right_to_it(store: ArtifactStore) -> None:
+    store.put_bytes(b"", "job1/a")
+
+    def refuse() -> None:
+        raise LeaseUnproven("another has the job")
+
+    for remove in (store.delete_prefix, store.delete):
+        with pytest.raises(LeaseUnproven):
+            remove("job1" if remove == store.delete_prefix else "job1/a", refuse)
+    assert [file.key for file in store.list()] == ["job1/a"]
 
 
 def test_deleting_a_file_spares_its_neighbours(store: ArtifactStore) -> None:

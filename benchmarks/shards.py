@@ -1,0 +1,204 @@
+"""Tables in shards: seconds and memory of a rank at 1, 2 and 4 of them; reading a checkpoint against `cat`.
+
+Each export is one `slipway export` of an item tower with `tables: sharded`, cold, whose checkpoint is a file
+with real values at the table's start and end and a hole between them. What is read for the second figure is
+real throughout: a distributed checkpoint, in pieces of rows as a rank reads them, in turn with `cat`.
+"""
+
+import argparse
+import functools
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import torch
+import torch.distributed.checkpoint as dcp
+from matplotlib.figure import Figure
+from pydantic import BaseModel
+
+from benchmarks.command import Run, carry_out, parser_of
+from benchmarks.exports import Place, export
+from benchmarks.large_table import large_table_spec
+from benchmarks.plots import Titles, draw_lines
+from benchmarks.process_memory import family, memory_of
+from benchmarks.report import Report, Table
+from benchmarks.spread import Spread, ratios
+from exporter.checkpoint.keymap import PREFIX
+from exporter.checkpoint.read import open_checkpoint
+from exporter.shards.written import PIECE_BYTES
+from exporter.spec import Mode, Tables
+from exporter.stages import Stage
+
+_SIZES = (4e9, 16e9)
+_RANKS = (1, 2, 4)
+_QUICK = (0.1e9,)
+_READ, _QUICK_READ, _WIDTH = 2 << 30, 64 << 20, 64  # bytes of the checkpoint, and numbers of a row
+_PERIOD_S = 0.1
+
+
+class ShardedRun(BaseModel):
+    """One export; memory is that of the rank that took most, and of all that it started."""
+
+    table_bytes: int
+    ranks: int
+    attempt_s: float
+    tables_s: float
+    anonymous: int
+    mapped: int
+
+
+class ShardsFigures(BaseModel):
+    """All exports, and the rounds of reading."""
+
+    runs: tuple[ShardedRun, ...]
+    read_s: tuple[float, ...]
+    cat_s: tuple[float, ...]
+    reading: Spread  # read against cat
+
+
+class RankWatch:
+    """Looks at the ranks below a process while the context lasts; see `ShardedRun`."""
+
+    def __init__(self) -> None:
+        """Watch what this process starts."""
+        self.anonymous = self.mapped = 0
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> "RankWatch":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *ended: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        own = Path("/proc/self").resolve().name
+        while not self._ended.wait(_PERIOD_S):
+            for rank in (pid for pid in family(int(own)) if _is_rank(pid)):
+                now = [memory_of(pid) for pid in family(rank)]
+                self.anonymous = max(self.anonymous, sum(each.anonymous for each in now))
+                self.mapped = max(self.mapped, sum(each.mapped for each in now))
+
+
+def _is_rank(pid: int) -> bool:
+    """The process of one rank: a fork named so, or of one alone its program, as `ps` would show them."""
+    try:
+        name = Path(f"/proc/{pid}/comm").read_text()
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return name.startswith("rank ") or (b"worker.attempt" in command and b"processes.guard" not in command)
+
+
+def main() -> int:
+    parser = parser_of("shards", __doc__)
+    parser.add_argument(
+        "--bytes", type=float, action="append", dest="sizes", metavar="N", help="of the table; may repeat"
+    )
+    given = parser.parse_args()
+    return carry_out("shards", given, functools.partial(measure, given))
+
+
+def measure(given: argparse.Namespace, run: Run) -> Report:
+    """Each size at each number of ranks once, and reading as often as there are rounds."""
+    sizes = given.sizes or (_QUICK if run.quick else _SIZES)
+    read_s, cat_s = _reading(run)
+    runs = [_one(run, int(size), ranks) for size in sizes for ranks in _RANKS]
+    figures = ShardsFigures(
+        runs=tuple(runs), read_s=tuple(read_s), cat_s=tuple(cat_s), reading=ratios(read_s, cat_s)
+    )
+    return Report(figures=figures, tables=tables(figures), draw=functools.partial(draw, figures))
+
+
+def _one(run: Run, table_bytes: int, ranks: int) -> ShardedRun:
+    folder = run.folder / f"{table_bytes}-{ranks}"
+    folder.mkdir()
+    spec = large_table_spec(folder, table_bytes, real=False).model_copy(
+        update={"mode": Mode.TWO_STAGE, "tables": Tables(layout="sharded"), "ranks": ranks}
+    )
+    with RankWatch() as watch:
+        done = export(spec, Place(folder=folder, compiler=folder / "compiler"))
+    shutil.rmtree(folder)
+    anonymous = f"{watch.anonymous / 1e9:.2f} GB anonymous"
+    run.say(f"{table_bytes / 1e9:g} GB, {ranks} ranks: {done.attempt_s:.0f} s, {anonymous}")
+    return ShardedRun(
+        table_bytes=table_bytes,
+        ranks=ranks,
+        attempt_s=done.attempt_s,
+        tables_s=max(tower.get(Stage.TABLES, 0.0) for tower in done.stages_s.values()),
+        anonymous=watch.anonymous,
+        mapped=watch.mapped,
+    )
+
+
+def _reading(run: Run) -> tuple[list[float], list[float]]:
+    """Seconds of reading all rows of a table in pieces, and of `cat` on the same files, in turn."""
+    rows = (_QUICK_READ if run.quick else _READ) // (_WIDTH * 4)
+    folder, name = run.folder / "read" / "model", f"{PREFIX}table"
+    dcp.save({name: torch.rand(rows, _WIDTH)}, checkpoint_id=folder, no_dist=True)
+    step, read_s, cat_s = PIECE_BYTES // (_WIDTH * 4), [], []
+    for number in range(run.rounds + 1):
+        begun = time.monotonic()
+        checkpoint = open_checkpoint(folder)
+        for first in range(0, rows, step):
+            checkpoint.rows(name, first, min(first + step, rows))
+        between = time.monotonic()
+        with Path("/dev/null").open("wb") as nowhere:
+            subprocess.run(["cat", *sorted(folder.glob("*.distcp"))], check=True, stdout=nowhere)
+        if number:  # the first round brings the files into memory
+            read_s.append(between - begun)
+            cat_s.append(time.monotonic() - between)
+    shutil.rmtree(folder)
+    run.say(f"read in {read_s[-1]:.2f} s, by cat in {cat_s[-1]:.2f} s")
+    return read_s, cat_s
+
+
+def tables(figures: ShardsFigures) -> tuple[Table, ...]:
+    """Reading, and each export."""
+    reading = Table(
+        title="All rows of a checkpoint in memory's cache: seconds, and the ratio (lowest to highest)",
+        columns=("rounds", "read", "cat", "read against cat"),
+        rows=(
+            (
+                str(len(figures.read_s)),
+                Spread.of(figures.read_s).text(),
+                Spread.of(figures.cat_s).text(),
+                figures.reading.text(),
+            ),
+        ),
+    )
+    exports = Table(
+        title="Exports with tables in shards; memory of the rank that took most",
+        columns=("table", "ranks", "seconds", "of them writing tables", "anonymous", "mapped"),
+        rows=tuple(
+            (
+                f"{each.table_bytes / 1e9:g} GB",
+                str(each.ranks),
+                f"{each.attempt_s:.0f}",
+                f"{each.tables_s:.0f}",
+                f"{each.anonymous / 1e9:.2f} GB",
+                f"{each.mapped / 1e9:.2f} GB",
+            )
+            for each in figures.runs
+        ),
+    )
+    return (reading, exports)
+
+
+def draw(figures: ShardsFigures, figure: Figure) -> None:
+    """Memory of a rank over the number of ranks, for each size of table."""
+    lines: dict[str, list[float]] = {}
+    for each in figures.runs:
+        lines.setdefault(f"{each.table_bytes / 1e9:g} GB: anonymous", []).append(each.anonymous / 1e9)
+        lines.setdefault(f"{each.table_bytes / 1e9:g} GB: mapped", []).append(each.mapped / 1e9)
+    titles = Titles(title="Peak memory of a rank, tables in shards", x="ranks", y="GB")
+    draw_lines(figure.subplots(), [float(ranks) for ranks in _RANKS], lines, titles)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
