@@ -14,7 +14,8 @@ def add_host_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rdzv",
         metavar="HOST:PORT",
-        help="where they meet: an address of one of them, which all reach; needed with --nodes",
+        help="where they meet: an address of one of them, which all reach; needed with --nodes. "
+        "On a trusted network only: who can connect there can have code run on all of them",
     )
     parser.add_argument(
         "--rdzv-timeout",

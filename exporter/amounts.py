@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from exporter.checkpoint.averaged import AVERAGES
@@ -10,6 +11,15 @@ from exporter.data.parquet import open_parquet
 from exporter.errors import InvalidSpec, SourceNotFound, StorageError
 from exporter.spec import ExportSpec, Frozen
 from exporter.storage.store import local_path, open_store
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointFile:
+    """A file of a checkpoint, by its name below it."""
+
+    name: str
+    size: int
+    local: Path | None = None  # None in an object store
 
 
 class Amounts(Frozen):
@@ -22,7 +32,7 @@ class Amounts(Frozen):
 
     def require(self, spec: ExportSpec) -> None:
         """InvalidSpec, if the checkpoint or the rows of the spec are more."""
-        checkpoint = _checkpoint_sizes(spec.checkpoint_uri)
+        checkpoint = (file.size for file in checkpoint_files(spec.checkpoint_uri))
         _require("checkpoint_uri", checkpoint, self.checkpoint_files, self.checkpoint_bytes)
         for field in ("item_input_uri", "sample_input_uri"):
             uri: str | None = getattr(spec, field)
@@ -50,17 +60,24 @@ def _row_sizes(uri: str) -> tuple[int, ...]:
         return ()
 
 
-def _checkpoint_sizes(uri: str) -> Iterator[int]:
-    """Of the files that may be weights; optimizers and what else training keeps beside them are not read."""
+def checkpoint_files(uri: str) -> Iterator[CheckpointFile]:
+    """Those that may be weights; optimizers and what else training keeps beside them are not read."""
     path = local_path(uri)
     if path is None:
         folder = open_store(uri.rpartition("/")[0] if uri.endswith(".safetensors") else uri)
-        files = folder.list()
-        yield from (file.size for file in files if file.key.rpartition("/")[0] in ("", MODEL, AVERAGES))
+        for file in folder.list():
+            if file.key.rpartition("/")[0] in ("", MODEL, AVERAGES):
+                yield CheckpointFile(name=file.key, size=file.size)
         return
     for place in (path, path / MODEL, path / AVERAGES):
         if place.is_dir():
             with os.scandir(place) as entries:
-                yield from (entry.stat().st_size for entry in entries if entry.is_file())
+                for entry in entries:
+                    if entry.is_file():
+                        yield CheckpointFile(
+                            name=str(Path(entry.path).relative_to(path)),
+                            size=entry.stat().st_size,
+                            local=Path(entry.path),
+                        )
         elif place.is_file():
-            yield Path(place).stat().st_size
+            yield CheckpointFile(name=place.name, size=place.stat().st_size, local=place)

@@ -53,3 +53,19 @@ def without(secrets: Sequence[str], ending: Ending) -> Ending:
             return Broken(clean(failure) or failure)
         case _:
             return ending
+
+
+def for_good(ending: Ending) -> Ending:
+    """The same ending, after which nobody tries again."""
+
+    def last(failure: Failure | None) -> Failure | None:
+        return failure and failure.model_copy(update={"retryable": False})
+
+    match ending:
+        case Finished(outcome):
+            towers = tuple(each.model_copy(update={"failure": last(each.failure)}) for each in outcome.towers)
+            return Finished(outcome.model_copy(update={"failure": last(outcome.failure), "towers": towers}))
+        case Broken(failure):
+            return Broken(failure.model_copy(update={"retryable": False}))
+        case _:
+            return ending

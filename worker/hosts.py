@@ -6,7 +6,6 @@ the host of rank 0 tells. No host reads another's workspace.
 """
 
 import argparse
-import hashlib
 import subprocess
 import sys
 import time
@@ -20,10 +19,10 @@ from exporter.distributed.hosts import Hosts, meet
 from exporter.distributed.meeting import MeetingPlace, interface_of
 from exporter.errors import AttemptFailed, ExportError, HostMissing, InvalidSpec
 from exporter.outcome import ExportOutcome, Failure
-from exporter.spec import Frozen
 from exporter.storage.store import ArtifactStore, open_store
 from processes.interrupts import end_as_by_interrupt
 from processes.settings import inherited_environment
+from worker.agreement import Agreed, Common, common_of
 from worker.failed_rank import failed_rank
 from worker.workspace import Workspace, write_failure, write_outcome
 
@@ -35,19 +34,6 @@ _OVERHANG_S = 10.0  # ranks of other hosts may be at work for so long after the 
 _FOLDER_S = 30.0  # a shared folder may show new files late
 
 
-class Agreed(Frozen):
-    """Which job it is: that of the host of rank 0."""
-
-    job_id: str
-    folder: str
-    spec_sha256: str
-
-    @property
-    def mark(self) -> str:
-        """A file that lies where artifacts are to be until all hosts have found it."""
-        return f"{self.job_id}.meeting"
-
-
 @dataclass(frozen=True)
 class HostOfRanks:
     """This host, with its workspace, among the others."""
@@ -56,13 +42,15 @@ class HostOfRanks:
     place: MeetingPlace
     workspace: Workspace
     ranks: int  # of all hosts
+    own: Common | Failure  # why it cannot say what it has, too, is told where all meet
 
     def run(self) -> Failure | None:
         """Run the ranks that are here, to the outcome of all; or to the failure of any."""
-        own: Failure | None = None
+        own = self.own if isinstance(self.own, Failure) else None
         try:
-            self._agree()
-            own = self._run_ranks()
+            if isinstance(self.own, Common):
+                self._agree(self.own)
+                own = self._run_ranks()
         except ExportError as error:
             own = Failure.of(error)
         except KeyboardInterrupt:
@@ -76,13 +64,12 @@ class HostOfRanks:
         self.hosts.leave()
         return Failure.model_validate_json(told)
 
-    def _agree(self) -> None:
+    def _agree(self, own: Common) -> None:
         """Make the job of the host of rank 0 this host's; see that all mean the same export and store."""
         order = self.workspace.order()
-        digest = hashlib.sha256(order.spec.model_dump_json(exclude={"config_uri"}).encode()).hexdigest()
         store = open_store(order.spec.output_uri)
         if self.hosts.leads:
-            agreed = Agreed(job_id=order.job_id, folder=order.folder, spec_sha256=digest)
+            agreed = Agreed(job_id=order.job_id, folder=order.folder, common=own)
             store.write(BytesIO(), 0, agreed.mark)
             try:
                 self.hosts.tell(_ORDER, agreed.model_dump_json())
@@ -91,9 +78,8 @@ class HostOfRanks:
             finally:
                 store.delete(agreed.mark)
             return
-        agreed = Agreed.model_validate_json(self._awaited(_ORDER))
-        if agreed.spec_sha256 != digest:
-            raise InvalidSpec(f"host {self.hosts.index} was asked for another export than the first host")
+        agreed = Agreed.read(self._awaited(_ORDER), self.hosts.index)
+        own.require_that_of(agreed.common, self.hosts.index)
         self._find(agreed.mark, store)
         self.workspace.help()
         self.workspace.write(order.model_copy(update={"job_id": agreed.job_id, "folder": agreed.folder}))
@@ -194,7 +180,8 @@ def main() -> None:
     end_as_by_interrupt()
     workspace = Workspace.at(given.workspace)
     try:
-        failure = HostOfRanks(meet(place), place, workspace, given.ranks).run()
+        own = common_of(workspace.order().spec, hosts=place.hosts, ranks=given.ranks)
+        failure = HostOfRanks(meet(place), place, workspace, given.ranks, own).run()
     except KeyboardInterrupt:  # while nobody else knew of this host
         end(1)
     except ExportError as error:
@@ -202,8 +189,7 @@ def main() -> None:
     if failure is None:
         end(0)
     workspace.forget_failures()
-    again = failure.retryable and place.called  # never by each host on its own
-    write_failure(failure.model_copy(update={"retryable": again}), 0, workspace.path)
+    write_failure(failure, 0, workspace.path)
     end(1)
 
 

@@ -83,7 +83,7 @@ class WorkerSettings(BaseSettings):
         default=None,
         min_length=1,
         description="An address of this worker's that others reach, for attempts on several hosts. "
-        "Default: that of its host name.",
+        "Default: that of its host name. On a trusted network only: who can connect there can run code.",
     )
     rdzv_port: int = Field(
         default=0, ge=0, lt=1 << 16, description="The port there; default: 0, which is any that is free."

@@ -18,7 +18,7 @@ from processes.guarded import GuardedProcess
 from processes.settings import secret_values
 from telemetry.logging import logger
 from worker.bundling import Bundling
-from worker.endings import Broken, Cancelled, Ending, HandedBack, without
+from worker.endings import Broken, Cancelled, Ending, HandedBack, for_good, without
 from worker.events import EventTail, log_events
 from worker.launch import Launcher
 from worker.lease_proof import LeaseProof, clock
@@ -83,6 +83,8 @@ class Supervisor:
                 ending = self._attempt(holding, workspace, on_beat, place)
                 if not workspace.helps:
                     ending = signed(settled(ending, holding, manner), holding, self.signing_key, manner)
+                if place is not None and not place.called:
+                    ending = for_good(ending)  # or each host would, by itself, and wait for the others
                 ending = without(self._secrets, ending)
                 ending = self._bundling.told(ending, holding.job, workspace)
             job = record(holding, ending)

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 _RUN = "slipway-export"  # what meets at an address is one export
 _BEAT_S = 1.0
-_SILENCE_S = 30.0  # of a host, or of the place where they meet: then it is taken for lost
+_SILENCE_S = 10.0  # of a host, or of the place where they meet: then it is taken for lost
 _LEAVING_S = 15.0  # who has ended waits this long for the others, which may yet want to read of it
 _FIRST, _FAILED, _LEFT = "first", "failed", "left"
 _STORE_ERRORS = (RuntimeError, ValueError, TimeoutError)  # DistError is a RuntimeError
@@ -42,6 +42,7 @@ class Hosts:
         self.failure: str | None = None  # what ended all, as far as this host has heard
         self._store = store
         self._beats: dict[int, str] = {}
+        self._heard: dict[str, str | None] = {}  # by what is asked for
         self._heard_at = dict.fromkeys(range(count), time.monotonic())
         self._stopping = Event()
         self._thread = Thread(target=self._look_around, daemon=True)
@@ -58,9 +59,11 @@ class Hosts:
             self._store.set(name, text)
 
     def told(self, name: str) -> str | None:
-        """What a host has told by this name; None if none has."""
-        with _reaching_the_store():
-            return self._store.get(name).decode() if self._store.check([name]) else None
+        """What a host has told by this name, as far as this one has heard; it listens from the first call on.
+
+        Never waits: who asks a host that stands still gets no answer, and must be able to find that out.
+        """
+        return self._heard.setdefault(name, None)
 
     def fail(self, text: str) -> str:
         """Tell that all is over, and why; returns what all hosts are told, which is what was told first."""
@@ -100,10 +103,16 @@ class Hosts:
     def _look(self, beat: str) -> None:
         self.tell(f"beat-{self.index}", beat)
         for host in range(self.count):
-            heard = self.told(f"beat-{host}")
+            heard = self._read(f"beat-{host}")
             if heard is not None and heard != self._beats.get(host):
                 self._beats[host], self._heard_at[host] = heard, time.monotonic()
-        self.failure = self.told(_FAILED)
+        for name in [name for name, text in list(self._heard.items()) if text is None]:
+            self._heard[name] = self._read(name)
+        self.failure = self._read(_FAILED)
+
+    def _read(self, name: str) -> str | None:
+        with _reaching_the_store():
+            return self._store.get(name).decode() if self._store.check([name]) else None
 
 
 @contextmanager

@@ -1,4 +1,7 @@
-"""Two hosts on one machine: network namespaces joined by a cable, or two loopback addresses."""
+"""Two hosts on one machine: network namespaces joined by a cable; or, where the kernel refuses, one loopback.
+
+There both meet at 127.0.0.2 and have 127.0.0.1 themselves: gloo takes an interface's first address.
+"""
 
 import contextlib
 import itertools

@@ -5,6 +5,9 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
+
+from exporter.distributed.meeting import MeetingPlace
 from exporter.stages import Stage, StageEvent
 from jobs.leases import Holding, claim, joined
 from jobs.memory_store import MemoryJobStore
@@ -74,3 +77,12 @@ def test_who_helps_stops_once_the_attempt_is_anothers(
     make_supervisor("hang").join(part, place_of_call(call), hand_back_once_it_hangs)
     assert store.get(holding.job.id).state is JobState.QUEUED
     assert not list(worker_dir.iterdir())
+
+
+@pytest.mark.parametrize(("leads", "state"), [(None, JobState.FAILED), (True, JobState.QUEUED)])
+def test_hosts_that_nobody_called_are_not_begun_again(
+    make_supervisor: MakeSupervisor, store: MemoryJobStore, leads: bool | None, state: JobState
+) -> None:
+    place = MeetingPlace(hosts=2, address="127.0.0.1", port=1, time_limit=MINUTE, leads=leads)
+    job = make_supervisor("crash").run(claimed(store, 2), place=place)
+    assert job is not None and job.state is state

@@ -1,5 +1,6 @@
 """What hosts tell each other: the first failure is everybody's, and silence is noticed."""
 
+import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -33,7 +34,7 @@ def test_what_nobody_told_is_not_there() -> None:
     host = Hosts(dist.HashStore(), 0, 1)
     assert host.told("outcome") is None
     host.tell("outcome", "all is well")
-    assert host.told("outcome") == "all is well"
+    assert soon(lambda: host.told("outcome")) == "all is well"
 
 
 def test_a_silent_host_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,6 +42,20 @@ def test_a_silent_host_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     only = Hosts(dist.HashStore(), 0, 2)
     assert only.lost is None
     assert soon(lambda: only.lost) == "host 1"
+
+
+class StandsStill(dist.HashStore):
+    """As one whose host is stopped, or cut off: it never answers."""
+
+    def check(self, keys: list[str]) -> bool:
+        threading.Event().wait(60)
+        return False
+
+
+def test_a_host_that_stands_still_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hosts, "_SILENCE_S", 1.5)
+    second = Hosts(StandsStill(), 1, 2)
+    assert soon(lambda: second.told("outcome") or second.lost) == "the host where all meet"
 
 
 def test_who_meets_nobody_says_so() -> None:
