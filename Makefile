@@ -45,7 +45,7 @@ check: install ## formatting, lint, types, import contracts, spelling
 
 .PHONY: test
 test: install ## all tests; narrow with ARGS, as in make test ARGS="tests/jobs -k lease"
-	@$(BIN)/python -m pytest -q -m 'not (browser or families or faults or fuzz or planted)' $(ARGS)
+	@$(BIN)/python -m pytest -q -m 'not (browser or families or faults or fuzz or planted or ranks)' $(ARGS)
 
 .PHONY: families
 families: install ## every recorded model of every family, exported in both modes, against its recordings
@@ -64,7 +64,12 @@ browser: install ## the dashboard in a real Chromium; pictures go to .slipway/sc
 
 .PHONY: faults
 faults: install ## break something at every stage of real exports; the table goes to .slipway/faults.md
-	@$(BIN)/python -m pytest -q tests/faults tests/e2e/test_killed_rank.py -m 'faults or not faults' $(ARGS)
+	@$(BIN)/python -m pytest -q tests/faults -m 'faults or not faults' $(ARGS)
+
+.PHONY: ranks
+ranks: install ## exports on several ranks, hosts and workers, one of which dies, is late, or never comes
+	@$(BIN)/python -m pytest -q tests/e2e/test_sharded.py tests/e2e/test_killed_rank.py \
+	  tests/e2e/test_several_hosts.py tests/e2e/test_called_workers.py -m 'ranks or not ranks' $(ARGS)
 
 .PHONY: bench
 bench: install ## measure what benchmarks/ describes, 100 minutes and 25 GB of disk; ARGS="service warm" for some

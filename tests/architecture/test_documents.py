@@ -25,7 +25,7 @@ def test_the_files_it_names_exist(document: str) -> None:
     assert sorted(path for path in named if not any((root / path).exists() for root in roots)) == []
 
 
-@pytest.mark.parametrize("marker", ["faults", "families"])
+@pytest.mark.parametrize("marker", ["faults", "families", "ranks"])
 def test_tests_left_out_of_all_others_are_run_by_the_target_of_their_name(marker: str) -> None:
     [recipe] = re.findall(rf"^{marker}:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE)
     run = [ROOT / path for path in re.findall(r"\btests/\S+", recipe)]

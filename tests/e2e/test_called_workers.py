@@ -21,7 +21,7 @@ from service.schemas import JobView
 from tests.e2e.conftest import FIXTURES
 from tests.faults.programs import wait_until
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.ranks]
 
 HERE = {"SLIPWAY_RDZV_HOST": "127.0.0.1", "SLIPWAY_SWEEP_INTERVAL": "1", "SLIPWAY_RETRY_PAUSE": "1"}
 

@@ -26,11 +26,10 @@ from worker.launch import CommandLauncher
 from worker.settings import AllowanceSettings
 from worker.supervisor import Supervisor
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.ranks]
 
 HOUR = timedelta(hours=1)
 STAGES = [stage for stage in Stage if stage is not Stage.ITEMS]  # which nobody asked for
-ALWAYS = (Stage.TABLES, Stage.PUBLISH)
 
 
 def spec_of(output: Path) -> ExportSpec:
@@ -54,14 +53,11 @@ def rank_of(held: Held) -> psutil.Process:
     return next(process for process in parents if process.name().startswith("rank "))
 
 
-@pytest.mark.parametrize(
-    "stage", [pytest.param(each, marks=[] if each in ALWAYS else pytest.mark.faults) for each in STAGES]
-)
+@pytest.mark.parametrize("stage", STAGES)
 def test_a_killed_rank_ends_the_attempt_cleanly(stage: Stage, tmp_path: Path) -> None:
     end_cleanly(stage, tmp_path)
 
 
-@pytest.mark.faults
 def test_so_does_one_for_which_another_waits_where_all_meet(tmp_path: Path) -> None:
     end_cleanly(Stage.ROWS, tmp_path, once=lambda: bool(list((tmp_path / "work").rglob("meeting"))))
 

@@ -16,7 +16,7 @@ from tests.e2e.conftest import FIXTURES, export_command
 from tests.e2e.two_hosts import Command, TwoHosts, two_hosts
 from tests.faults.programs import wait_until
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.ranks]
 
 SHARDED = ("--mode", "two_stage", "--tables", "sharded", "--ranks", "4", "--max-batch-size", "16")
 ROWS = {"item": FIXTURES / "data" / "items.parquet", "user": FIXTURES / "data" / "train.parquet"}

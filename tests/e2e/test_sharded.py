@@ -61,7 +61,7 @@ def unified(artifact_of: Export, tmp_path_factory: pytest.TempPathFactory) -> di
     return predict(artifact_of(SAME_WEIGHTS), tmp_path_factory.mktemp("unified") / "out.parquet")
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3])
+@pytest.mark.parametrize("ranks", [*(pytest.param(each, marks=pytest.mark.ranks) for each in (1, 2)), 3])
 def test_any_number_of_ranks_exports_what_one_package_predicts(
     ranks: int, sharded_on: Sharded, unified: dict[str, list[object]], tmp_path: Path
 ) -> None:
@@ -72,6 +72,7 @@ def test_any_number_of_ranks_exports_what_one_package_predicts(
         np.testing.assert_allclose(found, numbers, rtol=0, atol=1e-6)
 
 
+@pytest.mark.ranks
 def test_quantised_rows_predict_as_far_from_fp32_as_is_reported(
     sharded_on: Sharded, unified: dict[str, list[object]], tmp_path: Path
 ) -> None:
@@ -106,6 +107,7 @@ def test_every_rank_has_rows_of_every_table(sharded_on: Sharded) -> None:
         assert table.shards[-1].end == table.rows
 
 
+@pytest.mark.ranks
 def test_the_contract_does_not_depend_on_the_ranks(sharded_on: Sharded) -> None:
     first, third = tower_of(sharded_on(1)), tower_of(sharded_on(3))
     assert first.tables is not None and third.tables is not None
@@ -114,6 +116,7 @@ def test_the_contract_does_not_depend_on_the_ranks(sharded_on: Sharded) -> None:
     assert third.tables.verified.cases == 3 * first.tables.verified.cases
 
 
+@pytest.mark.ranks
 def test_the_lab_tries_the_shards(sharded_on: Sharded, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "--artifact", sharded_on(2), "--sizes", "2"]) == 0
     assert "everything passed" in capsys.readouterr().out

@@ -1,6 +1,5 @@
 """What is left of attempts when their job ends: an artifact that is named, or nothing."""
 
-import hashlib
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -8,36 +7,36 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from exporter.errors import StorageError
 from exporter.outcome import ExportOutcome
-from exporter.published import file_ref, sign_artifact
-from exporter.signing import SIGNATURE_NAME, SigningKey
-from exporter.spec import TowerName
-from exporter.storage.local import LocalStore
-from exporter.storage.store import READ_LIMIT
+from exporter.signing import SigningKey
 from jobs.closing import Closing, take_over
 from jobs.errors import LeaseLost, StoreUnavailable
 from jobs.ids import JobId
-from jobs.leases import Holding, claim, update
 from jobs.memory_store import MemoryJobStore
 from jobs.model import Job, JobState
-from jobs.queue import MemoryQueue
 from jobs.roster import MemoryRoster
-from jobs.tallies import MemoryTallies, Tally
-from tests.jobs.factories import MINUTE, make_entry, make_failure, make_job, make_manifest, make_spec
-from tests.jobs.judges import fair_judge
-from tests.worker.test_tasks import MACHINE, sweep
+from jobs.tallies import Tally
+from tests.jobs.factories import MINUTE, make_failure, make_job, make_spec
+from tests.worker.left_behind import (
+    OVER,
+    abandon_twice,
+    cancel,
+    held,
+    job_with_output,
+    place,
+    publish,
+    runner_of,
+    send,
+)
+from tests.worker.test_tasks import sweep
 from worker.endings import Broken, Cancelled, Ending, Finished, HandedBack
 from worker.heartbeat import Sweeper
-from worker.settling import Manner, clear_after_loss, close, settled, signed
+from worker.settling import Manner, clear_after_loss, close, settled
 from worker.supervisor import Supervisor
 from worker.tasks import Runner
 from worker.workspace import place_of
 
-OVER = timedelta(seconds=-1)
 LAST = Broken(make_failure())  # not worth another attempt
 MakeSupervisor = Callable[..., Supervisor]
 
@@ -51,74 +50,7 @@ def job(store: MemoryJobStore, tmp_path: Path) -> Job:
 
 @pytest.fixture
 def runner(make_supervisor: MakeSupervisor, store: MemoryJobStore) -> Runner:
-    return Runner(
-        store=store,
-        queue=MemoryQueue(),
-        judge=fair_judge(),
-        supervisor=make_supervisor("succeed"),
-        worker="w3",
-        lease=MINUTE,
-        tallies=MemoryTallies(),
-        machine=MACHINE,
-    )
-
-
-def held(store: MemoryJobStore, job: Job, *, worker: str = "w1", length: timedelta = MINUTE) -> Holding:
-    holding = claim(store, job.id, worker=worker, length=length)
-    assert holding is not None
-    return holding
-
-
-def place(job: Job) -> Path:
-    return Path(job.spec.output_uri, job.id)
-
-
-class Away(LocalStore):
-    """Answers nothing that is about a signature."""
-
-    def read(self, key: str, *, limit: int = READ_LIMIT) -> bytes:
-        if key == SIGNATURE_NAME:
-            raise StorageError("503")
-        return super().read(key, limit=limit)
-
-    def put_bytes(self, data: bytes, key: str, *, within: timedelta | None = None) -> None:
-        raise StorageError("503")
-
-
-@pytest.fixture
-def signing_key() -> SigningKey:
-    private = Ed25519PrivateKey.generate()
-    return SigningKey(private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode())
-
-
-def digest_at(folder: Path) -> str:
-    return hashlib.sha256((folder / "manifest.json").read_bytes()).hexdigest()
-
-
-def send(job: Job) -> Path:
-    path = place(job) / "user" / "aoti" / "aoti_model.pt2"
-    path.parent.mkdir(parents=True)
-    path.write_bytes(b"package")
-    return path
-
-
-def publish(job: Job) -> Path:
-    """The user tower alone, as an attempt would leave it that died before it could say so."""
-    sent = send(job)
-    entry = make_entry(TowerName.USER)
-    entry = entry.model_copy(update={"package": file_ref(entry.package.path, sent)})
-    manifest = place(job) / "manifest.json"
-    manifest.write_text(make_manifest(job.id, entry).model_dump_json())
-    return manifest
-
-
-def cancel(store: MemoryJobStore, job: Job) -> None:
-    update(store, job.id, lambda each, now: each.cancelled(now))
-
-
-def abandon_twice(store: MemoryJobStore, job: Job) -> None:
-    for worker in ("w1", "w2"):
-        held(store, job, worker=worker, length=OVER)
+    return runner_of(store, make_supervisor("succeed"))
 
 
 def test_a_job_abandoned_twice_leaves_nothing(store: MemoryJobStore, job: Job, runner: Runner) -> None:
@@ -158,46 +90,6 @@ def test_a_job_cancelled_between_attempts_leaves_nothing(
     assert store.get(job.id).state is JobState.QUEUED and sent.exists()
     sweep(runner)
     assert (store.get(job.id).state, sent.exists()) == (JobState.CANCELLED, False)
-
-
-def test_a_signature_that_cannot_be_read_now_ends_no_job(
-    store: MemoryJobStore, job: Job, runner: Runner, signing_key: SigningKey, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    abandon_twice(store, job)
-    publish(job)
-    sign_artifact(str(place(job)), job.id, signing_key, digest_at(place(job)))
-    runner.supervisor.signing_key = signing_key
-    with monkeypatch.context() as patched:
-        patched.setattr("exporter.published.open_store", lambda uri: Away(Path(uri)))
-        sweep(runner)
-    assert store.get(job.id).state is JobState.RUNNING
-    closing = take_over(store, job.id, store.leases()[job.id], worker="w4", length=MINUTE)
-    assert closing is not None
-    assert close(closing, signing_key).state is JobState.PARTIALLY_SUCCEEDED
-
-
-def test_a_job_whose_artifact_nobody_can_vouch_for_fails_over_that(
-    store: MemoryJobStore, job: Job, runner: Runner, signing_key: SigningKey
-) -> None:
-    abandon_twice(store, job)
-    publish(job)
-    runner.supervisor.signing_key = signing_key
-    sweep(runner)
-    failure = store.get(job.id).failure
-    assert failure is not None and failure.code == "signature_refused"
-
-
-def test_a_signature_that_the_store_refuses_for_a_while_is_tried_again(
-    store: MemoryJobStore, job: Job, signing_key: SigningKey, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    holding = held(store, job)
-    manifest = publish(job)
-    outcome = ExportOutcome(manifest_uri=str(manifest), manifest_sha256=digest_at(place(job)))
-    stores: list[LocalStore] = [Away(place(job)), LocalStore(place(job))]
-    monkeypatch.setattr("exporter.published.open_store", lambda uri: stores.pop(0))
-    monkeypatch.setattr("worker.settling._RETRY_S", 0.0)
-    assert signed(Finished(outcome), holding, signing_key) == Finished(outcome)
-    assert (place(job) / SIGNATURE_NAME).exists()
 
 
 def test_what_another_job_published_there_is_left_alone(
@@ -338,7 +230,3 @@ def test_a_store_that_denies_access_does_not_keep_a_job_from_its_end(store: Memo
     holding = held(store, job)
     odd = replace(holding, job=job_with_output(holding.job, "ftp://nowhere"))
     assert settled(LAST, odd, Manner(patience_s=0.0)) == LAST
-
-
-def job_with_output(job: Job, uri: str) -> Job:
-    return job.model_copy(update={"spec": job.spec.model_copy(update={"output_uri": uri})})

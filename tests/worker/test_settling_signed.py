@@ -1,0 +1,91 @@
+"""A job that ends after its worker: its artifact is named if somebody can vouch for it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from exporter.outcome import ExportOutcome
+from exporter.published import sign_artifact
+from exporter.signing import SIGNATURE_NAME, SigningKey
+from exporter.storage.local import LocalStore
+from jobs.closing import take_over
+from jobs.memory_store import MemoryJobStore
+from jobs.model import Job, JobState
+from tests.jobs.factories import MINUTE, make_job, make_spec
+from tests.worker.left_behind import (
+    Away,
+    abandon_twice,
+    digest_at,
+    held,
+    place,
+    publish,
+    runner_of,
+)
+from tests.worker.test_tasks import sweep
+from worker.endings import Finished
+from worker.settling import close, signed
+from worker.supervisor import Supervisor
+from worker.tasks import Runner
+
+MakeSupervisor = Callable[..., Supervisor]
+
+
+@pytest.fixture
+def job(store: MemoryJobStore, tmp_path: Path) -> Job:
+    job = make_job().model_copy(update={"spec": make_spec(output_uri=str(tmp_path / "out"))})
+    store.add(job)
+    return job
+
+
+@pytest.fixture
+def runner(make_supervisor: MakeSupervisor, store: MemoryJobStore) -> Runner:
+    return runner_of(store, make_supervisor("succeed"))
+
+
+@pytest.fixture
+def signing_key() -> SigningKey:
+    private = Ed25519PrivateKey.generate()
+    return SigningKey(private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode())
+
+
+def test_a_signature_that_cannot_be_read_now_ends_no_job(
+    store: MemoryJobStore, job: Job, runner: Runner, signing_key: SigningKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    abandon_twice(store, job)
+    publish(job)
+    sign_artifact(str(place(job)), job.id, signing_key, digest_at(place(job)))
+    runner.supervisor.signing_key = signing_key
+    with monkeypatch.context() as patched:
+        patched.setattr("exporter.published.open_store", lambda uri: Away(Path(uri)))
+        sweep(runner)
+    assert store.get(job.id).state is JobState.RUNNING
+    closing = take_over(store, job.id, store.leases()[job.id], worker="w4", length=MINUTE)
+    assert closing is not None
+    assert close(closing, signing_key).state is JobState.PARTIALLY_SUCCEEDED
+
+
+def test_a_job_whose_artifact_nobody_can_vouch_for_fails_over_that(
+    store: MemoryJobStore, job: Job, runner: Runner, signing_key: SigningKey
+) -> None:
+    abandon_twice(store, job)
+    publish(job)
+    runner.supervisor.signing_key = signing_key
+    sweep(runner)
+    failure = store.get(job.id).failure
+    assert failure is not None and failure.code == "signature_refused"
+
+
+def test_a_signature_that_the_store_refuses_for_a_while_is_tried_again(
+    store: MemoryJobStore, job: Job, signing_key: SigningKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holding = held(store, job)
+    manifest = publish(job)
+    outcome = ExportOutcome(manifest_uri=str(manifest), manifest_sha256=digest_at(place(job)))
+    stores: list[LocalStore] = [Away(place(job)), LocalStore(place(job))]
+    monkeypatch.setattr("exporter.published.open_store", lambda uri: stores.pop(0))
+    monkeypatch.setattr("worker.settling._RETRY_S", 0.0)
+    assert signed(Finished(outcome), holding, signing_key) == Finished(outcome)
+    assert (place(job) / SIGNATURE_NAME).exists()
