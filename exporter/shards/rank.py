@@ -51,10 +51,11 @@ class TablesOrder:
 
 def tables_of_rank(order: TablesOrder, on_stage: OnStage) -> RankTables:
     """Do this rank's part of a tower's tables, in a process of its own; whatever goes wrong is told."""
-    return isolated(partial(_try_tables, order, on_stage), died=partial(_died, order))
+    return isolated(partial(try_tables, order, on_stage), died=partial(_died, order))
 
 
-def _try_tables(order: TablesOrder, on_stage: OnStage) -> RankTables:
+def try_tables(order: TablesOrder, on_stage: OnStage) -> RankTables:
+    """The same in this process."""
     clock = StageClock(order.place, on_stage, within=partial(limits_of, order.attempt, order.place))
     local = order.attempt.workspace / f"{order.place}.safetensors"
     try:

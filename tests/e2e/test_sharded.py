@@ -1,5 +1,7 @@
 """A checkpoint that two ranks wrote, put into shards by one, two and three ranks: all predict the same."""
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -117,9 +119,9 @@ def test_the_contract_does_not_depend_on_the_ranks(sharded_on: Sharded) -> None:
 
 
 @pytest.mark.ranks
-def test_the_lab_tries_the_shards(sharded_on: Sharded, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", "--artifact", sharded_on(2), "--sizes", "2"]) == 0
-    assert "everything passed" in capsys.readouterr().out
+def test_the_lab_tries_the_shards(sharded_on: Sharded) -> None:
+    command = [sys.executable, "-m", "cli.main", "check", "--artifact", sharded_on(2), "--sizes", "2"]
+    assert "everything passed" in subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 def test_a_damaged_shard_is_refused(

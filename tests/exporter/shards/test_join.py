@@ -17,7 +17,7 @@ from exporter.publish import withdraw
 from exporter.published import fetch_tower, file_ref, read_manifest
 from exporter.publishing import send_exported
 from exporter.shards.made import RankPart, RankTables, rows_path
-from exporter.shards.rank import tables_of_rank
+from exporter.shards.rank import try_tables
 from exporter.sources import fetch_checkpoint_once
 from exporter.spec import TowerName
 from exporter.stages import ignore_stages
@@ -41,7 +41,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, tuple[RankPart
         orders = [order_of(attempt.spec, attempt.workspace, ranks, tower=tower) for tower in (0, 1)]
         planned = tuple(order.planned for order in orders)
         results = tuple(exported(tower, attempt) for tower in ranks.share_out(planned))
-        tables = tuple(tables_of_rank(replace(order, helps=True), ignore_stages) for order in orders)
+        tables = tuple(try_tables(replace(order, helps=True), ignore_stages) for order in orders)
         parts.append(RankPart(planned=planned, results=results, tables=tables))
     return folder, tuple(parts)
 
