@@ -15,13 +15,20 @@ from jobs.memory_store import MemoryJobStore
 from jobs.model import Job
 from jobs.queue import MemoryQueue
 from jobs.tallies import MemoryTallies
-from tests.jobs.factories import MINUTE, make_entry, make_manifest
+from tests.jobs.factories import MINUTE, make_entry, make_job, make_manifest, make_spec
 from tests.jobs.judges import fair_judge
 from tests.worker.test_tasks import MACHINE
 from worker.supervisor import Supervisor
 from worker.tasks import Runner
 
 OVER = timedelta(seconds=-1)
+
+
+def stored_job(store: MemoryJobStore, *, output: Path) -> Job:
+    """A job whose artifact is to be below a folder."""
+    job = make_job().model_copy(update={"spec": make_spec(output_uri=str(output))})
+    store.add(job)
+    return job
 
 
 def runner_of(store: MemoryJobStore, supervisor: Supervisor) -> Runner:

@@ -28,6 +28,7 @@ from tests.worker.left_behind import (
     publish,
     runner_of,
     send,
+    stored_job,
 )
 from tests.worker.test_tasks import sweep
 from worker.endings import Broken, Cancelled, Ending, Finished, HandedBack
@@ -43,9 +44,7 @@ MakeSupervisor = Callable[..., Supervisor]
 
 @pytest.fixture
 def job(store: MemoryJobStore, tmp_path: Path) -> Job:
-    job = make_job().model_copy(update={"spec": make_spec(output_uri=str(tmp_path / "out"))})
-    store.add(job)
-    return job
+    return stored_job(store, output=tmp_path / "out")
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from exporter.storage.local import LocalStore
 from jobs.closing import take_over
 from jobs.memory_store import MemoryJobStore
 from jobs.model import Job, JobState
-from tests.jobs.factories import MINUTE, make_job, make_spec
+from tests.jobs.factories import MINUTE
 from tests.worker.left_behind import (
     Away,
     abandon_twice,
@@ -23,6 +23,7 @@ from tests.worker.left_behind import (
     place,
     publish,
     runner_of,
+    stored_job,
 )
 from tests.worker.test_tasks import sweep
 from worker.endings import Finished
@@ -35,9 +36,7 @@ MakeSupervisor = Callable[..., Supervisor]
 
 @pytest.fixture
 def job(store: MemoryJobStore, tmp_path: Path) -> Job:
-    job = make_job().model_copy(update={"spec": make_spec(output_uri=str(tmp_path / "out"))})
-    store.add(job)
-    return job
+    return stored_job(store, output=tmp_path / "out")
 
 
 @pytest.fixture
