@@ -1,5 +1,6 @@
 """A model with one table of any size: the recorded hstu_match, whose items are as many as are asked for."""
 
+import argparse
 from pathlib import Path
 
 import torch
@@ -15,6 +16,13 @@ _RECORDED = Path(__file__).parents[1] / "tests" / "fixtures" / "torcheasyrec"
 _ROW_BYTES = 64
 _LARGE = 50e6  # bytes of a weight that is written in pieces
 _PIECE = 4 << 20
+
+
+def add_sizes_option(parser: argparse.ArgumentParser) -> None:
+    """`--bytes`, instead of a benchmark's own sizes."""
+    parser.add_argument(
+        "--bytes", type=float, action="append", dest="sizes", metavar="N", help="of the table; may repeat"
+    )
 
 
 def large_table_spec(folder: Path, table_bytes: int, *, real: bool) -> ExportSpec:

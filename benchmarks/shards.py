@@ -21,7 +21,7 @@ from pydantic import BaseModel
 
 from benchmarks.command import Run, carry_out, parser_of
 from benchmarks.exports import Place, export
-from benchmarks.large_table import large_table_spec
+from benchmarks.large_table import add_sizes_option, large_table_spec
 from benchmarks.plots import Titles, draw_lines
 from benchmarks.process_memory import family, memory_of
 from benchmarks.report import Report, Table
@@ -97,9 +97,7 @@ def _is_rank(pid: int) -> bool:
 
 def main() -> int:
     parser = parser_of("shards", __doc__)
-    parser.add_argument(
-        "--bytes", type=float, action="append", dest="sizes", metavar="N", help="of the table; may repeat"
-    )
+    add_sizes_option(parser)
     given = parser.parse_args()
     return carry_out("shards", given, functools.partial(measure, given))
 

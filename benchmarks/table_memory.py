@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from benchmarks.command import Run, carry_out, parser_of
 from benchmarks.exports import ExportRun, Place, export
-from benchmarks.large_table import large_table_spec
+from benchmarks.large_table import add_sizes_option, large_table_spec
 from benchmarks.plots import Titles, draw_lines
 from benchmarks.report import Report, Table
 from benchmarks.spread import rounded, slope
@@ -53,9 +53,7 @@ class MemoryFigures(BaseModel):
 
 def main() -> int:
     parser = parser_of("table_memory", __doc__)
-    parser.add_argument(
-        "--bytes", type=float, action="append", dest="sizes", metavar="N", help="of the table; may repeat"
-    )
+    add_sizes_option(parser)
     given = parser.parse_args()
     return carry_out("table_memory", given, functools.partial(measure, given))
 

@@ -1,7 +1,7 @@
 """The recorded models, exported once per session with the command that users type."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,7 @@ from safetensors.torch import save_file
 from cli.main import main
 from exporter.config.parse import parse_pipeline_config
 from exporter.models.registry import build_model
+from exporter.spec import ExportSpec, TowerName
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "torcheasyrec"
 TWO_TOWER = ("hstu_match", "hstu_match_desc")
@@ -80,3 +81,29 @@ def recorded_batches(model: str) -> list[dict[str, str]]:
         {key: batch[key] for key in ("part", "batch", "parquet", "error") if key in batch}
         for batch in index["batches"]
     ]
+
+
+def sharded_spec(output: Path, *, nodes: int | None = None) -> ExportSpec:
+    """The smaller tower of a recorded model, its tables by two ranks."""
+    return ExportSpec(
+        config=(FIXTURES / "hstu_match" / "pipeline.config").read_text(),
+        checkpoint_uri=str(FIXTURES / "hstu_match" / "model.ckpt-11"),
+        item_input_uri=str(FIXTURES / "data" / "items.parquet"),
+        output_uri=str(output),
+        towers=(TowerName.ITEM,),
+        mode="two_stage",
+        tables="sharded",
+        ranks=2,
+        nodes=nodes,
+        max_batch_size=16,
+    )
+
+
+def flat(values: object) -> Iterator[float]:
+    """The numbers of a column's lists, in order."""
+    if isinstance(values, list):
+        for value in values:
+            yield from flat(value)
+    else:
+        assert isinstance(values, int | float)
+        yield values

@@ -11,34 +11,18 @@ import pytest
 
 from exporter.manifest import TowerEntry
 from exporter.published import read_manifest
-from exporter.spec import ExportSpec, TowerName
 from jobs.model import JobState
 from launcher.up import Stack, running_stack
 from processes.guarded import GuardedProcess
 from service.client.rest import SlipwayClient
 from service.client.watch import watch
 from service.schemas import JobView
-from tests.e2e.conftest import FIXTURES
+from tests.e2e.conftest import sharded_spec
 from tests.faults.programs import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.ranks]
 
 HERE = {"SLIPWAY_RDZV_HOST": "127.0.0.1", "SLIPWAY_SWEEP_INTERVAL": "1", "SLIPWAY_RETRY_PAUSE": "1"}
-
-
-def spec_of(output: Path) -> ExportSpec:
-    return ExportSpec(
-        config=(FIXTURES / "hstu_match" / "pipeline.config").read_text(),
-        checkpoint_uri=str(FIXTURES / "hstu_match" / "model.ckpt-11"),
-        item_input_uri=str(FIXTURES / "data" / "items.parquet"),
-        output_uri=str(output),
-        towers=(TowerName.ITEM,),
-        mode="two_stage",
-        tables="sharded",
-        ranks=2,
-        nodes=2,
-        max_batch_size=16,
-    )
 
 
 @contextmanager
@@ -80,12 +64,12 @@ def tower_of(job: JobView) -> TowerEntry:
 def test_two_workers_run_one_job_and_end_it_together(tmp_path: Path) -> None:
     with two_workers(tmp_path / "stack") as (stack, second):
         client = SlipwayClient(stack.url)
-        cancelled = client.submit(spec_of(tmp_path / "cancelled"))
+        cancelled = client.submit(sharded_spec(tmp_path / "cancelled", nodes=2))
         wait_until("both workers have ranks", lambda: both_at_work(stack, second), 120)
         client.cancel(cancelled.id)
         assert watch(client, cancelled.id, lambda job: None).state is JobState.CANCELLED
         wait_until("the second is free again", lambda: not ranks_of(second), 15)
-        job = client.submit(spec_of(tmp_path / "out"))
+        job = client.submit(sharded_spec(tmp_path / "out", nodes=2))
         wait_until("both workers have ranks", lambda: both_at_work(stack, second), 120)
         ranks_of(second)[0].kill()
         job = watch(client, job.id, lambda job: None)
@@ -99,6 +83,6 @@ def test_a_worker_that_never_comes_is_an_error_after_the_limit(tmp_path: Path) -
     impatient = {**HERE, "SLIPWAY_RDZV_TIME_LIMIT": "2"}
     with running_stack(tmp_path / "stack", environment=impatient) as stack:
         client = SlipwayClient(stack.url)
-        job = watch(client, client.submit(spec_of(tmp_path / "out")).id, lambda job: None)
+        job = watch(client, client.submit(sharded_spec(tmp_path / "out", nodes=2)).id, lambda job: None)
     assert job.failure is not None
     assert (job.state, job.failure.code) == (JobState.FAILED, "host_missing")

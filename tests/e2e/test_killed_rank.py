@@ -11,13 +11,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from exporter.spec import ExportSpec, TowerName
+from exporter.spec import TowerName
 from exporter.stages import Stage
 from jobs.leases import claim
 from jobs.logs import MemoryLogs
 from jobs.memory_store import MemoryJobStore
 from jobs.model import Job, JobState, TowerProgress
-from tests.e2e.conftest import FIXTURES
+from tests.e2e.conftest import sharded_spec
 from tests.faults.holding import Held, Hold, HoldFolder
 from tests.faults.programs import wait_until
 from tests.jobs.factories import make_job
@@ -30,21 +30,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.ranks]
 
 HOUR = timedelta(hours=1)
 STAGES = [stage for stage in Stage if stage is not Stage.ITEMS]  # which nobody asked for
-
-
-def spec_of(output: Path) -> ExportSpec:
-    """The smaller tower of a recorded model, its tables by two ranks."""
-    return ExportSpec(
-        config=(FIXTURES / "hstu_match" / "pipeline.config").read_text(),
-        checkpoint_uri=str(FIXTURES / "hstu_match" / "model.ckpt-11"),
-        item_input_uri=str(FIXTURES / "data" / "items.parquet"),
-        output_uri=str(output),
-        towers=(TowerName.ITEM,),
-        mode="two_stage",
-        tables="sharded",
-        ranks=2,
-        max_batch_size=16,
-    )
 
 
 def rank_of(held: Held) -> psutil.Process:
@@ -67,7 +52,7 @@ def end_cleanly(stage: Stage, tmp_path: Path, *, once: Callable[[], bool] = lamb
     hold, store = HoldFolder(tmp_path), MemoryJobStore()
     hold.ask(Hold(stage=stage))
     job = make_job().model_copy(
-        update={"spec": spec_of(tmp_path / "out"), "towers": (TowerProgress(name=TowerName.ITEM),)}
+        update={"spec": sharded_spec(tmp_path / "out"), "towers": (TowerProgress(name=TowerName.ITEM),)}
     )
     store.add(job)
     holding = claim(store, job.id, worker="w1", length=HOUR)

@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +12,7 @@ import pytest
 from cli.main import main
 from exporter.manifest import TablesFile, TowerEntry
 from exporter.published import read_manifest
-from tests.e2e.conftest import FIXTURES, Export, recorded_batches
+from tests.e2e.conftest import FIXTURES, Export, flat, recorded_batches
 
 pytestmark = pytest.mark.slow
 
@@ -70,7 +70,7 @@ def test_any_number_of_ranks_exports_what_one_package_predicts(
     apart = predict(sharded_on(ranks), tmp_path / "out.parquet")
     assert apart.keys() == unified.keys()
     for column, expected in unified.items():
-        found, numbers = (np.array(list(_flat(values))) for values in (apart[column], expected))
+        found, numbers = (np.array(list(flat(values))) for values in (apart[column], expected))
         np.testing.assert_allclose(found, numbers, rtol=0, atol=1e-6)
 
 
@@ -86,17 +86,8 @@ def test_quantised_rows_predict_as_far_from_fp32_as_is_reported(
     assert tower.verified.tolerance == 1e-5 and tower.verified.fp32 is not None
     apart = predict(artifact, tmp_path / "out.parquet")
     for output in tower.verified.fp32.outputs:
-        found, numbers = (np.array(list(_flat(each[output.output]))) for each in (apart, unified))
+        found, numbers = (np.array(list(flat(each[output.output]))) for each in (apart, unified))
         assert np.abs(found - numbers).max() <= 1.5 * output.largest  # of other rows
-
-
-def _flat(values: object) -> Iterator[float]:
-    if isinstance(values, list):
-        for value in values:
-            yield from _flat(value)
-    else:
-        assert isinstance(values, int | float)
-        yield values
 
 
 def test_every_rank_has_rows_of_every_table(sharded_on: Sharded) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -13,7 +12,7 @@ import pytest
 from cli.main import main
 from exporter.manifest import TowerEntry
 from exporter.published import read_manifest
-from tests.e2e.conftest import FIXTURES, Export, recorded_batches
+from tests.e2e.conftest import FIXTURES, Export, flat, recorded_batches
 
 pytestmark = pytest.mark.slow
 
@@ -42,17 +41,8 @@ def test_both_modes_predict_the_same(
     together = predict(artifact_of(model), part, rows, tmp_path / "together.parquet")
     assert apart.keys() == together.keys()
     for column, values in together.items():
-        numbers, expected = (np.array(list(_flat(each))) for each in (apart[column], values))
+        numbers, expected = (np.array(list(flat(each))) for each in (apart[column], values))
         np.testing.assert_allclose(numbers, expected, rtol=0, atol=1e-6)
-
-
-def _flat(values: object) -> Iterator[float]:
-    if isinstance(values, list):
-        for value in values:
-            yield from _flat(value)
-    else:
-        assert isinstance(values, int | float)
-        yield values
 
 
 @pytest.fixture(params=MODELS)
