@@ -69,14 +69,17 @@ def positioned(
 
 
 def _bucket(ages: Tensor, times: Times) -> Tensor:
-    """In fp32, as PyTorch does it on a GPU, where it multiplies by the reciprocal of what it divides by."""
+    """In fp32, as PyTorch does it on a GPU, or as it would.
+
+    It multiplies by the reciprocal of what it divides by, and its roots are rounded right; a CPU's are not.
+    """
     count = times.weight.shape[0] - 1
     if ages.is_cuda:
         steps = ages.clamp(min=1e-6) / times.increments
         spread = torch.log(steps) if times.log else torch.sqrt(steps)
         return ((spread / count).clamp(min=0, max=1) * count).int()
     steps = ages.clamp(min=1e-6) * (1 / torch.tensor(times.increments))
-    spread = torch.log(steps) if times.log else torch.sqrt(steps)
+    spread = torch.log(steps.double()).float() if times.log else torch.sqrt(steps.double()).float()
     return ((spread * (1 / torch.tensor(float(count)))).clamp(min=0, max=1) * count).int()
 
 
