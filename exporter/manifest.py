@@ -7,7 +7,8 @@ from pydantic import Field
 
 from exporter.declaration import TowerDeclaration
 from exporter.dtypes import Precision, TableDtype
-from exporter.spec import Device, Frozen, IdWeights, IndexSpec, Mode, Pass, TowerName
+from exporter.index_spec import IndexSpec
+from exporter.spec import Device, Frozen, IdWeights, Mode, Pass, TowerName
 
 MANIFEST_NAME = "manifest.json"
 VECTOR_COLUMN = "vector"  # beside the items' ids

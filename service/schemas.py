@@ -12,6 +12,7 @@ from exporter.config.tables import Lookup, lookups
 from exporter.dims.between import plan_between
 from exporter.dims.entries import dim_entries, tensor_entries
 from exporter.dtypes import Precision, TableDtype
+from exporter.index_spec import IndexSpec
 from exporter.manifest import DimEntry, TensorEntry
 from exporter.outcome import Failure
 from exporter.planning import PlannedTower
@@ -20,7 +21,6 @@ from exporter.spec import (
     ExportSpec,
     Frozen,
     IdWeights,
-    IndexSpec,
     Mode,
     Pass,
     Tables,

@@ -9,8 +9,9 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from exporter.dtypes import Precision, TableDtype
 from exporter.errors import InvalidSpec
+from exporter.index_spec import INDEX_KINDS
 from exporter.planning import PlanRequest, read_config
-from exporter.spec import INDEX_KINDS, Device, ExportSpec, IdWeights, Mode, TableLayout, TowerName
+from exporter.spec import Device, ExportSpec, IdWeights, Mode, TableLayout, TowerName
 
 Spec = TypeVar("Spec", bound=ExportSpec)
 

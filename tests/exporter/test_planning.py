@@ -9,10 +9,10 @@ from pydantic import ValidationError
 
 from exporter.dtypes import Precision
 from exporter.errors import InvalidPipelineConfig, InvalidSpec
+from exporter.index_spec import FlatIndex
 from exporter.planning import pin, plan_export, plan_towers
 from exporter.spec import (
     ExportSpec,
-    FlatIndex,
     LowPrecision,
     Mode,
     SetPrecision,
