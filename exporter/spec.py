@@ -16,7 +16,7 @@ from pydantic.config import JsonDict
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from exporter.dtypes import Precision, TableDtype
+from exporter.dtypes import Kernel, Precision, TableDtype
 from exporter.frozen import Frozen as Frozen  # requests, records and manifests import it from here
 from exporter.index_spec import IndexSpec
 
@@ -68,6 +68,7 @@ class AttentionKind(StrEnum):
 
     ALL_HEADS = "all_heads"  # as it is traced: the heads in one product
     HEAD_BY_HEAD = "head_by_head"  # one head after the other: less memory on long histories
+    TRITON = "triton"  # on CUDA: a kernel over the rows as they are, without padding
 
 
 class LowPrecision(StrEnum):
@@ -242,6 +243,11 @@ class ExportSpec(Frozen):
         default=False,
         description="cuda only: let products of fp32 matrices round their factors to TF32.",
     )
+    kernel: Kernel | None = Field(
+        default=None,
+        description="cuda only: what computes HSTU layers, pytorch's operators or Slipway's triton kernels. "
+        "Default: the config's model_config.kernel, else pytorch. Packages for a CPU are pytorch's.",
+    )
     fp32_tolerance: float | None = Field(
         default=None,
         gt=0,
@@ -303,8 +309,14 @@ class ExportSpec(Frozen):
 
     @model_validator(mode="after")
     def _tf32_is_for_cuda(self) -> Self:
-        if self.tf32 and Device.CUDA not in map(device_of, self.targets):
+        if self.tf32 and not self.has_cuda_target:
             raise ValueError("`tf32` is for CUDA: a CPU has no such products; leave it out, or name a GPU")
+        return self
+
+    @model_validator(mode="after")
+    def _triton_is_for_cuda(self) -> Self:
+        if self.kernel is Kernel.TRITON and not self.has_cuda_target:
+            raise ValueError("`kernel: triton` is for CUDA: a CPU runs no such kernels; leave it out")
         return self
 
     @model_validator(mode="after")
@@ -339,9 +351,15 @@ class ExportSpec(Frozen):
         """What packages are compiled for, one after the other."""
         return self.target or (self.device.value,)
 
+    @property
+    def has_cuda_target(self) -> bool:
+        return Device.CUDA in map(device_of, self.targets)
+
     def for_target(self, target: Target) -> Self:
         """The same export for one of its targets."""
         one = (target,) if self.target else None
         device = device_of(target)
-        tf32 = self.tf32 and device is Device.CUDA
-        return self.model_copy(update={"target": one, "device": device, "tf32": tf32})
+        here: dict[str, object] = {"target": one, "device": device}
+        if device is not Device.CUDA:
+            here |= {"tf32": False, "kernel": None}
+        return self.model_copy(update=here)

@@ -90,6 +90,14 @@ def test_item_vectors_are_asked_for_by_options(slipway: Slipway, store: MemoryJo
     assert job.spec.item_index is not None and job.spec.item_index.kind == "hnsw"
 
 
+def test_kernels_are_asked_for_by_an_option(slipway: Slipway, store: MemoryJobStore) -> None:
+    assert slipway(*SUBMIT, *ROWS, "--target", "sm_90", "--kernel", "triton") == 0
+    (job,) = store.page(limit=2).jobs
+    assert (job.spec.kernel, JobView.of(job).spec.kernel) == ("triton", "triton")
+    with pytest.raises(InvalidSpec, match="`kernel: triton` is for CUDA"):
+        slipway(*SUBMIT, *ROWS, "--kernel", "triton")
+
+
 def test_tables_in_shards_are_asked_for_by_an_option(slipway: Slipway, store: MemoryJobStore) -> None:
     assert slipway(*SUBMIT, *ROWS, "--mode", "two_stage", "--tables", "sharded", "--ranks", "3") == 0
     (job,) = store.page(limit=2).jobs

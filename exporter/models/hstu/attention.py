@@ -180,6 +180,7 @@ class TritonAttention(Attention):
 ATTENTION: Mapping[AttentionKind, type[Attention]] = {
     AttentionKind.ALL_HEADS: AllHeads,
     AttentionKind.HEAD_BY_HEAD: HeadByHead,
+    AttentionKind.TRITON: TritonAttention,
 }
 
 
