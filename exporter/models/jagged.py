@@ -34,6 +34,15 @@ class Layout:
         return cls(lengths=lengths_B, offsets=cumulated(lengths_B), total=total)
 
     @classmethod
+    def between(cls, offsets_B1: Tensor, *, total: int) -> "Layout":
+        """The layout of rows that start at these offsets, for a submodule that is not to share another's.
+
+        It has a view of the offsets: fbgemm's operators return those that they are given, and in a trace what
+        reads them later would read them from there, across the border of the submodule.
+        """
+        return cls(lengths=offsets_B1.diff(), offsets=offsets_B1.view(-1), total=total)
+
+    @classmethod
     def even(cls, size: int, *, like: "Layout") -> "Layout":
         """As many rows as `like`, all of one size."""
         lengths_B = torch.full_like(like.lengths, size)
