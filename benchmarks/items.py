@@ -21,10 +21,11 @@ from benchmarks.plots import Titles, draw_stacks
 from benchmarks.report import Report, Table
 from benchmarks.spread import rounded
 from exporter.data.batch import read_rows
+from exporter.index_spec import INDEX_KINDS, IndexSpec
 from exporter.manifest import Manifest, VectorsEntry
 from exporter.published import read_manifest
 from exporter.served import download
-from exporter.spec import INDEX_KINDS, ExportSpec, IndexSpec, TowerName
+from exporter.spec import ExportSpec, TowerName
 from exporter.verify.runner import PackageRunner
 
 _ITEMS, _QUICK = 10_000_000, 20_000

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.table import Table
 
-from exporter.dtypes import Precision
+from exporter.dtypes import Kernel, Precision
 from exporter.manifest import (
     DimEntry,
     Fp32Report,
@@ -87,6 +87,8 @@ def _contract(tower: TowerEntry) -> Iterator[Table | str]:
         yield f"{tower.name} tower: it computes in {tower.precision} by autocast, and its outputs are fp32"
     if tower.tf32:
         yield f"{tower.name} tower: products may round to TF32, where the server allows it too"
+    if tower.kernel is Kernel.TRITON:
+        yield f"{tower.name} tower: its HSTU layers are computed by Triton kernels, which the package holds"
     if tower.embeddings:
         yield _embeddings(tower)
 

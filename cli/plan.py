@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.table import Table
 
 from cli.settings import ExportSettings
-from exporter.dtypes import Precision
+from exporter.dtypes import Kernel, Precision
 from exporter.manifest import DimEntry, TensorEntry
 from exporter.planning import PlanRequest, read_config
 from processes.startup import settings_or_exit
@@ -45,6 +45,9 @@ def run(arguments: argparse.Namespace) -> int:
     for tower in view.towers:
         if tower.tables:
             console().print(_tables(tower))
+    for tower in view.towers:
+        if tower.kernel is Kernel.TRITON:
+            console().print(f"{tower.name} tower: on CUDA its HSTU layers are computed by Triton kernels")
     if view.precision is not Precision.FP32:
         console().print(f"computed in {view.precision} by autocast, outputs in fp32")
     return 0

@@ -76,6 +76,7 @@ def tower_entry(
         embeddings=lowered.tables,
         precision=tower.config.pipeline.precision,
         tf32=tower.config.pipeline.tf32,
+        kernel=tower.config.pipeline.kernel,
         demands=demands,
         code=packaged.origin.code,
         reused=packaged.origin.reused,

@@ -1,4 +1,4 @@
-"""What towers compute in, and what the rows of their tables are kept in."""
+"""What towers compute in and by which kernels, and what the rows of their tables are kept in."""
 
 from enum import StrEnum
 
@@ -9,6 +9,13 @@ class Precision(StrEnum):
     FP32 = "fp32"
     BF16 = "bf16"  # autocast: products in bf16, what would suffer from it in fp32; outputs stay fp32
     FP16 = "fp16"  # the same with fp16
+
+
+class Kernel(StrEnum):
+    """What computes the HSTU layers of a tower."""
+
+    TRITON = "triton"  # on CUDA: Slipway's own kernels, which are compiled into the package
+    PYTORCH = "pytorch"  # torch's operators
 
 
 class TableDtype(StrEnum):

@@ -6,8 +6,9 @@ from typing import Literal
 from pydantic import Field
 
 from exporter.declaration import TowerDeclaration
-from exporter.dtypes import Precision, TableDtype
-from exporter.spec import Device, Frozen, IdWeights, IndexSpec, Mode, Pass, TowerName
+from exporter.dtypes import Kernel, Precision, TableDtype
+from exporter.index_spec import IndexSpec
+from exporter.spec import Device, Frozen, IdWeights, Mode, Pass, TowerName
 
 MANIFEST_NAME = "manifest.json"
 VECTOR_COLUMN = "vector"  # beside the items' ids
@@ -342,6 +343,11 @@ class TowerEntry(Frozen):
         default=False,
         description="Products of fp32 matrices may round their factors to TF32, if the server allows it too: "
         "what a package calls of cuBLAS asks the process that runs it.",
+    )
+    kernel: Kernel = Field(
+        default=Kernel.PYTORCH,
+        description="What computes its HSTU layers. Triton's kernels are compiled into the package: it needs "
+        "nothing beside it to run them.",
     )
     passes: tuple[AppliedPass, ...] = ()  # in the order in which they were applied
     code: Literal["cold", "warm"] = "cold"  # compiled for this export, or taken from the code cache

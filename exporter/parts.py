@@ -14,6 +14,7 @@ from exporter.aoti.compile import compile_code
 from exporter.aoti.op_libraries import op_libraries
 from exporter.aoti.outputs import outputs_of
 from exporter.aoti.trace import trace
+from exporter.lowering.kernels import with_kernels
 from exporter.manifest import AppliedPass
 from exporter.passes.requested import apply_passes, preserved_calls, require_applied
 from exporter.spec import ExportSpec, Mode, Pass, Target
@@ -112,6 +113,8 @@ def trace_parts(
 ) -> tuple[TracedPart, ...]:
     """Trace each part on what the one before it returns, the first on `inputs`; then apply the passes.
 
+    What is traced has the kernels that its config asks for; what is returned in between is eager's.
+
     Raises:
         PassRefused: a pass fits no part.
     """
@@ -120,7 +123,8 @@ def trace_parts(
     for done, part in enumerate(parts):
         told = of_part(progress, done, len(parts))
         preserved = preserved_calls(part.tower, passes)
-        program = trace(part.tower, tensors, device, told, preserved=preserved)
+        tower = with_kernels(part.tower, device, kept=preserved)
+        program = trace(tower, tensors, device, told, preserved=preserved)
         program, applied = apply_passes(part.tower, program, passes, tensors)
         traced.append(TracedPart(part=part, program=program, passes=applied))
         with torch.no_grad():

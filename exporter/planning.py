@@ -9,10 +9,20 @@ from exporter.config.parse import parse_pipeline_config
 from exporter.config.schema import FeatureKind, PipelineConfig, TowerConfig
 from exporter.config.tables import lookups
 from exporter.dims.plan import DimPlan, plan_dims
-from exporter.dtypes import Precision
-from exporter.errors import FamilyNotListed, InvalidPipelineConfig, InvalidSpec
+from exporter.dtypes import Kernel, Precision
+from exporter.errors import FamilyNotListed, InvalidPipelineConfig, InvalidSpec, PassRefused
 from exporter.manifest import VECTOR_COLUMN
-from exporter.spec import ExportSpec, IdWeights, Tables, TowerName, Uri
+from exporter.spec import (
+    AttentionKind,
+    Device,
+    ExportSpec,
+    IdWeights,
+    SwapAttention,
+    Tables,
+    TowerName,
+    Uri,
+    device_of,
+)
 from exporter.storage.store import read_uri
 from exporter.storage.uris import require_no_credentials_in, require_sound_uris
 from exporter.towers.view import tower_configs
@@ -163,13 +173,16 @@ def as_asked(pipeline: PipelineConfig, spec: ExportSpec) -> PipelineConfig:
 
     Raises:
         InvalidSpec: the passes would edit a program that computes in a lower precision.
+        PassRefused: they ask for kernels that a target does not run.
     """
+    _require_runnable(spec)
     asked = replace(
         pipeline,
         id_weights=spec.id_weights,
         tables=spec.tables,
         precision=spec.precision or pipeline.precision,
         tf32=spec.tf32,
+        kernel=(spec.kernel or pipeline.kernel) if spec.has_cuda_target else Kernel.PYTORCH,
     )
     if spec.passes and asked.precision is not Precision.FP32:
         raise InvalidSpec(
@@ -178,6 +191,18 @@ def as_asked(pipeline: PipelineConfig, spec: ExportSpec) -> PipelineConfig:
             where="passes",
         )
     return asked
+
+
+def _require_runnable(spec: ExportSpec) -> None:
+    """PassRefused, if a pass asks for Triton's kernels on a CPU."""
+    on_cpu = [target for target in spec.targets if device_of(target) is Device.CPU]
+    for each in spec.passes:
+        if isinstance(each, SwapAttention) and each.attention is AttentionKind.TRITON and on_cpu:
+            raise PassRefused(
+                f"attention by Triton's kernels is for CUDA, and a package is to be made for {on_cpu[0]}",
+                hint="export for CUDA targets only, or choose all_heads or head_by_head",
+                where=f"passes: {each.submodule}",
+            )
 
 
 def _require_tables(pipeline: PipelineConfig) -> None:
@@ -253,6 +278,13 @@ def _unopened(spec: ExportSpec, family: str, families: Collection[str]) -> tuple
             hint="leave tables out; the family's own module may keep its rows in another dtype",
             where="tables",
         )
+    if spec.kernel is not None:
+        raise InvalidSpec(
+            "kernel is for TorchEasyRec's models; a family of one's own brings its own",
+            hint="leave kernel out",
+            where="kernel",
+        )
+    _require_runnable(spec)
     towers = tuple(UnopenedTower(name=name, family=family) for name in spec.towers or (TowerName.MODEL,))
     _require_item_tower([tower.name for tower in towers], spec)
     for tower in towers:

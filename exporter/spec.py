@@ -5,9 +5,7 @@ from enum import StrEnum
 from typing import Annotated, Literal, Self
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     GetJsonSchemaHandler,
     StrictBool,
@@ -18,16 +16,12 @@ from pydantic.config import JsonDict
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from exporter.dtypes import Precision, TableDtype
+from exporter.dtypes import Kernel, Precision, TableDtype
+from exporter.frozen import Frozen as Frozen  # requests, records and manifests import it from here
+from exporter.index_spec import IndexSpec
 
 MAX_RANKS = 16
 MAX_TARGETS = 8
-
-
-class Frozen(BaseModel):
-    """A value at a process border: immutable, and a misspelt field is an error."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class TowerName(StrEnum):
@@ -74,6 +68,7 @@ class AttentionKind(StrEnum):
 
     ALL_HEADS = "all_heads"  # as it is traced: the heads in one product
     HEAD_BY_HEAD = "head_by_head"  # one head after the other: less memory on long histories
+    TRITON = "triton"  # on CUDA: a kernel over the rows as they are, without padding
 
 
 class LowPrecision(StrEnum):
@@ -177,50 +172,6 @@ Uri = Annotated[str, Field(min_length=1, max_length=4096)]
 FamilyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 
 
-class FlatIndex(Frozen):
-    """Every vector as it is, all of them compared: exact."""
-
-    kind: Literal["flat"] = "flat"
-
-
-class _Lists(Frozen):
-    nlist: int | None = Field(
-        default=None, ge=1, le=65_536, description="Lists of neighbours; default: 4 * sqrt(items)."
-    )
-    nprobe: int = Field(default=32, ge=1, le=65_536, description="Lists that a search looks into.")
-
-
-class IvfFlatIndex(_Lists):
-    """Vectors in lists of neighbours; a search looks into some of them."""
-
-    kind: Literal["ivf_flat"] = "ivf_flat"
-
-
-class IvfPqIndex(_Lists):
-    """The same, each vector as a code of `m` bytes: for more items than memory holds vectors."""
-
-    kind: Literal["ivf_pq"] = "ivf_pq"
-    m: int | None = Field(
-        default=None,
-        ge=1,
-        le=1024,
-        description="Bytes per vector, a divisor of its width; default: the largest up to half of it.",
-    )
-
-
-class HnswIndex(Frozen):
-    """A graph of neighbours: fast to search, slow to build."""
-
-    kind: Literal["hnsw"] = "hnsw"
-    m: int = Field(default=32, ge=4, le=128, description="Neighbours per item.")
-    ef_construction: int = Field(default=80, ge=8, le=2048, description="Breadth while it is built.")
-    ef_search: int = Field(default=64, ge=8, le=2048, description="Breadth of a search.")
-
-
-IndexSpec = Annotated[FlatIndex | IvfFlatIndex | IvfPqIndex | HnswIndex, Field(discriminator="kind")]
-INDEX_KINDS = ("flat", "ivf_flat", "ivf_pq", "hnsw")
-
-
 class ExportSpec(Frozen):
     """One export: which model, from which weights, checked on which rows, published where."""
 
@@ -292,6 +243,11 @@ class ExportSpec(Frozen):
         default=False,
         description="cuda only: let products of fp32 matrices round their factors to TF32.",
     )
+    kernel: Kernel | None = Field(
+        default=None,
+        description="cuda only: what computes HSTU layers, pytorch's operators or Slipway's triton kernels. "
+        "Default: the config's model_config.kernel, else pytorch. Packages for a CPU are pytorch's.",
+    )
     fp32_tolerance: float | None = Field(
         default=None,
         gt=0,
@@ -353,8 +309,14 @@ class ExportSpec(Frozen):
 
     @model_validator(mode="after")
     def _tf32_is_for_cuda(self) -> Self:
-        if self.tf32 and Device.CUDA not in map(device_of, self.targets):
+        if self.tf32 and not self.has_cuda_target:
             raise ValueError("`tf32` is for CUDA: a CPU has no such products; leave it out, or name a GPU")
+        return self
+
+    @model_validator(mode="after")
+    def _triton_is_for_cuda(self) -> Self:
+        if self.kernel is Kernel.TRITON and not self.has_cuda_target:
+            raise ValueError("`kernel: triton` is for CUDA: a CPU runs no such kernels; leave it out")
         return self
 
     @model_validator(mode="after")
@@ -389,9 +351,15 @@ class ExportSpec(Frozen):
         """What packages are compiled for, one after the other."""
         return self.target or (self.device.value,)
 
+    @property
+    def has_cuda_target(self) -> bool:
+        return Device.CUDA in map(device_of, self.targets)
+
     def for_target(self, target: Target) -> Self:
         """The same export for one of its targets."""
         one = (target,) if self.target else None
         device = device_of(target)
-        tf32 = self.tf32 and device is Device.CUDA
-        return self.model_copy(update={"target": one, "device": device, "tf32": tf32})
+        here: dict[str, object] = {"target": one, "device": device}
+        if device is not Device.CUDA:
+            here |= {"tf32": False, "kernel": None}
+        return self.model_copy(update=here)

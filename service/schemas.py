@@ -11,7 +11,8 @@ from exporter.config.schema import PipelineConfig
 from exporter.config.tables import Lookup, lookups
 from exporter.dims.between import plan_between
 from exporter.dims.entries import dim_entries, tensor_entries
-from exporter.dtypes import Precision, TableDtype
+from exporter.dtypes import Kernel, Precision, TableDtype
+from exporter.index_spec import IndexSpec
 from exporter.manifest import DimEntry, TensorEntry
 from exporter.outcome import Failure
 from exporter.planning import PlannedTower
@@ -20,7 +21,6 @@ from exporter.spec import (
     ExportSpec,
     Frozen,
     IdWeights,
-    IndexSpec,
     Mode,
     Pass,
     Tables,
@@ -58,6 +58,7 @@ class SpecView(Frozen):
     tables: Tables = Tables()
     precision: Precision | None = None
     tf32: bool = False
+    kernel: Kernel | None = None
     fp32_tolerance: float | None = None
     ranks: int | None
     nodes: int | None
@@ -213,6 +214,7 @@ class TowerPlan(Frozen):
     )
     group_dims: tuple[DimEntry, ...] = ()
     tables: tuple[TablePlan, ...] = ()
+    kernel: Kernel = Field(default=Kernel.PYTORCH, description="What computes its HSTU layers on CUDA.")
 
     @classmethod
     def of(cls, planned: PlannedTower, spec: ExportSpec) -> "TowerPlan":
@@ -227,6 +229,7 @@ class TowerPlan(Frozen):
             group_tensors=tensor_entries(groups) if groups else (),
             group_dims=dim_entries(groups) if groups else (),
             tables=_tables(planned.config.pipeline),
+            kernel=planned.config.pipeline.kernel,
         )
 
 

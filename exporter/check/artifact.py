@@ -6,12 +6,13 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
+from exporter.dtypes import Kernel
 from exporter.errors import InvalidSpec
 from exporter.manifest import Manifest, SourceRef
 from exporter.published import read_manifest
 from exporter.served import ServedTower, download
 from exporter.signing import VerifyingKey
-from exporter.spec import IdWeights, TableLayout, TowerName
+from exporter.spec import Device, IdWeights, TableLayout, TowerName
 
 _INLINE = "inline"  # a config that came with the request: the artifact does not say where it is
 
@@ -66,6 +67,9 @@ def request_behind(published: Published) -> Mapping[str, JsonValue]:
         "precision": towers[0].precision,
         "tf32": towers[0].tf32,
     }
+    if manifest.device is Device.CUDA and manifest.family_package is None:
+        by_triton = any(tower.kernel is Kernel.TRITON for tower in towers)
+        given["kernel"] = Kernel.TRITON if by_triton else Kernel.PYTORCH
     given["tables"] = {
         "layout": TableLayout.SHARDED if any(tower.tables for tower in towers) else TableLayout.PACKAGED,
         "dtypes": {table.name: table.dtype for tower in towers for table in tower.embeddings if table.error},

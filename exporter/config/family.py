@@ -22,6 +22,10 @@ class FamilyConfig(ABC):
     def reads(self, tower: TowerName, group: str) -> bool:
         """Whether a tower reads a feature group."""
 
+    def attends(self, _tower: TowerName) -> bool:
+        """Whether a tower has HSTU layers."""
+        return False
+
     @property
     def groups_in_step(self) -> tuple[tuple[str, ...], ...]:
         """Sets of jagged groups whose elements the model joins with each other."""

@@ -167,6 +167,9 @@ class HstuMatchConfig(FamilyConfig):
     def groups_in_step(self) -> tuple[tuple[str, ...], ...]:
         return (self.hstu.history_groups,)
 
+    def attends(self, tower: TowerName) -> bool:
+        return tower is TowerName.USER
+
     def reads(self, tower: TowerName, group: str) -> bool:
         """The item tower reads the candidates, and the user tower all other groups."""
         return (group == self.item_input) == (tower is TowerName.ITEM)
@@ -189,6 +192,9 @@ class DlrmHstuConfig(FamilyConfig):
     @property
     def groups_in_step(self) -> tuple[tuple[str, ...], ...]:
         return self.hstu.history_groups, (CANDIDATE, CANDIDATE_TIMESTAMP)
+
+    def attends(self, _tower: TowerName) -> bool:
+        return True
 
     def reads(self, _tower: TowerName, _group: str) -> bool:
         """Every group there is."""

@@ -9,12 +9,19 @@ from exporter.config.groups import read_groups
 from exporter.config.joined_sequences import with_sequences_joined
 from exporter.config.message import read_message, require_fields
 from exporter.config.pb.data_pb2 import DataConfig, FgMode
+from exporter.config.pb.model_pb2 import Kernel as KernelMessage
 from exporter.config.pb.pipeline_pb2 import EasyRecConfig
 from exporter.config.schema import FeatureGroup, ModelConfig, PipelineConfig
 from exporter.config.tables import check_tables
-from exporter.dtypes import Precision
+from exporter.dtypes import Kernel, Precision
 from exporter.errors import InvalidPipelineConfig, UnsupportedConfig
 
+# What trained a model by CUTLASS's kernels is computed by Triton's: there are no others here.
+_KERNELS = {
+    KernelMessage.TRITON: Kernel.TRITON,
+    KernelMessage.CUTLASS: Kernel.TRITON,
+    KernelMessage.PYTORCH: Kernel.PYTORCH,
+}
 _PRECISIONS = {"": Precision.FP32, "BF16": Precision.BF16, "FP16": Precision.FP16}
 
 
@@ -65,6 +72,7 @@ def parse_published_config(text: str, *, where: str = "config") -> PipelineConfi
         item_id_field=_item_id_field(message.data_config),
         averaged_weights=_averaged_weights(message),
         precision=_precision(message),
+        kernel=_KERNELS[message.model_config.kernel],
         variational_dropout=message.model_config.HasField("variational_dropout"),
     )
 

@@ -9,7 +9,7 @@ from exporter.config.hstu import DlrmHstuConfig, HstuMatchConfig
 from exporter.config.match import MatchConfig
 from exporter.config.ranking import DbmtlConfig, MultiTowerDinConfig
 from exporter.config.sequence_encoders import SequenceEncoderConfig
-from exporter.dtypes import Precision
+from exporter.dtypes import Kernel, Precision
 from exporter.spec import IdWeights, Tables, TowerName
 
 
@@ -160,6 +160,7 @@ class PipelineConfig:
     id_weights: IdWeights = IdWeights.APPLY  # what becomes of the factors of weighted ids
     tables: Tables = field(default_factory=Tables)  # as packaged; a checkpoint's are fp32
     precision: Precision = Precision.FP32  # what towers are computed in
+    kernel: Kernel = Kernel.PYTORCH  # what computes HSTU layers on CUDA; on a CPU it is pytorch in any case
     tf32: bool = False  # products of fp32 matrices on CUDA may round their factors
     variational_dropout: bool = False  # groups of several features scale each by how often it was kept
 

@@ -6,8 +6,8 @@ from typing import Protocol, runtime_checkable
 from exporter.config.hstu import Similarity
 from exporter.config.schema import ModelConfig
 from exporter.errors import InvalidSpec
+from exporter.index_spec import FlatIndex, HnswIndex, IndexSpec, IvfFlatIndex, IvfPqIndex
 from exporter.manifest import Metric
-from exporter.spec import FlatIndex, HnswIndex, IndexSpec, IvfFlatIndex, IvfPqIndex
 
 ROWS_PER_LIST = 39  # FAISS's own measure of how many vectors it takes to place a list well
 _MOST_LISTS = 65_536

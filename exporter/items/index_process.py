@@ -12,6 +12,7 @@ from typing import TextIO
 import faiss
 
 from exporter.errors import IndexFailed
+from exporter.index_spec import FlatIndex, HnswIndex, IvfFlatIndex, IvfPqIndex
 from exporter.items.index import IndexBuilt, IndexReply, IndexRequest
 from exporter.items.index_plan import PQ_CODES
 from exporter.items.memory import peak_bytes
@@ -19,7 +20,6 @@ from exporter.items.recall import measure_recall
 from exporter.items.sample import spread
 from exporter.items.vector_files import VectorRows, read_groups, read_rows
 from exporter.manifest import Metric
-from exporter.spec import FlatIndex, HnswIndex, IvfFlatIndex, IvfPqIndex
 
 Report = Callable[[float, str], None]
 

@@ -7,6 +7,7 @@ import pyarrow as pa
 import torch
 
 from exporter.errors import VerificationFailed
+from exporter.index_spec import IndexSpec
 from exporter.items.ids import ids_of
 from exporter.items.index import IndexRequest, build_index
 from exporter.items.memory import forget_peak, peak_bytes
@@ -16,7 +17,7 @@ from exporter.items.vector_files import read_rows
 from exporter.items.wanted import WantedVectors
 from exporter.manifest import VECTOR_COLUMN, IndexEntry, VectorsEntry
 from exporter.published import file_ref
-from exporter.spec import IndexSpec, TowerName
+from exporter.spec import TowerName
 from exporter.stages import Progress
 from exporter.verify.gate import Gate
 from exporter.verify.numerics import FP32_TOLERANCE, Difference, compare

@@ -8,12 +8,13 @@ from exporter.config.schema import Feature
 from exporter.data.parquet import ParquetSource, open_parquet
 from exporter.dims.plan import BATCH, DimPlan
 from exporter.errors import InvalidSpec
+from exporter.index_spec import IndexSpec
 from exporter.items.ids import ItemIds, check_ids
 from exporter.items.index import require_faiss
 from exporter.items.index_plan import decided, metric_of
 from exporter.manifest import Metric, TensorEntry
 from exporter.planning import PlannedTower
-from exporter.spec import ExportSpec, IndexSpec
+from exporter.spec import ExportSpec
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -91,7 +91,7 @@ def _apply(tower: Tower, editable: EditableProgram, asked: Pass) -> tuple[str, .
                 call
                 for name, old in _attention_below(tower.module, asked.submodule).items()
                 if name in called_modules(editable)
-                for call in swap_module(editable, name, ATTENTION[asked.attention](old.scores))
+                for call in swap_module(editable, name, ATTENTION[asked.attention](old.heads, old.visibility))
             )
     assert_never(asked)
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from exporter.config.parse import parse_published_config
 from exporter.config.schema import PipelineConfig
 from exporter.config.schema import TowerConfig as TowerConfig  # builders of towers import it from here
+from exporter.dtypes import Kernel
 from exporter.errors import InvalidSpec
 from exporter.spec import TowerName
 from exporter.towers.scalar_view import scalar_view
@@ -36,7 +37,10 @@ def training_tower(pipeline: PipelineConfig, name: TowerName) -> TowerConfig:
         name=name,
         view="training",
         pipeline=replace(
-            pipeline, groups=groups, features=tuple(pipeline.feature(feature) for feature in names)
+            pipeline,
+            groups=groups,
+            features=tuple(pipeline.feature(feature) for feature in names),
+            kernel=pipeline.kernel if pipeline.model.attends(name) else Kernel.PYTORCH,
         ),
     )
 

@@ -7,10 +7,11 @@ from typing import TypeVar
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
-from exporter.dtypes import Precision, TableDtype
+from exporter.dtypes import Kernel, Precision, TableDtype
 from exporter.errors import InvalidSpec
+from exporter.index_spec import INDEX_KINDS
 from exporter.planning import PlanRequest, read_config
-from exporter.spec import INDEX_KINDS, Device, ExportSpec, IdWeights, Mode, TableLayout, TowerName
+from exporter.spec import Device, ExportSpec, IdWeights, Mode, TableLayout, TowerName
 
 Spec = TypeVar("Spec", bound=ExportSpec)
 
@@ -36,6 +37,11 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--tf32", action="store_true", default=None, help="let products on CUDA round to TF32"
+    )
+    parser.add_argument(
+        "--kernel",
+        choices=[each.value for each in Kernel],
+        help="what computes HSTU layers on CUDA; default: the config's model_config.kernel, else pytorch",
     )
     parser.add_argument("--device", choices=[device.value for device in Device])
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cli.main import main
-from exporter.dtypes import Precision, TableDtype
+from exporter.dtypes import Kernel, Precision, TableDtype
 from exporter.manifest import (
     DimEntry,
     FileRef,
@@ -55,6 +55,7 @@ TOWER = TowerEntry(
     reused="request",
     embeddings=(QUANTISED,),
     precision=Precision.FP16,
+    kernel=Kernel.TRITON,
     verified=VerificationReport(
         tolerance=5e-3,
         largest_difference=0,
@@ -113,6 +114,11 @@ def test_files_stages_and_what_passes_between_packages_are_shown(shown: str, cel
 
 def test_it_says_where_the_compiled_code_is_from(shown: str) -> None:
     assert "user tower: warm, neither traced nor compiled" in " ".join(shown.split())
+
+
+def test_it_says_what_computes_it(shown: str) -> None:
+    told = "user tower: its HSTU layers are computed by Triton kernels, which the package holds"
+    assert told in " ".join(shown.split())
 
 
 def test_it_says_what_lower_precision_saves_and_costs(shown: str) -> None:

@@ -61,6 +61,7 @@ def test_the_plan_can_be_had_as_json(capsys: pytest.CaptureFixture[str]) -> None
                     "bytes": 128_000,
                 }
             ],
+            "kernel": "pytorch",
         }
     ]
 
@@ -99,6 +100,17 @@ def test_a_config_decides_what_the_request_does_not(
         spec.write_text(json.dumps({"precision": options[1]} if options else {}))
         assert main(["plan", "--config", str(config), "--spec", str(spec), "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["precision"] == precision
+
+
+def test_it_says_which_towers_are_computed_by_triton(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = tmp_path / "spec.json"
+    spec.write_text(json.dumps({"kernel": "triton", "target": ["sm_90", "cpu"]}))
+    assert main(["plan", "--config", str(CONFIG), "--spec", str(spec)]) == 0
+    told = capsys.readouterr().out
+    assert "user tower: on CUDA its HSTU layers are computed by Triton kernels" in told
+    assert "item tower: on CUDA" not in told
 
 
 def test_a_spec_for_an_export_can_be_planned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from exporter.dtypes import Precision, TableDtype
+from exporter.index_spec import IvfFlatIndex
 from exporter.manifest import (
     CaseKind,
     CaseReport,
@@ -21,7 +22,7 @@ from exporter.manifest import (
     VerificationReport,
 )
 from exporter.outcome import Failure
-from exporter.spec import IvfFlatIndex, TowerName
+from exporter.spec import TowerName
 from exporter.stages import Stage
 from jobs.ids import new_job_id
 from jobs.model import Job, JobState, Lease, TowerProgress, TowerState, VerificationSummary

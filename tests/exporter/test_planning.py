@@ -8,14 +8,16 @@ import pytest
 from pydantic import ValidationError
 
 from exporter.dtypes import Precision
-from exporter.errors import InvalidPipelineConfig, InvalidSpec
+from exporter.errors import InvalidPipelineConfig, InvalidSpec, PassRefused
+from exporter.index_spec import FlatIndex
 from exporter.planning import pin, plan_export, plan_towers
 from exporter.spec import (
+    AttentionKind,
     ExportSpec,
-    FlatIndex,
     LowPrecision,
     Mode,
     SetPrecision,
+    SwapAttention,
     TableLayout,
     Tables,
     TowerName,
@@ -65,6 +67,42 @@ def test_tf32_is_refused_where_no_target_has_it() -> None:
         ExportSpec(config_uri="c", checkpoint_uri="c", output_uri="o", tf32=True)
     both = ExportSpec(config_uri="c", checkpoint_uri="c", output_uri="o", tf32=True, target=("cpu", "sm_90"))
     assert [both.for_target(each).tf32 for each in both.targets] == [False, True]
+
+
+def test_triton_is_refused_where_no_target_runs_it() -> None:
+    with pytest.raises(ValidationError, match="`kernel: triton` is for CUDA"):
+        ExportSpec(config_uri="c", checkpoint_uri="c", output_uri="o", kernel="triton")
+    both = ExportSpec.model_validate({**_spec().model_dump(), "kernel": "triton", "target": ["cpu", "sm_90"]})
+    assert [both.for_target(each).kernel for each in both.targets] == [None, "triton"]
+
+
+@pytest.mark.parametrize(
+    ("config", "target", "asked", "user"),
+    [
+        ("TRITON", "sm_90", None, "triton"),
+        ("TRITON", "sm_90", "pytorch", "pytorch"),
+        ("PYTORCH", "sm_90", "triton", "triton"),
+        ("TRITON", "cpu", None, "pytorch"),
+    ],
+)
+def test_on_cuda_the_request_or_the_config_chooses_the_kernel(
+    text: str, config: str, target: str, asked: str | None, user: str
+) -> None:
+    given = {**_spec().model_dump(exclude={"device"}), "target": target, "kernel": asked}
+    planned = plan_towers(
+        ExportSpec.model_validate(given), text.replace("kernel: PYTORCH", f"kernel: {config}")
+    )
+    kernels = {tower.name: tower.config.pipeline.kernel for tower in planned}
+    assert kernels == {TowerName.USER: user, TowerName.ITEM: "pytorch"}  # the item tower has no such layers
+
+
+def test_a_pass_for_triton_is_refused_where_one_target_is_a_cpu(text: str) -> None:
+    asked = SwapAttention(tower=TowerName.USER, submodule="user_tower", attention=AttentionKind.TRITON)
+    spec = _spec().model_copy(update={"passes": (asked,), "target": ("sm_90", "avx2")})
+    with pytest.raises(PassRefused, match="is for CUDA, and a package is to be made for avx2") as raised:
+        plan_towers(spec, text)
+    assert raised.value.where == "passes: user_tower"
+    assert plan_towers(spec.for_target("sm_90"), text)
 
 
 def test_the_family_is_known_from_the_plan(text: str) -> None:
@@ -189,6 +227,14 @@ def test_tables_go_into_shards_beside_a_dense_package(tables: object, text: str)
     )
     with pytest.raises(ValidationError, match="`tables: sharded` needs `mode: two_stage`"):
         ExportSpec.model_validate(given)
+
+
+def test_a_family_of_ones_own_brings_its_kernels() -> None:
+    own = {"config": "", "family": "own", "checkpoint_uri": "x", "sample_input_uri": "x", "output_uri": "x"}
+    spec = ExportSpec.model_validate({**own, "target": "cuda", "kernel": "triton"})
+    with pytest.raises(InvalidSpec) as raised:
+        plan_export(spec, "", families=("own",))
+    assert raised.value.where == "kernel"
 
 
 def test_a_family_of_ones_own_has_no_tables_to_shard() -> None:

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from exporter.index_spec import FlatIndex
 from exporter.outcome import ExportOutcome
-from exporter.spec import ExportSpec, FlatIndex, Target, TowerName
+from exporter.spec import ExportSpec, Target, TowerName
 from jobs.control import JobControl, Owner, Plan, enqueue_lost
 from jobs.errors import JobNotFinished, JobNotFound, JobNotRetryable, QuotaExceeded, StoreUnavailable
 from jobs.ids import JobId, new_job_id

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from exporter.errors import InvalidPipelineConfig, InvalidSpec, SourceNotFound
 from exporter.outcome import ExportOutcome
-from exporter.spec import HnswIndex, TableLayout, TowerName
+from exporter.spec import TableLayout, TowerName
 from exporter.stages import Stage
 from jobs.leases import claim
 from jobs.memory_store import MemoryJobStore
@@ -87,7 +87,15 @@ def test_item_vectors_are_asked_for_by_options(slipway: Slipway, store: MemoryJo
     assert slipway(*SUBMIT, *ROWS, *options) == 0
     (job,) = store.page(limit=2).jobs
     assert (job.spec.materialise_items, job.spec.item_id_column) == (True, "asin")
-    assert job.spec.item_index == HnswIndex()
+    assert job.spec.item_index is not None and job.spec.item_index.kind == "hnsw"
+
+
+def test_kernels_are_asked_for_by_an_option(slipway: Slipway, store: MemoryJobStore) -> None:
+    assert slipway(*SUBMIT, *ROWS, "--target", "sm_90", "--kernel", "triton") == 0
+    (job,) = store.page(limit=2).jobs
+    assert (job.spec.kernel, JobView.of(job).spec.kernel) == ("triton", "triton")
+    with pytest.raises(InvalidSpec, match="`kernel: triton` is for CUDA"):
+        slipway(*SUBMIT, *ROWS, "--kernel", "triton")
 
 
 def test_tables_in_shards_are_asked_for_by_an_option(slipway: Slipway, store: MemoryJobStore) -> None:

@@ -1,18 +1,22 @@
 """HSTU attention: SiLU of the scores instead of a softmax, over what each element may see.
 
-B rows, L longest row, H heads, A and V widths of a head's queries and values, Q = H * A, E = H * V.
+B rows, N elements of all rows together, L longest row, H heads, A and V widths of a head's queries and
+values, Q = H * A, E = H * V, W = 2 * E + 2 * Q: u, v, q and k of an element side by side.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from exporter.config.hstu import StuConfig
+from exporter.models.hstu.kernels.attention import AttentionForm
 from exporter.models.hstu.sequence import EncoderSequence
+from exporter.models.jagged import Layout, pad_to, unpad
 from exporter.spec import AttentionKind
 
 
@@ -65,12 +69,20 @@ class Visibility:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scores:
-    """How a score becomes a weight."""
+class Heads:
+    """The heads of a layer: how wide they are, and how a score becomes a weight."""
 
-    heads: int
+    count: int
+    attention_dim: int  # A
+    hidden_dim: int  # V
     alpha: float
     divisor: int
+
+    @property
+    def widths(self) -> tuple[int, int, int, int]:
+        """Of u, v, q and k, as they stand side by side."""
+        values, queries = self.count * self.hidden_dim, self.count * self.attention_dim
+        return values, values, queries, queries
 
     def weights(self, q: Tensor, k: Tensor, mask: Tensor) -> Tensor:
         """Of queries and keys (..., L, A), to (..., L, L)."""
@@ -80,37 +92,95 @@ class Scores:
 class Attention(nn.Module, ABC):
     """Attention of one layer. It has no weights, so that a program's may be swapped for another by name."""
 
-    def __init__(self, scores: Scores) -> None:
+    reads_mask: ClassVar[bool]
+
+    def __init__(self, heads: Heads, visibility: Visibility) -> None:
         super().__init__()
-        self.scores = scores
+        self.heads = heads
+        self.visibility = visibility
 
     @abstractmethod
-    def forward(self, q_BLQ: Tensor, k_BLQ: Tensor, v_BLE: Tensor, mask_BLL: Tensor) -> Tensor:
+    def forward(
+        self, uvqk_NW: Tensor, offsets_B1: Tensor, candidates_B: Tensor | None, mask_BLL: Tensor | None
+    ) -> Tensor:
+        """What each element attends to, (N, E).
+
+        `candidates_B` is how many elements at the end of each row are candidates, None where none are. The
+        mask is what `visibility` makes of these rows, for attention that reads one.
+        """
+
+
+class PaddedAttention(Attention):
+    """Attention with all rows as long as the longest, and a mask."""
+
+    reads_mask = True
+
+    def forward(
+        self, uvqk_NW: Tensor, offsets_B1: Tensor, candidates_B: Tensor | None, mask_BLL: Tensor | None
+    ) -> Tensor:
+        assert mask_BLL is not None
+        # Padded before it is split: padding a slice copies it first, and asks on the way if N is 1.
+        layout = Layout.between(offsets_B1, total=uvqk_NW.shape[0])
+        padded_BLW = pad_to(uvqk_NW, layout.offsets, mask_BLL.shape[-1])
+        _, v_BLE, q_BLQ, k_BLQ = padded_BLW.split(self.heads.widths, dim=2)
+        return unpad(self.attend(q_BLQ, k_BLQ, v_BLE, mask_BLL), layout)
+
+    @abstractmethod
+    def attend(self, q_BLQ: Tensor, k_BLQ: Tensor, v_BLE: Tensor, mask_BLL: Tensor) -> Tensor:
         """Queries and keys (B, L, H * A), values (B, L, H * V), to (B, L, H * V)."""
 
 
-class AllHeads(Attention):
+class AllHeads(PaddedAttention):
     """All heads in one product: B * H * L * L weights at a time."""
 
-    def forward(self, q_BLQ: Tensor, k_BLQ: Tensor, v_BLE: Tensor, mask_BLL: Tensor) -> Tensor:
-        if self.scores.heads == 1:  # no axis of heads: inductor cannot order the strides around a size of 1
-            return self.scores.weights(q_BLQ, k_BLQ, mask_BLL) @ v_BLE
-        q_BHLA, k_BHLA, v_BHLV = (_by_head(x, self.scores.heads) for x in (q_BLQ, k_BLQ, v_BLE))
-        attended_BHLV = self.scores.weights(q_BHLA, k_BHLA, mask_BLL.unsqueeze(1)) @ v_BHLV
+    def attend(self, q_BLQ: Tensor, k_BLQ: Tensor, v_BLE: Tensor, mask_BLL: Tensor) -> Tensor:
+        if self.heads.count == 1:  # no axis of heads: inductor cannot order the strides around a size of 1
+            return self.heads.weights(q_BLQ, k_BLQ, mask_BLL) @ v_BLE
+        q_BHLA, k_BHLA, v_BHLV = (_by_head(x, self.heads.count) for x in (q_BLQ, k_BLQ, v_BLE))
+        attended_BHLV = self.heads.weights(q_BHLA, k_BHLA, mask_BLL.unsqueeze(1)) @ v_BHLV
         return attended_BHLV.transpose(1, 2).flatten(2)
 
 
-class HeadByHead(Attention):
+class HeadByHead(PaddedAttention):
     """One head after the other: B * L * L weights at a time, for long histories and little memory."""
 
-    def forward(self, q_BLQ: Tensor, k_BLQ: Tensor, v_BLE: Tensor, mask_BLL: Tensor) -> Tensor:
-        by_head = zip(*(x.chunk(self.scores.heads, dim=2) for x in (q_BLQ, k_BLQ, v_BLE)), strict=True)
-        return torch.cat([self.scores.weights(q, k, mask_BLL) @ v for q, k, v in by_head], dim=2)
+    def attend(self, q_BLQ: Tensor, k_BLQ: Tensor, v_BLE: Tensor, mask_BLL: Tensor) -> Tensor:
+        by_head = zip(*(x.chunk(self.heads.count, dim=2) for x in (q_BLQ, k_BLQ, v_BLE)), strict=True)
+        return torch.cat([self.heads.weights(q, k, mask_BLL) @ v for q, k, v in by_head], dim=2)
+
+
+class TritonAttention(Attention):
+    """A Triton kernel over the rows as they are: neither padding nor a mask, and memory for N elements."""
+
+    reads_mask = False
+
+    def forward(
+        self, uvqk_NW: Tensor, offsets_B1: Tensor, candidates_B: Tensor | None, mask_BLL: Tensor | None
+    ) -> Tensor:
+        heads, sees = self.heads, self.visibility
+        u, v, q, _ = heads.widths
+        form = AttentionForm(
+            v_column=u,
+            q_column=u + v,
+            k_column=u + v + q,
+            heads=heads.count,
+            attention_dim=heads.attention_dim,
+            hidden_dim=heads.hidden_dim,
+            alpha=heads.alpha,
+            divisor=heads.divisor,
+            prefix=sees.prefix,
+            window=sees.window,
+            sla_k1=sees.sla_k1,
+            sla_k2=sees.sla_k2,
+            tf32=torch.backends.cuda.matmul.allow_tf32,  # as torch's own products
+        )
+        return form(uvqk_NW, offsets_B1, candidates_B)
 
 
 ATTENTION: Mapping[AttentionKind, type[Attention]] = {
     AttentionKind.ALL_HEADS: AllHeads,
     AttentionKind.HEAD_BY_HEAD: HeadByHead,
+    AttentionKind.TRITON: TritonAttention,
 }
 
 

@@ -1,6 +1,7 @@
 """Sequential transduction units: one layer, and a stack that may shorten the sequence half way.
 
-B rows, N elements of all rows together, L longest row, D width, H heads, V width of their values, E = H * V.
+B rows, N elements of all rows together, L longest row, D width, H heads, V width of their values, E = H * V,
+W width of u, v, q and k side by side.
 """
 
 from dataclasses import replace
@@ -10,9 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from exporter.config.hstu import HstuConfig, StuConfig
-from exporter.models.hstu.attention import AllHeads, Scores, Visibility
+from exporter.models.hstu.attention import AllHeads, Attention, Heads, Visibility
 from exporter.models.hstu.sequence import EncoderSequence
-from exporter.models.jagged import Layout, as_size, pad, unpad
+from exporter.models.jagged import Layout, as_size
 
 _NORM_EPS = 1e-6
 
@@ -20,17 +21,22 @@ _NORM_EPS = 1e-6
 class StuLayer(nn.Module):
     """Norm, one projection to u, v, q and k, attention, norm, gate by u, projection back, residual."""
 
-    def __init__(self, config: StuConfig, *, divisor: int, dropout: float) -> None:
+    def __init__(self, config: StuConfig, visibility: Visibility, *, divisor: int, dropout: float) -> None:
         super().__init__()
         self._config = config
-        alpha = config.attn_alpha or config.attention_dim**-0.5
-        self._attention = AllHeads(Scores(heads=config.num_heads, alpha=alpha, divisor=divisor))
+        heads = Heads(
+            count=config.num_heads,
+            attention_dim=config.attention_dim,
+            hidden_dim=config.hidden_dim,
+            alpha=config.attn_alpha or config.attention_dim**-0.5,
+            divisor=divisor,
+        )
+        self._attention: Attention = AllHeads(heads, visibility)
         self._dropout = dropout
-        heads, inner = config.num_heads, config.num_heads * config.hidden_dim
-        self._widths = (inner, inner, heads * config.attention_dim, heads * config.attention_dim)
-        normed = heads if config.use_group_norm else inner
-        self._uvqk_weight = nn.Parameter(torch.empty(config.embedding_dim, sum(self._widths)))
-        self._uvqk_beta = nn.Parameter(torch.zeros(sum(self._widths)))
+        inner, width = heads.widths[0], sum(heads.widths)
+        normed = config.num_heads if config.use_group_norm else inner
+        self._uvqk_weight = nn.Parameter(torch.empty(config.embedding_dim, width))
+        self._uvqk_beta = nn.Parameter(torch.zeros(width))
         self._input_norm_weight = nn.Parameter(torch.ones(config.embedding_dim))
         self._input_norm_bias = nn.Parameter(torch.zeros(config.embedding_dim))
         self._output_weight = nn.Parameter(torch.empty(3 * inner, config.embedding_dim))
@@ -39,15 +45,20 @@ class StuLayer(nn.Module):
         nn.init.xavier_uniform_(self._uvqk_weight)
         nn.init.xavier_uniform_(self._output_weight)
 
-    def forward(self, x_ND: Tensor, layout: Layout, mask_BLL: Tensor) -> Tensor:
+    @property
+    def reads_mask(self) -> bool:
+        """Whether its attention does."""
+        return self._attention.reads_mask
+
+    def forward(self, sequence: EncoderSequence, mask_BLL: Tensor | None) -> Tensor:
+        x_ND, candidates = sequence.values, sequence.candidates
         normed_ND = F.layer_norm(
             x_ND, x_ND.shape[1:], self._input_norm_weight, self._input_norm_bias, _NORM_EPS
         )
-        uvqk = torch.addmm(self._uvqk_beta, normed_ND, self._uvqk_weight)
-        u_NE = F.silu(uvqk[:, : self._widths[0]])
-        # Padded before it is split: padding a slice copies it first, and asks on the way if N is 1.
-        _, v, q, k = pad(uvqk, layout).split(self._widths, dim=2)
-        attended_NE = unpad(self._attention(q, k, v, mask_BLL), layout)
+        uvqk_NW = torch.addmm(self._uvqk_beta, normed_ND, self._uvqk_weight)
+        u_NE = F.silu(uvqk_NW[:, : self._attention.heads.widths[0]])
+        candidates_B = None if candidates is None else candidates.lengths
+        attended_NE = self._attention(uvqk_NW, sequence.layout.offsets, candidates_B, mask_BLL)
         y = torch.cat([u_NE, attended_NE, u_NE * self._normed(attended_NE)], dim=1)
         y = F.dropout(y, self._dropout, self.training)
         return torch.addmm(x_ND, y, self._output_weight)
@@ -73,18 +84,24 @@ class StuStack(nn.Module):
         self._split, self._tail = config.attn_truncation_split_layer, config.attn_truncation_tail_len
         divisor = stu.scaling_seqlen if stu.scaling_seqlen >= 0 else max_seq_len
         self._stu_layers = nn.ModuleList(
-            StuLayer(stu, divisor=divisor, dropout=dropout) for _ in range(config.num_layers)
+            StuLayer(stu, self._visibility, divisor=divisor, dropout=dropout)
+            for _ in range(config.num_layers)
         )
 
     def forward(self, sequence: EncoderSequence) -> EncoderSequence:
         """The encoded sequence, or what truncation leaves of it."""
-        mask_BLL = self._visibility.mask(sequence)
+        mask_BLL = self._mask(sequence)
         for number, layer in enumerate(self._stu_layers):
             if self._tail and number == self._split:
                 sequence = truncated(sequence, self._prefix, self._tail)
-                mask_BLL = self._visibility.mask(sequence)
-            sequence = replace(sequence, values=layer(sequence.values, sequence.layout, mask_BLL))
+                mask_BLL = self._mask(sequence)
+            sequence = replace(sequence, values=layer(sequence, mask_BLL))
         return sequence
+
+    def _mask(self, sequence: EncoderSequence) -> Tensor | None:
+        """One for all layers, if any of them reads it."""
+        wanted = any(layer.reads_mask for layer in self._stu_layers)
+        return self._visibility.mask(sequence) if wanted else None
 
 
 def truncated(sequence: EncoderSequence, prefix: int, tail: int) -> EncoderSequence:

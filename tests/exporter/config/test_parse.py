@@ -32,6 +32,16 @@ def test_training_only_fields_are_ignored(parse_edited: ParseEdited) -> None:
     assert edited.model == parse_edited().model
 
 
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [("TRITON", "triton"), ("CUTLASS", "triton"), ("PYTORCH", "pytorch"), (None, "pytorch")],
+)
+def test_the_kernel_that_trained_it_is_read(
+    parse_edited: ParseEdited, written: str | None, read: str
+) -> None:
+    assert parse_edited(("kernel: PYTORCH", f"kernel: {written}" if written else "")).kernel == read
+
+
 @pytest.mark.parametrize("mode", ["FG_NORMAL", "FG_DAG", "FG_BUCKETIZE"])
 def test_raw_training_rows_of_plain_ids_are_as_good_as_encoded(parse_edited: ParseEdited, mode: str) -> None:
     assert parse_edited(("FG_NONE", mode)).train_rows_are_encoded

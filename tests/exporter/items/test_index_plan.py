@@ -4,9 +4,9 @@ import pytest
 
 from exporter.config.parse import parse_pipeline_config
 from exporter.errors import InvalidSpec
+from exporter.index_spec import FlatIndex, HnswIndex, IvfFlatIndex, IvfPqIndex
 from exporter.items.index_plan import decided, metric_of
 from exporter.manifest import Metric
-from exporter.spec import FlatIndex, HnswIndex, IvfFlatIndex, IvfPqIndex
 from tests.exporter.test_planning import FIXTURES
 
 

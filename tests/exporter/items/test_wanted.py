@@ -7,10 +7,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from exporter.errors import InvalidRows, InvalidSpec
+from exporter.index_spec import FlatIndex, IvfFlatIndex
 from exporter.items.wanted import Items, open_items, plan_vectors
 from exporter.manifest import Metric, TensorEntry
 from exporter.planning import PlannedTower, plan_towers
-from exporter.spec import ExportSpec, FlatIndex, IvfFlatIndex, TowerName
+from exporter.spec import ExportSpec, TowerName
 from tests.exporter.test_planning import FIXTURES
 
 

@@ -1,9 +1,10 @@
-"""Who sees whom."""
+"""Who sees whom, and that every attention computes the same of it."""
 
 import pytest
 import torch
+from torch import Tensor
 
-from exporter.models.hstu.attention import Visibility
+from exporter.models.hstu.attention import AllHeads, Attention, HeadByHead, Heads, TritonAttention, Visibility
 from exporter.models.hstu.sequence import EncoderSequence
 from exporter.models.jagged import Layout
 
@@ -63,3 +64,39 @@ def test_a_window_counts_back_from_the_end_of_the_history() -> None:
 
 def test_semi_local_candidates_see_all_of_the_history_but_not_themselves() -> None:
     assert mask(sla_k1=1, sla_k2=1, candidates=2) == ["x....", "xx...", "x.x..", "xxx..", "xxx.."]
+
+
+def attended(
+    kind: type[Attention], count: int, visibility: Visibility, candidates: list[int] | None
+) -> Tensor:
+    """Of rows of 6, 0, 1 and 9 elements with drawn numbers."""
+    torch.manual_seed(0)
+    heads = Heads(count=count, attention_dim=4, hidden_dim=6, alpha=0.5, divisor=9)
+    layout = Layout.of(torch.tensor([6, 0, 1, 9]), total=16)
+    sequence = EncoderSequence(
+        values=torch.randn(16, sum(heads.widths)),
+        timestamps=torch.zeros(16),
+        layout=layout,
+        candidates=Layout.of(torch.tensor(candidates), total=sum(candidates)) if candidates else None,
+    )
+    attention = kind(heads, visibility)
+    mask_BLL = visibility.mask(sequence) if attention.reads_mask else None
+    counts_B = None if sequence.candidates is None else sequence.candidates.lengths
+    result: Tensor = attention(sequence.values, layout.offsets, counts_B, mask_BLL)
+    return result
+
+
+@pytest.mark.parametrize("candidates", [None, [2, 0, 1, 3]], ids=["history", "candidates"])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"window": 3}, {"prefix": 2}, {"prefix": 2, "window": 3}, {"sla_k1": 2, "sla_k2": 3}, {"sla_k1": 3}],
+    ids=str,
+)
+@pytest.mark.parametrize("kind", [HeadByHead, TritonAttention])
+@pytest.mark.parametrize("heads", [1, 3])
+def test_all_of_them_compute_the_same(
+    kind: type[Attention], heads: int, options: dict[str, int], candidates: list[int] | None
+) -> None:
+    visibility = Visibility(**{"prefix": 0, "window": 0, "sla_k1": 0, "sla_k2": 0, **options})
+    expected = attended(AllHeads, heads, visibility, candidates)
+    torch.testing.assert_close(attended(kind, heads, visibility, candidates), expected)

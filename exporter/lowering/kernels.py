@@ -1,0 +1,48 @@
+"""A tower whose HSTU layers are computed by Triton kernels, beside itself as torch computes it."""
+
+import copy
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+
+import torch
+from torch import nn
+
+from exporter.dtypes import Kernel
+from exporter.models.hstu.attention import AllHeads, Attention, HeadByHead, TritonAttention
+from exporter.towers.tower import Tower
+
+
+def _triton_attention(old: nn.Module) -> nn.Module:
+    assert isinstance(old, Attention)
+    return TritonAttention(old.heads, old.visibility)
+
+
+# By the type of a module what makes its Triton twin, which is called alike and has the very same weights
+# under the same names.
+_TWINS: Mapping[type[nn.Module], Callable[[nn.Module], nn.Module]] = {
+    AllHeads: _triton_attention,
+    HeadByHead: _triton_attention,
+}
+
+
+def with_kernels(tower: Tower, device: torch.device, *, kept: Collection[str] = ()) -> Tower:
+    """What to trace for `device`: on CUDA with Triton twins where the config says so, else the tower itself.
+
+    The tower stays as it is, for the gate, and both read the same weights. Submodules of the names `kept`
+    stay torch's in the copy as well: a pass is to find them.
+    """
+    if device.type != "cuda" or tower.config.pipeline.kernel is not Kernel.TRITON:
+        return tower
+    root = tower.module
+    old = {
+        id(module): module
+        for name, module in root.named_modules(remove_duplicate=False)
+        if type(module) in _TWINS and name not in kept
+    }
+    # What a copy takes as it is, or has something else for: all but the modules around those replaced.
+    shared: dict[int, object] = {id(tensor): tensor for tensor in (*root.parameters(), *root.buffers())}
+    for module in root.modules():
+        if old.keys().isdisjoint(id(inner) for inner in module.modules()):
+            shared[id(module)] = module
+    twins = {key: _TWINS[type(module)](module).train(module.training) for key, module in old.items()}
+    return replace(tower, module=copy.deepcopy(root, shared | twins))

@@ -1,0 +1,110 @@
+"""A tower with Triton kernels in it computes the same, beside itself, from the same weights."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.export import ExportedProgram
+
+from exporter.aoti.op_libraries import graphs_of
+from exporter.dtypes import Kernel, Precision
+from exporter.lowering.kernels import with_kernels
+from exporter.lowering.precision import InPrecision
+from exporter.models.hstu.attention import AllHeads, TritonAttention
+from exporter.parts import parts_of, trace_parts
+from exporter.spec import AttentionKind, Mode, SwapAttention, TowerName
+from exporter.towers.tower import Tower
+from tests.exporter.models.recorded import Batch, random_inputs, recorded_tower
+
+CPU, CUDA = torch.device("cpu"), torch.device("cuda")
+KERNEL = "slipway.hstu_attention.default"
+STACK = "user_tower._hstu_encoder._stu_module"
+
+pytestmark = pytest.mark.filterwarnings("ignore:_check_is_size will be removed:FutureWarning")
+
+
+def by_triton(model: str, name: str) -> Tower:
+    tower = recorded_tower(model, name)
+    pipeline = replace(tower.config.pipeline, kernel=Kernel.TRITON)
+    return replace(tower, config=replace(tower.config, pipeline=pipeline))
+
+
+def drawn(tower: Tower) -> Batch:
+    torch.manual_seed(3)
+    return random_inputs(tower, [3, 9, 5, 0, 4, 2, 6], [2, 1, 3, 1, 2, 4, 5])
+
+
+def operators(program: ExportedProgram) -> list[str]:
+    return [str(node.target) for graph in graphs_of([program]) for node in graph.nodes]
+
+
+@pytest.mark.parametrize(
+    ("model", "name"), [("hstu_match", "user"), ("dlrm_hstu", "model"), ("dlrm_hstu_trunc", "model")]
+)
+def test_a_tower_computes_the_same_with_kernels(model: str, name: str) -> None:
+    tower = by_triton(model, name)
+    inputs = drawn(tower)
+    with torch.no_grad():
+        expected, outputs = tower.module(inputs), with_kernels(tower, CUDA).module(inputs)
+    torch.testing.assert_close(outputs, expected)
+
+
+def test_the_tower_itself_stays_as_it_is_and_shares_its_weights() -> None:
+    tower = by_triton("hstu_match", "user")
+    copied = with_kernels(tower, CUDA).module
+    assert {type(each) for each in tower.module.modules()} & {AllHeads, TritonAttention} == {AllHeads}
+    assert {type(each) for each in copied.modules()} & {AllHeads, TritonAttention} == {TritonAttention}
+    assert copied.get_submodule("embedding_group") is tower.module.get_submodule("embedding_group")
+    own = tower.module.state_dict(keep_vars=True)
+    assert all(tensor is own[name] for name, tensor in copied.state_dict(keep_vars=True).items())
+    assert copied.state_dict().keys() == own.keys()
+
+
+def test_for_a_cpu_nothing_changes_and_torch_alone_is_traced() -> None:
+    tower = by_triton("hstu_match", "user")
+    assert with_kernels(tower, CPU) is tower
+    [traced] = trace_parts(parts_of(tower, Mode.UNIFIED, max_batch_size=64), drawn(tower), CPU)
+    assert KERNEL not in operators(traced.program)
+
+
+def test_a_model_that_does_not_ask_for_kernels_gets_none() -> None:
+    tower = recorded_tower("hstu_match", "user")
+    assert with_kernels(tower, CUDA) is tower
+
+
+def test_a_program_calls_the_kernel_for_each_layer_and_makes_no_mask() -> None:
+    tower = by_triton("dlrm_hstu", "model")
+    [part] = parts_of(with_kernels(tower, CUDA), Mode.UNIFIED, max_batch_size=64)
+    [traced] = trace_parts([part], drawn(tower), CPU)
+    called = operators(traced.program)
+    assert called.count(KERNEL) == sum(isinstance(each, AllHeads) for each in tower.module.modules())
+    assert "aten.eye.default" not in called
+
+
+def test_the_dense_part_of_two_has_the_kernels_under_autocast() -> None:
+    tower = by_triton("hstu_match", "user")
+    served = InPrecision(tower.served, Precision.BF16).eval()
+    _, dense = parts_of(replace(tower, module=served), Mode.TWO_STAGE, max_batch_size=64)
+    found = [
+        each for each in with_kernels(dense.tower, CUDA).module.modules() if type(each) is TritonAttention
+    ]
+    assert len(found) == 2
+
+
+def test_what_a_pass_names_is_left_to_the_pass() -> None:
+    tower = by_triton("hstu_match", "user")
+    kept = f"{STACK}._stu_layers.1._attention"
+    copied = with_kernels(tower, CUDA, kept=[kept]).module
+    assert type(copied.get_submodule(kept)) is AllHeads
+    assert type(copied.get_submodule(kept.replace("1", "0"))) is TritonAttention
+
+
+def test_a_pass_swaps_attention_for_the_kernel() -> None:
+    tower = recorded_tower("hstu_match", "user")
+    asked = SwapAttention(tower=TowerName.USER, submodule=STACK, attention=AttentionKind.TRITON)
+    inputs = drawn(tower)
+    [traced] = trace_parts(parts_of(tower, Mode.UNIFIED, max_batch_size=64), inputs, CPU, passes=[asked])
+    called = operators(traced.program)
+    assert called.count(KERNEL) == 2
+    with torch.no_grad():
+        torch.testing.assert_close(traced.program.module()(inputs), tower.module(inputs))
