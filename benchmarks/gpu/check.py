@@ -5,45 +5,92 @@ import random
 import sys
 import time
 import traceback
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from benchmarks.gpu.case import Case
+import torch
+from torch import Tensor
+
+from benchmarks.gpu.attention_cases import AttentionCase, masked_cases
+from benchmarks.gpu.case import Case, lengths_of, poisoned
 from benchmarks.gpu.jagged_cases import jagged_cases
 from benchmarks.gpu.output_cases import output_cases
 from benchmarks.gpu.position_cases import position_cases
+from exporter.models.hstu.kernels.attention import AttentionForm
 
 
 def main() -> int:
     """1 if a case fails; the others are run all the same."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu.check", description=__doc__)
-    parser.add_argument("parts", nargs="*", metavar="PART", help="run the cases with these in their names")
+    parser.add_argument(
+        "parts", nargs="*", metavar="PART", help="run the cases with one of these in their names"
+    )
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32))
     given = parser.parse_args()
-    lines = check([part.lower() for part in given.parts], seed=given.seed)
-    sys.stdout.write("\n".join(lines) + "\n")
-    return 0 if lines[-1].endswith(" 0 failed") else 1
+    failed = 0
+    for line in check(given.parts, seed=given.seed):
+        sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()
+        failed += line.startswith("FAILED")
+    return 1 if failed else 0
 
 
 def all_cases() -> tuple[Case, ...]:
-    """Those of every kernel but attention, whose are in attention_cases.py."""
-    return (*jagged_cases(), *position_cases(), *output_cases())
+    """Those of every kernel."""
+    return (*jagged_cases(), *position_cases(), *output_cases(), *attention_cases())
 
 
-def check(parts: list[str], *, seed: int) -> list[str]:
-    """A line for each case, and how many failed in the last."""
+def attention_cases() -> Iterator[Case]:
+    """Every mask in bf16, and other dtypes and widths without one and with candidates."""
+    usual = AttentionCase(lengths=(), heads=2, attention_dim=64, hidden_dim=64, dtype=torch.bfloat16)
+    others = [
+        *(replace(usual, dtype=dtype) for dtype in (torch.float32, torch.float16)),
+        *(replace(usual, attention_dim=width, hidden_dim=width) for width in (16, 128, 256)),
+        replace(usual, attention_dim=25, hidden_dim=40, heads=3),
+    ]
+    plain = [case for base in others for case in (base, replace(base, candidates=()))]
+    for number, case in enumerate([*masked_cases(usual), *plain]):
+        yield Case(name=f"attention-{number}-{case}", bound=case.limit, check=_Attended(case))
+
+
+class _Attended:
+    """The operator over rows that chance decides; with candidates if the case has any."""
+
+    def __init__(self, case: AttentionCase) -> None:
+        self._case = case
+
+    def __call__(self, chance: random.Random, /) -> float:
+        lengths = tuple(lengths_of(chance, block=chance.choice([64, 128]), highest=300))
+        behind = tuple(chance.choice([length, chance.randrange(length + 1)]) for length in lengths)
+        candidates = None if self._case.candidates is None else behind
+        return replace(self._case, lengths=lengths, candidates=candidates).error(_by_operator, "cuda")
+
+
+def _by_operator(form: AttentionForm, x: Tensor, offsets: Tensor, candidates: Tensor | None) -> Tensor:
+    with poisoned():
+        return form(x, offsets, candidates)
+
+
+def check(parts: Sequence[str], *, seed: int) -> Iterator[str]:
+    """A line for each case whose name has one of the parts, all if there are none; and how many failed."""
     cases = [case for case in all_cases() if not parts or any(part in case.name for part in parts)]
-    started = time.monotonic()
-    lines = [_line(case, seed) for case in cases]
-    failed = sum(not line.startswith("ok") for line in lines)
+    started, failed = time.monotonic(), 0
+    for case in cases:
+        line = _line(case, seed)
+        failed += line.startswith("FAILED")
+        yield line
     seconds = time.monotonic() - started
-    return [*lines, f"kernels, seed {seed}: {len(cases)} cases in {seconds:.0f} s, {failed} failed"]
+    yield f"kernels, seed {seed}: {len(cases)} cases in {seconds:.0f} s, {failed} failed"
 
 
 def _line(case: Case, seed: int) -> str:
+    started = time.monotonic()
     try:
         error = case.error(seed)
     except Exception:  # noqa: BLE001  whatever is wrong with one kernel, the others are to be tried
         return f"FAILED {case.name}\n{traceback.format_exc()}"
-    return f"{'ok    ' if error <= case.bound else 'FAILED'} {case.name} {error:.1e} of {case.bound:.0e}"
+    verdict = "ok    " if error <= case.bound else "FAILED"
+    return f"{verdict} {case.name}: {error:.1e} of {case.bound:.0e}, {time.monotonic() - started:.1f} s"
 
 
 if __name__ == "__main__":

@@ -178,6 +178,16 @@ def power_of_two(width: int) -> int:
     return max(16, 1 << (width - 1).bit_length())
 
 
+def gated_output_in_torch(
+    x_ND: Tensor, uvqk_NW: Tensor, attended_NE: Tensor, weight: Tensor, norm: Norm, *, u_column: int
+) -> Tensor:
+    """What `gated_output` computes."""
+    dtype = uvqk_NW.dtype
+    u_NE = F.silu(uvqk_NW[:, u_column : u_column + attended_NE.shape[1]])
+    y = torch.cat([u_NE, attended_NE, u_NE * _normed(attended_NE.to(norm.weight.dtype), norm)], dim=1)
+    return torch.addmm(x_ND.to(dtype), y.to(dtype), weight.to(dtype))
+
+
 @gated_output.register_kernel("cpu")  # type: ignore[untyped-decorator]  # torch leaves it untyped
 def _on_cpu(  # noqa: PLR0913  as the operator
     x_ND: Tensor,
@@ -191,11 +201,8 @@ def _on_cpu(  # noqa: PLR0913  as the operator
     eps: float,
     tf32: bool = False,  # noqa: ARG001  of no meaning to a CPU
 ) -> Tensor:
-    dtype = uvqk_NW.dtype
-    u_NE = F.silu(uvqk_NW[:, u_column : u_column + attended_NE.shape[1]])
     norm = Norm(weight=norm_weight, bias=norm_bias, heads=heads, eps=eps)
-    y = torch.cat([u_NE, attended_NE, u_NE * _normed(attended_NE.to(norm_weight.dtype), norm)], dim=1)
-    return torch.addmm(x_ND.to(dtype), y.to(dtype), output_weight.to(dtype))
+    return gated_output_in_torch(x_ND, uvqk_NW, attended_NE, output_weight, norm, u_column=u_column)
 
 
 def _normed(a_NE: Tensor, norm: Norm) -> Tensor:

@@ -40,7 +40,8 @@ def poison(*shape: int, dtype: torch.dtype) -> Tensor:
 @pytest.fixture(params=["kernel", "operator"])
 def pad(request: pytest.FixtureRequest, interpreted: Interpreted) -> Pad:
     if request.param == "operator":
-        return jagged_to_padded
+        operator: Pad = jagged_to_padded
+        return operator
     kernel = interpreted("jagged_kernel").to_padded_kernel
 
     def pad(values: Tensor, offsets: Tensor, longest: int) -> Tensor:
@@ -54,7 +55,8 @@ def pad(request: pytest.FixtureRequest, interpreted: Interpreted) -> Pad:
 @pytest.fixture(params=["kernel", "operator"])
 def unpad(request: pytest.FixtureRequest, interpreted: Interpreted) -> Pad:
     if request.param == "operator":
-        return padded_to_jagged
+        operator: Pad = padded_to_jagged
+        return operator
     kernel = interpreted("jagged_kernel").to_jagged_kernel
 
     def unpad(padded: Tensor, offsets: Tensor, total: int) -> Tensor:
