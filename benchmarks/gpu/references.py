@@ -1,0 +1,103 @@
+"""What kernels should compute, said as plainly as torch can say it, in float64 and row by row.
+
+B rows, N elements of all rows together, L places of a padded row, D width, E width of what was attended to.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from exporter.models.hstu.kernels.output import Norm
+from exporter.models.hstu.kernels.position import Times
+
+
+def error_of(out: Tensor, expected: Tensor) -> float:
+    """How far `out` is off, as a share of what it should be; NaN where it was not written."""
+    if out.shape != expected.shape:
+        return float("inf")
+    difference = (out.double() - expected.double()).norm()
+    return float(difference / expected.double().norm().clamp(min=1e-30)) if difference != 0 else 0.0
+
+
+def padded(values_ND: Tensor, lengths: list[int], longest: int) -> Tensor:
+    """(N, D) to (B, longest, D): zeros behind a row's elements, and longer rows are cut."""
+    out = values_ND.new_zeros((len(lengths), longest, values_ND.shape[1]))
+    for row, elements in enumerate(values_ND.split(lengths)):
+        kept = elements[:longest]
+        out[row, : len(kept)] = kept
+    return out
+
+
+def jagged(padded_BLD: Tensor, lengths: list[int]) -> Tensor:
+    """(B, L, D) to (N, D): zeros where a row has more than L elements."""
+    longest = padded_BLD.shape[1]
+    rows = [
+        F.pad(row[: min(length, longest)], (0, 0, 0, max(0, length - longest)))
+        for row, length in zip(padded_BLD, lengths, strict=True)
+    ]
+    return torch.cat(rows)
+
+
+def positioned(
+    values_PD: Tensor,
+    lengths: list[int],
+    candidates: list[int] | None,
+    position_weight: Tensor,
+    times: Times | None,
+    *,
+    scale: float,
+    prefix: int,
+) -> Tensor:
+    """Values times `scale`, and each element's position and age, looked up, in float64."""
+    highest, rows, start = position_weight.shape[0] - 1, [], 0
+    for row, length in enumerate(lengths):
+        history = length - (candidates[row] if candidates else 0)
+        places = torch.arange(length, device=values_PD.device)
+        from_end = (history - places).clamp(min=0) + prefix
+        if times is None:
+            positions = places.clamp(max=history).clamp(max=highest)
+        else:
+            positions = torch.where(places < prefix, places, from_end.clamp(max=highest))
+        added = position_weight.double()[positions]
+        if times is not None and length:
+            stamps = times.timestamps[start : start + length]
+            anchor = stamps[-1] if times.query_time is None else times.query_time[row]
+            added = added + times.weight.double()[_bucket(anchor - stamps, times)]
+        rows.append(values_PD[start : start + length].double() * scale + added)
+        start += length
+    return torch.cat(rows)
+
+
+def _bucket(ages: Tensor, times: Times) -> Tensor:
+    """In fp32, as PyTorch does it on a GPU, or as it would.
+
+    It multiplies by the reciprocal of what it divides by, and its roots are rounded right; a CPU's are not.
+    """
+    count = times.weight.shape[0] - 1
+    if ages.is_cuda:
+        steps = ages.clamp(min=1e-6) / times.increments
+        spread = torch.log(steps) if times.log else torch.sqrt(steps)
+        return ((spread / count).clamp(min=0, max=1) * count).int()
+    steps = ages.clamp(min=1e-6) * (1 / torch.tensor(times.increments))
+    spread = torch.log(steps.double()).float() if times.log else torch.sqrt(steps.double()).float()
+    return ((spread * (1 / torch.tensor(float(count)))).clamp(min=0, max=1) * count).int()
+
+
+def gated(uvqk_NW: Tensor, attended_NE: Tensor, norm: Norm, *, u_column: int) -> Tensor:
+    """[u, a, u * norm(a)], in float64."""
+    a = attended_NE.double()
+    u = F.silu(uvqk_NW[:, u_column : u_column + a.shape[1]].double())
+    weight, bias = norm.weight.double(), norm.bias.double()
+    parts = a.unflatten(1, (norm.heads or 1, -1))
+    centred = parts - parts.mean(dim=2, keepdim=True)
+    normed = centred / (centred.square().mean(dim=2, keepdim=True) + norm.eps).sqrt()
+    if norm.heads:
+        weight, bias = (each.unsqueeze(1).expand(parts.shape[1:]).flatten() for each in (weight, bias))
+    return torch.cat([u, a, u * (normed.flatten(1) * weight + bias)], dim=1)
+
+
+def projected(
+    x_ND: Tensor, uvqk_NW: Tensor, attended_NE: Tensor, weight: Tensor, norm: Norm, *, u_column: int
+) -> Tensor:
+    """The sum x + [u, a, u * norm(a)] @ W, in float64."""
+    return x_ND.double() + gated(uvqk_NW, attended_NE, norm, u_column=u_column) @ weight.double()
