@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from exporter.models.hstu.kernels.output import gated_output
+
 NORM_EPS = 1e-6
 
 
@@ -41,3 +43,30 @@ class GatedOutput(nn.Module):
         a_NHV = a_NE.unflatten(1, (self.norm_heads, -1))
         normed_NHV = F.layer_norm(a_NHV, a_NHV.shape[2:], eps=NORM_EPS)
         return (normed_NHV * weight.unsqueeze(1) + bias.unsqueeze(1)).flatten(1)
+
+
+class TritonGatedOutput(GatedOutput):
+    """The same by Triton kernels, for serving: nothing is dropped out."""
+
+    def forward(
+        self,
+        x_ND: Tensor,
+        uvqk_NW: Tensor,
+        attended_NE: Tensor,
+        norm_weight: Tensor,
+        norm_bias: Tensor,
+        output_weight: Tensor,
+    ) -> Tensor:
+        layer_ND: Tensor = gated_output(
+            x_ND,
+            uvqk_NW,
+            attended_NE,
+            norm_weight,
+            norm_bias,
+            output_weight,
+            u_column=0,
+            heads=self.norm_heads,
+            eps=NORM_EPS,
+            tf32=torch.backends.cuda.matmul.allow_tf32,  # as torch's own products
+        )
+        return layer_ND

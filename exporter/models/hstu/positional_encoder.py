@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from exporter.config.hstu import PositionalEncoderConfig
+from exporter.models.hstu.kernels.position import encode_positions
 from exporter.models.hstu.sequence import EncoderSequence
 from exporter.models.jagged import last
 
@@ -71,6 +72,33 @@ class PositionEncoding(nn.Module):
         steps = ages_P.clamp(min=1e-6) / self.config.time_bucket_increments
         spread = torch.log(steps) if self.config.time_bucket_fn == "log" else torch.sqrt(steps)
         return ((spread / count).clamp(min=0, max=1) * count).int()
+
+
+class TritonPositionEncoding(PositionEncoding):
+    """The same by a Triton kernel, which finds by itself in which row an element is."""
+
+    def forward(
+        self,
+        sequence: EncoderSequence,
+        query_time_B1: Tensor | None,
+        position_weight: Tensor,
+        time_weight: Tensor | None,
+    ) -> Tensor:
+        candidates = sequence.candidates
+        encoded_PD: Tensor = encode_positions(
+            sequence.values,
+            sequence.layout.offsets,
+            None if candidates is None else candidates.lengths,
+            position_weight,
+            self.scale,
+            self.prefix,
+            timestamps_P=sequence.timestamps,
+            query_time_B=None if query_time_B1 is None else query_time_B1.flatten(),
+            time_weight=time_weight,
+            increments=self.config.time_bucket_increments,
+            log=self.config.time_bucket_fn == "log",
+        )
+        return encoded_PD
 
 
 def _uniform(rows: int, buckets: int, width: int) -> nn.Parameter:
