@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from exporter.aoti.op_libraries import op_libraries
+from exporter.aoti.op_libraries import graphs_of, known_libraries, op_libraries
 from exporter.attempt import EVIDENCE
 from exporter.data.batch import NamedBatch
 from exporter.families.loading import family_module
@@ -57,7 +57,9 @@ class PackageOrder:
 def failures_made_small(order: PackageOrder, traced: Sequence[TracedPart]) -> AbstractContextManager[None]:
     """What fails inside, once there are programs, is cut to the smallest graph that fails so."""
     programs = [part.program for part in traced]
-    return shrunk(programs, order.inputs_of, order.folder / EVIDENCE, libraries=op_libraries(programs))
+    op_libraries(programs)  # refuses, before anything is compiled, what no server could import
+    libraries = known_libraries(graphs_of(programs))
+    return shrunk(programs, order.inputs_of, order.folder / EVIDENCE, libraries=libraries)
 
 
 def untraceable_made_small(order: PackageOrder) -> AbstractContextManager[None]:

@@ -97,6 +97,9 @@ def _start(
             # Threads that wait by spinning hold cores that others need: on two cores with three times the
             # work they can do, a package took ten times as long, and an index five times.
             "OMP_WAIT_POLICY": "passive",
+            # Libraries ask, as they are imported, whether there is a GPU. Asked in the usual way the driver
+            # starts, and then no fork of that process can use the GPU: and each tower is exported in a fork.
+            "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
             "PYTHONUNBUFFERED": "1",
             "GLOO_SOCKET_IFNAME": "lo",  # ranks meet on this machine, whatever its name resolves to
             **cache,

@@ -54,14 +54,18 @@ class AttentionCase:
 
     def error(self, attend: Attend, device: torch.device | str = "cpu") -> float:
         """||out - reference|| / ||reference|| on fresh numbers, against float64; NaN if `out` has one."""
-        form = self.form
-        width = 2 * (form.width + self.heads * self.attention_dim)
+        x_NW, offsets_B1, candidates_B = self.inputs(device)
+        reference = attention_in_torch(self.form, x_NW.double(), offsets_B1, candidates_B)
+        out = attend(self.form, x_NW, offsets_B1, candidates_B).double()
+        return float((out - reference).norm() / reference.norm().clamp(min=1e-30))
+
+    def inputs(self, device: torch.device | str) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Random numbers for x, where the rows are, and the candidates' counts."""
+        width = 2 * (self.form.width + self.heads * self.attention_dim)
         x_NW = torch.randn(sum(self.lengths), width, device=device).to(self.dtype)
         offsets_B1 = torch.tensor([0, *self.lengths], device=device).cumsum(0)
         candidates_B = None if self.candidates is None else torch.tensor(self.candidates, device=device)
-        reference = attention_in_torch(form, x_NW.double(), offsets_B1, candidates_B)
-        out = attend(form, x_NW, offsets_B1, candidates_B).double()
-        return float((out - reference).norm() / reference.norm().clamp(min=1e-30))
+        return x_NW, offsets_B1, candidates_B
 
     @property
     def form(self) -> AttentionForm:

@@ -1,6 +1,8 @@
 """What compiled code runs on, and whether this machine is such a one."""
 
 import platform
+import subprocess
+import sys
 
 import torch
 
@@ -12,12 +14,25 @@ from exporter.spec import Device, Target, device_of
 # Inductor's word for an instruction set -> the flag by which Linux says that a CPU has it.
 _CPU_FLAGS = {"avx512": "avx512f"}
 
+_ASK_DRIVER = """
+import ctypes
+driver, device, found = ctypes.CDLL("libcuda.so.1"), ctypes.c_int(), [ctypes.c_int(), ctypes.c_int()]
+for failed in (
+    driver.cuInit(0),
+    driver.cuDeviceGet(ctypes.byref(device), 0),
+    driver.cuDeviceGetAttribute(ctypes.byref(found[0]), 75, device),  # COMPUTE_CAPABILITY_MAJOR
+    driver.cuDeviceGetAttribute(ctypes.byref(found[1]), 76, device),  # COMPUTE_CAPABILITY_MINOR
+):
+    if failed:
+        raise SystemExit(f"the driver gives error {failed}")
+print(f"sm_{found[0].value}{found[1].value}")
+"""
+
 
 def architecture(device: Device, target: Target = "cpu") -> str:
     """What the packages compiled here for a target run on: "x86_64 avx512 avx512_vnni", "sm_90", ..."""
     if device is Device.CUDA:
-        major, minor = torch.cuda.get_device_capability()
-        return f"sm_{major}{minor}"
+        return _gpu() if torch.cuda.is_initialized() else _gpu_seen_by_another()
     sets = cpu_instruction_sets() if target == "cpu" else (target,)
     return " ".join((platform.machine(), *sets))
 
@@ -29,7 +44,7 @@ def require_runnable(device: Device, built_for: str) -> None:
         InvalidArtifact: naming what the package needs and this machine lacks.
     """
     if device is Device.CUDA:
-        lacking = [] if torch.cuda.is_available() and architecture(device) == built_for else [built_for]
+        lacking = [] if torch.cuda.is_available() and _gpu() == built_for else [built_for]
     else:
         machine, *instruction_sets = built_for.split()
         present = cpu_flags()
@@ -50,7 +65,7 @@ def require_target(target: Target) -> torch.device:
     """
     own: tuple[str, ...]
     if device_of(target) is Device.CUDA:
-        own = ("cuda", architecture(Device.CUDA)) if torch.cuda.is_available() else ()
+        own = ("cuda", _gpu()) if torch.cuda.is_available() else ()
     else:
         own = ("cpu", *cpu_levels())
     if target not in own:
@@ -60,3 +75,18 @@ def require_target(target: Target) -> torch.device:
             where="target" if target not in ("cpu", "cuda") else "device",
         )
     return torch.device(device_of(target))
+
+
+def _gpu() -> str:
+    """This machine's GPU, as torch tells: its driver is then in use here, and lost to what this forks."""
+    major, minor = torch.cuda.get_device_capability()
+    return f"sm_{major}{minor}"
+
+
+def _gpu_seen_by_another() -> str:
+    """The same, asked of the driver in another process: this one may be about to fork users of the GPU."""
+    told = subprocess.run([sys.executable, "-c", _ASK_DRIVER], capture_output=True, text=True, check=False)
+    if told.returncode != 0:
+        last = told.stderr.strip().rpartition("\n")[2]
+        raise WrongArchitecture(f"this machine's GPU cannot be asked what it is: {last}", where="device")
+    return told.stdout.strip()

@@ -22,6 +22,7 @@ from torch.fx import GraphModule, Node
 import exporter
 from exporter.aoti.architecture import architecture
 from exporter.aoti.compile import versions
+from exporter.aoti.op_libraries import compiled_in, graphs_of
 from exporter.aoti.torch_private import compiler_settings
 from exporter.spec import Device, Pass, Target
 from exporter.towers.tower import Tower
@@ -113,6 +114,12 @@ def _digest_package(name: str) -> str:
     return _digest_folder(path.parent) if path.name == "__init__.py" else _sha256(path.read_text())
 
 
+def _digest_beside(module: str) -> str:
+    """Of all modules in its folder: a kernel may be written in another than its operator."""
+    file = getattr(sys.modules.get(module), "__file__", None)
+    return "without a file" if file is None else _digest_folder(Path(file).parent)
+
+
 @cache
 def _digest_folder(folder: Path) -> str:
     texts = ((str(path.relative_to(folder)), path.read_bytes()) for path in sorted(folder.rglob("*.py")))
@@ -124,6 +131,8 @@ def _lines_of(program: ExportedProgram) -> Iterator[str]:
         if isinstance(module, GraphModule):
             yield f"graph {name}"
             yield from (_line(node) for node in module.graph.nodes)
+    for module in compiled_in(graphs_of([program])):  # kernels that become part of the code
+        yield f"compiled in {module} {_digest_beside(module)}"
     yield str(program.graph_signature)
     yield str(program.call_spec)
     yield str(sorted((str(symbol), str(bounds)) for symbol, bounds in program.range_constraints.items()))

@@ -1,4 +1,8 @@
-"""Which custom-op libraries a server must import before it can load a package."""
+"""Which custom-op libraries a server must import before it can load a package.
+
+Operators made with `torch.library.triton_op` are no part of them: the compiler takes their kernels into the
+package. A process that runs a program as it was traced needs their modules all the same.
+"""
 
 from collections.abc import Callable, Iterable, Iterator
 
@@ -6,7 +10,7 @@ from torch._ops import OpOverload
 from torch.export import ExportedProgram
 from torch.fx import Graph, GraphModule
 
-from exporter.aoti.torch_private import defining_module
+from exporter.aoti.torch_private import defining_module, is_compiled_in
 from exporter.errors import CompileFailed, InvalidArtifact
 
 # Operator namespace -> the Python module that registers its operators.
@@ -15,13 +19,15 @@ _BUILT_IN = frozenset({"aten", "prim", "prims", "higher_order"})
 
 
 def op_libraries(programs: Iterable[ExportedProgram]) -> tuple[str, ...]:
-    """The modules behind the custom operators of all programs, sorted: known ones, and where others are made.
+    """The modules behind the custom operators of all packages, sorted: known ones, and where others are made.
 
     Raises:
         CompileFailed: an operator of an unknown library that no `torch.library.custom_op` has made, by name.
     """
     found: set[str] = set()
     for operator in _custom(graphs_of(programs)):
+        if is_compiled_in(operator):
+            continue
         library = _library(operator)
         if library is None:
             raise CompileFailed(
@@ -41,8 +47,14 @@ def graphs_of(programs: Iterable[ExportedProgram]) -> Iterator[Graph]:
 
 
 def known_libraries(graphs: Iterable[Graph]) -> tuple[str, ...]:
-    """The same of graphs, without operators of unknown libraries."""
+    """What running graphs as they are takes: compiled-in operators too, and none of unknown libraries."""
     return tuple(sorted({library for operator in _custom(graphs) if (library := _library(operator))}))
+
+
+def compiled_in(graphs: Iterable[Graph]) -> tuple[str, ...]:
+    """The modules of operators whose kernels the compiler takes into the package."""
+    found = {defining_module(operator) for operator in _custom(graphs) if is_compiled_in(operator)}
+    return tuple(sorted(module for module in found if module))
 
 
 def require_trusted(libraries: Iterable[str], trusted: Callable[[], Iterable[str]], where: str) -> None:

@@ -10,16 +10,19 @@ import torch
 from torch.utils import _pytree as pytree
 
 _MODEL = "model"  # the name of a package's only program
-_SINGLE_THREADED, _RUNNERS = False, 1
+_SINGLE_THREADED = False
 
 
 class Package:
     """A loaded package: call it with the dict of inputs it was traced with."""
 
-    def __init__(self, path: Path, device_index: int = -1) -> None:
-        """Load native code, from a package or from a folder: only such whose digest is known."""
+    def __init__(self, path: Path, device_index: int = -1, *, runners: int = 1) -> None:
+        """Load native code, from a package or from a folder: only such whose digest is known.
+
+        It may be called from as many threads at a time as there are `runners`; others wait.
+        """
         self.loader = torch._C._aoti.AOTIModelPackageLoader(
-            str(path), _MODEL, _SINGLE_THREADED, _RUNNERS, device_index
+            str(path), _MODEL, _SINGLE_THREADED, runners, device_index
         )
         _, outputs = self.loader.get_call_spec()
         self._outputs = pytree.treespec_loads(outputs)

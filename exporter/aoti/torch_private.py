@@ -3,6 +3,7 @@
 import copy
 import gc
 import hashlib
+import inspect
 import struct
 import subprocess
 import warnings
@@ -25,6 +26,7 @@ from torch._inductor.exc import InvalidCxxCompiler
 from torch._inductor.runtime.cache_dir_utils import cache_dir
 from torch._inductor.virtualized import V
 from torch._library.custom_ops import OPDEFS, CustomOpDef
+from torch._library.triton import triton_ops_to_kernels
 from torch._library.utils import has_fake_kernel
 from torch._logging.structured import INTERN_TABLE
 from torch._subclasses import FakeTensor
@@ -35,28 +37,10 @@ from torch.fx.node import Argument, Node
 from torch.fx.node import Target as NodeTarget
 from torch.fx.proxy import TracerBase
 
+from exporter.aoti.compiler_options import CPU_LEVELS, GPU_CONFIG, PACKAGE_CONFIG, options_of
 from exporter.dims.diagnose import SizeGuard, sizes_in
 from exporter.dims.torch_dims import TorchDims
 from exporter.spec import Target
-
-# What inductor is told for every package; values are inductor's own configuration keys.
-# - Weights stay outside the .so, in a plain blob in the order of the package's constants table, so that
-#   compiled code does not depend on them. Of the formats this one writes none: see `_weights_left_out`.
-# - Folding of constants happens when the package is loaded: folded at compile time, their values would be
-#   baked into the code. So would be those of weights of one number, that an earlier pass takes for constants.
-PACKAGE_CONFIG: Mapping[str, bool | str | int] = {
-    "aot_inductor.package": True,
-    "aot_inductor.package_constants_in_so": False,
-    "aot_inductor.package_constants_on_disk_format": "pickle_weights",
-    "aot_inductor.use_runtime_constant_folding": True,
-    "joint_graph_constant_folding": False,
-}
-
-# Inductor takes every instruction that the compiling machine has, unless it is told a level.
-_LEVELS: Mapping[Target, Mapping[str, str | int]] = {
-    "avx2": {"cpp.simdlen": 256, "cpp.march": "x86-64-v3"},
-    "avx512": {"cpp.simdlen": 512, "cpp.march": "x86-64-v4"},
-}
 
 
 @contextmanager
@@ -179,7 +163,7 @@ def compile_files(program: ExportedProgram, target: Target = "cpu") -> CompiledF
         assert isinstance(module, torch.fx.GraphModule) and program.example_inputs is not None
         args, kwargs = program.example_inputs
         # Inductor writes into the metadata it is given, which otherwise is one dict for the whole process.
-        options: dict[str, object] = {**_package_config(program), **_LEVELS.get(target, {})}
+        options: dict[str, object] = {**_package_config(program), **options_of(target)}
         options["aot_inductor.metadata"] = {}
         written = torch._inductor.aot_compile(module, args, kwargs, options=options)
     assert isinstance(written, list)
@@ -194,13 +178,16 @@ def compile_files(program: ExportedProgram, target: Target = "cpu") -> CompiledF
 
 def header_folder(target: Target = "cpu") -> Path:
     """Where the compiler keeps the headers that it has compiled for a target, beside all else it keeps."""
-    return Path(cache_dir(), "precompiled_headers", target if target in _LEVELS else _native_machine())
+    return Path(cache_dir(), "precompiled_headers", target if target in CPU_LEVELS else _native_machine())
 
 
 @contextmanager
 def _probes_remembered() -> Iterator[None]:
     """Try once per start of a machine whether code of an instruction set loads: see `workarounds.PROBES`."""
-    load = cpu_vec_isa.VecISA._probe_load
+    load = getattr(cpu_vec_isa.VecISA, "_probe_load", None)
+    if load is None:  # torch 2.11, on which GPU machines may stay, has no such step to take over
+        yield
+        return
 
     def loaded(self: cpu_vec_isa.VecISA, library: str) -> bool:
         seen, now = Path(f"{library}.loaded"), f"{_boot()} {Path(library).stat().st_mtime_ns}"
@@ -254,9 +241,18 @@ def has_shape_rule(operator: torch._ops.OpOverload) -> bool:
 
 
 def defining_module(operator: torch._ops.OpOverload) -> str | None:
-    """The module whose import registers an operator made with `torch.library.custom_op`; None of others."""
+    """The module whose import registers an operator made by `torch.library`; None of others."""
     definition = _definition(operator)
-    return None if definition is None else definition._init_fn.__module__
+    if definition is None:
+        return None
+    if is_compiled_in(operator):  # torch puts a function of its own around that of `triton_op`
+        return str(inspect.getclosurevars(definition._init_fn).nonlocals["fn"].__module__)
+    return definition._init_fn.__module__
+
+
+def is_compiled_in(operator: torch._ops.OpOverload) -> bool:
+    """Whether it was made with `triton_op`: the compiler sees its kernels, and a package has them in it."""
+    return operator.name().partition(".")[0] in triton_ops_to_kernels
 
 
 def _definition(operator: torch._ops.OpOverload) -> CustomOpDef | None:
@@ -344,7 +340,7 @@ def compiler_settings() -> tuple[tuple[str, str], ...]:
     portable = inductor_config.save_config_portable()
     return (
         ("config", str(sorted((name, repr(value)) for name, value in portable.items()))),
-        ("package", str(sorted(PACKAGE_CONFIG.items()))),
+        ("package", str(sorted({**PACKAGE_CONFIG, **GPU_CONFIG}.items()))),
         ("threads", str(torch.get_num_threads())),  # written into loops
         ("c++", _compiler_version()),
         ("tf32", str(torch.backends.cuda.matmul.allow_tf32)),  # written into Triton's kernels
@@ -368,7 +364,7 @@ def _only_instructions_of(target: Target) -> Iterator[None]:
     Of the sets of 512 bits it would pick the newest (AMX, VNNI, bfloat16), which not every machine of the
     level has.
     """
-    if target not in _LEVELS:
+    if target not in CPU_LEVELS:
         yield
         return
     known = cpu_vec_isa.supported_vec_isa_list

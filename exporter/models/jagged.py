@@ -1,5 +1,7 @@
 """Rows of different lengths: one after another (jagged), or side by side (padded).
 
+By fbgemm's operators on the CPU, and by `jagged_gathers` on a GPU.
+
 B rows, N elements of all rows together, L positions of the longest row, C elements of a prefix, D width.
 """
 
@@ -11,6 +13,8 @@ import fbgemm_gpu  # noqa: F401  registers torch.ops.fbgemm
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from exporter.models import jagged_gathers
 
 # The shortest padding: with fewer places than two, inductor asks a traced size whether it is 1.
 _LEAST = 2
@@ -94,6 +98,8 @@ def as_size(scalar: Tensor, *, at_least: int = 0) -> int:
 
 def cumulated(lengths_B: Tensor) -> Tensor:
     """Sums of the first 0, 1, ..., B lengths."""
+    if lengths_B.device.type == "cuda":
+        return jagged_gathers.cumulated(lengths_B)
     offsets: Tensor = torch.ops.fbgemm.asynchronous_complete_cumsum(lengths_B)
     return offsets
 
@@ -105,6 +111,8 @@ def pad(values_ND: Tensor, layout: Layout) -> Tensor:
 
 def pad_to(values_ND: Tensor, offsets: Tensor, length: int) -> Tensor:
     """Jagged to padded with zeros, or cut: (N, D) to (B, length, D)."""
+    if values_ND.device.type == "cuda":
+        return jagged_gathers.padded(values_ND, offsets, length)
     padded: Tensor = torch.ops.fbgemm.jagged_to_padded_dense(values_ND, [offsets], [length], 0.0)
     return padded
 
@@ -123,6 +131,8 @@ def last(values_ND: Tensor, layout: Layout) -> Tensor:
 
 def unpad(padded_BLD: Tensor, layout: Layout) -> Tensor:
     """Padded to jagged: (B, L, D) to (N, D)."""
+    if padded_BLD.device.type == "cuda":
+        return jagged_gathers.unpadded(padded_BLD, layout.rows, layout.places)
     values_ND: Tensor = torch.ops.fbgemm.dense_to_jagged(padded_BLD, [layout.offsets], layout.total)[0]
     return values_ND
 

@@ -20,6 +20,7 @@ _AFTER_HANG = 4.0  # times the slowest script that came to an end: what one may 
 _LEAST_S, _UNKNOWN = 5.0, 0.25  # at least; of the limit, if none came to an end yet
 # Inductor's pool of compilers has threads, which a fork does not have: it would wait for them for ever.
 _NO_POOL = "TORCHINDUCTOR_COMPILE_THREADS=1"
+_NO_DRIVER = "PYTORCH_NVML_BASED_CUDA_CHECK=1"  # a GPU that the parent has spoken to is lost to its forks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +69,7 @@ class Prober:
         with ExitStack() as starting:
             self._process = starting.enter_context(
                 subprocess.Popen(
-                    ["env", _NO_POOL, sys.executable, "-m", _CHILD, *self._libraries],
+                    ["env", _NO_POOL, _NO_DRIVER, sys.executable, "-m", _CHILD, *self._libraries],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.DEVNULL,

@@ -80,18 +80,24 @@ class Chain:
 def _run(chain: Chain, request: RunRequest, device: torch.device) -> RunReply:
     inputs = {name: tensor.to(device) for name, tensor in load_file(request.inputs).items()}
     try:
-        outputs = chain(inputs)
+        outputs = {name: value.cpu().contiguous() for name, value in chain(inputs).items()}
     except RuntimeError as error:
+        _finish(device)  # raises what broke the GPU's context: nothing could follow in this process
         return RunReply(refused=_first_line(str(error)))
-    save_file({name: value.cpu().contiguous() for name, value in outputs.items()}, request.outputs)
+    save_file(outputs, request.outputs)
     times_ms = []
     for _ in range(request.repeats):
         begun = time.perf_counter()
         chain(inputs)
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
+        _finish(device)
         times_ms.append((time.perf_counter() - begun) * 1e3)
     return RunReply(median_ms=statistics.median(times_ms) if times_ms else None)
+
+
+def _finish(device: torch.device) -> None:
+    """Wait for what was started on a GPU; raises what went wrong there."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
 
 
 def _first_line(text: str) -> str:

@@ -1,0 +1,144 @@
+"""The attention kernel against eager PyTorch and `torch.compile`, and against what the device can do.
+
+About 65,536 elements in rows of one length, or of many lengths; four heads, bf16. The two others pad rows to
+the longest, as a model without the kernel does; their mask is made before the clock starts.
+"""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from benchmarks.gpu.attention_cases import AttentionCase
+from benchmarks.gpu.measure import Ceilings, Spread, milliseconds, table
+from exporter.models.hstu.kernels.attention import AttentionForm, visible
+
+ELEMENTS = 65_536
+LENGTHS = (256, 512, 1024, 2048, 4096, 8192)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionFigures:
+    """Of one case: milliseconds, and ratios of the rounds."""
+
+    case: str
+    width: int
+    kernel_ms: Spread
+    tflops: float  # of the products that the mask leaves, by the median
+    of_matrix_rate: float
+    eager_over_kernel: Spread | None
+    compiled_over_kernel: Spread | None
+
+
+def lengths_of(kind: str) -> tuple[int, ...]:
+    """Rows of one length, "2048", or of many: "uniform 4096", "skewed 8192" (most are short)."""
+    if kind.isdigit():
+        return (int(kind),) * (ELEMENTS // int(kind))
+    name, longest = kind.split()
+    drawn = torch.rand(ELEMENTS, generator=torch.Generator().manual_seed(7))
+    shares = drawn if name == "uniform" else drawn**4
+    lengths = (shares * int(longest)).int().clamp(min=1)
+    fitting = int((lengths.cumsum(0) <= ELEMENTS).sum())
+    return tuple(lengths[:fitting].tolist())
+
+
+def measure(ceilings: Ceilings, *, compiled: bool = True) -> list[AttentionFigures]:
+    """Every length and both distributions, at two widths of heads; three more widths at 2,048."""
+    kinds = [*map(str, LENGTHS), "uniform 4096", "skewed 8192"]
+    cases = [(kind, width) for width in (128, 64) for kind in kinds]
+    cases += [("2048", width) for width in (16, 32, 256)]
+    return [_measured(kind, width, ceilings, compiled=compiled and width == 128) for kind, width in cases]
+
+
+def shown(figures: list[AttentionFigures]) -> str:
+    """As a table."""
+
+    def ratio(spread: Spread | None) -> str:
+        return f"{spread.median:.1f} ({spread.low:.1f}-{spread.high:.1f})" if spread else "-"
+
+    return table(
+        ("rows", "width", "kernel ms", "TFLOP/s", "of matrix rate", "eager / kernel", "compiled / kernel"),
+        [
+            (
+                each.case,
+                str(each.width),
+                f"{each.kernel_ms.median:.3f}",
+                f"{each.tflops:.0f}",
+                f"{each.of_matrix_rate:.2f}",
+                ratio(each.eager_over_kernel),
+                ratio(each.compiled_over_kernel),
+            )
+            for each in figures
+        ],
+    )
+
+
+def _measured(kind: str, width: int, ceilings: Ceilings, *, compiled: bool) -> AttentionFigures:
+    case = AttentionCase(
+        lengths=lengths_of(kind), heads=4, attention_dim=width, hidden_dim=width, dtype=torch.bfloat16
+    )
+    x_NW, offsets_B1, candidates_B = case.inputs("cuda")
+    contenders: list[Callable[[], object]] = [lambda: case.form(x_NW, offsets_B1, candidates_B)]
+    padded = Padded(case.form, case.lengths, x_NW)
+    contenders.append(padded)
+    if compiled:
+        torch.compiler.reset()
+        fast = torch.compile(padded.attended, dynamic=False)
+        contenders.append(lambda: fast(*padded.inputs))
+    times = milliseconds(contenders)
+    pairs = sum(length * (length + 1) / 2 for length in case.lengths)
+    kernel_ms = Spread.of(times[0])
+    tflops = pairs * 4 * width * case.heads / kernel_ms.median / 1e9
+    over = [Spread.of([a / b for a, b in zip(other, times[0], strict=True)]) for other in times[1:]]
+    return AttentionFigures(
+        case=kind,
+        width=width,
+        kernel_ms=kernel_ms,
+        tflops=tflops,
+        of_matrix_rate=tflops / ceilings.matrix_tflops,
+        eager_over_kernel=over[0],
+        compiled_over_kernel=over[1] if compiled else None,
+    )
+
+
+class Padded:
+    """Attention as PyTorch has it: rows side by side, all heads in one product, a mask, and back again."""
+
+    def __init__(self, form: AttentionForm, lengths: tuple[int, ...], x_NW: Tensor) -> None:
+        self._form = form
+        self._longest = max(lengths)
+        mask_LL = visible(form, self._longest, None).to(x_NW.device)
+        places = torch.arange(self._longest).expand(len(lengths), -1)
+        is_kept_BL = places < torch.tensor(lengths).unsqueeze(1)
+        at_N = is_kept_BL.flatten().nonzero().squeeze(1).to(x_NW.device)
+        self._rows = len(lengths)
+        self.inputs = (x_NW, at_N, mask_LL)
+
+    def __call__(self) -> Tensor:
+        return self.attended(*self.inputs)
+
+    def attended(self, x_NW: Tensor, at_N: Tensor, mask_LL: Tensor) -> Tensor:
+        """(N, W) to (N, H * V)."""
+        form = self._form
+        empty = x_NW.new_zeros(self._rows * self._longest, x_NW.shape[1])
+        padded_BLW = empty.index_copy(0, at_N, x_NW).unflatten(0, (self._rows, self._longest))
+        v, q, k = (
+            padded_BLW[:, :, column : column + form.heads * width]
+            .unflatten(2, (form.heads, width))
+            .transpose(1, 2)
+            for column, width in (
+                (form.v_column, form.hidden_dim),
+                (form.q_column, form.attention_dim),
+                (form.k_column, form.attention_dim),
+            )
+        )
+        weights = F.silu(q @ k.transpose(2, 3) * form.alpha) / form.divisor * mask_LL
+        attended_BLE: Tensor = (weights @ v).transpose(1, 2).flatten(2)
+        return attended_BLE.flatten(0, 1)[at_N]
+
+
+def recorded(figures: list[AttentionFigures]) -> list[dict[str, object]]:
+    """For JSON."""
+    return [asdict(each) for each in figures]

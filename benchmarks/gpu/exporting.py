@@ -1,0 +1,155 @@
+"""One export in a process of its own, told by files: `python -m benchmarks.gpu.exporting spec.json folder`.
+
+Of GPU machines little is known beforehand, so whatever happens is written down: events as they come, every
+failure with its traceback, the process's own words. What fails is not made small, which would take minutes.
+"""
+
+import json
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+ENVIRONMENT = ("OMP_WAIT_POLICY=passive", "PYTORCH_NVML_BASED_CUDA_CHECK=1", "PYTHONUNBUFFERED=1")
+_LAST_WORDS = 3000
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exported:
+    """What became of an export; `failures` by tower, or under "" of the whole."""
+
+    artifact: Path
+    seconds: float  # of the process, its imports included
+    stages: dict[str, dict[str, float]]  # by tower
+    failures: dict[str, str]
+
+    @property
+    def has_all(self) -> bool:
+        return not self.failures
+
+
+def export_apart(
+    spec: dict[str, object],
+    folder: Path,
+    *,
+    compiler: Path,
+    code_cache: Path | None = None,
+    limit_s: float = 400.0,
+) -> Exported:
+    """Export; never raises for what goes wrong in it. The process's words are in the folder's `log.txt`."""
+    (folder / "tmp").mkdir(parents=True, exist_ok=True)
+    request = folder / "spec.json"
+    request.write_text(json.dumps({**spec, "output_uri": str(folder / "out")}))
+    places = (f"TMPDIR={folder / 'tmp'}", f"TORCHINDUCTOR_CACHE_DIR={compiler}")
+    command = [sys.executable, "-W", "ignore", "-m", "benchmarks.gpu.exporting", str(request), str(folder)]
+    begun = time.monotonic()
+    with (folder / "log.txt").open("w") as log:
+        try:
+            status: object = subprocess.run(
+                ["env", *ENVIRONMENT, *places, *command, *([str(code_cache)] if code_cache else [])],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                timeout=limit_s,
+                check=False,
+            ).returncode
+        except subprocess.TimeoutExpired:
+            status = f"none within {limit_s:g} s"
+    outcome = folder / "outcome.json"
+    if outcome.exists():
+        failures = {str(name): str(text) for name, text in json.loads(outcome.read_text()).items()}
+    else:
+        words = (folder / "log.txt").read_text(errors="replace")[-_LAST_WORDS:]
+        failures = {"": f"the process gave no outcome, its status is {status}: {words}"}
+    return Exported(
+        artifact=folder / "out" / "gpu",
+        seconds=time.monotonic() - begun,
+        stages=_stages(folder / "events.jsonl"),
+        failures=failures,
+    )
+
+
+def _stages(events: Path) -> dict[str, dict[str, float]]:
+    """Seconds of each stage of each tower that was finished."""
+    found: dict[str, dict[str, float]] = {}
+    for line in events.read_text().splitlines() if events.exists() else ():
+        event = json.loads(line)
+        if event["kind"] == "finished":
+            found.setdefault(event["tower"], {})[event["stage"]] = round(event["seconds"], 2)
+    return found
+
+
+def main() -> None:
+    """In the process: export the spec, write outcome.json."""
+    import logging
+
+    logging.basicConfig(level=logging.WARNING)
+    folder = Path(sys.argv[2])
+    try:
+        failures = _exported(Path(sys.argv[1]), folder, sys.argv[3] if len(sys.argv) > 3 else None)
+    except Exception:  # noqa: BLE001  whatever it is, it is to be read in the outcome
+        failures = {"": traceback.format_exc()[-_LAST_WORDS:]}
+    (folder / "outcome.json").write_text(json.dumps(failures))
+
+
+def _exported(request: Path, folder: Path, code_cache: str | None) -> dict[str, str]:
+    import exporter.packaging
+    import exporter.pipeline
+    from exporter.attempt import EVIDENCE, Attempt
+    from exporter.distributed.ranks import Ranks
+    from exporter.spec import ExportSpec
+    from exporter.stages import StageEvent
+
+    workspace = folder / "work"
+    workspace.mkdir(exist_ok=True)
+
+    def report(event: StageEvent) -> None:  # towers run in processes of their own, so by a file
+        if event.kind != "progress":
+            with (folder / "events.jsonl").open("a") as lines:
+                lines.write(event.model_dump_json() + "\n")
+
+    for name in ("failures_made_small", "untraceable_made_small"):
+        setattr(exporter.packaging, name, lambda *_: nullcontext())
+    exporter.pipeline.contradicting_batches = refused_here(exporter.pipeline.contradicting_batches)
+    spec = ExportSpec.model_validate_json(request.read_text())
+    attempt = Attempt(job_id="gpu", spec=spec, workspace=workspace, code_cache=code_cache)
+    outcome = exporter.pipeline.export(attempt, Ranks(), report)
+    assert outcome is not None
+    failures = {} if outcome.failure is None else {"": f"{outcome.failure.code}: {outcome.failure.message}"}
+    for tower in outcome.towers:
+        if tower.failure is not None:
+            trace = workspace / tower.tower / EVIDENCE / "traceback.txt"
+            told = trace.read_text()[-_LAST_WORDS:] if trace.exists() else ""
+            failures[tower.tower] = f"{tower.failure.code}: {tower.failure.message}\n{told}"
+    return failures
+
+
+def refused_here(batches: Callable[P, Iterator[T]]) -> Callable[P, Iterator[T]]:
+    """Without the cases that packages of this torch compute and do not refuse.
+
+    Of inputs that share a dim, packages compare the sizes from torch 2.13 on.
+    """
+    import torch
+
+    if tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 13):
+        return batches
+
+    def some(*args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        return (
+            each
+            for each in batches(*args, **kwargs)
+            if not str(getattr(each, "name", "")).startswith(("one_row_short", "one_event_short"))
+        )
+
+    return some
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,196 @@
+"""One tower on this GPU, in a process of its own: eager, torch.compile, packages, CUDA graphs of packages.
+
+`python -m benchmarks.gpu.timing order.json lines.jsonl`. A line per contender and batch size, written at
+once: a process that dies leaves those it had. A contender that fails is told with its traceback.
+"""
+
+import json
+import sys
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+Call = Callable[[dict[str, Tensor]], Mapping[str, Tensor]]
+Inputs = dict[str, Tensor]
+
+_BATCHES = 4  # different rows each
+_WARM_UPS = 5
+_LEAST, _MOST_CALLS, _SECONDS = 50, 2000, 0.7  # of one contender on one size
+_SEED = 3
+_APART = 1e-3  # of the largest magnitude, in fp32: these are speeds of the same function
+
+
+class Subject(NamedTuple):
+    """What is held against each other, of one tower: calls, and what they are called with."""
+
+    calls: dict[str, Call]
+    rows: "Callable[[int], list[Inputs]]"  # batches of a size, on the GPU
+    between: Call | None  # what dense packages are given, of these
+
+
+def main() -> None:
+    order = json.loads(Path(sys.argv[1]).read_text())
+    told = Path(sys.argv[2])
+
+    def tell(**line: object) -> None:
+        with told.open("a") as lines:
+            lines.write(json.dumps({"subject": order["name"], **line}) + "\n")
+
+    subject = _subject(order, tell)
+    with torch.no_grad():
+        for size in order["sizes"]:
+            _measure_size(subject, size, tell)
+
+
+def _measure_size(subject: Subject, size: int, tell: Callable[..., None]) -> None:
+    batches = subject.rows(size)
+    expected = subject.calls["eager"](batches[0])
+    for name, call in subject.calls.items():
+        try:
+            given = [subject.between(each) for each in batches] if _is_dense(subject, name) else batches
+            torch.cuda.reset_peak_memory_stats()
+            apart = _apart(expected, call(given[0]))
+            times_ms = _times(call, given)
+            memory = torch.cuda.max_memory_allocated()
+            tell(size=size, contender=name, apart=apart, memory=memory, **_summed_up(times_ms, size))
+        except Exception:  # noqa: BLE001  whatever it is, it is this contender's
+            tell(size=size, contender=name, failed=traceback.format_exc()[-1500:])
+            continue
+        if name.startswith(("package", "dense")):
+            _measure_graph(name, call, given[0], size, tell)
+
+
+def _is_dense(subject: Subject, name: str) -> bool:
+    return name.startswith("dense") and subject.between is not None
+
+
+def _measure_graph(name: str, call: Call, inputs: Inputs, size: int, tell: Callable[..., None]) -> None:
+    """The same call captured once and replayed on the same inputs."""
+    try:
+        expected = {key: value.clone() for key, value in call(inputs).items()}
+        aside = torch.cuda.Stream()
+        aside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(aside):
+            for _ in range(3):
+                call(inputs)
+        torch.cuda.current_stream().wait_stream(aside)
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            outputs = call(inputs)
+
+        def replay(_: Inputs) -> Mapping[str, Tensor]:
+            graph.replay()
+            return outputs
+
+        apart = _apart(expected, replay(inputs))
+        times_ms = _times(replay, [inputs])
+        tell(size=size, contender=f"{name}, graph", apart=apart, **_summed_up(times_ms, size))
+    except Exception:  # noqa: BLE001  as above
+        tell(size=size, contender=f"{name}, graph", failed=traceback.format_exc()[-1500:])
+        torch.cuda.synchronize()
+
+
+def _times(call: Call, batches: list[Inputs]) -> list[float]:
+    """Milliseconds of each call, from its start until the GPU is done."""
+    for number in range(_WARM_UPS):
+        call(batches[number % len(batches)])
+    torch.cuda.synchronize()
+    times_ms: list[float] = []
+    until = time.perf_counter() + _SECONDS
+    while len(times_ms) < _LEAST or (len(times_ms) < _MOST_CALLS and time.perf_counter() < until):
+        inputs = batches[len(times_ms) % len(batches)]
+        begun = time.perf_counter()
+        call(inputs)
+        torch.cuda.synchronize()
+        times_ms.append((time.perf_counter() - begun) * 1e3)
+    return times_ms
+
+
+def _summed_up(times_ms: list[float], size: int) -> dict[str, float]:
+    ordered = sorted(times_ms)
+    return {
+        "calls": len(ordered),
+        "p50_ms": round(ordered[len(ordered) // 2], 4),
+        "p99_ms": round(ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))], 4),
+        "rows_per_s": round(size * len(ordered) / (sum(ordered) / 1e3), 1),
+    }
+
+
+def _apart(expected: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> float:
+    """The largest difference, as a fraction of its output's largest magnitude; too large a one is raised."""
+    torch.cuda.synchronize()
+    apart = 0.0
+    for name, value in expected.items():
+        scale = float(value.double().abs().max()) or 1.0
+        apart = max(apart, float((given[name].double() - value.double()).abs().max()) / scale)
+    if not apart <= _APART:
+        raise AssertionError(f"the outputs are {apart:.2g} of their scale apart from eager's")
+    return apart
+
+
+def _subject(order: dict[str, object], tell: Callable[..., None]) -> Subject:
+    """The tower on the GPU, filled with its weights, and all that computes what it computes."""
+    import numpy as np
+
+    from exporter.aoti.trace import trace
+    from exporter.blueprint import ConfiguredTower
+    from exporter.checkpoint.read import open_checkpoint
+    from exporter.data.batch import named_batch, trace_inputs
+    from exporter.planning import plan_towers
+    from exporter.sources import open_rows
+    from exporter.spec import ExportSpec
+    from exporter.towers.split import split
+
+    gpu = torch.device("cuda")
+    spec = ExportSpec.model_validate(order["spec"])
+    config = Path(str(spec.config_uri)).read_text()
+    [planned] = [each for each in plan_towers(spec, config) if each.name == order["tower"]]
+    blueprint = ConfiguredTower(planned, spec.tables)
+    tower = blueprint.build()
+    blueprint.fill(tower, open_checkpoint(Path(spec.checkpoint_uri)))
+    tower.module.to(gpu)
+    rows, _ = open_rows(planned, spec)
+
+    def batches(size: int) -> list[Inputs]:
+        random = np.random.default_rng(_SEED)
+        drawn = [rows.select(random.integers(len(rows), size=size)) for _ in range(_BATCHES)]
+        made = [named_batch("drawn", each, tower.plan).inputs for each in drawn]
+        return [{name: value.to(gpu) for name, value in each.items()} for each in made]
+
+    calls: dict[str, Call] = {"eager": tower.module}
+    sparse, _ = split(tower, max_batch_size=spec.max_batch_size)
+    try:
+        program = trace(tower, trace_inputs(rows, tower.plan), gpu)
+        calls["torch.compile"] = torch.compile(program.module(check_guards=False), dynamic=True)
+    except Exception:  # noqa: BLE001  as of any contender
+        tell(size=0, contender="torch.compile", failed=traceback.format_exc()[-1500:])
+    for name, artifact in dict(order["artifacts"]).items():  # type: ignore[call-overload]  # as written by `packages`
+        try:
+            calls |= _packages(name, Path(artifact), str(order["tower"]), Path(str(order["scratch"])))
+        except Exception:  # noqa: BLE001  as of any contender
+            tell(size=0, contender=name, failed=traceback.format_exc()[-1500:])
+    return Subject(calls=calls, rows=batches, between=sparse.module)
+
+
+def _packages(name: str, artifact: Path, tower: str, scratch: Path) -> dict[str, Call]:
+    """The chain of an artifact's packages; and its last one by itself, where there are two."""
+    from exporter.served import download
+    from exporter.spec import TowerName
+    from exporter.verify.reload import Chain
+
+    gpu = torch.device("cuda")
+    served = download(str(artifact), TowerName(tower), scratch / f"{artifact.parent.parent.name}-{tower}")
+    calls: dict[str, Call] = {f"package {name}": Chain(served.chain, gpu)}
+    if len(served.chain) > 1:
+        calls[f"dense {name}"] = Chain(served.chain[-1:], gpu)
+    return calls
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""What is exported on a GPU: recorded models of all families in both modes, and each thing besides, once."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from benchmarks.gpu.exporting import Exported
+
+ZOO = Path(__file__).parents[1] / "board" / "zoo.json"
+FAMILIES = ("hstu_match", "dlrm_hstu", "dlrm_hstu_trunc", "dssm", "dat", "mind", "multi_tower_din", "dbmtl")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A recorded model, and what its spec says beside the paths."""
+
+    model: str
+    changes: tuple[tuple[str, object], ...]
+
+    @property
+    def name(self) -> str:
+        return "-".join((self.model, *(str(value) for _, value in self.changes))).replace(" ", "")
+
+
+@dataclass(frozen=True)
+class Made:
+    """A case's export, and why it was not tried."""
+
+    exported: "Exported | None"
+    skipped: str = ""
+
+
+def _case(model: str, **changes: object) -> Case:
+    return Case(model, tuple(changes.items()))
+
+
+# The slowest first. Kernels are asked for where a spec can say so.
+IN_BOTH_MODES = tuple(_case(model, mode=mode) for model in FAMILIES for mode in ("unified", "two_stage"))
+WITH_KERNELS = tuple(
+    _case(model, mode=mode, kernel="triton")
+    for model in ("hstu_match", "dlrm_hstu", "dlrm_hstu_trunc")
+    for mode in ("unified", "two_stage")
+)
+QUANTISED = tuple(
+    _case(model, mode="unified", tables=dtype) for model, dtype in (("dssm", "int8"), ("dbmtl", "int4"))
+)
+LOW = tuple(_case("hstu_match", mode="unified", precision=precision) for precision in ("bf16", "fp16"))
+CASES = (*WITH_KERNELS, *IN_BOTH_MODES, *QUANTISED, *LOW)
+
+
+def made(case: Case, folder: Path, compiler: Path) -> Made:
+    """Export a case below `folder`."""
+    from benchmarks.gpu.exporting import export_apart
+    from exporter.board.zoo import Case as Cell
+    from exporter.board.zoo import read_zoo, spec_of
+    from exporter.spec import ExportSpec
+
+    if unknown := [name for name, _ in case.changes if name not in ExportSpec.model_fields]:
+        return Made(None, skipped=f"a spec has no field {unknown[0]}")
+    [model] = [model for model in read_zoo(ZOO).models if model.name == case.model]
+    spec = spec_of(model, Cell(case.model, "unified", "fp32"), ZOO.parent, folder)
+    told = {**spec.model_dump(mode="json", exclude_unset=True), **dict(case.changes), "device": "cuda"}
+    told["passes"] = []
+    if "tables" in dict(case.changes):
+        told["tables"] = {"dtype": dict(case.changes)["tables"]}
+    return Made(export_apart(told, folder, compiler=compiler))
