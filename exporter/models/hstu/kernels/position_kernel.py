@@ -41,7 +41,7 @@ def _time_buckets(ages, per_increment, per_bucket, buckets, LOG: tl.constexpr):
     steps = tl.maximum(ages, 1e-6) * per_increment
     spread = tl.log(steps) if LOG else tl.sqrt_rn(steps)
     share = tl.minimum(tl.maximum(spread * per_bucket, 0.0), 1.0)
-    return (share * buckets.to(tl.float32)).to(tl.int32)
+    return (share * buckets).to(tl.int32)
 
 
 @triton.jit
