@@ -71,6 +71,11 @@ ranks: install ## exports on several ranks, hosts and workers, one of which dies
 	@$(BIN)/python -m pytest -q tests/e2e/test_sharded.py tests/e2e/test_killed_rank.py \
 	  tests/e2e/test_several_hosts.py tests/e2e/test_called_workers.py -m 'ranks or not ranks' $(ARGS)
 
+.PHONY: gpu
+gpu: install ## on a machine with a GPU: kernels and exports on it, and what they take, half an hour
+	@$(BIN)/python -m pytest -q tests/gpu $(ARGS)
+	@$(BIN)/python -m benchmarks.gpu
+
 .PHONY: bench
 bench: install ## measure what benchmarks/ describes, 100 minutes and 25 GB of disk; ARGS="service warm" for some
 	@$(BIN)/python -m benchmarks $(ARGS)
