@@ -9,6 +9,8 @@ from torch import nn
 
 from exporter.dtypes import Kernel
 from exporter.models.hstu.attention import AllHeads, Attention, HeadByHead, TritonAttention
+from exporter.models.hstu.gated_output import GatedOutput, TritonGatedOutput
+from exporter.models.hstu.positional_encoder import PositionEncoding, TritonPositionEncoding
 from exporter.towers.tower import Tower
 
 
@@ -17,11 +19,23 @@ def _triton_attention(old: nn.Module) -> nn.Module:
     return TritonAttention(old.heads, old.visibility)
 
 
-# By the type of a module what makes its Triton twin, which is called alike and has the very same weights
-# under the same names.
+def _triton_output(old: nn.Module) -> nn.Module:
+    assert isinstance(old, GatedOutput)
+    return TritonGatedOutput(norm_heads=old.norm_heads, dropout=old.dropout)
+
+
+def _triton_positions(old: nn.Module) -> nn.Module:
+    assert isinstance(old, PositionEncoding)
+    return TritonPositionEncoding(old.config, scale=old.scale, prefix=old.prefix)
+
+
+# By the type of a module what makes its Triton twin, which is called alike. None of them has weights: these
+# are their callers', who stay what they are.
 _TWINS: Mapping[type[nn.Module], Callable[[nn.Module], nn.Module]] = {
     AllHeads: _triton_attention,
     HeadByHead: _triton_attention,
+    GatedOutput: _triton_output,
+    PositionEncoding: _triton_positions,
 }
 
 

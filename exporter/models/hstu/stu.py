@@ -12,10 +12,9 @@ from torch import Tensor, nn
 
 from exporter.config.hstu import HstuConfig, StuConfig
 from exporter.models.hstu.attention import AllHeads, Attention, Heads, Visibility
+from exporter.models.hstu.gated_output import NORM_EPS, GatedOutput
 from exporter.models.hstu.sequence import EncoderSequence
 from exporter.models.jagged import Layout, as_size
-
-_NORM_EPS = 1e-6
 
 
 class StuLayer(nn.Module):
@@ -23,7 +22,6 @@ class StuLayer(nn.Module):
 
     def __init__(self, config: StuConfig, visibility: Visibility, *, divisor: int, dropout: float) -> None:
         super().__init__()
-        self._config = config
         heads = Heads(
             count=config.num_heads,
             attention_dim=config.attention_dim,
@@ -32,16 +30,16 @@ class StuLayer(nn.Module):
             divisor=divisor,
         )
         self._attention: Attention = AllHeads(heads, visibility)
-        self._dropout = dropout
         inner, width = heads.widths[0], sum(heads.widths)
-        normed = config.num_heads if config.use_group_norm else inner
+        norm_heads = config.num_heads if config.use_group_norm else 0
+        self._gated_output = GatedOutput(norm_heads=norm_heads, dropout=dropout)
         self._uvqk_weight = nn.Parameter(torch.empty(config.embedding_dim, width))
         self._uvqk_beta = nn.Parameter(torch.zeros(width))
         self._input_norm_weight = nn.Parameter(torch.ones(config.embedding_dim))
         self._input_norm_bias = nn.Parameter(torch.zeros(config.embedding_dim))
         self._output_weight = nn.Parameter(torch.empty(3 * inner, config.embedding_dim))
-        self._output_norm_weight = nn.Parameter(torch.ones(normed))
-        self._output_norm_bias = nn.Parameter(torch.zeros(normed))
+        self._output_norm_weight = nn.Parameter(torch.ones(norm_heads or inner))
+        self._output_norm_bias = nn.Parameter(torch.zeros(norm_heads or inner))
         nn.init.xavier_uniform_(self._uvqk_weight)
         nn.init.xavier_uniform_(self._output_weight)
 
@@ -53,24 +51,20 @@ class StuLayer(nn.Module):
     def forward(self, sequence: EncoderSequence, mask_BLL: Tensor | None) -> Tensor:
         x_ND, candidates = sequence.values, sequence.candidates
         normed_ND = F.layer_norm(
-            x_ND, x_ND.shape[1:], self._input_norm_weight, self._input_norm_bias, _NORM_EPS
+            x_ND, x_ND.shape[1:], self._input_norm_weight, self._input_norm_bias, NORM_EPS
         )
         uvqk_NW = torch.addmm(self._uvqk_beta, normed_ND, self._uvqk_weight)
-        u_NE = F.silu(uvqk_NW[:, : self._attention.heads.widths[0]])
         candidates_B = None if candidates is None else candidates.lengths
         attended_NE = self._attention(uvqk_NW, sequence.layout.offsets, candidates_B, mask_BLL)
-        y = torch.cat([u_NE, attended_NE, u_NE * self._normed(attended_NE)], dim=1)
-        y = F.dropout(y, self._dropout, self.training)
-        return torch.addmm(x_ND, y, self._output_weight)
-
-    def _normed(self, x_NE: Tensor) -> Tensor:
-        weight, bias = self._output_norm_weight, self._output_norm_bias
-        if not self._config.use_group_norm:
-            return F.layer_norm(x_NE, x_NE.shape[1:], weight, bias, _NORM_EPS)
-        # One group per head. F.group_norm asks whether the batch is a single value, which no trace can say.
-        x_NHV = x_NE.unflatten(1, (self._config.num_heads, self._config.hidden_dim))
-        normed_NHV = F.layer_norm(x_NHV, x_NHV.shape[2:], eps=_NORM_EPS)
-        return (normed_NHV * weight.unsqueeze(1) + bias.unsqueeze(1)).flatten(1)
+        layer_ND: Tensor = self._gated_output(
+            x_ND,
+            uvqk_NW,
+            attended_NE,
+            self._output_norm_weight,
+            self._output_norm_bias,
+            self._output_weight,
+        )
+        return layer_ND
 
 
 class StuStack(nn.Module):

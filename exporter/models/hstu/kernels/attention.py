@@ -4,6 +4,7 @@ B rows, N elements of all rows together, L elements of one, W columns, H heads, 
 queries and values.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import astuple, dataclass
 from typing import Any
@@ -118,7 +119,7 @@ def launch(  # noqa: PLR0913  what a kernel takes
     kernel[(x_NW.shape[0] // tiles.rows + rows, form.heads)](  # type: ignore[index]  # as Triton starts kernels
         x_NW,
         offsets_B1,
-        offsets_B1 if candidates_B is None else candidates_B,
+        candidates_B,
         out_NE,
         rows,
         x_NW.stride(0),
@@ -136,6 +137,7 @@ def launch(  # noqa: PLR0913  what a kernel takes
         SLA_K1=form.sla_k1,
         SLA_K2=form.sla_k2,
         APPROXIMATE=x_NW.dtype.itemsize == 2 if approximate is None else approximate,
+        SCALED=math.frexp(form.alpha)[0] == 0.5,  # noqa: PLR2004  a power of two
         PRECISION="tf32" if form.tf32 else "ieee",
         BLOCK_M=tiles.rows,
         BLOCK_N=tiles.columns,

@@ -18,17 +18,6 @@ _SEARCHED = tl.constexpr(256)
 
 
 @triton.jit
-def _owner(offsets, tile, B, BLOCK_M: tl.constexpr):
-    """The last row whose tiles begin at `tile` or before."""
-    row = -1
-    for beginning in range(0, B, _SEARCHED):
-        rows = beginning + tl.arange(0, _SEARCHED)
-        starts = tl.load(offsets + rows, mask=rows < B, other=0)
-        row += tl.sum(((starts // BLOCK_M + rows <= tile) & (rows < B)).to(tl.int32), axis=0)
-    return row
-
-
-@triton.jit
 def _visible(
     rows,
     columns,
@@ -63,14 +52,15 @@ def _visible(
 
 
 @triton.jit
-def _silu(scores, alpha, APPROXIMATE: tl.constexpr):
+def _silu(scores, factor, APPROXIMATE: tl.constexpr):
+    """SiLU of scores * factor; to approximate it, of twice that."""
     if APPROXIMATE:  # one special-function operation instead of two; at most 2^-11 off, as 16 bits are
-        half = scores * (alpha * 0.5)
+        half = scores * factor
         tanh = tl.inline_asm_elementwise(
             "tanh.approx.f32 $0, $1;", "=f,f", [half], dtype=tl.float32, is_pure=True, pack=1
         )
         return half * tanh + half
-    scores = scores * alpha
+    scores = scores * factor
     return scores * tl.sigmoid(scores)
 
 
@@ -147,6 +137,7 @@ def _attended(
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     APPROXIMATE: tl.constexpr,
+    SCALED: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
     """The weighted sum of the values that `rows` of one row see, (BLOCK_M, BLOCK_V), before it is divided."""
@@ -164,28 +155,32 @@ def _attended(
     if CANDIDATES and SLA_K1 == 0 and SLA_K2 == 0:
         blocks += tl.cdiv(tl.maximum(tl.minimum(m + BLOCK_M, length) - own, 0), BLOCK_N)
     attended = tl.zeros([BLOCK_M, BLOCK_V], dtype=tl.float32)
+    factor = alpha * 0.5 if APPROXIMATE else alpha
+    if SCALED:  # by a power of two: exact, and once per query instead of once per score
+        q = (q * factor).to(q.dtype)
+        factor = 1.0
+    n = tl.arange(0, BLOCK_N)
+    k_offsets = n[None, :] * stride + a[:, None]  # the same in every block: what is left to add is one number
+    v_offsets = n[:, None] * stride + v[None, :]
     for block in tl.range(0, blocks):
         beginning = low + (block - firsts) * BLOCK_N
         if SLA_K1 > 0 or SLA_K2 > 0:
             beginning = tl.where(block < firsts, block * BLOCK_N, beginning)
         if CANDIDATES:
             beginning = tl.where(block < others, beginning, own + (block - others) * BLOCK_N)
-        columns = beginning + tl.arange(0, BLOCK_N)
+        at = beginning.to(tl.int64) * stride
         keys = tl.load(
-            k_start + columns[None, :] * stride + a[:, None],
-            mask=(columns[None, :] < length) & (a[:, None] < A),
-            other=0.0,
+            k_start + at + k_offsets, mask=(n[None, :] < length - beginning) & (a[:, None] < A), other=0.0
         )
-        weights = _silu(tl.dot(q, keys, input_precision=PRECISION), alpha, APPROXIMATE)
+        weights = _silu(tl.dot(q, keys, input_precision=PRECISION), factor, APPROXIMATE)
         if (beginning < full_low) | (beginning >= full_high):
+            columns = beginning + n
             visible = _visible(
                 rows[:, None], columns[None, :], history, CANDIDATES, PREFIX, WINDOW, SLA_K1, SLA_K2
             )
             weights = tl.where(visible, weights, 0.0)
         values = tl.load(
-            v_start + columns[:, None] * stride + v[None, :],
-            mask=(columns[:, None] < length) & (v[None, :] < V),
-            other=0.0,
+            v_start + at + v_offsets, mask=(n[:, None] < length - beginning) & (v[None, :] < V), other=0.0
         )
         attended = tl.dot(weights.to(values.dtype), values, attended, input_precision=PRECISION)
     return attended
@@ -195,7 +190,7 @@ def _attended(
 def hstu_attention_kernel(
     x,  # (N, stride): of each element its values, queries and keys, from the columns given
     offsets,  # (B + 1,)
-    candidates,  # (B,): how many of a row's last elements are candidates
+    candidates,  # (B,): how many of a row's last elements are candidates; or None
     out,  # (N, H * V)
     B,
     stride,
@@ -213,6 +208,7 @@ def hstu_attention_kernel(
     SLA_K1: tl.constexpr,
     SLA_K2: tl.constexpr,
     APPROXIMATE: tl.constexpr,
+    SCALED: tl.constexpr,
     PRECISION: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
@@ -222,7 +218,13 @@ def hstu_attention_kernel(
     """One tile of one row, for one head. The tiles that see most, those at a row's end, go first."""
     tile = tl.num_programs(0) - 1 - tl.program_id(0)
     head = tl.program_id(1)
-    row = _owner(offsets, tile, B, BLOCK_M)
+    # The last row whose tiles begin here or before. In no function of its own: what a call is given, inductor
+    # would take to be written wherever its result leads.
+    row = -1
+    for beginning in range(0, B, _SEARCHED):
+        some = beginning + tl.arange(0, _SEARCHED)
+        starts = tl.load(offsets + some, mask=some < B, other=0)
+        row += tl.sum(((starts // BLOCK_M + some <= tile) & (some < B)).to(tl.int32), axis=0)
     start = tl.load(offsets + row).to(tl.int64)
     length = (tl.load(offsets + row + 1) - start).to(tl.int32)
     m = (tile - start // BLOCK_M - row).to(tl.int32) * BLOCK_M
@@ -246,7 +248,7 @@ def hstu_attention_kernel(
     attended = _attended(
         q, k_start, v_start, stride, rows, m, length, history, alpha,
         CANDIDATES, PREFIX, WINDOW, SLA_K1, SLA_K2,
-        A, V, BLOCK_A, BLOCK_V, BLOCK_M, BLOCK_N, APPROXIMATE, PRECISION,
+        A, V, BLOCK_A, BLOCK_V, BLOCK_M, BLOCK_N, APPROXIMATE, SCALED, PRECISION,
     )  # fmt: skip
     at = out + (start + rows[:, None]) * (H * V) + head * V + v[None, :]
     mask = (rows[:, None] < length) & (v[None, :] < V)

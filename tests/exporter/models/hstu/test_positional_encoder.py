@@ -5,7 +5,11 @@ import torch
 from torch import Tensor
 
 from exporter.config.hstu import PositionalEncoderConfig
-from exporter.models.hstu.positional_encoder import PositionalEncoder
+from exporter.models.hstu.positional_encoder import (
+    PositionalEncoder,
+    PositionEncoding,
+    TritonPositionEncoding,
+)
 from exporter.models.hstu.sequence import EncoderSequence
 from exporter.models.jagged import Layout
 
@@ -85,3 +89,26 @@ def test_ages_count_back_from_the_query_where_it_has_a_time() -> None:
 def test_ages_may_be_bucketed_by_logarithm() -> None:
     _, ages = added([0.0, 600.0], [2], config=config(log=True))
     assert ages == [6, 0]
+
+
+@pytest.mark.parametrize("candidates", [None, [2, 0, 1]], ids=["history", "candidates"])
+@pytest.mark.parametrize("query_time", [None, torch.full((3, 1), 9e5)], ids=["newest", "query time"])
+@pytest.mark.parametrize("log", [True, False])
+@pytest.mark.parametrize("use_time_encoding", [True, False])
+def test_a_kernel_encodes_alike(
+    use_time_encoding: bool, log: bool, query_time: Tensor | None, candidates: list[int] | None
+) -> None:
+    torch.manual_seed(0)
+    sequence = EncoderSequence(
+        values=torch.randn(12, 4),
+        timestamps=torch.randint(900_000, (12,)).float(),
+        layout=Layout.of(torch.tensor([7, 0, 5]), total=12),
+        candidates=Layout.of(torch.tensor(candidates), total=3) if candidates else None,
+    )
+    asked = config(use_time_encoding=use_time_encoding, log=log)
+    weights = torch.randn(6, 4), torch.randn(101, 4) if use_time_encoding else None
+    expected, encoded = (
+        kind(asked, scale=2.0, prefix=1)(sequence, query_time, *weights)
+        for kind in (PositionEncoding, TritonPositionEncoding)
+    )
+    assert torch.equal(encoded, expected)
