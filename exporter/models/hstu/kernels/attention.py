@@ -4,7 +4,6 @@ B rows, N elements of all rows together, L elements of one, W columns, H heads, 
 queries and values.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import astuple, dataclass
 from typing import Any
@@ -64,8 +63,10 @@ def tiles_for(width: int, itemsize: int) -> Tiles:
     """The tiles for heads that are `width` wide and numbers of so many bytes. Measured: docs/gpu.md."""
     if itemsize > 2:  # no tensor cores, and half as much fits into registers and shared memory
         return Tiles(rows=64 if width <= 128 else 32, columns=32, warps=4, stages=2 if width <= 128 else 1)
-    if width <= 128:
+    if width <= 64:
         return Tiles(rows=64, columns=64, warps=4, stages=3)
+    if width <= 128:
+        return Tiles(rows=64, columns=32, warps=4, stages=3)
     return Tiles(rows=128, columns=64, warps=8, stages=2)
 
 
@@ -137,7 +138,6 @@ def launch(  # noqa: PLR0913  what a kernel takes
         SLA_K1=form.sla_k1,
         SLA_K2=form.sla_k2,
         APPROXIMATE=x_NW.dtype.itemsize == 2 if approximate is None else approximate,
-        SCALED=math.frexp(form.alpha)[0] == 0.5,  # noqa: PLR2004  a power of two
         PRECISION="tf32" if form.tf32 else "ieee",
         BLOCK_M=tiles.rows,
         BLOCK_N=tiles.columns,

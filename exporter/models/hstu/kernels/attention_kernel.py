@@ -52,15 +52,15 @@ def _visible(
 
 
 @triton.jit
-def _silu(scores, factor, APPROXIMATE: tl.constexpr):
-    """SiLU of scores * factor; to approximate it, of twice that."""
+def _silu(scores, alpha, APPROXIMATE: tl.constexpr):
+    """SiLU of scores * alpha."""
     if APPROXIMATE:  # one special-function operation instead of two; at most 2^-11 off, as 16 bits are
-        half = scores * factor
+        half = scores * (alpha * 0.5)
         tanh = tl.inline_asm_elementwise(
             "tanh.approx.f32 $0, $1;", "=f,f", [half], dtype=tl.float32, is_pure=True, pack=1
         )
         return half * tanh + half
-    scores = scores * factor
+    scores = scores * alpha
     return scores * tl.sigmoid(scores)
 
 
@@ -137,7 +137,6 @@ def _attended(
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     APPROXIMATE: tl.constexpr,
-    SCALED: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
     """The weighted sum of the values that `rows` of one row see, (BLOCK_M, BLOCK_V), before it is divided."""
@@ -155,32 +154,28 @@ def _attended(
     if CANDIDATES and SLA_K1 == 0 and SLA_K2 == 0:
         blocks += tl.cdiv(tl.maximum(tl.minimum(m + BLOCK_M, length) - own, 0), BLOCK_N)
     attended = tl.zeros([BLOCK_M, BLOCK_V], dtype=tl.float32)
-    factor = alpha * 0.5 if APPROXIMATE else alpha
-    if SCALED:  # by a power of two: exact, and once per query instead of once per score
-        q = (q * factor).to(q.dtype)
-        factor = 1.0
-    n = tl.arange(0, BLOCK_N)
-    k_offsets = n[None, :] * stride + a[:, None]  # the same in every block: what is left to add is one number
-    v_offsets = n[:, None] * stride + v[None, :]
     for block in tl.range(0, blocks):
         beginning = low + (block - firsts) * BLOCK_N
         if SLA_K1 > 0 or SLA_K2 > 0:
             beginning = tl.where(block < firsts, block * BLOCK_N, beginning)
         if CANDIDATES:
             beginning = tl.where(block < others, beginning, own + (block - others) * BLOCK_N)
-        at = beginning.to(tl.int64) * stride
+        columns = beginning + tl.arange(0, BLOCK_N)
         keys = tl.load(
-            k_start + at + k_offsets, mask=(n[None, :] < length - beginning) & (a[:, None] < A), other=0.0
+            k_start + columns[None, :] * stride + a[:, None],
+            mask=(columns[None, :] < length) & (a[:, None] < A),
+            other=0.0,
         )
-        weights = _silu(tl.dot(q, keys, input_precision=PRECISION), factor, APPROXIMATE)
+        weights = _silu(tl.dot(q, keys, input_precision=PRECISION), alpha, APPROXIMATE)
         if (beginning < full_low) | (beginning >= full_high):
-            columns = beginning + n
             visible = _visible(
                 rows[:, None], columns[None, :], history, CANDIDATES, PREFIX, WINDOW, SLA_K1, SLA_K2
             )
             weights = tl.where(visible, weights, 0.0)
         values = tl.load(
-            v_start + at + v_offsets, mask=(n[:, None] < length - beginning) & (v[None, :] < V), other=0.0
+            v_start + columns[:, None] * stride + v[None, :],
+            mask=(columns[:, None] < length) & (v[None, :] < V),
+            other=0.0,
         )
         attended = tl.dot(weights.to(values.dtype), values, attended, input_precision=PRECISION)
     return attended
@@ -208,7 +203,6 @@ def hstu_attention_kernel(
     SLA_K1: tl.constexpr,
     SLA_K2: tl.constexpr,
     APPROXIMATE: tl.constexpr,
-    SCALED: tl.constexpr,
     PRECISION: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
@@ -248,7 +242,7 @@ def hstu_attention_kernel(
     attended = _attended(
         q, k_start, v_start, stride, rows, m, length, history, alpha,
         CANDIDATES, PREFIX, WINDOW, SLA_K1, SLA_K2,
-        A, V, BLOCK_A, BLOCK_V, BLOCK_M, BLOCK_N, APPROXIMATE, SCALED, PRECISION,
+        A, V, BLOCK_A, BLOCK_V, BLOCK_M, BLOCK_N, APPROXIMATE, PRECISION,
     )  # fmt: skip
     at = out + (start + rows[:, None]) * (H * V) + head * V + v[None, :]
     mask = (rows[:, None] < length) & (v[None, :] < V)
