@@ -193,7 +193,7 @@ def visible(form: AttentionForm, length: int, candidates: int | None) -> Tensor:
     return seen | ((places == 0) & (others < behind)) if form.prefix > 0 else seen
 
 
-@hstu_attention.register_kernel("cpu")  # type: ignore[untyped-decorator]
+@hstu_attention.register_kernel("cpu")  # type: ignore[untyped-decorator]  # torch leaves it untyped
 def _on_cpu(x_NW: Tensor, offsets_B1: Tensor, candidates_B: Tensor | None, *form: Any) -> Tensor:
     return attention_in_torch(AttentionForm(*form), x_NW, offsets_B1, candidates_B)
 

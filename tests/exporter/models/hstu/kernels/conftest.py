@@ -47,6 +47,6 @@ def _interpret_language(monkeypatch: pytest.MonkeyPatch) -> None:
     for owner in (tl, tl.core, tl.math, tl.standard, tl.random, tl.tensor, tl.dtype):
         for name, value in list(vars(owner).items()):
             if isinstance(value, JITFunction):
-                value = versions.setdefault(value, InterpretedFunction(value.fn))  # noqa: PLW2901
+                value = versions.setdefault(value, InterpretedFunction(value.fn))  # noqa: PLW2901  the same, interpreted
             if not name.startswith("__") or name in ("__index__", "__bool__", "__repr__", "__str__"):
                 monkeypatch.setattr(owner, name, value)

@@ -95,7 +95,7 @@ def test_up_to_the_product(
     interpreted: Interpreted, dtype: torch.dtype, grouped: bool, heads: int, head: int
 ) -> None:
     kernel = interpreted("output_kernel").gate_kernel
-    for elements in (1, 17, 130):
+    for elements in (1, 33):
         end = End.of(elements, heads, head, 8, grouped=grouped, dtype=dtype)
         y = torch.full((elements, 3 * heads * head), torch.nan, dtype=dtype)
         gate_into(y, end.uvqk, end.attended, end.norm, u_column=U_COLUMN, kernel=kernel)
@@ -105,7 +105,7 @@ def test_up_to_the_product(
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])  # bf16 the interpreter cannot multiply
 @pytest.mark.parametrize("width", [8, 32, 50])
-@pytest.mark.parametrize("elements", [1, 15, 16, 17])
+@pytest.mark.parametrize("elements", [1, 16, 17, 31])
 def test_all_of_it(interpreted: Interpreted, dtype: torch.dtype, width: int, elements: int) -> None:
     layer = End.of(elements, 2, 20, width, grouped=False, dtype=dtype)
     assert projection_error(interpreted, layer, TILES) < BOUNDS[dtype]
@@ -114,14 +114,14 @@ def test_all_of_it(interpreted: Interpreted, dtype: torch.dtype, width: int, ele
 
 
 @pytest.mark.parametrize("itemsize", [2, 4])
-@pytest.mark.parametrize(("heads", "head"), [(4, 16), (2, 64), (3, 24), (1, 128)])
+@pytest.mark.parametrize(("heads", "head"), [(4, 16), (2, 64), (3, 24)])
 @pytest.mark.parametrize("grouped", [False, True])
 def test_all_of_it_in_the_tiles_of_a_gpu(
     interpreted: Interpreted, itemsize: int, heads: int, head: int, grouped: bool
 ) -> None:
     dtype = torch.float16 if itemsize == 2 else torch.float32
-    end = End.of(130, heads, head, 140, grouped=grouped, dtype=dtype)
-    tiles = tiles_for(heads * head, 140, end.norm.heads, itemsize)
+    tiles = tiles_for(heads * head, 40, heads if grouped else 0, itemsize)
+    end = End.of(tiles.rows + 1, heads, head, 40, grouped=grouped, dtype=dtype)
     assert projection_error(interpreted, end, tiles) < BOUNDS[dtype]
 
 
