@@ -13,7 +13,10 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+if TYPE_CHECKING:
+    from torch.fx import Graph
 
 ENVIRONMENT = ("OMP_WAIT_POLICY=passive", "PYTORCH_NVML_BASED_CUDA_CHECK=1", "PYTHONUNBUFFERED=1")
 _LAST_WORDS = 3000
@@ -100,6 +103,11 @@ def main() -> None:
 
 
 def _exported(request: Path, folder: Path, code_cache: str | None) -> dict[str, str]:
+    import torch
+
+    if json.loads(request.read_text())["device"] == "cuda":
+        # Asking the driver would keep forks from the GPU; and whether there is one, they find out.
+        torch.cuda.is_available = lambda: True
     import exporter.packaging
     import exporter.pipeline
     from exporter.attempt import EVIDENCE, Attempt
@@ -115,6 +123,7 @@ def _exported(request: Path, folder: Path, code_cache: str | None) -> dict[str, 
             with (folder / "events.jsonl").open("a") as lines:
                 lines.write(event.model_dump_json() + "\n")
 
+    mend_old_torch()
     for name in ("failures_made_small", "untraceable_made_small"):
         setattr(exporter.packaging, name, lambda *_: nullcontext())
     exporter.pipeline.contradicting_batches = refused_here(exporter.pipeline.contradicting_batches)
@@ -131,14 +140,35 @@ def _exported(request: Path, folder: Path, code_cache: str | None) -> dict[str, 
     return failures
 
 
+def mend_old_torch() -> None:
+    """Let torch before 2.13 compile calls of Triton kernels over sizes that vary.
+
+    It traces each call with eager's sizes and with its own, and asserts that both give equally many nodes.
+    """
+    if _release() >= (2, 13):
+        return
+    import torch._inductor.config as compiler  # noqa: TID251  of a torch that Slipway itself is not made for
+
+    def drop_eager_values(graph: "Graph") -> None:
+        for node in graph.nodes:
+            if "triton_kernel_wrapper" in str(node.target):
+                node.meta.pop("eager_input_vals", None)
+
+    compiler.post_grad_custom_pre_pass = drop_eager_values
+
+
+def _release() -> tuple[int, ...]:
+    import torch
+
+    return tuple(map(int, torch.__version__.split(".")[:2]))
+
+
 def refused_here(batches: Callable[P, Iterator[T]]) -> Callable[P, Iterator[T]]:
     """Without the cases that packages of this torch compute and do not refuse.
 
     Of inputs that share a dim, packages compare the sizes from torch 2.13 on.
     """
-    import torch
-
-    if tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 13):
+    if _release() >= (2, 13):
         return batches
 
     def some(*args: P.args, **kwargs: P.kwargs) -> Iterator[T]:

@@ -49,6 +49,8 @@ def load_package(path: Path, device: torch.device, *, copied_bytes: int = _COPIE
         InvalidArtifact: the file is no package.
     """
     check_archive(path)
+    if device.type == "cuda":
+        torch.cuda.init()  # a package allocates, and does not ask whether there is what to allocate with
     try:
         with zipfile.ZipFile(path) as archive:
             blobs = [entry for entry in archive.infolist() if entry.filename.endswith(BLOB_SUFFIX)]

@@ -4,7 +4,7 @@ Nothing here needs more than torch and pytest to be imported, so that a GPU mach
 """
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -28,21 +28,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def exports(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dict[Case, Made]]:
-    """Every case that a test of this session is about, exported; several at a time."""
+) -> Iterator[dict[Case, Future[Made]]]:
+    """The exports of every case that a test of this session is about; several at a time."""
     wanted = {
         item.callspec.params["case"]
         for item in request.session.items
         if isinstance(item, pytest.Function) and hasattr(item, "callspec") and "case" in item.callspec.params
     }
     folder = tmp_path_factory.mktemp("exports")
-    with ThreadPoolExecutor(_AT_A_TIME) as pool:
-        cases = [case for case in CASES if case in wanted]
-        found = pool.map(lambda case: made(case, folder / case.name, folder / "compiler"), cases)
-        yield dict(zip(cases, found, strict=True))
+    pool = ThreadPoolExecutor(_AT_A_TIME)
+    yield {
+        case: pool.submit(made, case, folder / case.name, folder / "compiler")
+        for case in CASES
+        if case in wanted
+    }
+    pool.shutdown(cancel_futures=True)
 
 
 @pytest.fixture
-def export(case: Case, exports: dict[Case, Made]) -> Made:
-    """The export of a test's case."""
-    return exports[case]
+def export(case: Case, exports: dict[Case, Future[Made]]) -> Made:
+    """The export of a test's case, once it is done."""
+    return exports[case].result()
