@@ -1,7 +1,7 @@
 """Check the kernels on this machine's GPU, and measure them and packages with them.
 
 `python -m benchmarks.gpu`. Kernels need torch (2.11 or later) and triton (3.6 or later) alone; packages need
-an installed Slipway, and are left out where there is none. What was measured is written as it comes; the short
+an installed Slipway, and are left out where there is none. What was measured is written as it comes; short
 tables come last.
 """
 

@@ -109,6 +109,7 @@ def lowered(op: Op) -> tuple[GraphModule, FakeTensorMode]:
         graph, _ = aot_export_module(
             program.graph_module, values, trace_joint=False, decompositions=select_decomp_table()
         )
+    assert isinstance(graph, GraphModule)
     return graph, values[0].fake_mode
 
 
