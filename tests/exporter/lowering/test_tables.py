@@ -15,7 +15,7 @@ from exporter.lowering.errors import TableOutOfRange
 from exporter.lowering.tables import quantised
 from tests.memory_taken import memory_taken
 
-TABLE_BYTES, QUANTISED_BYTES = 256 << 20, 96 << 20
+TABLE_BYTES, QUANTISED_BYTES = 128 << 20, 48 << 20
 LOW = (TableDtype.FP16, TableDtype.INT8, TableDtype.INT4)
 
 
