@@ -50,7 +50,9 @@ test: install ## all tests; narrow with ARGS, as in make test ARGS="tests/jobs -
 .PHONY: families
 families: install ## every recorded model of every family, exported in both modes, against its recordings
 	@$(BIN)/python -m pytest -q tests/e2e/test_recorded_outputs.py tests/e2e/test_two_stage.py \
-	  tests/e2e/test_other_families.py tests/e2e/test_low_precision.py -m 'families or not families' $(ARGS)
+	  tests/e2e/test_other_families.py tests/e2e/test_low_precision.py tests/exporter/aoti/test_untraceable.py \
+	  tests/exporter/models/test_export.py tests/exporter/models/test_export_match.py \
+	  -m 'families or not families' $(ARGS)
 
 .PHONY: planted
 planted: install ## planted failures and a real one, each cut to the smallest graph that still fails
