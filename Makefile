@@ -49,7 +49,9 @@ test: install ## all tests; narrow with ARGS, as in make test ARGS="tests/jobs -
 
 .PHONY: families
 families: install ## every recorded model of every family, exported in both modes, against its recordings
-	@$(BIN)/python -m pytest -q tests/e2e/test_other_families.py tests/e2e/test_low_precision.py \
+	@$(BIN)/python -m pytest -q tests/e2e/test_recorded_outputs.py tests/e2e/test_two_stage.py \
+	  tests/e2e/test_other_families.py tests/e2e/test_low_precision.py tests/exporter/aoti/test_untraceable.py \
+	  tests/exporter/models/test_export.py tests/exporter/models/test_export_match.py \
 	  -m 'families or not families' $(ARGS)
 
 .PHONY: planted
@@ -93,7 +95,7 @@ format: install ## format and sort imports in place
 
 .PHONY: fuzz
 fuzz: install ## random requests, events, configs, checkpoints and rows, thousands of each
-	@$(BIN)/python -m pytest -q -m fuzz --durations=0 tests/service tests/fuzz $(ARGS)
+	@$(BIN)/python -m pytest -q -m fuzz --durations=0 tests/service tests/fuzz tests/exporter/modes $(ARGS)
 
 .PHONY: openapi
 openapi: install ## write docs/openapi.json anew; ARGS=--breaking if callers may break

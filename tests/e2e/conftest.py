@@ -18,6 +18,12 @@ TWO_TOWER = ("hstu_match", "hstu_match_desc")
 RANKING = ("dlrm_hstu", "dlrm_hstu_trunc")
 SAMPLES = dict.fromkeys((*TWO_TOWER, *RANKING), "train.parquet") | {"hstu_match_desc": "train_desc.parquet"}
 
+
+def marks_of(model: str) -> tuple[pytest.MarkDecorator, ...]:
+    """The second model of a family is exported by `make families`."""
+    return (pytest.mark.families,) if model in (TWO_TOWER[1], RANKING[1]) else ()
+
+
 Export = Callable[[str], str]
 
 

@@ -12,13 +12,17 @@ from cli.main import main
 from exporter.manifest import CaseKind, Manifest
 from exporter.predict import unmet_demand
 from exporter.published import read_manifest
-from tests.e2e.conftest import FIXTURES, RANKING, SAMPLES, TWO_TOWER, Export, recorded_batches
+from tests.e2e.conftest import FIXTURES, RANKING, SAMPLES, TWO_TOWER, Export, marks_of, recorded_batches
 
 pytestmark = pytest.mark.slow
 
 COUNTS = "__TARGET_REPEAT_INTERLEAVE_KEY__"  # candidates per row
 BATCHES = [
-    pytest.param(model, batch["part"], batch["batch"], batch["parquet"], id=f"{model}-{batch['batch']}")
+    pytest.param(
+        *(model, batch["part"], batch["batch"], batch["parquet"]),
+        id=f"{model}-{batch['batch']}",
+        marks=marks_of(model),
+    )
     for model in SAMPLES
     for batch in recorded_batches(model)
 ]
@@ -42,7 +46,7 @@ def test_predictions_are_the_recorded_outputs(
         np.testing.assert_allclose(np.array(values), expected, rtol=0, atol=1e-5)
 
 
-@pytest.fixture(params=RANKING)
+@pytest.fixture(params=[pytest.param(model, marks=marks_of(model)) for model in RANKING])
 def ranker(request: pytest.FixtureRequest, artifact_of: Export) -> str:
     """The artifact of a ranking model."""
     return artifact_of(request.param)
@@ -71,9 +75,15 @@ def test_rankings_were_tried_without_history_and_with_one_candidate(ranker: str)
     assert sizes["one_element:cand_seq"]["seq_cand_seq"] == 1
 
 
-@pytest.fixture(params=TWO_TOWER)
-def manifest(request: pytest.FixtureRequest, artifact_of: Export) -> Manifest:
-    return read_manifest(artifact_of(request.param))
+@pytest.fixture(params=[pytest.param(model, marks=marks_of(model)) for model in TWO_TOWER])
+def matcher(request: pytest.FixtureRequest, artifact_of: Export) -> str:
+    """The artifact of a model of two towers."""
+    return artifact_of(request.param)
+
+
+@pytest.fixture
+def manifest(matcher: str) -> Manifest:
+    return read_manifest(matcher)
 
 
 def test_the_layout_is_what_torcheasyrec_serves(manifest: Manifest) -> None:
@@ -118,10 +128,9 @@ def test_a_server_learns_what_to_import(manifest: Manifest) -> None:
 
 
 def test_inspect_shows_the_manifest(
-    manifest: Manifest, artifact_of: Export, capsys: pytest.CaptureFixture[str]
+    matcher: str, manifest: Manifest, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    artifact = next(artifact_of(model) for model in TWO_TOWER if manifest.job_id in artifact_of(model))
-    assert main(["inspect", artifact, "--json"]) == 0
+    assert main(["inspect", matcher, "--json"]) == 0
     assert Manifest.model_validate_json(capsys.readouterr().out) == manifest
-    assert main(["inspect", artifact]) == 0
+    assert main(["inspect", matcher]) == 0
     assert "user verified" in capsys.readouterr().out

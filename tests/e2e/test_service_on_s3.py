@@ -8,26 +8,30 @@ import pytest
 
 from cli.main import main
 from exporter.published import read_manifest
-from exporter.spec import ExportSpec, TowerName
+from exporter.spec import ExportSpec, IdWeights, TowerName
 from exporter.storage.store import open_store
 from jobs.model import JobState
 from launcher.up import running_stack
 from service.client.rest import SlipwayClient
 from service.client.watch import watch
 from service.schemas import JobView
-from tests.e2e.conftest import FIXTURES, SAMPLES
+from tests.e2e.conftest import FIXTURES, recorded_batches
+from tests.e2e.recorded import assert_as_recorded
 
 pytestmark = pytest.mark.slow
 
 
-def upload_inputs(s3_uri: str, model: str) -> ExportSpec:
+MODEL = "dssm"  # of two towers, and compiled sooner than one with attention
+
+
+def upload_inputs(s3_uri: str) -> ExportSpec:
     """Put a recorded model and its rows where a training job would leave them."""
     store = open_store(s3_uri)
-    names = {"pipeline.config": f"{model}/pipeline.config"}
-    names |= {name: f"data/{name}" for name in ("items.parquet", SAMPLES[model])}
-    checkpoint = FIXTURES / model / "model.ckpt-11"
+    names = {"pipeline.config": f"{MODEL}/pipeline.config"}
+    names |= {name: f"data/rec/{name}" for name in ("items.parquet", "train.parquet")}
+    checkpoint = FIXTURES / MODEL / "model.ckpt-11"
     names |= {
-        str(path.relative_to(FIXTURES / model)): str(path.relative_to(FIXTURES))
+        str(path.relative_to(FIXTURES / MODEL)): str(path.relative_to(FIXTURES))
         for path in checkpoint.rglob("*")
         if path.is_file()
     }
@@ -37,16 +41,17 @@ def upload_inputs(s3_uri: str, model: str) -> ExportSpec:
         config_uri=f"{s3_uri}/pipeline.config",
         checkpoint_uri=f"{s3_uri}/model.ckpt-11",
         item_input_uri=f"{s3_uri}/items.parquet",
-        sample_input_uri=f"{s3_uri}/{SAMPLES[model]}",
+        sample_input_uri=f"{s3_uri}/train.parquet",
         output_uri=f"{s3_uri}/exports",
         max_batch_size=64,
+        id_weights=IdWeights.IGNORE,  # as in what was recorded
     )
 
 
 def test_a_posted_job_ends_with_two_packages_and_a_manifest(
     s3_uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    spec = upload_inputs(s3_uri, "hstu_match")
+    spec = upload_inputs(s3_uri)
     seen: list[JobView] = []
     with running_stack(tmp_path / "stack") as stack:
         client = SlipwayClient(stack.url)
@@ -65,6 +70,8 @@ def test_a_posted_job_ends_with_two_packages_and_a_manifest(
     store = open_store(spec.output_uri)
     for tower in manifest.towers:
         assert store.sha256(f"{job.id}/{tower.package.path}") == tower.package.sha256
+    for batch in (each for each in recorded_batches(MODEL) if each["batch"] in ("b7", "items_b7")):
+        assert_as_recorded(f"{spec.output_uri}/{job.id}", MODEL, batch, tmp_path)
     assert main(["inspect", f"{spec.output_uri}/{job.id}"]) == 0
     assert job.id in capsys.readouterr().out
     assert list((tmp_path / "stack" / "work").iterdir()) == []

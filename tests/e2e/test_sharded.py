@@ -9,16 +9,25 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from benchmarks.large_table import large_table_spec
 from cli.main import main
+from exporter.distributed.ranks import Ranks
+from exporter.dtypes import TableDtype
 from exporter.manifest import TablesFile, TowerEntry
 from exporter.published import read_manifest
+from exporter.shards.rank import write_tables
+from exporter.stages import no_progress
 from tests.e2e.conftest import FIXTURES, Export, flat, recorded_batches
+from tests.exporter.shards.conftest import order_of, spec_of
+from tests.memory_taken import memory_taken
 
 pytestmark = pytest.mark.slow
 
 MODEL, SAME_WEIGHTS = "dlrm_hstu_sharded", "dlrm_hstu"
 ROWS = next(batch["parquet"] for batch in recorded_batches(SAME_WEIGHTS) if batch["batch"] == "b7")
+LARGE_BYTES = 960 << 20
 Sharded = Callable[..., str]
+Predicted = dict[str, list[object]]
 
 
 @pytest.fixture(scope="module")
@@ -50,22 +59,22 @@ def tower_of(artifact: str) -> TowerEntry:
     return tower
 
 
-def predict(artifact: str, output: Path) -> dict[str, list[object]]:
+def predict(artifact: str, output: Path) -> Predicted:
     command = ["predict", "--artifact", artifact, "--tower", "model"]
     assert main([*command, "--input", str(FIXTURES / ROWS), "--output", str(output)]) == 0
-    columns: dict[str, list[object]] = pq.read_table(output).to_pydict()
+    columns: Predicted = pq.read_table(output).to_pydict()
     return columns
 
 
 @pytest.fixture(scope="module")
-def unified(artifact_of: Export, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[object]]:
+def unified(artifact_of: Export, tmp_path_factory: pytest.TempPathFactory) -> Predicted:
     """What one package predicts, tables and all."""
     return predict(artifact_of(SAME_WEIGHTS), tmp_path_factory.mktemp("unified") / "out.parquet")
 
 
 @pytest.mark.parametrize("ranks", [*(pytest.param(each, marks=pytest.mark.ranks) for each in (1, 2)), 3])
 def test_any_number_of_ranks_exports_what_one_package_predicts(
-    ranks: int, sharded_on: Sharded, unified: dict[str, list[object]], tmp_path: Path
+    ranks: int, sharded_on: Sharded, unified: Predicted, tmp_path: Path
 ) -> None:
     apart = predict(sharded_on(ranks), tmp_path / "out.parquet")
     assert apart.keys() == unified.keys()
@@ -76,18 +85,58 @@ def test_any_number_of_ranks_exports_what_one_package_predicts(
 
 @pytest.mark.ranks
 def test_quantised_rows_predict_as_far_from_fp32_as_is_reported(
-    sharded_on: Sharded, unified: dict[str, list[object]], tmp_path: Path
+    sharded_on: Sharded, unified: Predicted, tmp_path: Path
 ) -> None:
     artifact = sharded_on(2, "--table-dtype", "int8", "--table-dtype", "video_id_emb=int4")
     tower = tower_of(artifact)
     errors = {table.name: table.error for table in tower.embeddings}
     assert errors["video_id_emb"] is not None and errors["user_id_emb"] is not None
     assert errors["video_id_emb"].max_relative > 5 * errors["user_id_emb"].max_relative > 0
-    assert tower.verified.tolerance == 1e-5 and tower.verified.fp32 is not None
-    apart = predict(artifact, tmp_path / "out.parquet")
+    assert tower.verified.tolerance == 1e-5
+    assert_as_reported(tower, predict(artifact, tmp_path / "out.parquet"), unified)
+
+
+def assert_as_reported(tower: TowerEntry, low: Predicted, fp32: Predicted) -> None:
+    assert tower.verified.fp32 is not None
     for output in tower.verified.fp32.outputs:
-        found, numbers = (np.array(list(flat(each[output.output]))) for each in (apart, unified))
-        assert np.abs(found - numbers).max() <= 1.5 * output.largest  # of other rows
+        found, numbers = (np.array(list(flat(each[output.output]))) for each in (low, fp32))
+        assert 0 < np.abs(found - numbers).max() <= 1.5 * output.largest  # of other rows
+
+
+@pytest.mark.ranks
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_int8_rows_of_any_number_of_ranks_predict_the_same_as_far_from_fp32_as_is_reported(
+    ranks: int, sharded_on: Sharded, unified: Predicted, tmp_path: Path
+) -> None:
+    one, several = (sharded_on(each, "--table-dtype", "int8") for each in (1, ranks))
+    assert {table.dtype for table in tower_of(several).embeddings} == {TableDtype.INT8}
+    alone, apart = (predict(each, tmp_path / "out.parquet") for each in (one, several))
+    assert_as_reported(tower_of(several), apart, unified)
+    for column, expected in alone.items():
+        found, numbers = (np.array(list(flat(values))) for values in (apart[column], expected))
+        np.testing.assert_allclose(found, numbers, rtol=0, atol=1e-6)
+
+
+def write_the_last_ranks_rows(folder: Path) -> None:
+    """Of a large table, by the last of as many ranks as the folder is named after."""
+    large, ranks = large_table_spec(folder, LARGE_BYTES, real=False), int(folder.name)
+    spec = spec_of(
+        *("hstu_match", folder),
+        config=(folder / "pipeline.config").read_text(),
+        checkpoint_uri=large.checkpoint_uri,
+        towers=["item"],
+    )
+    order = order_of(spec, folder, Ranks(rank=ranks - 1, size=ranks))
+    made = write_tables(order, folder / "rows.safetensors", no_progress)
+    assert made.file is not None and made.file.size >= LARGE_BYTES / ranks
+
+
+@pytest.mark.ranks
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_a_rank_takes_less_memory_than_its_share_of_the_tables(ranks: int, tmp_path: Path) -> None:
+    folder = tmp_path / str(ranks)
+    folder.mkdir()
+    assert memory_taken(write_the_last_ranks_rows, folder) < LARGE_BYTES / ranks / 2
 
 
 def test_every_rank_has_rows_of_every_table(sharded_on: Sharded) -> None:

@@ -12,14 +12,17 @@ import pytest
 from cli.main import main
 from exporter.manifest import TowerEntry
 from exporter.published import read_manifest
-from tests.e2e.conftest import FIXTURES, Export, flat, recorded_batches
+from tests.e2e.conftest import FIXTURES, Export, flat, marks_of, recorded_batches
 
 pytestmark = pytest.mark.slow
 
 MODELS = ("hstu_match", "dlrm_hstu_trunc")  # TorchEasyRec cannot export the second one in two stages
+MARKED = [pytest.param(model, marks=marks_of(model)) for model in MODELS]
 NAMES = ("b1", "b3_empty", "b32", "items_b7")
 BATCHES = [
-    pytest.param(model, batch["part"], batch["parquet"], id=f"{model}-{batch['batch']}")
+    pytest.param(
+        *(model, batch["part"], batch["parquet"]), id=f"{model}-{batch['batch']}", marks=marks_of(model)
+    )
     for model in MODELS
     for batch in recorded_batches(model)
     if batch["batch"] in NAMES
@@ -45,7 +48,7 @@ def test_both_modes_predict_the_same(
         np.testing.assert_allclose(numbers, expected, rtol=0, atol=1e-6)
 
 
-@pytest.fixture(params=MODELS)
+@pytest.fixture(params=MARKED)
 def tower(request: pytest.FixtureRequest, two_stage_of: Export) -> TowerEntry:
     return read_manifest(two_stage_of(request.param)).towers[0]
 
@@ -60,7 +63,7 @@ def test_the_manifest_says_how_to_join_the_packages(tower: TowerEntry) -> None:
     assert {dim.name for dim in tower.sparse.dims} == dims
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", MARKED)
 def test_tables_are_in_the_sparse_package_only(model: str, two_stage_of: Export) -> None:
     root = Path(two_stage_of(model))
     tower = read_manifest(str(root)).towers[0]

@@ -142,8 +142,11 @@ def test_alike_inputs_have_one_size_and_agree_with_themselves() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "standalone"),
-    [("hstu_match_desc", False), ("dlrm_hstu", True)],
-    ids=["two-tower", "ranking, standalone features"],
+    [
+        pytest.param("hstu_match_desc", False, id="two-tower", marks=pytest.mark.families),
+        pytest.param("hstu_match_desc", True, id="two-tower, standalone features"),
+        pytest.param("dlrm_hstu", True, id="ranking, standalone features", marks=pytest.mark.families),
+    ],
 )
 def test_the_action_encoder_needs_the_sharing_rule(model: str, standalone: bool, tmp_path: Path) -> None:
     """watchtime_to_action_thresholds join actions and watch times: traced with the rule, not without it."""

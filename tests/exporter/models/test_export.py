@@ -48,7 +48,7 @@ def stacked(pipeline: PipelineConfig) -> PipelineConfig:
     )
 
 
-@pytest.fixture(scope="module", params=["recorded", "stacked"])
+@pytest.fixture(scope="module", params=[pytest.param("recorded", marks=pytest.mark.families), "stacked"])
 def compiled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Compiled:
     """A tower, and what became of it; compiled once for all tests of this file."""
     if request.param == "recorded":

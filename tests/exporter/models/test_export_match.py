@@ -46,6 +46,7 @@ def drawn() -> Tower:
     return tower
 
 
+@pytest.mark.families
 def test_a_package_gives_the_recorded_interests(tmp_path: Path) -> None:
     tower = tower_as_recorded("mind", "user")
     program = trace(tower, trace_inputs(rows_of(tower), tower.plan), _CPU)
