@@ -7,8 +7,8 @@ from torch import Tensor
 from torch.library import triton_op, wrap_triton
 
 
-@triton.jit  # type: ignore[untyped-decorator]
-def _doubled(x_ptr, out_ptr, count, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+@triton.jit  # type: ignore[untyped-decorator]  # Triton has no types
+def _doubled(x_ptr, out_ptr, count, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]  # as above
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(out_ptr + at, 2 * tl.load(x_ptr + at, mask=at < count), mask=at < count)
 
@@ -21,6 +21,6 @@ def doubled(x: Tensor) -> Tensor:
     return out
 
 
-@doubled.register_kernel("cpu")  # type: ignore[untyped-decorator]
+@doubled.register_kernel("cpu")  # type: ignore[untyped-decorator]  # torch leaves it untyped
 def _on_cpu(x: Tensor) -> Tensor:
     return 2 * x
