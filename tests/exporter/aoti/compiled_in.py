@@ -11,7 +11,7 @@ from torch.library import triton_op, wrap_triton
 
 
 @triton.jit
-def _doubled(x_ptr, out_ptr, count, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+def _doubled(x_ptr, out_ptr, count, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(out_ptr + at, 2 * tl.load(x_ptr + at, mask=at < count), mask=at < count)
 
