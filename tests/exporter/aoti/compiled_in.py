@@ -1,7 +1,7 @@
 """An operator with a Triton kernel, as a family's own module or Slipway's would make one."""
 
 # Triton annotates neither its decorators nor what they decorate.
-# mypy: allow-untyped-defs, allow-untyped-decorators
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
 
 import torch
 import triton
