@@ -111,6 +111,7 @@ def _exported(request: Path, folder: Path, code_cache: str | None) -> dict[str, 
     import exporter.packaging
     import exporter.pipeline
     from exporter.attempt import EVIDENCE, Attempt
+    from exporter.data.batch import contradicting_batches
     from exporter.distributed.ranks import Ranks
     from exporter.spec import ExportSpec
     from exporter.stages import StageEvent
@@ -124,9 +125,12 @@ def _exported(request: Path, folder: Path, code_cache: str | None) -> dict[str, 
                 lines.write(event.model_dump_json() + "\n")
 
     mend_old_torch()
-    for name in ("failures_made_small", "untraceable_made_small"):
-        setattr(exporter.packaging, name, lambda *_: nullcontext())
-    exporter.pipeline.contradicting_batches = refused_here(exporter.pipeline.contradicting_batches)
+    for module, name, instead in (
+        (exporter.packaging, "failures_made_small", lambda *_: nullcontext()),
+        (exporter.packaging, "untraceable_made_small", lambda *_: nullcontext()),
+        (exporter.pipeline, "contradicting_batches", refused_here(contradicting_batches)),
+    ):
+        setattr(module, name, instead)
     spec = ExportSpec.model_validate_json(request.read_text())
     attempt = Attempt(job_id="gpu", spec=spec, workspace=workspace, code_cache=code_cache)
     outcome = exporter.pipeline.export(attempt, Ranks(), report)

@@ -15,8 +15,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-Call = Callable[[dict[str, Tensor]], Mapping[str, Tensor]]
 Inputs = dict[str, Tensor]
+Call = Callable[[Inputs], Inputs]
 
 _BATCHES = 4  # different rows each
 _WARM_UPS = 5
@@ -30,7 +30,7 @@ class Subject(NamedTuple):
 
     calls: dict[str, Call]
     rows: "Callable[[int], list[Inputs]]"  # batches of a size, on the GPU
-    between: Call | None  # what dense packages are given, of these
+    between: Call  # what dense packages are given, of these
 
 
 def main() -> None:
@@ -52,7 +52,7 @@ def _measure_size(subject: Subject, size: int, tell: Callable[..., None]) -> Non
     expected = subject.calls["eager"](batches[0])
     for name, call in subject.calls.items():
         try:
-            given = [subject.between(each) for each in batches] if _is_dense(subject, name) else batches
+            given = [subject.between(each) for each in batches] if name.startswith("dense") else batches
             torch.cuda.reset_peak_memory_stats()
             apart = _apart(expected, call(given[0]))
             times_ms = _times(call, given)
@@ -63,10 +63,6 @@ def _measure_size(subject: Subject, size: int, tell: Callable[..., None]) -> Non
             continue
         if name.startswith(("package", "dense")):
             _measure_graph(name, call, given[0], size, tell)
-
-
-def _is_dense(subject: Subject, name: str) -> bool:
-    return name.startswith("dense") and subject.between is not None
 
 
 def _measure_graph(name: str, call: Call, inputs: Inputs, size: int, tell: Callable[..., None]) -> None:
@@ -84,7 +80,7 @@ def _measure_graph(name: str, call: Call, inputs: Inputs, size: int, tell: Calla
         with torch.cuda.graph(graph):
             outputs = call(inputs)
 
-        def replay(_: Inputs) -> Mapping[str, Tensor]:
+        def replay(_: Inputs) -> Inputs:
             graph.replay()
             return outputs
 

@@ -194,7 +194,7 @@ def _probes_remembered() -> Iterator[None]:
         with suppress(OSError):
             if seen.read_text() == now:
                 return True
-        answer = load(self, library)
+        answer = bool(load(self, library))
         with suppress(OSError):  # a folder that cannot be written to: asked again
             seen.write_text(now if answer else "")
         return answer

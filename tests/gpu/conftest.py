@@ -30,11 +30,12 @@ def exports(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[Case, Future[Made]]]:
     """The exports of every case that a test of this session is about; several at a time."""
-    wanted = {
-        item.callspec.params["case"]
+    asked = (
+        item.callspec.params.get("case")
         for item in request.session.items
-        if isinstance(item, pytest.Function) and hasattr(item, "callspec") and "case" in item.callspec.params
-    }
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec")
+    )
+    wanted = {case for case in asked if isinstance(case, Case)}
     folder = tmp_path_factory.mktemp("exports")
     pool = ThreadPoolExecutor(_AT_A_TIME)
     yield {
