@@ -40,7 +40,7 @@ from torch.fx.proxy import TracerBase
 from exporter.aoti.compiler_options import CPU_LEVELS, GPU_CONFIG, PACKAGE_CONFIG, options_of
 from exporter.dims.diagnose import SizeGuard, sizes_in
 from exporter.dims.torch_dims import TorchDims
-from exporter.spec import Target
+from exporter.spec import Device, Target, device_of
 
 
 @contextmanager
@@ -156,6 +156,10 @@ def compile_files(program: ExportedProgram, target: Target = "cpu") -> CompiledF
         told.enter_context(_probes_remembered())
         told.enter_context(_only_instructions_of(target))
         told.enter_context(_headers_kept(header_folder(target)))
+        if device_of(target) is Device.CUDA:
+            from exporter.aoti.tuning import tuned_on  # a third of a second that a CPU has no use for
+
+            told.enter_context(tuned_on(program.state_dict))
         if _reads_weights(program):
             told.enter_context(_weights_left_out())
         warnings.simplefilter("ignore")  # inductor's remarks on its own internals; failures raise
