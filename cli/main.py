@@ -10,6 +10,7 @@ from typing import NoReturn
 
 from cli import board, check, export, inspect, plan, predict
 from cli.errors import InvalidCommand
+from cli.settings import leave_the_gpu_to_forks
 from exporter.outcome import Failure
 from exporter.version import __version__
 from processes.interrupts import end_as_by_interrupt
@@ -28,6 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else list(arguments)
     end_as_by_interrupt()
     configure_logging(LogFormat.CONSOLE, LogLevel.WARNING)
+    leave_the_gpu_to_forks()
     try:
         given = build_parser().parse_args(words)
         code: int = given.run(given)

@@ -122,7 +122,8 @@ def expected_of(error: ExportError) -> Expected:
     if isinstance(error, CompileFailed):
         return Expected(steps=(Step.COMPILE,), kinds=("error",))
     if isinstance(error, PackageCrashed):
-        return Expected(steps=(Step.RUN,), kinds=("signal", "hang"))
+        # The last is what an error of a GPU is to torch; the package's process does not outlive it.
+        return Expected(steps=(Step.RUN,), kinds=("signal", "hang", "error AcceleratorError"))
     if isinstance(error, PromiseBroken):
         return Expected(steps=(Step.PROMISE, Step.RUN, Step.COMPARE), kinds=("error", "signal"))
     return Expected(steps=(Step.RUN, Step.COMPARE), kinds=("error",))

@@ -94,6 +94,7 @@ def _literal(value: object) -> str:
     if not isinstance(value, Tensor):
         return repr(value)
     dtype, size, stride = value.dtype, tuple(value.shape), tuple(value.stride())
+    device = "" if value.device.type == "cpu" else f', device="{value.device}"'
     if value.numel() <= _LISTED and dtype is not torch.bfloat16:
         made = f"torch.tensor({value.tolist()}, dtype={dtype}).reshape({size})"
     elif not is_drawn(value):
@@ -101,12 +102,10 @@ def _literal(value: object) -> str:
         packed = base64.b64encode(zlib.compress(raw, 9)).decode()
         made = f'packed("{packed}", {dtype}, {size})'
     else:
-        return f"drawn({dtype}, {size}, {stride})"
-    return (
-        made
-        if value.is_contiguous()
-        else f"torch.empty_strided({size}, {stride}, dtype={dtype}).copy_({made})"
-    )
+        made = f"drawn({dtype}, {size}, {stride})"
+    if not device and (value.is_contiguous() or is_drawn(value)):
+        return made
+    return f"torch.empty_strided({size}, {stride}, dtype={dtype}{device}).copy_({made})"
 
 
 def _dims(node: Node) -> str:
@@ -214,6 +213,8 @@ _PACKAGE = """        step("compile")
             path = torch._inductor.aoti_compile_and_package(program, package_path=folder + "/smallest.pt2")
             step("run")
             given = torch._inductor.aoti_load_package(path)(*INPUTS)
+            if torch.cuda.is_initialized():
+                torch.cuda.synchronize()  # raises what has gone wrong on a GPU
             step("compare")
             for wanted, real in zip(expected, given, strict=True):
                 torch.testing.assert_close(real, wanted, rtol=1e-4, atol=1e-5)

@@ -72,6 +72,14 @@ def test_a_signal_ends_a_command_as_an_interrupt_does(number: signal.Signals, tm
     assert (ended.returncode, list(tmp_path.iterdir())) == (130, [])
 
 
+@pytest.mark.parametrize(("given", "kept"), [("", "1"), ("export PYTORCH_NVML_BASED_CUDA_CHECK=0; ", "0")])
+def test_asking_whether_there_is_a_gpu_starts_no_driver(given: str, kept: str) -> None:
+    program = "import os, cli.main as c; c.main([]); print(os.environ['PYTORCH_NVML_BASED_CUDA_CHECK'])"
+    command = f'unset PYTORCH_NVML_BASED_CUDA_CHECK; {given}{sys.executable} -c "{program}"'
+    asked = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+    assert asked.stdout.strip() == kept
+
+
 def test_an_error_is_one_line_with_its_code(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", "no/such/artifact"]) == 1
     said = capsys.readouterr().err

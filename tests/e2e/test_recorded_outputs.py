@@ -1,6 +1,7 @@
 """The packages of `slipway export`, through `slipway predict`, compute what TorchEasyRec computed."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -44,6 +45,17 @@ def test_predictions_are_the_recorded_outputs(
             assert [len(row) for row in values] == recorded[COUNTS].tolist()
             values = [value for row in values for value in row]
         np.testing.assert_allclose(np.array(values), expected, rtol=0, atol=1e-5)
+
+
+def test_a_package_that_says_it_is_for_a_gpu_is_refused_by_name_on_a_cpu(
+    artifact_of: Export, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = shutil.copytree(artifact_of("hstu_match"), tmp_path / "other")
+    manifest = read_manifest(str(other)).model_copy(update={"device": "cuda", "architecture": "sm_999"})
+    (other / "manifest.json").write_text(manifest.model_dump_json())
+    rows = ["--input", str(FIXTURES / "data" / "items.parquet"), "--output", str(tmp_path / "out.parquet")]
+    assert main(["predict", "--artifact", str(other), "--tower", "item", *rows]) == 1
+    assert "the package was built for sm_999, and this machine lacks sm_999" in capsys.readouterr().err
 
 
 @pytest.fixture(params=[pytest.param(model, marks=marks_of(model)) for model in RANKING])

@@ -89,6 +89,7 @@ def test_for_sizes_that_are_not_the_plans_nothing_is_searched(tmp_path: Path) ->
         (VerificationFailed(""), Step.RUN, "signal 11", False),
         (PackageCrashed(""), Step.RUN, "signal 11", True),
         (PackageCrashed(""), Step.COMPARE, "error AssertionError", False),
+        (PackageCrashed(""), Step.RUN, "error AcceleratorError", True),
         (PromiseBroken(""), Step.PROMISE, "error AssertionError", True),
     ],
 )

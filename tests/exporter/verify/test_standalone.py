@@ -28,3 +28,20 @@ def test_integers_are_carried_whole_and_what_is_drawn_is_said(tmp_path: Path) ->
     assert given_weights.shape == weights.shape and turned.stride() == weights.t().stride()
     text = (tmp_path / "s.py").read_text()
     assert "# ids\n" in text and "# weights: drawn, too large" in text and "# turned: drawn" in text
+
+
+class Elsewhere(Tensor):
+    """Says that it is on another device than this machine has, and holds its values here."""
+
+    device = torch.device("meta")
+
+
+def test_a_tensor_is_made_where_it_was(tmp_path: Path) -> None:
+    given = (torch.arange(5), torch.rand(3, 2).t(), torch.rand(100, 7), torch.rand(50_000, 2).t())
+    inputs = {f"input_{place}": each.as_subclass(Elsewhere) for place, each in enumerate(given)}
+    (tmp_path / "s.py").write_text(written(inputs))
+    made = runpy.run_path(str(tmp_path / "s.py"), run_name="read")["INPUTS"]
+    assert [each.device.type for each in made] == ["meta"] * 4
+    assert [(each.shape, each.stride(), each.dtype) for each in made] == [
+        (each.shape, each.stride(), each.dtype) for each in given
+    ]
