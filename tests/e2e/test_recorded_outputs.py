@@ -13,6 +13,7 @@ from cli.main import main
 from exporter.manifest import CaseKind, Manifest
 from exporter.predict import unmet_demand
 from exporter.published import read_manifest
+from exporter.spec import Device
 from tests.e2e.conftest import FIXTURES, RANKING, SAMPLES, TWO_TOWER, Export, marks_of, recorded_batches
 
 pytestmark = pytest.mark.slow
@@ -51,7 +52,7 @@ def test_a_package_that_says_it_is_for_a_gpu_is_refused_by_name_on_a_cpu(
     artifact_of: Export, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = shutil.copytree(artifact_of("hstu_match"), tmp_path / "other")
-    manifest = read_manifest(str(other)).model_copy(update={"device": "cuda", "architecture": "sm_999"})
+    manifest = read_manifest(str(other)).model_copy(update={"device": Device.CUDA, "architecture": "sm_999"})
     (other / "manifest.json").write_text(manifest.model_dump_json())
     rows = ["--input", str(FIXTURES / "data" / "items.parquet"), "--output", str(tmp_path / "out.parquet")]
     assert main(["predict", "--artifact", str(other), "--tower", "item", *rows]) == 1

@@ -110,3 +110,15 @@ def test_a_pass_swaps_attention_for_the_kernel() -> None:
     assert called.count(KERNEL) == 2
     with torch.no_grad():
         torch.testing.assert_close(traced.program.module()(inputs), tower.module(inputs))
+
+
+@pytest.mark.parametrize(("kernel", "waits"), [(Kernel.PYTORCH, [1, 1]), (Kernel.TRITON, [1, 0])])
+def test_the_host_reads_numbers_of_the_device_for_checks_and_for_masks_alone(
+    kernel: Kernel, waits: list[int]
+) -> None:
+    tower = by_triton("dlrm_hstu", "model")
+    pipeline = replace(tower.config.pipeline, kernel=kernel)
+    tower = replace(tower, config=replace(tower.config, pipeline=pipeline))
+    parts = parts_of(with_kernels(tower, CUDA), Mode.TWO_STAGE, max_batch_size=64)
+    traced = trace_parts(parts, drawn(tower), CPU)
+    assert [operators(each.program).count("aten.item.default") for each in traced] == waits
