@@ -1,7 +1,8 @@
 """Kernels for a GPU are tuned on a program's own weights; torch's private way of tuning is needed for it.
 
 The compiler runs each kernel once while it writes the code, on inputs that it makes up: as large as what they
-stand for. A table's copy of random numbers would take the table's memory again, beside the table itself.
+stand for. A table's copy of random numbers would take the table's memory again, beside the table itself: see
+`workarounds.TUNING`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,7 +30,7 @@ def tuned_on(weights: Mapping[str, torch.Tensor]) -> Iterator[None]:
     def example(self: "CppWrapperGpu", arg: object, arg_type: object, raw_arg: "IRNode | None" = None) -> str:
         weight = weights.get(_name_in_program(arg)) if isinstance(arg, str) else None
         if weight is None or not weight.is_cuda:
-            return str(made_up(self, arg, arg_type, raw_arg))
+            return str(made_up(self, arg, arg_type, raw_arg))  # type: ignore[no-untyped-call]  # inductor's
         # The names of these are bound where the code that tunes is run.
         V.graph.autotuning_inputs = [*(V.graph.autotuning_inputs or ()), weight.detach()]
         return str(self.get_autotuning_input_name(len(V.graph.autotuning_inputs) - 1))

@@ -47,8 +47,15 @@ PROBES = Workaround(
     "to three seconds of every export, and again for the manifest, though the libraries themselves are kept",
     seen_in="2.13",
 )
+TUNING = Workaround(
+    name="tuned_on",
+    link="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_inductor/codegen/wrapper.py",
+    breaks="kernels for a GPU are tuned on random copies of the weights they read, of the same sizes: a table "
+    "that takes more than half of the GPU's memory could not be compiled",
+    seen_in="2.13",
+)
 
-WORKAROUNDS = (REEXPORT, MERGED_CALLS, HEADERS, PROBES)
+WORKAROUNDS = (REEXPORT, MERGED_CALLS, HEADERS, PROBES, TUNING)
 
 
 def named_arguments(forward: Callable[..., T], names: Sequence[str]) -> Callable[..., T]:

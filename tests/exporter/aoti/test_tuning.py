@@ -1,6 +1,7 @@
 """Kernels for a GPU are tuned on the weights that lie there, and on copies of none of them."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import torch
 from torch._inductor.codegen.wrapper import PythonWrapperCodegen
@@ -10,7 +11,7 @@ from torch._subclasses import FakeTensorMode
 from exporter.aoti.tuning import tuned_on
 
 
-def graph_being_written() -> SimpleNamespace:
+def graph_being_written() -> Any:
     return SimpleNamespace(
         autotuning_inputs=None,
         dynamo_flat_name_to_original_fqn={},

@@ -38,7 +38,9 @@ class Elsewhere(Tensor):
 
 def test_a_tensor_is_made_where_it_was(tmp_path: Path) -> None:
     given = (torch.arange(5), torch.rand(3, 2).t(), torch.rand(100, 7), torch.rand(50_000, 2).t())
-    inputs = {f"input_{place}": each.as_subclass(Elsewhere) for place, each in enumerate(given)}
+    inputs: dict[str, Tensor] = {
+        f"input_{place}": each.as_subclass(Elsewhere) for place, each in enumerate(given)
+    }
     (tmp_path / "s.py").write_text(written(inputs))
     made = runpy.run_path(str(tmp_path / "s.py"), run_name="read")["INPUTS"]
     assert [each.device.type for each in made] == ["meta"] * 4
