@@ -198,7 +198,9 @@ def _table(results: Results) -> Iterator[str]:
 
 
 def _first_line(text: object) -> str:
-    return str(text).strip().partition("\n")[0][:240]
+    """What went wrong: of a traceback, what was raised."""
+    lines = [line for line in str(text).strip().splitlines() if line[:1].strip()] or [""]
+    return lines[-1 if lines[0].startswith("Traceback") else 0][:240]
 
 
 def _last_line(text: object) -> str:
