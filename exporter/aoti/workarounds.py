@@ -50,7 +50,7 @@ PROBES = Workaround(
 TUNING = Workaround(
     name="tuned_on",
     link="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_inductor/codegen/wrapper.py",
-    breaks="kernels for a GPU are tuned on random copies of the weights they read, as large as these: a tower "
+    breaks="kernels for a GPU are tuned on copies of the weights they read, as large as these: a tower "
     "whose table takes more than half of the GPU's memory cannot be compiled",
     seen_in="2.13",
 )
