@@ -1,0 +1,22 @@
+"""What kernels are given: numbers where they look for them."""
+
+import torch
+
+from exporter.models.hstu.kernels.launch import by_columns, shared_bytes
+
+
+def test_columns_that_are_apart_are_copied_side_by_side() -> None:
+    turned = torch.rand(5, 3).T
+    given = by_columns(turned)
+    assert given.stride(1) == 1
+    assert torch.equal(given, turned)
+
+
+def test_rows_may_be_apart() -> None:
+    some = torch.rand(5, 9)[:, 2:6]
+    assert by_columns(some) is some
+
+
+def test_where_there_is_no_gpu_to_ask_it_has_what_an_sm_90_has() -> None:
+    if not torch.cuda.is_available():
+        assert shared_bytes(torch.device("cuda")) == 227 * 1024
