@@ -21,8 +21,8 @@ def by_columns(matrix: Tensor) -> Tensor:
 
 
 def shared_bytes(device: torch.device) -> int:
-    """How much shared memory a program on this GPU may have; of an sm_90 where there is none to ask."""
-    if not torch.cuda.is_available():
+    """How much shared memory a program on this device may have; of an sm_90 where there is no GPU to ask."""
+    if device.type != "cuda" or not torch.cuda.is_available():
         return _OF_SM_90
     properties = torch.cuda.get_device_properties(device)
     return int(properties.shared_memory_per_block_optin)  # type: ignore[attr-defined]  # torch's stubs lack it
