@@ -135,6 +135,7 @@ def launch(  # noqa: PLR0913  what a kernel takes
         offsets_B1,
         candidates_B,
         out_NE,
+        x_NW.shape[0],
         rows,
         x_NW.stride(0),
         form.v_column,
