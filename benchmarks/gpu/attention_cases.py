@@ -9,12 +9,11 @@ from dataclasses import asdict, dataclass, replace
 import torch
 from torch import Tensor
 
+from benchmarks.gpu.case import BOUNDS
+from benchmarks.gpu.references import error_of
 from exporter.models.hstu.kernels.attention import AttentionForm, attention_in_torch
 
 Attend = Callable[[AttentionForm, Tensor, Tensor, Tensor | None], Tensor]
-
-# What a right result is off by at most: the roundings of the factors and of the weights.
-LIMITS = {torch.float32: 2e-6, torch.float16: 1e-3, torch.bfloat16: 8e-3}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,14 +49,13 @@ class AttentionCase:
 
     @property
     def limit(self) -> float:
-        return LIMITS[self.dtype]
+        return BOUNDS[self.dtype]
 
     def error(self, attend: Attend, device: torch.device | str = "cpu") -> float:
         """||out - reference|| / ||reference|| on fresh numbers, against float64; NaN if `out` has one."""
         x_NW, offsets_B1, candidates_B = self.inputs(device)
         reference = attention_in_torch(self.form, x_NW.double(), offsets_B1, candidates_B)
-        out = attend(self.form, x_NW, offsets_B1, candidates_B).double()
-        return float((out - reference).norm() / reference.norm().clamp(min=1e-30))
+        return error_of(attend(self.form, x_NW, offsets_B1, candidates_B), reference)
 
     def inputs(self, device: torch.device | str) -> tuple[Tensor, Tensor, Tensor | None]:
         """Random numbers for x, where the rows are, and the candidates' counts."""

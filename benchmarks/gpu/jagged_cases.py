@@ -10,7 +10,8 @@ from torch import Tensor
 
 from benchmarks.gpu import references
 from benchmarks.gpu.case import Case, lengths_of, name_of, normal, offsets_of, poisoned
-from exporter.models.hstu.kernels.jagged import cumulated, jagged_to_padded, padded_to_jagged
+from exporter.models.hstu.kernels.jagged import jagged_to_padded, padded_to_jagged
+from exporter.models.jagged_gathers import cumulated
 
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.int64)
 

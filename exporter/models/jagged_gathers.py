@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 def cumulated(lengths_B: Tensor) -> Tensor:
-    """Sums of the first 0, 1, ..., B lengths."""
+    """Sums of the first 0, 1, ..., B lengths, in their dtype; one launch, as a kernel would be."""
     return F.pad(lengths_B.cumsum(0, dtype=lengths_B.dtype), (1, 0))
 
 

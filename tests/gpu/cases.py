@@ -23,19 +23,11 @@ class Case:
         return "-".join((self.model, *(str(value) for _, value in self.changes))).replace(" ", "")
 
 
-@dataclass(frozen=True)
-class Made:
-    """A case's export, and why it was not tried."""
-
-    exported: "Exported | None"
-    skipped: str = ""
-
-
 def _case(model: str, **changes: object) -> Case:
     return Case(model, tuple(changes.items()))
 
 
-# The slowest first. Kernels are asked for where a spec can say so.
+# The slowest first.
 IN_BOTH_MODES = tuple(_case(model, mode=mode) for model in FAMILIES for mode in ("unified", "two_stage"))
 WITH_KERNELS = tuple(
     _case(model, mode=mode, kernel="triton")
@@ -49,19 +41,16 @@ LOW = tuple(_case("hstu_match", mode="unified", precision=precision) for precisi
 CASES = (*WITH_KERNELS, *IN_BOTH_MODES, *QUANTISED, *LOW)
 
 
-def made(case: Case, folder: Path, compiler: Path) -> Made:
+def made(case: Case, folder: Path, compiler: Path) -> "Exported":
     """Export a case below `folder`."""
     from benchmarks.gpu.exporting import export_apart
     from exporter.board.zoo import Case as Cell
     from exporter.board.zoo import read_zoo, spec_of
-    from exporter.spec import ExportSpec
 
-    if unknown := [name for name, _ in case.changes if name not in ExportSpec.model_fields]:
-        return Made(None, skipped=f"a spec has no field {unknown[0]}")
     [model] = [model for model in read_zoo(ZOO).models if model.name == case.model]
     spec = spec_of(model, Cell(case.model, "unified", "fp32"), ZOO.parent, folder)
     told = {**spec.model_dump(mode="json", exclude_unset=True), **dict(case.changes), "device": "cuda"}
     told["passes"] = []
     if "tables" in dict(case.changes):
         told["tables"] = {"dtype": dict(case.changes)["tables"]}
-    return Made(export_apart(told, folder, compiler=compiler))
+    return export_apart(told, folder, compiler=compiler)

@@ -6,11 +6,15 @@ Nothing here needs more than torch and pytest to be imported, so that a GPU mach
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
 
-from tests.gpu.cases import CASES, Case, Made, made
+from tests.gpu.cases import CASES, Case, made
+
+if TYPE_CHECKING:
+    from benchmarks.gpu.exporting import Exported
 
 _AT_A_TIME = 6
 _HERE = Path(__file__).parent
@@ -28,7 +32,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def exports(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dict[Case, Future[Made]]]:
+) -> Iterator[dict[Case, Future["Exported"]]]:
     """The exports of every case that a test of this session is about; several at a time."""
     asked = (
         item.callspec.params.get("case")
@@ -47,6 +51,6 @@ def exports(
 
 
 @pytest.fixture
-def export(case: Case, exports: dict[Case, Future[Made]]) -> Made:
+def export(case: Case, exports: dict[Case, Future["Exported"]]) -> "Exported":
     """The export of a test's case, once it is done."""
     return exports[case].result()

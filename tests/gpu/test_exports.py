@@ -10,36 +10,33 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from tests.gpu.cases import CASES, IN_BOTH_MODES, QUANTISED, WITH_KERNELS, Case, Made
+from tests.gpu.cases import CASES, IN_BOTH_MODES, QUANTISED, WITH_KERNELS, Case
 
 if TYPE_CHECKING:
+    from benchmarks.gpu.exporting import Exported
     from exporter.manifest import Manifest
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "torcheasyrec"
 _RECORDED = 1e-3  # of an output's scale: recorded were fp32 outputs of a CPU
 
 
-def manifest_of(export: Made) -> "Manifest":
+def manifest_of(export: "Exported") -> "Manifest":
     """Of an export that must have worked; its failure is the test's."""
     from exporter.published import read_manifest
 
-    if export.exported is None:
-        pytest.skip(export.skipped)
-    assert not export.exported.failures, "\n".join(
-        f"{tower}: {told}" for tower, told in export.exported.failures.items()
-    )
-    return read_manifest(str(export.exported.artifact))
+    assert not export.failures, "\n".join(f"{tower}: {told}" for tower, told in export.failures.items())
+    return read_manifest(str(export.artifact))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_every_tower_passes_the_gate_at_all_sizes(case: Case, export: Made) -> None:
+def test_every_tower_passes_the_gate_at_all_sizes(case: Case, export: "Exported") -> None:
     for tower in manifest_of(export).towers:
         sizes = {each.sizes.get("batch") for each in tower.verified.cases}
         assert all(each.passed for each in tower.verified.cases) and sizes >= {1, 2, 7, 32, 64}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_a_manifest_names_the_gpu_and_no_library(case: Case, export: Made) -> None:
+def test_a_manifest_names_the_gpu_and_no_library(case: Case, export: "Exported") -> None:
     manifest = manifest_of(export)
     major, minor = torch.cuda.get_device_capability()
     assert (manifest.device, manifest.architecture) == ("cuda", f"sm_{major}{minor}")
@@ -48,7 +45,7 @@ def test_a_manifest_names_the_gpu_and_no_library(case: Case, export: Made) -> No
 
 
 @pytest.mark.parametrize("case", [*IN_BOTH_MODES, *WITH_KERNELS], ids=lambda case: case.name)
-def test_packages_give_the_recorded_outputs(case: Case, export: Made, tmp_path: Path) -> None:
+def test_packages_give_the_recorded_outputs(case: Case, export: "Exported", tmp_path: Path) -> None:
     from safetensors.torch import load_file
 
     from exporter.served import download
@@ -56,8 +53,7 @@ def test_packages_give_the_recorded_outputs(case: Case, export: Made, tmp_path: 
 
     index = json.loads((FIXTURES / case.model / "outputs" / "index.json").read_text())
     for tower in manifest_of(export).towers:
-        assert export.exported
-        served = download(str(export.exported.artifact), tower.name, tmp_path / tower.name)
+        served = download(str(export.artifact), tower.name, tmp_path / tower.name)
         with PackageRunner(served.chain, op_libraries=(), scratch=tmp_path, device="cuda") as runner:
             for batch in index["batches"]:
                 if batch["part"].removesuffix("_tower") != tower.name or "error" in batch:
@@ -77,13 +73,12 @@ def apart(given: torch.Tensor, expected: torch.Tensor) -> float:
 
 
 @pytest.mark.parametrize("case", IN_BOTH_MODES[:1], ids=lambda case: case.name)
-def test_a_package_of_another_gpu_is_refused(case: Case, export: Made, tmp_path: Path) -> None:
+def test_a_package_of_another_gpu_is_refused(case: Case, export: "Exported", tmp_path: Path) -> None:
     from exporter.errors import InvalidArtifact
     from exporter.served import download
 
     architecture, tower = manifest_of(export).architecture, manifest_of(export).towers[0].name
-    assert export.exported
-    other = shutil.copytree(export.exported.artifact, tmp_path / "other")
+    other = shutil.copytree(export.artifact, tmp_path / "other")
     manifest = other / "manifest.json"
     manifest.write_text(manifest.read_text().replace(f'"{architecture}"', '"sm_70"'))
     with pytest.raises(InvalidArtifact, match="built for sm_70"):
@@ -91,21 +86,22 @@ def test_a_package_of_another_gpu_is_refused(case: Case, export: Made, tmp_path:
 
 
 @pytest.mark.parametrize("case", QUANTISED, ids=lambda case: case.name)
-def test_quantised_tables_are_told_with_what_they_cost(case: Case, export: Made) -> None:
+def test_quantised_tables_are_told_with_what_they_cost(case: Case, export: "Exported") -> None:
     for tower in manifest_of(export).towers:
         assert tower.verified.fp32 is not None
         assert {str(table.dtype) for table in tower.embeddings} == {dict(case.changes)["tables"]}
 
 
 @pytest.mark.parametrize("case", [*WITH_KERNELS[:1], *IN_BOTH_MODES[:1]], ids=lambda case: case.name)
-def test_two_runners_on_two_streams_give_what_one_gives(case: Case, export: Made, tmp_path: Path) -> None:
+def test_two_runners_on_two_streams_give_what_one_gives(
+    case: Case, export: "Exported", tmp_path: Path
+) -> None:
     manifest_of(export)
-    assert export.exported
     command = [
         sys.executable,
         "-m",
         "tests.gpu.two_streams",
-        str(export.exported.artifact),
+        str(export.artifact),
         "user",
         str(tmp_path),
     ]

@@ -4,7 +4,6 @@ B rows, N elements of all rows together, L elements of one, W columns, H heads, 
 queries and values.
 """
 
-from collections.abc import Callable
 from dataclasses import astuple, dataclass
 from typing import Any
 
@@ -14,6 +13,10 @@ from torch import Tensor
 from torch.library import triton_op, wrap_triton
 
 from exporter.models.hstu.kernels.attention_kernel import hstu_attention_kernel
+from exporter.models.hstu.kernels.launch import Launchable, by_columns, shared_bytes
+
+# Bytes of shared memory that sm_80, sm_90 and sm_100 have; sm_86, sm_89 and sm_120 have 99 KB.
+_LARGE = 160 << 10
 
 
 @dataclass(frozen=True)
@@ -59,14 +62,19 @@ class Tiles:
     stages: int  # blocks of keys and values on their way at a time
 
 
-def tiles_for(width: int, itemsize: int) -> Tiles:
-    """The tiles for heads that are `width` wide and numbers of so many bytes. Measured: docs/gpu.md."""
+def tiles_for(width: int, itemsize: int, shared: int) -> Tiles:
+    """The tiles for heads that are `width` wide and numbers of so many bytes. Measured: docs/gpu.md.
+
+    `shared` is how many bytes of shared memory a program may have.
+    """
     if itemsize > 2:  # no tensor cores, and half as much fits into registers and shared memory
         return Tiles(rows=64 if width <= 128 else 32, columns=32, warps=4, stages=2 if width <= 128 else 1)
     if width <= 64:
         return Tiles(rows=64, columns=64, warps=4, stages=3)
     if width <= 128:
         return Tiles(rows=64, columns=32, warps=4, stages=3)
+    if shared < _LARGE:
+        return Tiles(rows=64, columns=32, warps=4, stages=2)
     return Tiles(rows=128, columns=64, warps=8, stages=2)
 
 
@@ -99,13 +107,15 @@ def hstu_attention(  # noqa: PLR0913  an operator takes no structures
         prefix, window, sla_k1, sla_k2, tf32,
     )  # fmt: skip
     out_NE = x_NW.new_empty((x_NW.shape[0], form.width))
-    tiles = tiles_for(max(attention_dim, hidden_dim), x_NW.dtype.itemsize)
-    launch(wrap_triton(hstu_attention_kernel), form, tiles, x_NW, offsets_B1, candidates_B, out_NE)
+    tiles = tiles_for(max(attention_dim, hidden_dim), x_NW.dtype.itemsize, shared_bytes(x_NW.device))
+    candidates_B = None if candidates_B is None else candidates_B.contiguous()
+    kernel = wrap_triton(hstu_attention_kernel)
+    launch(kernel, form, tiles, by_columns(x_NW), offsets_B1.contiguous(), candidates_B, out_NE)
     return out_NE
 
 
 def launch(  # noqa: PLR0913  what a kernel takes
-    kernel: Callable[..., object],
+    kernel: Launchable,
     form: AttentionForm,
     tiles: Tiles,
     x_NW: Tensor,
@@ -115,13 +125,17 @@ def launch(  # noqa: PLR0913  what a kernel takes
     *,
     approximate: bool | None = None,
 ) -> None:
-    """Start `kernel` on a grid of all tiles; unless told, it approximates SiLU for numbers of 16 bits."""
+    """Launch `kernel` on a grid of all tiles; unless told, it approximates SiLU for numbers of 16 bits.
+
+    The columns of x follow each other, and so do offsets and candidates.
+    """
     rows = offsets_B1.shape[0] - 1
-    kernel[(x_NW.shape[0] // tiles.rows + rows, form.heads)](  # type: ignore[index]  # as Triton starts kernels
+    kernel[(x_NW.shape[0] // tiles.rows + rows, form.heads)](
         x_NW,
         offsets_B1,
         candidates_B,
         out_NE,
+        x_NW.shape[0],
         rows,
         x_NW.stride(0),
         form.v_column,

@@ -187,6 +187,7 @@ def hstu_attention_kernel(
     offsets,  # (B + 1,)
     candidates,  # (B,): how many of a row's last elements are candidates; or None
     out,  # (N, H * V)
+    N,
     B,
     stride,
     v_column,
@@ -220,9 +221,10 @@ def hstu_attention_kernel(
         starts = tl.load(offsets + some, mask=some < B, other=0)
         row += tl.sum(((starts // BLOCK_M + some <= tile) & (some < B)).to(tl.int32), axis=0)
     start = tl.load(offsets + row).to(tl.int64)
-    length = (tl.load(offsets + row + 1) - start).to(tl.int32)
+    # Where offsets do not fit the elements, nothing outside of them is read or written.
+    length = (tl.minimum(tl.load(offsets + row + 1), N) - start).to(tl.int32)
     m = (tile - start // BLOCK_M - row).to(tl.int32) * BLOCK_M
-    if m >= length:
+    if (start < 0) | (m < 0) | (m >= length):
         return
     history = length
     if CANDIDATES:

@@ -14,19 +14,11 @@ from exporter.models.hstu.kernels.launch import Launchable
 _BLOCK = 2048
 
 
-def cumulated(lengths_B: Tensor) -> Tensor:
-    """Sums of the first 0, 1, ..., B lengths, (B + 1,), in the dtype of the lengths.
-
-    Plain torch: a scan of so few numbers is bound by its launch, and a kernel of ours would be one as well.
-    """
-    return F.pad(lengths_B.cumsum(0, dtype=lengths_B.dtype), (1, 0))
-
-
 @triton_op("slipway::jagged_to_padded", mutates_args={})
 def jagged_to_padded(values_ND: Tensor, offsets_B1: Tensor, longest: int) -> Tensor:
     """(N, D) to (B, longest, D): zeros behind a row's elements, and longer rows are cut."""
     padded = values_ND.new_empty((offsets_B1.shape[0] - 1, longest, values_ND.shape[1]))
-    pad_into(padded, values_ND.contiguous(), offsets_B1, kernel=wrap_triton(to_padded_kernel))
+    pad_into(padded, values_ND.contiguous(), offsets_B1.contiguous(), kernel=wrap_triton(to_padded_kernel))
     return padded
 
 
@@ -34,7 +26,8 @@ def jagged_to_padded(values_ND: Tensor, offsets_B1: Tensor, longest: int) -> Ten
 def padded_to_jagged(padded_BLD: Tensor, offsets_B1: Tensor, total: int) -> Tensor:
     """(B, L, D) to (total, D): zeros where a row has more than L elements."""
     values = padded_BLD.new_empty((total, padded_BLD.shape[2]))
-    unpad_into(values, padded_BLD.contiguous(), offsets_B1, kernel=wrap_triton(to_jagged_kernel))
+    kernel = wrap_triton(to_jagged_kernel)
+    unpad_into(values, padded_BLD.contiguous(), offsets_B1.contiguous(), kernel=kernel)
     return values
 
 

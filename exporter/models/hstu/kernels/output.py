@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.library import triton_op, wrap_triton
 
-from exporter.models.hstu.kernels.launch import Launchable
+from exporter.models.hstu.kernels.launch import Launchable, by_columns
 from exporter.models.hstu.kernels.output_kernel import gate_kernel, project_kernel
 
 _GATED = 2048  # numbers that a program of gate_kernel norms
@@ -82,15 +82,16 @@ def gated_output(  # noqa: PLR0913  an operator takes no structures
     """
     elements, inner = attended_NE.shape
     dtype, width = uvqk_NW.dtype, x_ND.shape[1]
-    norm = Norm(weight=norm_weight, bias=norm_bias, heads=heads, eps=eps)
+    uvqk_NW, attended_NE = by_columns(uvqk_NW), attended_NE.contiguous()
+    norm = Norm(weight=norm_weight.contiguous(), bias=norm_bias.contiguous(), heads=heads, eps=eps)
     if is_fused(inner, width, heads, dtype):
         out = uvqk_NW.new_empty((elements, width))
         project_into(
             out,
             x_ND.contiguous(),
             uvqk_NW,
-            attended_NE.contiguous(),
-            output_weight.to(dtype),
+            attended_NE,
+            output_weight.to(dtype).contiguous(),
             norm,
             tiles_for(inner, width, heads, dtype.itemsize),
             u_column=u_column,
@@ -99,7 +100,7 @@ def gated_output(  # noqa: PLR0913  an operator takes no structures
         )
         return out
     y = uvqk_NW.new_empty((elements, 3 * inner))
-    gate_into(y, uvqk_NW, attended_NE.contiguous(), norm, u_column=u_column, kernel=wrap_triton(gate_kernel))
+    gate_into(y, uvqk_NW, attended_NE, norm, u_column=u_column, kernel=wrap_triton(gate_kernel))
     return torch.addmm(x_ND.to(dtype), y, output_weight.to(dtype))
 
 

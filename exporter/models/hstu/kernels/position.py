@@ -54,9 +54,9 @@ def encode_positions(  # noqa: PLR0913  an operator takes no structures
     encode_into(
         out,
         values_PD.contiguous(),
-        offsets_B1,
-        candidates_B,
-        position_weight,
+        offsets_B1.contiguous(),
+        None if candidates_B is None else candidates_B.contiguous(),
+        position_weight.contiguous(),
         times,
         scale=scale,
         prefix=prefix,
@@ -157,7 +157,11 @@ def _times(
         return None
     assert timestamps_P is not None
     return Times(
-        timestamps=timestamps_P, query_time=query_time_B, weight=time_weight, increments=increments, log=log
+        timestamps=timestamps_P.contiguous(),
+        query_time=None if query_time_B is None else query_time_B.contiguous(),
+        weight=time_weight.contiguous(),
+        increments=increments,
+        log=log,
     )
 
 

@@ -79,7 +79,8 @@ def encode_positions_kernel(
     history = end - start
     if CANDIDATES:
         history -= tl.load(candidates + rows)
-    position = _positions(elements - start, history, highest, PREFIX, TIME)
+    # Not below the first, and no time behind the last, even where offsets do not fit the elements.
+    position = tl.maximum(_positions(elements - start, history, highest, PREFIX, TIME), 0)
     position_at = positions + position.to(tl.int64) * D
     time_at = position_at
     if TIME:
@@ -87,7 +88,7 @@ def encode_positions_kernel(
         if QUERY_TIME:
             anchor = tl.load(query_times + rows)
         else:
-            anchor = tl.load(timestamps + end - 1, mask=is_there & (end > 0), other=0)
+            anchor = tl.load(timestamps + end - 1, mask=is_there & (end > 0) & (end <= P), other=0)
         bucket = _time_buckets((anchor - time).to(tl.float32), per_increment, per_bucket, buckets, LOG)
         time_at = times + bucket.to(tl.int64) * D
     at = elements.to(tl.int64) * D

@@ -78,3 +78,14 @@ def test_an_element_that_is_left_out_would_be_noticed(attend: Attend) -> None:
 
     case = replace(EDGES, look=Look(window=20))
     assert case.error(careless) > 1e3 * case.limit
+
+
+@pytest.mark.parametrize("offsets", [[0, 20, 60], [0, 60, 20], [0, -9, 20], [0, 90, 95]])
+def test_offsets_that_do_not_fit_lead_nowhere_outside(interpreted: Interpreted, offsets: list[int]) -> None:
+    kernel = interpreted("attention_kernel").hstu_attention_kernel
+    form, tiles = EDGES.form, Tiles(rows=16, columns=16, warps=4, stages=1)
+    around = torch.full((200, form.width), torch.nan)
+    x_NW, out_NE = torch.randn(200, 64)[80:100], around[80:100]
+    launch(kernel, form, tiles, x_NW, torch.tensor(offsets), None, out_NE, approximate=False)
+    assert around[:80].isnan().all()
+    assert around[100:].isnan().all()

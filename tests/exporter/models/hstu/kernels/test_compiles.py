@@ -19,7 +19,8 @@ from exporter.models.hstu.kernels.jagged_kernel import to_jagged_kernel, to_padd
 from exporter.models.hstu.kernels.output_kernel import gate_kernel, project_kernel
 from exporter.models.hstu.kernels.position_kernel import encode_positions_kernel
 
-SM_80, SM_90 = (GPUTarget("cuda", architecture, 32) for architecture in (80, 90))
+SM_80, SM_89, SM_90 = (GPUTarget("cuda", architecture, 32) for architecture in (80, 89, 90))
+SHARED = {SM_80.arch: 163 << 10, SM_89.arch: 99 << 10, SM_90.arch: 227 << 10}  # what a program may have
 BOTH = pytest.mark.parametrize("target", [SM_80, SM_90], ids=lambda target: f"sm_{target.arch}")
 MULTIPLIES = {SM_80.arch: "mma.sync", SM_90.arch: "wgmma.mma_async"}
 WHAT = {torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.int64: "*i64"}
@@ -167,14 +168,28 @@ def test_projections(target: GPUTarget, inner: int, heads: int, tmp_path: Path) 
     assert MULTIPLIES[target.arch] in kernel.ptx
 
 
-@BOTH
-@pytest.mark.parametrize("width", [64, 128])
-def test_attention(target: GPUTarget, width: int, tmp_path: Path) -> None:
+def attending(target: GPUTarget, width: int, dtype: torch.dtype) -> Compiling:
     kernel = Compiling(hstu_attention_kernel, target)
     form = attention.AttentionForm(
         4 * width, 8 * width, 12 * width, 4, width, width, alpha=0.1, divisor=50.0, prefix=3
     )
-    given = (meta(999, 16 * width), offsets(), meta(32, dtype=torch.int64), meta(999, 4 * width))
-    attention.launch(kernel, form, attention.tiles_for(width, 2), *given)  # type: ignore[arg-type]  # a kernel is not called
+    tiles = attention.tiles_for(width, dtype.itemsize, SHARED[target.arch])
+    x, out = meta(999, 16 * width, dtype=dtype), meta(999, 4 * width, dtype=dtype)
+    attention.launch(kernel, form, tiles, x, offsets(), meta(32, dtype=torch.int64), out)
+    return kernel
+
+
+@BOTH
+@pytest.mark.parametrize("width", [64, 128])
+def test_attention(target: GPUTarget, width: int, tmp_path: Path) -> None:
+    kernel = attending(target, width, torch.bfloat16)
     assert kernel.stack(tmp_path) == 0
     assert MULTIPLIES[target.arch] in kernel.ptx
+
+
+@pytest.mark.parametrize("target", [SM_80, SM_89, SM_90], ids=lambda target: f"sm_{target.arch}")
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
+def test_the_widest_heads_fit_into_shared_memory(target: GPUTarget, dtype: torch.dtype) -> None:
+    kernel = attending(target, 256, dtype)
+    assert kernel.compiled is not None
+    assert kernel.compiled.metadata.shared <= SHARED[target.arch]

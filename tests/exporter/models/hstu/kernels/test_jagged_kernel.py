@@ -9,13 +9,13 @@ from torch.export import Dim, export
 
 from benchmarks.gpu import references
 from exporter.models.hstu.kernels.jagged import (
-    cumulated,
     jagged_to_padded,
     pad_into,
     padded_to_jagged,
     unpad_into,
 )
 from exporter.models.jagged import as_size
+from exporter.models.jagged_gathers import cumulated
 from tests.exporter.models.hstu.kernels.conftest import Interpreted
 
 # With 64 numbers an element, a program copies 32 elements.
@@ -95,13 +95,6 @@ def test_rows_may_all_be_empty(pad: Pad, unpad: Pad, lengths: list[int]) -> None
     padded = pad(torch.zeros(0, 5), offsets_of(lengths), 2)
     assert torch.equal(padded, torch.zeros(len(lengths), 2, 5))
     assert unpad(padded, offsets_of(lengths), 0).shape == (0, 5)
-
-
-@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
-def test_offsets_keep_the_dtype_of_lengths(dtype: torch.dtype) -> None:
-    offsets = cumulated(torch.tensor([2, 0, 3], dtype=dtype))
-    assert offsets.dtype is dtype
-    assert offsets.tolist() == [0, 2, 2, 5]
 
 
 class ThereAndBack(nn.Module):
