@@ -8,6 +8,8 @@ from exporter.distributed.meeting import MeetingPlace, meeting_place
 from exporter.errors import InvalidSpec
 from exporter.spec import ExportSpec
 
+_DAY_S = 86_400.0
+
 
 def add_host_options(parser: argparse.ArgumentParser) -> None:
     """Add those of an export on several hosts."""
@@ -31,8 +33,8 @@ def place_of(spec: ExportSpec, arguments: argparse.Namespace) -> MeetingPlace | 
     hosts = spec.nodes or 1
     if (hosts > 1) != (arguments.rdzv is not None):
         raise InvalidCommand("--nodes, of two or more, and --rdzv go together", hint="see --help")
-    if arguments.rdzv_timeout <= 0:
-        raise InvalidCommand("--rdzv-timeout is a number of seconds above 0")
+    if not 0 < arguments.rdzv_timeout <= _DAY_S:
+        raise InvalidCommand("--rdzv-timeout is a number of seconds above 0, of a day at most")
     if hosts == 1:
         return None
     if len(spec.targets) > 1:

@@ -262,9 +262,8 @@ def require_listed(family: str, families: Collection[str]) -> None:
         raise FamilyNotListed(f"family {family} is not listed here; listed: {listed}", where="family")
 
 
-def _unopened(spec: ExportSpec, family: str, families: Collection[str]) -> tuple[UnopenedTower, ...]:
-    """The towers of a family of one's own, as far as the spec tells of them."""
-    require_listed(family, families)
+def require_of_family(spec: ExportSpec) -> None:
+    """InvalidSpec, if it asks of a family of one's own what only TorchEasyRec's models have."""
     if spec.id_weights is not IdWeights.APPLY:
         raise InvalidSpec(
             "id_weights is for TorchEasyRec's models; a family of one's own decides by itself",
@@ -274,7 +273,7 @@ def _unopened(spec: ExportSpec, family: str, families: Collection[str]) -> tuple
     if spec.tables != Tables():
         raise InvalidSpec(
             "tables is for TorchEasyRec's models; the tables of a family of one's own are packaged as it has "
-            "them",
+            "them, in no shards",
             hint="leave tables out; the family's own module may keep its rows in another dtype",
             where="tables",
         )
@@ -284,6 +283,12 @@ def _unopened(spec: ExportSpec, family: str, families: Collection[str]) -> tuple
             hint="leave kernel out",
             where="kernel",
         )
+
+
+def _unopened(spec: ExportSpec, family: str, families: Collection[str]) -> tuple[UnopenedTower, ...]:
+    """The towers of a family of one's own, as far as the spec tells of them."""
+    require_listed(family, families)
+    require_of_family(spec)
     _require_runnable(spec)
     towers = tuple(UnopenedTower(name=name, family=family) for name in spec.towers or (TowerName.MODEL,))
     _require_item_tower([tower.name for tower in towers], spec)

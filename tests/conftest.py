@@ -16,6 +16,14 @@ CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
 CODE_CACHE_VARIABLE = "SLIPWAY_CODE_CACHE"
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--loopback",
+        action="store_true",
+        help="two hosts are two addresses of the loopback range, as where the kernel refuses namespaces",
+    )
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Instruction-set probes and compiled headers are paid by `make install`, or once per session."""
     if CACHE_VARIABLE not in os.environ:

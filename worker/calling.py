@@ -20,9 +20,12 @@ class OwnPlace:
 
     @classmethod
     def of(cls, settings: WorkerSettings) -> "OwnPlace":
-        """As the settings have it; by default, the address of the host's name."""
-        address = settings.rdzv_host or socket.gethostbyname(socket.gethostname())
-        return cls(address=address, port=settings.rdzv_port, time_limit=settings.rdzv_time_limit)
+        """As the settings have it; by default, the address of the host's name, or else that name."""
+        return cls(
+            address=settings.rdzv_host or _own_address(),
+            port=settings.rdzv_port,
+            time_limit=settings.rdzv_time_limit,
+        )
 
     def call_hosts(self, job: Job, queue: WorkerQueue) -> MeetingPlace | None:
         """Call the other hosts of the job's attempt; None of a job that is to run on one.
@@ -37,12 +40,20 @@ class OwnPlace:
             attempt=job.attempt,
             hosts=job.hosts,
             address=self.address,
-            port=self.port or free_port(self.address),
+            port=self.port or free_port(),
             time_limit_s=self.time_limit.total_seconds(),
         )
         for _ in range(1, job.hosts):
             queue.call(call, job.current_target)
         return replace(place_of_call(call), leads=True)
+
+
+def _own_address() -> str:
+    name = socket.gethostname()
+    try:
+        return socket.gethostbyname(name)
+    except OSError:  # most workers call nobody, and need none; of those that do, the attempt says so
+        return name
 
 
 def place_of_call(call: HostCall) -> MeetingPlace:

@@ -40,7 +40,7 @@ class Child(Generic[T]):
         """What it produced, once it has."""
         try:
             value: T = self._receiver.recv()
-        except EOFError:
+        except (EOFError, OSError):  # it died before, or in the midst of telling
             self._process.join()
             return self._died(_how(self._process.exitcode))
         finally:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from ipaddress import IPv4Address, ip_address
 
-from exporter.errors import InvalidSpec
+from exporter.errors import HostMissing, InvalidSpec
 
 _DEFAULT_PORT = 29400  # torchrun's
 _SIOCGIFADDR = 0x8915
@@ -48,9 +48,18 @@ class MeetingPlace:
         return True
 
     def own_address(self) -> str:
-        """The address of this host that others of the meeting reach it by."""
+        """The address of this host that others of the meeting reach it by.
+
+        Raises:
+            HostMissing: from here no way leads to the place, or its name is nobody's.
+        """
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as trial:
-            trial.connect((self.address, self.port))  # sends nothing
+            try:
+                trial.connect((self.address, self.port))  # sends nothing
+            except OSError as error:
+                raise HostMissing(
+                    f"{self.endpoint} cannot be reached from here: {error.strerror}", where=self.endpoint
+                ) from error
             name: str = trial.getsockname()[0]
         return name
 
@@ -63,9 +72,9 @@ def meeting_place(text: str, *, hosts: int, time_limit: timedelta) -> MeetingPla
     return MeetingPlace(hosts=hosts, address=address, port=int(port or _DEFAULT_PORT), time_limit=time_limit)
 
 
-def free_port(address: str) -> int:
-    """A port that nobody is at here."""
-    with socket.create_server((address, 0)) as trial:
+def free_port() -> int:
+    """A port that nobody is at here, by any of this host's addresses."""
+    with socket.create_server(("", 0)) as trial:
         port: int = trial.getsockname()[1]
     return port
 

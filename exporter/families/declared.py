@@ -17,7 +17,14 @@ from exporter.errors import InvalidDeclaration, InvalidSpec
 from exporter.families.family import Family, TwoStep
 from exporter.families.loading import declared, family_code, load_family, tower_of
 from exporter.families.served import DeclaredModule
-from exporter.planning import PlannedTower, UnopenedTower, as_asked, item_id_column, require_listed
+from exporter.planning import (
+    PlannedTower,
+    UnopenedTower,
+    as_asked,
+    item_id_column,
+    require_listed,
+    require_of_family,
+)
 from exporter.spec import ExportSpec, Mode, TowerName
 from exporter.towers.declared_view import declared_tower
 from exporter.towers.tower import Tower
@@ -46,6 +53,7 @@ def plan_family(spec: ExportSpec, config_text: str, *, families: Collection[str]
     name = spec.family
     assert name is not None, "asked for a plan of TorchEasyRec's model"
     require_listed(name, families)
+    require_of_family(spec)
     towers = declared(load_family(name), name, config_text)
     wanted = spec.towers or tuple(tower.name for tower in towers)
     return tuple(_planned(tower_of(towers, each, name), name, spec, config_text) for each in wanted)

@@ -176,6 +176,17 @@ def test_a_family_of_ones_own_is_asked_for_its_plan(
     ]
 
 
+def test_what_an_attempt_refuses_of_a_family_its_plan_refuses(
+    install: Install, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SLIPWAY_FAMILIES", install("unsharded_family"))
+    spec = tmp_path / "spec.json"
+    spec.write_text(json.dumps({"mode": "two_stage", "tables": "sharded"}))
+    command = ["plan", "--config", str(CONFIG), "--family", "unsharded_family", "--spec", str(spec)]
+    assert main(command) == 1
+    assert "packaged as it has them, in no shards" in capsys.readouterr().err
+
+
 def test_a_family_that_is_not_listed_is_not_loaded(
     install: Install, capsys: pytest.CaptureFixture[str]
 ) -> None:

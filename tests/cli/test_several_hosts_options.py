@@ -20,6 +20,8 @@ PLACE = ["--rdzv", "127.0.0.1:29400"]
         (["--nodes", "2"], "invalid_command", "--nodes, of two or more, and --rdzv go together"),
         (PLACE, "invalid_command", "--nodes, of two or more, and --rdzv go together"),
         (["--nodes", "2", *PLACE, "--rdzv-timeout", "0"], "invalid_command", "above 0"),
+        (["--nodes", "2", *PLACE, "--rdzv-timeout", "nan"], "invalid_command", "above 0"),
+        (["--nodes", "2", *PLACE, "--rdzv-timeout", "1e99"], "invalid_command", "a day at most"),
         (["--nodes", "2", "--rdzv", ":1"], "invalid_spec", "no HOST:PORT"),
         (["--nodes", "2", *PLACE, "--target", "avx2", "--target", "cpu"], "invalid_spec", "one target"),
     ],

@@ -40,17 +40,36 @@ def rank_of(held: Held) -> psutil.Process:
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_killed_rank_ends_the_attempt_cleanly(stage: Stage, tmp_path: Path) -> None:
-    end_cleanly(stage, tmp_path)
+    end_cleanly(Hold(stage=stage), tmp_path)
+
+
+@pytest.mark.parametrize(("rank", "tower"), [(0, "item"), (1, "item.1")])
+def test_so_does_each_that_writes_rows(rank: int, tower: str, tmp_path: Path) -> None:
+    assert end_cleanly(Hold(stage=Stage.TABLES, kind="finished", tower=tower), tmp_path) == rank
 
 
 def test_so_does_one_for_which_another_waits_where_all_meet(tmp_path: Path) -> None:
-    end_cleanly(Stage.ROWS, tmp_path, once=lambda: bool(list((tmp_path / "work").rglob("meeting"))))
+    assert end_cleanly(Hold(stage=Stage.ROWS), tmp_path, once=lambda: all_but_one_wait(tmp_path)) == 0
 
 
-def end_cleanly(stage: Stage, tmp_path: Path, *, once: Callable[[], bool] = lambda: True) -> None:
-    """Kill the rank that is held at a stage, once that may be, and look at what is left."""
+def test_so_does_the_one_that_waits_there(tmp_path: Path) -> None:
+    hold = Hold(stage=Stage.ROWS)
+    assert end_cleanly(hold, tmp_path, once=lambda: all_but_one_wait(tmp_path), other=True) == 1
+
+
+def all_but_one_wait(folder: Path) -> bool:
+    return bool(list((folder / "work").rglob("meeting")))
+
+
+def end_cleanly(
+    where: Hold, tmp_path: Path, *, once: Callable[[], bool] = lambda: True, other: bool = False
+) -> int:
+    """Kill the rank that is held there, or the other one, once that may be; look at what is left.
+
+    Returns which it was.
+    """
     hold, store = HoldFolder(tmp_path), MemoryJobStore()
-    hold.ask(Hold(stage=stage))
+    hold.ask(where)
     job = make_job().model_copy(
         update={"spec": sharded_spec(tmp_path / "out"), "towers": (TowerProgress(name=TowerName.ITEM),)}
     )
@@ -69,12 +88,14 @@ def end_cleanly(stage: Stage, tmp_path: Path, *, once: Callable[[], bool] = lamb
     ended: list[Job | None] = []
     running = threading.Thread(target=lambda: ended.append(supervisor.run(holding)), daemon=True)
     running.start()
-    wait_until(f"a rank is at {stage}", hold.held, 240)
+    wait_until(f"a rank is at {where.stage}", hold.held, 240)
     wait_until("the other rank is where it is to be", once, 120)
     held = hold.held()
     assert held is not None
     rank = rank_of(held)
     family = rank.parents()[0].children(recursive=True)
+    if other:
+        [rank] = [each for each in family if each.name().startswith("rank ") and each != rank]
     number = rank.name().removeprefix("rank ")
     os.kill(rank.pid, signal.SIGKILL)
     running.join(60)  # the other rank is held for longer, and its stages may take hours
@@ -86,3 +107,4 @@ def end_cleanly(stage: Stage, tmp_path: Path, *, once: Callable[[], bool] = lamb
     assert not [process for process in family if process.is_running()]
     assert not list((tmp_path / "work").iterdir())
     assert not list((tmp_path / "out").rglob("manifest.json"))
+    return int(number)

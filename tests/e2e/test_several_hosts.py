@@ -23,10 +23,10 @@ ROWS = {"item": FIXTURES / "data" / "items.parquet", "user": FIXTURES / "data" /
 
 
 @pytest.fixture
-def hosts(tmp_path: Path) -> Iterator[TwoHosts]:
+def hosts(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[TwoHosts]:
     logs = tmp_path / "logs"
     logs.mkdir()
-    with two_hosts(logs) as given:
+    with two_hosts(logs, loopback=request.config.getoption("--loopback")) as given:
         yield given
 
 
@@ -116,3 +116,10 @@ def test_hosts_that_were_asked_for_different_exports_say_so(hosts: TwoHosts, tmp
     other = hosts.start(1, [*command(tmp_path / "out"), *meeting, "--tower", "item"])
     assert [first.status(120), other.status(120)] == [1, 1]
     assert "was asked for another export" in first.text() and "was asked for another export" in other.text()
+
+
+def test_a_place_that_nobody_has_is_an_error_at_once(hosts: TwoHosts, tmp_path: Path) -> None:
+    nowhere = ("--nodes", "2", "--rdzv", "nobody.invalid:29400")
+    lost = hosts.start(0, [*command(tmp_path / "out"), *nowhere])
+    assert lost.status(120) == 1
+    assert "host_missing" in lost.text() and "nobody.invalid:29400 cannot be reached" in lost.text()

@@ -1,6 +1,7 @@
 """Two hosts on one machine: network namespaces joined by a cable; or, where the kernel refuses, one loopback.
 
-There both meet at 127.0.0.2 and have 127.0.0.1 themselves: gloo takes an interface's first address.
+There both meet at 127.0.0.2, and their ranks connect at 127.0.0.1: gloo takes an interface's first address,
+so that neither can have one of its own. `pytest --loopback` does so where the kernel would not refuse.
 """
 
 import contextlib
@@ -57,14 +58,15 @@ class Command:
 
 
 @contextlib.contextmanager
-def two_hosts(logs: Path) -> Iterator[TwoHosts]:
-    """Two hosts, which are gone afterwards with all that runs on them."""
+def two_hosts(logs: Path, *, loopback: bool) -> Iterator[TwoHosts]:
+    """Two hosts, which are gone afterwards with all that runs on them; of the `loopback` range if need be."""
     with contextlib.ExitStack() as stack:
-        try:
-            hosts = _namespaces(stack, logs)
-        except (OSError, subprocess.CalledProcessError):  # the kernel refuses, or this is not root
-            stack.close()
-            hosts = TwoHosts(prefixes=((), ()), address="127.0.0.2", logs=logs)
+        hosts = TwoHosts(prefixes=((), ()), address="127.0.0.2", logs=logs)
+        if not loopback:
+            try:
+                hosts = _namespaces(stack, logs)
+            except (OSError, subprocess.CalledProcessError):  # the kernel refuses, or this is not root
+                stack.close()
         try:
             yield hosts
         finally:

@@ -26,9 +26,12 @@ class Hold(BaseModel):
     stage: Stage
     kind: str = "started"  # or: progress, half of it being done; finished
     attempts: tuple[int, ...] = (1,)
+    tower: str | None = None  # as events name it; any
 
     def meets(self, event: StageEvent, attempt: int) -> bool:
         halfway = event.kind != "progress" or (event.fraction or 0.0) >= 0.5
+        if self.tower not in (None, event.tower):
+            return False
         return attempt in self.attempts and (event.stage, event.kind) == (self.stage, self.kind) and halfway
 
 

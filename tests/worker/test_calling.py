@@ -1,5 +1,6 @@
 """An attempt on several hosts: the others are called through the queue, and help as long as it lasts."""
 
+import socket
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -15,6 +16,7 @@ from jobs.model import JobState
 from jobs.queue import HostCall, MemoryQueue
 from tests.jobs.factories import MINUTE, make_job
 from worker.calling import OwnPlace, place_of_call
+from worker.settings import WorkerSettings
 from worker.supervisor import Supervisor
 
 MakeSupervisor = Callable[..., Supervisor]
@@ -86,3 +88,16 @@ def test_hosts_that_nobody_called_are_not_begun_again(
     place = MeetingPlace(hosts=2, address="127.0.0.1", port=1, time_limit=MINUTE, leads=leads)
     job = make_supervisor("crash").run(claimed(store, 2), place=place)
     assert job is not None and job.state is state
+
+
+def test_an_address_that_others_have_for_this_worker_is_told_as_it_is(store: MemoryJobStore) -> None:
+    queue = MemoryQueue()
+    behind = OwnPlace(address="192.0.2.1")  # which no interface here has, as behind a translation
+    assert behind.call_hosts(claimed(store, 2).job, queue) is not None
+    assert queue.calls[0].address == "192.0.2.1"
+
+
+def test_a_worker_whose_name_resolves_to_nothing_calls_by_that_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SLIPWAY_RDZV_HOST", raising=False)
+    monkeypatch.setattr(socket, "gethostname", lambda: "nobody.invalid")
+    assert OwnPlace.of(WorkerSettings()).address == "nobody.invalid"

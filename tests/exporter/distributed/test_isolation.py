@@ -3,10 +3,12 @@
 import os
 import signal
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
-from exporter.distributed.isolation import isolated
+from exporter.distributed.isolation import begin, isolated
 
 
 def test_a_result_comes_back() -> None:
@@ -24,3 +26,16 @@ def test_a_result_comes_back() -> None:
 def test_a_death_is_told(end: object, how: str) -> None:
     assert callable(end)
     assert isolated(lambda: str(end()), died=lambda told: told) == how
+
+
+def test_a_death_in_the_midst_of_telling_is_told(tmp_path: Path) -> None:
+    def produce() -> str:
+        (tmp_path / "pid").write_text(str(os.getpid()))
+        return "x" * (8 << 20)  # more than the pipe holds: it stands until somebody reads
+
+    child = begin(produce, died=lambda how: how)
+    while not (tmp_path / "pid").exists():
+        time.sleep(0.01)
+    time.sleep(0.5)
+    os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+    assert child.result() == "was killed by SIGKILL"

@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from exporter.distributed.meeting import MeetingPlace, interface_of, meeting_place
-from exporter.errors import InvalidSpec
+from exporter.distributed.meeting import MeetingPlace, free_port, interface_of, meeting_place
+from exporter.errors import HostMissing, InvalidSpec
 
 
 def place(text: str) -> MeetingPlace:
@@ -35,3 +35,14 @@ def test_an_address_is_an_interfaces() -> None:
     assert interface_of("127.0.0.2") == "lo"
     with pytest.raises(InvalidSpec, match=r"192\.0\.2\.1"):
         interface_of("192.0.2.1")
+
+
+def test_a_name_that_is_nobodys_is_told() -> None:
+    with pytest.raises(HostMissing, match="nobody.invalid:5 cannot be reached from here: Name or service"):
+        place("nobody.invalid:5").own_address()
+
+
+def test_a_free_port_is_free_on_every_address() -> None:
+    port = free_port()
+    for address in ("127.0.0.1", "127.0.0.2"):
+        socket.create_server((address, port)).close()
