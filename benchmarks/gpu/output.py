@@ -16,10 +16,9 @@ from exporter.models.hstu.kernels.output import (
     gate_into,
     gated_output_in_torch,
     is_fused,
-    project_into,
     tiles_for,
 )
-from exporter.models.hstu.kernels.output_kernel import gate_kernel, project_kernel
+from exporter.models.hstu.kernels.output_kernel import gate_kernel
 
 ELEMENTS = (2048, 32_768, 262_144)
 WIDTHS = ((128, 0), (256, 0), (512, 0), (256, 4))  # and heads that are normed one by one; 0: all together
@@ -168,18 +167,7 @@ def _gated(layer: Layer) -> Tensor:
 
 def _fused(layer: Layer, tiles: Tiles) -> Tensor:
     out = torch.empty_like(layer.x)
-    project_into(
-        out,
-        layer.x,
-        layer.uvqk,
-        layer.attended,
-        layer.weight,
-        layer.norm,
-        tiles,
-        u_column=layer.u_column,
-        tf32=False,
-        kernel=project_kernel,
-    )
+    layer.fused_into(out, tiles)
     return out
 
 

@@ -11,7 +11,14 @@ from torch import Tensor
 
 from benchmarks.gpu import references
 from benchmarks.gpu.case import BOUNDS, Case, name_of, normal, poisoned
-from exporter.models.hstu.kernels.output import Norm, gate_into, gated_output, project_into, tiles_for
+from exporter.models.hstu.kernels.output import (
+    Norm,
+    Tiles,
+    gate_into,
+    gated_output,
+    project_into,
+    tiles_for,
+)
 from exporter.models.hstu.kernels.output_kernel import gate_kernel, project_kernel
 
 _TF32_BOUND = 2e-3
@@ -56,6 +63,21 @@ class Layer:
         factors = (self.x, self.uvqk, self.attended, norm.weight, norm.bias, self.weight)
         return (*factors, self.u_column, norm.heads, norm.eps)
 
+    def fused_into(self, out_ND: Tensor, tiles: Tiles, *, tf32: bool = False) -> None:
+        """Launch the kernel that does all of it."""
+        project_into(
+            out_ND,
+            self.x,
+            self.uvqk,
+            self.attended,
+            self.weight,
+            self.norm,
+            tiles,
+            u_column=self.u_column,
+            tf32=tf32,
+            kernel=project_kernel,
+        )
+
     def expected(self) -> Tensor:
         return references.projected(
             self.x, self.uvqk, self.attended, self.weight, self.norm, u_column=self.u_column
@@ -92,18 +114,7 @@ def _fused(chance: random.Random, *, dtype: torch.dtype, grouped: bool, tf32: bo
     layer = _layer(chance, dtype, grouped)
     out = torch.full_like(layer.x, torch.nan)
     tiles = tiles_for(layer.attended.shape[1], layer.x.shape[1], layer.norm.heads, dtype.itemsize)
-    project_into(
-        out,
-        layer.x,
-        layer.uvqk,
-        layer.attended,
-        layer.weight,
-        layer.norm,
-        tiles,
-        u_column=layer.u_column,
-        tf32=tf32,
-        kernel=project_kernel,
-    )
+    layer.fused_into(out, tiles, tf32=tf32)
     return references.error_of(out, layer.expected())
 
 
