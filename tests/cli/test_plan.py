@@ -157,9 +157,9 @@ def test_a_hundred_features_are_planned_at_once(tmp_path: Path, capsys: pytest.C
     text = text.replace('feature_names: "user_id"', f'feature_names: "user_id"\n{names}', 1)
     text = text.replace("num_position_buckets: ", "num_position_buckets: 9")
     (tmp_path / "pipeline.config").write_text(text)
-    began = time.thread_time()
+    began = time.monotonic()
     assert main(["plan", "--config", str(tmp_path / "pipeline.config"), "--tower", "user", "--json"]) == 0
-    assert time.thread_time() - began < LIMIT_S  # of the processor
+    assert time.monotonic() - began < LIMIT_S
     [tower] = json.loads(capsys.readouterr().out)["towers"]
     [history] = [dim for dim in tower["dims"] if dim["name"] == "seq_uih_seq"]
     assert history["reason"] == "elements of all rows, shared by 54 inputs of sequence uih_seq"

@@ -51,6 +51,6 @@ def test_errors_and_failures_are_fit_to_show() -> None:
     "hostile", ["?key" * 50_000, "?" + "key" * 70_000, "://" * 70_000, "bearer " * 40_000]
 )
 def test_a_long_line_takes_no_time(hostile: str) -> None:
-    begun = time.thread_time()  # of the processor
+    begun = time.monotonic()
     shown(hostile)
-    assert time.thread_time() - begun < 2
+    assert time.monotonic() - begun < 2
