@@ -20,6 +20,10 @@ CODE := benchmarks cli deploy docs examples exporter jobs launcher processes pro
 is_python311 = $(shell $(1) -c 'import sys; print(sys.version_info[:2] == (3, 11))' 2>/dev/null)
 PYTHON ?= $(firstword $(foreach name,python3.11 python3 python,$(if $(filter True,$(call is_python311,$(name))),$(name))))
 
+# Tests in as many processes, a file at a time. Each can take 3 GB while it compiles; `make test TEST_PROCESSES=8` where
+# there is room, and ARGS="-n 0 …" for none but pytest's own, as a debugger needs.
+TEST_PROCESSES ?= 2
+
 ##@ Run
 
 .PHONY: demo
@@ -45,7 +49,8 @@ check: install ## formatting, lint, types, import contracts, spelling
 
 .PHONY: test
 test: install ## all tests; narrow with ARGS, as in make test ARGS="tests/jobs -k lease"
-	@$(BIN)/python -m pytest -q -m 'not (browser or families or faults or fuzz or planted or ranks)' $(ARGS)
+	@$(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile \
+	  -m 'not (browser or families or faults or fuzz or planted or ranks)' $(ARGS)
 
 .PHONY: families
 families: install ## every recorded model of every family, exported in both modes, against its recordings
