@@ -21,6 +21,7 @@ from exporter.errors import AttemptFailed, ExportError, HostMissing, InvalidSpec
 from exporter.outcome import ExportOutcome, Failure
 from exporter.storage.store import ArtifactStore, open_store
 from processes.interrupts import end_as_by_interrupt
+from processes.log_end import end_of
 from processes.settings import inherited_environment
 from worker.agreement import Agreed, Common, common_of
 from worker.failed_rank import failed_rank
@@ -140,7 +141,7 @@ class HostOfRanks:
     def _failure(self, status: int) -> Failure:
         if (failure := self.workspace.failure_of_rank()) is not None:
             return failure
-        told = failed_rank(self.workspace.log.read_text(errors="replace"))
+        told = failed_rank(end_of(self.workspace.log))
         if told is None or "was killed" not in told:
             self._hear_of_the_cause()
         return Failure.of(AttemptFailed(told or f"ranks of host {self.hosts.index} ended with {status}"))
