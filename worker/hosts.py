@@ -1,8 +1,8 @@
 """This host's part of an attempt on several: `python -m worker.hosts <workspace> <ranks> ...`.
 
-Every host's supervisor starts one. They meet, agree on whose job it is, and run their ranks, which is all as
-on one host. Whatever ends one of them ends all, with the failure that was told first; the outcome is what
-the host of rank 0 tells. No host reads another's workspace.
+Every host's supervisor starts one. They meet, agree on one job, and each runs its own ranks as a single host
+would. Whatever ends one of them ends all, with the failure that was reported first; the outcome is the one
+that the host of rank 0 reports. No host reads another's workspace.
 """
 
 import argparse
@@ -43,7 +43,7 @@ class HostOfRanks:
     place: MeetingPlace
     workspace: Workspace
     ranks: int  # of all hosts
-    own: Common | Failure  # why it cannot say what it has, too, is told where all meet
+    own: Common | Failure  # a failure to find it out is reported as well, once all have met
 
     def run(self) -> Failure | None:
         """Run the ranks that are here, to the outcome of all; or to the failure of any."""
