@@ -108,7 +108,7 @@ def artifact_folder(job: Job, target: Target | None = None) -> str:
     return f"{job.id}/{target or job.current_target}" if len(job.spec.targets) > 1 else job.id
 
 
-def place_of(job: Job, target: Target | None = None) -> str:
+def artifact_uri_of(job: Job, target: Target | None = None) -> str:
     """The URI of the artifact for a target, by default of the current attempt."""
     return f"{job.spec.output_uri.rstrip('/')}/{artifact_folder(job, target)}"
 
@@ -117,7 +117,7 @@ def place_of(job: Job, target: Target | None = None) -> str:
 def workspace_of(job: Job, worker_dir: Path, traceparent: str | None = None) -> Iterator[Workspace]:
     """Make the directory of a job's attempt, and remove it with all it holds."""
     # Short: a Unix socket below TMPDIR may have a path of 108 bytes at most.
-    workspace = Workspace(worker_dir / f"{job.id[-8:]}-{job.attempt}", artifact_uri=place_of(job))
+    workspace = Workspace(worker_dir / f"{job.id[-8:]}-{job.attempt}", artifact_uri=artifact_uri_of(job))
     workspace.path.mkdir(parents=True, mode=0o700)
     workspace.tmp.mkdir()
     order = AttemptFile(
