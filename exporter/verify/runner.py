@@ -8,7 +8,7 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from threading import Event, Thread, Timer
 from types import TracebackType
@@ -75,6 +75,7 @@ class RunnerProcess:
                     text=True,
                 )
             )
+            starting.callback(self._hang_up)
             assert self.process.stderr is not None
             self.listener = Thread(target=self._listen, args=(self.process.stderr,), daemon=True)
             self.listener.start()
@@ -92,6 +93,15 @@ class RunnerProcess:
         """Whether it was nobody's and lives; from now on it is the caller's."""
         free, self._free = self._free and self.process.poll() is None, False
         return free
+
+    def _hang_up(self) -> None:
+        """Close its input before its end is waited for.
+
+        Else that would try once more to send what a dead process did not take, and raise over the crash.
+        """
+        assert self.process.stdin is not None
+        with suppress(BrokenPipeError):
+            self.process.stdin.close()
 
     def _listen(self, stderr: IO[str]) -> None:
         with stderr:
