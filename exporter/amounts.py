@@ -2,15 +2,16 @@
 
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from exporter.checkpoint.averaged import AVERAGES
-from exporter.checkpoint.read import MODEL
+from exporter.checkpoint.read import MODEL, SAFETENSORS
 from exporter.data.parquet import open_parquet
 from exporter.errors import InvalidSpec, SourceNotFound, StorageError
 from exporter.spec import ExportSpec, Frozen
-from exporter.storage.store import local_path, open_store
+from exporter.storage.store import local_path, open_store, split_uri
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,10 +65,7 @@ def checkpoint_files(uri: str) -> Iterator[CheckpointFile]:
     """Those that may be weights; optimizers and what else training keeps beside them are not read."""
     path = local_path(uri)
     if path is None:
-        folder = open_store(uri.rpartition("/")[0] if uri.endswith(".safetensors") else uri)
-        for file in folder.list():
-            if file.key.rpartition("/")[0] in ("", MODEL, AVERAGES):
-                yield CheckpointFile(name=file.key, size=file.size)
+        yield from _stored_checkpoint_files(uri)
         return
     for place in (path, path / MODEL, path / AVERAGES):
         if place.is_dir():
@@ -81,3 +79,14 @@ def checkpoint_files(uri: str) -> Iterator[CheckpointFile]:
                         )
         elif place.is_file():
             yield CheckpointFile(name=place.name, size=place.stat().st_size, local=place)
+
+
+def _stored_checkpoint_files(uri: str) -> Iterator[CheckpointFile]:
+    if uri.endswith(SAFETENSORS):  # what lies beside it is not read, and a job may not be allowed to list it
+        folder, name = split_uri(uri)
+        with suppress(SourceNotFound):  # the tower that needs it will say so
+            yield CheckpointFile(name=name, size=open_store(folder).stat(name).size)
+        return
+    for file in open_store(uri).list():
+        if file.key.rpartition("/")[0] in ("", MODEL, AVERAGES):
+            yield CheckpointFile(name=file.key, size=file.size)

@@ -31,7 +31,7 @@ class Attempt:
     stage_limit_s: float = 3600.0  # past it a stage is ended, with the stack it hung in
     replace_unfinished: bool = False  # overwrite what an earlier attempt left without a manifest
     code_cache: str | None = None  # URI of compiled code that exports share
-    # Returns once the job is certainly this attempt's, and for how long, if not for ever.
+    # Returns once the job certainly belongs to this attempt, and for how long it does; None: for ever.
     await_lease: Callable[[], timedelta | None] = lambda: None
 
     @property

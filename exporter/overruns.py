@@ -24,7 +24,7 @@ def last_stage(attempt: Attempt, tower: str) -> str:
 
 
 def died_at(attempt: Attempt, tower: str) -> str:
-    """Where that was, in words to go on with: the stage, and of a trace the last graph node."""
+    """Where the process died, to end a sentence with: the stage, and in a trace the last graph node."""
     stage, node = last_stage(attempt, tower), last_node(attempt.workspace / tower / EVIDENCE / TRACE_LOG)
     after = f"; the last graph node was {node}" if node and stage == Stage.TRACE else ""
     return f" in stage {stage}{after}" if stage else ""

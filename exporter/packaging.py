@@ -193,10 +193,11 @@ def _verified(order: PackageOrder, made: _Unverified, clock: StageClock) -> Pack
             device=order.device,
             passes=order.passes,
             programs=[part.program for part in made.traced],
+            lookup=order.lookup,
+            fp32=AgainstFp32(reference=order.fp32) if order.fp32 else None,
+            call_limit_s=order.call_limit_s,
+            ahead=order.runner,
         )
-        gate.call_limit_s, gate.lookup = order.call_limit_s, order.lookup
-        gate.fp32 = AgainstFp32(reference=order.fp32) if order.fp32 else None
-        gate.ahead = order.runner
         report = gate.verify(order.agreeing(), order.contradicting(), progress)
     return Packaged(parts=made.parts, origin=made.origin, gate=gate, report=report, trace=made.trace)
 

@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 
 class Attendants(NamedTuple):
-    """What stands by while a tower is exported: for its failure, and for its package."""
+    """What is at hand while a tower is exported: texts for its failure, a process for its package."""
 
     evidence: Evidence
     runner: RunnerProcess
@@ -67,7 +67,7 @@ def export(attempt: Attempt, ranks: Ranks, on_stage: OnStage) -> ExportOutcome |
 
 
 def part_of_rank(attempt: Attempt, ranks: Ranks, on_stage: OnStage) -> RankPart:
-    """What this rank brings to where all meet: its rows of tables that go into shards, and its towers."""
+    """This rank's part of the export: its towers, and its rows of sharded tables."""
     config_text = read_config(attempt.spec)
     planned = plan_export(attempt.spec, config_text, families=attempt.families)
     if attempt.replace_unfinished and (earlier := published_earlier(attempt, planned)):
@@ -170,7 +170,7 @@ def export_tower(
             target=spec.targets[0],
             fp32=lowered.fp32,
             runner=attendants.runner,
-            call_limit_s=attempt.stage_limit_s / 4,  # what hangs is told, and made anew, within the stage
+            call_limit_s=attempt.stage_limit_s / 4,  # a hanging call fails before the stage's limit ends all
             on_traced=partial(look_at_programs, items, evidence),
         ),
         open_code_cache(attempt.code_cache) if attempt.code_cache else None,
@@ -195,9 +195,9 @@ def export_tower(
 
 
 def look_at_programs(items: Items | None, evidence: Evidence, traced: Sequence[TracedPart]) -> None:
-    """A failure behind tracing will want to be read beside what was traced.
+    """Keep the traced programs for a later failure; refuse vectors that the tower cannot make.
 
-    And vectors that the tower cannot make are refused before anything is compiled.
+    Both before anything is compiled, which takes longest.
     """
     for part in traced:
         evidence.keep(f"{part.part.name}_program.txt", partial(str, part.program))

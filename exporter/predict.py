@@ -40,14 +40,14 @@ def predict(
         raise AlreadyPublished(f"{output_uri} exists", hint="choose another output", where=output_uri)
     local = scratch / "predictions.parquet"
     rows = 0
-    runner = PackageRunner(
+    with PackageRunner(
         served.chain,
         op_libraries=served.manifest.op_libraries,
         scratch=scratch,
         device=served.manifest.device,
-    )
-    runner.lookup, runner.tf32 = served.lookup, served.entry.tf32
-    with runner:
+        tf32=served.entry.tf32,
+        lookup=served.lookup,
+    ) as runner:
         writer: pq.ParquetWriter | None = None
         try:
             for inputs in _batches(served, input_uri):

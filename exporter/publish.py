@@ -32,7 +32,7 @@ def send_tower(
     on_sent: OnProgress = lambda sent, total: None,
     may_send: Permission = lambda: None,
 ) -> tuple[StoredFile, ...]:
-    """Send a tower's files, by their paths in the artifact, which they are no part of before its manifest.
+    """Send a tower's files to their paths in the artifact; only its manifest makes them part of it.
 
     `may_send` is asked before anything is removed, before each file, and after each part of one; if it
     raises, all is taken back.
@@ -367,7 +367,7 @@ def _check_arrived(store: ArtifactStore, key: str, ref: FileRef) -> None:
 def _remove(store: ArtifactStore, folder: str, sent: Sequence[StoredFile]) -> None:
     """Take back what this attempt sent, unless a manifest stands: then it is part of an artifact.
 
-    What another attempt has put in its place is that one's, were it the same to the byte.
+    A file that another attempt has written in its place stays, even if it is the same to the byte.
     """
     try:
         if not store.exists(f"{folder}/{MANIFEST_NAME}"):
@@ -379,7 +379,7 @@ def _remove(store: ArtifactStore, folder: str, sent: Sequence[StoredFile]) -> No
 
 
 def _is_there(store: ArtifactStore, file: StoredFile) -> bool:
-    """Whether it is, as that very write made it."""
+    """Whether the file is still the one that this very write made."""
     try:
         found = store.stat(file.key)
     except SourceNotFound:

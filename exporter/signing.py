@@ -1,12 +1,11 @@
-"""Signatures of manifests: Ed25519 over the file's bytes, kept beside it; OpenSSL's own formats."""
+"""Signatures of manifests: Ed25519 over the file's bytes, kept beside it; OpenSSL's own formats.
+
+The cryptography library is imported only by those who sign or verify.
+"""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from exporter.errors import InvalidSpec, SignatureRefused
-
-if TYPE_CHECKING:
-    pass
 
 SIGNATURE_NAME = "manifest.json.sig"  # 64 bytes
 _BYTES = 64

@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from exporter.errors import SourceNotFound
+from exporter.errors import SourceNotFound, StorageError
 from exporter.spec import ExportSpec, Target, TowerName, device_of
 from exporter.storage.uris import ANYWHERE, NO_RULES, FileRoots, UriRules, require_sound_uris, uris_of
 from jobs.content import Identify, content_key, files_at
-from jobs.errors import JobNotFound
+from jobs.errors import JobNotFound, RecordTooNew
 from jobs.ids import JobId, is_job_id, new_job_id
 from jobs.leases import update
 from jobs.model import ANYONE, Job, JobState, TowerProgress
@@ -168,14 +168,17 @@ class JobControl:
         return job
 
     def _made_before(self, key: str, options: JobOptions) -> Job | None:
-        """The job that made this artifact for the same model, if its record and manifest are still there."""
+        """The job that made this artifact for the same model, if its record and manifest are still there.
+
+        Where that cannot be found out, an export anew is better than none.
+        """
         found = self.store.find_content(key)
         try:
             job = found and self.store.get(found)
             same = job and (job.model, job.labels) == (options.model, options.labels)
             if job and same and job.manifest_uri and self.identify(job.manifest_uri):
                 return job
-        except (JobNotFound, SourceNotFound):
+        except (JobNotFound, RecordTooNew, SourceNotFound, StorageError):
             return None
         return None
 

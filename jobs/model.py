@@ -80,7 +80,7 @@ class TowerProgress(Frozen):
     verification: VerificationSummary | None = None
     code: Literal["cold", "warm"] | None = None  # compiled for this export, or taken from the code cache
     reused: Literal["request", "graph"] | None = None  # warm: not traced and not compiled; not compiled
-    code_note: str = ""  # why it is cold; as soon as it is known, that code of the cache was wrong
+    code_note: str = ""  # why it is cold; said at once where cached code turned out to be wrong
     failure: Failure | None = None
 
     @property
@@ -121,8 +121,8 @@ class Lease(Frozen):
 
     worker: str  # of the latest attempt
     until: datetime
-    # Another one that ends the job, but runs no attempt at it; not written where there is none, as programs
-    # of before do not know it.
+    # Another worker, which ends the job and runs no attempt. Left out where there is none: older programs do
+    # not know the field.
     closer: str | None = Field(default=None, exclude_if=lambda closer: closer is None)
 
 
@@ -288,8 +288,8 @@ class Job(JobOptions):
     def set_back(self, failure: Failure, now: datetime, pause: timedelta = timedelta(0)) -> Self:
         """An attempt broke: queued again, or failed for good when that will not help.
 
-        It is begun again after `pause`, four times as long after every further attempt: what broke it may
-        need the time.
+        It is begun again after `pause`, four times as long after every further attempt, so that whatever
+        broke it has time to recover.
         """
         counted = self.model_copy(update={"setbacks": self.setbacks + 1, "failure": failure})
         if self.cancel_requested:
@@ -300,7 +300,7 @@ class Job(JobOptions):
         return counted.handed_back(now).model_copy(update={"not_before": due})
 
     def abandoned_by(self, failure: Failure, now: datetime) -> Self:
-        """Its worker went away: as set back, but nothing is tried that has cost two workers."""
+        """Its worker went away: set back, but not tried again once it has cost two workers."""
         told = self.model_copy(update={"abandoned": self.abandoned + 1})
         if told.abandoned < MAX_ABANDONED:
             return told.set_back(failure, now)

@@ -3,15 +3,17 @@
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
-from exporter.errors import PackageCrashed, VerificationFailed
-from exporter.spec import Device, Frozen, Mode, TowerName
+from exporter.errors import PackageCrashed, PackageUnsteady, PromiseBroken, VerificationFailed
+from exporter.spec import Device, Frozen, Mode, TowerName, device_of
 from exporter.stages import Stage
 from jobs.model import Job
 
 # Seconds up to which a stage or a tower counts into each bucket of its histogram.
 BUCKETS = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200)
 
-_GATE_FAILURES = frozenset({VerificationFailed.code, PackageCrashed.code})
+_GATE_FAILURES = frozenset(
+    error.code for error in (VerificationFailed, PromiseBroken, PackageUnsteady, PackageCrashed)
+)
 
 
 class Tally(Frozen):
@@ -63,7 +65,8 @@ def _tallies(job: Job) -> Iterator[tuple[Tally, float]]:
     for tower in job.current_towers:
         if tower.failure is not None and tower.failure.code in _GATE_FAILURES:
             yield Tally(name="gate_failures", tower=tower.name), 1
-        kind = Tally(name="", tower=tower.name, mode=job.spec.mode, device=job.spec.device)
+        device = device_of(job.current_target)  # the spec's is that of its first target
+        kind = Tally(name="", tower=tower.name, mode=job.spec.mode, device=device)
         for stage, seconds in tower.stage_seconds.items():
             yield from _seconds("stage", kind.model_copy(update={"stage": stage}), seconds)
         if tower.code is not None:

@@ -5,7 +5,6 @@ import fcntl
 import json
 import sys
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -141,5 +140,5 @@ def _workers(url: str) -> int:
         with urllib.request.urlopen(f"{url}/readyz", timeout=5) as answer:  # noqa: S310 (our own http URL)
             workers: int = json.load(answer)["workers"]
             return workers
-    except (OSError, urllib.error.HTTPError):
+    except OSError:  # HTTPError is one
         return 0

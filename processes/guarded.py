@@ -10,6 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from processes.confinement import Confinement, limits_as_text
+from processes.log_end import end_of
 from processes.settings import inherited_environment
 
 # Between the end of the grace period and killing the guard itself, which should have ended by then.
@@ -78,4 +79,4 @@ class GuardedProcess:
 
     def last_lines(self, count: int) -> str:
         """The end of the log, for people."""
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-count:])
+        return "\n".join(end_of(self.log).splitlines()[-count:])

@@ -8,6 +8,7 @@ ExportError
 ├── MethodNotAllowed the API has this path, but not with this method
 ├── CrossSiteRequest a page of another site asked for a change
 ├── Unauthenticated  the request carries no key that this service knows
+├── IssuerUnreachable  the keys of the tokens' issuer could not be fetched (retryable)
 ├── Forbidden        the caller's key does not cover this call
 └── NoSuchCall       the API does not have this path
 """
@@ -94,6 +95,14 @@ class Unauthenticated(ExportError):
     advice = "send `Authorization: Bearer <key>`"
 
 
+class IssuerUnreachable(ExportError):
+    """The keys of the tokens' issuer could not be fetched: nobody can say whether a token is good."""
+
+    code = "issuer_unreachable"
+    advice = "send it again; if it stays so, the operator looks at SLIPWAY_OIDC_JWKS_URL"
+    retryable = True
+
+
 class Forbidden(ExportError):
     """The caller's key does not cover this call."""
 
@@ -130,6 +139,7 @@ STATUS: dict[type[ExportError], HTTPStatus] = {
     CrossSiteRequest: HTTPStatus.FORBIDDEN,
     NoSuchCall: HTTPStatus.NOT_FOUND,
     Unauthenticated: HTTPStatus.UNAUTHORIZED,
+    IssuerUnreachable: HTTPStatus.SERVICE_UNAVAILABLE,
     Forbidden: HTTPStatus.FORBIDDEN,
     job.JobNotFound: HTTPStatus.NOT_FOUND,
     job.JobNotFinished: HTTPStatus.CONFLICT,

@@ -15,7 +15,7 @@ IdempotencyKey = Annotated[
     Header(
         alias="Idempotency-Key",
         pattern=r"^[\x21-\x7e]{1,255}$",
-        description="Of your drawing: the same request with the same key is carried out once.",
+        description="Drawn by you: the same request with the same key is carried out once.",
     ),
 ]
 

@@ -52,7 +52,7 @@ class Common(Frozen):
         )
 
     def require_that_of(self, first: "Common", host: int) -> None:
-        """InvalidSpec, naming what the host has otherwise than the first one."""
+        """InvalidSpec, naming the first difference from what the first host has."""
         own, others = self.versions.model_dump(), first.versions.model_dump()
         for name, version in own.items():
             if version != others[name]:

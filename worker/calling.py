@@ -57,7 +57,7 @@ def _own_address() -> str:
 
 
 def place_of_call(call: HostCall) -> MeetingPlace:
-    """Where the called are to go."""
+    """Where a called worker meets the one that called it."""
     return MeetingPlace(
         hosts=call.hosts,
         address=call.address,

@@ -10,13 +10,17 @@ from telemetry.logging import logger
 
 log = logger(__name__)
 
+_AT_A_TIME = 16 << 20  # bytes of one rank's file; the rest waits for the next look
+_SHOWN = 200  # characters of a line that is no event
+
 
 class EventTail:
     """What the ranks reported since the last look."""
 
-    def __init__(self, workspace: Path) -> None:
-        """Begin before the first event."""
+    def __init__(self, workspace: Path, *, at_a_time: int = _AT_A_TIME) -> None:
+        """Begin before the first event; no more than `at_a_time` of a file is taken into memory."""
         self._workspace = workspace
+        self._at_a_time = at_a_time
         self._offsets: dict[Path, int] = {}
         self._put_back: list[StageEvent] = []
 
@@ -34,8 +38,10 @@ class EventTail:
     def _read(self, path: Path) -> list[StageEvent]:
         with path.open("rb") as file:
             file.seek(self._offsets.get(path, 0))
-            text = file.read()
+            text = file.read(self._at_a_time)
         complete = text[: text.rfind(b"\n") + 1]  # a line still being written waits for the next look
+        if not complete and len(text) == self._at_a_time:
+            complete = text  # no event is so long
         self._offsets[path] = self._offsets.get(path, 0) + len(complete)
         return [event for line in complete.splitlines() if (event := _parse(line))]
 
@@ -60,5 +66,6 @@ def _parse(line: bytes) -> StageEvent | None:
     try:
         return StageEvent.model_validate_json(line)
     except ValidationError as error:
-        log.warning("stage_event_unreadable", line=line.decode(errors="replace"), error=str(error))
+        shown = line[:_SHOWN].decode(errors="replace")
+        log.warning("stage_event_unreadable", line=shown, error=error.errors()[0]["msg"])
         return None

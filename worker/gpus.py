@@ -36,7 +36,7 @@ def _gpu(index: int) -> Gpu:
     memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
     try:
         busy = pynvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100
-    except pynvml.NVMLError:  # a part of a GPU does not know
+    except pynvml.NVMLError:  # a MIG slice has no figure of its own
         busy = None
     name = pynvml.nvmlDeviceGetName(handle)
     return Gpu(index=index, name=name, memory_total=memory.total, memory_used=memory.used, busy=busy)

@@ -163,7 +163,7 @@ def close_over(runner: Runner, ended: Mapping[JobId, datetime], stopped: threadi
 
 
 def _notice(runner: Runner, started_at: datetime) -> WorkerNotice:
-    """What this worker says of itself, without importing what it names."""
+    """What this worker announces of itself; packages are named without being imported."""
     machine = runner.machine
     return WorkerNotice(
         id=runner.worker,

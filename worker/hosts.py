@@ -1,8 +1,8 @@
 """This host's part of an attempt on several: `python -m worker.hosts <workspace> <ranks> ...`.
 
-Every host's supervisor starts one. They meet, agree on whose job it is, and run their ranks, which is all as
-on one host. Whatever ends one of them ends all, with the failure that was told first; the outcome is what
-the host of rank 0 tells. No host reads another's workspace.
+Every host's supervisor starts one. They meet, agree on one job, and each runs its own ranks as a single host
+would. Whatever ends one of them ends all, with the failure that was reported first; the outcome is the one
+that the host of rank 0 reports. No host reads another's workspace.
 """
 
 import argparse
@@ -21,6 +21,7 @@ from exporter.errors import AttemptFailed, ExportError, HostMissing, InvalidSpec
 from exporter.outcome import ExportOutcome, Failure
 from exporter.storage.store import ArtifactStore, open_store
 from processes.interrupts import end_as_by_interrupt
+from processes.log_end import end_of
 from processes.settings import inherited_environment
 from worker.agreement import Agreed, Common, common_of
 from worker.failed_rank import failed_rank
@@ -42,7 +43,7 @@ class HostOfRanks:
     place: MeetingPlace
     workspace: Workspace
     ranks: int  # of all hosts
-    own: Common | Failure  # why it cannot say what it has, too, is told where all meet
+    own: Common | Failure  # a failure to find it out is reported as well, once all have met
 
     def run(self) -> Failure | None:
         """Run the ranks that are here, to the outcome of all; or to the failure of any."""
@@ -140,7 +141,7 @@ class HostOfRanks:
     def _failure(self, status: int) -> Failure:
         if (failure := self.workspace.failure_of_rank()) is not None:
             return failure
-        told = failed_rank(self.workspace.log.read_text(errors="replace"))
+        told = failed_rank(end_of(self.workspace.log))
         if told is None or "was killed" not in told:
             self._hear_of_the_cause()
         return Failure.of(AttemptFailed(told or f"ranks of host {self.hosts.index} ended with {status}"))

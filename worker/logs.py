@@ -5,6 +5,7 @@ its own (see `mark`); a line belongs to where its rank was last. A stand-in's li
 share one place.
 """
 
+import os
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ from telemetry.logging import logger
 
 log = logger(__name__)
 
+_AT_A_TIME = 16 << 20  # bytes; of more than that the latest are read, as only the latest lines are kept
 _RANK = re.compile(r"^\[[\w-]*?(\d+)\]: ?")
 _MARK = re.compile(r"^slipway-stage (\w+)(?:\.\d+)? (\w+)$")  # "user.1": rank 1 helps with that tower
 
@@ -45,9 +47,18 @@ def log_lines(event: StageEvent) -> list[str]:
 class LogTail:
     """Moves new lines of an attempt's log to where callers can read them."""
 
-    def __init__(self, log: Path, logs: JobLogs, job_id: JobId, secrets: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        log: Path,
+        logs: JobLogs,
+        job_id: JobId,
+        secrets: Sequence[str] = (),
+        *,
+        at_a_time: int = _AT_A_TIME,
+    ) -> None:
         """Begin before the first line of `log`; `secrets` are left out wherever a line holds them."""
         self._secrets = secrets
+        self._at_a_time = at_a_time
         self._log = log
         self._logs = logs
         self._job_id = job_id
@@ -55,13 +66,20 @@ class LogTail:
         self._places: dict[str, Place] = {}
 
     def forward(self) -> None:
-        """Pass on the lines that are complete; if the store is away, they are tried again."""
+        """Pass on the lines that are complete; if the store is away, they are tried again.
+
+        What an attempt writes, it may write in any amount: no more than `at_a_time` is taken into memory.
+        """
         if not self._log.exists():
             return
         with self._log.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            self._offset = max(self._offset, size - self._at_a_time)
             file.seek(self._offset)
-            text = file.read()
+            text = file.read(self._at_a_time)
         complete = text[: text.rfind(b"\n") + 1]
+        if not complete and len(text) == self._at_a_time:
+            complete = text  # a line without an end
         parts = self._parts(complete.decode(errors="replace").splitlines())
         if parts:
             self._logs.append(self._job_id, parts)

@@ -1,8 +1,8 @@
 """All ranks of an attempt on this machine: `python -m worker.ranks <workspace> <ranks>`.
 
-Of an attempt on several hosts, see `worker.hosts`: from `--first` on every so many, which meet the others at
-`--meeting`. What a rank imports takes longer than most of what it does with code that is known: it
-is imported here, once.
+On one of several hosts (see `worker.hosts`) these are every `--step`-th rank from `--first` on, and they meet
+the others at `--meeting`. What a rank imports takes longer than most of a warm export: it is imported here,
+once, before the ranks are forked.
 """
 
 import argparse

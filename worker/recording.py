@@ -11,6 +11,7 @@ from jobs.errors import StoreUnavailable
 from jobs.leases import Holding
 from jobs.model import Job
 from processes.guarded import GuardedProcess
+from processes.log_end import end_of
 from worker.endings import Broken, Cancelled, Ending, Finished, HandedBack
 from worker.failed_rank import failed_rank
 from worker.workspace import Workspace
@@ -27,7 +28,7 @@ def outcome_of(workspace: Workspace, process: GuardedProcess) -> Ending:
     if status != 0:
         if (failure := workspace.failure_of_rank()) is not None:
             return Finished(ExportOutcome(failure=failure))
-        told = failed_rank(process.log.read_text(errors="replace")) if status == _A_RANK_FAILED else None
+        told = failed_rank(end_of(process.log)) if status == _A_RANK_FAILED else None
         return Broken(
             Failure.of(_failed(told) if told else _broke(f"ended with exit status {status}", process))
         )

@@ -21,7 +21,7 @@ from jobs.progress import finish
 from telemetry.logging import logger
 from worker.endings import Broken, Cancelled, Ending, Finished, HandedBack
 from worker.keeping import Stopped, kept
-from worker.workspace import place_of
+from worker.workspace import artifact_uri_of
 
 log = logger(__name__)
 
@@ -63,13 +63,13 @@ def settled(ending: Ending, holding: Holding, manner: Manner = _USUAL) -> Ending
             return ending
         with kept(keep, holding.length, manner.stopped) as lease:
             towers = tuple(tower.name for tower in job.current_towers)
-            outcome = _standing(place_of(job), job, towers, lease.require, patience.progressed)
+            outcome = _standing(artifact_uri_of(job), job, towers, lease.require, patience.progressed)
         return ending if outcome is None else Finished(outcome)
 
     def leave(error: ExportError) -> Ending:
         if isinstance(error, StoreUnavailable):
             raise error
-        log.warning("unfinished_artifact_left", uri=place_of(job), message=error.message)
+        log.warning("unfinished_artifact_left", uri=artifact_uri_of(job), message=error.message)
         return ending
 
     try:
@@ -93,7 +93,7 @@ def signed(ending: Ending, holding: Holding, key: SigningKey | None, manner: Man
     def sign() -> Ending:
         holding.keep()
         manner.on_beat()
-        sign_artifact(place_of(job), job.id, key, sha256)
+        sign_artifact(artifact_uri_of(job), job.id, key, sha256)
         return ending
 
     return _tried(sign, lambda error: Broken(Failure.of(error)), _Patience(manner.patience_s))
@@ -110,17 +110,17 @@ def close(closing: Closing, key: SigningKey | None, stopped: threading.Event | N
     job, refused = closing.job, None
     with kept(closing.keep, closing.length, stopped) as lease:
         for target in closing.targets:
-            place = place_of(job, target)
+            uri = artifact_uri_of(job, target)
             try:
-                outcome = _standing(place, job, closing.towers(target), lease.require)
+                outcome = _standing(uri, job, closing.towers(target), lease.require)
                 if outcome is None:
                     continue
                 if key is not None:
-                    sign_artifact(place, job.id, key, outcome.manifest_sha256)
+                    sign_artifact(uri, job.id, key, outcome.manifest_sha256)
             except ExportError as error:
                 if _may_pass(error) or isinstance(error, LeaseLost):
                     raise
-                log.warning("artifact_not_adopted", uri=place, message=error.message)
+                log.warning("artifact_not_adopted", uri=uri, message=error.message)
                 if isinstance(error, SignatureRefused):  # else why the attempts ended says more
                     refused = Failure.of(error)
                 continue
@@ -133,12 +133,12 @@ def clear_after_loss(holding: Holding, manner: Manner = _USUAL) -> None:
 
     Who is about to end it is waited for. Another attempt sees to it itself.
     """
-    patience, place = _Patience(manner.patience_s, manner.stopped), place_of(holding.job)
+    patience, uri = _Patience(manner.patience_s, manner.stopped), artifact_uri_of(holding.job)
     while True:
         try:
             job = holding.store.get(holding.job.id)
             if _has_ended(job, holding):
-                remove_unfinished(place, on_removed=patience.progressed)
+                remove_unfinished(uri, on_removed=patience.progressed)
             elif _is_being_closed(job, holding):
                 raise StorageError(f"job {job.id} has not ended yet")
             return
@@ -146,7 +146,7 @@ def clear_after_loss(holding: Holding, manner: Manner = _USUAL) -> None:
             return
         except ExportError as error:
             if not _may_pass(error) or patience.is_over() or manner.stopped.wait(_RETRY_S):
-                log.warning("unfinished_artifact_left", uri=place, message=error.message)
+                log.warning("unfinished_artifact_left", uri=uri, message=error.message)
                 return
 
 
@@ -163,7 +163,7 @@ def _is_being_closed(job: Job, holding: Holding) -> bool:
 
 
 def _standing(
-    place: str,
+    artifact_uri: str,
     job: Job,
     towers: Sequence[TowerName],
     still_ours: Permission,
@@ -171,9 +171,9 @@ def _standing(
 ) -> ExportOutcome | None:
     """What stands there as an artifact; else nothing is left there."""
     still_ours()
-    outcome = published_by_job(place, job.id, towers, still_ours)
+    outcome = published_by_job(artifact_uri, job.id, towers, still_ours)
     if outcome is None:
-        remove_unfinished(place, still_ours, on_removed)
+        remove_unfinished(artifact_uri, still_ours, on_removed)
     return outcome
 
 

@@ -54,45 +54,45 @@ class Workspace:
         return self.path / "tmp"
 
     def order(self) -> AttemptFile:
-        """What the ranks are to do."""
+        """What the ranks are to do, as `write` left it."""
         return AttemptFile.model_validate_json((self.path / "attempt.json").read_bytes())
 
     def write(self, order: AttemptFile) -> None:
-        """Let the ranks do this."""
+        """Give the ranks this order, in place of an earlier one."""
         (self.path / "attempt.json").write_text(order.model_dump_json())
 
     def help(self) -> None:
-        """Take it that another host's attempt this is."""
+        """Mark the workspace as that of a host that helps with another's attempt."""
         (self.path / _HELPS).touch()
 
     @property
     def helps(self) -> bool:
-        """Whether what is published is another host's to see to."""
+        """Whether another host publishes, and cleans up, what this attempt makes."""
         return (self.path / _HELPS).exists()
 
     def forget_failures(self) -> None:
-        """For another one, which stands for all."""
+        """Remove what failing ranks wrote: the attempt has one failure for all of them."""
         for told in self.path.glob(_FAILURES):
             told.unlink()
 
     def failure_of_rank(self) -> Failure | None:
-        """Why a rank failed as a whole that cannot tell the others; None if none did."""
+        """The failure that a rank left when it could not tell rank 0; None if there is none."""
         files = sorted(self.path.glob(_FAILURES))
         return Failure.model_validate_json(files[0].read_bytes()) if files else None
 
     def outcome(self) -> ExportOutcome | None:
-        """What rank 0 wrote, if it came to that."""
+        """What rank 0 wrote; None if it wrote nothing."""
         path = self.path / "outcome.json"
         return ExportOutcome.model_validate_json(path.read_bytes()) if path.exists() else None
 
 
 def write_outcome(outcome: ExportOutcome, workspace: Path) -> None:
-    """For rank 0, which tells what became of all."""
+    """Called by rank 0, for all ranks."""
     _write_whole(outcome, workspace / "outcome.json")
 
 
 def write_failure(failure: Failure, rank: int, workspace: Path) -> None:
-    """For another rank, which failed as a whole and could not tell rank 0."""
+    """Called by a rank that failed as a whole and cannot tell rank 0."""
     _write_whole(failure, workspace / f"failed-{rank}.json")
 
 
@@ -108,7 +108,7 @@ def artifact_folder(job: Job, target: Target | None = None) -> str:
     return f"{job.id}/{target or job.current_target}" if len(job.spec.targets) > 1 else job.id
 
 
-def place_of(job: Job, target: Target | None = None) -> str:
+def artifact_uri_of(job: Job, target: Target | None = None) -> str:
     """The URI of the artifact for a target, by default of the current attempt."""
     return f"{job.spec.output_uri.rstrip('/')}/{artifact_folder(job, target)}"
 
@@ -117,7 +117,7 @@ def place_of(job: Job, target: Target | None = None) -> str:
 def workspace_of(job: Job, worker_dir: Path, traceparent: str | None = None) -> Iterator[Workspace]:
     """Make the directory of a job's attempt, and remove it with all it holds."""
     # Short: a Unix socket below TMPDIR may have a path of 108 bytes at most.
-    workspace = Workspace(worker_dir / f"{job.id[-8:]}-{job.attempt}", artifact_uri=place_of(job))
+    workspace = Workspace(worker_dir / f"{job.id[-8:]}-{job.attempt}", artifact_uri=artifact_uri_of(job))
     workspace.path.mkdir(parents=True, mode=0o700)
     workspace.tmp.mkdir()
     order = AttemptFile(

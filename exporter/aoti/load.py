@@ -19,8 +19,7 @@ from exporter.errors import InvalidArtifact
 # usual size is tried with. A larger blob is mapped where it lies in the file instead.
 _COPIED_BYTES = 64 << 20
 
-
-MOST_UNFOLDED = 200  # times the size of the file
+_MOST_UNFOLDED = 200  # times the size of the file
 _SMALL = 64 << 20  # bytes that any archive may unfold to
 
 
@@ -38,7 +37,7 @@ def check_archive(path: Path) -> None:
                 f"{path}: its entry {entry.filename!r} leads out of the package", where=str(path)
             )
     unfolded = sum(entry.file_size for entry in entries)
-    if unfolded > max(_SMALL, MOST_UNFOLDED * path.stat().st_size):
+    if unfolded > max(_SMALL, _MOST_UNFOLDED * path.stat().st_size):
         raise InvalidArtifact(f"{path} would unfold to {unfolded:,} bytes", where=str(path))
 
 

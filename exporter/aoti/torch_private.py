@@ -209,7 +209,7 @@ def _probes_remembered() -> Iterator[None]:
 
 @cache
 def _boot() -> str:
-    """Of this machine's last start: what was found out in an image, or on another machine, is none of it."""
+    """An id of this machine's last start: what was probed in an image, or on another machine, has another."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 

@@ -1,4 +1,4 @@
-"""A tower becomes a program that keeps to the dim plan, or an error says what stands against it."""
+"""A tower becomes a program that keeps to the dim plan, or an error says why it cannot."""
 
 import torch
 from torch import Tensor

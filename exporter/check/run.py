@@ -102,8 +102,8 @@ def _checked(
         scratch=folder,
         device=opened.device,
         passes=passes,
+        lookup=packages.lookup or packaging.lookup,
     )
-    gate.lookup = packages.lookup or packaging.lookup
     programs = [(each.program, each.part.tower.plan) for each in traced]
     findings = []
     for finding in findings_of(gate, opened.tower.plan, programs, cases):

@@ -15,7 +15,7 @@ from exporter.errors import CheckpointUnreadable, SourceNotFound
 from exporter.storage.store import ArtifactStore, local_path, open_store, split_uri
 
 MODEL = "model"  # TorchEasyRec keeps the weights apart from optimizer/ and dense_ema/
-_SAFETENSORS = ".safetensors"
+SAFETENSORS = ".safetensors"
 _NO_AVERAGES = (
     "give the folder around model/ and dense_ema/, or set export_config { use_dense_ema: false } to export "
     "the weights without averages"
@@ -60,9 +60,9 @@ def open_checkpoint(path: Path, *, averaged: bool = False) -> Checkpoint:
     for folder in (path / MODEL, path):
         if (folder / METADATA_NAME).is_file():
             return DcpCheckpoint(folder)
-    if path.is_file() and path.suffix == _SAFETENSORS:
+    if path.is_file() and path.suffix == SAFETENSORS:
         return SafetensorsCheckpoint([path])
-    if files := sorted(file for file in path.glob(f"*{_SAFETENSORS}") if file.is_file()):  # no pipe
+    if files := sorted(file for file in path.glob(f"*{SAFETENSORS}") if file.is_file()):  # no pipe
         return SafetensorsCheckpoint(files)
     if not path.exists():
         raise SourceNotFound(f"there is no {path}", hint=_HINT, where=str(path))
@@ -81,7 +81,7 @@ def fetch_checkpoint(uri: str, into: Path, *, averaged: bool = False) -> Path:
         if not path.exists():
             raise SourceNotFound(f"there is no {uri}", hint=_HINT, where=uri)
         return path
-    if uri.endswith(_SAFETENSORS):
+    if uri.endswith(SAFETENSORS):
         folder, name = split_uri(uri)
         open_store(folder).fetch(name, into / name)
         return into / name
@@ -102,7 +102,7 @@ def _weights(store: ArtifactStore) -> Iterator[str]:
     for folder in (PurePosixPath(MODEL), PurePosixPath()):
         if folder / METADATA_NAME in keys:
             return (str(key) for key in sorted(keys) if key.parent == folder)
-    files = [str(key) for key in sorted(keys) if key.suffix == _SAFETENSORS and len(key.parts) == 1]
+    files = [str(key) for key in sorted(keys) if key.suffix == SAFETENSORS and len(key.parts) == 1]
     if not files:
         raise CheckpointUnreadable(f"{store.uri_of('')} is no checkpoint", hint=_HINT, where=store.uri_of(""))
     return iter(files)

@@ -1,7 +1,7 @@
 """Ranks as forks of one process, which has imported what all of them need.
 
-Nothing may have run in threads before, and no GPU may have been used. Every line of a rank goes on with the
-rank before it, `[rank1]: `. When one dies, the others are ended.
+Nothing may have run in threads before, and no GPU may have been used. Every line that a rank writes is passed
+on behind the rank's number, `[rank1]: `. When one dies, the others are ended.
 """
 
 import os
@@ -83,9 +83,8 @@ def _attend(ranks: dict[int, int]) -> int:
             sys.stderr.flush()
             _end(ranks)
             return 1
-        if (
-            rank == 0
-        ):  # it has met the others by now, or has failed before it could: they would wait for hours
+        if rank == 0:
+            # It has met the others by now, or has failed before it could: then they would wait for hours.
             _end(ranks, patience_s=_GRACE_S)
             return 0
     return 0

@@ -148,7 +148,7 @@ def meet(place: MeetingPlace) -> Hosts:
 
 
 def _handler(place: MeetingPlace) -> tuple[bool, RendezvousHandler]:
-    """Of the place, and whether it is this host's, as it is where it can be; torch asks host names."""
+    """Whether they meet on this host, which is tried first, and torch's handler; torch goes by names."""
     for is_here in (place.is_here(), False):
         limit = max(1, round(place.time_limit.total_seconds()))
         parameters = RendezvousParameters(

@@ -17,7 +17,7 @@ _PR_SET_NAME = 15
 def die_with_parent() -> None:
     """From now on the kernel kills this process when its parent ends, however that does.
 
-    Meant is the thread that started this process: it must be one that lives as long as the parent.
+    To the kernel the parent is the thread that started this process: that thread must live as long.
     """
     if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")

@@ -16,14 +16,14 @@ _LOOPBACK = "lo"
 
 @dataclass(frozen=True, kw_only=True)
 class MeetingPlace:
-    """An address that all hosts reach, of which one is its own, and how long they wait there for the last."""
+    """An address of one of the hosts, which all of them reach, and how long they wait there for the last."""
 
     hosts: int
     address: str
     port: int
     time_limit: timedelta
-    # Whether this host was told to be the one whose address it is, or another; None: that is found out, as is
-    # which job is meant.
+    # Whether this host was told to lead, as the one that has the address. None: the hosts find out who leads,
+    # and whose job it is.
     leads: bool | None = None
 
     @property
@@ -32,7 +32,7 @@ class MeetingPlace:
 
     @property
     def called(self) -> bool:
-        """Whether all know of one job, which is tried again by who leads."""
+        """Whether the hosts were called to one job, which the one that leads tries again."""
         return self.leads is not None
 
     def is_here(self) -> bool:

@@ -18,8 +18,8 @@ class Ranks:
 
     rank: int = 0
     size: int = 1
-    # file:// of a file that does not exist yet; of several hosts the tcp:// where these have met; default: as
-    # torchrun tells
+    # file:// of a file that does not exist yet, or tcp:// where several hosts have met; default: what
+    # torchrun has set in the environment
     meeting: str | None = None
     time_limit: timedelta = timedelta(hours=6)  # a rank waits at most this long for the slowest
 

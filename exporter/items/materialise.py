@@ -20,7 +20,7 @@ from exporter.published import file_ref
 from exporter.spec import TowerName
 from exporter.stages import Progress
 from exporter.verify.gate import Gate
-from exporter.verify.numerics import FP32_TOLERANCE, Difference, compare
+from exporter.verify.numerics import Difference, compare
 
 _CHECKED = 1024  # rows
 _SEED = 20260901
@@ -51,7 +51,7 @@ def materialise(wanted: WantedVectors, gate: Gate, folder: Path, progress: Progr
         wanted, gate.runner(), folder / "vectors", sample, _part(progress, begin=0.0, end=share)
     )
     progress(share, f"vectors: {len(sample):,} of them against eager")
-    difference = _checked(wanted, gate, written)
+    difference = held_against_eager(wanted, gate, written)
     index = None
     if wanted.index is not None:
         rest = _part(progress, begin=share + _CHECK, end=1.0)
@@ -68,7 +68,7 @@ def materialise(wanted: WantedVectors, gate: Gate, folder: Path, progress: Progr
         dtype="float32",
         output=wanted.output,
         checked_rows=len(sample),
-        tolerance=FP32_TOLERANCE,
+        tolerance=gate.tolerance,
         largest_difference=difference.largest,
         scale=difference.scale,
         index=index,
@@ -81,8 +81,14 @@ def materialise(wanted: WantedVectors, gate: Gate, folder: Path, progress: Progr
     return Materialised(entry=entry, files=files)
 
 
-def _checked(wanted: WantedVectors, gate: Gate, written: Written) -> Difference:
-    """The sampled rows as they were written: their ids, and their vectors against eager's."""
+def held_against_eager(wanted: WantedVectors, gate: Gate, written: Written) -> Difference:
+    """How far the sampled vectors, as they were written, are from eager's.
+
+    They may differ by what the gate allowed the package: in bf16 that rounds otherwise than eager.
+
+    Raises:
+        VerificationFailed: more than that, or ids that are not those of the rows.
+    """
     read = read_rows(written.parts, written.sample)
     ids = pa.concat_arrays([ids_of(batch, wanted.items.ids.column) for batch in written.sampled])
     if not read.ids.equals(ids):
@@ -93,10 +99,10 @@ def _checked(wanted: WantedVectors, gate: Gate, written: Written) -> Difference:
         for inputs in in_calls(batch, wanted.items)
     ]
     difference = compare({wanted.output: torch.cat(eager)}, {wanted.output: torch.from_numpy(read.vectors)})
-    if not difference.within(FP32_TOLERANCE):
+    if not difference.within(gate.tolerance):
         raise VerificationFailed(
             f"item tower: of {len(read.ids):,} item vectors as written, one differs from eager by "
-            f"{difference.largest:.3g} at scale {difference.scale:.3g}, allowed {FP32_TOLERANCE:g} of it",
+            f"{difference.largest:.3g} at scale {difference.scale:.3g}, allowed {gate.tolerance:g} of it",
             where=wanted.output,
         )
     return difference

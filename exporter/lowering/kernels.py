@@ -29,8 +29,8 @@ def _triton_positions(old: nn.Module) -> nn.Module:
     return TritonPositionEncoding(old.config, scale=old.scale, prefix=old.prefix)
 
 
-# By the type of a module what makes its Triton twin, which is called alike. None of them has weights: these
-# are their callers', who stay what they are.
+# What makes the Triton twin of a module, by the module's type; a twin is called with the same arguments. None
+# of them has weights: those are their callers', which are not replaced.
 _TWINS: Mapping[type[nn.Module], Callable[[nn.Module], nn.Module]] = {
     AllHeads: _triton_attention,
     HeadByHead: _triton_attention,

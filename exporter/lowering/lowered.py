@@ -53,8 +53,8 @@ class Lowered:
 def lower(tower: Tower, device: torch.device, *, tolerance: float | None = None) -> Lowered:
     """The tower, filled with its weights, on `device` and in the precision that its config asks for.
 
-    Weights that stay as they are, are shared with the reference. Where tables are quantised that one stays
-    on the CPU: a GPU may have room for quantised tables only.
+    Weights that do not change are shared with the reference. Where tables are quantised, the reference stays
+    on the CPU: a GPU may have room for the quantised tables only.
 
     Raises:
         TableOutOfRange: a table has numbers that its dtype cannot hold.

@@ -25,7 +25,7 @@ from exporter.verify.reload import Link
 from exporter.verify.runner import CALL_LIMIT_S, PackageRunner, Refused, RunnerProcess
 
 _RUN_BY_NODE = ("batch_1", "batch_7", "empty_among_others")
-_STEADY = 0.1  # of the tolerance: what two runs may differ by, which on one CPU thread is nothing at all
+_STEADY = 0.1  # of the tolerance: how far two runs may differ; on one CPU thread they do not at all
 _ALWAYS_TIMED = "batch_32"
 _TIMED_REPEATS = 20  # at most
 _TIMED_S = 0.25  # for the repeats of one size, each by eager and by the package
@@ -34,7 +34,7 @@ _TIMED_S = 0.25  # for the repeats of one size, each by eager and by the package
 class Gate:
     """Verifies one tower's package, or chain of packages, in a fresh process; see `verify`."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  what is verified, against what, and how it is run: all by name
         self,
         tower: Tower,
         chain: Sequence[Link],
@@ -44,7 +44,17 @@ class Gate:
         device: torch.device,
         passes: Iterable[Pass] = (),
         programs: Sequence[ExportedProgram] = (),
+        lookup: LookUp | None = None,
+        fp32: AgainstFp32 | None = None,
+        call_limit_s: float = CALL_LIMIT_S,
+        ahead: RunnerProcess | None = None,
     ) -> None:
+        """Prepare to hold `chain`, what was compiled of `programs` after `passes`, against `tower`.
+
+        A `lookup` makes the chain's inputs of the tower's, where no package does. With `fp32`, outputs are
+        also held against the model as trained. Loading the chain, and each call of it, may take
+        `call_limit_s`, in the process `ahead` if that was started before.
+        """
         self._tower = tower
         self._chain = chain
         self._op_libraries = op_libraries
@@ -52,10 +62,10 @@ class Gate:
         self._device = device
         self._tolerance = tolerance_of(passes, tower.config.pipeline)
         self._programs = programs
-        self.call_limit_s = CALL_LIMIT_S  # of one call of the package, or of loading it
-        self.lookup: LookUp | None = None  # makes the chain's inputs of the tower's, where no package does
-        self.fp32: AgainstFp32 | None = None  # where precision was given up
-        self.ahead: RunnerProcess | None = None  # what the package is to run in, if that was started before
+        self._lookup = lookup
+        self._fp32 = fp32
+        self._call_limit_s = call_limit_s
+        self._ahead = ahead
         self._usual: dict[str, float] = {}  # the scale of each output in the largest ordinary batch
 
     def verify(
@@ -106,7 +116,7 @@ class Gate:
             largest_difference=max(report.largest_difference or 0.0 for report in reports),
             cases=tuple(reports),
             latency=tuple(latency),
-            fp32=self.fp32.report(title=self._tower.title) if self.fp32 else None,
+            fp32=self._fp32.report(title=self._tower.title) if self._fp32 else None,
             run_by_node=tuple(batch.name for batch in by_node),
         )
 
@@ -114,8 +124,8 @@ class Gate:
         """Keep the scale of each output in the largest ordinary batch: what small ones are held against."""
         if ordinary := _ordinary(cases):
             self._usual = scales_of(self.eager(ordinary[-1].inputs))
-            if self.fp32:
-                self.fp32.learn_scales(ordinary[-1])
+            if self._fp32:
+                self._fp32.learn_scales(ordinary[-1])
 
     @property
     def tolerance(self) -> float:
@@ -125,7 +135,7 @@ class Gate:
     def entering(self, batch: NamedBatch) -> dict[str, Tensor]:
         """What the chain is given for a case."""
         inputs = {name: value.to(self._device) for name, value in batch.inputs.items()}
-        return inputs if self.lookup is None else self.lookup(inputs)
+        return inputs if self._lookup is None else self._lookup(inputs)
 
     def eager(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
         """The tower's outputs, computed as they are checked against."""
@@ -136,18 +146,17 @@ class Gate:
 
     def runner(self) -> PackageRunner:
         """The package in a fresh process, once entered."""
-        runner = PackageRunner(
+        return PackageRunner(
             self._chain,
             op_libraries=self._op_libraries,
             scratch=self._scratch,
             device=str(self._device),
+            tf32=self._tower.config.pipeline.tf32,
             threads=torch.get_num_threads(),
-            limit_s=self.call_limit_s,
-            ahead=self.ahead,
+            lookup=self._lookup,
+            limit_s=self._call_limit_s,
+            ahead=self._ahead,
         )
-        runner.lookup = self.lookup
-        runner.tf32 = self._tower.config.pipeline.tf32
-        return runner
 
     def agrees(self, runner: PackageRunner, batch: NamedBatch) -> CaseReport:
         """One case: every output of the package against eager's, elementwise."""
@@ -160,8 +169,8 @@ class Gate:
                 name=batch.name, kind=CaseKind.AGREES, sizes=sizes, passed=False, detail=str(refusal)
             )
         difference = compare(expected, outputs, usual=self._usual)
-        if self.fp32:
-            self.fp32.add(batch, outputs)
+        if self._fp32:
+            self._fp32.add(batch, outputs)
         finite = not difference.problem
         return CaseReport(
             name=batch.name,

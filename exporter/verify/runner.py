@@ -8,7 +8,7 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from threading import Event, Thread, Timer
 from types import TracebackType
@@ -75,6 +75,7 @@ class RunnerProcess:
                     text=True,
                 )
             )
+            starting.callback(self._hang_up)
             assert self.process.stderr is not None
             self.listener = Thread(target=self._listen, args=(self.process.stderr,), daemon=True)
             self.listener.start()
@@ -93,6 +94,15 @@ class RunnerProcess:
         free, self._free = self._free and self.process.poll() is None, False
         return free
 
+    def _hang_up(self) -> None:
+        """Close its input before its end is waited for.
+
+        Else that would try once more to send what a dead process did not take, and raise over the crash.
+        """
+        assert self.process.stdin is not None
+        with suppress(BrokenPipeError):
+            self.process.stdin.close()
+
     def _listen(self, stderr: IO[str]) -> None:
         with stderr:
             for line in stderr:
@@ -102,25 +112,31 @@ class RunnerProcess:
 class PackageRunner:
     """A tower's loaded package, or its chain of them, in a process of its own; a context manager."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  what is run, where and for how long: all by name
         self,
         chain: Sequence[Link],
         *,
         op_libraries: tuple[str, ...],
         scratch: Path,
         device: str = "cpu",
+        tf32: bool = False,
         threads: int = 1,
+        lookup: LookUp | None = None,
         limit_s: float = CALL_LIMIT_S,
         ahead: RunnerProcess | None = None,
     ) -> None:
         """Prepare to run `chain`; tensors travel as files below `scratch`.
 
-        To load it, or to answer one call, its process may take `limit_s`. It is `ahead` if that is still
-        free, else a new one.
+        `tf32` is allowed to what the packages call of cuBLAS. A `lookup` runs in this process, in front of
+        the chain, where no package looks up.
+
+        To load the chain, or to answer one call, its process may take `limit_s`. It is `ahead` if that is
+        still free, else a new one.
         """
-        self.lookup: LookUp | None = None  # in front of the chain where no package looks up; in this process
-        self._setup = Setup(chain=tuple(chain), op_libraries=op_libraries, device=device, threads=threads)
-        self.tf32 = False  # whether to allow it to what the packages call of cuBLAS
+        self._setup = Setup(
+            chain=tuple(chain), op_libraries=op_libraries, device=device, threads=threads, tf32=tf32
+        )
+        self._lookup = lookup
         self._scratch = scratch
         self._ahead = ahead
         self._limit_s = limit_s
@@ -133,7 +149,7 @@ class PackageRunner:
             else:
                 self._runner = starting.enter_context(RunnerProcess(self._scratch))
             self._process = self._runner.process
-            self._ask(self._setup.model_copy(update={"tf32": self.tf32}))
+            self._ask(self._setup)
             self._running = starting.pop_all()
         return self
 
@@ -176,16 +192,16 @@ class PackageRunner:
 
     def _looked_up(self, inputs: Mapping[str, Tensor], repeats: int) -> tuple[Mapping[str, Tensor], float]:
         """What enters the chain, and the median milliseconds that it takes to look it up."""
-        if self.lookup is None:
+        if self._lookup is None:
             return inputs, 0.0
         try:
-            entering = self.lookup(inputs)
+            entering = self._lookup(inputs)
         except (RuntimeError, DimPlanViolated) as error:  # as what a package is given would be refused
             raise Refused(str(error).strip().partition("\n")[0]) from error
         times_ms = []
         for _ in range(repeats):
             begun = time.perf_counter()
-            self.lookup(inputs)
+            self._lookup(inputs)
             times_ms.append((time.perf_counter() - begun) * 1e3)
         return entering, statistics.median(times_ms) if times_ms else 0.0
 

@@ -1,6 +1,7 @@
 """OpenID Connect bearer tokens: checked against the issuer's published keys."""
 
 from collections.abc import Sequence
+from json import JSONDecodeError
 from typing import Annotated
 
 import jwt
@@ -9,6 +10,7 @@ from pydantic import Field, ValidationError, field_validator
 from exporter.spec import Frozen
 from service.access.callers import Caller, Scope
 from service.access.rules import TokenRule, owner_by
+from service.errors import IssuerUnreachable
 
 _ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA")
 _PREFIX = "slipway:"  # of the scopes that are ours
@@ -40,11 +42,23 @@ class TokenCheck:
         self._keys = jwt.PyJWKClient(jwks_url, timeout=_TIMEOUT_S)
 
     def find(self, token: str) -> Caller | None:
-        """The token's caller; None when it is none of the issuer's, expired, for others, or fits no rule."""
+        """The token's caller; None when it is none of the issuer's, expired, for others, or fits no rule.
+
+        Raises:
+            IssuerUnreachable: the issuer's keys are needed, and are not to be had.
+        """
+        try:
+            key = self._keys.get_signing_key_from_jwt(token)
+        except (jwt.PyJWKClientConnectionError, JSONDecodeError) as error:
+            raise IssuerUnreachable(
+                f"the keys of {self._issuer} could not be fetched", where=self._issuer
+            ) from error
+        except jwt.PyJWTError:
+            return None
         try:
             claims = jwt.decode(
                 token,
-                self._keys.get_signing_key_from_jwt(token),
+                key,
                 algorithms=list(_ALGORITHMS),
                 issuer=self._issuer,
                 audience=self._audience,

@@ -113,6 +113,7 @@ class AsyncSlipwayClient:
                     raise calls.unreachable(self._url, error) from error
             if reader.ended:
                 return
+        raise calls.cut_off(self._url, job_id)
 
     async def _send(self, call: Call[Result]) -> Result:
         headers = calls.headers_of(call, self._api_key)

@@ -170,6 +170,10 @@ def unreachable(url: str, error: Exception) -> ExportError:
     )
 
 
+def cut_off(url: str, job_id: str) -> ExportError:
+    return ServiceUnreachable(f"{url} ended the events of job {job_id} before the job has ended", where=url)
+
+
 def _reads(model: type[Model]) -> Callable[[httpx.Response], Model]:
     return lambda answer: model.model_validate_json(answer.content)
 

@@ -101,6 +101,7 @@ class SlipwayClient:
                     raise calls.unreachable(self._url, error) from error
             if reader.ended:
                 return
+        raise calls.cut_off(self._url, job_id)
 
     def _send(self, call: Call[Result]) -> Result:
         headers = calls.headers_of(call, self._api_key)

@@ -47,13 +47,13 @@ async def events(
 
     An event's id is the job's revision. Comments are sent in between, so that the connection stays open.
     """
-    told = int(last_event_id) if last_event_id and last_event_id.isdecimal() else 0
+    told = last_event_id
     latest: Job | None = job
     while latest is not None:
-        if latest.revision != told:
-            told = latest.revision
+        if str(latest.revision) != told:
+            told = str(latest.revision)
             alive = await run_in_threadpool(workers.alive)
-            yield ServerSentEvent(event="job", id=str(told), data=JobView.of(latest, alive))
+            yield ServerSentEvent(event="job", id=told, data=JobView.of(latest, alive))
         if latest.state.is_final:
             break
         latest = await _after(latest, jobs)

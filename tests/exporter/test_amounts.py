@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from exporter.amounts import Amounts
+from exporter.amounts import Amounts, CheckpointFile, checkpoint_files
 from exporter.errors import InvalidSpec
 from exporter.spec import ExportSpec
 from exporter.storage.store import open_store
@@ -55,3 +55,15 @@ def test_objects_of_a_store_count_as_well(s3_uri: str) -> None:
         open_store(s3_uri).put_bytes(bytes(100), f"ckpt/model/__{number}_0.distcp")
     with pytest.raises(InvalidSpec, match="checkpoint_uri"):
         PLENTY.model_copy(update={"checkpoint_files": 2}).require(spec_of(checkpoint_uri=f"{s3_uri}/ckpt"))
+
+
+def test_beside_one_object_others_do_not_count(s3_uri: str) -> None:
+    for name in ("a", "b", "c"):
+        open_store(s3_uri).put_bytes(bytes(100), f"ckpt/{name}.safetensors")
+    one, few = f"{s3_uri}/ckpt/a.safetensors", PLENTY.model_copy(update={"checkpoint_bytes": 150})
+    assert list(checkpoint_files(one)) == [CheckpointFile(name="a.safetensors", size=100)]
+    few.require(spec_of(checkpoint_uri=one))
+
+
+def test_an_object_that_is_not_there_is_for_others_to_miss(s3_uri: str) -> None:
+    assert list(checkpoint_files(f"{s3_uri}/none.safetensors")) == []

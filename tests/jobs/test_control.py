@@ -4,9 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from exporter.errors import StorageError
 from exporter.index_spec import FlatIndex
 from exporter.outcome import ExportOutcome
 from exporter.spec import ExportSpec, Target, TowerName
+from exporter.storage.store import StoredFile
+from jobs.content import files_at
 from jobs.control import JobControl, Owner, Plan, enqueue_lost
 from jobs.errors import JobNotFinished, JobNotFound, JobNotRetryable, QuotaExceeded, StoreUnavailable
 from jobs.ids import JobId, new_job_id
@@ -183,6 +186,19 @@ def test_other_weights_or_options_are_another_export(
     first = succeed(store, control.submit(sources))
     assert control.submit(sources.model_copy(update={"max_batch_size": 7})).id != first.id
     (tmp_path / "ckpt" / "weights").write_bytes(b"22")
+    assert control.submit(sources).id != first.id
+
+
+def test_an_artifact_that_cannot_be_looked_at_is_made_again(
+    store: JobStore, queue: MemoryQueue, sources: ExportSpec
+) -> None:
+    def identify(uri: str) -> tuple[StoredFile, ...]:
+        if uri.endswith("manifest.json"):
+            raise StorageError(f"{uri}: access denied", retryable=False)
+        return files_at(uri)
+
+    control = JobControl(store, queue, plan, identify)
+    first = succeed(store, control.submit(sources))
     assert control.submit(sources).id != first.id
 
 

@@ -241,6 +241,17 @@ def test_a_bad_token_is_refused(with_tokens: TestClient, bad: str) -> None:
     assert with_tokens.get("/exports", headers=bearer(bad)).status_code == 401
 
 
+def test_without_the_issuers_keys_nobody_is_called_wrong(backend: Backend) -> None:
+    settings = ServiceSettings(
+        oidc_issuer=ISSUER, oidc_audience="slipway", oidc_jwks_url="http://127.0.0.1:1/", guess_limit=1
+    )
+    with TestClient(create_app(settings, backend)) as client:
+        answers = [client.get("/exports", headers=bearer(token())) for _ in range(3)]
+        assert [answer.json()["code"] for answer in answers] == ["issuer_unreachable"] * 3
+        assert answers[0].status_code == 503 and "Retry-After" in answers[0].headers
+        assert client.get("/exports", headers=bearer("no token")).status_code == 401
+
+
 def test_a_token_without_our_scopes_may_nothing(with_tokens: TestClient) -> None:
     assert with_tokens.get("/exports", headers=bearer(token(scope="openid"))).status_code == 403
 

@@ -111,6 +111,14 @@ def test_another_programs_answer_is_none_of_ours() -> None:
         SlipwayClient(url.removesuffix("/jwks.json")).ready()
 
 
+def test_events_that_end_before_their_job_are_an_error() -> None:
+    with (
+        serving_json({"hello": "world"}) as url,
+        pytest.raises(ServiceUnreachable, match="ended the events of job 0{26} before"),
+    ):
+        list(SlipwayClient(url.removesuffix("/jwks.json")).events("0" * 26))
+
+
 def test_the_clients_have_the_same_calls() -> None:
     def calls(client: type) -> dict[str, list[str]]:
         return {

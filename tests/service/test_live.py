@@ -60,7 +60,7 @@ def test_every_change_is_an_event_until_the_end(url: str, store: MemoryJobStore,
 def test_what_the_reader_has_is_not_told_again(client: TestClient, store: MemoryJobStore) -> None:
     job = make_job(JobState.FAILED)
     store.add(job)
-    for last_event_id, told in [("1", 1), ("0", 2), ("nonsense", 2)]:
+    for last_event_id, told in [("1", 1), ("0", 2), ("nonsense", 2), ("9" * 5000, 2)]:
         answer = client.get(f"/exports/{job.id}/events", headers={"Last-Event-ID": last_event_id})
         assert len(events_of(answer.text)) == told
 

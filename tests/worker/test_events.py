@@ -32,3 +32,10 @@ def test_what_could_not_be_told_is_given_again(tmp_path: Path) -> None:
     tail = EventTail(tmp_path)
     tail.put_back([make_event()])
     assert tail.read() == [make_event()]
+
+
+def test_a_line_that_no_event_is_so_long_as_is_passed_over_in_pieces(tmp_path: Path) -> None:
+    event = make_event().model_dump_json() + "\n"
+    (tmp_path / "events-0.jsonl").write_text("x" * 5000 + "\n" + event)
+    tail = EventTail(tmp_path, at_a_time=1000)
+    assert [event for _ in range(8) for event in tail.read()] == [make_event()]

@@ -77,3 +77,18 @@ def test_a_ranks_events_are_lines_of_their_stage(log: Path, logs: MemoryLogs, ta
         "50% guards",
         "done in 2.0 s",
     )
+
+
+def test_of_more_than_is_read_at_a_time_the_latest_lines_are_passed_on(log: Path, logs: MemoryLogs) -> None:
+    write(log, "early\n" * 1000 + "late\n")
+    LogTail(log, logs, JOB, at_a_time=11).forward()
+    assert logs.read(JOB)[0].lines == ("early", "late")
+
+
+def test_a_line_without_an_end_is_passed_on_in_pieces(log: Path, logs: MemoryLogs) -> None:
+    tail = LogTail(log, logs, JOB, at_a_time=1000)
+    write(log, "x" * 2500)
+    tail.forward()
+    write(log, "y\nnext\n")
+    tail.forward()
+    assert logs.read(JOB)[0].lines == ("x" * 1000, "y", "next")

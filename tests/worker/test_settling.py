@@ -36,7 +36,7 @@ from worker.heartbeat import Sweeper
 from worker.settling import Manner, clear_after_loss, close, settled
 from worker.supervisor import Supervisor
 from worker.tasks import Runner
-from worker.workspace import place_of
+from worker.workspace import artifact_uri_of
 
 LAST = Broken(make_failure())  # not worth another attempt
 MakeSupervisor = Callable[..., Supervisor]
@@ -155,7 +155,7 @@ def test_what_a_straggler_sent_is_removed_though_the_job_goes_on_for_another_tar
     straggler = held(store, both)
     straggler.set_back(make_failure())  # as the sweep would, in the meantime
     assert store.get(both.id).state is JobState.QUEUED
-    sent = Path(place_of(straggler.job)) / "user" / "aoti_model.pt2"
+    sent = Path(artifact_uri_of(straggler.job)) / "user" / "aoti_model.pt2"
     sent.parent.mkdir(parents=True)
     sent.write_bytes(b"package")
     clear_after_loss(straggler)

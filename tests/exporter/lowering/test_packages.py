@@ -142,6 +142,7 @@ def test_a_family_of_ones_own_computes_under_autocast(tmp_path: Path) -> None:
     chain = [
         part.link for part in assemble_parts([compile_part(each, "unused") for each in traced], tmp_path)
     ]
+    assert lowered.fp32 is not None
     gate = Gate(
         lowered.tower,
         chain,
@@ -149,9 +150,8 @@ def test_a_family_of_ones_own_computes_under_autocast(tmp_path: Path) -> None:
         scratch=tmp_path,
         device=CPU,
         programs=[each.program for each in traced],
+        fp32=AgainstFp32(reference=lowered.fp32),
     )
-    assert lowered.fp32 is not None
-    gate.fp32 = AgainstFp32(reference=lowered.fp32)
     cases = [NamedBatch(name=f"batch_{rows}", inputs=weighted_inputs(rows)) for rows in (1, 3, 7, 16)]
     report = gate.verify(cases, [], no_progress)
     assert report.run_by_node == ("batch_1", "batch_7") and report.fp32 is not None

@@ -171,8 +171,8 @@ def reference_of(seed: int, tolerance: float) -> Fp32Reference:
 
 
 def test_the_difference_from_fp32_is_told_by_output(tower: Tower, chain: list[Link], tmp_path: Path) -> None:
-    gate = Gate(tower, chain, op_libraries=(), scratch=tmp_path, device=torch.device("cpu"))
-    gate.fp32 = AgainstFp32(reference=reference_of(seed=1, tolerance=5.0))
+    fp32 = AgainstFp32(reference=reference_of(seed=1, tolerance=5.0))
+    gate = Gate(tower, chain, op_libraries=(), scratch=tmp_path, device=torch.device("cpu"), fp32=fp32)
     cases = [batch("empty", 0), batch("batch_2", 2, 1), batch("batch_3", 2, 0, 1)]
     report = gate.verify(cases, [], no_progress)
     assert report.largest_difference < 1e-5
@@ -183,7 +183,7 @@ def test_the_difference_from_fp32_is_told_by_output(tower: Tower, chain: list[Li
 
 
 def test_a_package_too_far_from_fp32_does_not_pass(tower: Tower, chain: list[Link], tmp_path: Path) -> None:
-    gate = Gate(tower, chain, op_libraries=(), scratch=tmp_path, device=torch.device("cpu"))
-    gate.fp32 = AgainstFp32(reference=reference_of(seed=1, tolerance=1e-3))
+    fp32 = AgainstFp32(reference=reference_of(seed=1, tolerance=1e-3))
+    gate = Gate(tower, chain, op_libraries=(), scratch=tmp_path, device=torch.device("cpu"), fp32=fp32)
     with pytest.raises(PrecisionLost, match=r"user tower: one_row: embedding differs by .* allowed 0\.001"):
         gate.verify([batch("one_row", 3)], [], no_progress)

@@ -1,5 +1,6 @@
 """A package runs in a process of its own, and dies there."""
 
+import os
 import time
 from pathlib import Path
 from signal import SIGKILL
@@ -60,6 +61,18 @@ def test_a_process_that_hangs_or_talks_is_ended_and_told(
     with pytest.raises(PackageCrashed, match=said):
         runner.__enter__()
     assert time.monotonic() - begun < 30
+
+
+def call_a_dead_process(scratch: Path) -> None:
+    with PackageRunner([], op_libraries=(), scratch=scratch) as runner:
+        os.kill(runner.pid, SIGKILL)
+        os.waitid(os.P_PID, runner.pid, os.WEXITED | os.WNOWAIT)
+        runner.run({})
+
+
+def test_a_process_that_dies_between_two_calls_is_a_crash(tmp_path: Path) -> None:
+    with pytest.raises(PackageCrashed, match="ended with status -9"):
+        call_a_dead_process(tmp_path)
 
 
 def test_nothing_is_left_behind(chain: list[Link], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
