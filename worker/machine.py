@@ -72,27 +72,32 @@ class Gpu:
     """One GPU as nvidia-smi tells of it."""
 
     target: Target
-    memory: int  # bytes
+    memory: int | None  # bytes; None where it has none of its own
 
 
 def gpu_machine(gpus: Sequence[Gpu]) -> Machine:
     """A machine with these GPUs; of several kinds it is what the first is, which torch takes."""
     alike = [gpu for gpu in gpus if gpu.target == gpus[0].target]
+    own = [gpu.memory for gpu in alike if gpu.memory is not None]
     return Machine(
         device=Device.CUDA,
         targets=("cuda", gpus[0].target),
         architecture=gpus[0].target,
-        memory=min(gpu.memory for gpu in alike),
+        memory=min(own) if own else _memory(),
     )
 
 
 def gpus_in(answer: str) -> tuple[Gpu, ...]:
-    """The GPUs of nvidia-smi's answer: lines as `9.0, 143771`."""
+    """The GPUs of nvidia-smi's answer: lines as `9.0, 143771`; `[N/A]`: what uses the machine's memory."""
     rows = [line.split(",") for line in answer.splitlines() if line.strip()]
     return tuple(
-        Gpu(target="sm_" + capability.strip().replace(".", ""), memory=int(memory) * _MIB)
+        Gpu(target="sm_" + capability.strip().replace(".", ""), memory=_mebibytes(memory.strip()))
         for capability, memory in rows
     )
+
+
+def _mebibytes(text: str) -> int | None:
+    return int(text) * _MIB if text.isdigit() else None
 
 
 def _ask_nvidia() -> str:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 
-from exporter.errors import VerificationFailed
+from exporter.errors import PackageCrashed, PackageUnsteady, VerificationFailed
 from exporter.manifest import CaseKind, CaseReport
 from exporter.outcome import Failure, TowerOutcome
 from exporter.spec import Frozen
@@ -26,6 +26,7 @@ SIZES: Mapping[str, str] = {
     "full": "long histories",
 }
 _OTHER_SIZES, _REFUSED = "other sizes", "contradictions refused"
+_NAME_A_CASE = (VerificationFailed.code, PackageUnsteady.code, PackageCrashed.code)  # in Failure.where
 SIZE_CLASSES = (*dict.fromkeys(SIZES.values()), _OTHER_SIZES, _REFUSED)
 STAGES = (Stage.CONFIG, Stage.CHECKPOINT, Stage.ROWS, Stage.TRACE, Stage.COMPILE, Stage.VERIFY, Stage.PUBLISH)
 
@@ -187,7 +188,7 @@ def _sizes(reports: Iterable[CaseReport]) -> dict[str, Result]:
 
 def _failing_size(failure: Failure | None) -> dict[str, Result]:
     """The class of the verification case that a failure names; of the others nobody knows."""
-    if failure is None or failure.code != VerificationFailed.code:
+    if failure is None or failure.code not in _NAME_A_CASE:
         return {}
     return {_size_class(failure.where): Result.FAIL}
 

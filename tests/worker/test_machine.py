@@ -7,6 +7,12 @@ from exporter.spec import Device
 from worker.machine import gpu_machine, gpus_in, machine_or_exit, narrowed, this_machine
 
 
+def test_a_gpu_without_memory_of_its_own_has_the_machines() -> None:
+    machine = gpu_machine(gpus_in("12.1, [N/A]\n"))
+    assert machine.targets == ("cuda", "sm_121")
+    assert machine.memory is not None and machine.memory > 1 << 30
+
+
 def test_gpus_are_known_by_their_capability() -> None:
     machine = gpu_machine(gpus_in("9.0, 143771\n9.0, 143770\n"))
     assert (machine.device, machine.targets) == (Device.CUDA, ("cuda", "sm_90"))

@@ -1,3 +1,5 @@
+import pytest
+
 from exporter.board.page import page_of, told
 from exporter.board.record import ALL, Record, Result, Row, changes, merged, row_of, so_far
 from exporter.outcome import Failure, TowerOutcome
@@ -67,8 +69,9 @@ def test_a_run_that_is_cut_short_has_recorded_what_it_did() -> None:
     assert [(each.model, each.result) for each in recorded.rows] == [("a", Result.FAIL), ("b", Result.PASS)]
 
 
-def test_a_failing_verification_fails_at_its_class_of_sizes() -> None:
-    failure = Failure(code="verification_failed", message="differs", where="empty_history")
+@pytest.mark.parametrize("code", ["verification_failed", "package_unsteady", "package_crashed"])
+def test_a_failing_verification_fails_at_its_class_of_sizes(code: str) -> None:
+    failure = Failure(code=code, message="differs", where="empty_history")
     outcome = TowerOutcome(tower=TowerName.USER, failure=failure)
     made = row_of(outcome, family="dssm", case=("a", "unified", "fp32"), finished=[], seconds=1.0)
     assert made.sizes == {"empty histories": Result.FAIL}
