@@ -7,7 +7,7 @@ from signal import SIGKILL
 import pytest
 import torch
 
-from exporter.errors import PackageCrashed
+from exporter.errors import OutOfMemory, PackageCrashed
 from exporter.towers.tower import Tower
 from exporter.verify.reload import Link
 from exporter.verify.runner import PackageRunner, Refused, RunnerProcess
@@ -60,6 +60,16 @@ def test_a_process_that_hangs_or_talks_is_ended_and_told(
     with pytest.raises(PackageCrashed, match=said):
         runner.__enter__()
     assert time.monotonic() - begun < 30
+
+
+def test_memory_that_ran_out_where_a_package_was_loaded_is_told_as_such(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ops_of_no_use.py").write_text("raise SystemExit('Error: CUDA error: out of memory')")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{Path.cwd()}")
+    runner = PackageRunner([], op_libraries=("ops_of_no_use",), scratch=tmp_path)
+    with pytest.raises(OutOfMemory, match="loading: Error: CUDA error: out of memory"):
+        runner.__enter__()
 
 
 def test_nothing_is_left_behind(chain: list[Link], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
