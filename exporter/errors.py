@@ -276,7 +276,7 @@ class OutOfMemory(ExportError):
     """The GPU's memory, or the machine's, ran out."""
 
     code = "out_of_memory"
-    advice = "use a larger GPU or machine, or fewer `ranks` at a time, a smaller max_batch_size, smaller tables"
+    advice = "use a larger GPU or machine, fewer `ranks`, a smaller max_batch_size or tables of fewer bits"
     retryable = True  # what else was running there may have had it
 
 

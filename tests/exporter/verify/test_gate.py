@@ -23,7 +23,6 @@ from exporter.verify.reload import Link
 from exporter.verify.runner import PackageRunner
 from tests.exporter.verify.conftest import Greedy, MeanPrice, batch, clicks, mean_price_tower
 
-
 Greedily = tuple[Tower, list[Link]]
 
 
