@@ -8,12 +8,16 @@ import json
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from exporter.verify.reload import Link
 
 Inputs = dict[str, Tensor]
 Call = Callable[[Inputs], Inputs]
@@ -32,6 +36,7 @@ class Subject(NamedTuple):
     calls: dict[str, Call]
     rows: "Callable[[int], list[Inputs]]"  # batches of a size, on the GPU
     between: Call  # what dense packages are given, of these
+    graphed: dict[str, Callable[[], Call]]  # packages once more, loaded as a CUDA graph can capture them
 
     def given(self, name: str, batches: list[Inputs]) -> list[Inputs]:
         """What a contender is called with for these batches."""
@@ -77,14 +82,16 @@ def _measure_size(subject: Subject, names: list[str], size: int, tell: Callable[
 
 def _measure_graphs(subject: Subject, size: int, tell: Callable[..., None]) -> None:
     batches = subject.rows(size)[:1]
-    for name, call in subject.calls.items():
-        if name.startswith(("package", "dense")):
-            _measure_graph(name, call, subject.given(name, batches)[0], size, tell)
+    for name, load in subject.graphed.items():
+        _measure_graph(name, load, subject.given(name, batches)[0], size, tell)
 
 
-def _measure_graph(name: str, call: Call, inputs: Inputs, size: int, tell: Callable[..., None]) -> None:
+def _measure_graph(
+    name: str, load: Callable[[], Call], inputs: Inputs, size: int, tell: Callable[..., None]
+) -> None:
     """The same call captured once and replayed on the same inputs."""
     try:
+        call = load()
         expected = {key: value.clone() for key, value in call(inputs).items()}
         aside = torch.cuda.Stream()
         aside.wait_stream(torch.cuda.current_stream())
@@ -159,6 +166,7 @@ def _subject(order: dict[str, object], tell: Callable[..., None]) -> Subject:
     from exporter.sources import open_rows
     from exporter.spec import ExportSpec
     from exporter.towers.split import split
+    from exporter.verify.reload import Chain
 
     gpu = torch.device("cuda")
     spec = ExportSpec.model_validate(order["spec"])
@@ -183,26 +191,29 @@ def _subject(order: dict[str, object], tell: Callable[..., None]) -> Subject:
         calls[_COMPILED] = torch.compile(program.module(check_guards=False), dynamic=True)
     except Exception:  # noqa: BLE001  as of any contender
         tell(size=0, contender=_COMPILED, failed=traceback.format_exc()[-1500:])
+    graphed: dict[str, Callable[[], Call]] = {}
     for name, artifact in dict(order["artifacts"]).items():  # type: ignore[call-overload]  # as written by `packages`
         try:
-            calls |= _packages(name, Path(artifact), str(order["tower"]), Path(str(order["scratch"])))
+            chains = _chains(name, Path(artifact), str(order["tower"]), Path(str(order["scratch"])))
+            calls |= {each: Chain(chain, gpu) for each, chain in chains.items()}
+            graphed |= {
+                each: partial(Chain, chain, gpu, single_threaded=True) for each, chain in chains.items()
+            }
         except Exception:  # noqa: BLE001  as of any contender
             tell(size=0, contender=name, failed=traceback.format_exc()[-1500:])
-    return Subject(calls=calls, rows=batches, between=sparse.module)
+    return Subject(calls=calls, rows=batches, between=sparse.module, graphed=graphed)
 
 
-def _packages(name: str, artifact: Path, tower: str, scratch: Path) -> dict[str, Call]:
+def _chains(name: str, artifact: Path, tower: str, scratch: Path) -> "dict[str, Sequence[Link]]":
     """The chain of an artifact's packages; and its last one by itself, where there are two."""
     from exporter.served import download
     from exporter.spec import TowerName
-    from exporter.verify.reload import Chain
 
-    gpu = torch.device("cuda")
     served = download(str(artifact), TowerName(tower), scratch / f"{artifact.parent.parent.name}-{tower}")
-    calls: dict[str, Call] = {f"package {name}": Chain(served.chain, gpu)}
+    chains: dict[str, Sequence[Link]] = {f"package {name}": served.chain}
     if len(served.chain) > 1:
-        calls[f"dense {name}"] = Chain(served.chain[-1:], gpu)
-    return calls
+        chains[f"dense {name}"] = served.chain[-1:]
+    return chains
 
 
 if __name__ == "__main__":

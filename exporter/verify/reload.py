@@ -74,8 +74,11 @@ def main(requests: TextIO, replies: TextIO) -> None:
 class Chain:
     """Loaded packages, run one after the other."""
 
-    def __init__(self, links: Sequence[Link], device: torch.device) -> None:
-        self._links = [(load_package(link.package, device), link.order) for link in links]
+    def __init__(self, links: Sequence[Link], device: torch.device, *, single_threaded: bool = False) -> None:
+        self._links = [
+            (load_package(link.package, device, single_threaded=single_threaded), link.order)
+            for link in links
+        ]
 
     def __call__(self, tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         for package, order in self._links:

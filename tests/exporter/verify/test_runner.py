@@ -9,7 +9,7 @@ import torch
 
 from exporter.errors import OutOfMemory, PackageCrashed
 from exporter.towers.tower import Tower
-from exporter.verify.reload import Link
+from exporter.verify.reload import Chain, Link
 from exporter.verify.runner import PackageRunner, Refused, RunnerProcess
 from tests.exporter.verify.conftest import clicks
 
@@ -18,6 +18,12 @@ def test_outputs_come_back_by_name(tower: Tower, chain: list[Link], tmp_path: Pa
     inputs = clicks(2, 3)
     with PackageRunner(chain, op_libraries=(), scratch=tmp_path) as runner:
         outputs = runner.run(inputs)
+    torch.testing.assert_close(outputs, {"embedding": tower.module(inputs)["embedding"].detach()})
+
+
+def test_what_a_cuda_graph_can_capture_computes_the_same(tower: Tower, chain: list[Link]) -> None:
+    inputs = clicks(2, 3)
+    outputs = Chain(chain, torch.device("cpu"), single_threaded=True)(inputs)
     torch.testing.assert_close(outputs, {"embedding": tower.module(inputs)["embedding"].detach()})
 
 
