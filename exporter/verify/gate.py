@@ -73,9 +73,10 @@ class Gate:
         by_node = _run_by_node(cases) if self._programs else []
         for batch in by_node:
             progress(0.0, f"{batch.name}: node by node")
-            require_promises_kept(
-                self._programs, self.entering(batch), tower=self._tower.title, case=batch.name
-            )
+            with _memory_named(batch, f"{self._tower.title}: {batch.name}, node by node"):
+                require_promises_kept(
+                    self._programs, self.entering(batch), tower=self._tower.title, case=batch.name
+                )
         self.learn_scales(cases)
         total, timed = len(cases) + len(refusals), _timed(cases)
         reports, latency = [], []
