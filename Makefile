@@ -80,8 +80,10 @@ ranks: install ## exports on several ranks, hosts and workers, one of which dies
 
 .PHONY: gpu
 gpu: install ## on a machine with a GPU: kernels and exports on it, and what they take, half an hour
-	@$(BIN)/python -m pytest -q tests/gpu $(ARGS)
-	@$(BIN)/python -m benchmarks.gpu
+	@trap 'exit 130' INT; failed=0; \
+	$(BIN)/python -m pytest -q tests/gpu $(ARGS) || failed=1; \
+	$(BIN)/python -m benchmarks.gpu || failed=1; \
+	exit $$failed
 
 .PHONY: bench
 bench: install ## measure what benchmarks/ describes, 100 minutes and 25 GB of disk; ARGS="service warm" for some

@@ -28,6 +28,7 @@ ExportError
 │   ├── PromiseBroken          a node of the program gives other sizes or strides than tracing promised
 │   ├── PackageUnsteady        two runs of the package on the same inputs differ
 │   └── PackageCrashed         the process that ran the package died, hung or gave no answer
+├── OutOfMemory              the GPU's memory, or the machine's, ran out
 ├── IndexFailed              FAISS could not build an index over the item vectors
 ├── InvalidArtifact          a published artifact is incomplete or damaged
 │   └── SignatureRefused       it is not signed, or not by the key it is to be verified with
@@ -269,6 +270,14 @@ class PackageCrashed(VerificationFailed):
 
     code = "package_crashed"
     advice = "check that the artifact was built for this machine; report it with the log"
+
+
+class OutOfMemory(ExportError):
+    """The GPU's memory, or the machine's, ran out."""
+
+    code = "out_of_memory"
+    advice = "use a larger GPU or machine, fewer `ranks`, a smaller max_batch_size or tables of fewer bits"
+    retryable = True  # what else was running there may have had it
 
 
 class IndexFailed(ExportError):

@@ -11,7 +11,7 @@ from exporter.aoti.code_cache import CodeCache
 from exporter.aoti.fingerprint import graph_fingerprint, request_key
 from exporter.aoti.trace_log import nodes_logged
 from exporter.attempt import EVIDENCE
-from exporter.errors import ExportError
+from exporter.errors import ExportError, OutOfMemory
 from exporter.lowering.errors import PrecisionLost
 from exporter.manifest import TensorEntry, TraceTime, VerificationReport
 from exporter.order import PackageOrder, failures_made_small, untraceable_made_small
@@ -89,7 +89,8 @@ def package_tower(order: PackageOrder, cache: CodeCache | None, clock: StageCloc
     made = _from_cache(order, cache, key, clock)
     try:
         packaged = _verified(order, made, clock)
-    except PrecisionLost:  # the code does what it should: of other tables nothing better would come
+    # The code does what it should: other code would lose as much, or take as much memory.
+    except (PrecisionLost, OutOfMemory):
         raise
     except ExportError as error:
         if not made.reused:

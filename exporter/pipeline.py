@@ -9,6 +9,7 @@ from typing import NamedTuple
 from exporter.aftermath import tower_died
 from exporter.aoti.architecture import require_target
 from exporter.aoti.code_cache import open_code_cache
+from exporter.aoti.out_of_memory import out_of_memory
 from exporter.aoti.outputs import outputs_of
 from exporter.aoti.shape_rules import infer_shape_rules
 from exporter.attempt import EVIDENCE, Attempt, Evidence, ExportedTower, TowerResult
@@ -129,7 +130,7 @@ def try_tower(planned: TowerToExport, attempt: Attempt, config_text: str, on_sta
     except Exception as error:
         log.exception("tower_failed", extra={"tower": planned.name})
         evidence.write(error)
-        return TowerResult(planned=planned, failure=Failure.of(error))
+        return TowerResult(planned=planned, failure=Failure.of(out_of_memory(error) or error))
     return TowerResult(planned=planned, exported=exported)
 
 

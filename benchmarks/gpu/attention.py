@@ -4,19 +4,21 @@ About 65,536 elements in rows of one length, or of many lengths; four heads, bf1
 the longest, as a model without the kernel does; their mask is made before the clock starts.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from benchmarks.gpu.attention_cases import AttentionCase
-from benchmarks.gpu.measure import Ceilings, Spread, milliseconds, table
+from benchmarks.gpu.measure import Ceilings, Missing, Spread, failure_of, milliseconds, of_each, table
 from exporter.models.hstu.kernels.attention import AttentionForm, visible
 
 ELEMENTS = 65_536
 LENGTHS = (256, 512, 1024, 2048, 4096, 8192)
+_COMPILED = 128  # the width of heads at which `torch.compile` is measured as well
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +32,7 @@ class AttentionFigures:
     of_matrix_rate: float
     eager_over_kernel: Spread | None
     compiled_over_kernel: Spread | None
+    failed: dict[str, str]  # by contender
 
 
 def lengths_of(kind: str) -> tuple[int, ...]:
@@ -44,21 +47,30 @@ def lengths_of(kind: str) -> tuple[int, ...]:
     return tuple(lengths[:fitting].tolist())
 
 
-def measure(ceilings: Ceilings, *, compiled: bool = True) -> list[AttentionFigures]:
+def measure(
+    ceilings: Ceilings, left_s: Callable[[], float], *, compiled: bool = True
+) -> Iterator[AttentionFigures | Missing]:
     """Every length and both distributions, at two widths of heads; three more widths at 2,048."""
     kinds = [*map(str, LENGTHS), "uniform 4096", "skewed 8192"]
     cases = [(kind, width) for width in (128, 64) for kind in kinds]
     cases += [("2048", width) for width in (16, 32, 256)]
-    return [_measured(kind, width, ceilings, compiled=compiled and width == 128) for kind, width in cases]
+    yield from of_each(cases, partial(_measured, ceilings=ceilings, compiled=compiled), left_s)
 
 
-def shown(figures: list[AttentionFigures]) -> str:
-    """As a table."""
+def shown(found: Sequence[AttentionFigures | Missing]) -> str:
+    """As a table, and below it what is not in it."""
+    figures = [each for each in found if isinstance(each, AttentionFigures)]
+    missing = [str(each) for each in found if isinstance(each, Missing)]
+    failed = [
+        f"{each.case} {each.width}: {name} failed: {why}"
+        for each in figures
+        for name, why in each.failed.items()
+    ]
 
     def ratio(spread: Spread | None) -> str:
         return f"{spread.median:.1f} ({spread.low:.1f}-{spread.high:.1f})" if spread else "-"
 
-    return table(
+    shown = table(
         ("rows", "width", "kernel ms", "TFLOP/s", "of matrix rate", "eager / kernel", "compiled / kernel"),
         [
             (
@@ -73,33 +85,40 @@ def shown(figures: list[AttentionFigures]) -> str:
             for each in figures
         ],
     )
+    return "\n".join([shown, *missing, *failed])
 
 
-def _measured(kind: str, width: int, ceilings: Ceilings, *, compiled: bool) -> AttentionFigures:
+def _measured(of: tuple[str, int], *, ceilings: Ceilings, compiled: bool) -> AttentionFigures:
+    kind, width = of
     case = AttentionCase(
         lengths=lengths_of(kind), heads=4, attention_dim=width, hidden_dim=width, dtype=torch.bfloat16
     )
     x_NW, offsets_B1, candidates_B = case.inputs("cuda")
-    contenders: list[Callable[[], object]] = [lambda: case.form(x_NW, offsets_B1, candidates_B)]
     padded = Padded(case.form, case.lengths, x_NW)
-    contenders.append(padded)
-    if compiled:
+    others: dict[str, Callable[[], object]] = {"eager": padded}
+    if compiled and width == _COMPILED:
         torch.compiler.reset()
         fast = torch.compile(padded.attended, dynamic=False)
-        contenders.append(lambda: fast(*padded.inputs))
-    times = milliseconds(contenders)
+        others["compiled"] = lambda: fast(*padded.inputs)
+    failed = {name: why for name, other in others.items() if (why := failure_of(other))}
+    running = {name: other for name, other in others.items() if name not in failed}
+    times = milliseconds([lambda: case.form(x_NW, offsets_B1, candidates_B), *running.values()])
     pairs = sum(length * (length + 1) / 2 for length in case.lengths)
     kernel_ms = Spread.of(times[0])
     tflops = pairs * 4 * width * case.heads / kernel_ms.median / 1e9
-    over = [Spread.of([a / b for a, b in zip(other, times[0], strict=True)]) for other in times[1:]]
+    over = {
+        name: Spread.of([a / b for a, b in zip(other, times[0], strict=True)])
+        for name, other in zip(running, times[1:], strict=True)
+    }
     return AttentionFigures(
         case=kind,
         width=width,
         kernel_ms=kernel_ms,
         tflops=tflops,
         of_matrix_rate=tflops / ceilings.matrix_tflops,
-        eager_over_kernel=over[0],
-        compiled_over_kernel=over[1] if compiled else None,
+        eager_over_kernel=over.get("eager"),
+        compiled_over_kernel=over.get("compiled"),
+        failed=failed,
     )
 
 
@@ -139,6 +158,6 @@ class Padded:
         return attended_BLE.flatten(0, 1)[at_N]
 
 
-def recorded(figures: list[AttentionFigures]) -> list[dict[str, object]]:
+def recorded(figures: Sequence[AttentionFigures | Missing]) -> list[dict[str, object]]:
     """For JSON."""
     return [asdict(each) for each in figures]

@@ -1,6 +1,7 @@
 """Check the kernels on this machine's GPU: `python -m benchmarks.gpu.check [--seed SEED] [PART ...]`."""
 
 import argparse
+import math
 import random
 import sys
 import time
@@ -71,16 +72,33 @@ def _by_operator(form: AttentionForm, x: Tensor, offsets: Tensor, candidates: Te
         return form(x, offsets, candidates)
 
 
-def check(parts: Sequence[str], *, seed: int) -> Iterator[str]:
-    """A line for each case whose name has one of the parts, all if there are none; and how many failed."""
+def check(parts: Sequence[str], *, seed: int, until: float = math.inf) -> Iterator[str]:
+    """A line for each case whose name has one of the parts, all if there are none; and how many failed.
+
+    Past `until`, by the monotonic clock, no case is begun, nor after one that broke the GPU's context: all
+    others would fail of it.
+    """
     cases = [case for case in all_cases() if not parts or any(part in case.name for part in parts)]
     started, failed = time.monotonic(), 0
-    for case in cases:
+    for number, case in enumerate(cases):
         line = _line(case, seed)
         failed += line.startswith("FAILED")
         yield line
+        others = len(cases) - number - 1
+        if others and (why := _why_no_more(until)):
+            yield f"FAILED: {why}: {others} cases were not tried"
+            break
     seconds = time.monotonic() - started
     yield f"kernels, seed {seed}: {len(cases)} cases in {seconds:.0f} s, {failed} failed"
+
+
+def _why_no_more(until: float) -> str:
+    """Why no further case is to be tried; "" if one is."""
+    try:
+        torch.cuda.synchronize()
+    except RuntimeError as error:
+        return f"this process has lost the GPU ({str(error).partition(chr(10))[0]})"
+    return "no time is left" if time.monotonic() > until else ""
 
 
 def _line(case: Case, seed: int) -> str:

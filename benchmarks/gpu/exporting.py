@@ -5,7 +5,6 @@ failure with its traceback, the process's own words. What fails is not made smal
 """
 
 import json
-import subprocess
 import sys
 import time
 import traceback
@@ -14,6 +13,8 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+from benchmarks.gpu.apart import run_apart
 
 if TYPE_CHECKING:
     from torch.fx import Graph
@@ -55,22 +56,14 @@ def export_apart(
     command = [sys.executable, "-W", "ignore", "-m", "benchmarks.gpu.exporting", str(request), str(folder)]
     begun = time.monotonic()
     with (folder / "log.txt").open("w") as log:
-        try:
-            status: object = subprocess.run(
-                ["env", *ENVIRONMENT, *places, *command, *([str(code_cache)] if code_cache else [])],
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                timeout=limit_s,
-                check=False,
-            ).returncode
-        except subprocess.TimeoutExpired:
-            status = f"none within {limit_s:g} s"
+        cache = [str(code_cache)] if code_cache else []
+        ending = run_apart(["env", *ENVIRONMENT, *places, *command, *cache], limit_s=limit_s, log=log)
     outcome = folder / "outcome.json"
     if outcome.exists():
         failures = {str(name): str(text) for name, text in json.loads(outcome.read_text()).items()}
     else:
         words = (folder / "log.txt").read_text(errors="replace")[-_LAST_WORDS:]
-        failures = {"": f"the process gave no outcome, its status is {status}: {words}"}
+        failures = {"": f"there is no outcome; {ending}: {words}"}
     return Exported(
         artifact=folder / "out" / "gpu",
         seconds=time.monotonic() - begun,

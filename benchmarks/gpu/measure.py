@@ -1,8 +1,10 @@
 """Times on the device, its ceilings, and tables of what was measured. Needs torch and triton alone."""
 
 import statistics
-from collections.abc import Callable, Sequence
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from triton.testing import do_bench
@@ -10,6 +12,8 @@ from triton.testing import do_bench
 ROUNDS = 5
 
 Work = Callable[[], object]
+C = TypeVar("C")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +43,40 @@ def milliseconds(contenders: Sequence[Work]) -> list[list[float]]:
     """Of each contender the median time of a call in each round; in a round they take turns."""
     rounds = [[_median(work) for work in contenders] for _ in range(ROUNDS)]
     return [list(times) for times in zip(*rounds, strict=True)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Missing:
+    """A figure that there is none of, and why."""
+
+    case: str
+    why: str  # a traceback, if it raised
+
+    def __str__(self) -> str:
+        began = "FAILED" if self.why.startswith("Traceback") else "left out"
+        return f"{began}: {self.case}: {self.why.strip().rpartition(chr(10))[2][:300]}"
+
+
+def of_each(
+    cases: Iterable[C], measure: Callable[[C], T], left_s: Callable[[], float]
+) -> Iterator[T | Missing]:
+    """Measure each case; what one raises costs its own figure, and what has no time left is told."""
+    for case in cases:
+        try:
+            yield measure(case) if left_s() > 0 else Missing(case=str(case), why="no time was left")
+        except Exception:  # noqa: BLE001  whatever is wrong with one case, the others are to be measured
+            yield Missing(case=str(case), why=traceback.format_exc())
+        torch.cuda.empty_cache()
+
+
+def failure_of(work: Work) -> str:
+    """What a first call raises, which compiles what is to be compiled; "" if it raises nothing."""
+    try:
+        work()
+        torch.cuda.synchronize()
+    except Exception as error:  # noqa: BLE001  one contender that fails is left out
+        return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:200]}"
+    return ""
 
 
 def ceilings() -> Ceilings:

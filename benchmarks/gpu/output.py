@@ -4,12 +4,23 @@ bf16, as wide after as before attention. Each way is replayed as a CUDA graph: w
 Python adds. The kernel that does all of it is tried in several tiles, and measured in the fastest.
 """
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from benchmarks.gpu.measure import Ceilings, Spread, Work, milliseconds, table
+from benchmarks.gpu.measure import (
+    Ceilings,
+    Missing,
+    Spread,
+    Work,
+    failure_of,
+    milliseconds,
+    of_each,
+    table,
+)
 from benchmarks.gpu.output_cases import Layer
 from exporter.models.hstu.kernels.output import (
     Tiles,
@@ -34,13 +45,14 @@ class OutputFigures:
     heads: int
     tiles: Tiles
     eager_ms: Spread
-    compiled_ms: Spread
+    compiled_ms: Spread | None  # None: it could not be compiled
     gated_ms: Spread  # a kernel up to the product, then cuBLAS
     gate_ms: Spread  # that kernel alone
     fused_ms: Spread  # one kernel
     fused_of_matrix_rate: float
     gate_of_copy_rate: float
     is_fused: bool  # what the operator does
+    failed: str  # why nothing could be compiled, if so
 
     @property
     def pays(self) -> str:
@@ -57,8 +69,12 @@ class TilesTried:
     milliseconds: float | None  # None: they do not fit
 
 
-def tried(width: int, heads: int) -> list[TilesTried]:
-    """Every shape of tiles, the fastest first."""
+Figure = OutputFigures | TilesTried | Missing
+
+
+def tried(of: tuple[int, int]) -> list[TilesTried]:
+    """Every shape of tiles for a width and heads, the fastest first."""
+    width, heads = of
     layer = Layer.of(_TRIED_AT, width, width, heads=heads)
     found = [
         TilesTried(width=width, heads=heads, tiles=tiles, milliseconds=_once(layer, tiles))
@@ -67,22 +83,26 @@ def tried(width: int, heads: int) -> list[TilesTried]:
     return sorted(found, key=lambda each: each.milliseconds or float("inf"))
 
 
-def measure(ceilings: Ceilings) -> tuple[list[OutputFigures], list[TilesTried]]:
+def measure(ceilings: Ceilings, left_s: Callable[[], float]) -> Iterator[Figure]:
     """Every width at every number of elements, and how the tiles were chosen."""
-    figures, every = [], []
-    for width, heads in WIDTHS:
-        shapes = tried(width, heads)
-        every += shapes
-        torch.compiler.reset()
-        figures += [_measured(elements, width, heads, shapes[0].tiles, ceilings) for elements in ELEMENTS]
-    return figures, every
+    for of in WIDTHS:
+        for shapes in of_each([of], tried, left_s):
+            if isinstance(shapes, Missing):
+                yield shapes
+                continue
+            yield from shapes
+            torch.compiler.reset()
+            cases = [(elements, *of) for elements in ELEMENTS]
+            yield from of_each(cases, partial(_measured, tiles=shapes[0].tiles, ceilings=ceilings), left_s)
 
 
-def shown(figures: list[OutputFigures]) -> str:
-    """As a table, in microseconds."""
+def shown(found: Sequence[Figure]) -> str:
+    """As a table, in microseconds, and below it what is not in it."""
+    figures = [each for each in found if isinstance(each, OutputFigures)]
+    missing = [str(each) for each in found if isinstance(each, Missing)]
 
-    def us(spread: Spread) -> str:
-        return f"{spread.median * 1000:.0f}"
+    def us(spread: Spread | None) -> str:
+        return f"{spread.median * 1000:.0f}" if spread else "-"
 
     columns = (
         "N",
@@ -95,7 +115,7 @@ def shown(figures: list[OutputFigures]) -> str:
         "fused us",
         "of matrix rate",
     )
-    return table(
+    shown = table(
         (*columns, "gate of copy rate", "tiles", "pays", "operator"),
         [
             (
@@ -116,21 +136,27 @@ def shown(figures: list[OutputFigures]) -> str:
             for each in figures
         ],
     )
+    failed = [
+        f"{each.elements} {each.width}: compiled failed: {each.failed}" for each in figures if each.failed
+    ]
+    return "\n".join([shown, *missing, *failed])
 
 
-def _measured(elements: int, width: int, heads: int, tiles: Tiles, ceilings: Ceilings) -> OutputFigures:
+def _measured(of: tuple[int, int, int], *, tiles: Tiles, ceilings: Ceilings) -> OutputFigures:
+    elements, width, heads = of
     layer = Layer.of(elements, width, width, heads=heads)
     compiled = torch.compile(_in_torch, dynamic=True)
     y = layer.uvqk.new_empty((elements, 3 * width))
-    works = (
+    works: list[Work] = [
         lambda: _in_torch(layer),
-        lambda: compiled(layer),
         lambda: _gated(layer),
         lambda: _gate_into(y, layer),
         lambda: _fused(layer, tiles),
-    )
+    ]
+    if not (failed := failure_of(lambda: compiled(layer))):
+        works.append(lambda: compiled(layer))
     times = milliseconds([_replayed(work) for work in works])
-    eager_ms, compiled_ms, gated_ms, gate_ms, fused_ms = (Spread.of(each) for each in times)
+    eager_ms, gated_ms, gate_ms, fused_ms, *others = (Spread.of(each) for each in times)
     product = 2 * elements * 3 * width * width
     moved = 5 * elements * width * y.itemsize
     return OutputFigures(
@@ -139,13 +165,14 @@ def _measured(elements: int, width: int, heads: int, tiles: Tiles, ceilings: Cei
         heads=heads,
         tiles=tiles,
         eager_ms=eager_ms,
-        compiled_ms=compiled_ms,
+        compiled_ms=others[0] if others else None,
         gated_ms=gated_ms,
         gate_ms=gate_ms,
         fused_ms=fused_ms,
         fused_of_matrix_rate=product / fused_ms.median / 1e9 / ceilings.matrix_tflops,
         gate_of_copy_rate=moved / gate_ms.median / 1e9 / ceilings.copy_tbps,
         is_fused=is_fused(width, width, heads, y.dtype),
+        failed=failed,
     )
 
 
@@ -209,6 +236,7 @@ def _replayed(work: Work) -> Work:
     return graph.replay
 
 
-def recorded(figures: list[OutputFigures], every: list[TilesTried]) -> dict[str, list[dict[str, object]]]:
+def recorded(found: Sequence[Figure]) -> dict[str, list[dict[str, object]]]:
     """For JSON."""
-    return {"sizes": [asdict(each) for each in figures], "tiles": [asdict(each) for each in every]}
+    kinds = {"sizes": OutputFigures, "tiles": TilesTried, "missing": Missing}
+    return {name: [asdict(each) for each in found if isinstance(each, kind)] for name, kind in kinds.items()}

@@ -7,7 +7,6 @@ as it comes, and what fails is part of it; a table comes last.
 import argparse
 import json
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -17,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from benchmarks.gpu.apart import run_apart
 from benchmarks.gpu.exporting import ENVIRONMENT, Exported, export_apart
 
 FIXTURES = Path(__file__).parents[2] / "tests" / "fixtures" / "torcheasyrec"
@@ -44,20 +44,21 @@ class Results:
         (self.out / "packages.json").write_text(json.dumps(told, indent=1))
 
 
-def measure(out: Path, budget_s: float) -> list[str]:
+def measure(out: Path, budget_s: float) -> Iterator[str]:
     """Export, time, write packages.json below `out`; the lines of the table."""
     until = time.monotonic() + budget_s
     out.mkdir(parents=True, exist_ok=True)
     results = Results(out)
-    with tempfile.TemporaryDirectory(prefix="slipway-gpu-") as scratch:
-        try:
+    try:
+        with tempfile.TemporaryDirectory(prefix="slipway-gpu-") as scratch:
             artifacts = _exports(results, Path(scratch), until)
             for model, tower in SUBJECTS:
                 _timed(results, model, tower, artifacts, Path(scratch), until)
-        except Exception:  # noqa: BLE001  what was found until then is to be read all the same
-            results.notes.append(traceback.format_exc()[-2000:])
-    results.keep()
-    return list(_table(results))
+    except Exception:  # noqa: BLE001  what was found until then is to be read all the same
+        results.notes.append(f"FAILED: {traceback.format_exc()[-2000:]}")
+    finally:  # after a Ctrl-C as well
+        results.keep()
+        yield from _table(results)
 
 
 def spec_of(model: str, mode: str, kernel: str) -> dict[str, object]:
@@ -148,19 +149,11 @@ def _timed(
     checked = ("AOTI_RUNTIME_CHECK_INPUTS=1",)  # as servers are told to have it
     log = results.out / f"times-{model}-{tower}.txt"
     with log.open("w") as words:
-        try:
-            status: object = subprocess.run(
-                ["env", *ENVIRONMENT, *checked, *places, *command],
-                stdout=words,
-                stderr=subprocess.STDOUT,
-                timeout=min(left_s, 200.0),
-                check=False,
-            ).returncode
-        except subprocess.TimeoutExpired:
-            status = "none in time"
-    if status != 0:
+        command = ["env", *ENVIRONMENT, *checked, *places, *command]
+        ending = run_apart(command, limit_s=min(left_s, 200.0), log=words)
+    if ending:
         last = log.read_text(errors="replace")[-1500:]
-        results.notes.append(f"timing {name}: its process ended with status {status}: {last}")
+        results.notes.append(f"timing {name}: {ending}: {last}")
     if lines.exists():
         results.times += [json.loads(line) for line in lines.read_text().splitlines()]
     results.keep()
@@ -186,9 +179,13 @@ def _table(results: Results) -> Iterator[str]:
         yield f"{begins} {p50:>8.3f} {line['p99_ms']:>8.3f} {line['rows_per_s']:>10,.0f} {of_eager:>7.2f}"
     for name, export in results.exports.items():
         failures = export.get("failures") or ({"": export["failed"]} if "failed" in export else {})
-        told = "; ".join(f"{tower} {_first_line(text)}" for tower, text in dict(failures).items())  # type: ignore[call-overload]  # a dict of texts
+        told = "; ".join(f"FAILED {tower} {_first_line(text)}" for tower, text in dict(failures).items())  # type: ignore[call-overload]  # a dict of texts
         yield f"export {name:<36} {export.get('seconds', '')!s:>6} s  {told or 'all towers passed the gate'}"
-    yield from (f"note: {note[-400:]}" for note in results.notes)
+    yield from (f"note: {_shortened(note)}" for note in results.notes)
+
+
+def _shortened(note: str) -> str:
+    return note if len(note) < 500 else f"{note[:80]} ... {note[-400:]}"
 
 
 def _first_line(text: object) -> str:
@@ -207,7 +204,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--budget-seconds", type=float, default=480.0)
     given = parser.parse_args()
-    lines = measure(given.out, given.budget_seconds)
+    lines = list(measure(given.out, given.budget_seconds))
     (given.out / "packages.txt").write_text("\n".join(lines) + "\n")
     sys.stdout.write("\n".join(lines) + "\n")
     return 0

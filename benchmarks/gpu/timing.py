@@ -8,16 +8,21 @@ import json
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 
+if TYPE_CHECKING:
+    from exporter.verify.reload import Link
+
 Inputs = dict[str, Tensor]
 Call = Callable[[Inputs], Inputs]
 
+_COMPILED = "torch.compile"
 _BATCHES = 4  # different rows each
 _WARM_UPS = 5
 _LEAST, _MOST_CALLS, _SECONDS = 50, 2000, 0.7  # of one contender on one size
@@ -31,6 +36,11 @@ class Subject(NamedTuple):
     calls: dict[str, Call]
     rows: "Callable[[int], list[Inputs]]"  # batches of a size, on the GPU
     between: Call  # what dense packages are given, of these
+    graphed: dict[str, Callable[[], Call]]  # packages once more, loaded as a CUDA graph can capture them
+
+    def given(self, name: str, batches: list[Inputs]) -> list[Inputs]:
+        """What a contender is called with for these batches."""
+        return [self.between(each) for each in batches] if name.startswith("dense") else batches
 
 
 def main() -> None:
@@ -43,16 +53,24 @@ def main() -> None:
 
     subject = _subject(order, tell)
     with torch.no_grad():
-        for size in order["sizes"]:
-            _measure_size(subject, size, tell)
+        # What compiles may take all of the time there is: it comes after what is only called.
+        for names in ([name for name in subject.calls if name != _COMPILED], [_COMPILED]):
+            for size in order["sizes"]:
+                _measure_size(subject, names, size, tell)
+        for size in order["sizes"]:  # last of all: a capture that fails is not over for the allocator
+            _measure_graphs(subject, size, tell)
 
 
-def _measure_size(subject: Subject, size: int, tell: Callable[..., None]) -> None:
+def _measure_size(subject: Subject, names: list[str], size: int, tell: Callable[..., None]) -> None:
     batches = subject.rows(size)
-    expected = subject.calls["eager"](batches[0])
-    for name, call in subject.calls.items():
+    try:
+        expected = subject.calls["eager"](batches[0])
+    except Exception:  # noqa: BLE001  too large for this GPU, perhaps
+        tell(size=size, contender="eager", failed=traceback.format_exc()[-1500:])
+        return
+    for name in names:
         try:
-            given = [subject.between(each) for each in batches] if name.startswith("dense") else batches
+            call, given = subject.calls[name], subject.given(name, batches)
             torch.cuda.reset_peak_memory_stats()
             apart = _apart(expected, call(given[0]))
             times_ms = _times(call, given)
@@ -60,14 +78,20 @@ def _measure_size(subject: Subject, size: int, tell: Callable[..., None]) -> Non
             tell(size=size, contender=name, apart=apart, memory=memory, **_summed_up(times_ms, size))
         except Exception:  # noqa: BLE001  whatever it is, it is this contender's
             tell(size=size, contender=name, failed=traceback.format_exc()[-1500:])
-            continue
-        if name.startswith(("package", "dense")):
-            _measure_graph(name, call, given[0], size, tell)
 
 
-def _measure_graph(name: str, call: Call, inputs: Inputs, size: int, tell: Callable[..., None]) -> None:
+def _measure_graphs(subject: Subject, size: int, tell: Callable[..., None]) -> None:
+    batches = subject.rows(size)[:1]
+    for name, load in subject.graphed.items():
+        _measure_graph(name, load, subject.given(name, batches)[0], size, tell)
+
+
+def _measure_graph(
+    name: str, load: Callable[[], Call], inputs: Inputs, size: int, tell: Callable[..., None]
+) -> None:
     """The same call captured once and replayed on the same inputs."""
     try:
+        call = load()
         expected = {key: value.clone() for key, value in call(inputs).items()}
         aside = torch.cuda.Stream()
         aside.wait_stream(torch.cuda.current_stream())
@@ -142,6 +166,7 @@ def _subject(order: dict[str, object], tell: Callable[..., None]) -> Subject:
     from exporter.sources import open_rows
     from exporter.spec import ExportSpec
     from exporter.towers.split import split
+    from exporter.verify.reload import Chain
 
     gpu = torch.device("cuda")
     spec = ExportSpec.model_validate(order["spec"])
@@ -163,29 +188,32 @@ def _subject(order: dict[str, object], tell: Callable[..., None]) -> Subject:
     sparse, _ = split(tower, max_batch_size=spec.max_batch_size)
     try:
         program = trace(tower, trace_inputs(rows, tower.plan), gpu)
-        calls["torch.compile"] = torch.compile(program.module(check_guards=False), dynamic=True)
+        calls[_COMPILED] = torch.compile(program.module(check_guards=False), dynamic=True)
     except Exception:  # noqa: BLE001  as of any contender
-        tell(size=0, contender="torch.compile", failed=traceback.format_exc()[-1500:])
+        tell(size=0, contender=_COMPILED, failed=traceback.format_exc()[-1500:])
+    graphed: dict[str, Callable[[], Call]] = {}
     for name, artifact in dict(order["artifacts"]).items():  # type: ignore[call-overload]  # as written by `packages`
         try:
-            calls |= _packages(name, Path(artifact), str(order["tower"]), Path(str(order["scratch"])))
+            chains = _chains(name, Path(artifact), str(order["tower"]), Path(str(order["scratch"])))
+            calls |= {each: Chain(chain, gpu) for each, chain in chains.items()}
+            graphed |= {
+                each: partial(Chain, chain, gpu, single_threaded=True) for each, chain in chains.items()
+            }
         except Exception:  # noqa: BLE001  as of any contender
             tell(size=0, contender=name, failed=traceback.format_exc()[-1500:])
-    return Subject(calls=calls, rows=batches, between=sparse.module)
+    return Subject(calls=calls, rows=batches, between=sparse.module, graphed=graphed)
 
 
-def _packages(name: str, artifact: Path, tower: str, scratch: Path) -> dict[str, Call]:
+def _chains(name: str, artifact: Path, tower: str, scratch: Path) -> "dict[str, Sequence[Link]]":
     """The chain of an artifact's packages; and its last one by itself, where there are two."""
     from exporter.served import download
     from exporter.spec import TowerName
-    from exporter.verify.reload import Chain
 
-    gpu = torch.device("cuda")
     served = download(str(artifact), TowerName(tower), scratch / f"{artifact.parent.parent.name}-{tower}")
-    calls: dict[str, Call] = {f"package {name}": Chain(served.chain, gpu)}
+    chains: dict[str, Sequence[Link]] = {f"package {name}": served.chain}
     if len(served.chain) > 1:
-        calls[f"dense {name}"] = Chain(served.chain[-1:], gpu)
-    return calls
+        chains[f"dense {name}"] = served.chain[-1:]
+    return chains
 
 
 if __name__ == "__main__":

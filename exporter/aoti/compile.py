@@ -8,6 +8,7 @@ import torch
 from torch.export import ExportedProgram
 
 from exporter.aoti.code import Code
+from exporter.aoti.out_of_memory import out_of_memory
 from exporter.aoti.torch_private import compile_files, files_counted
 from exporter.errors import CompileFailed
 from exporter.manifest import Versions
@@ -22,6 +23,7 @@ def compile_code(
     """Compile `program` for `target`; its weights are no part of the code.
 
     Raises:
+        OutOfMemory: kernels for a GPU are tuned on it.
         CompileFailed: with the compiler's last words.
     """
     try:
@@ -29,7 +31,7 @@ def compile_code(
             written = compile_files(program, target)
     except Exception as error:  # inductor and the C++ compiler fail in many types; all mean the same here
         text = str(error).strip()
-        raise CompileFailed(
+        raise out_of_memory(error, "compiling") or CompileFailed(
             f"{type(error).__name__}: {text[:1500]}",
             hint="a C++ compiler (g++) must be on the PATH" if "compiler" in text.lower() else "",
         ) from error

@@ -41,8 +41,10 @@ def check_archive(path: Path) -> None:
         raise InvalidArtifact(f"{path} would unfold to {unfolded:,} bytes", where=str(path))
 
 
-def load_package(path: Path, device: torch.device, *, copied_bytes: int = _COPIED_BYTES) -> Package:
-    """Load native code: only from a package whose digest is known.
+def load_package(
+    path: Path, device: torch.device, *, copied_bytes: int = _COPIED_BYTES, single_threaded: bool = False
+) -> Package:
+    """Load native code: only from a package whose digest is known. What is `single_threaded`: see `Package`.
 
     Raises:
         InvalidArtifact: the file is no package.
@@ -53,8 +55,10 @@ def load_package(path: Path, device: torch.device, *, copied_bytes: int = _COPIE
     try:
         with zipfile.ZipFile(path) as archive:
             blobs = [entry for entry in archive.infolist() if entry.filename.endswith(BLOB_SUFFIX)]
-            if device.type != "cpu" or len(blobs) != 1 or blobs[0].file_size <= copied_bytes:
-                return Package(path, -1 if device.index is None else device.index)
+            is_copied = len(blobs) != 1 or blobs[0].file_size <= copied_bytes
+            if device.type != "cpu" or is_copied or single_threaded:
+                index = -1 if device.index is None else device.index
+                return Package(path, index, single_threaded=single_threaded)
             return _in_place(path, archive, blobs[0])
     except zipfile.BadZipFile as error:
         raise InvalidArtifact(f"{path} is no package: {error}", where=str(path)) from error

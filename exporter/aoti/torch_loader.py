@@ -10,19 +10,22 @@ import torch
 from torch.utils import _pytree as pytree
 
 _MODEL = "model"  # the name of a package's only program
-_SINGLE_THREADED = False
 
 
 class Package:
     """A loaded package: call it with the dict of inputs it was traced with."""
 
-    def __init__(self, path: Path, device_index: int = -1, *, runners: int = 1) -> None:
+    def __init__(
+        self, path: Path, device_index: int = -1, *, runners: int = 1, single_threaded: bool = False
+    ) -> None:
         """Load native code, from a package or from a folder: only such whose digest is known.
 
-        It may be called from as many threads at a time as there are `runners`; others wait.
+        It may be called from as many threads at a time as there are `runners`; others wait. What is
+        `single_threaded` keeps no account of calls, and is called from one thread only: a CUDA graph can
+        capture it, but not the events by which others wait.
         """
         self.loader = torch._C._aoti.AOTIModelPackageLoader(
-            str(path), _MODEL, _SINGLE_THREADED, runners, device_index
+            str(path), _MODEL, single_threaded, runners, device_index
         )
         _, outputs = self.loader.get_call_spec()
         self._outputs = pytree.treespec_loads(outputs)

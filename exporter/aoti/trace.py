@@ -5,6 +5,7 @@ from torch import Tensor
 from torch.export import ExportedProgram
 
 from exporter.aoti.capture import capture
+from exporter.aoti.out_of_memory import out_of_memory
 from exporter.aoti.untraceable import explain
 from exporter.dims.torch_dims import check_program
 from exporter.errors import DimPlanViolated
@@ -25,13 +26,14 @@ def trace(
     Raises:
         DimsConflict: the model requires sizes to be equal that the plan keeps apart.
         DimSpecialised: a size that the plan lets vary was narrowed or fixed.
+        OutOfMemory: what the model computes while it is traced did not fit.
         TraceFailed: torch.export could not capture the tower.
     """
     ordered = {tensor.name: inputs[tensor.name].to(device) for tensor in tower.plan.inputs}
     try:
         program = capture(tower, ordered, seldom(progress), preserved=preserved)
     except Exception as error:  # torch.export raises many unrelated types
-        raise explain(tower, ordered, error) from error
+        raise out_of_memory(error, f"{tower.title}: tracing") or explain(tower, ordered, error) from error
     try:
         check_program(program, tower.plan)
     except DimPlanViolated as error:

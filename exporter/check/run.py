@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from exporter.aoti.op_libraries import op_libraries
+from exporter.aoti.out_of_memory import out_of_memory
 from exporter.aoti.trace_log import nodes_logged
 from exporter.check.cases import Cases, findings_of
 from exporter.check.report import CheckReport, Finding, Subject, TowerCheck
@@ -71,7 +72,7 @@ def _tried(
     try:
         return _checked(planned, wanted, config_text, scratch, on_finding)
     except Exception as error:  # noqa: BLE001  as above
-        return TowerCheck(tower=planned.name, failure=Failure.of(error))
+        return TowerCheck(tower=planned.name, failure=Failure.of(out_of_memory(error) or error))
 
 
 def _checked(

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 from torch.export import ExportedProgram
 
+from exporter.aoti.out_of_memory import out_of_memory
 from exporter.data.batch import NamedBatch
 from exporter.dims.torch_dims import input_sizes
-from exporter.errors import PackageCrashed, PackageUnsteady, VerificationFailed
+from exporter.errors import OutOfMemory, PackageCrashed, PackageUnsteady, VerificationFailed
 from exporter.manifest import CaseKind, CaseReport, Latency, VerificationReport
 from exporter.spec import Pass
 from exporter.stages import Progress
@@ -75,15 +76,17 @@ class Gate:
 
         Raises:
             VerificationFailed: naming the case, its sizes, the output and the difference.
+            OutOfMemory: naming the case.
             PrecisionLost: the package does what eager does, too far from the model in fp32.
         """
         cases, refusals = list(agreeing), list(contradicting)
         by_node = _run_by_node(cases) if self._programs else []
         for batch in by_node:
             progress(0.0, f"{batch.name}: node by node")
-            require_promises_kept(
-                self._programs, self.entering(batch), tower=self._tower.title, case=batch.name
-            )
+            with _memory_named(batch, f"{self._tower.title}: {batch.name}, node by node"):
+                require_promises_kept(
+                    self._programs, self.entering(batch), tower=self._tower.title, case=batch.name
+                )
         self.learn_scales(cases)
         total, timed = len(cases) + len(refusals), _timed(cases)
         reports, latency = [], []
@@ -91,7 +94,7 @@ class Gate:
             runner = running.enter_context(self.runner())
             for done, batch in enumerate(cases):
                 progress(done / total, f"{batch.name}: package against eager")
-                with self._crashes_named(batch):
+                with self._named(batch):
                     reports.append(self.agrees(runner, batch))
                     if batch.name in timed:
                         self._require_steady(runner, batch)
@@ -99,7 +102,8 @@ class Gate:
             for done, batch in enumerate(refusals, start=len(cases)):
                 progress(done / total, f"{batch.name}: must be refused")
                 try:
-                    reports.append(self.refuses(runner, batch))
+                    with _memory_named(batch, f"{self._tower.title}: {batch.name}"):
+                        reports.append(self.refuses(runner, batch))
                 except PackageCrashed as crash:  # a package without checks may read past its inputs
                     reports.append(not_refused(batch, crash.message))
                     runner = running.enter_context(self.runner())
@@ -207,15 +211,15 @@ class Gate:
             raise PackageUnsteady(f"{self._tower.title}: {batch.name}: {moved}", where=batch.name)
 
     @contextmanager
-    def _crashes_named(self, batch: NamedBatch) -> Iterator[None]:
+    def _named(self, batch: NamedBatch) -> Iterator[None]:
         """A crash inside names the case, so that it is the one that is made small."""
+        sizes = _sizes_text(input_sizes(self._tower.plan, batch.inputs))
+        at = f"{self._tower.title}: {batch.name} ({sizes})"
         try:
-            yield
+            with _memory_named(batch, at):
+                yield
         except PackageCrashed as crash:
-            sizes = _sizes_text(input_sizes(self._tower.plan, batch.inputs))
-            raise PackageCrashed(
-                f"{self._tower.title}: {batch.name} ({sizes}): {crash.message}", where=batch.name
-            ) from crash
+            raise PackageCrashed(f"{at}: {crash.message}", where=batch.name) from crash
 
     def refuses(self, runner: PackageRunner, batch: NamedBatch) -> CaseReport:
         """One case of inputs that contradict each other."""
@@ -239,6 +243,18 @@ class Gate:
         rows = input_sizes(self._tower.plan, batch.inputs)["batch"]
         assert compiled_ms is not None
         return Latency(batch=rows, eager_ms=statistics.median(times_ms), compiled_ms=compiled_ms)
+
+
+@contextmanager
+def _memory_named(batch: NamedBatch, at: str) -> Iterator[None]:
+    """That memory ran out inside, for eager or for the package, names the case, and is no refusal of it."""
+    try:
+        yield
+    except Exception as error:
+        memory = out_of_memory(error)
+        if memory is None:
+            raise
+        raise OutOfMemory(f"{at}: {memory.message}", where=batch.name) from error
 
 
 def _run_by_node(cases: Sequence[NamedBatch]) -> list[NamedBatch]:

@@ -15,6 +15,7 @@ from torch.fx import Interpreter, Node
 from torch.fx.node import Argument, Target
 from torch.utils._pytree import tree_leaves
 
+from exporter.aoti.out_of_memory import out_of_memory
 from exporter.aoti.source_line import place_of
 from exporter.errors import PromiseBroken
 
@@ -156,6 +157,8 @@ class _CheckedRun(Interpreter):
         except _Stop:
             raise
         except Exception as error:  # a size that was built in, where the run has another one
+            if memory := out_of_memory(error):  # which breaks no promise
+                raise memory from error
             raise _stop_at(n, f"raises {type(error).__name__}: {str(error).strip()[:500]}") from error
         promised = n.meta.get("val")
         if n.op == "output" or promised is None:

@@ -18,6 +18,7 @@ from pydantic import BaseModel
 from safetensors.torch import load_file, save_file
 
 from exporter.aoti.load import load_package
+from exporter.aoti.out_of_memory import out_of_memory
 
 
 class Link(BaseModel):
@@ -46,9 +47,10 @@ class RunRequest(BaseModel):
 
 
 class RunReply(BaseModel):
-    """Either outputs were written, or the package refused."""
+    """Outputs were written, or the package refused, or memory ran out before it could do either."""
 
     refused: str | None = None
+    out_of_memory: str | None = None
     median_ms: float | None = None
 
 
@@ -59,17 +61,24 @@ def main(requests: TextIO, replies: TextIO) -> None:
     for library in setup.op_libraries:
         importlib.import_module(library)
     device = torch.device(setup.device)
-    chain = Chain(setup.chain, device)
+    try:
+        chain = Chain(setup.chain, device)
+    except RuntimeError as error:
+        _answer(replies, _of_memory(error))
+        return
     _answer(replies, RunReply())
     for line in requests:
-        _answer(replies, _run(chain, RunRequest.model_validate_json(line), device))
+        _answer(replies, _answered(chain, RunRequest.model_validate_json(line), device))
 
 
 class Chain:
     """Loaded packages, run one after the other."""
 
-    def __init__(self, links: Sequence[Link], device: torch.device) -> None:
-        self._links = [(load_package(link.package, device), link.order) for link in links]
+    def __init__(self, links: Sequence[Link], device: torch.device, *, single_threaded: bool = False) -> None:
+        self._links = [
+            (load_package(link.package, device, single_threaded=single_threaded), link.order)
+            for link in links
+        ]
 
     def __call__(self, tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         for package, order in self._links:
@@ -77,11 +86,29 @@ class Chain:
         return tensors
 
 
+def _answered(chain: Chain, request: RunRequest, device: torch.device) -> RunReply:
+    """The answer to one request; that memory ran out breaks nothing, and the next one may fit."""
+    try:
+        return _run(chain, request, device)
+    except (RuntimeError, MemoryError) as error:
+        return _of_memory(error)
+
+
+def _of_memory(error: Exception) -> RunReply:
+    """The answer where memory ran out; any other error goes on as it is."""
+    memory = out_of_memory(error)
+    if memory is None:
+        raise error
+    return RunReply(out_of_memory=memory.message)
+
+
 def _run(chain: Chain, request: RunRequest, device: torch.device) -> RunReply:
     inputs = {name: tensor.to(device) for name, tensor in load_file(request.inputs).items()}
     try:
         outputs = {name: value.cpu().contiguous() for name, value in chain(inputs).items()}
     except RuntimeError as error:
+        if out_of_memory(error):  # which says nothing of the inputs
+            raise
         _finish(device)  # raises what broke the GPU's context: nothing could follow in this process
         return RunReply(refused=_first_line(str(error)))
     save_file(outputs, request.outputs)

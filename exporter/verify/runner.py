@@ -18,7 +18,8 @@ from pydantic import BaseModel, ValidationError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from exporter.errors import DimPlanViolated, PackageCrashed
+from exporter.aoti.out_of_memory import out_of_memory
+from exporter.errors import DimPlanViolated, OutOfMemory, PackageCrashed
 from exporter.towers.lookup import LookUp
 from exporter.verify.reload import Link, RunReply, RunRequest, Setup
 
@@ -149,7 +150,13 @@ class PackageRunner:
             else:
                 self._runner = starting.enter_context(RunnerProcess(self._scratch))
             self._process = self._runner.process
-            self._ask(self._setup)
+            try:
+                self._ask(self._setup)
+            except PackageCrashed as crash:
+                # Whoever loads a package, torch or the package itself, may say it to stderr and nowhere else.
+                if memory := out_of_memory(RuntimeError("\n".join(self._runner.last_words)), "loading"):
+                    raise memory from crash
+                raise
             self._running = starting.pop_all()
         return self
 
@@ -168,6 +175,7 @@ class PackageRunner:
 
         Raises:
             Refused: the package, or the lookup in front of it, rejected the inputs.
+            OutOfMemory: it took more memory than there was.
             PackageCrashed: its process died, or took too long and was ended.
         """
         return self.time(inputs, repeats=0)[0]
@@ -197,6 +205,8 @@ class PackageRunner:
         try:
             entering = self._lookup(inputs)
         except (RuntimeError, DimPlanViolated) as error:  # as what a package is given would be refused
+            if memory := out_of_memory(error, "lookups"):
+                raise memory from error
             raise Refused(str(error).strip().partition("\n")[0]) from error
         times_ms = []
         for _ in range(repeats):
@@ -229,7 +239,10 @@ class PackageRunner:
                 f"the process running the package ended with status {status}: "
                 + " | ".join(self._runner.last_words)[-1000:]
             )
-        return self._understood(line)
+        reply = self._understood(line)
+        if reply.out_of_memory is not None:
+            raise OutOfMemory(f"the process running the package: {reply.out_of_memory}")
+        return reply
 
     def _end_for(self, overrun: Event) -> None:
         overrun.set()

@@ -11,7 +11,7 @@ from torch import Tensor
 from exporter.aoti.compile import compile_package
 from exporter.aoti.trace import trace
 from exporter.data.batch import NamedBatch
-from exporter.errors import PackageCrashed, PackageUnsteady, PromiseBroken, VerificationFailed
+from exporter.errors import OutOfMemory, PackageCrashed, PackageUnsteady, PromiseBroken, VerificationFailed
 from exporter.lowering.errors import PrecisionLost
 from exporter.lowering.lowered import Fp32Reference
 from exporter.manifest import CaseKind, VerificationReport
@@ -21,7 +21,18 @@ from exporter.verify.fp32 import AgainstFp32
 from exporter.verify.gate import Gate
 from exporter.verify.reload import Link
 from exporter.verify.runner import PackageRunner
-from tests.exporter.verify.conftest import MeanPrice, batch, clicks, mean_price_tower
+from tests.exporter.verify.conftest import Greedy, MeanPrice, batch, clicks, mean_price_tower
+
+Greedily = tuple[Tower, list[Link]]
+
+
+@pytest.fixture(scope="module")
+def greedy(tmp_path_factory: pytest.TempPathFactory) -> Greedily:
+    """A tower and its package, both of which take more memory than there is for many rows."""
+    tower = replace(mean_price_tower(), module=Greedy(seed=0).eval())
+    program = trace(tower, clicks(3, 0, 4), torch.device("cpu"))
+    package = compile_package(program, tmp_path_factory.mktemp("greedy") / "aoti_model.pt2")
+    return tower, [Link(package=package, order=tuple(tensor.name for tensor in tower.plan.inputs))]
 
 
 def verify(
@@ -71,6 +82,16 @@ def test_inputs_that_are_computed_although_they_should_be_refused_fail(
 ) -> None:
     with pytest.raises(VerificationFailed, match="was computed instead of refused"):
         verify(tower, chain, tmp_path, [batch("one_row", 3)], [batch("sound", 2, 2)])
+
+
+def test_memory_that_ran_out_is_no_refusal_and_names_the_case(greedy: Greedily, tmp_path: Path) -> None:
+    tower, chain = greedy
+    many = NamedBatch(name="many", inputs=clicks(*[1] * 64))
+    with pytest.raises(OutOfMemory, match="user tower: many: the process running the package: ") as raised:
+        verify(tower, chain, tmp_path, [batch("one_row", 3)], [many])
+    assert raised.value.where == "many"
+    with pytest.raises(OutOfMemory, match=r"many \(seq_clicks=64, batch=64\): .*DefaultCPUAllocator"):
+        verify(tower, chain, tmp_path, [many], [])
 
 
 def test_a_size_beyond_the_planned_bound_is_refused(tower: Tower, chain: list[Link], tmp_path: Path) -> None:

@@ -9,9 +9,10 @@ from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 from torch.fx import GraphModule, Node
 
-from exporter.errors import PromiseBroken
+from exporter.errors import OutOfMemory, PromiseBroken
 from exporter.verify.nodes import check_nodes, require_promises_kept
 from tests.exporter.models.recorded import random_inputs, recorded_tower
+from tests.exporter.verify.conftest import Greedy, clicks
 
 
 class Transposed(nn.Module):
@@ -35,6 +36,17 @@ def promise(node: Node, change: Callable[[Tensor], Tensor]) -> None:
 @pytest.mark.parametrize("rows", [1, 2, 9])
 def test_a_sound_program_keeps_its_promises_at_sizes_never_traced(rows: int) -> None:
     assert check_nodes(traced(), {"x": torch.rand(rows, 3)}) is None
+
+
+def test_memory_that_runs_out_breaks_no_promise() -> None:
+    program = torch.export.export(
+        Greedy(seed=0).eval(),
+        (clicks(3, 0, 4),),
+        dynamic_shapes=({name: {0: Dim.AUTO} for name in clicks(1)},),
+        strict=False,
+    )
+    with pytest.raises(OutOfMemory, match="DefaultCPUAllocator"):
+        check_nodes(program, clicks(*[1] * 64))
 
 
 @pytest.mark.parametrize(

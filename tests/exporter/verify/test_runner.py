@@ -8,9 +8,9 @@ from signal import SIGKILL
 import pytest
 import torch
 
-from exporter.errors import PackageCrashed
+from exporter.errors import OutOfMemory, PackageCrashed
 from exporter.towers.tower import Tower
-from exporter.verify.reload import Link
+from exporter.verify.reload import Chain, Link
 from exporter.verify.runner import PackageRunner, Refused, RunnerProcess
 from tests.exporter.verify.conftest import clicks
 
@@ -19,6 +19,12 @@ def test_outputs_come_back_by_name(tower: Tower, chain: list[Link], tmp_path: Pa
     inputs = clicks(2, 3)
     with PackageRunner(chain, op_libraries=(), scratch=tmp_path) as runner:
         outputs = runner.run(inputs)
+    torch.testing.assert_close(outputs, {"embedding": tower.module(inputs)["embedding"].detach()})
+
+
+def test_what_a_cuda_graph_can_capture_computes_the_same(tower: Tower, chain: list[Link]) -> None:
+    inputs = clicks(2, 3)
+    outputs = Chain(chain, torch.device("cpu"), single_threaded=True)(inputs)
     torch.testing.assert_close(outputs, {"embedding": tower.module(inputs)["embedding"].detach()})
 
 
@@ -73,6 +79,16 @@ def call_a_dead_process(scratch: Path) -> None:
 def test_a_process_that_dies_between_two_calls_is_a_crash(tmp_path: Path) -> None:
     with pytest.raises(PackageCrashed, match="ended with status -9"):
         call_a_dead_process(tmp_path)
+
+
+def test_memory_that_ran_out_where_a_package_was_loaded_is_told_as_such(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ops_of_no_use.py").write_text("raise SystemExit('Error: CUDA error: out of memory')")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{Path.cwd()}")
+    runner = PackageRunner([], op_libraries=("ops_of_no_use",), scratch=tmp_path)
+    with pytest.raises(OutOfMemory, match="loading: Error: CUDA error: out of memory"):
+        runner.__enter__()
 
 
 def test_nothing_is_left_behind(chain: list[Link], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

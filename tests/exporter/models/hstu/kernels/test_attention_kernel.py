@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from benchmarks.gpu.attention_cases import AttentionCase, Look, masked_cases
-from exporter.models.hstu.kernels.attention import AttentionForm, Tiles, launch
+from benchmarks.gpu.references import error_of
+from exporter.models.hstu.kernels.attention import AttentionForm, Tiles, attention_in_torch, launch
 from tests.exporter.models.hstu.kernels.conftest import Interpreted
 
 Attend = Callable[[AttentionForm, Tensor, Tensor, Tensor | None], Tensor]
@@ -70,6 +71,48 @@ def test_more_rows_than_are_searched_at_a_time(attend: Attend) -> None:
 def test_nothing_but_empty_rows(attend: Attend) -> None:
     out = attend(EDGES.form, torch.zeros(0, 64), torch.zeros(4, dtype=torch.int64), None)
     assert out.shape == (0, 16)
+
+
+@pytest.mark.parametrize("lengths", [(0, 31, 32, 0), (33, 0, 0), (0, 0, 0, 1), (16,) * 5])
+def test_rows_around_whole_tiles_with_empty_ones_at_both_ends(
+    interpreted: Interpreted, lengths: tuple[int, ...]
+) -> None:
+    attend = attending(interpreted, Tiles(rows=32, columns=16, warps=4, stages=1))
+    rows = replace(EDGES, lengths=lengths, look=Look(window=7, prefix=3))
+    for candidates in (None, tuple(length // 2 for length in lengths)):
+        assert replace(rows, candidates=candidates).error(attend) < rows.limit
+
+
+# An exponential that overflows is how the sigmoid of a very negative score comes to be 0.
+@pytest.mark.filterwarnings("ignore:overflow encountered in exp:RuntimeWarning")
+@pytest.mark.parametrize("scale", [1e-20, 300.0, 1e9])
+def test_scores_of_any_size_give_numbers(attend: Attend, scale: float) -> None:
+    x_NW, offsets_B1, candidates_B = EDGES.inputs("cpu")
+    form = replace(EDGES.form, alpha=EDGES.form.alpha * scale)
+    reference = attention_in_torch(form, x_NW.double(), offsets_B1, candidates_B)
+    assert error_of(attend(form, x_NW, offsets_B1, candidates_B), reference) < EDGES.limit
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_rows_that_lie_apart_and_offsets_of_either_kind(attend: Attend, dtype: torch.dtype) -> None:
+    def apart(form: AttentionForm, x: Tensor, offsets: Tensor, candidates: Tensor | None) -> Tensor:
+        assert candidates is not None
+        wide = torch.full((x.shape[0], x.shape[1] + 24), torch.nan)
+        wide[:, 5 : 5 + x.shape[1]] = x
+        return attend(form, wide[:, 5 : 5 + x.shape[1]], offsets.to(dtype), candidates.to(dtype))
+
+    case = replace(EDGES, heads=2, candidates=(0, 1, 2, 3, 4, 0, 5))
+    assert case.error(apart) < case.limit
+
+
+def test_elements_behind_two_to_the_31_numbers_are_found(attend: Attend) -> None:
+    def far(form: AttentionForm, x: Tensor, offsets: Tensor, candidates: Tensor | None) -> Tensor:
+        stride = 1 << 26  # of pages that nobody touches
+        spread = torch.empty(x.shape[0] * stride, dtype=x.dtype).as_strided(x.shape, (stride, 1))
+        return attend(form, spread.copy_(x), offsets, candidates)
+
+    case = replace(EDGES, lengths=(16, 17, 7), dtype=torch.float16)
+    assert case.error(far) < case.limit
 
 
 def test_an_element_that_is_left_out_would_be_noticed(attend: Attend) -> None:
