@@ -15,6 +15,7 @@ from exporter.spec import ExportSpec, Frozen
 from exporter.storage.store import local_path
 
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
+_BUCKET = re.compile(r"^s3://[^/?#]")
 _USER = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*@")
 _SECRETS = "signature|credential|token|secret|password|access_?key"
 _SIGNED = re.compile(rf"(?i)[?&;][\w-]{{0,64}}({_SECRETS})[\w-]{{0,64}}=")
@@ -111,9 +112,9 @@ class NamedUri:
     is_output: bool
 
     def require_sound(self) -> Self:
-        """InvalidSpec for credentials, for characters that deceive, and for steps out of a folder.
+        """InvalidSpec for credentials, characters that deceive, steps out of a folder, and unknown stores.
 
-        The error does not repeat what it refuses.
+        The error does not repeat what could be a secret or deceive.
         """
         if _USER.search(self.uri) or _SIGNED.search(self.uri):
             raise self._refused(
@@ -124,6 +125,13 @@ class NamedUri:
             raise self._refused("holds control characters, or such as turn the direction of text", "")
         if _SCHEME.match(self.uri) and local_path(self.uri) is None and ".." in self.uri.split("/"):
             raise self._refused("climbs with '..', which no object store does", "write the URI out")
+        if not self.uri.strip():
+            raise self._refused("is blank", "give a path, a file:// or an s3:// URI")
+        if local_path(self.uri) is None and not _BUCKET.match(self.uri):
+            raise self._refused(
+                f"names {self.uri}, which is in no store that Slipway knows",
+                "give a path, a file:// or an s3:// URI",
+            )
         return self
 
     def _refused(self, why: str, hint: str) -> InvalidSpec:
