@@ -15,7 +15,7 @@ from exporter.planning import CheckRequest
 from exporter.signing import VerifyingKey
 from processes.settings import NO_CODE_CACHE
 from processes.startup import settings_or_exit
-from service.client.options import add_model_options, request_of
+from service.client.options import add_model_options, named, request_of
 from service.client.tables import console, sizes_text, table_of
 
 _FAILED = 1
@@ -45,6 +45,7 @@ def add_command(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]
     parser.add_argument(
         "--artifact",
         metavar="URI",
+        type=named,
         help="check its packages, against the sources that its manifest names or that are given",
     )
     parser.add_argument(
