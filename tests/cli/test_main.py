@@ -59,6 +59,21 @@ def test_a_reader_that_has_had_enough_is_no_error() -> None:
     assert piped.stderr == ""
 
 
+def test_an_interrupt_while_the_program_is_loaded_shows_no_traceback(tmp_path: Path) -> None:
+    (tmp_path / "argparse.py").write_text("print('loading', flush=True); import time; time.sleep(60)")
+    with subprocess.Popen(
+        [sys.executable, "-c", "from cli.start import main; main()"],
+        env={"PYTHONPATH": f"{tmp_path}:{Path(__file__).parents[2]}"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as program:
+        assert program.stdout is not None and program.stdout.readline() == "loading\n"
+        program.send_signal(signal.SIGINT)
+        assert program.communicate()[1] == ""
+    assert program.returncode == -signal.SIGINT
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_a_command_as_an_interrupt_does(number: signal.Signals, tmp_path: Path) -> None:
     program = (
