@@ -26,6 +26,7 @@ from exporter.storage.store import (
 _ZEROS = bytes(CHUNK_SIZE)
 _UNFINISHED = ".unfinished"  # suffix of a file that is being written; never listed
 _FULL = {errno.ENOSPC, errno.EDQUOT}
+_NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS}  # as FAT and some that are mounted by FUSE answer
 _LASTING = {errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP}
 
 
@@ -83,7 +84,7 @@ class LocalStore(ArtifactStore):
             target.parent.mkdir(parents=True, exist_ok=True)
             try:
                 _copy(source, unfinished, on_sent)
-                _publish(unfinished, target)
+                publish(unfinished, target)
             finally:
                 unfinished.unlink(missing_ok=True)
 
@@ -154,12 +155,21 @@ def _copy(source: BinaryIO, path: Path, on_sent: OnSent) -> None:
         os.fsync(file.fileno())
 
 
-def _publish(unfinished: Path, target: Path) -> None:
+def publish(unfinished: Path, target: Path) -> None:
     """Give the finished file its name: a link, because a rename would replace what is there."""
     try:
         os.link(unfinished, target)
     except FileExistsError:
         raise AlreadyPublished(f"{target} exists; a key is never overwritten", where=str(target)) from None
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        raise StorageError(
+            f"{target} cannot be published: the file system there has no hard links",
+            hint="choose a folder of another file system, or an object store",
+            where=str(target),
+            retryable=False,
+        ) from error
 
 
 @contextmanager

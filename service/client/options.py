@@ -166,9 +166,9 @@ def _uri(given: str) -> str:
 
 
 def named(given: str) -> str:
-    """The URI itself, if there is one: nothing would be the folder that one happens to be in."""
+    """What is given, if it is anything: an empty URI would be the folder that one happens to be in."""
     if not given.strip():
-        raise argparse.ArgumentTypeError("it is empty, as an unset variable is; give a path or a URI")
+        raise argparse.ArgumentTypeError("it is empty, as an unset variable is")
     return given
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from exporter.errors import SourceNotFound, StorageError
-from exporter.storage.local import LocalStore, translated
+from exporter.storage.local import LocalStore, publish, translated
 
 
 class _Breaks(io.BytesIO):
@@ -96,6 +96,12 @@ def test_a_name_that_no_disk_takes_is_not_tried_again(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="File name too long") as refused:
         LocalStore(tmp_path).put_bytes(b"", "n" * 300)
     assert (refused.value.retryable, refused.value.hint) == (False, "check the disk")
+
+
+def test_a_file_system_without_links_is_named_as_such(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="the file system there has no hard links") as refused:
+        publish(tmp_path, tmp_path / "linked")  # no file system links folders; some link nothing
+    assert not refused.value.retryable
 
 
 def test_a_full_disk_is_said_to_be_full() -> None:
