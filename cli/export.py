@@ -9,7 +9,6 @@ from pathlib import Path
 from cli.code_cache import add_code_cache_option
 from cli.settings import ExportSettings
 from cli.several_hosts import add_host_options, place_of
-from exporter.storage.local import LocalStore
 from jobs.bundles import FolderBundles
 from jobs.control import JobControl
 from jobs.leases import Holding, claim
@@ -59,8 +58,6 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.config is not None and "://" not in arguments.config:
         # By its URI and not its text: the manifest names it, and its relative paths are found beside it.
         arguments.config = Path(arguments.config).absolute().as_uri()
-    if arguments.bundles is not None:
-        LocalStore(arguments.bundles).require_writable()
     store = MemoryJobStore()
     families = settings_or_exit(ExportSettings).families
     allowance = allowance_of(settings_or_exit(AllowanceSettings))

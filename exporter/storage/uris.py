@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from exporter.errors import InvalidPipelineConfig, InvalidSpec, UriNotAllowed
 from exporter.redaction import deceives
 from exporter.spec import ExportSpec, Frozen
-from exporter.storage.store import local_path
+from exporter.storage.store import local_path, open_store
 
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
 _BUCKET = re.compile(r"^s3://[^/?#]")
@@ -152,6 +152,11 @@ def require_sound_uris(spec: ExportSpec) -> None:
     """InvalidSpec for a URI that holds credentials, or characters that a reader would not see."""
     for named in uris_of(spec):
         named.require_sound()
+
+
+def require_writable_output(spec: ExportSpec) -> None:
+    """StorageError, if it is plain without a try that nothing can be published there."""
+    open_store(spec.output_uri).require_writable()
 
 
 def require_no_credentials_in(text: str, where: str) -> None:

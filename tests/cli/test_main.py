@@ -76,7 +76,9 @@ def test_where_findings_cannot_be_kept_is_told_before_anything_runs(
     command: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").touch()
-    assert main([*command, str(tmp_path / "file")]) == 1
+    model = ["--config", str(CONFIG), "--checkpoint", "x", "--item-input", "x", "--tower", "item"]
+    output = ["--output", str(tmp_path / "out")] if "export" in command else []
+    assert main([*command, str(tmp_path / "file"), *model, *output]) == 1
     assert "error [storage_error]: nothing can be written to" in capsys.readouterr().err
 
 
