@@ -31,8 +31,8 @@ demo: install ## train a small model on MovieLens-100K, export it, and measure t
 	@$(BIN)/python -m examples.movielens.demo
 
 .PHONY: up
-up: install ## start Redis, the API and a worker, print their URLs, and stay
-	@$(BIN)/python -m launcher
+up: install ## start Redis, the API and a worker, print their URLs, and stay; ARGS="--port 9000"
+	@$(BIN)/python -m launcher $(ARGS)
 
 ##@ Work on it
 

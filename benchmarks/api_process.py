@@ -38,12 +38,12 @@ class Api:
 @contextmanager
 def running_api(folder: Path, spec: ExportSpec, *, stored: int) -> Iterator[Api]:
     """Run Redis, put `stored` jobs of `spec` into it, run the API, and end both with the block."""
-    with running_redis(folder / "redis") as url:
-        some = _store(url, spec, stored)
+    with running_redis(folder / "redis") as server:
+        some = _store(server.url, spec, stored)
         port = free_port()
         command = [sys.executable, "-m", "uvicorn", "--factory", "service.app:create_app"]
         command += ["--host", HOST, "--port", str(port), "--timeout-graceful-shutdown", "1"]
-        environment = {"SLIPWAY_REDIS_URL": url, "SLIPWAY_HOST": HOST}
+        environment = {"SLIPWAY_REDIS_URL": server.url, "SLIPWAY_HOST": HOST}
         process = GuardedProcess.start(command, log=folder / "api.log", grace=_GRACE, environment=environment)
         try:
             _wait_for(port, process)

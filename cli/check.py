@@ -13,9 +13,10 @@ from cli.settings import CheckSettings
 from exporter.check.report import CheckReport, Finding, Subject, TowerCheck
 from exporter.planning import CheckRequest
 from exporter.signing import VerifyingKey
+from exporter.storage.local import LocalStore
 from processes.settings import NO_CODE_CACHE
 from processes.startup import settings_or_exit
-from service.client.options import add_model_options, request_of
+from service.client.options import add_model_options, named, request_of
 from service.client.tables import console, sizes_text, table_of
 
 _FAILED = 1
@@ -45,6 +46,7 @@ def add_command(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]
     parser.add_argument(
         "--artifact",
         metavar="URI",
+        type=named,
         help="check its packages, against the sources that its manifest names or that are given",
     )
     parser.add_argument(
@@ -71,6 +73,8 @@ def run(arguments: argparse.Namespace) -> int:
     from exporter.check.run import check
     from exporter.check.tower import Wanted
 
+    if arguments.shrink is not None:
+        LocalStore(arguments.shrink).require_writable()
     settings = settings_or_exit(CheckSettings)
     given: str | None = arguments.code_cache
     key = VerifyingKey(arguments.verify) if arguments.verify else None

@@ -21,6 +21,7 @@ from exporter.published import read_manifest, verify_artifact
 from exporter.redaction import visible
 from exporter.signing import VerifyingKey
 from exporter.spec import IdWeights, Pass, SetPrecision
+from service.client.options import named
 from service.client.tables import console, sizes_text, table_of
 
 _WEIGHTS = {
@@ -39,7 +40,9 @@ def add_command(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]
     parser = subparsers.add_parser(
         "inspect", help="show what a published artifact holds", description=__doc__, epilog=_EXAMPLE
     )
-    parser.add_argument("artifact", metavar="URI", help="the artifact's folder, or its manifest.json")
+    parser.add_argument(
+        "artifact", metavar="URI", type=named, help="the artifact's folder, or its manifest.json"
+    )
     parser.add_argument(
         "--verify",
         metavar="KEY",

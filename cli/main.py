@@ -1,6 +1,7 @@
 """The `slipway` command: exports without the service, predictions, and calls to a running service."""
 
 import argparse
+import io
 import json
 import os
 import sys
@@ -28,6 +29,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; an error is one line on stderr, with a stable code."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     end_as_by_interrupt()
+    if isinstance(sys.stdout, io.TextIOWrapper):  # where it cannot have "×", by its number, as stderr has it
+        sys.stdout.reconfigure(errors="backslashreplace")
     configure_logging(LogFormat.CONSOLE, LogLevel.WARNING)
     leave_the_gpu_to_forks()
     try:

@@ -12,6 +12,7 @@ from cli.settings import ExportSettings
 from exporter.signing import VerifyingKey
 from exporter.spec import TowerName
 from processes.startup import settings_or_exit
+from service.client.options import named
 
 _EXAMPLE = (
     "example: slipway predict --artifact out/01J... --tower item --input items.parquet --output out.parquet"
@@ -25,7 +26,9 @@ def add_command(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]
     parser = subparsers.add_parser(
         "predict", help="run rows through a published package", description=__doc__, epilog=_EXAMPLE
     )
-    parser.add_argument("--artifact", metavar="URI", required=True, help="the artifact's folder or manifest")
+    parser.add_argument(
+        "--artifact", metavar="URI", required=True, type=named, help="the artifact's folder or manifest"
+    )
     parser.add_argument("--tower", required=True, choices=[name.value for name in TowerName])
     parser.add_argument("--input", metavar="URI", required=True, help="parquet with the tower's features")
     parser.add_argument("--output", metavar="URI", required=True, help="parquet to write; must not exist")

@@ -1,13 +1,18 @@
 """What became of an export: one record per tower, written by rank 0 as outcome.json."""
 
+import errno
+import os
+
 from pydantic import Field, field_validator
 
-from exporter.errors import ExportError
+from exporter.errors import ExportError, StorageError
 from exporter.manifest import TowerEntry
 from exporter.redaction import shown
 from exporter.spec import Frozen, TowerName
 
 _LONGEST_REPORT = 8000
+_NO_SPACE = os.strerror(errno.ENOSPC)
+_MAKE_ROOM = "make room below TMPDIR, or where the worker has its workspaces"
 _REPORT_IT = "report it with the log: it is a fault in Slipway"
 
 
@@ -30,7 +35,7 @@ class Failure(Frozen):
 
     @classmethod
     def of(cls, error: BaseException) -> "Failure":
-        """Describe an error; one outside the tree is reported as `internal_error`."""
+        """Describe an error; one outside the tree is reported as `internal_error`, unless a disk is full."""
         if isinstance(error, ExportError):
             return cls(
                 code=error.code,
@@ -40,6 +45,9 @@ class Failure(Frozen):
                 retryable=error.retryable,
                 report=error.report[:_LONGEST_REPORT],
             )
+        if _NO_SPACE in str(error):  # some of those who write files raise no OSError
+            full = StorageError(f"a disk is full: {error}", hint=_MAKE_ROOM)
+            return cls(code=full.code, message=full.message, hint=full.hint, retryable=full.retryable)
         return cls(code="internal_error", message=f"{type(error).__name__}: {error}", hint=_REPORT_IT)
 
 

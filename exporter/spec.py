@@ -1,6 +1,6 @@
 """What a caller asks for: one frozen request, from the HTTP body to the compiler call."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Annotated, Literal, Self
 
@@ -288,9 +288,8 @@ class ExportSpec(Frozen):
         """Who names a target need not name its device."""
         if not isinstance(given, Mapping) or given.get("device") is not None:
             return given
-        first = next(iter(given.get("target") or ()), None)
-        if isinstance(given.get("target"), str):
-            first = given["target"]
+        named = _several(given.get("target"))
+        first = next(iter(named), None) if isinstance(named, Iterable) else None
         return {**given, "device": device_of(first)} if isinstance(first, str) else given
 
     @model_validator(mode="after")

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Protocol
 
 from exporter.spec import TowerName
+from exporter.storage.local import LocalStore
 from jobs.ids import JobId
 
 MOST_BYTES = 1 << 20
@@ -42,7 +43,8 @@ class FolderBundles:
     """Bundles as files of a folder of this machine: <job id>-<tower>.zip."""
 
     def __init__(self, folder: Path) -> None:
-        """Keep them below `folder`, which need not exist."""
+        """Keep them below `folder`, which need not exist; StorageError if it plainly cannot be written to."""
+        LocalStore(folder).require_writable()
         self._folder = folder
 
     def put(self, job_id: JobId, tower: TowerName | None, content: bytes) -> str:

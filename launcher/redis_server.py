@@ -4,6 +4,7 @@ import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
@@ -18,9 +19,17 @@ _START_S = 20.0
 _TRIES = 3  # between choosing a free port and using it, another program may take it
 
 
+@dataclass(frozen=True)
+class RedisServer:
+    """A Redis that answers, as long as its process lives."""
+
+    url: str
+    process: GuardedProcess
+
+
 @contextmanager
-def running_redis(folder: Path) -> Iterator[str]:
-    """Run Redis with its data in `folder` until the block ends; gives its URL.
+def running_redis(folder: Path) -> Iterator[RedisServer]:
+    """Run Redis with its data in `folder` until the block ends.
 
     It listens on 127.0.0.1 only and asks for a password that is drawn at every start, because other
     people of this machine can connect there too.
@@ -31,7 +40,7 @@ def running_redis(folder: Path) -> Iterator[str]:
         process = _start(folder.absolute(), url)
         try:
             if _answers(process, url):
-                yield url
+                yield RedisServer(url, process)
                 return
             if last:
                 raise LaunchFailed(f"redis-server did not start; its log ends:\n{process.last_lines(10)}")

@@ -36,7 +36,7 @@ class Stack:
         for name, process in self.programs.items():
             if (status := process.exit_status()) is not None:
                 raise LaunchFailed(
-                    f"the {name} ended with exit status {status}; its log ends:\n"
+                    f"{name} ended with exit status {status}; its log ends:\n"
                     f"{process.last_lines(_LOG_LINES)}",
                     where=str(process.log),
                 )
@@ -60,7 +60,10 @@ def running_stack(
     with contextlib.ExitStack() as exits:
         exits.enter_context(_only_one(data_dir))
         port = claim_port(host, port)
-        redis_url = redis_url or exits.enter_context(running_redis(data_dir / "redis"))
+        programs: dict[str, GuardedProcess] = {}
+        if redis_url is None:
+            server = exits.enter_context(running_redis(data_dir / "redis"))
+            redis_url, programs["Redis"] = server.url, server.process
         settings = {
             **(environment or {}),
             "SLIPWAY_HOST": host,
@@ -71,7 +74,8 @@ def running_stack(
             url=f"http://{host}:{port}",
             redis_url=redis_url,
             data_dir=data_dir,
-            programs={
+            programs=programs
+            | {
                 name: exits.enter_context(_running(name, command, data_dir, settings))
                 for name, command in _commands(host, port).items()
             },
@@ -110,7 +114,7 @@ def _only_one(data_dir: Path) -> Iterator[None]:
         except BlockingIOError:
             raise LaunchFailed(
                 f"another Slipway runs with its data in {data_dir}",
-                hint="stop it, or choose another folder with --data",
+                hint="stop it, or choose another folder with --data (make up ARGS='--data FOLDER --port 0')",
             ) from None
         yield
 

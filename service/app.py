@@ -53,6 +53,9 @@ def create_app(settings: ServiceSettings | None = None, backend: Backend | None 
         version=__version__,
         description="Turns trained TorchRec recommenders into verified, ahead-of-time compiled packages.",
         lifespan=lifespan,
+        # FastAPI's own pages run a third party's scripts beside the caller's cookie: service.routes.calls.
+        docs_url=None,
+        redoc_url=None,
     )
     app.add_middleware(
         RequestLimit, max_bytes=settings.max_request_bytes, max_seconds=settings.max_request_time

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from jobs.model import JobState
 from jobs.request import ExportRequest, Priority
-from service.client.options import add_spec_options, request_of
+from service.client.options import add_spec_options, named, request_of
 from service.client.rest import SlipwayClient
 from service.client.settings import ClientSettings
 from service.client.tables import console, table_of
@@ -65,7 +65,7 @@ def _add_watch(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         description="Follow a job. Exit code: 0 succeeded, 1 failed or cancelled, 3 partially succeeded.",
         epilog="example: slipway watch 01jd6v7x4mzq3w8c5kftn2rbha",
     )
-    parser.add_argument("job_id", metavar="JOB")
+    parser.add_argument("job_id", metavar="JOB", type=named)
     _add_common(parser, run_watch)
 
 
@@ -89,7 +89,7 @@ def _add_cancel(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]
         description="Cancel a queued job at once; stop a running one within seconds.",
         epilog="example: slipway cancel 01jd6v7x4mzq3w8c5kftn2rbha",
     )
-    parser.add_argument("job_id", metavar="JOB")
+    parser.add_argument("job_id", metavar="JOB", type=named)
     _add_common(parser, run_cancel)
 
 
@@ -100,7 +100,7 @@ def _add_retry(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         description="Export the towers that failed again, as a new job, and print its id.",
         epilog="example: slipway retry 01jd6v7x4mzq3w8c5kftn2rbha --watch",
     )
-    parser.add_argument("job_id", metavar="JOB")
+    parser.add_argument("job_id", metavar="JOB", type=named)
     parser.add_argument("--watch", action="store_true", help="follow the new job until it has ended")
     _add_common(parser, run_retry)
 

@@ -24,6 +24,7 @@ from starlette.routing import Match
 
 from exporter import errors as export
 from exporter.errors import ExportError
+from exporter.frozen import in_words
 from exporter.outcome import Failure
 from exporter.redaction import shown
 from jobs import errors as job
@@ -236,10 +237,13 @@ def _export_error(_request: Request, error: Exception) -> Response:
     return problem(error)
 
 
-def _invalid_request(_request: Request, error: Exception) -> Response:
+def _invalid_request(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
+    if (unread := _unread_body(request, error)) is not None:
+        return problem(unread)
     fields = tuple(
-        FieldProblem(where=_field(each["loc"]), detail=shown(each["msg"])) for each in error.errors()
+        FieldProblem(where=_field(each["loc"]), detail=shown(in_words(each["msg"])))
+        for each in error.errors()
     )
     first = fields[0]
     invalid = InvalidRequest(
@@ -248,6 +252,21 @@ def _invalid_request(_request: Request, error: Exception) -> Response:
         where=first.where,
     )
     return problem(invalid, fields=fields)
+
+
+def _unread_body(request: Request, error: RequestValidationError) -> InvalidRequest | None:
+    """Where no field is wrong, because the body as a whole was not taken for JSON."""
+    first = error.errors()[0]
+    if first["type"] == "json_invalid":
+        why = shown(f"{first['ctx']['error']}, at character {first['loc'][-1]}")
+        return InvalidRequest(f"the body is no JSON: {why}", hint="send one JSON object")
+    if tuple(first["loc"]) == ("body",) and isinstance(error.body, bytes):
+        given = request.headers.get("content-type")
+        return InvalidRequest(
+            f"the body is not read as JSON: its Content-Type is {shown(given) if given else 'missing'}",
+            hint="send the header `Content-Type: application/json`",
+        )
+    return None
 
 
 def _field(location: tuple[int | str, ...]) -> str:

@@ -24,7 +24,7 @@ from exporter.errors import ExportError
 from exporter.outcome import ExportOutcome, Failure
 from exporter.pipeline import export
 from exporter.stages import OnStage
-from exporter.storage.uris import FileRoots
+from exporter.storage.uris import FileRoots, require_writable_output
 from telemetry.choices import LogFormat, LogLevel
 from telemetry.logging import configure_logging
 from telemetry.tracing import tracing_to
@@ -91,6 +91,7 @@ def run(attempt: Attempt, shared: AttemptSettings, ranks: Ranks, report: OnStage
     try:
         FileRoots(roots=shared.file_roots).require_within(attempt.spec)
         _amounts(shared).require(attempt.spec)
+        require_writable_output(attempt.spec)  # and not only once all is compiled
         return export(attempt, ranks, report)
     except ExportError as error:
         log.exception("export_failed")

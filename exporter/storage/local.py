@@ -1,5 +1,6 @@
 """A store in a folder of this machine."""
 
+import errno
 import os
 import secrets
 import shutil
@@ -24,6 +25,9 @@ from exporter.storage.store import (
 
 _ZEROS = bytes(CHUNK_SIZE)
 _UNFINISHED = ".unfinished"  # suffix of a file that is being written; never listed
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+_NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS}  # as FAT and some that are mounted by FUSE answer
+_LASTING = {errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP}
 
 
 class LocalStore(ArtifactStore):
@@ -35,15 +39,34 @@ class LocalStore(ArtifactStore):
     def uri_of(self, key: str) -> str:
         return str(self._root / key)
 
+    def require_writable(self) -> None:
+        there = next(path for path in (self._root, *self._root.parents) if os.path.lexists(path))
+        if not there.is_dir():
+            raise StorageError(
+                f"nothing can be written to {self._root}: {there} is no folder",
+                hint="choose another place",
+                where=str(self._root),
+                retryable=False,
+            )
+        if not os.access(
+            there, os.W_OK | os.X_OK, effective_ids=True
+        ):  # false as well where all of the disk is read-only
+            raise StorageError(
+                f"nothing can be written to {self._root}: {there} is read-only",
+                hint="check the folder's rights, or choose another place",
+                where=str(self._root),
+                retryable=False,
+            )
+
     def stat(self, key: str) -> StoredFile:
         path = self._path(key)
-        with _translated(path):
+        with translated(path):
             _stat_of_file(path)
             return self._stored(path)
 
     def chunks(self, key: str) -> Iterator[bytes]:
         path = self._path(key)
-        with _translated(path), _opened(path) as file:
+        with translated(path), _opened(path) as file:
             while chunk := file.read(CHUNK_SIZE):
                 yield chunk
 
@@ -51,24 +74,24 @@ class LocalStore(ArtifactStore):
         folder = self._root / check_prefix(prefix)
         if not folder.is_dir():
             return ()
-        with _translated(folder):
+        with translated(folder):
             return tuple(sorted(self._stored(path) for path in _files_below(folder)))
 
     def write(self, source: BinaryIO, size: int, key: str, on_sent: OnSent = ignore_sent) -> None:
         target = self._path(key)
         unfinished = target.with_name(f".{target.name}.{secrets.token_hex(8)}{_UNFINISHED}")
-        with _translated(target):
+        with translated(target):
             target.parent.mkdir(parents=True, exist_ok=True)
             try:
                 _copy(source, unfinished, on_sent)
-                _publish(unfinished, target)
+                publish(unfinished, target)
             finally:
                 unfinished.unlink(missing_ok=True)
 
     def delete(self, key: str, permission: Permission = always) -> None:
         path = self._path(key)
         permission()
-        with _translated(path):
+        with translated(path):
             path.unlink(missing_ok=True)
             self._remove_empty_folders(path.parent)
 
@@ -77,7 +100,7 @@ class LocalStore(ArtifactStore):
         if not folder.is_dir():
             return
         permission()
-        with _translated(folder):
+        with translated(folder):
             shutil.rmtree(folder)
             self._remove_empty_folders(folder.parent)
 
@@ -132,16 +155,25 @@ def _copy(source: BinaryIO, path: Path, on_sent: OnSent) -> None:
         os.fsync(file.fileno())
 
 
-def _publish(unfinished: Path, target: Path) -> None:
+def publish(unfinished: Path, target: Path) -> None:
     """Give the finished file its name: a link, because a rename would replace what is there."""
     try:
         os.link(unfinished, target)
     except FileExistsError:
         raise AlreadyPublished(f"{target} exists; a key is never overwritten", where=str(target)) from None
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        raise StorageError(
+            f"{target} cannot be published: the file system there has no hard links",
+            hint="choose a folder of another file system, or an object store",
+            where=str(target),
+            retryable=False,
+        ) from error
 
 
 @contextmanager
-def _translated(path: Path) -> Iterator[None]:
+def translated(path: Path) -> Iterator[None]:
     """The system's errors in the exporter's words."""
     try:
         yield
@@ -154,4 +186,9 @@ def _translated(path: Path) -> Iterator[None]:
             f"{path}: access denied", hint="check the file's rights", where=str(path), retryable=False
         ) from error
     except OSError as error:
-        raise StorageError(f"{path}: {error.strerror}", where=str(path)) from error
+        raise StorageError(
+            f"{path}: {error.strerror}",
+            hint="make room there, or choose another place" if error.errno in _FULL else "check the disk",
+            where=str(path),
+            retryable=error.errno not in _LASTING,
+        ) from error

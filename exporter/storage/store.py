@@ -49,6 +49,10 @@ class ArtifactStore(Protocol):
     def uri_of(self, key: str) -> str:
         """The URI under which `open_store` and `split_uri` find this key again; of "" the store's own."""
 
+    def require_writable(self) -> None:
+        """StorageError, if it is plain without a try that nothing can be written here."""
+        return
+
     @abstractmethod
     def stat(self, key: str) -> StoredFile: ...
 
@@ -118,7 +122,11 @@ class ArtifactStore(Protocol):
                     file.write(chunk)
             partial.replace(local)
         except OSError as error:
-            raise StorageError(f"{local} could not be written: {error}", where=str(local)) from error
+            raise StorageError(
+                f"{local} could not be written: {error.strerror}",
+                hint="make room there, or set TMPDIR to a folder with more",
+                where=str(local),
+            ) from error
         finally:
             partial.unlink(missing_ok=True)
 

@@ -12,9 +12,10 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from exporter.errors import InvalidPipelineConfig, InvalidSpec, UriNotAllowed
 from exporter.redaction import deceives
 from exporter.spec import ExportSpec, Frozen
-from exporter.storage.store import local_path
+from exporter.storage.store import local_path, open_store
 
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
+_BUCKET = re.compile(r"^s3://[^/?#]")
 _USER = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*@")
 _SECRETS = "signature|credential|token|secret|password|access_?key"
 _SIGNED = re.compile(rf"(?i)[?&;][\w-]{{0,64}}({_SECRETS})[\w-]{{0,64}}=")
@@ -111,9 +112,9 @@ class NamedUri:
     is_output: bool
 
     def require_sound(self) -> Self:
-        """InvalidSpec for credentials, for characters that deceive, and for steps out of a folder.
+        """InvalidSpec for credentials, characters that deceive, steps out of a folder, and unknown stores.
 
-        The error does not repeat what it refuses.
+        The error does not repeat what could be a secret or deceive.
         """
         if _USER.search(self.uri) or _SIGNED.search(self.uri):
             raise self._refused(
@@ -124,6 +125,13 @@ class NamedUri:
             raise self._refused("holds control characters, or such as turn the direction of text", "")
         if _SCHEME.match(self.uri) and local_path(self.uri) is None and ".." in self.uri.split("/"):
             raise self._refused("climbs with '..', which no object store does", "write the URI out")
+        if not self.uri.strip():
+            raise self._refused("is blank", "give a path, a file:// or an s3:// URI")
+        if local_path(self.uri) is None and not _BUCKET.match(self.uri):
+            raise self._refused(
+                f"names {self.uri}, which is in no store that Slipway knows",
+                "give a path, a file:// or an s3:// URI",
+            )
         return self
 
     def _refused(self, why: str, hint: str) -> InvalidSpec:
@@ -144,6 +152,11 @@ def require_sound_uris(spec: ExportSpec) -> None:
     """InvalidSpec for a URI that holds credentials, or characters that a reader would not see."""
     for named in uris_of(spec):
         named.require_sound()
+
+
+def require_writable_output(spec: ExportSpec) -> None:
+    """StorageError, if it is plain without a try that nothing can be published there."""
+    open_store(spec.output_uri).require_writable()
 
 
 def require_no_credentials_in(text: str, where: str) -> None:

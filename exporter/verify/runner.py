@@ -1,6 +1,7 @@
 """Runs a package in a fresh process, with input checks on: what a server would do, at no risk to us."""
 
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -42,6 +43,7 @@ _KEPT_FROM_IT = (
     *(f"--unset={name}" for name in _CREDENTIALS),
     *(f"{name}={os.devnull}" for name in _EMPTY_FILES),
 )
+_LITTLE = 16 << 20  # bytes that are free where a disk is as good as full
 _PROGRAM = (sys.executable, "-m", _CHILD)
 CALL_LIMIT_S = 900.0  # of one call, or of loading, where nothing else is asked for
 
@@ -108,6 +110,12 @@ class RunnerProcess:
         with stderr:
             for line in stderr:
                 self.last_words.append(line.rstrip())
+
+
+def _room_at(folder: Path) -> str:
+    """What to do where a package may have died of a full disk, into which it is unpacked."""
+    free = shutil.disk_usage(folder).free
+    return f"only {free:,} bytes are free at {folder}: make room there" if free < _LITTLE else ""
 
 
 class PackageRunner:
@@ -237,7 +245,8 @@ class PackageRunner:
             self._runner.listener.join(timeout=5)
             raise PackageCrashed(
                 f"the process running the package ended with status {status}: "
-                + " | ".join(self._runner.last_words)[-1000:]
+                + " | ".join(self._runner.last_words)[-1000:],
+                hint=_room_at(self._runner.folder),
             )
         reply = self._understood(line)
         if reply.out_of_memory is not None:

@@ -9,6 +9,7 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from exporter.dtypes import Kernel, Precision, TableDtype
 from exporter.errors import InvalidSpec
+from exporter.frozen import in_words
 from exporter.index_spec import INDEX_KINDS
 from exporter.planning import PlanRequest, read_config
 from exporter.spec import Device, ExportSpec, IdWeights, Mode, TableLayout, TowerName
@@ -80,7 +81,9 @@ def add_plan_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--spec", type=Path, metavar="FILE", help="the request, or a part, as JSON; options override it"
     )
-    parser.add_argument("--config", metavar="URI", help="pipeline config; a local file's text is sent along")
+    parser.add_argument(
+        "--config", metavar="URI", type=named, help="pipeline config; a local file's text is sent along"
+    )
     parser.add_argument("--family", metavar="NAME", help="a model family of one's own: docs/families.md")
     towers = [name.value for name in TowerName]
     parser.add_argument("--tower", action="append", dest="towers", choices=towers, help="may be repeated")
@@ -126,7 +129,7 @@ def request_of(
         first = error.errors()[0]
         where = ".".join(str(step) for step in first["loc"])
         raise InvalidSpec(
-            f"{where}: {first['msg']}" if where else first["msg"],
+            f"{where}: {in_words(first['msg'])}" if where else in_words(first["msg"]),
             hint="see --help",
             where=where,
         ) from error
@@ -159,17 +162,26 @@ def _config(uri: str) -> dict[str, object]:
 
 def _uri(given: str) -> str:
     """A plain path is made absolute, because the service has another working directory."""
-    return given if "://" in given else str(Path(given).absolute())
+    return given if "://" in named(given) else str(Path(given).absolute())
+
+
+def named(given: str) -> str:
+    """What is given, if it is anything: an empty URI would be the folder that one happens to be in."""
+    if not given.strip():
+        raise argparse.ArgumentTypeError("it is empty, as an unset variable is")
+    return given
 
 
 def _uris(given: str) -> str:
     """The same for each of several, which commas separate."""
-    return ",".join(_uri(part.strip()) for part in given.split(",") if part.strip())
+    return ",".join(_uri(part.strip()) for part in named(given).split(",") if part.strip())
 
 
 def _table_dtype(given: str) -> tuple[str | None, str]:
     """A table's name, or None for all, and a dtype."""
-    name, _, dtype = given.rpartition("=")
+    name, equals, dtype = given.rpartition("=")
+    if equals and not name:
+        raise argparse.ArgumentTypeError(f"{given!r} names no table; for all tables give {dtype!r}")
     if dtype not in set(TableDtype):
         raise argparse.ArgumentTypeError(f"{dtype!r} is none of {', '.join(TableDtype)}")
     return name or None, dtype

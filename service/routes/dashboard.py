@@ -30,7 +30,7 @@ from service.dashboard.route import PageRoute, require_same_site
 from service.dashboard.search import find
 from service.dependencies import Jobs, Logs, Workers
 from service.planning import view_plan
-from service.routes import sign_in
+from service.routes import calls, sign_in
 
 _MOST_SHOWN = 100  # of the queue
 _MANIFESTS_KEPT = 128
@@ -55,6 +55,7 @@ class Fresh(StaticFiles):
 def add_dashboard(app: FastAPI) -> None:
     """Serve the pages and what they are drawn with."""
     app.include_router(router)
+    app.include_router(calls.router)
     app.include_router(sign_in.router)
     app.mount("/static", Fresh(directory=STATIC), name="static")
 

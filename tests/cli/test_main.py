@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cli.main import main
+from processes.settings import inherited_environment
 
 CONFIG = Path(__file__).parents[1] / "fixtures" / "torcheasyrec" / "hstu_match" / "pipeline.config"
 COMMANDS = ["plan", "export", "predict", "inspect", "submit", "watch", "list", "cancel", "retry"]
@@ -57,6 +58,43 @@ def test_a_reader_that_has_had_enough_is_no_error() -> None:
     plan = f"{sys.executable} -m cli.main plan --config {CONFIG} --json"
     piped = subprocess.run(["bash", "-c", f"{plan} | true"], capture_output=True, text=True, check=True)
     assert piped.stderr == ""
+
+
+def test_a_terminal_that_knows_few_characters_gets_the_others_by_number() -> None:
+    shown = subprocess.run(
+        [sys.executable, "-m", "cli.main", "plan", "--config", str(CONFIG), "--tower", "item"],
+        env=inherited_environment({"PYTHONIOENCODING": "ascii"}),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "2,000 \\xd7 16" in shown.stdout
+
+
+@pytest.mark.parametrize("command", [("export", "--bundles"), ("check", "--shrink")])
+def test_where_findings_cannot_be_kept_is_told_before_anything_runs(
+    command: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    model = ["--config", str(CONFIG), "--checkpoint", "x", "--item-input", "x", "--tower", "item"]
+    output = ["--output", str(tmp_path / "out")] if "export" in command else []
+    assert main([*command, str(tmp_path / "file"), *model, *output]) == 1
+    assert "error [storage_error]: nothing can be written to" in capsys.readouterr().err
+
+
+def test_an_interrupt_while_the_program_is_loaded_shows_no_traceback(tmp_path: Path) -> None:
+    (tmp_path / "argparse.py").write_text("print('loading', flush=True); import time; time.sleep(60)")
+    with subprocess.Popen(
+        [sys.executable, "-c", "from cli.start import main; main()"],
+        env={"PYTHONPATH": f"{tmp_path}:{Path(__file__).parents[2]}"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as program:
+        assert program.stdout is not None and program.stdout.readline() == "loading\n"
+        program.send_signal(signal.SIGINT)
+        assert program.communicate()[1] == ""
+    assert program.returncode == -signal.SIGINT
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])

@@ -1,5 +1,11 @@
 """What every error carries: advice, and in its report what is too long for a sentence."""
 
+import errno
+import os
+
+import pytest
+from safetensors import SafetensorError
+
 from exporter.errors import CheckpointMismatch, InvalidRows, WeightsNotFinite
 from exporter.outcome import Failure
 
@@ -20,6 +26,13 @@ def test_the_report_of_broken_weights_holds_every_name() -> None:
     error = WeightsNotFinite([f"tower.{number}" for number in range(9)])
     assert "tower.8" in error.report
     assert "9 weights" in error.message
+
+
+@pytest.mark.parametrize("kind", [OSError, SafetensorError])
+def test_a_full_disk_is_no_fault_of_slipways(kind: type[Exception]) -> None:
+    failure = Failure.of(kind(f"Error while serializing: {os.strerror(errno.ENOSPC)} (os error 28)"))
+    assert (failure.code, failure.retryable) == ("storage_error", True)
+    assert "make room" in failure.hint
 
 
 def test_an_unforeseen_error_says_what_to_do() -> None:

@@ -15,8 +15,8 @@ from launcher.redis_server import running_redis
 @pytest.fixture(scope="session")
 def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder: Path = tmp_path_factory.mktemp("redis")
-    with running_redis(folder) as url:
-        yield url
+    with running_redis(folder) as server:
+        yield server.url
 
 
 @pytest.fixture

@@ -38,8 +38,8 @@ def test_redis_asks_for_its_password(stack: Stack) -> None:
 
 def test_redis_keeps_its_data(tmp_path: Path) -> None:
     for expected in (1, 2):
-        with running_redis(tmp_path) as url:
-            client = redis.Redis.from_url(url)
+        with running_redis(tmp_path) as server:
+            client = redis.Redis.from_url(server.url)
             assert client.incr("starts") == expected
             client.close()
 
@@ -85,6 +85,16 @@ def test_what_it_cannot_start_with_is_one_line(
 def test_the_programs_alone_say_so_too(program: list[str]) -> None:
     code, said = _ended(program, {"SLIPWAY_REDIS_URL": "foo"})
     assert (code, said.count("\n")) == (1, 1) and "[invalid_settings]: SLIPWAY_REDIS_URL: " in said
+
+
+@pytest.mark.parametrize("name", ["Redis", "API", "worker"])
+def test_a_program_that_ends_by_itself_is_told(tmp_path: Path, name: str) -> None:
+    with running_stack(tmp_path) as stack:
+        stack.check()
+        stack.programs[name].stop()
+        with pytest.raises(LaunchFailed, match=f"{name} ended with exit status") as ended:
+            stack.check()
+    assert ended.value.where == str(stack.programs[name].log)
 
 
 @pytest.fixture

@@ -42,10 +42,10 @@ def write_keys(folder: Path) -> Path:
 
 
 def serve(seconds: float) -> None:
-    with tempfile.TemporaryDirectory() as name, running_redis(Path(name) / "redis") as redis_url:
+    with tempfile.TemporaryDirectory() as name, running_redis(Path(name) / "redis") as server:
         port = free_port()
         environment: Mapping[str, str] = {
-            "SLIPWAY_REDIS_URL": redis_url,
+            "SLIPWAY_REDIS_URL": server.url,
             "SLIPWAY_API_KEYS_FILE": str(write_keys(Path(name))),
             "SLIPWAY_FILE_ROOTS": "/",
         }

@@ -1,5 +1,6 @@
 """Health, errors and limits of the API."""
 
+import re
 from collections.abc import Iterator
 from datetime import timedelta
 
@@ -98,4 +99,21 @@ def test_the_documentation_shows_the_problems(client: TestClient) -> None:
     assert set(answers) == {"200", "202", "401", "403", "409", "422", "429", "502", "503"}
     assert answers["422"]["content"].keys() == {"application/problem+json"}
     assert "code" in document["components"]["schemas"]["Problem"]["properties"]
-    assert client.get("/docs").status_code == 200
+
+
+def test_the_page_of_calls_shows_every_call_and_type(client: TestClient) -> None:
+    page, document = client.get("/docs").text, client.get("/openapi.json").json()
+    for path, operations in document["paths"].items():
+        assert all(f"<code>{method.upper()} {path}</code>" in page for method in operations)
+    for name, schema in document["components"]["schemas"].items():
+        assert f'id="type-{name}"' in page
+        assert all(f"<code>{field}</code>" in page for field in schema.get("properties", ()))
+
+
+def test_the_page_of_calls_takes_nothing_from_elsewhere(client: TestClient) -> None:
+    answer = client.get("/docs")
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    addresses = re.findall(r'(?:src|href)="([^"]*)"', answer.text)
+    assert addresses and all(re.match("#|/(?!/)", each) for each in addresses)
+    assert client.get("/docs", headers={"If-None-Match": answer.headers["ETag"]}).status_code == 304
+    assert client.get("/redoc").status_code == 404

@@ -107,6 +107,31 @@ def test_tables_in_shards_are_asked_for_by_an_option(slipway: Slipway, store: Me
         slipway(*SUBMIT, *ROWS, "--tables", "sharded")
 
 
+@pytest.mark.parametrize("option", ["--config", "--checkpoint", "--output", "--item-input"])
+def test_a_place_that_is_empty_is_not_the_folder_one_is_in(
+    slipway: Slipway, store: MemoryJobStore, capsys: pytest.CaptureFixture[str], option: str
+) -> None:
+    with pytest.raises(SystemExit):
+        slipway(*SUBMIT, *ROWS, option, "")
+    assert f"argument {option}: it is empty" in capsys.readouterr().err
+    assert store.page(limit=1).jobs == ()
+
+
+@pytest.mark.parametrize("command", ["watch", "cancel", "retry"])
+def test_no_job_is_not_all_jobs(slipway: Slipway, capsys: pytest.CaptureFixture[str], command: str) -> None:
+    with pytest.raises(SystemExit):
+        slipway(command, "")
+    assert "argument JOB: it is empty" in capsys.readouterr().err
+
+
+def test_a_table_without_a_name_is_not_all_tables(
+    slipway: Slipway, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        slipway(*SUBMIT, *ROWS, "--table-dtype", "=int8")
+    assert "'=int8' names no table" in capsys.readouterr().err
+
+
 def test_an_index_of_an_unknown_kind_is_refused(slipway: Slipway, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         slipway(*SUBMIT, *ROWS, "--materialise-items", "--item-index", "tree")

@@ -1,5 +1,6 @@
 """The REST calls about exports."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,31 @@ def test_an_invalid_request_names_the_field(
 def test_what_is_no_json_is_an_invalid_request(client: TestClient) -> None:
     answer = client.post("/exports", content="{", headers={"content-type": "application/json"})
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
+
+    assert answer.json()["detail"].startswith("the body is no JSON: Expecting property name")
+    assert answer.json()["detail"].endswith("at character 1")
+
+
+@pytest.mark.parametrize("media_type", ["application/x-www-form-urlencoded", "text/plain", None])
+def test_a_body_that_does_not_say_that_it_is_json_is_told_to(
+    client: TestClient, media_type: str | None
+) -> None:
+    headers = {"content-type": media_type} if media_type else {}
+    answer = client.post("/exports", content=json.dumps(export_request()), headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
+    assert f"its Content-Type is {media_type or 'missing'}" in answer.json()["detail"]
+    assert answer.json()["hint"] == "send the header `Content-Type: application/json`"
+
+
+@pytest.mark.parametrize("target", [7, True, 1.5])
+def test_a_target_of_another_type_is_an_invalid_request(client: TestClient, target: object) -> None:
+    answer = client.post("/exports", json=export_request(target=target))
+    assert (answer.status_code, answer.json()["where"].partition(".")[0]) == (422, "target")
+
+
+def test_what_a_request_says_itself_comes_without_a_mark(client: TestClient) -> None:
+    detail = client.post("/exports", json=export_request(towers=["item", "item"])).json()["detail"]
+    assert detail == "`towers` names a tower twice"
 
 
 @pytest.mark.parametrize("job_id", ["0" * 26, "nonsense"])

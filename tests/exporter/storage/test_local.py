@@ -1,12 +1,13 @@
 import io
 import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from exporter.errors import SourceNotFound
-from exporter.storage.local import LocalStore
+from exporter.errors import SourceNotFound, StorageError
+from exporter.storage.local import LocalStore, publish, translated
 
 
 class _Breaks(io.BytesIO):
@@ -64,3 +65,48 @@ def test_deleting_the_last_file_removes_its_folders(tmp_path: Path) -> None:
     store.put_bytes(b"", "a/b/c")
     store.delete("a/b/c")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_where_nothing_can_be_written_is_found_without_a_try(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "nowhere").symlink_to(tmp_path / "gone")
+    LocalStore(tmp_path / "new" / "folder").require_writable()
+    for name in ("file", "file/below", "nowhere"):
+        with pytest.raises(StorageError, match=f"nothing can be written to {tmp_path / name}") as refused:
+            LocalStore(tmp_path / name).require_writable()
+        assert not refused.value.retryable
+    assert {path.name for path in tmp_path.iterdir()} == {"file", "nowhere"}
+
+
+def test_a_read_only_place_is_found_without_a_try() -> None:
+    user = os.geteuid()
+    with tempfile.TemporaryDirectory() as folder:  # where another user gets to
+        Path(folder).chmod(0o555)
+        if user == 0:  # who may write to any folder
+            os.seteuid(65534)
+        try:
+            with pytest.raises(StorageError, match=f"nothing can be .* {folder} is read-only") as refused:
+                LocalStore(Path(folder, "out")).require_writable()
+        finally:
+            os.seteuid(user)
+    assert not refused.value.retryable
+
+
+def test_a_name_that_no_disk_takes_is_not_tried_again(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="File name too long") as refused:
+        LocalStore(tmp_path).put_bytes(b"", "n" * 300)
+    assert (refused.value.retryable, refused.value.hint) == (False, "check the disk")
+
+
+def test_a_file_system_without_links_is_named_as_such(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="the file system there has no hard links") as refused:
+        publish(tmp_path, tmp_path / "linked")  # no file system links folders; some link nothing
+    assert not refused.value.retryable
+
+
+def test_a_full_disk_is_said_to_be_full() -> None:
+    with pytest.raises(OSError, match="No space left") as raised, Path("/dev/full").open("wb", 0) as full:
+        full.write(b"x")
+    with pytest.raises(StorageError) as refused, translated(Path("/dev/full")):
+        raise raised.value
+    assert (refused.value.retryable, refused.value.hint) == (True, "make room there, or choose another place")

@@ -52,6 +52,19 @@ def test_object_stores_are_not_climbed(uri: str) -> None:
         require_sound_uris(spec_of(checkpoint_uri=uri))
 
 
+@pytest.mark.parametrize("field", FIELDS)
+@pytest.mark.parametrize("uri", ["gs://bucket/a", "https://host/a", "file://elsewhere/a", "s3://", "s3:///a"])
+def test_a_store_that_nobody_knows_is_refused_before_anything_runs(field: str, uri: str) -> None:
+    with pytest.raises(InvalidSpec, match=f"{field} names {uri}, which is in no store") as refused:
+        require_sound_uris(spec_of(**{field: uri}))
+    assert refused.value.where == field
+
+
+def test_a_blank_is_no_place() -> None:
+    with pytest.raises(InvalidSpec, match="output_uri is blank"):
+        require_sound_uris(spec_of(output_uri=" "))
+
+
 @pytest.mark.parametrize("uri", ["/a/b@c/x?.parquet", "s3://b/день/模型-[0-9].parquet", "../beside", "a,b"])
 def test_usual_names_are_sound(uri: str) -> None:
     require_sound_uris(spec_of(sample_input_uri=uri))

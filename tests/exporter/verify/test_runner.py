@@ -10,6 +10,7 @@ import torch
 
 from exporter.errors import OutOfMemory, PackageCrashed
 from exporter.towers.tower import Tower
+from exporter.verify import runner
 from exporter.verify.reload import Chain, Link
 from exporter.verify.runner import PackageRunner, Refused, RunnerProcess
 from tests.exporter.verify.conftest import clicks
@@ -45,6 +46,16 @@ def test_a_file_that_is_no_package_is_a_crash_with_its_last_words(tmp_path: Path
     runner = PackageRunner([Link(package=broken, order=())], op_libraries=(), scratch=tmp_path)
     with pytest.raises(PackageCrashed, match="ended with status 1"):
         runner.__enter__()
+
+
+def test_a_crash_on_a_full_disk_tells_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = tmp_path / "aoti_model.pt2"
+    broken.write_bytes(b"not a zip")
+    for least, told in ((1, False), (1 << 60, True)):  # no disk has as much
+        monkeypatch.setattr(runner, "_LITTLE", least)
+        with pytest.raises(PackageCrashed) as crashed:
+            PackageRunner([Link(package=broken, order=())], op_libraries=(), scratch=tmp_path).__enter__()
+        assert ("bytes are free at" in crashed.value.hint) == told
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,8 @@ QUICK = (timedelta(seconds=0.05),) * 4
 @pytest.fixture(scope="session")
 def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder: Path = tmp_path_factory.mktemp("redis")
-    with running_redis(folder) as url:
-        yield url
+    with running_redis(folder) as server:
+        yield server.url
 
 
 @pytest.fixture
