@@ -131,14 +131,17 @@ def test_a_failing_contender_is_told_below_the_table() -> None:
 
 def test_an_interrupt_leaves_the_tables_that_there_are(tmp_path: Path) -> None:
     program = (
-        "import sys; from pathlib import Path; from benchmarks.gpu.__main__ import go_through\n"
+        "import signal, sys; from pathlib import Path; from benchmarks.gpu.__main__ import go_through\n"
+        # As in a terminal, even where the tests run in the background, which is started deaf to it.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         f"part = lambda name, left_s: [sys.executable, '-c', {_PART!r}, name, {str(tmp_path)!r}]\n"
         f"sys.exit(go_through(['before', 'hangs', 'well'], Path({str(tmp_path)!r}), 99.0, part))"
     )
     running = subprocess.Popen(
         [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, start_new_session=True
     )
-    while not (tmp_path / "hangs.txt").exists():
+    hanging = tmp_path / "hangs.txt"
+    while not hanging.exists() or not hanging.read_text():
         assert running.poll() is None
         time.sleep(0.05)
     os.killpg(running.pid, signal.SIGINT)  # as a terminal does it: to all of them
