@@ -16,16 +16,17 @@ from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from exporter.aoti.architecture import architecture, require_target
+from exporter.aoti.trace import trace
 from exporter.data.batch import trace_inputs
 from exporter.lowering.kernels import with_kernels
 from exporter.lowering.lowered import lower
 from exporter.lowering.tables import table_modules
 from exporter.models.hstu.attention import AllHeads, HeadByHead, TritonAttention
 from exporter.opening import blueprint_of, fill
-from exporter.parts import SPARSE_PATH, Part, assemble_parts, compile_part, parts_of, trace_parts
+from exporter.parts import SPARSE_PATH, Part, TracedPart, assemble_parts, compile_part, parts_of
 from exporter.planning import TowerToExport, plan_export, read_config
 from exporter.sources import open_rows
-from exporter.spec import Device, ExportSpec
+from exporter.spec import Device, ExportSpec, Mode
 from exporter.towers.tower import Tower
 from tests.gpu_build.package import Built
 from tests.gpu_build.pretended import on_device, pretend
@@ -51,13 +52,15 @@ def packages_of(
     tower = lower(tower, torch.device("cpu")).tower  # where its weights stay: the GPU's have no values
     rows, _ = open_rows(blueprint.planned, spec)
     mode = FakeTensorMode(shape_env=ShapeEnv(tracked_fakes=[]), allow_non_fake_inputs=True, export=True)
-    inputs = {name: on_device(each, mode) for name, each in trace_inputs(rows, tower.plan).items()}
-    with mode:  # what one part gives the next is computed in between, without values as well
-        traced = trace_parts(_parts(_without_values(tower, mode), spec), inputs, device)
-    for each, real in zip(traced, _parts(tower, spec), strict=True):
+    tensors = trace_inputs(rows, tower.plan)
+    for part, real in zip(_parts(_without_values(tower, mode), spec), _parts(tower, spec), strict=True):
+        given = {name: on_device(each, mode) for name, each in tensors.items()}
+        traced = TracedPart(part=part, program=trace(with_kernels(part.tower, device), given, device))
+        with torch.no_grad():
+            tensors = real.tower.module(tensors)  # for the next part
         tuned.clear()
         weights = real.tower.module.state_dict()
-        coded = replace(compile_part(each, "unused", target=target), weights=weights)
+        coded = replace(compile_part(traced, "unused", target=target), weights=weights)
         [made] = assemble_parts([coded], folder / planned.name)
         yield Built(
             tower=planned.name,
@@ -65,7 +68,7 @@ def packages_of(
             architecture=architecture(Device.CUDA),
             op_libraries=coded.known.op_libraries,
             tables={name: tuple(weights[name].shape) for name in _tables(real)},
-            looks_up=real.path == SPARSE_PATH or len(traced) == 1,
+            looks_up=real.path == SPARSE_PATH or spec.mode is Mode.UNIFIED,
             attention=_attention(real, device),
             tuning="\n".join(tuned),
         )

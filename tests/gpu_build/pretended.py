@@ -1,7 +1,8 @@
 """An H200 that is not there: what torch, Triton and inductor ask of a GPU while they compile, and no more.
 
-Every answer that is made up is in this module. What is compiled is real but for one thing: where a kernel has
-several forms, the first is taken; on a GPU it would be the fastest, or one made for the registers it takes.
+Every answer that is made up is in this module. What is compiled is real but for what a GPU would time: where
+a kernel has several forms, the first is taken and not the fastest, nor one made for the registers it takes;
+and factors of a product are not padded.
 """
 
 from types import SimpleNamespace
@@ -10,6 +11,7 @@ from typing import Any
 import torch
 from torch._dynamo.device_interface import CudaInterface
 from torch._inductor.codegen.wrapper import PythonWrapperCodegen
+from torch._inductor.fx_passes import pad_mm
 from torch._inductor.runtime import triton_heuristics
 from torch._subclasses import FakeTensorMode
 from triton import runtime
@@ -101,6 +103,7 @@ def _pretend_tuning() -> list[str]:
         return 1.0
 
     triton_heuristics.CachingAutotuner.bench = equally_fast  # type: ignore[method-assign]  # no GPU times it
+    setattr(pad_mm, "_should_pad", lambda *asked: False)  # noqa: B010  torch says that it never returns
     tuned: list[str] = []
     run: Any = PythonWrapperCodegen.generate_and_run_autotune_block
 
