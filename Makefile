@@ -9,6 +9,8 @@ MAKEFLAGS += --no-builtin-rules
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+CUDA_VENV := .venv-cuda
+CUDA_PIP := $(CUDA_VENV)/bin/python -m pip --disable-pip-version-check
 LOCKS := $(wildcard requirements/*.txt)
 PROTOS := $(shell find protos -name '*.proto' 2>/dev/null)
 PROTO_STAMP := exporter/config/pb/.stamp
@@ -50,7 +52,7 @@ check: install ## formatting, lint, types, import contracts, spelling
 .PHONY: test
 test: install ## all tests; narrow with ARGS, as in make test ARGS="tests/jobs -k lease"
 	@$(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile \
-	  -m 'not (browser or families or faults or fuzz or planted or ranks)' $(ARGS)
+	  -m 'not (browser or families or faults or fuzz or gpubuild or planted or ranks)' $(ARGS)
 
 .PHONY: families
 families: install ## every recorded model of every family, exported in both modes, against its recordings
@@ -84,6 +86,11 @@ gpu: install ## on a machine with a GPU: kernels and exports on it, and what the
 	$(BIN)/python -m pytest -q tests/gpu $(ARGS) || failed=1; \
 	$(BIN)/python -m benchmarks.gpu || failed=1; \
 	exit $$failed
+
+.PHONY: gpu-build
+gpu-build: $(CUDA_VENV)/.installed ## without a GPU: compile packages for sm_90, and read them; 7 GB in .venv-cuda, over an hour
+	@$(CUDA_VENV)/bin/python protos/compile.py
+	@$(CUDA_VENV)/bin/python -m pytest -q -m gpubuild tests/gpu_build $(ARGS)
 
 .PHONY: bench
 bench: install ## measure what benchmarks/ describes, 100 minutes and 25 GB of disk; ARGS="service warm" for some
@@ -140,8 +147,8 @@ lock: $(INSTALLED) ## resolve the dependencies of pyproject.toml anew into requi
 	@$(call lock,exporter,--extra exporter,-c requirements/dev.txt -c requirements/torch.txt)
 
 .PHONY: clean
-clean: ## remove .venv, generated code and caches
-	@rm -rf $(VENV) exporter/config/pb build dist *.egg-info .slipway .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+clean: ## remove .venv, .venv-cuda, generated code and caches
+	@rm -rf $(VENV) $(CUDA_VENV) exporter/config/pb build dist *.egg-info .slipway .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .PHONY: help
@@ -164,12 +171,24 @@ $(INSTALLED): $(LOCKS) pyproject.toml setup.py | $(VENV)/.created
 	@$(PIP) install -qq --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(VENV)/.created:
+# `===` takes the version as it is written, which is the build for CUDA, and none that a machine's index offers
+# beside it (+cpu). torch's wheels bring no headers of the compiler's and of CUDA's C++ library.
+$(CUDA_VENV)/.installed: $(LOCKS) | $(CUDA_VENV)/.created
+	@echo 'installing torch for CUDA (1/3)'
+	@$(CUDA_PIP) install -qq 'torch===$(shell sed -n 's/^torch==\([0-9.]*\).*/\1/p' requirements/torch.txt)'
+	@$(CUDA_PIP) install -qq 'cuda-toolkit[crt,cccl]'
+	@echo 'installing the other dependencies (2/3)'
+	@$(CUDA_PIP) install -qq -r requirements/torch.txt -r requirements/dev.txt
+	@echo 'installing torchrec and fbgemm for CPU (3/3)'
+	@$(CUDA_PIP) install -qq --no-deps -r requirements/cpu.txt
+	@touch $@
+
+$(VENV)/.created $(CUDA_VENV)/.created: %/.created:
 	@test -n '$(PYTHON)' || $(call stop,Slipway needs Python 3.11 and found none,python3.11 python3.11-venv)
 	@command -v g++ >/dev/null || $(call stop,Slipway needs g++ to compile packages and found none,g++)
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || $(call stop,$(PYTHON) cannot make a virtual environment,python3.11-venv)
-	@echo 'creating $(VENV) with $(PYTHON)'
-	@$(PYTHON) -m venv --clear $(VENV)
+	@echo 'creating $* with $(PYTHON)'
+	@$(PYTHON) -m venv --clear $*
 	@touch $@
 
 $(PROTO_STAMP): $(PROTOS) protos/compile.py | $(INSTALLED)

@@ -41,9 +41,8 @@ LOW = tuple(_case("hstu_match", mode="unified", precision=precision) for precisi
 CASES = (*WITH_KERNELS, *IN_BOTH_MODES, *QUANTISED, *LOW)
 
 
-def made(case: Case, folder: Path, compiler: Path) -> "Exported":
-    """Export a case below `folder`."""
-    from benchmarks.gpu.exporting import export_apart
+def request_of(case: Case, folder: Path) -> dict[str, object]:
+    """The spec of a case as JSON; what it makes lies below `folder`."""
     from exporter.board.zoo import Case as Cell
     from exporter.board.zoo import read_zoo, spec_of
 
@@ -53,4 +52,11 @@ def made(case: Case, folder: Path, compiler: Path) -> "Exported":
     told["passes"] = []
     if "tables" in dict(case.changes):
         told["tables"] = {"dtype": dict(case.changes)["tables"]}
-    return export_apart(told, folder, compiler=compiler)
+    return told
+
+
+def made(case: Case, folder: Path, compiler: Path) -> "Exported":
+    """Export a case below `folder`."""
+    from benchmarks.gpu.exporting import export_apart
+
+    return export_apart(request_of(case, folder), folder, compiler=compiler)

@@ -112,11 +112,19 @@ def test_a_pass_swaps_attention_for_the_kernel() -> None:
         torch.testing.assert_close(traced.program.module()(inputs), tower.module(inputs))
 
 
-@pytest.mark.parametrize(("kernel", "waits"), [(Kernel.PYTORCH, [1, 1]), (Kernel.TRITON, [1, 0])])
-def test_the_host_reads_numbers_of_the_device_for_checks_and_for_masks_alone(
-    kernel: Kernel, waits: list[int]
+@pytest.mark.parametrize(
+    ("model", "kernel", "waits"),
+    [
+        ("dlrm_hstu", Kernel.PYTORCH, [1, 1]),
+        ("dlrm_hstu", Kernel.TRITON, [1, 0]),
+        ("dlrm_hstu_trunc", Kernel.PYTORCH, [1, 3]),
+        ("dlrm_hstu_trunc", Kernel.TRITON, [1, 1]),
+    ],
+)
+def test_the_host_reads_numbers_of_the_device_for_checks_masks_and_truncation_alone(
+    model: str, kernel: Kernel, waits: list[int]
 ) -> None:
-    tower = by_triton("dlrm_hstu", "model")
+    tower = by_triton(model, "model")
     pipeline = replace(tower.config.pipeline, kernel=kernel)
     tower = replace(tower, config=replace(tower.config, pipeline=pipeline))
     parts = parts_of(with_kernels(tower, CUDA), Mode.TWO_STAGE, max_batch_size=64)
