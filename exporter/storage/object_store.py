@@ -48,6 +48,9 @@ PART_SIZE = 32 << 20  # bytes; larger files go up in parts, one of which is held
 MAX_PARTS = 10_000  # of one upload, by the protocol
 
 _TRIES = 5  # of what may be tried only for a while, each on its own
+# Of any other call. botocore waits at most 50 ms after the first and twice as long after each further one, so
+# that a store may be away for some seconds; twenty times as long where the store says to slow down.
+_CALLS = 9
 _PAUSE_S = 0.5  # before the second; one more before each further one
 _TOKEN = "slipway-write"  # metadata by which a write recognises its own object
 _RETRYABLE_CODES = {"ExpiredToken", "RequestTimeout", "SlowDown", "ThrottlingException"}
@@ -278,7 +281,7 @@ def _client(endpoint: str | None = None, *, within: timedelta | None = None) -> 
     config = Config(
         connect_timeout=10,
         read_timeout=60,
-        retries={"mode": "standard", "total_max_attempts": _TRIES},
+        retries={"mode": "standard", "total_max_attempts": _CALLS},
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",
         tcp_keepalive=True,

@@ -17,7 +17,7 @@ from tests.faults.s3 import requests_in
 from tests.faults.stack import BUCKET, FaultStack
 
 _PUBLISHED = {JobState.SUCCEEDED, JobState.PARTIALLY_SUCCEEDED}
-_TOLD_S = 30.0
+TOLD_S = 30.0
 _GONE_S = 15.0
 
 
@@ -90,10 +90,10 @@ def _written_by_holders(stack: FaultStack, job_id: JobId, *, clock_set: bool) ->
 
 
 def _told(stack: FaultStack, job_id: JobId) -> Iterator[str]:
-    deadline = time.monotonic() + _TOLD_S
+    deadline = time.monotonic() + TOLD_S
     while not stack.receiver.ends_told(job_id):
         if time.monotonic() > deadline:
-            yield f"nobody was told of the end within {_TOLD_S:g} s"
+            yield f"nobody was told of the end within {TOLD_S:g} s"
             return
         time.sleep(0.05)
     if len(ends := stack.receiver.ends_told(job_id)) > 1:
