@@ -1,8 +1,10 @@
-"""What every test shares: one folder for what compilers can keep between packages."""
+"""What every test shares: one folder for what compilers can keep between packages, and logging as it was."""
 
+import logging
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,3 +34,13 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(lambda: shutil.rmtree(os.environ.pop(CACHE_VARIABLE), ignore_errors=True))
     os.environ[CODE_CACHE_VARIABLE] = tempfile.mkdtemp(prefix="slipway-code-")  # never the user's own
     config.add_cleanup(lambda: shutil.rmtree(os.environ.pop(CODE_CACHE_VARIABLE), ignore_errors=True))
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was() -> Iterator[None]:
+    """A program that a test runs here may log to the test's own stderr, which ends with the test."""
+    root = logging.getLogger()
+    handlers, level = root.handlers, root.level
+    yield
+    root.handlers = handlers
+    root.setLevel(level)

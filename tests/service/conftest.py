@@ -2,6 +2,7 @@
 
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -45,6 +46,8 @@ def serving(app: FastAPI) -> Iterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
         thread.start()
+        while thread.is_alive() and not server.started:
+            time.sleep(0.01)
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         server.should_exit = True
         thread.join()
