@@ -22,10 +22,12 @@ PACKAGE_CONFIG: Mapping[str, bool | str | int] = {
 #   64 rows of as many places would take 16 GB.
 # - A kernel of ours that autotunes is not refused for what inductor leaves out of its way of autotuning.
 # - Numbers that depend on data are as wide in the package as they are in eager.
+# - Loops are merged before kernels are fused and not after it: see `workarounds.LOOPS`.
 GPU_CONFIG: Mapping[str, bool | int] = {
     "unbacked_symint_fallback": 256,
     "unsafe_ignore_unsupported_triton_autotune_args": True,
     "_use_fp64_for_unbacked_floats": False,
+    "loop_ordering_after_fusion": False,
 }
 
 # Inductor takes every instruction that the compiling machine has, unless it is told a level.

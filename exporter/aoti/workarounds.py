@@ -55,7 +55,17 @@ TUNING = Workaround(
     seen_in="2.13",
 )
 
-WORKAROUNDS = (REEXPORT, MERGED_CALLS, HEADERS, PROBES, TUNING)
+LOOPS = Workaround(
+    name="loop_ordering_after_fusion",
+    link="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_inductor/sizevars.py",
+    breaks="a loop over rows and their width is fused with a reduction of each row, and made one loop after "
+    "that, which must be split again: where the rows are a sum, a prefix and a history, inductor does not "
+    "see that they divide the product (CantSplit). A cast is such a loop: HSTU in bf16 or fp16 is not "
+    "compiled for a GPU. Made one loop before, it is found not to fit, and is left apart",
+    seen_in="2.13",
+)
+
+WORKAROUNDS = (REEXPORT, MERGED_CALLS, HEADERS, PROBES, TUNING, LOOPS)
 
 
 def named_arguments(forward: Callable[..., T], names: Sequence[str]) -> Callable[..., T]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.gpu.cases import CASES, LOW, Case
+from tests.gpu.cases import CASES, Case
 from tests.gpu_build.package import TARGET, Built, gpu_of, parameters_of
 
 pytestmark = pytest.mark.gpubuild
@@ -15,16 +15,7 @@ _OURS = ("hstu_attention_kernel", "encode_positions_kernel", "gate_kernel", "pro
 _PADDED = {("mind", "user"): 1, ("multi_tower_din", "model"): 2, ("dbmtl", "model"): 4}
 _LARGE = 128  # rows of a table; no size that is traced comes near
 
-# Inductor of torch 2.13 does not see that the rows' elements times a width can be split into elements.
-_cannot_split = pytest.mark.xfail(
-    reason="CantSplit: 192*s18 + 32*s27 not divisible by 6*s18 + s27", strict=True
-)
-
-each_case = pytest.mark.parametrize(
-    "case",
-    [pytest.param(case, marks=_cannot_split if case in LOW else ()) for case in CASES],
-    ids=lambda case: case.name,
-)
+each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
 
 @each_case

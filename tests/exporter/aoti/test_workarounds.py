@@ -7,10 +7,12 @@ import pytest
 import torch
 from torch._inductor import codecache  # noqa: TID251  where the fault is
 from torch._inductor.runtime.cache_dir_utils import default_cache_dir  # noqa: TID251  where the fault is
+from torch._inductor.sizevars import SizeVarAllocator  # noqa: TID251  where the fault is
 from torch.export import unflatten
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from exporter.aoti.torch_private import header_folder
-from exporter.aoti.workarounds import HEADERS, MERGED_CALLS, PROBES, REEXPORT, WORKAROUNDS
+from exporter.aoti.workarounds import HEADERS, LOOPS, MERGED_CALLS, PROBES, REEXPORT, WORKAROUNDS
 from tests.exporter.aoti.conftest import Compiled
 from tests.exporter.passes.conftest import Nested, rows, traced
 
@@ -47,6 +49,15 @@ def test_torch_still_keeps_compiled_headers_below_tmpdir(compiled: Compiled) -> 
     assert codecache._HEADER_DIR.startswith(default_cache_dir())
     assert list(header_folder().glob("*.gch"))
     assert HEADERS.fixed_in is None
+
+
+def test_inductor_still_does_not_see_that_a_sum_divides_its_multiples() -> None:
+    shapes = ShapeEnv()
+    prefixes, history = (shapes.create_unbacked_symint().node.expr for _ in range(2))
+    sizes = SizeVarAllocator(shapes)
+    assert sizes.statically_known_multiple_of(32 * history, history)
+    assert not sizes.statically_known_multiple_of(32 * (prefixes + history), prefixes + history)
+    assert LOOPS.fixed_in is None
 
 
 _PROBES = """
