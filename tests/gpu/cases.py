@@ -37,7 +37,10 @@ WITH_KERNELS = tuple(
 QUANTISED = tuple(
     _case(model, mode="unified", tables=dtype) for model, dtype in (("dssm", "int8"), ("dbmtl", "int4"))
 )
-LOW = tuple(_case("hstu_match", mode="unified", precision=precision) for precision in ("bf16", "fp16"))
+LOW = tuple(
+    _case(model, mode="unified", precision=precision)
+    for model, precision in (("hstu_match", "bf16"), ("hstu_match", "fp16"), ("dlrm_hstu", "bf16"))
+)
 CASES = (*WITH_KERNELS, *IN_BOTH_MODES, *QUANTISED, *LOW)
 
 
