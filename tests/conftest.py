@@ -3,6 +3,7 @@
 import logging
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,6 +29,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Instruction-set probes and compiled headers are paid by `make install`, or once per session."""
+    # In a script's background it would ignore interrupts, and so would all that tests start to interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     if CACHE_VARIABLE not in os.environ:
         os.environ[CACHE_VARIABLE] = tempfile.mkdtemp(prefix="slipway-tests-")
         lay_in(compiler_folder(), Path(os.environ[CACHE_VARIABLE]))
