@@ -88,7 +88,7 @@ gpu: install ## on a machine with a GPU: kernels and exports on it, and what the
 	exit $$failed
 
 .PHONY: gpu-build
-gpu-build: $(CUDA_VENV)/.installed ## without a GPU: compile packages for sm_90, and read them; 6 GB in .venv-cuda, over an hour
+gpu-build: $(CUDA_VENV)/.installed ## without a GPU: compile packages for sm_90, and read them; 6 GB in .venv-cuda, half an hour
 	@$(CUDA_VENV)/bin/python protos/compile.py
 	@$(CUDA_VENV)/bin/python -m pytest -q -m gpubuild tests/gpu_build $(ARGS)
 
