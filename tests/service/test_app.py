@@ -99,6 +99,7 @@ def test_the_documentation_shows_the_problems(client: TestClient) -> None:
     assert set(answers) == {"200", "202", "401", "403", "409", "422", "429", "502", "503"}
     assert answers["422"]["content"].keys() == {"application/problem+json"}
     assert "code" in document["components"]["schemas"]["Problem"]["properties"]
+    assert client.get("/docs").status_code == 200
 
 
 def test_the_page_of_calls_shows_every_call_and_type(client: TestClient) -> None:

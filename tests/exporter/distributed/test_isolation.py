@@ -26,6 +26,8 @@ def test_a_result_comes_back() -> None:
     ],
 )
 def test_a_death_is_told(end: Callable[[], object], how: str) -> None:
+    assert callable(end)
+
     def produce() -> str:
         faulthandler.disable()  # pytest's would write the child's stack between the dots of the tests
         return str(end())
