@@ -57,13 +57,13 @@ test: install ## all tests; narrow with ARGS, as in make test ARGS="tests/jobs -
 .PHONY: families
 families: install ## every recorded model of every family, exported in both modes, against its recordings
 	@$(BIN)/python -m pytest -q tests/e2e/test_recorded_outputs.py tests/e2e/test_two_stage.py \
-	  tests/e2e/test_other_families.py tests/e2e/test_low_precision.py tests/exporter/aoti/test_untraceable.py \
+	  tests/e2e/test_other_families.py tests/e2e/test_low_precision.py tests/exporter/trace/test_untraceable.py \
 	  tests/exporter/models/test_export.py tests/exporter/models/test_export_match.py \
 	  -m 'families or not families' $(ARGS)
 
 .PHONY: planted
 planted: install ## planted failures and a real one, each cut to the smallest graph that still fails
-	@$(BIN)/python -m pytest -q -m planted tests/exporter/verify tests/exporter/test_aftermath.py tests/e2e $(ARGS)
+	@$(BIN)/python -m pytest -q -m planted tests/exporter/verify tests/exporter/pipeline/test_crash_report.py tests/e2e $(ARGS)
 
 .PHONY: browser
 browser: install ## the dashboard in a real Chromium; pictures go to .slipway/screenshots
@@ -99,7 +99,7 @@ bench: install ## measure what benchmarks/ describes, 100 minutes and 25 GB of d
 .PHONY: board
 board: install ## every model family in every mode and precision, against tests/board/last.json; ARGS=--reduced
 	@mkdir -p .slipway
-	@$(BIN)/slipway board --zoo tests/board/zoo.json --against tests/board/last.json \
+	@$(BIN)/python -m benchmarks.board --zoo tests/board/zoo.json --against tests/board/last.json \
 	  --record .slipway/board.json --html .slipway/board.html $(ARGS)
 
 .PHONY: format

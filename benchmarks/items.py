@@ -14,17 +14,17 @@ from pathlib import Path
 from matplotlib.figure import Figure
 from pydantic import BaseModel, TypeAdapter
 
-from benchmarks.catalogue import write_checkpoint, write_config, write_items
 from benchmarks.command import Run, carry_out, parser_of
-from benchmarks.exports import ExportRun, Place, export
+from benchmarks.measure.catalogue import write_checkpoint, write_config, write_items
+from benchmarks.measure.exports import ExportRun, Place, export
 from benchmarks.plots import Titles, draw_stacks
 from benchmarks.report import Report, Table
 from benchmarks.spread import rounded
+from exporter.artifact.read import read_manifest
 from exporter.data.batch import read_rows
 from exporter.index_spec import INDEX_KINDS, IndexSpec
 from exporter.manifest import Manifest, VectorsEntry
-from exporter.published import read_manifest
-from exporter.served import download
+from exporter.serving.downloaded_tower import download
 from exporter.spec import ExportSpec, TowerName
 from exporter.verify.runner import PackageRunner
 

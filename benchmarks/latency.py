@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 from pydantic import BaseModel
 
 from benchmarks.command import Run, carry_out, parser_of
-from benchmarks.exports import Place, export
-from benchmarks.latency_process import (
+from benchmarks.measure.exports import Place, export
+from benchmarks.measure.latency_process import (
     COMPILED,
     CONTENDERS,
     EAGER,
@@ -26,12 +26,12 @@ from benchmarks.latency_process import (
     Subject,
     Times,
 )
-from benchmarks.models import Model, demo_model, ranking_model
+from benchmarks.measure.models import Model, demo_model, ranking_model
 from benchmarks.plots import Titles, draw_bars
 from benchmarks.report import Report, Table
 from benchmarks.spread import Spread, percentile, ratios, rounded
 from exporter.spec import Mode, TowerName
-from processes.guarded import GuardedProcess
+from processes.guarded_process import GuardedProcess
 
 _SIZES, _FEW_SIZES = (1, 8, 64, 512), (1, 8)
 _THREADS = (1, 2)
@@ -110,7 +110,7 @@ def _process(run: Run, subjects: list[Subject], threads: int) -> LatencyTimes:
     )
     (scratch / "order.json").write_text(order.model_dump_json())
     process = GuardedProcess.start(
-        [sys.executable, "-m", "benchmarks.latency_process", str(scratch / "order.json")],
+        [sys.executable, "-m", "benchmarks.measure.latency_process", str(scratch / "order.json")],
         log=scratch / "log",
         grace=_GRACE,
         environment={

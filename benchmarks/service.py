@@ -16,10 +16,10 @@ from contextlib import ExitStack
 from matplotlib.figure import Figure
 from pydantic import BaseModel
 
-from benchmarks.api_process import Api, running_api
 from benchmarks.command import Run, carry_out, parser_of
-from benchmarks.http_load import Caller, per_second
-from benchmarks.models import demo_model
+from benchmarks.measure.api_process import Api, running_api
+from benchmarks.measure.http_load import Caller, per_second
+from benchmarks.measure.models import demo_model
 from benchmarks.plots import Titles, draw_bars
 from benchmarks.report import Report, Table
 from benchmarks.spread import Spread, percentile, ratios

@@ -20,15 +20,15 @@ from matplotlib.figure import Figure
 from pydantic import BaseModel
 
 from benchmarks.command import Run, carry_out, parser_of
-from benchmarks.exports import Place, export
-from benchmarks.large_table import add_sizes_option, large_table_spec
+from benchmarks.measure.exports import Place, export
+from benchmarks.measure.large_table import add_sizes_option, large_table_spec
+from benchmarks.measure.process_memory import family, memory_of
 from benchmarks.plots import Titles, draw_lines
-from benchmarks.process_memory import family, memory_of
 from benchmarks.report import Report, Table
 from benchmarks.spread import Spread, ratios
 from exporter.checkpoint.keymap import PREFIX
 from exporter.checkpoint.read import open_checkpoint
-from exporter.shards.written import PIECE_BYTES
+from exporter.shards.write import PIECE_BYTES
 from exporter.spec import Mode, Tables
 from exporter.stages import Stage
 
@@ -92,7 +92,9 @@ def _is_rank(pid: int) -> bool:
         command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
         return False
-    return name.startswith("rank ") or (b"worker.attempt" in command and b"processes.guard" not in command)
+    return name.startswith("rank ") or (
+        b"worker.attempt.rank" in command and b"processes.guard" not in command
+    )
 
 
 def main() -> int:

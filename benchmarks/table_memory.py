@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 from pydantic import BaseModel
 
 from benchmarks.command import Run, carry_out, parser_of
-from benchmarks.exports import ExportRun, Place, export
-from benchmarks.large_table import add_sizes_option, large_table_spec
+from benchmarks.measure.exports import ExportRun, Place, export
+from benchmarks.measure.large_table import add_sizes_option, large_table_spec
 from benchmarks.plots import Titles, draw_lines
 from benchmarks.report import Report, Table
 from benchmarks.spread import rounded, slope

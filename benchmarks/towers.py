@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from pydantic import BaseModel
 
 from benchmarks.command import Run, carry_out, parser_of
-from benchmarks.exports import ExportRun, Place, export, fresh_compiler
-from benchmarks.models import Model, demo_model
+from benchmarks.measure.exports import ExportRun, Place, export, fresh_compiler
+from benchmarks.measure.models import Model, demo_model
 from benchmarks.plots import Titles, draw_bars
 from benchmarks.report import Report, Table
 from benchmarks.spread import Spread, ratios

@@ -10,10 +10,10 @@ from rich.table import Table
 from cli.code_cache import add_code_cache_option
 from cli.inspect import trace_table
 from cli.settings import CheckSettings
+from exporter.artifact.signing import VerifyingKey
 from exporter.check.report import CheckReport, Finding, Subject, TowerCheck
-from exporter.planning import CheckRequest
-from exporter.signing import VerifyingKey
 from exporter.storage.local import LocalStore
+from exporter.towers.plan import CheckRequest
 from processes.settings import NO_CODE_CACHE
 from processes.startup import settings_or_exit
 from service.client.options import add_model_options, named, request_of

@@ -9,21 +9,21 @@ from pathlib import Path
 from cli.code_cache import add_code_cache_option
 from cli.settings import ExportSettings
 from cli.several_hosts import add_host_options, place_of
-from jobs.bundles import FolderBundles
-from jobs.control import JobControl
-from jobs.leases import Holding, claim
-from jobs.logs import MemoryLogs
-from jobs.memory_store import MemoryJobStore
+from jobs.control.control import JobControl
+from jobs.diagnostics.bundles import FolderBundles
+from jobs.diagnostics.logs import MemoryLogs
+from jobs.lease.leases import Holding, claim
 from jobs.model import Job, JobState
 from jobs.queue import MemoryQueue
+from jobs.stores.memory_store import MemoryJobStore
 from processes.startup import settings_or_exit
 from service.cli_commands import EXIT_CODES
 from service.client.options import add_spec_options, spec_of
 from service.client.watch import display, show_end
 from service.planning import planner
 from service.schemas import JobView
-from worker.allowance import allowance_of
-from worker.launch import RanksLauncher
+from worker.attempt.launch import RanksLauncher
+from worker.environment.attempt_environment import allowance_of
 from worker.settings import AllowanceSettings, SigningSettings
 from worker.supervisor import Supervisor
 

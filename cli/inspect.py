@@ -6,6 +6,8 @@ from pathlib import Path
 
 from rich.table import Table
 
+from exporter.artifact.read import read_manifest, verify_artifact
+from exporter.artifact.signing import VerifyingKey
 from exporter.dtypes import Kernel, Precision
 from exporter.manifest import (
     DimEntry,
@@ -17,9 +19,7 @@ from exporter.manifest import (
     TraceTime,
     VectorsEntry,
 )
-from exporter.published import read_manifest, verify_artifact
 from exporter.redaction import visible
-from exporter.signing import VerifyingKey
 from exporter.spec import IdWeights, Pass, SetPrecision
 from service.client.options import named
 from service.client.tables import console, sizes_text, table_of

@@ -9,7 +9,7 @@ from rich.table import Table
 from cli.settings import ExportSettings
 from exporter.dtypes import Kernel, Precision
 from exporter.manifest import DimEntry, TensorEntry
-from exporter.planning import PlanRequest, read_config
+from exporter.towers.plan import PlanRequest, read_config
 from processes.startup import settings_or_exit
 from service.client.options import add_plan_options, request_of
 from service.client.tables import console, table_of
@@ -57,7 +57,7 @@ def _view(request: PlanRequest) -> PlanView:
     """The plan; a family of one's own is asked for it, here as in an attempt."""
     if request.family is None:
         return view_plan(request)
-    from exporter.families.declared import plan_family  # loads torch, as the family does
+    from exporter.construction.declared_blueprint import plan_family  # loads torch, as the family does
 
     families = settings_or_exit(ExportSettings).families
     return view_of(plan_family(request, read_config(request), families=families), request)

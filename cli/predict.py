@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cli.settings import ExportSettings
-from exporter.signing import VerifyingKey
+from exporter.artifact.signing import VerifyingKey
 from exporter.spec import TowerName
 from processes.startup import settings_or_exit
 from service.client.options import named
@@ -41,8 +41,8 @@ def add_command(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]
 
 def run(arguments: argparse.Namespace) -> int:
     """Predict, and say how many rows were written."""
-    from exporter.predict import predict  # torch loads only for the commands that need it
-    from exporter.served import download
+    from exporter.serving.downloaded_tower import download
+    from exporter.serving.predict import predict  # torch loads only for the commands that need it
 
     with tempfile.TemporaryDirectory(prefix="slipway-predict-") as folder:
         scratch = Path(folder)

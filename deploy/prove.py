@@ -42,13 +42,13 @@ IMAGES: Mapping[str, Image] = {
         dockerfile="worker.Dockerfile",
         stage="cpu",
         holds_torch=True,
-        imports="worker.app, worker.attempt, exporter.pipeline, cli.main",
+        imports="worker.app, worker.attempt.rank, exporter.pipeline.export, cli.main",
     ),
     "worker-cuda": Image(
         dockerfile="worker.Dockerfile",
         stage="install-cuda",
         holds_torch=True,
-        imports="worker.app, worker.attempt, exporter.pipeline, cli.main",
+        imports="worker.app, worker.attempt.rank, exporter.pipeline.export, cli.main",
     ),
 }
 

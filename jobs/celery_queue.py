@@ -13,8 +13,8 @@ from exporter.spec import Target
 from jobs.errors import StoreUnavailable
 from jobs.ids import JobId
 from jobs.queue import HostCall
-from jobs.redis_store import reaching
 from jobs.request import Priority
+from jobs.stores.redis_store import reaching
 
 RUN_EXPORT = "slipway.run_export"
 JOIN_EXPORT = "slipway.join_export"

@@ -129,7 +129,7 @@ class Lease(Frozen):
 class Job(JobOptions):
     """One accepted export."""
 
-    version: Literal[1, 2] = 2  # of this layout; what is written may be an older one (see jobs.record)
+    version: Literal[1, 2] = 2  # of this layout; what is written may be an older one (see jobs.stores.record)
     revision: int = 1  # grows by one with every change
     id: JobId
     spec: ExportSpec  # with the pipeline config's text as it was at submit

@@ -12,7 +12,7 @@ import redis
 
 from launcher.errors import LaunchFailed
 from launcher.ports import free_port
-from processes.guarded import GuardedProcess
+from processes.guarded_process import GuardedProcess
 
 _GRACE = timedelta(seconds=5)
 _START_S = 20.0

@@ -5,7 +5,7 @@ from pathlib import Path
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from jobs.redis_url import RedisUrl
+from jobs.stores.redis_url import RedisUrl
 
 
 class LauncherSettings(BaseSettings):

@@ -15,7 +15,7 @@ from typing import TextIO
 from launcher.errors import LaunchFailed
 from launcher.ports import claim_port
 from launcher.redis_server import running_redis
-from processes.guarded import GuardedProcess
+from processes.guarded_process import GuardedProcess
 
 _GRACE = timedelta(seconds=10)  # the worker ends its attempt within five
 _START_S = 90.0

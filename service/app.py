@@ -29,7 +29,7 @@ from service.routes.dashboard import add_dashboard
 from service.settings import ServiceSettings
 from service.tracing import RequestSpans
 from telemetry.logging import configure_logging
-from telemetry.tracing import tracing_to
+from telemetry.setup import tracing_to
 
 
 def create_app(settings: ServiceSettings | None = None, backend: Backend | None = None) -> FastAPI:

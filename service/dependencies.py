@@ -5,13 +5,13 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from jobs.bundles import Bundles, MemoryBundles
-from jobs.control import JobControl
-from jobs.idempotency import Answers, MemoryAnswers
-from jobs.logs import JobLogs, MemoryLogs
-from jobs.releases import MemoryPointers, ReleasePointers, Releases
-from jobs.roster import Roster
-from jobs.tallies import MemoryTallies, Tallies
+from jobs.control.control import JobControl
+from jobs.control.idempotency import Answers, MemoryAnswers
+from jobs.control.releases import MemoryPointers, ReleasePointers, Releases
+from jobs.diagnostics.bundles import Bundles, MemoryBundles
+from jobs.diagnostics.logs import JobLogs, MemoryLogs
+from jobs.fleet.roster import Roster
+from jobs.fleet.tallies import MemoryTallies, Tallies
 from service.settings import ServiceSettings
 
 

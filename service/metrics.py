@@ -9,10 +9,10 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from exporter.spec import CPU_TARGETS, Device, Target
+from jobs.fleet.roster import Roster, WorkerNotice
+from jobs.fleet.tallies import BUCKETS, Tallies, Tally
 from jobs.model import JobState
-from jobs.roster import Roster, WorkerNotice
-from jobs.store import JobStore
-from jobs.tallies import BUCKETS, Tallies, Tally
+from jobs.stores.job_store import JobStore
 
 _STAGE_LABELS = ("stage", "tower", "mode", "device")
 _TOWER_LABELS = ("tower", "mode", "device", "cold")

@@ -3,9 +3,9 @@
 from collections.abc import Collection, Sequence
 from functools import partial
 
-from exporter.planning import PlannedTower, PlanRequest, pin, plan_export, plan_towers, read_config
 from exporter.spec import ExportSpec
-from jobs.control import Plan, Planner
+from exporter.towers.plan import PlannedTower, PlanRequest, pin, plan_export, plan_towers, read_config
+from jobs.control.control import Plan, Planner
 from service.schemas import PlanView, TowerPlan
 
 

@@ -6,15 +6,15 @@ from datetime import timedelta
 
 from exporter.storage.uris import FileRoots
 from jobs.celery_queue import CeleryQueue, make_celery
-from jobs.control import JobControl
+from jobs.control.control import JobControl
+from jobs.control.redis_answers import RedisAnswers
+from jobs.control.redis_releases import RedisPointers
+from jobs.diagnostics.redis_bundles import RedisBundles
+from jobs.diagnostics.redis_logs import RedisLogs
+from jobs.fleet.redis_roster import RedisRoster
+from jobs.fleet.redis_tallies import RedisTallies
 from jobs.hooks.stores import redis_hooks
-from jobs.redis_answers import RedisAnswers
-from jobs.redis_bundles import RedisBundles
-from jobs.redis_logs import RedisLogs
-from jobs.redis_pointers import RedisPointers
-from jobs.redis_roster import RedisRoster
-from jobs.redis_store import RedisJobStore, connect
-from jobs.redis_tallies import RedisTallies
+from jobs.stores.redis_store import RedisJobStore, connect
 from service.dependencies import Backend
 from service.hooks.backend import HookBackend, running_hooks
 from service.planning import planner

@@ -7,15 +7,14 @@ from typing import Literal
 
 from pydantic import Field
 
+from exporter.config.features.tables import Lookup, lookups
 from exporter.config.schema import PipelineConfig
-from exporter.config.tables import Lookup, lookups
-from exporter.dims.between import plan_between
 from exporter.dims.entries import dim_entries, tensor_entries
+from exporter.dims.package_interface import plan_between
 from exporter.dtypes import Kernel, Precision, TableDtype
 from exporter.index_spec import IndexSpec
 from exporter.manifest import DimEntry, TensorEntry
 from exporter.outcome import Failure
-from exporter.planning import PlannedTower
 from exporter.spec import (
     Device,
     ExportSpec,
@@ -28,13 +27,14 @@ from exporter.spec import (
     Targets,
     TowerName,
 )
+from exporter.towers.plan import PlannedTower
+from jobs.control.releases import ModelPage
+from jobs.diagnostics.logs import LogPart
+from jobs.fleet.roster import WorkerNotice, unserved
 from jobs.ids import JobId
-from jobs.logs import LogPart
 from jobs.model import Job, JobState, TowerProgress
-from jobs.releases import ModelPage
 from jobs.request import Priority
-from jobs.roster import WorkerNotice, unserved
-from jobs.store import Page
+from jobs.stores.job_store import Page
 from telemetry.tracing import trace_id
 
 

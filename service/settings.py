@@ -9,7 +9,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from exporter.storage.uris import Folders
 from jobs.families import FamilyNames
-from jobs.redis_url import RedisUrl
+from jobs.stores.redis_url import RedisUrl
 from service.access.rules import TokenRule
 from service.hooks.settings import HookSettings
 from telemetry.choices import LogFormat, LogLevel, OtlpEndpoint

@@ -2,10 +2,10 @@
 
 from exporter.errors import ExportError
 from exporter.manifest import Manifest
-from exporter.planning import PlanRequest
 from exporter.spec import Device, ExportSpec, Mode, TowerName
+from exporter.towers.plan import PlanRequest
+from jobs.control.releases import Release
 from jobs.model import JobState, TowerState
-from jobs.releases import Release
 from jobs.request import ExportRequest, Priority
 from service.client.asynchronous import AsyncSlipwayClient as AsyncClient
 from service.client.errors import RequestRefused, ServiceUnreachable

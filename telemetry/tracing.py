@@ -123,15 +123,6 @@ class NoTracing:
 _NO_SPAN = NoSpan()
 
 
-def tracing_to(endpoint: str | None, program: str, *, at_once: bool = False) -> Tracing:
-    """Spans of `program`, sent to an OTLP endpoint by a thread; `at_once`, each by whoever ends it."""
-    if endpoint is None:
-        return NoTracing()
-    from telemetry.otlp import OtlpTracing  # heavy, and for those who set an endpoint
-
-    return OtlpTracing(endpoint, program, at_once=at_once)
-
-
 def trace_id(traceparent: str | None) -> str | None:
     """The trace a traceparent is of, as collectors show it."""
     return traceparent.split("-")[1] if traceparent else None

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from processes.settings import compiler_folder
-from worker.compiler_files import lay_in
+from worker.machine.compiler_files import lay_in
 
 pytest_plugins = ["tests.chromium", "tests.installed_families", "tests.s3_server"]
 

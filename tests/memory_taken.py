@@ -11,7 +11,7 @@ from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
-from benchmarks.process_memory import MemoryWatch, family, memory_of
+from benchmarks.measure.process_memory import MemoryWatch, family, memory_of
 
 # From this size on a block is given back the moment it is freed, however often its like was freed before.
 _GIVEN_BACK = f"MALLOC_MMAP_THRESHOLD_={256 << 10}"

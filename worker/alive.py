@@ -5,8 +5,8 @@ import time
 
 from processes.privacy import keep_private
 from processes.startup import settings_or_exit
+from worker.machine.liveness import illness_in
 from worker.settings import WorkerSettings
-from worker.vitals import illness_in
 
 
 def main() -> None:

@@ -10,19 +10,19 @@ from celery import Celery
 from celery.signals import setup_logging, worker_ready, worker_shutdown, worker_shutting_down
 
 from jobs.celery_queue import CeleryQueue, make_celery
-from jobs.redis_pointers import RedisPointers
-from jobs.redis_roster import RedisRoster
-from jobs.redis_store import connect
-from jobs.retention import forget_old
+from jobs.control.redis_releases import RedisPointers
+from jobs.control.retention import forget_old
+from jobs.fleet.redis_roster import RedisRoster
+from jobs.stores.redis_store import connect
 from processes.privacy import keep_private
 from processes.startup import settings_or_exit
 from telemetry.logging import configure_logging
-from worker.equipment import runner_of
+from worker.attempt.workspace import own_worker_dir, remove_leftovers
 from worker.heartbeat import Heartbeat, Sweeper
-from worker.machine import machine_or_exit
+from worker.machine.targets import machine_or_exit
 from worker.settings import WorkerSettings
 from worker.tasks import Runner, register
-from worker.workspace import own_worker_dir, remove_leftovers
+from worker.wiring import runner_of
 
 
 def build(settings: WorkerSettings) -> Celery:

@@ -16,9 +16,9 @@ from kombu.exceptions import OperationalError
 
 from jobs.celery_queue import make_celery, queue_of
 from jobs.errors import StoreUnavailable
-from jobs.redis_roster import RedisRoster
-from jobs.redis_store import connect, reaching
-from jobs.roster import Roster, WorkerNotice
+from jobs.fleet.redis_roster import RedisRoster
+from jobs.fleet.roster import Roster, WorkerNotice
+from jobs.stores.redis_store import connect, reaching
 from processes.privacy import keep_private
 from processes.startup import settings_or_exit
 from worker.settings import WorkerSettings

@@ -9,18 +9,18 @@ from pathlib import Path
 
 from exporter.errors import StorageError
 from exporter.version import __version__
-from jobs.control import enqueue_lost
+from jobs.control.control import enqueue_lost
 from jobs.errors import StoreUnavailable
+from jobs.fleet.roster import Roster, WorkerNotice
 from jobs.ids import JobId
-from jobs.leases import release_expired
+from jobs.lease.leases import release_expired
 from jobs.queue import tell_workers
-from jobs.roster import Roster, WorkerNotice
 from telemetry.logging import logger
-from worker.gpus import gpus
-from worker.keeping import Stopped
+from worker.lease.lease_renewal import Stopped
+from worker.machine.gpus import gpus
+from worker.machine.liveness import VitalsFile
+from worker.machine.versions import installed
 from worker.tasks import Runner
-from worker.versions import installed
-from worker.vitals import VitalsFile
 
 log = logger(__name__)
 

@@ -7,11 +7,11 @@ from typing import Annotated
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from exporter.signing import SigningKey
+from exporter.artifact.signing import SigningKey
 from exporter.spec import Target
 from exporter.storage.uris import Folders
 from jobs.families import FamilyNames
-from jobs.redis_url import RedisUrl
+from jobs.stores.redis_url import RedisUrl
 from processes.settings import CodeCacheSetting
 from telemetry.choices import LogFormat, LogLevel, OtlpEndpoint
 
@@ -106,7 +106,7 @@ class WorkerSettings(BaseSettings):
     @field_validator("heartbeat_interval")
     @classmethod
     def _often_enough(cls, interval: timedelta, info: ValidationInfo) -> timedelta:
-        """Three beats may be missed in half a lease, after which nobody is judged (see jobs.judging)."""
+        """Three beats may be missed in half a lease, after which nobody is judged, see `lease_expiry`."""
         lease: timedelta | None = info.data.get("lease")
         if lease is not None and interval > lease / 6:
             raise ValueError(

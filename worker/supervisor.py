@@ -5,27 +5,27 @@ from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
+from exporter.artifact.signing import SigningKey
 from exporter.distributed.meeting import MeetingPlace
 from exporter.errors import ExportError
 from exporter.outcome import Failure
-from exporter.signing import SigningKey
-from jobs.bundles import Bundles
+from jobs.diagnostics.bundles import Bundles
+from jobs.diagnostics.logs import JobLogs
 from jobs.errors import LeaseLost, StoreUnavailable
-from jobs.leases import Holding, Joined
-from jobs.logs import JobLogs
+from jobs.lease.leases import Holding, Joined
 from jobs.model import Job
-from processes.guarded import GuardedProcess
+from processes.guarded_process import GuardedProcess
 from processes.settings import secret_values
 from telemetry.logging import logger
-from worker.bundling import Bundling
-from worker.endings import Broken, Cancelled, Ending, HandedBack, for_good, without
-from worker.events import EventTail, log_events
-from worker.launch import Launcher
-from worker.lease_proof import LeaseProof, clock
-from worker.logs import LogTail
-from worker.recording import outcome_of, record, timed_out
-from worker.settling import Manner, clear_after_loss, settled, signed
-from worker.workspace import Workspace, workspace_of
+from worker.attempt.attempt_result import Broken, Cancelled, Ending, HandedBack, for_good, without
+from worker.attempt.events import EventTail, log_events
+from worker.attempt.failure_bundle import Bundling
+from worker.attempt.launch import Launcher
+from worker.attempt.logs import LogTail
+from worker.attempt.outcome import outcome_of, record, timed_out
+from worker.attempt.workspace import Workspace, workspace_of
+from worker.lease.finalize import Manner, clear_after_loss, settled, signed
+from worker.lease.lease_proof import LeaseProof, clock
 
 log = logger(__name__)
 

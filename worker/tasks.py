@@ -11,20 +11,20 @@ from pydantic import JsonValue
 from structlog.contextvars import bound_contextvars
 
 from jobs.celery_queue import JOIN_EXPORT, RUN_EXPORT, CeleryQueue
-from jobs.closing import take_over
 from jobs.errors import LeaseLost, StoreUnavailable
+from jobs.fleet.tallies import Tallies, tallies_of
 from jobs.ids import JobId
-from jobs.judging import Judge
-from jobs.leases import Holding, claim, joined
+from jobs.lease.lease_expiry import Judge
+from jobs.lease.leases import Holding, claim, joined
+from jobs.lease.orphans import take_over
 from jobs.model import Job, JobState
 from jobs.queue import HostCall, WorkerQueue, enqueue_if_possible
-from jobs.store import JobStore
-from jobs.tallies import Tallies, tallies_of
+from jobs.stores.job_store import JobStore
 from telemetry.logging import logger
 from telemetry.tracing import NoTracing, SpanKind, Tracing
-from worker.calling import OwnPlace, place_of_call
-from worker.machine import Machine
-from worker.settling import close
+from worker.hosts.call_workers import OwnPlace, place_of_call
+from worker.lease.finalize import close
+from worker.machine.targets import Machine
 from worker.supervisor import Supervisor
 
 log = logger(__name__)

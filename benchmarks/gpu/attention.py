@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from benchmarks.gpu.attention_cases import AttentionCase
+from benchmarks.gpu.cases.attention import AttentionCase
 from benchmarks.gpu.measure import Ceilings, Missing, Spread, failure_of, milliseconds, of_each, table
 from exporter.models.hstu.kernels.attention import AttentionForm, visible
 

@@ -12,11 +12,11 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from benchmarks.gpu.attention_cases import AttentionCase, masked_cases
-from benchmarks.gpu.case import Case, lengths_of, poisoned
+from benchmarks.gpu.cases.attention import AttentionCase, masked_cases
+from benchmarks.gpu.cases.case import Case, lengths_of, poisoned
+from benchmarks.gpu.cases.output import output_cases
+from benchmarks.gpu.cases.position import position_cases
 from benchmarks.gpu.jagged_cases import jagged_cases
-from benchmarks.gpu.output_cases import output_cases
-from benchmarks.gpu.position_cases import position_cases
 from exporter.models.hstu.kernels.attention import AttentionForm
 
 

@@ -101,9 +101,9 @@ def _exported(request: Path, folder: Path, code_cache: str | None) -> dict[str, 
     if json.loads(request.read_text())["device"] == "cuda":
         # Asking the driver would keep forks from the GPU; and whether there is one, they find out.
         torch.cuda.is_available = lambda: True
-    import exporter.packaging
-    import exporter.pipeline
-    from exporter.attempt import EVIDENCE, Attempt
+    import exporter.packages.package_tower
+    import exporter.pipeline.export
+    from exporter.attempt.attempt import EVIDENCE, Attempt
     from exporter.data.batch import contradicting_batches
     from exporter.distributed.ranks import Ranks
     from exporter.spec import ExportSpec
@@ -119,14 +119,14 @@ def _exported(request: Path, folder: Path, code_cache: str | None) -> dict[str, 
 
     mend_old_torch()
     for module, name, instead in (
-        (exporter.packaging, "failures_made_small", lambda *_: nullcontext()),
-        (exporter.packaging, "untraceable_made_small", lambda *_: nullcontext()),
-        (exporter.pipeline, "contradicting_batches", refused_here(contradicting_batches)),
+        (exporter.packages.package_tower, "failures_made_small", lambda *_: nullcontext()),
+        (exporter.packages.package_tower, "untraceable_made_small", lambda *_: nullcontext()),
+        (exporter.pipeline.export, "contradicting_batches", refused_here(contradicting_batches)),
     ):
         setattr(module, name, instead)
     spec = ExportSpec.model_validate_json(request.read_text())
     attempt = Attempt(job_id="gpu", spec=spec, workspace=workspace, code_cache=code_cache)
-    outcome = exporter.pipeline.export(attempt, Ranks(), report)
+    outcome = exporter.pipeline.export.export(attempt, Ranks(), report)
     assert outcome is not None
     failures = {} if outcome.failure is None else {"": f"{outcome.failure.code}: {outcome.failure.message}"}
     for tower in outcome.towers:

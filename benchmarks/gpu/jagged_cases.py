@@ -8,10 +8,10 @@ from itertools import product
 import torch
 from torch import Tensor
 
-from benchmarks.gpu import references
-from benchmarks.gpu.case import Case, lengths_of, name_of, normal, offsets_of, poisoned
+from benchmarks.gpu.cases import references
+from benchmarks.gpu.cases.case import Case, lengths_of, name_of, normal, offsets_of, poisoned
+from exporter.models.blocks.jagged_gathers import cumulated
 from exporter.models.hstu.kernels.jagged import jagged_to_padded, padded_to_jagged
-from exporter.models.jagged_gathers import cumulated
 
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.int64)
 

@@ -11,6 +11,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from benchmarks.gpu.cases.output import Layer
 from benchmarks.gpu.measure import (
     Ceilings,
     Missing,
@@ -21,7 +22,6 @@ from benchmarks.gpu.measure import (
     of_each,
     table,
 )
-from benchmarks.gpu.output_cases import Layer
 from exporter.models.hstu.kernels.output import (
     Tiles,
     gate_into,

@@ -158,14 +158,14 @@ def _subject(order: dict[str, object], tell: Callable[..., None]) -> Subject:
     """The tower on the GPU, filled with its weights, and all that computes what it computes."""
     import numpy as np
 
-    from exporter.aoti.trace import trace
-    from exporter.blueprint import ConfiguredTower
     from exporter.checkpoint.read import open_checkpoint
+    from exporter.construction.blueprint import ConfiguredTower
+    from exporter.construction.sources import open_rows
     from exporter.data.batch import named_batch, trace_inputs
-    from exporter.planning import plan_towers
-    from exporter.sources import open_rows
     from exporter.spec import ExportSpec
+    from exporter.towers.plan import plan_towers
     from exporter.towers.split import split
+    from exporter.trace.trace_tower import trace
     from exporter.verify.reload import Chain
 
     gpu = torch.device("cuda")
@@ -206,7 +206,7 @@ def _subject(order: dict[str, object], tell: Callable[..., None]) -> Subject:
 
 def _chains(name: str, artifact: Path, tower: str, scratch: Path) -> "dict[str, Sequence[Link]]":
     """The chain of an artifact's packages; and its last one by itself, where there are two."""
-    from exporter.served import download
+    from exporter.serving.downloaded_tower import download
     from exporter.spec import TowerName
 
     served = download(str(artifact), TowerName(tower), scratch / f"{artifact.parent.parent.name}-{tower}")

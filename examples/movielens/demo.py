@@ -21,9 +21,9 @@ from examples.movielens.download import DownloadFailed, download
 from examples.movielens.prepare import prepare
 from examples.movielens.recall import embedding_scores, popularity_scores, recall_at
 from examples.movielens.train import Recipe, Trained, train
+from exporter.artifact.read import read_manifest
 from exporter.errors import ExportError
 from exporter.manifest import Manifest, TowerEntry
-from exporter.published import read_manifest
 from exporter.spec import ExportSpec, TowerName
 from exporter.storage.store import join_uri
 from jobs.model import JobState

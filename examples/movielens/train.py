@@ -26,7 +26,7 @@ from exporter.config.parse import parse_pipeline_config
 from exporter.config.schema import PipelineConfig
 from exporter.data.batch import Rows, read_rows
 from exporter.dims.plan import plan_dims
-from exporter.models.dropout import Dropout
+from exporter.models.blocks.dropout import Dropout
 from exporter.models.registry import build_model
 
 CONFIG = Path(__file__).with_name("pipeline.config")

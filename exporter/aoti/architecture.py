@@ -6,8 +6,8 @@ import sys
 
 import torch
 
+from exporter.aoti.cpu_levels import cpu_flags, cpu_levels
 from exporter.aoti.torch_private import cpu_instruction_sets
-from exporter.cpu_levels import cpu_flags, cpu_levels
 from exporter.errors import InvalidArtifact, WrongArchitecture
 from exporter.spec import Device, Target, device_of
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from exporter.aoti.assemble import BLOB_SUFFIX, MODEL
 from exporter.aoti.constants import Constant, read_table
 from exporter.aoti.torch_loader import Package, UnpackedPackage
-from exporter.checkpoint.mapped import map_bytes
+from exporter.checkpoint.mapped_tensor import map_bytes
 from exporter.checkpoint.stored_zip import data_start
 from exporter.errors import InvalidArtifact
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
+from exporter.artifact.read import read_manifest
+from exporter.artifact.signing import VerifyingKey
 from exporter.dtypes import Kernel
 from exporter.errors import InvalidSpec
 from exporter.manifest import Manifest, SourceRef
-from exporter.published import read_manifest
-from exporter.served import ServedTower, download
-from exporter.signing import VerifyingKey
+from exporter.serving.downloaded_tower import ServedTower, download
 from exporter.spec import Device, IdWeights, TableLayout, TowerName
 
 _INLINE = "inline"  # a config that came with the request: the artifact does not say where it is

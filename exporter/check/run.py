@@ -9,13 +9,14 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from exporter.aoti.op_libraries import op_libraries
 from exporter.aoti.out_of_memory import out_of_memory
-from exporter.aoti.trace_log import nodes_logged
+from exporter.attempt.stage_timeout import TRACE_LOG
 from exporter.check.cases import Cases, findings_of
+from exporter.check.minify_failure import smallest_of, smallest_untraced
 from exporter.check.report import CheckReport, Finding, Subject, TowerCheck
-from exporter.check.small import smallest_of, smallest_untraced
 from exporter.check.tower import Wanted, packages_of
+from exporter.construction.open_tower import Opened, open_tower
+from exporter.construction.sources import config_source
 from exporter.data.batch import contradicting_batches, verification_batches
 from exporter.data.sweep import sweep
 from exporter.distributed.isolation import isolated
@@ -27,14 +28,13 @@ from exporter.errors import (
     TraceFailed,
     VerificationFailed,
 )
-from exporter.opening import Opened, open_tower
+from exporter.minify.on_failure import expected_of
 from exporter.outcome import Failure
-from exporter.overruns import TRACE_LOG
-from exporter.parts import Packaging, TracedPart, packaging_of, trace_parts
-from exporter.planning import TowerToExport, plan_export, read_config
-from exporter.sources import config_source
+from exporter.packages.parts import Packaging, TracedPart, packaging_of, trace_parts
+from exporter.towers.plan import TowerToExport, plan_export, read_config
+from exporter.trace.op_libraries import op_libraries
+from exporter.trace.trace_log import nodes_logged
 from exporter.verify.gate import Gate
-from exporter.verify.shrink import expected_of
 
 OnFinding = Callable[[str, Finding], None]  # the tower's name and what was found, as it comes
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from exporter.aoti.architecture import require_target
-from exporter.aoti.code_cache import CodeCache, open_code_cache
-from exporter.aoti.fingerprint import graph_fingerprint
 from exporter.check.artifact import Published
-from exporter.parts import CodedPart, TracedPart, assemble_parts, compile_part, weights_of
+from exporter.code_cache.cache import CodeCache, open_code_cache
+from exporter.code_cache.fingerprint import graph_fingerprint
+from exporter.packages.parts import CodedPart, TracedPart, assemble_parts, compile_part, weights_of
 from exporter.spec import ExportSpec, Target, TowerName
 from exporter.towers.lookup import LookUp
 from exporter.verify.reload import Link

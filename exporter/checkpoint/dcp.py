@@ -20,7 +20,7 @@ from typing_extensions import Buffer
 
 from exporter.checkpoint.dcp_metadata import METADATA_NAME, Chunk, StoredTensor, read_metadata
 from exporter.checkpoint.dcp_reader import fill_box
-from exporter.checkpoint.mapped import MappedFiles, map_part, map_tensor, room_for
+from exporter.checkpoint.mapped_tensor import MappedFiles, map_part, map_tensor, room_for
 from exporter.checkpoint.stored_zip import data_start
 from exporter.checkpoint.tensors import HashFiles, Piece, TensorMeta, digest_files, hash_files, raw_of
 from exporter.errors import CheckpointUnreadable

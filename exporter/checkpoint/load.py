@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 import torch
 from torch import Tensor, nn
 
-from exporter.checkpoint.averaged import AVERAGES, AveragedCheckpoint
+from exporter.checkpoint.dense_ema import AVERAGES, AveragedCheckpoint
 from exporter.checkpoint.keymap import PREFIX, checkpoint_names, unexpected_names
 from exporter.checkpoint.read import Checkpoint
 from exporter.checkpoint.tensors import TensorMeta

@@ -6,13 +6,14 @@ from typing import Protocol
 
 from torch import Tensor
 
-from exporter.checkpoint.averaged import AVERAGES, AveragedCheckpoint
 from exporter.checkpoint.dcp import DcpCheckpoint
 from exporter.checkpoint.dcp_metadata import METADATA_NAME
+from exporter.checkpoint.dense_ema import AVERAGES, AveragedCheckpoint
 from exporter.checkpoint.safetensors import SafetensorsCheckpoint
 from exporter.checkpoint.tensors import HashFiles, Piece, TensorMeta, hash_files
 from exporter.errors import CheckpointUnreadable, SourceNotFound
-from exporter.storage.store import ArtifactStore, local_path, open_store, split_uri
+from exporter.storage.open import local_path, open_store, split_uri
+from exporter.storage.store import ArtifactStore
 
 MODEL = "model"  # TorchEasyRec keeps the weights apart from optimizer/ and dense_ema/
 SAFETENSORS = ".safetensors"

@@ -10,7 +10,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from exporter.checkpoint.mapped import MappedFiles, map_part, map_tensor
+from exporter.checkpoint.mapped_tensor import MappedFiles, map_part, map_tensor
 from exporter.checkpoint.tensors import HashFiles, Piece, TensorMeta, digest_files, hash_files, raw_of
 from exporter.errors import CheckpointUnreadable
 

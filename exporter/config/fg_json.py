@@ -4,8 +4,8 @@ from typing import assert_never
 
 from pydantic import JsonValue
 
-from exporter.config.feature_messages import FeatureSource
-from exporter.config.features import dictionary_rows, effective_default, effective_value_dim
+from exporter.config.features.feature_messages import FeatureSource
+from exporter.config.features.read_features import dictionary_rows, effective_default, effective_value_dim
 from exporter.config.pb.feature_kinds_pb2 import (
     BoolMaskFeature,
     CombineFeature,

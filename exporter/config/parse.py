@@ -1,18 +1,18 @@
 """Pipeline-config text to a PipelineConfig: what TorchEasyRec's text means, for the models Slipway builds."""
 
-from exporter.config import families
 from exporter.config.bounds import check_bounds
-from exporter.config.data_groups import effective_fg_mode
-from exporter.config.feature_messages import feature_sources
-from exporter.config.features import needs_generation, read_features
-from exporter.config.groups import read_groups
-from exporter.config.joined_sequences import with_sequences_joined
+from exporter.config.families import registry as families
+from exporter.config.features.data_groups import effective_fg_mode
+from exporter.config.features.feature_messages import feature_sources
+from exporter.config.features.groups import read_groups
+from exporter.config.features.joined_sequences import with_sequences_joined
+from exporter.config.features.read_features import needs_generation, read_features
+from exporter.config.features.tables import check_tables
 from exporter.config.message import read_message, require_fields
 from exporter.config.pb.data_pb2 import DataConfig, FgMode
 from exporter.config.pb.model_pb2 import Kernel as KernelMessage
 from exporter.config.pb.pipeline_pb2 import EasyRecConfig
 from exporter.config.schema import FeatureGroup, ModelConfig, PipelineConfig
-from exporter.config.tables import check_tables
 from exporter.dtypes import Kernel, Precision
 from exporter.errors import InvalidPipelineConfig, UnsupportedConfig
 

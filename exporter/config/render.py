@@ -4,10 +4,10 @@ import json
 
 from pydantic import JsonValue
 
-from exporter.config.data_groups import effective_fg_mode
-from exporter.config.feature_messages import FeatureSource, feature_sources
+from exporter.config.families.hstu import CANDIDATE, DlrmHstuConfig
+from exporter.config.features.data_groups import effective_fg_mode
+from exporter.config.features.feature_messages import FeatureSource, feature_sources
 from exporter.config.fg_json import fg_json, fg_sequence
-from exporter.config.hstu import CANDIDATE, DlrmHstuConfig
 from exporter.config.message import read_message, write_message
 from exporter.config.pb.feature_pb2 import FeatureConfig, SeqFeatureConfig, SequenceFeature
 from exporter.config.pb.model_pb2 import FeatureGroupConfig

@@ -4,11 +4,11 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Literal
 
-from exporter.config.declared import DeclaredConfig
-from exporter.config.hstu import DlrmHstuConfig, HstuMatchConfig
-from exporter.config.match import MatchConfig
-from exporter.config.ranking import DbmtlConfig, MultiTowerDinConfig
-from exporter.config.sequence_encoders import SequenceEncoderConfig
+from exporter.config.blocks.sequence_encoders import SequenceEncoderConfig
+from exporter.config.declared_model import DeclaredConfig
+from exporter.config.families.hstu import DlrmHstuConfig, HstuMatchConfig
+from exporter.config.families.match import MatchConfig
+from exporter.config.families.ranking import DbmtlConfig, MultiTowerDinConfig
 from exporter.dtypes import Kernel, Precision
 from exporter.spec import IdWeights, Tables, TowerName
 

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from exporter.errors import ExportError, InvalidRows, InvalidSpec, SourceNotFound, StorageError
-from exporter.storage.store import local_path
+from exporter.storage.open import local_path
 
 MOST_COLUMNS = 20_000  # of a file
 MOST_ROW_VALUES = 1 << 20  # of a column in one row, on average over a group of rows

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from exporter.config.declared import DeclaredConfig
+from exporter.config.declared_model import DeclaredConfig
 from exporter.config.schema import Feature, GroupKind, PipelineConfig
 from exporter.dims.plan import BATCH, DimPlan, DynamicDim
 from exporter.errors import DimsConflict, DimSpecialised

@@ -3,7 +3,7 @@
 import math
 from typing import Protocol, runtime_checkable
 
-from exporter.config.hstu import Similarity
+from exporter.config.families.hstu import Similarity
 from exporter.config.schema import ModelConfig
 from exporter.errors import InvalidSpec
 from exporter.index_spec import FlatIndex, HnswIndex, IndexSpec, IvfFlatIndex, IvfPqIndex

@@ -6,17 +6,17 @@ from pathlib import Path
 import pyarrow as pa
 import torch
 
+from exporter.artifact.read import file_ref
 from exporter.errors import VerificationFailed
 from exporter.index_spec import IndexSpec
 from exporter.items.ids import ids_of
 from exporter.items.index import IndexRequest, build_index
 from exporter.items.memory import forget_peak, peak_bytes
+from exporter.items.plan import WantedVectors
 from exporter.items.sample import spread
 from exporter.items.stream import Written, in_calls, write_vectors
 from exporter.items.vector_files import read_rows
-from exporter.items.wanted import WantedVectors
 from exporter.manifest import VECTOR_COLUMN, IndexEntry, VectorsEntry
-from exporter.published import file_ref
 from exporter.spec import TowerName
 from exporter.stages import Progress
 from exporter.verify.gate import Gate

@@ -16,8 +16,8 @@ from exporter.dims.plan import BATCH
 from exporter.errors import InvalidRows, VerificationFailed
 from exporter.items.ids import ids_of
 from exporter.items.memory import peak_bytes
+from exporter.items.plan import Items, WantedVectors
 from exporter.items.vector_files import Vectors, VectorsWriter
-from exporter.items.wanted import Items, WantedVectors
 from exporter.stages import Progress
 from exporter.verify.runner import PackageRunner, Refused
 

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from exporter.checkpoint.mapped import room_for
+from exporter.checkpoint.mapped_tensor import room_for
 from exporter.checkpoint.tensors import TensorMeta
 from exporter.dtypes import TableDtype
 from exporter.lowering.errors import TableOutOfRange
 from exporter.manifest import RowError, TableEntry
-from exporter.models.pieces import TableInPieces
-from exporter.models.tables import LOW_TABLES, Fp32Table, LowTable, Table
+from exporter.models.embedding.table_in_pieces import TableInPieces
+from exporter.models.embedding.tables import LOW_TABLES, Fp32Table, LowTable, Table
 from exporter.spec import Tables
 
 PIECE = 8 << 20  # bytes of fp32 rows that are quantised at a time

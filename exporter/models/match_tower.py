@@ -10,14 +10,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from exporter.config.hstu import Similarity
-from exporter.config.match import DeepTowerConfig, MatchConfig
+from exporter.config.families.hstu import Similarity
+from exporter.config.families.match import DeepTowerConfig, MatchConfig
+from exporter.config.features.widths import group_width
 from exporter.config.schema import PipelineConfig, TowerConfig
-from exporter.config.widths import group_width
+from exporter.models.blocks.mlp import Mlp
+from exporter.models.blocks.variational_dropout import GroupDropouts
 from exporter.models.contract import checked, demands_of
-from exporter.models.embedding import EmbeddingGroup
-from exporter.models.mlp import Mlp
-from exporter.models.variational_dropout import GroupDropouts
+from exporter.models.embedding.embedding_group import EmbeddingGroup
 from exporter.spec import TowerName
 from exporter.towers.tower import ServedModule
 

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from exporter.config.schema import PipelineConfig, TowerConfig
 from exporter.errors import InvalidSpec
-from exporter.models.served import EmbeddedTower
-from exporter.models.variational_dropout import GroupDropouts
+from exporter.models.blocks.variational_dropout import GroupDropouts
+from exporter.models.embedded_tower import EmbeddedTower
 from exporter.spec import TowerName
 
 

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from exporter.config.hstu import DlrmHstuConfig, HstuMatchConfig
-from exporter.config.match import DssmConfig, MindConfig
-from exporter.config.ranking import DbmtlConfig, MultiTowerDinConfig
+from exporter.config.families.hstu import DlrmHstuConfig, HstuMatchConfig
+from exporter.config.families.match import DssmConfig, MindConfig
+from exporter.config.families.ranking import DbmtlConfig, MultiTowerDinConfig
 from exporter.config.schema import ModelConfig, PipelineConfig, TowerConfig
 from exporter.dims.plan import DimPlan
+from exporter.models.blocks.dropout import Dropout
 from exporter.models.dbmtl import model as dbmtl
 from exporter.models.dlrm_hstu import model as dlrm_hstu
-from exporter.models.dropout import Dropout
 from exporter.models.dssm import model as dssm
 from exporter.models.hstu_match import model as hstu_match
 from exporter.models.mind import model as mind

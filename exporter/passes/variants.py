@@ -11,9 +11,9 @@ from operator import attrgetter
 import torch
 from torch.fx import Node
 
-from exporter.aoti.source_line import place_of
 from exporter.errors import PassRefused
 from exporter.passes.editable import EditableProgram, near
+from exporter.trace.source_line import place_of
 
 Stack = dict[str, tuple[str, object]]  # a key for the call -> the module's name, its type
 

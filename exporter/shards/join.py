@@ -3,9 +3,11 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from exporter.attempt import Attempt, ExportedTower, TowerResult
-from exporter.dims.between import plan_between
+from exporter.artifact.read import file_ref
+from exporter.artifact.upload import remove_left, send_file, withdraw
+from exporter.attempt.attempt import Attempt, ExportedTower, TowerResult
 from exporter.dims.entries import dim_entries, tensor_entries
+from exporter.dims.package_interface import plan_between
 from exporter.errors import AttemptFailed, CheckpointUnreadable, ExportError
 from exporter.lowering.tables import RowErrors
 from exporter.manifest import (
@@ -17,14 +19,12 @@ from exporter.manifest import (
     TableRows,
     TablesFile,
 )
-from exporter.models.table_uses import TableUse
-from exporter.models.tables import fused_meta
+from exporter.models.embedding.table_uses import TableUse
+from exporter.models.embedding.tables import fused_meta
 from exporter.outcome import Failure
-from exporter.planning import PlannedTower
-from exporter.publish import remove_left, send_file, withdraw
-from exporter.published import file_ref
-from exporter.shards.made import RankTables, index_path, rows_path
+from exporter.shards.layout import RankTables, index_path, rows_path
 from exporter.spec import Tables, TowerName
+from exporter.towers.plan import PlannedTower
 
 
 def joined(result: TowerResult, made: Sequence[RankTables], attempt: Attempt, *, ranks: int) -> TowerResult:

@@ -7,17 +7,17 @@ from pathlib import Path
 import torch
 from pydantic import ValidationError
 
+from exporter.artifact.read import checked_path
 from exporter.checkpoint.safetensors import SafetensorsCheckpoint
 from exporter.checkpoint.tensors import Piece, TensorMeta
 from exporter.config.schema import TowerConfig
 from exporter.dims.plan import DimPlan
 from exporter.errors import CheckpointUnreadable, InvalidArtifact
 from exporter.manifest import Manifest, ShardedTable, TablesFile, TowerEntry
+from exporter.models.embedding.table_uses import TableUse, look_up_in_pieces
+from exporter.models.embedding.tables import fused_meta
 from exporter.models.registry import build_tower
-from exporter.models.table_uses import TableUse, look_up_in_pieces
-from exporter.models.tables import fused_meta
-from exporter.published import checked_path
-from exporter.shards.made import TABLES_NAME
+from exporter.shards.layout import TABLES_NAME
 from exporter.towers.lookup import LookUp, lookup_of
 
 _HINT = "export again; the artifact was changed or made by another version"

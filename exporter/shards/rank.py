@@ -9,24 +9,24 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from exporter.attempt import Attempt
+from exporter.artifact.upload import send_file
+from exporter.attempt.attempt import Attempt
+from exporter.attempt.stage_timeout import limits_of, overran
+from exporter.construction.open_tower import blueprint_of
+from exporter.construction.sources import fetch_checkpoint_once
 from exporter.distributed.isolation import isolated
 from exporter.distributed.ranks import Ranks
 from exporter.distributed.topology import plan_digest, row_wise_plan, rows_of_rank
 from exporter.errors import ExportError, TowerDied
 from exporter.lowering.tables import quantise
 from exporter.manifest import FileRef
-from exporter.models.table_uses import TableUse, tables_of
-from exporter.opening import blueprint_of
+from exporter.models.embedding.table_uses import TableUse, tables_of
 from exporter.outcome import Failure
-from exporter.overruns import limits_of, overran
-from exporter.planning import TowerToExport
-from exporter.publish import send_file
-from exporter.shards.made import RankTables, Share, rows_path
-from exporter.shards.tried import Written, tried
-from exporter.shards.written import write_rows
-from exporter.sources import fetch_checkpoint_once
+from exporter.shards.layout import RankTables, Share, rows_path
+from exporter.shards.verify import Written, tried
+from exporter.shards.write import write_rows
 from exporter.stages import OnStage, Progress, Stage, StageClock, seldom
+from exporter.towers.plan import TowerToExport
 
 _WRITTEN, _TRIED = 0.6, 0.7  # of the stage, about
 

@@ -1,4 +1,4 @@
-"""Files by URI: the protocol every store meets, how one is opened, and the parts of a URI."""
+"""The interface that every artifact store implements, and the keys of files in a store."""
 
 import hashlib
 import os
@@ -9,9 +9,8 @@ from datetime import timedelta
 from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO, Protocol
-from urllib.parse import unquote
 
-from exporter.errors import InvalidSpec, SourceNotFound, StorageError
+from exporter.errors import SourceNotFound, StorageError
 
 CHUNK_SIZE = 1 << 20  # bytes held at a time while a file is copied or digested
 READ_LIMIT = 16 << 20  # bytes `read` takes into memory unless told otherwise
@@ -144,46 +143,6 @@ class ArtifactStore(Protocol):
         With `within`, by one request that is given up after so long; it may have been followed all the same.
         """
         self.write(BytesIO(data), len(data), key)
-
-
-def open_store(uri: str) -> ArtifactStore:
-    """The store of a folder: a path, `file:///path` or `s3://bucket/prefix`."""
-    if uri.startswith("s3://"):
-        from exporter.storage.object_store import open_object_store  # boto3 only where it is used
-
-        return open_object_store(uri)
-    path = local_path(uri)
-    if path is None:
-        raise InvalidSpec(
-            f"{uri!r} is in no store Slipway knows", hint="give a path, a file:// or an s3:// URI", where=uri
-        )
-    from exporter.storage.local import LocalStore  # local.py imports this module
-
-    return LocalStore(path)
-
-
-def local_path(uri: str) -> Path | None:
-    """The path that a plain path or a `file://` URI names; None for any other scheme."""
-    scheme, separator, rest = uri.partition("://")
-    if not separator:
-        return Path(uri)
-    host, _, path = rest.partition("/")
-    return Path("/" + unquote(path)) if scheme == "file" and host in ("", "localhost") else None
-
-
-def split_uri(uri: str) -> tuple[str, str]:
-    """A file's URI as its folder's URI, to be opened, and its key there."""
-    path = local_path(uri)
-    folder, _, name = uri.rpartition("/") if path is None else (str(path.parent), "/", path.name)
-    if not name or (path is None and folder.endswith("/")):
-        raise InvalidSpec(f"{uri!r} names no file", hint="give the URI of a file", where=uri)
-    return folder, name
-
-
-def read_uri(uri: str, *, limit: int = READ_LIMIT) -> bytes:
-    """A small file's bytes, by its URI; one of more than `limit` bytes is refused."""
-    folder, key = split_uri(uri)
-    return open_store(folder).read(key, limit=limit)
 
 
 def join_uri(uri: str, key: str) -> str:

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from exporter.errors import InvalidPipelineConfig, InvalidSpec, UriNotAllowed
 from exporter.redaction import deceives
 from exporter.spec import ExportSpec, Frozen
-from exporter.storage.store import local_path, open_store
+from exporter.storage.open import local_path, open_store
 
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
 _BUCKET = re.compile(r"^s3://[^/?#]")

@@ -1,6 +1,6 @@
 """A declared tower as a tower's config: each input that comes from a column is a feature. No torch."""
 
-from exporter.config.declared import DeclaredConfig
+from exporter.config.declared_model import DeclaredConfig
 from exporter.config.schema import Feature, FeatureKind, PipelineConfig, Sequence, Table, TowerConfig
 from exporter.declaration import ROWS, DimDeclaration, InputDeclaration, TowerDeclaration
 

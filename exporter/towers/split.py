@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from torch import Tensor, nn
 
-from exporter.config.declared import DeclaredConfig
-from exporter.dims.between import plan_between
+from exporter.config.declared_model import DeclaredConfig
+from exporter.dims.package_interface import plan_between
 from exporter.towers.tower import ServedModule, Tower
 
 

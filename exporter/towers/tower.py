@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from exporter.config.declared import DeclaredConfig
+from exporter.config.declared_model import DeclaredConfig
 from exporter.config.schema import TowerConfig
 from exporter.dims.plan import DimPlan
 from exporter.spec import TowerName

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from exporter.data.batch import NamedBatch
 from exporter.lowering.errors import PrecisionLost
-from exporter.lowering.lowered import Fp32Reference
+from exporter.lowering.lower_tower import Fp32Reference
 from exporter.manifest import Fp32Report, OutputDifference
 from exporter.verify.numerics import Difference, compare, scales_of
 

@@ -16,8 +16,8 @@ from torch.fx.node import Argument, Target
 from torch.utils._pytree import tree_leaves
 
 from exporter.aoti.out_of_memory import out_of_memory
-from exporter.aoti.source_line import place_of
 from exporter.errors import PromiseBroken
+from exporter.trace.source_line import place_of
 
 _UnderAutocast = tuple[str, torch.dtype, bool, bool, nn.Module, *tuple[Tensor, ...]]
 Symbols = dict[object, int]  # torch's symbol for a size -> the size in this run

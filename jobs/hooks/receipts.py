@@ -10,7 +10,7 @@ from pydantic import Field
 from exporter.outcome import Failure
 from exporter.spec import Frozen
 from jobs.ids import JobId
-from jobs.redis_store import reaching
+from jobs.stores.redis_store import reaching
 
 RECEIPT_KEY = "slipway:event:"  # + digest of source and id: JSON, expires
 LATEST_KEY = "slipway:trigger_latest:"  # + trigger: list of JSON, newest first; expires

@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 import redis
 from pydantic import BaseModel
 
-from jobs.redis_store import reaching
+from jobs.stores.redis_store import reaching
 
 T = TypeVar("T", bound=BaseModel)
 

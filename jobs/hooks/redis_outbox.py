@@ -1,8 +1,8 @@
 """The outbox in Redis: events become deliveries, and deliveries are claimed, tried and kept for a while.
 
-An event enters the outbox in the same step as the job's change (jobs.redis_store). It leaves it in the same
-step as its deliveries are written; a delivery is claimed until a time, by one sender at once, and falls back
-to the others if that sender dies.
+An event enters the outbox in the same step as the job's change (jobs.stores.redis_store). It leaves
+in the same step as its deliveries are written; a delivery is claimed until a time, by one sender at once,
+and falls back to the others if that sender dies.
 """
 
 import logging
@@ -16,7 +16,7 @@ from jobs.events import OutboxEntry
 from jobs.hooks.deliveries import Delivery, DeliveryState
 from jobs.hooks.errors import DeliveryBusy, DeliveryNotFound
 from jobs.hooks.subscriptions import Subscription, addressed
-from jobs.redis_store import OUTBOX_KEY, reaching
+from jobs.stores.redis_store import OUTBOX_KEY, reaching
 
 DELIVERY_KEY = "slipway:delivery:"  # + id: hash of record, claim (a count), claimed_until (Unix seconds)
 INDEX_KEY = "slipway:deliveries:"  # + "all", state:<state>, job:<id>: sorted sets of ids, by the ids

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from jobs.control import NO_OWNER, Owner
+from jobs.control.control import NO_OWNER, Owner
 from jobs.model import ANYONE
 
 

@@ -9,8 +9,8 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from service.access.callers import LOCAL, Caller, Scope
 from service.access.errors import UnsafeSetup
-from service.access.guesses import Guesses
 from service.access.keys import KeyRing, read_keys
+from service.access.rate_limit import Guesses
 from service.access.tokens import TokenCheck
 from service.errors import Forbidden, Unauthenticated
 from service.settings import ServiceSettings

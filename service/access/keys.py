@@ -10,7 +10,7 @@ from pydantic import Field, SecretStr, ValidationError, model_validator
 
 from exporter.spec import Frozen
 from exporter.storage.uris import NO_RULES, UriRules
-from jobs.control import Owner
+from jobs.control.control import Owner
 from service.access.callers import Caller, Scope
 from service.access.errors import UnsafeSetup
 

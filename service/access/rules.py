@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from exporter.spec import Frozen
 from exporter.storage.uris import NO_RULES, UriRules
-from jobs.control import Owner
+from jobs.control.control import Owner
 
 
 class TokenRule(Frozen):

@@ -7,11 +7,11 @@ from typing import Self, TypeVar
 import httpx
 
 from exporter.manifest import Manifest
-from exporter.planning import PlanRequest
 from exporter.spec import ExportSpec, TowerName
 from exporter.stages import Stage
+from exporter.towers.plan import PlanRequest
+from jobs.control.releases import NO_LABELS, Release
 from jobs.model import JobState
-from jobs.releases import NO_LABELS, Release
 from service.client import calls
 from service.client.calls import Call
 from service.client.events import EventReader

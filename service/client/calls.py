@@ -11,11 +11,11 @@ from pydantic import BaseModel, ValidationError
 
 from exporter.errors import ExportError
 from exporter.manifest import Manifest
-from exporter.planning import PlanRequest
 from exporter.spec import ExportSpec, TowerName
 from exporter.stages import Stage
+from exporter.towers.plan import PlanRequest
+from jobs.control.releases import Release
 from jobs.model import JobState
-from jobs.releases import Release
 from service.client.errors import RequestRefused, ServiceUnreachable
 from service.etag import etag_of
 from service.schemas import JobList, JobLog, JobView, ModelList, PlanView, Problem, Promotion, Readiness

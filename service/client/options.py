@@ -11,8 +11,8 @@ from exporter.dtypes import Kernel, Precision, TableDtype
 from exporter.errors import InvalidSpec
 from exporter.frozen import in_words
 from exporter.index_spec import INDEX_KINDS
-from exporter.planning import PlanRequest, read_config
 from exporter.spec import Device, ExportSpec, IdWeights, Mode, TableLayout, TowerName
+from exporter.towers.plan import PlanRequest, read_config
 
 Spec = TypeVar("Spec", bound=ExportSpec)
 

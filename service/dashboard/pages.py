@@ -7,9 +7,9 @@ from urllib.parse import urlencode
 
 from exporter.manifest import Manifest, TowerEntry
 from exporter.spec import Target
-from jobs.logs import LogPart
+from jobs.diagnostics.logs import LogPart
+from jobs.fleet.roster import WorkerNotice
 from jobs.model import MAX_SETBACKS, Job, JobState, TowerProgress, TowerState
-from jobs.roster import WorkerNotice
 from service.access.callers import Scope
 from service.dashboard.charts import Chart, error_chart, latency_chart
 from service.dashboard.render import Page

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from jobs.control import JobControl
+from jobs.control.control import JobControl
 from jobs.ids import JobId
 from jobs.model import Job, JobState
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from jobs.control import JobControl, Owner
+from jobs.control.control import JobControl, Owner
 from jobs.hooks.intake import Intake
 from jobs.hooks.redis_book import RedisBook
 from jobs.hooks.redis_outbox import RedisOutbox

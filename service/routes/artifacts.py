@@ -7,11 +7,11 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Response, status
 from fastapi.responses import RedirectResponse, StreamingResponse
 
+from exporter.artifact.read import read_manifest
 from exporter.errors import InvalidArtifact, SourceNotFound, StorageError
 from exporter.manifest import Manifest
-from exporter.published import read_manifest
 from exporter.spec import Target, TowerName
-from exporter.storage.store import open_store, split_uri
+from exporter.storage.open import open_store, split_uri
 from jobs.errors import JobNotFound, NoArtifact, StoreUnavailable
 from jobs.model import Job, TowerProgress
 from service.access.guard import reading

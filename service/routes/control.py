@@ -17,7 +17,7 @@ from service.access.guard import Admin, Submitter
 from service.audit import record
 from service.dependencies import Jobs, KeptAnswers, Workers
 from service.errors import Forbidden, Unauthenticated, problem_responses
-from service.idempotent import IdempotencyKey, answer_once
+from service.idempotency import IdempotencyKey, answer_once
 from service.schemas import JobView
 
 router = APIRouter(prefix="/exports", tags=["exports"])

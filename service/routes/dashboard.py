@@ -8,11 +8,11 @@ from fastapi.responses import RedirectResponse
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
+from exporter.artifact.read import read_manifest
 from exporter.errors import ExportError
 from exporter.manifest import Manifest
-from exporter.planning import PlanRequest
-from exporter.published import read_manifest
 from exporter.spec import Target
+from exporter.towers.plan import PlanRequest
 from jobs.model import Job, JobState
 from service.access.guard import Reader, Submitter
 from service.audit import record

@@ -13,7 +13,7 @@ from exporter.errors import (
     UnsupportedConfig,
     UriNotAllowed,
 )
-from exporter.planning import PlanRequest
+from exporter.towers.plan import PlanRequest
 from jobs.errors import JobNotFound, KeyInFlight, KeyReused, QuotaExceeded, StoreUnavailable
 from jobs.hooks.errors import CallbackRefused
 from jobs.model import JobState
@@ -23,7 +23,7 @@ from service.dependencies import Jobs, KeptAnswers, Workers
 from service.errors import Forbidden, Unauthenticated, problem_responses
 from service.etag import etag_of, matches
 from service.hooks.backend import AnswerableRequest
-from service.idempotent import IdempotencyKey, answer_once
+from service.idempotency import IdempotencyKey, answer_once
 from service.planning import view_plan
 from service.schemas import JobList, JobView, PlanView
 

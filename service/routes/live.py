@@ -10,7 +10,7 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from exporter.spec import TowerName
 from exporter.stages import Stage
-from jobs.control import JobControl
+from jobs.control.control import JobControl
 from jobs.errors import JobNotFound, NoBundle, StoreUnavailable
 from jobs.model import Job
 from service.access.guard import reading

@@ -5,9 +5,9 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Depends, Path, Query
 from pydantic import StringConstraints
 
+from jobs.control.releases import Release
 from jobs.errors import JobNotFound, ModelNotFound, NoArtifact, StoreUnavailable
 from jobs.ids import JobId
-from jobs.releases import Release
 from service.access.guard import Admin, reading
 from service.audit import record
 from service.dependencies import Models

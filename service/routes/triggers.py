@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Path, Query, Response, status
 from exporter.errors import ExportError, InvalidSpec
 from exporter.outcome import Failure
 from exporter.storage.uris import require_sound_uris
-from jobs.control import Owner
+from jobs.control.control import Owner
 from jobs.errors import StoreUnavailable
 from jobs.hooks.errors import CallbackRefused, TriggerNotFound
 from jobs.hooks.training import TrainingEvent

@@ -8,7 +8,7 @@ from exporter.errors import StorageError
 from jobs.errors import QuotaExceeded, StoreUnavailable
 from jobs.hooks.errors import InvalidEvent, WebhookUnverified
 from service.access.guard import peer_of
-from service.access.guesses import Guesses
+from service.access.rate_limit import Guesses
 from service.errors import RequestTooLarge, TooManyGuesses, problem_responses
 from service.hooks.backend import Hooks
 from service.hooks.cloud_events import read_event

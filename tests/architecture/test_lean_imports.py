@@ -12,11 +12,11 @@ TORCH_FREE = [
     "exporter.errors",
     "exporter.manifest",
     "exporter.outcome",
-    "exporter.planning",
+    "exporter.towers.plan",
     "exporter.spec",
     "exporter.stages",
     "jobs.model",
-    "jobs.store",
+    "jobs.stores.job_store",
     "launcher.__main__",
     "service.app",
     "slipway.client",
@@ -39,7 +39,7 @@ def test_what_runs_packages_imports_no_compiler() -> None:
     assert loaded.stdout.split() == []
 
 
-@pytest.mark.parametrize("module", ["service.app", "jobs.control"])
+@pytest.mark.parametrize("module", ["service.app", "jobs.control.control"])
 def test_the_front_end_reads_no_rows(module: str) -> None:
     program = f"import sys, {module}; print(*{{'pyarrow', 'numpy', 'safetensors'}} & set(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

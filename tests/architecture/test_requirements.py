@@ -49,7 +49,7 @@ def _pins(*names: str) -> dict[str, str]:
     [
         (["service"], "service.app slipway.client cli.main"),
         (["worker"], "worker.app worker.tasks slipway.client cli.main"),
-        (["exporter", "torch", "cpu"], "exporter.pipeline cli.main"),
+        (["exporter", "torch", "cpu"], "exporter.pipeline.export cli.main"),
     ],
 )
 def test_a_program_imports_with_its_pins_alone(requirements: list[str], modules: str) -> None:

@@ -1,10 +1,10 @@
 """From what was measured to what is said of it."""
 
-from benchmarks.exports import ExportRun
 from benchmarks.latency import LatencyFigures, compared, grouped
 from benchmarks.latency import tables as latency_tables
-from benchmarks.latency_process import CONTENDERS, LatencyTimes, Times
-from benchmarks.process_memory import Peak
+from benchmarks.measure.exports import ExportRun
+from benchmarks.measure.latency_process import CONTENDERS, LatencyTimes, Times
+from benchmarks.measure.process_memory import Peak
 from benchmarks.table_memory import TableRun
 from benchmarks.warm import ModelFigures, Round
 from exporter.stages import Stage

@@ -4,9 +4,9 @@ import pytest
 from matplotlib.figure import Figure
 
 from benchmarks import latency, service, table_memory, towers, warm
-from benchmarks.exports import ExportRun
-from benchmarks.latency_process import CONTENDERS, LatencyTimes, Times
-from benchmarks.process_memory import Peak
+from benchmarks.measure.exports import ExportRun
+from benchmarks.measure.latency_process import CONTENDERS, LatencyTimes, Times
+from benchmarks.measure.process_memory import Peak
 from benchmarks.report import Table
 from benchmarks.spread import Spread
 from exporter.stages import Stage

@@ -11,10 +11,10 @@ from fastapi import FastAPI
 
 from exporter.spec import Device, TowerName
 from exporter.stages import Stage
-from jobs.logs import LogPart
-from jobs.memory_store import MemoryJobStore
+from jobs.diagnostics.logs import LogPart
+from jobs.fleet.roster import WorkerNotice
 from jobs.model import Job, JobState
-from jobs.roster import WorkerNotice
+from jobs.stores.memory_store import MemoryJobStore
 from service.dashboard.render import STATIC
 from service.dependencies import Backend
 from tests.chromium import OpenPage, Screenshot

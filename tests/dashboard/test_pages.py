@@ -8,10 +8,10 @@ from starlette.testclient import TestClient
 
 from exporter.spec import Device, TowerName
 from exporter.stages import Stage
-from jobs.logs import LogPart
-from jobs.memory_store import MemoryJobStore
+from jobs.diagnostics.logs import LogPart
+from jobs.fleet.roster import WorkerNotice
 from jobs.model import Job, JobState
-from jobs.roster import WorkerNotice
+from jobs.stores.memory_store import MemoryJobStore
 from service.app import create_app
 from service.dependencies import Backend
 from service.settings import ServiceSettings

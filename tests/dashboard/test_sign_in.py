@@ -6,8 +6,8 @@ import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
-from jobs.memory_store import MemoryJobStore
 from jobs.model import Job, JobState
+from jobs.stores.memory_store import MemoryJobStore
 from tests.dashboard import sample
 from tests.dashboard.conftest import KEYS
 

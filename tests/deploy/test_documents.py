@@ -9,9 +9,9 @@ import yaml
 from pydantic import JsonValue
 
 from docs.configuration import DOCUMENT, PROGRAMS, current_text, variables_of
-from jobs.memory_store import MemoryJobStore
-from jobs.roster import MemoryRoster
-from jobs.tallies import MemoryTallies
+from jobs.fleet.roster import MemoryRoster
+from jobs.fleet.tallies import MemoryTallies
+from jobs.stores.memory_store import MemoryJobStore
 from service.metrics import render
 from tests.architecture.tree import ROOT
 from tests.deploy.conftest import with_values

@@ -9,10 +9,10 @@ from pydantic import JsonValue
 
 from exporter.spec import Device, Mode, TowerName
 from exporter.stages import Stage
-from jobs.memory_store import MemoryJobStore
+from jobs.fleet.roster import Gpu, MemoryRoster, WorkerNotice
+from jobs.fleet.tallies import MemoryTallies, Tally
 from jobs.model import JobState
-from jobs.roster import Gpu, MemoryRoster, WorkerNotice
-from jobs.tallies import MemoryTallies, Tally
+from jobs.stores.memory_store import MemoryJobStore
 from service.metrics import render
 from tests.architecture.tree import ROOT
 from tests.deploy.conftest import MATRIX, Manifest, rendered

@@ -4,11 +4,11 @@ import sys
 from pathlib import Path
 
 from tests.faults.holding import HoldFolder
-from worker import ranks
-from worker.workspace import AttemptFile
+from worker.attempt import ranks
+from worker.attempt.workspace import AttemptFile
 
 if __name__ == "__main__":
     folder, workspace = sys.argv[1:]
     order = AttemptFile.model_validate_json(Path(workspace, "attempt.json").read_bytes())
-    sys.argv = ["worker.ranks", workspace, str(order.spec.ranks)]
+    sys.argv = ["worker.attempt.ranks", workspace, str(order.spec.ranks)]
     ranks.main(HoldFolder(Path(folder)).watching(order.attempt))

@@ -9,11 +9,11 @@ from pathlib import Path
 import psutil
 import pytest
 
+from exporter.artifact.read import read_manifest
 from exporter.manifest import TowerEntry
-from exporter.published import read_manifest
 from jobs.model import JobState
 from launcher.up import Stack, running_stack
-from processes.guarded import GuardedProcess
+from processes.guarded_process import GuardedProcess
 from service.client.rest import SlipwayClient
 from service.client.watch import watch
 from service.schemas import JobView

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cli.main import main
-from exporter.published import read_manifest
+from exporter.artifact.read import read_manifest
 from tests.e2e.conftest import export_command
 
 pytestmark = pytest.mark.slow

@@ -11,14 +11,14 @@ import pytest
 from safetensors.numpy import load_file
 
 from cli.main import main
+from exporter.artifact.read import file_ref, read_manifest
 from exporter.data.parquet import open_parquet
 from exporter.errors import InvalidRows
 from exporter.items.ids import check_ids
+from exporter.items.plan import Items, WantedVectors
 from exporter.items.stream import write_vectors
-from exporter.items.wanted import Items, WantedVectors
 from exporter.manifest import Manifest, Metric, VectorsEntry
-from exporter.published import file_ref, read_manifest
-from exporter.served import download
+from exporter.serving.downloaded_tower import download
 from exporter.spec import TowerName
 from exporter.verify.runner import PackageRunner
 from tests.e2e.conftest import FIXTURES, export_command

@@ -13,16 +13,16 @@ import pytest
 
 from exporter.spec import TowerName
 from exporter.stages import Stage
-from jobs.leases import claim
-from jobs.logs import MemoryLogs
-from jobs.memory_store import MemoryJobStore
+from jobs.diagnostics.logs import MemoryLogs
+from jobs.lease.leases import claim
 from jobs.model import Job, JobState, TowerProgress
+from jobs.stores.memory_store import MemoryJobStore
 from tests.e2e.conftest import sharded_spec
 from tests.faults.holding import Held, Hold, HoldFolder
 from tests.faults.programs import wait_until
 from tests.jobs.factories import make_job
-from worker.allowance import Allowance
-from worker.launch import CommandLauncher
+from worker.attempt.launch import CommandLauncher
+from worker.environment.attempt_environment import Allowance
 from worker.settings import AllowanceSettings
 from worker.supervisor import Supervisor
 

@@ -7,10 +7,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from cli.main import main
+from exporter.artifact.read import read_manifest
 from exporter.check.artifact import open_published, request_behind
 from exporter.dtypes import Precision, TableDtype
 from exporter.manifest import TowerEntry
-from exporter.published import read_manifest
 from tests.e2e.conftest import FIXTURES, Export, export_command
 
 pytestmark = pytest.mark.slow

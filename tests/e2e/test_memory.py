@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from benchmarks.process_memory import family, memory_of
+from benchmarks.measure.process_memory import family, memory_of
 from exporter.config.parse import parse_pipeline_config
 from exporter.models.registry import build_model
 from tests.e2e.conftest import FIXTURES, export_command

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cli.main import main
-from exporter.published import read_manifest
+from exporter.artifact.read import read_manifest
 from exporter.spec import IdWeights, Mode
 from tests.e2e.conftest import FIXTURES, recorded_batches
 from tests.e2e.recorded import assert_as_recorded, predict

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from numpy.testing import assert_allclose
 
-from exporter.published import read_manifest
+from exporter.artifact.read import read_manifest
 
 pytestmark = pytest.mark.slow
 

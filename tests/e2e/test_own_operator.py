@@ -12,7 +12,7 @@ import torch
 from numpy.testing import assert_allclose
 from safetensors.torch import save_file
 
-from exporter.published import read_manifest
+from exporter.artifact.read import read_manifest
 from exporter.spec import ExportSpec, TowerName
 
 pytestmark = pytest.mark.slow

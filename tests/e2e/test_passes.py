@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cli.main import main
-from exporter.published import read_manifest
+from exporter.artifact.read import read_manifest
 from exporter.spec import SetPrecision, TowerName
 from tests.e2e.conftest import export_command
 

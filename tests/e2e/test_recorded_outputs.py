@@ -10,9 +10,9 @@ import pytest
 from safetensors.numpy import load_file
 
 from cli.main import main
+from exporter.artifact.read import read_manifest
 from exporter.manifest import CaseKind, Manifest
-from exporter.predict import unmet_demand
-from exporter.published import read_manifest
+from exporter.serving.predict import unmet_demand
 from exporter.spec import Device
 from tests.e2e.conftest import FIXTURES, RANKING, SAMPLES, TWO_TOWER, Export, marks_of, recorded_batches
 

@@ -7,9 +7,9 @@ import httpx
 import pytest
 
 from cli.main import main
-from exporter.published import read_manifest
+from exporter.artifact.read import read_manifest
 from exporter.spec import ExportSpec, IdWeights, TowerName
-from exporter.storage.store import open_store
+from exporter.storage.open import open_store
 from jobs.model import JobState
 from launcher.up import running_stack
 from service.client.rest import SlipwayClient

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from cli.main import main
+from exporter.artifact.read import read_manifest
 from exporter.manifest import TowerEntry
-from exporter.published import read_manifest
 from tests.e2e.conftest import FIXTURES, export_command
 from tests.e2e.two_hosts import Command, TwoHosts, two_hosts
 from tests.faults.programs import wait_until

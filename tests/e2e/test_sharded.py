@@ -11,12 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 from safetensors.torch import load_file, save_file
 
-from benchmarks.large_table import large_table_spec
+from benchmarks.measure.large_table import large_table_spec
 from cli.main import main
+from exporter.artifact.read import read_manifest
 from exporter.distributed.ranks import Ranks
 from exporter.dtypes import TableDtype
 from exporter.manifest import ShardedTables, TablesFile, TowerEntry
-from exporter.published import read_manifest
 from exporter.shards.rank import write_tables
 from exporter.stages import no_progress
 from tests.e2e.conftest import FIXTURES, Export, flat, recorded_batches

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from cli.main import main
-from exporter.cpu_levels import cpu_levels
-from exporter.published import read_manifest
+from exporter.aoti.cpu_levels import cpu_levels
+from exporter.artifact.read import read_manifest
 from tests.e2e.conftest import export_command
 
 pytestmark = [

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from cli.main import main
+from exporter.artifact.read import read_manifest
 from exporter.manifest import TowerEntry
-from exporter.published import read_manifest
 from tests.e2e.conftest import FIXTURES, Export, flat, marks_of, recorded_batches
 
 pytestmark = pytest.mark.slow

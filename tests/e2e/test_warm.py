@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cli.main import main
-from exporter.published import read_manifest
+from exporter.artifact.read import read_manifest
 from tests.e2e.conftest import Export, export_command, new_weights
 
 pytestmark = pytest.mark.slow

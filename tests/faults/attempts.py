@@ -15,20 +15,21 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
+from exporter.artifact.read import file_ref, published_by_job
+from exporter.artifact.upload import complete, send_tower
 from exporter.errors import ExportError
 from exporter.manifest import FileRef, TowerEntry
 from exporter.outcome import ExportOutcome, Failure
-from exporter.publish import complete, send_tower
-from exporter.published import file_ref, published_by_job
 from exporter.spec import TowerName
 from exporter.stages import Progress, Stage, StageClock, StageEvent
 from exporter.storage import object_store
-from exporter.storage.store import StoredFile, join_uri, open_store, split_uri
+from exporter.storage.open import open_store, split_uri
+from exporter.storage.store import StoredFile, join_uri
 from processes.settings import inherited_environment
 from tests.faults.holding import HoldFolder
 from tests.jobs.factories import make_entry, make_manifest
-from worker.lease_proof import await_proof
-from worker.workspace import AttemptFile
+from worker.attempt.workspace import AttemptFile
+from worker.lease.lease_proof import await_proof
 
 _COLD_STAGES = (Stage.TRACE, Stage.COMPILE)  # which an attempt that finds its code does not come to
 _TOWERS = (TowerName.USER, TowerName.ITEM)
@@ -51,11 +52,11 @@ def start_real(folder: Path, workspace: Path) -> None:
 
 
 def run_ranks(folder: Path, workspace: Path, count: str) -> None:
-    """The ranks of worker.ranks, which stop where they are told to."""
+    """The ranks of worker.attempt.ranks, which stop where they are told to."""
     order = AttemptFile.model_validate_json((workspace / "attempt.json").read_text())
-    from worker import ranks  # with torch
+    from worker.attempt import ranks  # with torch
 
-    sys.argv = ["worker.ranks", str(workspace), count]
+    sys.argv = ["worker.attempt.ranks", str(workspace), count]
     object_store.PART_SIZE = _PART
     ranks.main(HoldFolder(folder).watching(order.attempt))
 

@@ -11,7 +11,7 @@ from exporter.stages import Stage
 from jobs.errors import JobNotFound, StoreUnavailable
 from jobs.ids import JobId
 from jobs.model import MOVES, Job, JobState
-from jobs.redis_store import RedisJobStore
+from jobs.stores.redis_store import RedisJobStore
 
 _LOOK_S = 0.02
 _ORDER = list(Stage)

@@ -21,7 +21,7 @@ from werkzeug.serving import WSGIRequestHandler, run_simple
 from jobs.errors import JobNotFound, StoreUnavailable
 from jobs.ids import JobId, is_job_id
 from jobs.model import JobState
-from jobs.redis_store import RedisJobStore, connect
+from jobs.stores.redis_store import RedisJobStore, connect
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment

@@ -14,8 +14,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 from exporter.errors import ExportError
 from exporter.spec import ExportSpec
 from jobs.ids import JobId
-from jobs.redis_store import RedisJobStore, connect
 from jobs.request import ExportRequest
+from jobs.stores.redis_store import RedisJobStore, connect
 from launcher.ports import free_port
 from service.client.rest import SlipwayClient
 from tests.faults.commands import programs_of

@@ -46,8 +46,8 @@ CASES = (*WITH_KERNELS, *IN_BOTH_MODES, *QUANTISED, *LOW)
 
 def request_of(case: Case, folder: Path) -> dict[str, object]:
     """The spec of a case as JSON; what it makes lies below `folder`."""
-    from exporter.board.zoo import Case as Cell
-    from exporter.board.zoo import read_zoo, spec_of
+    from benchmarks.board.zoo import Case as Cell
+    from benchmarks.board.zoo import read_zoo, spec_of
 
     [model] = [model for model in read_zoo(ZOO).models if model.name == case.model]
     spec = spec_of(model, Cell(case.model, "unified", "fp32"), ZOO.parent, folder)

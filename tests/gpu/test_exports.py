@@ -22,7 +22,7 @@ _RECORDED = 1e-3  # of an output's scale: recorded were fp32 outputs of a CPU
 
 def manifest_of(export: "Exported") -> "Manifest":
     """Of an export that must have worked; its failure is the test's."""
-    from exporter.published import read_manifest
+    from exporter.artifact.read import read_manifest
 
     assert not export.failures, "\n".join(f"{tower}: {told}" for tower, told in export.failures.items())
     return read_manifest(str(export.artifact))
@@ -48,7 +48,7 @@ def test_a_manifest_names_the_gpu_and_no_library(case: Case, export: "Exported")
 def test_packages_give_the_recorded_outputs(case: Case, export: "Exported", tmp_path: Path) -> None:
     from safetensors.torch import load_file
 
-    from exporter.served import download
+    from exporter.serving.downloaded_tower import download
     from exporter.verify.runner import PackageRunner
 
     index = json.loads((FIXTURES / case.model / "outputs" / "index.json").read_text())
@@ -75,7 +75,7 @@ def apart(given: torch.Tensor, expected: torch.Tensor) -> float:
 @pytest.mark.parametrize("case", IN_BOTH_MODES[:1], ids=lambda case: case.name)
 def test_a_package_of_another_gpu_is_refused(case: Case, export: "Exported", tmp_path: Path) -> None:
     from exporter.errors import InvalidArtifact
-    from exporter.served import download
+    from exporter.serving.downloaded_tower import download
 
     architecture, tower = manifest_of(export).architecture, manifest_of(export).towers[0].name
     other = shutil.copytree(export.artifact, tmp_path / "other")

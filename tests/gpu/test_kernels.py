@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from benchmarks.gpu.case import Case
+from benchmarks.gpu.cases.case import Case
 from benchmarks.gpu.check import all_cases
 
 # Some cases call torch.compile, and inductor warns of what torch itself deprecates.

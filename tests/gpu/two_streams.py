@@ -14,7 +14,7 @@ def main() -> None:
     """Raises where a call gives other numbers than the same call alone."""
     from exporter.aoti.torch_loader import Package
     from exporter.data.batch import named_batch, read_rows
-    from exporter.served import download
+    from exporter.serving.downloaded_tower import download
     from exporter.spec import TowerName
     from tests.gpu.cases import ZOO
 

@@ -16,18 +16,18 @@ from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from exporter.aoti.architecture import architecture, require_target
-from exporter.aoti.trace import trace
+from exporter.construction.open_tower import blueprint_of, fill
+from exporter.construction.sources import open_rows
 from exporter.data.batch import trace_inputs
 from exporter.lowering.kernels import with_kernels
-from exporter.lowering.lowered import lower
+from exporter.lowering.lower_tower import lower
 from exporter.lowering.tables import table_modules
 from exporter.models.hstu.attention import AllHeads, HeadByHead, TritonAttention
-from exporter.opening import blueprint_of, fill
-from exporter.parts import SPARSE_PATH, Part, TracedPart, assemble_parts, compile_part, parts_of
-from exporter.planning import TowerToExport, plan_export, read_config
-from exporter.sources import open_rows
+from exporter.packages.parts import SPARSE_PATH, Part, TracedPart, assemble_parts, compile_part, parts_of
 from exporter.spec import Device, ExportSpec, Mode
+from exporter.towers.plan import TowerToExport, plan_export, read_config
 from exporter.towers.tower import Tower
+from exporter.trace.trace_tower import trace
 from tests.gpu_build.package import Built
 from tests.gpu_build.pretended import on_device, pretend
 

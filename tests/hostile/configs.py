@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from exporter.planning import pin, plan_export, read_config
 from exporter.spec import ExportSpec
+from exporter.towers.plan import pin, plan_export, read_config
 from tests.hostile.kinds import hostile
 from tests.service.requests import FIXTURES
 

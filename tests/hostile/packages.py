@@ -8,11 +8,11 @@ import zipfile
 from pathlib import Path
 
 from cli.main import build_parser
-from exporter.aoti.entry import unpack
 from exporter.aoti.load import check_archive
+from exporter.artifact.read import fetch_tower, file_ref, read_manifest
+from exporter.code_cache.entry import unpack
 from exporter.errors import InvalidArtifact
 from exporter.manifest import FileRef
-from exporter.published import fetch_tower, file_ref, read_manifest
 from exporter.spec import TowerName
 from tests.hostile.kinds import CANARY, hostile
 from tests.jobs.factories import make_entry, make_manifest

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import redis
 
-from jobs.memory_store import MemoryJobStore
-from jobs.redis_store import RedisJobStore, connect
-from jobs.store import JobStore
+from jobs.stores.job_store import JobStore
+from jobs.stores.memory_store import MemoryJobStore
+from jobs.stores.redis_store import RedisJobStore, connect
 from launcher.redis_server import running_redis
 
 

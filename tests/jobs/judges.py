@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from jobs.judging import Judge, since_boot
-from jobs.memory_store import utc_now
+from jobs.lease.lease_expiry import Judge, since_boot
+from jobs.stores.memory_store import utc_now
 from tests.jobs.factories import MINUTE, NOW
 
 

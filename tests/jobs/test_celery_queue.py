@@ -9,10 +9,10 @@ from celery import Celery
 
 from exporter.spec import Device
 from jobs.celery_queue import QUEUE, CeleryQueue, make_celery, message_lists
+from jobs.fleet.redis_roster import RedisRoster
+from jobs.fleet.roster import MemoryRoster, Roster, WorkerNotice
 from jobs.ids import new_job_id
-from jobs.redis_roster import RedisRoster
 from jobs.request import Priority
-from jobs.roster import MemoryRoster, Roster, WorkerNotice
 from tests.jobs.factories import NOW
 
 

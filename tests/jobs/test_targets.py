@@ -3,13 +3,13 @@
 import pytest
 
 from exporter.spec import Device, ExportSpec, Target, TowerName
-from jobs.control import JobControl, Plan, enqueue_lost
+from jobs.control.control import JobControl, Plan, enqueue_lost
 from jobs.events import news_of
-from jobs.leases import Holding, claim
+from jobs.fleet.roster import WorkerNotice, unserved
+from jobs.lease.leases import Holding, claim
 from jobs.model import Job, JobState, TowerState
 from jobs.queue import MemoryQueue
-from jobs.roster import WorkerNotice, unserved
-from jobs.store import JobStore
+from jobs.stores.job_store import JobStore
 from tests.jobs.factories import MINUTE, NOW, make_failure, make_outcome, make_spec
 
 BOTH = (TowerName.USER, TowerName.ITEM)

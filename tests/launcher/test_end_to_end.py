@@ -14,7 +14,7 @@ import pytest
 from exporter.spec import ExportSpec
 from jobs.model import JobState, TowerState
 from launcher.up import Stack
-from processes.guarded import GuardedProcess
+from processes.guarded_process import GuardedProcess
 from service.client.errors import RequestRefused, ServiceUnreachable
 from service.client.rest import SlipwayClient
 from service.client.watch import watch

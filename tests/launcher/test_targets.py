@@ -8,11 +8,11 @@ from datetime import timedelta
 
 import pytest
 
-from exporter.cpu_levels import cpu_levels
+from exporter.aoti.cpu_levels import cpu_levels
 from exporter.spec import ExportSpec
 from jobs.model import JobState
 from launcher.up import Stack, running_stack
-from processes.guarded import GuardedProcess
+from processes.guarded_process import GuardedProcess
 from service.client.rest import SlipwayClient
 from tests.launcher.conftest import stand_in
 from tests.launcher.test_end_to_end import SPEC, wait_for

@@ -11,10 +11,10 @@ import uvicorn
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
-from jobs.control import JobControl
-from jobs.memory_store import MemoryJobStore
+from jobs.control.control import JobControl
+from jobs.fleet.roster import MemoryRoster
 from jobs.queue import MemoryQueue
-from jobs.roster import MemoryRoster
+from jobs.stores.memory_store import MemoryJobStore
 from service.app import create_app
 from service.dependencies import Backend
 from service.planning import plan

@@ -16,10 +16,10 @@ from unittest.mock import patch
 from fastapi import FastAPI
 
 from exporter.spec import ExportSpec, TowerName
-from jobs.control import Plan
+from jobs.control.control import Plan
 from launcher.ports import free_port
 from launcher.redis_server import running_redis
-from processes.guarded import GuardedProcess
+from processes.guarded_process import GuardedProcess
 from service.app import create_app
 
 SECRET = "one-key-for-everything"

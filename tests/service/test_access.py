@@ -15,7 +15,7 @@ from pydantic import SecretStr, ValidationError
 from starlette.testclient import TestClient
 
 from exporter.storage.uris import UriRules
-from jobs.control import Owner
+from jobs.control.control import Owner
 from service.access.callers import Scope
 from service.access.errors import UnsafeSetup
 from service.access.keys import ApiKey

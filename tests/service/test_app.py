@@ -9,8 +9,8 @@ from starlette.testclient import TestClient
 
 from exporter.errors import ExportError
 from exporter.spec import Device
-from jobs.control import JobControl, Plan
-from jobs.roster import MemoryRoster, WorkerNotice
+from jobs.control.control import JobControl, Plan
+from jobs.fleet.roster import MemoryRoster, WorkerNotice
 from service.app import create_app
 from service.dependencies import Backend
 from service.errors import status_of

@@ -10,13 +10,13 @@ from starlette.testclient import TestClient
 
 from exporter.manifest import Manifest, Versions
 from exporter.spec import Device, Mode
-from exporter.storage.store import open_store
-from jobs.leases import claim
-from jobs.memory_store import MemoryJobStore
+from exporter.storage.open import open_store
+from jobs.control.releases import MemoryPointers
+from jobs.fleet.roster import Gpu, WorkerNotice
+from jobs.fleet.tallies import tallies_of
+from jobs.lease.leases import claim
 from jobs.model import Job, JobState
-from jobs.releases import MemoryPointers
-from jobs.roster import Gpu, WorkerNotice
-from jobs.tallies import tallies_of
+from jobs.stores.memory_store import MemoryJobStore
 from service.app import create_app
 from service.dependencies import Backend
 from service.settings import ServiceSettings

@@ -15,10 +15,10 @@ from exporter.errors import InvalidPipelineConfig, InvalidSpec, SourceNotFound
 from exporter.outcome import ExportOutcome
 from exporter.spec import TableLayout, TowerName
 from exporter.stages import Stage
-from jobs.leases import claim
-from jobs.memory_store import MemoryJobStore
+from jobs.lease.leases import claim
 from jobs.model import Job, JobState
 from jobs.progress import fold_events
+from jobs.stores.memory_store import MemoryJobStore
 from service import cli_commands
 from service.client.errors import RequestRefused
 from service.client.rest import SlipwayClient

@@ -4,10 +4,10 @@ import pytest
 
 from cli.main import main
 from exporter.spec import TowerName
-from jobs.leases import claim
-from jobs.memory_store import MemoryJobStore
+from jobs.lease.leases import claim
 from jobs.model import JobState
 from jobs.request import Priority
+from jobs.stores.memory_store import MemoryJobStore
 from tests.jobs.factories import MINUTE, make_failure, make_job, make_outcome
 from tests.service.requests import CONFIG, FIXTURES
 

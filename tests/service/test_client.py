@@ -10,12 +10,12 @@ import pytest
 
 from exporter.errors import ExportError
 from exporter.spec import TowerName
-from jobs.leases import claim
-from jobs.logs import LogPart
-from jobs.memory_store import MemoryJobStore
+from jobs.control.releases import MemoryPointers
+from jobs.diagnostics.logs import LogPart
+from jobs.lease.leases import claim
 from jobs.model import Job, JobState
-from jobs.releases import MemoryPointers
 from jobs.request import ExportRequest, Priority
+from jobs.stores.memory_store import MemoryJobStore
 from service.client.asynchronous import AsyncSlipwayClient
 from service.client.errors import RequestRefused, ServiceUnreachable
 from service.client.rest import SlipwayClient

@@ -7,10 +7,10 @@ from starlette.testclient import TestClient
 
 from exporter.outcome import ExportOutcome
 from exporter.spec import TowerName
-from jobs.idempotency import KeptAnswer
-from jobs.leases import claim
-from jobs.memory_store import MemoryJobStore
+from jobs.control.idempotency import KeptAnswer
+from jobs.lease.leases import claim
 from jobs.model import JobState
+from jobs.stores.memory_store import MemoryJobStore
 from service.dependencies import Backend
 from tests.jobs.factories import MINUTE, make_failure, make_job, make_outcome
 from tests.service.requests import export_request

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from jobs.memory_store import MemoryJobStore
 from jobs.model import JobState
+from jobs.stores.memory_store import MemoryJobStore
 from tests.jobs.factories import make_job
 from tests.service.requests import CONFIG, export_request
 

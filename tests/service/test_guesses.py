@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from service.access.guesses import WINDOW_S, Guesses
+from service.access.rate_limit import WINDOW_S, Guesses
 from service.app import create_app
 from service.dependencies import Backend
 from service.errors import TooManyGuesses

@@ -11,10 +11,10 @@ from starlette.testclient import TestClient
 
 from exporter.spec import TowerName
 from exporter.stages import Stage
-from jobs.leases import claim
-from jobs.logs import LogPart
-from jobs.memory_store import MemoryJobStore
+from jobs.diagnostics.logs import LogPart
+from jobs.lease.leases import claim
 from jobs.model import Job, JobState
+from jobs.stores.memory_store import MemoryJobStore
 from service.dependencies import Backend
 from tests.jobs.factories import MINUTE, make_event, make_job, make_outcome
 

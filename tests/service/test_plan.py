@@ -3,7 +3,7 @@
 import pytest
 from starlette.testclient import TestClient
 
-from jobs.memory_store import MemoryJobStore
+from jobs.stores.memory_store import MemoryJobStore
 from tests.service.requests import CONFIG, export_request
 
 

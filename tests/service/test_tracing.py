@@ -8,7 +8,7 @@ from service.app import create_app
 from service.dependencies import Backend
 from service.settings import ServiceSettings
 from service.tracing import TracedQueue
-from telemetry.tracing import tracing_to
+from telemetry.setup import tracing_to
 from tests.jobs.factories import make_job
 from tests.telemetry.conftest import Collector, collector
 

@@ -7,7 +7,8 @@ import pytest
 
 from launcher.up import running_stack
 from slipway.client import Client, ExportRequest, JobState
-from telemetry.tracing import SpanKind, trace_id, tracing_to
+from telemetry.setup import tracing_to
+from telemetry.tracing import SpanKind, trace_id
 from tests.service.requests import export_request
 from tests.telemetry.conftest import Collector
 
@@ -39,8 +40,8 @@ def test_a_collector_that_is_away_is_no_error() -> None:
 
 def test_without_an_endpoint_nothing_is_imported() -> None:
     program = """
-import sys, service.app, worker.app, worker.reports
-from telemetry.tracing import tracing_to
+import sys, service.app, worker.app, worker.attempt.reports
+from telemetry.setup import tracing_to
 with tracing_to(None, "here").span("outer") as span:
     assert span.traceparent is None
 print(*(name for name in sys.modules if name.startswith(("telemetry.otlp", "opentelemetry.exporter"))))

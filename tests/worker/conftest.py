@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 import structlog
 
-from jobs.bundles import Bundles
-from jobs.leases import Holding, claim
-from jobs.logs import MemoryLogs
-from jobs.memory_store import MemoryJobStore
+from jobs.diagnostics.bundles import Bundles
+from jobs.diagnostics.logs import MemoryLogs
+from jobs.lease.leases import Holding, claim
+from jobs.stores.memory_store import MemoryJobStore
 from tests.jobs.factories import MINUTE, make_job
-from worker.allowance import Allowance
-from worker.launch import CommandLauncher
+from worker.attempt.launch import CommandLauncher
+from worker.environment.attempt_environment import Allowance
 from worker.settings import AllowanceSettings
 from worker.supervisor import Supervisor
 

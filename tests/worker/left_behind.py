@@ -4,17 +4,17 @@ import hashlib
 from datetime import timedelta
 from pathlib import Path
 
+from exporter.artifact.read import file_ref
+from exporter.artifact.signing import SIGNATURE_NAME
 from exporter.errors import StorageError
-from exporter.published import file_ref
-from exporter.signing import SIGNATURE_NAME
 from exporter.spec import TowerName
 from exporter.storage.local import LocalStore
 from exporter.storage.store import READ_LIMIT
-from jobs.leases import Holding, claim, update
-from jobs.memory_store import MemoryJobStore
+from jobs.fleet.tallies import MemoryTallies
+from jobs.lease.leases import Holding, claim, update
 from jobs.model import Job
 from jobs.queue import MemoryQueue
-from jobs.tallies import MemoryTallies
+from jobs.stores.memory_store import MemoryJobStore
 from tests.jobs.factories import MINUTE, make_entry, make_job, make_manifest, make_spec
 from tests.jobs.judges import fair_judge
 from tests.worker.test_tasks import MACHINE

@@ -1,6 +1,6 @@
 """A stand-in for the ranks of an attempt: `python -m tests.worker.stand_in BEHAVIOUR PIDS WORKSPACE`.
 
-It speaks the protocol of worker.attempt without exporting anything. The file PIDS gets the numbers of
+It speaks the protocol of worker.attempt.rank without exporting anything. The file PIDS gets the numbers of
 its processes. `as-asked` takes the behaviour from the end of the output's URI, job by job.
 """
 
@@ -16,8 +16,8 @@ from exporter.outcome import ExportOutcome, Failure
 from exporter.spec import TowerName
 from exporter.stages import Stage
 from tests.jobs.factories import make_entry, make_event, make_failure, make_manifest, make_outcome
-from worker.logs import mark
-from worker.workspace import AttemptFile, write_failure
+from worker.attempt.logs import mark
+from worker.attempt.workspace import AttemptFile, write_failure
 
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
 

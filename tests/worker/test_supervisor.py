@@ -13,16 +13,16 @@ import pytest
 
 from exporter.spec import TowerName
 from exporter.stages import Stage
-from jobs.bundles import MemoryBundles
+from jobs.diagnostics.bundles import MemoryBundles
+from jobs.diagnostics.logs import MemoryLogs
 from jobs.errors import StoreUnavailable
 from jobs.ids import JobId
-from jobs.leases import Holding, claim, update
-from jobs.logs import MemoryLogs
-from jobs.memory_store import MemoryJobStore
+from jobs.lease.leases import Holding, claim, update
 from jobs.model import Job, JobState, TowerState
+from jobs.stores.memory_store import MemoryJobStore
 from tests.jobs.factories import MINUTE
 from tests.worker.conftest import ALLOWANCE
-from worker.launch import CommandLauncher
+from worker.attempt.launch import CommandLauncher
 from worker.supervisor import Supervisor
 
 MakeSupervisor = Callable[..., Supervisor]

@@ -9,17 +9,17 @@ import pytest
 
 from exporter.spec import Device, Mode, TowerName
 from exporter.stages import Stage
-from jobs.leases import claim
-from jobs.memory_store import MemoryJobStore
+from jobs.fleet.tallies import MemoryTallies, Tallies, Tally
+from jobs.lease.leases import claim
 from jobs.model import JobState
 from jobs.queue import MemoryQueue
-from jobs.tallies import MemoryTallies, Tallies, Tally
+from jobs.stores.memory_store import MemoryJobStore
 from telemetry.choices import LogFormat, LogLevel
 from telemetry.logging import configure_logging
 from tests.jobs.factories import MINUTE, make_job
 from tests.jobs.judges import fair_judge
 from worker.heartbeat import close_over, release
-from worker.machine import Machine
+from worker.machine.targets import Machine
 from worker.supervisor import Supervisor
 from worker.tasks import Runner
 

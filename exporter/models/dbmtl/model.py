@@ -8,14 +8,14 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from exporter.config.ranking import DbmtlConfig, RelatedTaskConfig
+from exporter.config.families.ranking import DbmtlConfig, RelatedTaskConfig
+from exporter.config.features.widths import group_width
 from exporter.config.schema import PipelineConfig, TowerConfig
-from exporter.config.widths import group_width
-from exporter.models.mask_net import MaskNet
-from exporter.models.mlp import Mlp
-from exporter.models.mmoe import Mmoe
+from exporter.models.blocks.mask_net import MaskNet
+from exporter.models.blocks.mlp import Mlp
+from exporter.models.blocks.mmoe import Mmoe
+from exporter.models.blocks.tasks import task_outputs
 from exporter.models.ranking import RankingTower, require_model
-from exporter.models.tasks import task_outputs
 from exporter.towers.tower import ServedModule
 
 

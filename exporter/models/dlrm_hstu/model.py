@@ -7,16 +7,16 @@ from collections.abc import Mapping
 
 from torch import Tensor, nn
 
-from exporter.config.hstu import DlrmHstuConfig
+from exporter.config.families.hstu import DlrmHstuConfig
 from exporter.config.schema import PipelineConfig, TowerConfig
 from exporter.errors import InvalidSpec
+from exporter.models.blocks.dropout import Dropout
+from exporter.models.blocks.tasks import task_outputs
 from exporter.models.dlrm_hstu.tasks import FusionTower
-from exporter.models.dropout import Dropout
+from exporter.models.embedded_tower import EmbeddedTower
 from exporter.models.hstu.contextualized_mlp import SwishLayerNorm, xavier_linear
 from exporter.models.hstu.encoder import CandidateEncoder
 from exporter.models.hstu.groups import CandidateGroups, HistoryGroups
-from exporter.models.served import EmbeddedTower
-from exporter.models.tasks import task_outputs
 from exporter.spec import TowerName
 from exporter.towers.tower import ServedModule
 

@@ -5,9 +5,9 @@ M candidates, D width, K numbers of all tasks together.
 
 from torch import Tensor, nn
 
-from exporter.config.mlp import MlpConfig
-from exporter.config.tasks import TaskConfig
-from exporter.models.mlp import Mlp
+from exporter.config.blocks.mlp import MlpConfig
+from exporter.config.blocks.tasks import TaskConfig
+from exporter.models.blocks.mlp import Mlp
 
 
 class FusionTower(nn.Module):

@@ -1,8 +1,8 @@
 """dssm and dat: one vector per user and one per item, each out of DEEP groups."""
 
-from exporter.config.match import DssmConfig
+from exporter.config.families.match import DssmConfig
 from exporter.config.schema import PipelineConfig, TowerConfig
-from exporter.models.dropout import Dropout
+from exporter.models.blocks.dropout import Dropout
 from exporter.models.match_tower import DeepTower, MatchModel, MatchTower, ServedMatchTower
 from exporter.spec import TowerName
 from exporter.towers.tower import ServedModule

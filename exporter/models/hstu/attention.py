@@ -13,10 +13,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from exporter.config.hstu import StuConfig
+from exporter.config.families.hstu import StuConfig
+from exporter.models.blocks.jagged import Layout, pad_to, unpad
 from exporter.models.hstu.kernels.attention import AttentionForm
 from exporter.models.hstu.sequence import EncoderSequence
-from exporter.models.jagged import Layout, pad_to, unpad
 from exporter.spec import AttentionKind
 
 

@@ -6,8 +6,8 @@ N events, M candidates, U and T their widths.
 import torch
 from torch import Tensor, nn
 
-from exporter.config.hstu import ContentEncoderConfig, ContentEncoderKind
-from exporter.models.mlp import Mlp
+from exporter.config.families.hstu import ContentEncoderConfig, ContentEncoderKind
+from exporter.models.blocks.mlp import Mlp
 
 
 class SliceContentEncoder(nn.Module):

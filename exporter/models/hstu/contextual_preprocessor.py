@@ -8,12 +8,12 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from exporter.config.hstu import ContextualPreprocessorConfig
+from exporter.config.families.hstu import ContextualPreprocessorConfig
+from exporter.models.blocks.jagged import Joined, Layout
 from exporter.models.hstu.content_encoder import build_content_encoder
 from exporter.models.hstu.groups import CandidateGroups, HistoryGroups
 from exporter.models.hstu.preprocessor import Preprocessor
 from exporter.models.hstu.sequence import EncoderSequence
-from exporter.models.jagged import Joined, Layout
 
 
 class ContextualPreprocessor(Preprocessor):

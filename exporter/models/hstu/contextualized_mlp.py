@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from exporter.models.jagged import Layout, pad, unpad
+from exporter.models.blocks.jagged import Layout, pad, unpad
 
 
 class SimpleMlp(nn.Module):

@@ -9,8 +9,9 @@ from dataclasses import replace
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from exporter.config.hstu import ContextualPreprocessorConfig, HstuConfig, UihPreprocessorConfig
-from exporter.models.dropout import Dropout
+from exporter.config.families.hstu import ContextualPreprocessorConfig, HstuConfig, UihPreprocessorConfig
+from exporter.models.blocks.dropout import Dropout
+from exporter.models.blocks.jagged import last, tails
 from exporter.models.hstu.contextual_preprocessor import ContextualPreprocessor
 from exporter.models.hstu.groups import CandidateGroups, HistoryGroups
 from exporter.models.hstu.positional_encoder import PositionalEncoder
@@ -18,7 +19,6 @@ from exporter.models.hstu.postprocessor import build_postprocessor
 from exporter.models.hstu.preprocessor import Preprocessor, UihPreprocessor
 from exporter.models.hstu.sequence import EncoderSequence
 from exporter.models.hstu.stu import StuStack
-from exporter.models.jagged import last, tails
 
 
 class HstuEncoder(nn.Module):

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, replace
 
-from exporter.config.hstu import CANDIDATE, CANDIDATE_TIMESTAMP, CONTEXTUAL, QUERY_TIME, HstuConfig
+from exporter.config.families.hstu import CANDIDATE, CANDIDATE_TIMESTAMP, CONTEXTUAL, QUERY_TIME, HstuConfig
+from exporter.config.features.widths import group_width
 from exporter.config.schema import GroupKind, PipelineConfig
-from exporter.config.widths import group_width
 from exporter.errors import InvalidPipelineConfig
 
 

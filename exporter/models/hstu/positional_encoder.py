@@ -8,10 +8,10 @@ from math import sqrt
 import torch
 from torch import Tensor, nn
 
-from exporter.config.hstu import PositionalEncoderConfig
+from exporter.config.families.hstu import PositionalEncoderConfig
+from exporter.models.blocks.jagged import last
 from exporter.models.hstu.kernels.position import encode_positions
 from exporter.models.hstu.sequence import EncoderSequence
-from exporter.models.jagged import last
 
 
 class PositionalEncoder(nn.Module):

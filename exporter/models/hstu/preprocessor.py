@@ -10,16 +10,16 @@ from math import sqrt
 import torch
 from torch import Tensor, nn
 
-from exporter.config.hstu import (
+from exporter.config.families.hstu import (
     ContextualizedMlpConfig,
     ContextualPreprocessorConfig,
     UihPreprocessorConfig,
 )
+from exporter.models.blocks.jagged import Joined, Layout
 from exporter.models.hstu.action_encoder import ActionEncoder
 from exporter.models.hstu.contextualized_mlp import ParameterizedMlp, SimpleMlp
 from exporter.models.hstu.groups import HistoryGroups
 from exporter.models.hstu.sequence import EncoderSequence
-from exporter.models.jagged import Joined, Layout
 
 
 class Preprocessor(nn.Module, ABC):

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from exporter.models.jagged import Layout
+from exporter.models.blocks.jagged import Layout
 
 
 @dataclass(frozen=True, kw_only=True)

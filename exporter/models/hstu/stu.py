@@ -10,11 +10,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from exporter.config.hstu import HstuConfig, StuConfig
+from exporter.config.families.hstu import HstuConfig, StuConfig
+from exporter.models.blocks.jagged import Layout, as_size
 from exporter.models.hstu.attention import AllHeads, Attention, Heads, Visibility
 from exporter.models.hstu.gated_output import NORM_EPS, GatedOutput
 from exporter.models.hstu.sequence import EncoderSequence
-from exporter.models.jagged import Layout, as_size
 
 
 class StuLayer(nn.Module):

@@ -8,16 +8,16 @@ from collections.abc import Mapping
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from exporter.config.hstu import HstuMatchConfig, Similarity
+from exporter.config.families.hstu import HstuMatchConfig, Similarity
+from exporter.config.features.widths import group_width
 from exporter.config.schema import PipelineConfig, TowerConfig
-from exporter.config.widths import group_width
 from exporter.errors import InvalidSpec
-from exporter.models.dropout import Dropout
-from exporter.models.embedding import EmbeddingGroup
+from exporter.models.blocks.dropout import Dropout
+from exporter.models.blocks.mlp import Mlp
+from exporter.models.embedded_tower import EmbeddedTower
+from exporter.models.embedding.embedding_group import EmbeddingGroup
 from exporter.models.hstu.encoder import UserEncoder
 from exporter.models.hstu.groups import HistoryGroups
-from exporter.models.mlp import Mlp
-from exporter.models.served import EmbeddedTower
 from exporter.spec import TowerName
 from exporter.towers.tower import ServedModule
 

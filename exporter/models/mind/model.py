@@ -9,11 +9,12 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from exporter.config.match import MindConfig
-from exporter.config.mlp import MlpConfig
+from exporter.config.blocks.mlp import MlpConfig
+from exporter.config.families.match import MindConfig
+from exporter.config.features.widths import group_width
 from exporter.config.schema import PipelineConfig, TowerConfig
-from exporter.config.widths import group_width
-from exporter.models.dropout import Dropout
+from exporter.models.blocks.dropout import Dropout
+from exporter.models.blocks.mlp import Mlp
 from exporter.models.match_tower import (
     DeepTower,
     MatchModel,
@@ -23,7 +24,6 @@ from exporter.models.match_tower import (
     projection,
 )
 from exporter.models.mind.capsules import build_capsules
-from exporter.models.mlp import Mlp
 from exporter.spec import TowerName
 from exporter.towers.tower import ServedModule
 from exporter.towers.view import training_tower

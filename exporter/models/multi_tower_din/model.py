@@ -8,13 +8,13 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from exporter.config.ranking import MultiTowerDinConfig
+from exporter.config.families.ranking import MultiTowerDinConfig
+from exporter.config.features.widths import group_width
 from exporter.config.schema import PipelineConfig, TowerConfig
-from exporter.config.widths import group_width
-from exporter.models.mlp import Mlp
+from exporter.models.blocks.mlp import Mlp
+from exporter.models.blocks.sequence_encoders import DinEncoder
+from exporter.models.blocks.tasks import task_outputs
 from exporter.models.ranking import RankingTower, require_model
-from exporter.models.sequence_encoders import DinEncoder
-from exporter.models.tasks import task_outputs
 from exporter.towers.tower import ServedModule
 
 

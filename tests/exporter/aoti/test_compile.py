@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from exporter.aoti.compile import compile_package
 from exporter.aoti.torch_loader import Package
-from exporter.aoti.trace import trace
+from exporter.trace.trace_tower import trace
 from tests.exporter.families.conftest import WeightedFamily, blueprint_of
 
 

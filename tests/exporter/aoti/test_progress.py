@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from exporter.aoti.capture import capture
 from exporter.aoti.compile import compile_package
 from exporter.stages import seldom
 from exporter.towers.tower import Tower
+from exporter.trace.capture import capture
 from tests.exporter.verify.conftest import clicks, tower
 
 __all__ = ["tower"]

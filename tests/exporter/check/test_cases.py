@@ -8,11 +8,11 @@ import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 
-from exporter.aoti.trace import trace
 from exporter.check.cases import Cases, findings_of, of_plan
 from exporter.check.report import Finding, Subject
 from exporter.data.batch import NamedBatch
 from exporter.towers.tower import Tower
+from exporter.trace.trace_tower import trace
 from exporter.verify.gate import Gate
 from exporter.verify.reload import Link
 from tests.exporter.verify.conftest import batch, clicks, mean_price_tower

@@ -8,7 +8,7 @@ from exporter.checkpoint.dcp import DcpCheckpoint
 from exporter.checkpoint.read import fetch_checkpoint, open_checkpoint
 from exporter.checkpoint.safetensors import SafetensorsCheckpoint
 from exporter.errors import CheckpointUnreadable, SourceNotFound
-from exporter.storage.store import open_store
+from exporter.storage.open import open_store
 
 STEP = "hstu_match/model.ckpt-11"
 

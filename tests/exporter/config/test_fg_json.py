@@ -3,7 +3,7 @@
 import pytest
 from google.protobuf import text_format
 
-from exporter.config.feature_messages import feature_sources
+from exporter.config.features.feature_messages import feature_sources
 from exporter.config.fg_json import FgBlock, fg_json
 from exporter.config.pb.pipeline_pb2 import EasyRecConfig
 

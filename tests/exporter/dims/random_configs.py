@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from exporter.config.joined_sequences import with_sequences_joined
+from exporter.config.features.joined_sequences import with_sequences_joined
 from exporter.config.schema import Feature, FeatureGroup, FeatureKind, GroupKind, Sequence, Table
 
 MAX_BATCH = 6

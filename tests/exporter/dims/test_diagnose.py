@@ -83,7 +83,7 @@ GUARDS = (
     SizeGuard(
         condition="Eq(s1, s2)",
         sizes=(("user_id.lengths", 0), ("uih_seq__watch_time.lengths", 0)),
-        place="exporter/models/jagged.py:3",
+        place="exporter/models/blocks/jagged.py:3",
         code="join(rows)",
     ),
     SizeGuard(
@@ -92,7 +92,7 @@ GUARDS = (
         place="exporter/models/hstu/action_encoder.py:38",
         code="masks | times",
     ),
-    SizeGuard(condition="u0 >= 2", sizes=(), place="exporter/models/jagged.py:5", code="check(u0)"),
+    SizeGuard(condition="u0 >= 2", sizes=(), place="exporter/models/blocks/jagged.py:5", code="check(u0)"),
 )
 JOINED = Equality(left="seq_action_weight", right="seq_watch_time")
 
@@ -133,7 +133,7 @@ def test_a_narrowed_dim_names_an_input_and_both_ranges(pipeline: PipelineConfig,
     assert isinstance(error, DimSpecialised)
     assert "dim batch of cand_seq__video_id.lengths and" in error.message
     assert "planned for 1 to 64, and tracing found at least 2 and at most 49" in error.message
-    assert "at exporter/models/jagged.py:3 `join(rows)`" in error.message
+    assert "at exporter/models/blocks/jagged.py:3 `join(rows)`" in error.message
 
 
 def test_the_report_leaves_out_what_the_plan_grants(plan: DimPlan) -> None:

@@ -19,7 +19,7 @@ from exporter.data.encode import encode
 from exporter.dims.plan import DimPlan, group_tensor_name, plan_dims, plan_group_tensors
 from exporter.dims.sizes import sizes_of
 from exporter.errors import InvalidRows
-from exporter.models.embedding import EmbeddingGroup
+from exporter.models.embedding.embedding_group import EmbeddingGroup
 from tests.exporter.dims.random_configs import (
     MAX_BATCH,
     RandomConfig,

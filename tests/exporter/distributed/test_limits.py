@@ -2,10 +2,10 @@ import time
 from functools import partial
 from pathlib import Path
 
-from exporter.attempt import EVIDENCE, Attempt
+from exporter.attempt.attempt import EVIDENCE, Attempt
+from exporter.attempt.stage_timeout import TRACE_LOG, overran
 from exporter.distributed.isolation import isolated
 from exporter.distributed.limits import limited, overrun
-from exporter.overruns import TRACE_LOG, overran
 from exporter.spec import ExportSpec
 
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from exporter.dims.declared import plan_declared
-from exporter.families.declared import DeclaredTower
+from exporter.construction.declared_blueprint import DeclaredTower
+from exporter.dims.declared_dims import plan_declared
 from exporter.families.family import (
     DimDeclaration,
     Family,
@@ -14,9 +14,9 @@ from exporter.families.family import (
     TensorDeclaration,
     TowerDeclaration,
 )
-from exporter.planning import PlannedTower
 from exporter.spec import ExportSpec, Mode, TowerName
 from exporter.towers.declared_view import declared_tower
+from exporter.towers.plan import PlannedTower
 
 
 def spec_of(family: str, *towers: TowerName, mode: Mode = Mode.UNIFIED) -> ExportSpec:

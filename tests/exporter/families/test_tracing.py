@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from exporter.aoti.trace import trace
 from exporter.data.batch import contradicting_batches, read_rows, trace_inputs, verification_batches
 from exporter.declaration import DimDeclaration, InputDeclaration, TowerDeclaration
 from exporter.errors import DimsConflict, DimSpecialised, TraceFailed
 from exporter.spec import Mode
 from exporter.towers.split import split
+from exporter.trace.trace_tower import trace
 from tests.exporter.families.conftest import Weighted, WeightedFamily, blueprint_of
 
 CPU = torch.device("cpu")

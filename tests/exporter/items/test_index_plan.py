@@ -7,7 +7,7 @@ from exporter.errors import InvalidSpec
 from exporter.index_spec import FlatIndex, HnswIndex, IvfFlatIndex, IvfPqIndex
 from exporter.items.index_plan import decided, metric_of
 from exporter.manifest import Metric
-from tests.exporter.test_planning import FIXTURES
+from tests.exporter.towers.test_plan import FIXTURES
 
 
 @pytest.mark.parametrize(

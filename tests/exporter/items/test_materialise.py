@@ -13,10 +13,10 @@ from exporter.dtypes import Precision
 from exporter.errors import VerificationFailed
 from exporter.items.ids import check_ids
 from exporter.items.materialise import held_against_eager
+from exporter.items.plan import Items, WantedVectors
 from exporter.items.stream import Written, in_calls
 from exporter.items.vector_files import VectorsWriter
-from exporter.items.wanted import Items, WantedVectors
-from exporter.lowering.lowered import lower
+from exporter.lowering.lower_tower import lower
 from exporter.manifest import Metric
 from exporter.towers.tower import Tower
 from exporter.verify.gate import Gate

@@ -6,14 +6,14 @@ import pytest
 import torch
 from torch.export import ExportedProgram
 
-from exporter.aoti.op_libraries import graphs_of
 from exporter.dtypes import Kernel, Precision
 from exporter.lowering.kernels import with_kernels
 from exporter.lowering.precision import InPrecision
 from exporter.models.hstu.attention import AllHeads, TritonAttention
-from exporter.parts import parts_of, trace_parts
+from exporter.packages.parts import parts_of, trace_parts
 from exporter.spec import AttentionKind, Mode, SwapAttention, TowerName
 from exporter.towers.tower import Tower
+from exporter.trace.op_libraries import graphs_of
 from tests.exporter.models.recorded import Batch, random_inputs, recorded_tower
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from exporter.aoti.code_cache import CodeCache, open_code_cache
+from exporter.code_cache.cache import CodeCache, open_code_cache
 from exporter.data.batch import (
     NamedBatch,
     Rows,
@@ -20,10 +20,10 @@ from exporter.data.batch import (
 )
 from exporter.dtypes import Precision, TableDtype
 from exporter.lowering.errors import PrecisionLost
-from exporter.lowering.lowered import Lowered, lower
-from exporter.order import PackageOrder
-from exporter.packaging import Packaged, package_tower
-from exporter.parts import assemble_parts, compile_part, parts_of, trace_parts
+from exporter.lowering.lower_tower import Lowered, lower
+from exporter.packages.package_tower import Packaged, package_tower
+from exporter.packages.parts import assemble_parts, compile_part, parts_of, trace_parts
+from exporter.packages.request import PackageOrder
 from exporter.spec import Mode, Tables
 from exporter.stages import StageClock, no_progress
 from exporter.verify.fp32 import AgainstFp32

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from exporter.checkpoint.mapped import map_tensor
+from exporter.checkpoint.mapped_tensor import map_tensor
 from exporter.checkpoint.tensors import TensorMeta
 from exporter.dtypes import TableDtype
 from exporter.lowering import tables

@@ -2,7 +2,9 @@
 
 from dataclasses import replace
 
-from exporter.config.hstu import (
+from exporter.config.blocks.mlp import MlpConfig
+from exporter.config.blocks.tasks import Loss, TaskConfig
+from exporter.config.families.hstu import (
     ContentEncoderConfig,
     ContentEncoderKind,
     ContextualizedMlpConfig,
@@ -12,9 +14,7 @@ from exporter.config.hstu import (
     PostprocessorConfig,
     PostprocessorKind,
 )
-from exporter.config.mlp import MlpConfig
 from exporter.config.schema import GroupKind, PipelineConfig
-from exporter.config.tasks import Loss, TaskConfig
 from tests.exporter.models.recorded import pipeline_of
 
 _PARAMETERIZED = ContextualizedMlpConfig(hidden_dim=8, parameterized=True)

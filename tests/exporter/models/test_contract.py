@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from exporter.config.joined_sequences import with_sequences_joined
+from exporter.config.features.joined_sequences import with_sequences_joined
 from exporter.config.schema import Feature, FeatureGroup, FeatureKind, GroupKind, Sequence, Table
 from exporter.models.contract import checked
 from tests.exporter.models.recorded import random_inputs, recorded_tower

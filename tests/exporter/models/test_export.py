@@ -7,12 +7,12 @@ import torch
 
 from exporter.aoti.compile import compile_package
 from exporter.aoti.torch_loader import Package
-from exporter.aoti.trace import trace
-from exporter.config.hstu import HstuMatchConfig, PostprocessorConfig, PostprocessorKind
+from exporter.config.families.hstu import HstuMatchConfig, PostprocessorConfig, PostprocessorKind
 from exporter.config.schema import PipelineConfig
 from exporter.spec import TowerName
 from exporter.towers.tower import Tower
 from exporter.towers.view import training_tower
+from exporter.trace.trace_tower import trace
 from tests.exporter.models.recorded import pipeline_of, random_inputs, recorded_tower, untrained
 
 REFUSED = "Expected u[0-9]+ <= 0 but received"  # the number of the demand that was not met

@@ -8,22 +8,22 @@ from torch import Tensor
 
 from exporter.aoti.compile import compile_package
 from exporter.aoti.torch_loader import Package
-from exporter.aoti.trace import trace
-from exporter.config.mlp import MlpConfig
-from exporter.config.ranking import DbmtlConfig, MaskBlockConfig, MaskNetConfig
-from exporter.config.schema import PipelineConfig
-from exporter.config.sequence_encoders import (
+from exporter.config.blocks.mlp import MlpConfig
+from exporter.config.blocks.sequence_encoders import (
     DinEncoderConfig,
     MultiWindowDinEncoderConfig,
     PoolingEncoderConfig,
     SelfAttentionEncoderConfig,
     SimpleAttentionConfig,
 )
+from exporter.config.families.ranking import DbmtlConfig, MaskBlockConfig, MaskNetConfig
+from exporter.config.schema import PipelineConfig
 from exporter.data.batch import read_rows, trace_inputs
 from exporter.spec import TowerName
 from exporter.towers.split import split
 from exporter.towers.tower import Tower
 from exporter.towers.view import training_tower
+from exporter.trace.trace_tower import trace
 from tests.exporter.models.recorded import FIXTURES, Batch, pipeline_of, untrained
 
 pytestmark = [

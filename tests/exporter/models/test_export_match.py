@@ -8,11 +8,11 @@ import torch
 
 from exporter.aoti.compile import compile_package
 from exporter.aoti.torch_loader import Package
-from exporter.aoti.trace import trace
-from exporter.config.match import MindConfig, RoutingStart
+from exporter.config.families.match import MindConfig, RoutingStart
 from exporter.data.batch import Rows, read_rows, trace_inputs, verification_batches
 from exporter.towers.split import split
 from exporter.towers.tower import Tower
+from exporter.trace.trace_tower import trace
 from tests.exporter.models.recorded import (
     FIXTURES,
     load_recorded_weights,

@@ -5,11 +5,11 @@ import torch
 
 from exporter.aoti.compile import compile_package
 from exporter.aoti.torch_loader import Package
-from exporter.aoti.trace import trace
 from exporter.config.schema import PipelineConfig
 from exporter.spec import TowerName
 from exporter.towers.tower import Tower
 from exporter.towers.view import training_tower
+from exporter.trace.trace_tower import trace
 from tests.exporter.models.ranking_variants import interleaved, without_actions
 from tests.exporter.models.recorded import Batch, random_inputs, untrained
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from exporter.models.dropout import Dropout
+from exporter.models.blocks.dropout import Dropout
 from exporter.models.registry import build_model
 from exporter.spec import TowerName
 from exporter.towers.view import training_tower

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from exporter.config.tasks import Loss, TaskConfig
-from exporter.models.tasks import task_outputs
+from exporter.config.blocks.tasks import Loss, TaskConfig
+from exporter.models.blocks.tasks import task_outputs
 
 
 @pytest.mark.parametrize(

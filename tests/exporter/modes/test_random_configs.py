@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from exporter.aoti.op_libraries import op_libraries
 from exporter.data.batch import contradicting_batches, trace_inputs, verification_batches
-from exporter.parts import assemble_parts, compile_part, parts_of, trace_parts
+from exporter.packages.parts import assemble_parts, compile_part, parts_of, trace_parts
 from exporter.spec import Mode, TowerName
 from exporter.towers.tower import Tower
+from exporter.trace.op_libraries import op_libraries
 from exporter.verify.gate import Gate
 from exporter.verify.numerics import FP32_TOLERANCE, compare
 from tests.exporter.modes.random_configs import MAX_BATCH_SIZE, config_text, random_rows, random_tower

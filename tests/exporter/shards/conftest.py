@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from exporter.attempt import Attempt
+from exporter.attempt.attempt import Attempt
+from exporter.construction.open_tower import Opened, open_tower
 from exporter.distributed.ranks import Ranks
-from exporter.opening import Opened, open_tower
-from exporter.planning import PlannedTower, plan_towers
-from exporter.shards.made import RankTables, rows_path
+from exporter.shards.layout import RankTables, rows_path
 from exporter.shards.rank import TablesOrder, write_tables
 from exporter.spec import ExportSpec
 from exporter.stages import no_progress
+from exporter.towers.plan import PlannedTower, plan_towers
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "torcheasyrec"
 ROWS = FIXTURES / "data"

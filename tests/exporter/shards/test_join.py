@@ -6,21 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from exporter.attempt import Attempt, ExportedTower, TowerResult
+from exporter.artifact.read import fetch_tower, file_ref, read_manifest
+from exporter.artifact.upload import withdraw
+from exporter.attempt.attempt import Attempt, ExportedTower, TowerResult
+from exporter.construction.sources import fetch_checkpoint_once
 from exporter.distributed.ranks import Ranks
 from exporter.errors import LeaseUnproven
 from exporter.manifest import TablesFile, TowerEntry, VerificationReport
 from exporter.outcome import ExportOutcome, Failure
-from exporter.pipeline import publish_parts
-from exporter.planning import PlannedTower
-from exporter.publish import withdraw
-from exporter.published import fetch_tower, file_ref, read_manifest
-from exporter.publishing import send_exported
-from exporter.shards.made import RankPart, RankTables, rows_path
+from exporter.pipeline.export import publish_parts
+from exporter.pipeline.publish import send_exported
+from exporter.shards.layout import RankPart, RankTables, rows_path
 from exporter.shards.rank import try_tables
-from exporter.sources import fetch_checkpoint_once
 from exporter.spec import TowerName
 from exporter.stages import ignore_stages
+from exporter.towers.plan import PlannedTower
 from tests.exporter.shards.conftest import order_of, spec_of
 
 FAILURE = Failure(code="checkpoint_unreadable", message="__1_0.distcp is cut short")

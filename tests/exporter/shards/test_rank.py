@@ -10,13 +10,13 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from exporter.artifact.read import file_ref
 from exporter.checkpoint.read import open_checkpoint
 from exporter.distributed.ranks import Ranks
 from exporter.dtypes import TableDtype
 from exporter.errors import CheckpointMismatch, CheckpointUnreadable, WeightsNotFinite
 from exporter.lowering.tables import RowErrors, quantised
-from exporter.published import file_ref
-from exporter.shards import written
+from exporter.shards import write
 from exporter.shards.rank import tables_of_rank, try_tables, write_tables
 from exporter.stages import StageEvent, ignore_stages, no_progress
 from tests.exporter.shards.conftest import FIXTURES, Shard, order_of, spec_of
@@ -29,7 +29,7 @@ VIDEOS = "embedding_group.seq_emb_impls.__BASE__.ec_dict.16.embeddings.video_id_
 def test_all_ranks_together_have_the_checkpoints_rows(
     ranks: int, shard: Shard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(written, "PIECE_BYTES", 4000)
+    monkeypatch.setattr(write, "PIECE_BYTES", 4000)
     sharded = shard(MODEL, ranks=ranks)
     checkpoint = open_checkpoint(FIXTURES / MODEL / "model.ckpt-0")
     files = [tmp_path / made.file.path for made in sharded.made if made.file]

@@ -203,8 +203,8 @@ def test_an_endpoint_that_is_no_url_is_refused(s3_uri: str, monkeypatch: pytest.
 
 def test_storage_is_imported_without_torch_or_boto3() -> None:
     program = (
-        "import sys, exporter.storage.store, exporter.storage.local as l, pathlib;"
-        "exporter.storage.store.open_store('/tmp');"
+        "import sys, exporter.storage.open;"
+        "exporter.storage.open.open_store('/tmp');"
         "sys.exit(bool({'torch', 'boto3'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

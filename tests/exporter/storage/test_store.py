@@ -4,7 +4,8 @@ import pytest
 
 from exporter.errors import InvalidSpec, StorageError
 from exporter.storage.local import LocalStore
-from exporter.storage.store import join_uri, local_path, open_store, read_uri, split_uri
+from exporter.storage.open import local_path, open_store, read_uri, split_uri
+from exporter.storage.store import join_uri
 
 
 @pytest.mark.parametrize(

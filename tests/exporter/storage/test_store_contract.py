@@ -8,7 +8,8 @@ import pytest
 from exporter.errors import AlreadyPublished, LeaseUnproven, SourceNotFound, StorageError
 from exporter.storage.memory import MemoryStore
 from exporter.storage.object_store import ObjectStore, open_object_store
-from exporter.storage.store import ArtifactStore, StoredFile, open_store
+from exporter.storage.open import open_store
+from exporter.storage.store import ArtifactStore, StoredFile
 
 PART_SIZE = 5 << 20  # the smallest S3 allows
 LARGE = bytes(range(256)) * (11 << 12)  # 11 MiB: three parts

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from exporter.data.encode import encode
 from exporter.declaration import TowerDeclaration
-from exporter.dims.declared import plan_declared
+from exporter.dims.declared_dims import plan_declared
 from exporter.errors import InvalidRows
 from exporter.towers.declared_view import declared_tower
 

@@ -6,8 +6,7 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram
 
 from exporter.aoti.compile import compile_package
-from exporter.aoti.trace import trace
-from exporter.config.hstu import (
+from exporter.config.families.hstu import (
     HstuConfig,
     HstuMatchConfig,
     PositionalEncoderConfig,
@@ -23,6 +22,7 @@ from exporter.dims.plan import BATCH, DimPlan, DynamicDim, TensorInput
 from exporter.spec import TowerName
 from exporter.towers.tower import Tower
 from exporter.towers.view import TowerConfig
+from exporter.trace.trace_tower import trace
 from exporter.verify.reload import Link
 from tests.exporter.models.recorded import random_inputs, recorded_tower
 

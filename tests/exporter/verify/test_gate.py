@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 
 from exporter.aoti.compile import compile_package
-from exporter.aoti.trace import trace
 from exporter.data.batch import NamedBatch
 from exporter.errors import OutOfMemory, PackageCrashed, PackageUnsteady, PromiseBroken, VerificationFailed
 from exporter.lowering.errors import PrecisionLost
-from exporter.lowering.lowered import Fp32Reference
+from exporter.lowering.lower_tower import Fp32Reference
 from exporter.manifest import CaseKind, VerificationReport
 from exporter.stages import no_progress
 from exporter.towers.tower import Tower
+from exporter.trace.trace_tower import trace
 from exporter.verify.fp32 import AgainstFp32
 from exporter.verify.gate import Gate
 from exporter.verify.reload import Link

@@ -13,8 +13,8 @@ from jobs.hooks.redis_book import RedisBook
 from jobs.hooks.triggers import Trigger
 from jobs.ids import JobId
 from jobs.model import Job
-from jobs.redis_store import RedisJobStore
 from jobs.request import ExportRequest
+from jobs.stores.redis_store import RedisJobStore
 from tests.jobs.factories import NOW, make_job
 from tests.jobs.hooks.factories import make_template, make_training_event, make_trigger
 

@@ -8,9 +8,9 @@ from jobs.hooks.deliveries import Answer, Delivery, DeliveryState
 from jobs.hooks.errors import DeliveryBusy, DeliveryNotFound
 from jobs.hooks.redis_outbox import UNREADABLE_KEY, RedisOutbox
 from jobs.hooks.subscriptions import Subscription
-from jobs.leases import claim as claim_job
-from jobs.leases import update
-from jobs.redis_store import OUTBOX_KEY, RedisJobStore
+from jobs.lease.leases import claim as claim_job
+from jobs.lease.leases import update
+from jobs.stores.redis_store import OUTBOX_KEY, RedisJobStore
 from tests.jobs.factories import MINUTE, NOW, make_job
 from tests.jobs.hooks.factories import CALLBACK, SECRET, make_try
 

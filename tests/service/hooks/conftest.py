@@ -8,7 +8,7 @@ import pytest
 import redis
 from starlette.testclient import TestClient
 
-from jobs.redis_store import connect
+from jobs.stores.redis_store import connect
 from launcher.redis_server import running_redis
 from service.app import create_app
 from service.hooks.settings import HookSettings

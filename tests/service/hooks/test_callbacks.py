@@ -10,8 +10,8 @@ import redis
 from standardwebhooks import Webhook
 from starlette.testclient import TestClient
 
-from jobs.leases import claim
-from jobs.redis_store import RedisJobStore
+from jobs.lease.leases import claim
+from jobs.stores.redis_store import RedisJobStore
 from service.hooks.dispatcher import SOURCE
 from tests.jobs.factories import make_outcome
 from tests.jobs.hooks.factories import SECRET

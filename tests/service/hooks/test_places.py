@@ -10,9 +10,9 @@ from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 from jobs.ids import JobId
-from jobs.leases import update
+from jobs.lease.leases import update
 from jobs.model import Job, Lease
-from jobs.store import JobStore
+from jobs.stores.job_store import JobStore
 from service.app import create_app
 from service.dependencies import Backend
 from service.hooks.settings import HookSettings

@@ -14,8 +14,8 @@ import redis
 
 from jobs.hooks.deliveries import DeliveryState
 from jobs.hooks.redis_outbox import RedisOutbox
-from jobs.leases import update
-from jobs.redis_store import OUTBOX_KEY, RedisJobStore
+from jobs.lease.leases import update
+from jobs.stores.redis_store import OUTBOX_KEY, RedisJobStore
 from launcher.ports import free_port
 from tests.architecture.tree import ROOT
 from tests.jobs.factories import make_job

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from exporter.config.mlp import MlpConfig
-from exporter.config.tasks import TaskConfig
+from exporter.config.blocks.mlp import MlpConfig
+from exporter.config.blocks.tasks import TaskConfig
 from exporter.models.dlrm_hstu.tasks import FusionTower
 
 

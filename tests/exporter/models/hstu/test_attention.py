@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from exporter.models.blocks.jagged import Layout
 from exporter.models.hstu.attention import AllHeads, Attention, HeadByHead, Heads, TritonAttention, Visibility
 from exporter.models.hstu.sequence import EncoderSequence
-from exporter.models.jagged import Layout
 
 
 def mask(

@@ -2,8 +2,8 @@
 
 import torch
 
-from exporter.config.hstu import ContentEncoderConfig, ContentEncoderKind
-from exporter.config.mlp import MlpConfig
+from exporter.config.blocks.mlp import MlpConfig
+from exporter.config.families.hstu import ContentEncoderConfig, ContentEncoderKind
 from exporter.models.hstu.content_encoder import build_content_encoder
 
 EVENTS, CANDIDATES = torch.ones(2, 3), torch.arange(8.0).view(2, 4)

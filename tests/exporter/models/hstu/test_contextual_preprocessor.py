@@ -3,17 +3,17 @@
 import torch
 from torch import Tensor, nn
 
-from exporter.config.hstu import (
+from exporter.config.families.hstu import (
     ActionEncoderConfig,
     ContentEncoderConfig,
     ContentEncoderKind,
     ContextualizedMlpConfig,
     ContextualPreprocessorConfig,
 )
+from exporter.models.blocks.jagged import Layout
 from exporter.models.hstu.contextual_preprocessor import ContextualPreprocessor
 from exporter.models.hstu.groups import CandidateGroups, HistoryGroups
 from exporter.models.hstu.sequence import EncoderSequence
-from exporter.models.jagged import Layout
 
 _HUNDRED = 100.0  # apart from contents, so that actions can be told from them
 

@@ -4,14 +4,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from exporter.config.hstu import PositionalEncoderConfig
+from exporter.config.families.hstu import PositionalEncoderConfig
+from exporter.models.blocks.jagged import Layout
 from exporter.models.hstu.positional_encoder import (
     PositionalEncoder,
     PositionEncoding,
     TritonPositionEncoding,
 )
 from exporter.models.hstu.sequence import EncoderSequence
-from exporter.models.jagged import Layout
 
 
 def config(*, use_time_encoding: bool = True, log: bool = False) -> PositionalEncoderConfig:

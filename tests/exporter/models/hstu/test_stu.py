@@ -2,9 +2,9 @@
 
 import torch
 
+from exporter.models.blocks.jagged import Layout
 from exporter.models.hstu.sequence import EncoderSequence
 from exporter.models.hstu.stu import truncated
-from exporter.models.jagged import Layout
 
 
 def sequence_of(lengths: list[int], candidates: list[int] | None = None) -> EncoderSequence:

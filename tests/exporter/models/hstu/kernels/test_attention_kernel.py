@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from benchmarks.gpu.attention_cases import AttentionCase, Look, masked_cases
-from benchmarks.gpu.references import error_of
+from benchmarks.gpu.cases.attention import AttentionCase, Look, masked_cases
+from benchmarks.gpu.cases.references import error_of
 from exporter.models.hstu.kernels.attention import AttentionForm, Tiles, attention_in_torch, launch
 from tests.exporter.models.hstu.kernels.conftest import Interpreted
 

@@ -16,7 +16,7 @@ from torch.export import Dim, export
 from torch.fx import GraphModule
 from triton.backends.compiler import GPUTarget
 
-from benchmarks.gpu.attention_cases import AttentionCase, Look
+from benchmarks.gpu.cases.attention import AttentionCase, Look
 from exporter.models.hstu.kernels.jagged import jagged_to_padded, padded_to_jagged
 from exporter.models.hstu.kernels.output import gated_output
 from exporter.models.hstu.kernels.position import encode_positions

@@ -7,15 +7,15 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim, export
 
-from benchmarks.gpu import references
+from benchmarks.gpu.cases import references
+from exporter.models.blocks.jagged import as_size
+from exporter.models.blocks.jagged_gathers import cumulated
 from exporter.models.hstu.kernels.jagged import (
     jagged_to_padded,
     pad_into,
     padded_to_jagged,
     unpad_into,
 )
-from exporter.models.jagged import as_size
-from exporter.models.jagged_gathers import cumulated
 from tests.exporter.models.hstu.kernels.conftest import Interpreted
 
 # With 64 numbers an element, a program copies 32 elements.

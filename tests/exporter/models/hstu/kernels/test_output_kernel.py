@@ -8,8 +8,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.export import Dim, export
 
-from benchmarks.gpu import references
-from benchmarks.gpu.case import BOUNDS
+from benchmarks.gpu.cases import references
+from benchmarks.gpu.cases.case import BOUNDS
 from exporter.models.hstu.kernels.output import (
     Norm,
     Tiles,

@@ -7,13 +7,13 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim, export
 
-from benchmarks.gpu import references
-from benchmarks.gpu.case import BOUNDS
-from exporter.config.hstu import PositionalEncoderConfig
+from benchmarks.gpu.cases import references
+from benchmarks.gpu.cases.case import BOUNDS
+from exporter.config.families.hstu import PositionalEncoderConfig
+from exporter.models.blocks.jagged import Layout, cumulated
 from exporter.models.hstu.kernels.position import Times, encode_into, encode_positions
 from exporter.models.hstu.positional_encoder import PositionalEncoder
 from exporter.models.hstu.sequence import EncoderSequence
-from exporter.models.jagged import Layout, cumulated
 from tests.exporter.models.hstu.kernels.conftest import Interpreted
 
 # A program encodes 16 elements.

@@ -1,0 +1,120 @@
+"""Export every model of a zoo in every mode and precision, and compare with the last run: `make board`."""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+from rich.table import Table
+
+from benchmarks.board.page import page_of, summary, told
+from benchmarks.board.record import (
+    SIZE_CLASSES,
+    STAGES,
+    Record,
+    Result,
+    Row,
+    changes,
+    merged,
+    read_record,
+    so_far,
+)
+from benchmarks.board.zoo import read_zoo
+from cli.settings import leave_the_gpu_to_forks
+from processes.interrupts import end_as_by_interrupt
+from service.client.tables import console, table_of
+from telemetry.choices import LogFormat, LogLevel
+from telemetry.logging import configure_logging
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the board, show it, and record it; the exit code is 1 if a row fails."""
+    end_as_by_interrupt()
+    configure_logging(LogFormat.CONSOLE, LogLevel.WARNING)
+    leave_the_gpu_to_forks()
+    return run(options().parse_args(arguments))
+
+
+def options() -> argparse.ArgumentParser:
+    """The command line of the board."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.board",
+        description="Export every model of a zoo in every mode and precision. Exit code: 1 if a row fails.",
+        epilog="example: python -m benchmarks.board --zoo tests/board/zoo.json --record .slipway/board.json",
+    )
+    parser.add_argument("--zoo", metavar="FILE", type=Path, required=True, help="the models, as JSON")
+    parser.add_argument("--record", metavar="FILE", type=Path, help="the last run; written with every row")
+    parser.add_argument(
+        "--against", metavar="FILE", type=Path, help="another run to compare with; default: the last one"
+    )
+    parser.add_argument("--html", metavar="FILE", type=Path, help="write the board as a page")
+    parser.add_argument(
+        "--model", action="append", default=[], metavar="NAME", help="only this one; may be repeated"
+    )
+    parser.add_argument(
+        "--reduced",
+        action="store_true",
+        help="one tower of a model of each family, in fp32; modes take turns",
+    )
+    parser.add_argument("--json", action="store_true", help="print the board as JSON")
+    return parser
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the board, show it, and record it."""
+    from benchmarks.board.run import run_board  # torch loads after the options are found right
+
+    earlier = read_record(arguments.record) if arguments.record else None
+    compared = read_record(arguments.against) if arguments.against else earlier
+
+    rows: list[Row] = []
+
+    def show(row: Row) -> None:
+        rows.append(row)
+        _write(arguments.record, so_far(earlier, rows, torch=version("torch")))  # a run takes long
+        if not arguments.json:
+            console().print(" ".join((*row.key, row.result, row.why)), soft_wrap=True, markup=False)
+
+    zoo: Path = arguments.zoo
+    record = run_board(
+        read_zoo(zoo), zoo.absolute().parent, reduced=arguments.reduced, only=arguments.model, on_row=show
+    )
+    changed = changes(compared, record)
+    whole = merged(earlier, record)
+    _write(arguments.record, whole)
+    if arguments.html:
+        arguments.html.write_text(page_of(whole, changed))
+    if arguments.json:
+        print(json.dumps({"changes": changed.model_dump(), **record.model_dump(mode="json")}, indent=2))
+    else:
+        console().print(_table(record.rows))
+        for line in (summary(record), *told(changed)):
+            console().print(line, markup=False)
+    return 1 if record.failed else 0
+
+
+def _write(file: Path | None, record: Record) -> None:
+    if file is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = file.with_name(f".{file.name}.unfinished")
+        unfinished.write_text(record.model_dump_json(indent=1) + "\n")
+        unfinished.replace(file)  # a run that is ended while it writes leaves the last record whole
+
+
+def _table(rows: tuple[Row, ...]) -> Table:
+    marks = {Result.PASS: "✓", Result.FAIL: "✗", Result.LEFT_OUT: "·", Result.NOT_REACHED: "-"}
+    table = table_of("model", "tower", "mode", "precision", *STAGES, *SIZE_CLASSES, "s", title="board")
+    for row in rows:
+        if row.result is not Result.LEFT_OUT:
+            cells = [row.stages.get(stage) for stage in STAGES] + [
+                row.sizes.get(size) for size in SIZE_CLASSES
+            ]
+            shown = [marks[cell] if cell else "" for cell in cells]
+            table.add_row(*row.key, *shown, "" if row.seconds is None else f"{row.seconds:.0f}")
+    return table
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,108 @@
+"""Random jagged rows for the attention operator: what it is held against float64 with, on a CPU and on a GPU.
+
+B rows, N elements of all rows together, W columns, H heads, A and V widths of a head's queries and values.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+
+import torch
+from torch import Tensor
+
+from benchmarks.gpu.cases.case import BOUNDS
+from benchmarks.gpu.cases.references import error_of
+from exporter.models.hstu.kernels.attention import AttentionForm, attention_in_torch
+
+Attend = Callable[[AttentionForm, Tensor, Tensor, Tensor | None], Tensor]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """Who sees whom, as `AttentionForm` says it."""
+
+    prefix: int = 0
+    window: int = 0
+    sla_k1: int = 0
+    sla_k2: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionCase:
+    """Rows, and who sees whom in them."""
+
+    lengths: tuple[int, ...]
+    candidates: tuple[int, ...] | None = None
+    heads: int = 2
+    attention_dim: int = 16
+    hidden_dim: int = 16
+    dtype: torch.dtype = torch.float32
+    look: Look = Look()
+
+    def __str__(self) -> str:
+        seen = {"candidates": sum(self.candidates or ()), **asdict(self.look)}
+        told = " ".join(f"{name}={value}" for name, value in seen.items() if value) or "causal"
+        kind = str(self.dtype).removeprefix("torch.")
+        return f"{kind} {self.heads}x{self.attention_dim}/{self.hidden_dim} {self._rows()} {told}"
+
+    def _rows(self) -> str:
+        return ",".join(map(str, self.lengths)) if len(self.lengths) < 8 else f"{len(self.lengths)} rows"
+
+    @property
+    def limit(self) -> float:
+        return BOUNDS[self.dtype]
+
+    def error(self, attend: Attend, device: torch.device | str = "cpu") -> float:
+        """||out - reference|| / ||reference|| on fresh numbers, against float64; NaN if `out` has one."""
+        x_NW, offsets_B1, candidates_B = self.inputs(device)
+        reference = attention_in_torch(self.form, x_NW.double(), offsets_B1, candidates_B)
+        return error_of(attend(self.form, x_NW, offsets_B1, candidates_B), reference)
+
+    def inputs(self, device: torch.device | str) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Random numbers for x, where the rows are, and the candidates' counts."""
+        width = 2 * (self.form.width + self.heads * self.attention_dim)
+        x_NW = torch.randn(sum(self.lengths), width, device=device).to(self.dtype)
+        offsets_B1 = torch.tensor([0, *self.lengths], device=device).cumsum(0)
+        candidates_B = None if self.candidates is None else torch.tensor(self.candidates, device=device)
+        return x_NW, offsets_B1, candidates_B
+
+    @property
+    def form(self) -> AttentionForm:
+        """Columns as in an STU layer: u, values, queries, keys."""
+        inner, keyed = self.heads * self.hidden_dim, self.heads * self.attention_dim
+        return AttentionForm(
+            inner,
+            2 * inner,
+            2 * inner + keyed,
+            self.heads,
+            self.attention_dim,
+            self.hidden_dim,
+            alpha=self.attention_dim**-0.5,
+            divisor=50.0,
+            prefix=self.look.prefix,
+            window=self.look.window,
+            sla_k1=self.look.sla_k1,
+            sla_k2=self.look.sla_k2,
+        )
+
+
+# Of lengths around the sizes of blocks, with and without candidates: every way to look back.
+LOOKS = (
+    Look(),
+    Look(prefix=1),
+    Look(prefix=5),
+    Look(prefix=40),  # more than some rows have
+    Look(window=1),
+    Look(window=20),
+    Look(window=20, prefix=3),
+    Look(sla_k1=20, sla_k2=3),
+    Look(sla_k1=5, prefix=20),
+    Look(sla_k2=40),
+)
+
+
+def masked_cases(base: AttentionCase) -> Iterator[AttentionCase]:
+    """All masks over the rows of `base`: no candidates, some, none but candidates."""
+    for look in LOOKS:
+        yield replace(base, look=look)
+        yield replace(base, look=look, candidates=tuple(length // 3 for length in base.lengths))
+        yield replace(base, look=look, candidates=base.lengths)

@@ -1,0 +1,113 @@
+"""The API as a process of its own, on a Redis of its own that holds jobs already; no worker."""
+
+import http.client
+import random
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from exporter.spec import ExportSpec, TowerName
+from exporter.stages import Stage
+from jobs.ids import JobId, new_job_id
+from jobs.model import Job, JobState, TowerProgress, TowerState, VerificationSummary
+from jobs.stores.redis_store import OUTBOX_KEY, RedisJobStore, connect
+from launcher.ports import free_port
+from launcher.redis_server import running_redis
+from processes.guarded_process import GuardedProcess
+
+HOST = "127.0.0.1"
+_GRACE = timedelta(seconds=5)
+_START_S = 60.0
+_QUEUED_EACH = 100  # of so many stored jobs one is still to be run
+_ASKED = 50  # jobs that are asked about, drawn from those that have ended: they are alike
+
+
+@dataclass(frozen=True, kw_only=True)
+class Api:
+    """Where it listens, how many jobs it began with, and some of those that have ended."""
+
+    port: int
+    stored: int
+    some: tuple[JobId, ...]
+
+
+@contextmanager
+def running_api(folder: Path, spec: ExportSpec, *, stored: int) -> Iterator[Api]:
+    """Run Redis, put `stored` jobs of `spec` into it, run the API, and end both with the block."""
+    with running_redis(folder / "redis") as server:
+        some = _store(server.url, spec, stored)
+        port = free_port()
+        command = [sys.executable, "-m", "uvicorn", "--factory", "service.app:create_app"]
+        command += ["--host", HOST, "--port", str(port), "--timeout-graceful-shutdown", "1"]
+        environment = {"SLIPWAY_REDIS_URL": server.url, "SLIPWAY_HOST": HOST}
+        process = GuardedProcess.start(command, log=folder / "api.log", grace=_GRACE, environment=environment)
+        try:
+            _wait_for(port, process)
+            yield Api(port=port, stored=stored, some=some)
+        finally:
+            process.stop()
+
+
+def _store(url: str, spec: ExportSpec, count: int) -> tuple[JobId, ...]:
+    """Jobs as they are in a service that has run for long: nearly all of them ended."""
+    client = connect(url)
+    store = RedisJobStore(client)
+    ended = []
+    for number in range(1, count + 1):
+        job = _queued(spec) if number % _QUEUED_EACH == 0 else _ended(spec)
+        store.add(job)
+        if job.state.is_final:
+            ended.append(job.id)
+    client.delete(OUTBOX_KEY)  # what was to be told of them has been told
+    client.close()
+    return tuple(random.Random(0).sample(ended, min(_ASKED, len(ended))))  # noqa: S311  (no secret)
+
+
+def _queued(spec: ExportSpec) -> Job:
+    now = datetime.now(UTC)
+    towers = tuple(TowerProgress(name=name) for name in (TowerName.USER, TowerName.ITEM))
+    return Job(id=new_job_id(), spec=spec, towers=towers, created_at=now, updated_at=now)
+
+
+def _ended(spec: ExportSpec) -> Job:
+    job = _queued(spec)
+    where = f"{spec.output_uri}/{job.id}"
+    towers = tuple(
+        TowerProgress(
+            name=tower.name,
+            state=TowerState.SUCCEEDED,
+            stage=Stage.PUBLISH,
+            stage_seconds=dict.fromkeys(
+                (each for each in Stage if each not in (Stage.TABLES, Stage.ITEMS)), 1.234
+            ),
+            package_uri=f"{where}/{tower.name}/aoti/aoti_model.pt2",
+            package_size=3_000_000,
+            digest="0" * 64,
+            code="warm",
+            reused="request",
+            verification=VerificationSummary(cases=30, passed=30, largest_difference=1e-6, tolerance=1e-4),
+        )
+        for tower in job.towers
+    )
+    ended = {"state": JobState.SUCCEEDED, "towers": towers, "revision": 20, "attempt": 1}
+    times = {"started_at": job.created_at, "finished_at": job.created_at}
+    return job.model_copy(update={**ended, **times, "manifest_uri": f"{where}/manifest.json"})
+
+
+def _wait_for(port: int, process: GuardedProcess) -> None:
+    deadline = time.monotonic() + _START_S
+    while time.monotonic() < deadline and process.exit_status() is None:
+        connection = http.client.HTTPConnection(HOST, port, timeout=5)
+        try:
+            connection.request("GET", "/healthz")
+            if connection.getresponse().status == http.client.OK:
+                return
+        except OSError:
+            time.sleep(0.05)
+        finally:
+            connection.close()
+    raise SystemExit(f"the API did not start; its log ends:\n{process.last_lines(10)}")

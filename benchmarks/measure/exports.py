@@ -1,0 +1,94 @@
+"""`slipway export` as a user runs it, measured from outside and by what its job says."""
+
+import shutil
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from benchmarks.measure.process_memory import MemoryWatch, Peak
+from exporter.spec import ExportSpec
+from exporter.stages import Stage
+from jobs.model import JobState
+from processes.guarded_process import GuardedProcess
+from service.schemas import JobView
+
+_GRACE = timedelta(seconds=10)
+_FAILED = "the export failed; its log ends:\n"
+
+
+class ExportRun(BaseModel):
+    """One export that succeeded."""
+
+    command_s: float  # from the command's start to its end
+    attempt_s: float  # from the job's being taken to its end: what a worker spends on it
+    stages_s: Mapping[str, Mapping[Stage, float]]  # by tower
+    code: Mapping[str, str]  # by tower: cold, or warm and what was reused
+    peak: Peak  # nothing where nobody watched
+
+    def seconds(self, *stages: Stage) -> float:
+        """In these stages, of all towers together."""
+        return sum(tower.get(stage, 0.0) for tower in self.stages_s.values() for stage in stages)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where exports run: a folder for what they leave, the compiler's own files, and known code or none."""
+
+    folder: Path
+    compiler: Path
+    code_cache: Path | None = None
+    users_code: bool = False  # may be that of earlier exports: what is measured is not the export
+
+
+def export(spec: ExportSpec, place: Place, *, keep: Path | None = None, watched: bool = False) -> ExportRun:
+    """Export once; the artifact is moved to `keep`, or removed.
+
+    Watching its memory takes a sixth of a core, so it is not done where seconds count.
+    """
+    tmp, request, log = place.folder / "tmp", place.folder / "spec.json", place.folder / "export.log"
+    tmp.mkdir(exist_ok=True)
+    request.write_text(spec.model_dump_json(exclude_unset=True, exclude_none=True))
+    log.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "cli.main", "export", "--spec", str(request), "--json"]
+    if not place.users_code:
+        command += ["--code-cache", str(place.code_cache) if place.code_cache else "off"]
+    environment = {"TMPDIR": str(tmp), "TORCHINDUCTOR_CACHE_DIR": str(place.compiler)}
+    begun = time.monotonic()
+    process = GuardedProcess.start(command, log=log, grace=_GRACE, environment=environment)
+    try:
+        with MemoryWatch(process.guard.pid) if watched else nullcontext() as watch:
+            status = process.wait()
+    finally:
+        process.stop()
+    seconds = time.monotonic() - begun
+    if status != 0:
+        raise SystemExit(_FAILED + process.last_lines(15))
+    job = JobView.model_validate_json(process.last_lines(1))
+    assert job.state is JobState.SUCCEEDED and job.started_at and job.finished_at
+    artifact = Path(spec.output_uri) / job.id
+    if keep is not None:
+        shutil.move(artifact, keep)
+    shutil.rmtree(spec.output_uri, ignore_errors=True)
+    return ExportRun(
+        command_s=round(seconds, 3),
+        attempt_s=(job.finished_at - job.started_at).total_seconds(),
+        stages_s={tower.name: tower.stage_seconds for tower in job.towers},
+        code={tower.name: " ".join(filter(None, [tower.code, tower.reused])) for tower in job.towers},
+        peak=watch.peak if watch else Peak(),
+    )
+
+
+def fresh_compiler(known: Path, folder: Path) -> Path:
+    """The compiler's own files as an installation has them: of what it has compiled, nothing is there.
+
+    `known` is where something else was compiled before.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(known, folder)
+    return folder

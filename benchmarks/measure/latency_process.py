@@ -1,0 +1,183 @@
+"""One process of the latency benchmark: every contender of some towers, with a number of threads.
+
+Is given the file of an order, and writes the file that the order names. Contenders are called in turn on the
+same batch, so that whatever else the machine does reaches all of them alike.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+from pydantic import BaseModel
+from torch import Tensor
+
+from exporter.checkpoint.read import open_checkpoint
+from exporter.construction.blueprint import ConfiguredTower
+from exporter.construction.sources import open_rows
+from exporter.data.batch import Rows, named_batch, trace_inputs
+from exporter.serving.downloaded_tower import download
+from exporter.spec import ExportSpec, TowerName
+from exporter.towers.plan import plan_towers
+from exporter.towers.tower import Tower
+from exporter.trace.trace_tower import trace
+from exporter.verify.reload import Chain
+
+EAGER, COMPILED, PACKAGE, TWO_PACKAGES = "eager", "torch.compile", "package", "two packages"
+CONTENDERS = (EAGER, COMPILED, PACKAGE, TWO_PACKAGES)
+_BATCHES = 8  # different rows each
+_SEED = 3
+_AGREE = 1e-3  # of the largest magnitude: these are speeds of the same function
+
+Call = Callable[[dict[str, Tensor]], Mapping[str, Tensor]]
+
+
+class Subject(BaseModel):
+    """A tower, and its artifacts in both modes."""
+
+    name: str
+    tower: TowerName
+    spec: ExportSpec
+    unified: Path
+    two_stage: Path
+
+
+class LatencyOrder(BaseModel):
+    """What is to be measured, and how much of it."""
+
+    subjects: tuple[Subject, ...]
+    sizes: tuple[int, ...]
+    threads: int
+    rounds: int
+    round_s: float  # for one contender on one size
+    most_calls: int  # in a round
+    scratch: Path
+    result: Path
+
+
+class Times(BaseModel):
+    """Milliseconds of every call of a contender, by round: as a caller waits, and of all threads' work."""
+
+    subject: str
+    size: int
+    values: float  # elements of all inputs of a batch, on average
+    contender: str
+    rounds: tuple[tuple[float, ...], ...]
+    work: tuple[tuple[float, ...], ...]
+
+
+class LatencyTimes(BaseModel):
+    """All that the process measured."""
+
+    threads: int
+    times: tuple[Times, ...]
+
+
+@dataclass
+class RoundTimes:
+    """Milliseconds of a contender's calls, in turn."""
+
+    waited: list[float] = field(default_factory=list)
+    worked: list[float] = field(default_factory=list)
+
+
+def main() -> None:
+    order = LatencyOrder.model_validate_json(Path(sys.argv[1]).read_text())
+    torch.set_num_threads(order.threads)
+    times = [each for subject in order.subjects for each in _measure(subject, order)]
+    order.result.write_text(LatencyTimes(threads=order.threads, times=tuple(times)).model_dump_json())
+
+
+def _measure(subject: Subject, order: LatencyOrder) -> list[Times]:
+    config = Path(str(subject.spec.config_uri).removeprefix("file://")).read_text()
+    [planned] = [each for each in plan_towers(subject.spec, config) if each.name is subject.tower]
+    blueprint = ConfiguredTower(planned, subject.spec.tables)
+    tower = blueprint.build()
+    blueprint.fill(tower, open_checkpoint(Path(subject.spec.checkpoint_uri)))
+    rows, _ = open_rows(planned, subject.spec)
+    calls = _calls(subject, tower, rows, order.scratch)
+    measured = []
+    for size in order.sizes:
+        batches = _batches(rows, tower, size)
+        with torch.no_grad():
+            _warm_up(calls, batches, where=f"{subject.name}, batch {size}")
+            rounds = [_round(calls, batches, order, number) for number in range(order.rounds)]
+        measured += [
+            Times(
+                subject=subject.name,
+                size=size,
+                values=float(np.mean([sum(each.numel() for each in batch.values()) for batch in batches])),
+                contender=name,
+                rounds=tuple(tuple(each[name].waited) for each in rounds),
+                work=tuple(tuple(each[name].worked) for each in rounds),
+            )
+            for name in calls
+        ]
+        sys.stdout.write(f"  {subject.name}, {order.threads} threads, batch {size}\n")
+        sys.stdout.flush()
+    return measured
+
+
+def _calls(subject: Subject, tower: Tower, rows: Rows, scratch: Path) -> dict[str, Call]:
+    """By contender. What torch.compile is given is the traced program, which it takes in one piece."""
+    program = trace(tower, trace_inputs(rows, tower.plan), torch.device("cpu"))
+    compiled: Call = torch.compile(program.module(check_guards=False), dynamic=True)
+    return {
+        EAGER: tower.module,
+        COMPILED: compiled,
+        PACKAGE: _chain(subject.unified, subject, scratch),
+        TWO_PACKAGES: _chain(subject.two_stage, subject, scratch),
+    }
+
+
+def _chain(artifact: Path, subject: Subject, scratch: Path) -> Call:
+    served = download(str(artifact), subject.tower, scratch / f"{artifact.name}-{subject.tower}")
+    return Chain(served.chain, torch.device("cpu"))
+
+
+def _batches(rows: Rows, tower: Tower, size: int) -> list[dict[str, Tensor]]:
+    """Rows drawn from all there are, the same in every process."""
+    random = np.random.default_rng(_SEED)
+    drawn = [rows.select(random.integers(len(rows), size=size)) for _ in range(_BATCHES)]
+    return [named_batch("drawn", each, tower.plan).inputs for each in drawn]
+
+
+def _warm_up(calls: Mapping[str, Call], batches: list[dict[str, Tensor]], *, where: str) -> None:
+    """Every contender on every batch, twice; they must agree."""
+    for batch in batches:
+        expected = calls[EAGER](batch)
+        for name, call in calls.items():
+            call(batch)
+            given = call(batch)
+            for output, value in expected.items():
+                scale = float(value.abs().max()) or 1.0
+                apart = float((given[output] - value).abs().max()) / scale
+                if apart > _AGREE:
+                    raise SystemExit(f"{where}: {name} and eager differ by {apart:.2g} of {output}")
+
+
+def _round(
+    calls: Mapping[str, Call], batches: list[dict[str, Tensor]], order: LatencyOrder, number: int
+) -> dict[str, RoundTimes]:
+    """As many calls of each as fit into the time, at least one on every batch; who begins changes."""
+    names = list(calls)
+    times = {name: RoundTimes() for name in names}
+    end = time.perf_counter() + order.round_s * len(names)
+    call = 0
+    while call < len(batches) or (call < order.most_calls and time.perf_counter() < end):
+        batch = batches[call % len(batches)]
+        for turn in range(len(names)):
+            name = names[(turn + call + number) % len(names)]
+            worked, begun = time.process_time(), time.perf_counter()
+            calls[name](batch)
+            times[name].waited.append((time.perf_counter() - begun) * 1e3)
+            times[name].worked.append((time.process_time() - worked) * 1e3)
+        call += 1
+    return times
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""Models to measure with: the demo's on its real rows, with layers to choose, and a recorded ranking model.
+
+Weights are drawn: of two models that are alike but for their weights, the second is a new export.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+
+from examples.movielens.download import download
+from examples.movielens.prepare import prepare
+from examples.movielens.train import CONFIG
+from exporter.checkpoint.keymap import PREFIX
+from exporter.config.parse import parse_pipeline_config
+from exporter.models.registry import build_model
+from exporter.spec import ExportSpec
+
+_LAYERS = "attn_num_layers: 2"
+_MOVIELENS = Path(".slipway/demo")  # where the demo keeps it
+_RECORDED = Path(__file__).parents[2] / "tests" / "fixtures" / "torcheasyrec"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """A model of a config, and rows for its towers."""
+
+    name: str
+    config: str
+    rows: Path
+    items: Path | None = None
+
+    def spec(self, folder: Path, *, seed: int) -> ExportSpec:
+        """Its export with new weights, which are written below `folder`, as is the artifact."""
+        config, checkpoint = folder / f"{self.name}.config", folder / f"{self.name}-{seed}.safetensors"
+        config.write_text(self.config)
+        write_weights(self.config, checkpoint, seed=seed)
+        return ExportSpec(
+            config_uri=config.as_uri(),
+            checkpoint_uri=str(checkpoint),
+            item_input_uri=str(self.items) if self.items else None,
+            sample_input_uri=str(self.rows),
+            output_uri=str(folder / "artifacts"),
+        )
+
+
+def demo_model(folder: Path, *, layers: int = 2) -> Model:
+    """The demo's two-tower model on MovieLens-100K, which is fetched once; two layers are the demo's own."""
+    rows = folder / "movielens"
+    if not rows.exists():
+        prepare(download(_MOVIELENS.absolute()), rows)
+    text = CONFIG.read_text()
+    assert text.count(_LAYERS) == 1
+    return Model(
+        name="demo" if f"attn_num_layers: {layers}" == _LAYERS else f"{layers}-layers",
+        config=text.replace(_LAYERS, f"attn_num_layers: {layers}"),
+        rows=rows / "train.parquet",
+        items=rows / "items.parquet",
+    )
+
+
+def ranking_model() -> Model:
+    """The recorded dlrm_hstu, and the rows it was recorded with: up to 96 events, several candidates."""
+    return Model(
+        name="dlrm_hstu",
+        config=(_RECORDED / "dlrm_hstu" / "pipeline.config").read_text(),
+        rows=_RECORDED / "data" / "train.parquet",
+    )
+
+
+def write_weights(config: str, path: Path, *, seed: int) -> None:
+    """Weights as a model has them before training."""
+    torch.manual_seed(seed)
+    weights = build_model(parse_pipeline_config(config)).state_dict()
+    save_file({PREFIX + name: tensor.contiguous() for name, tensor in weights.items()}, path)

@@ -1,0 +1,267 @@
+"""What was published, read back and checked: the manifest, its signature, and the files that it names."""
+
+import hashlib
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from exporter.artifact.signing import SIGNATURE_NAME, SigningKey, VerifyingKey
+from exporter.errors import (
+    AlreadyPublished,
+    InvalidArtifact,
+    SignatureRefused,
+    SourceNotFound,
+    StorageError,
+)
+from exporter.manifest import MANIFEST_NAME, FileRef, Manifest, TowerEntry
+from exporter.outcome import ExportOutcome, Failure, TowerOutcome
+from exporter.spec import TowerName
+from exporter.storage.open import open_store
+from exporter.storage.store import ArtifactStore, Permission, check_key, join_uri
+
+log = logging.getLogger(__name__)
+
+
+def file_ref(path: str, local: Path) -> FileRef:
+    """The reference of a local file that will be `path` below the artifact's root."""
+    with local.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return FileRef(path=path, size=local.stat().st_size, sha256=digest)
+
+
+def read_manifest(uri: str, key: VerifyingKey | None = None) -> Manifest:
+    """The manifest of an artifact, by the artifact's URI or the manifest's own.
+
+    Raises:
+        InvalidArtifact: there is none, or it is not one that this version reads.
+        SignatureRefused: there is a `key`, which has not signed it.
+    """
+    root = _root(uri)
+    where = join_uri(root, MANIFEST_NAME)
+    store = open_store(root)
+    data = _manifest_bytes(store, root)
+    if key is not None:  # before anything of it is read
+        key.check(data, _signature(store), where)
+    return _parsed(data, where)
+
+
+def _manifest_bytes(store: ArtifactStore, root: str) -> bytes:
+    try:
+        return store.read(MANIFEST_NAME)
+    except SourceNotFound as error:
+        raise InvalidArtifact(
+            f"{root} is no artifact: it has no {MANIFEST_NAME}",
+            hint="give the URI of <output>/<job id>; one without a manifest was never published",
+            where=join_uri(root, MANIFEST_NAME),
+        ) from error
+
+
+def _parsed(data: bytes, where: str) -> Manifest:
+    try:
+        return Manifest.model_validate_json(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"])
+        raise InvalidArtifact(
+            f"{where} is no manifest this version reads: {field or 'text'}: {first['msg']}", where=where
+        ) from error
+
+
+def _signature(store: ArtifactStore) -> bytes:
+    try:
+        return store.read(SIGNATURE_NAME, limit=1024)
+    except SourceNotFound as error:
+        where = store.uri_of(SIGNATURE_NAME)
+        raise SignatureRefused(f"the artifact is not signed: there is no {where}", where=where) from error
+
+
+def require_of_job(manifest: Manifest, job_id: str, where: str) -> None:
+    """InvalidArtifact, if the manifest at `where` is another job's."""
+    if manifest.job_id != job_id:
+        raise InvalidArtifact(f"{where} is of job {manifest.job_id}, not of {job_id}", where=where)
+
+
+def sign_artifact(artifact_uri: str, job_id: str, key: SigningKey, sha256: str | None) -> None:
+    """Put the manifest's signature beside it, if it is the one whose digest its writer told.
+
+    Where none was told (None), nothing is signed: only a signature that `key` has made already will do.
+
+    Raises:
+        InvalidArtifact: the manifest that is there is not this job's, or not what was written.
+        SignatureRefused: nobody can say who wrote it, and it has no signature of this key.
+    """
+    root = _root(artifact_uri)
+    store, where = open_store(root), join_uri(root, MANIFEST_NAME)
+    data = _manifest_bytes(store, root)
+    require_of_job(_parsed(data, where), job_id, where)
+    if sha256 is not None and hashlib.sha256(data).hexdigest() != sha256:
+        raise InvalidArtifact(
+            f"{where} is not the manifest that the attempt wrote, and is not signed",
+            hint="find out who else may write there, and export again under a new job",
+            where=where,
+        )
+    signature = key.sign(data)
+    if sha256 is None:
+        _require_signed(store, signature, where)
+        return
+    try:
+        store.put_bytes(signature, SIGNATURE_NAME)
+    except AlreadyPublished:
+        _require_signed(store, signature, where)
+
+
+def _require_signed(store: ArtifactStore, signature: bytes, where: str) -> None:
+    """SignatureRefused, unless this very signature stands there; Ed25519 makes the same one every time."""
+    try:
+        found = store.read(SIGNATURE_NAME, limit=1024)
+    except SourceNotFound:
+        found = None
+    if found != signature:
+        raise SignatureRefused(
+            f"{where} is {'not signed' if found is None else 'signed with another key than the worker has'}",
+            hint="an attempt that ended early may have written it, for which nobody can vouch: "
+            "export again under a new job",
+            where=where,
+        )
+
+
+def verify_artifact(uri: str, key: VerifyingKey) -> Manifest:
+    """The manifest, once its signature and the digest of every file that it names are found to be right.
+
+    Raises:
+        SignatureRefused: `key` has not signed it.
+        InvalidArtifact: a file is missing, or not the one whose digest the manifest holds.
+    """
+    manifest = read_manifest(uri, key)
+    _require_whole(manifest, open_store(_root(uri)))
+    return manifest
+
+
+def _require_whole(
+    manifest: Manifest, store: ArtifactStore, still_ours: Callable[[], object] = lambda: None
+) -> None:
+    for ref in (ref for tower in manifest.towers for ref in tower.all_files):
+        still_ours()
+        path = checked_path(ref.path)
+        if not store.exists(path):
+            raise _missing(store.uri_of(path))
+        if store.size(path) != ref.size or store.sha256(path) != ref.sha256:
+            raise _damaged(store.uri_of(path))
+
+
+def published_by_job(
+    uri: str,
+    job_id: str,
+    towers: Sequence[TowerName],
+    still_ours: Permission = lambda: None,
+) -> ExportOutcome | None:
+    """What an attempt of this job published there that could not say so; None if there is nothing.
+
+    Its digest is not told: nobody knows whether what lies there is what that attempt wrote. A manifest whose
+    files are not all there came too late from an attempt that had lost the job: it is no artifact, nobody was
+    told of it, and it is removed. So only for who has the job: `still_ours`, asked before each file is read
+    and before the removal, is to raise for anybody else.
+
+    Raises:
+        InvalidArtifact: a manifest of another job is there.
+        StorageError: another manifest came in place of one that was to be removed.
+    """
+    root = _root(uri)
+    where, store = join_uri(root, MANIFEST_NAME), open_store(root)
+    try:
+        read_as = store.stat(MANIFEST_NAME).version
+        manifest = read_manifest(root)
+    except (InvalidArtifact, SourceNotFound):
+        return None
+    require_of_job(manifest, job_id, where)
+    try:
+        _require_whole(manifest, store, still_ours)
+    except InvalidArtifact as error:
+        log.warning("manifest_without_its_files", extra={"uri": where, "reason": error.message})
+        _remove_manifest(store, read_as, still_ours)
+        return None
+    entries = {entry.name: entry for entry in manifest.towers}
+    lost = Failure(code="attempt_failed", message="failed in an earlier attempt that could not say why")
+    return ExportOutcome(
+        towers=tuple(
+            succeeded(entries[name], root) if name in entries else TowerOutcome(tower=name, failure=lost)
+            for name in towers
+        ),
+        manifest_uri=where,
+    )
+
+
+def _remove_manifest(store: ArtifactStore, version: str, still_ours: Permission) -> None:
+    """Remove that very one: to digest the files took minutes, in which another may have published."""
+    still_ours()
+    try:
+        found = store.stat(MANIFEST_NAME).version
+    except SourceNotFound:
+        return
+    if found != version:
+        where = store.uri_of(MANIFEST_NAME)
+        raise StorageError(f"{where} was replaced while its files were read", hint="try again", where=where)
+    store.delete(MANIFEST_NAME, still_ours)
+
+
+def succeeded(entry: TowerEntry, root: str) -> TowerOutcome:
+    """The outcome of a tower that the artifact holds."""
+    return TowerOutcome(tower=entry.name, entry=entry, package_uri=join_uri(root, entry.package.path))
+
+
+def fetch_tower(uri: str, tower: TowerName, into: Path, key: VerifyingKey | None = None) -> Path:
+    """Download what runs one tower below `into`, check each file, and return the folder that holds `aoti/`.
+
+    Raises:
+        InvalidArtifact: the artifact has no such tower, or a file is not the one the manifest names.
+    """
+    root = _root(uri)
+    entry = _tower(read_manifest(root, key), tower, root)
+    store = open_store(root)
+    for ref in entry.served_files:
+        _fetch(store, ref, into / checked_path(ref.path))
+    return (into / entry.package.path).parent.parent
+
+
+def _fetch(store: ArtifactStore, ref: FileRef, local: Path) -> None:
+    where = store.uri_of(ref.path)
+    try:
+        store.fetch(ref.path, local)
+    except SourceNotFound as error:
+        raise _missing(where) from error
+    if file_ref(ref.path, local) != ref:
+        local.unlink()
+        raise _damaged(where)
+
+
+def _missing(where: str) -> InvalidArtifact:
+    return InvalidArtifact(f"{where} is missing, though the manifest names it", where=where)
+
+
+def _damaged(where: str) -> InvalidArtifact:
+    return InvalidArtifact(
+        f"{where} is damaged: it is not the file whose digest the manifest holds",
+        hint="export again, under a new job",
+        where=where,
+    )
+
+
+def _root(uri: str) -> str:
+    return uri.rstrip("/").removesuffix(f"/{MANIFEST_NAME}")
+
+
+def _tower(manifest: Manifest, tower: TowerName, root: str) -> TowerEntry:
+    for entry in manifest.towers:
+        if entry.name is tower:
+            return entry
+    there = ", ".join(entry.name for entry in manifest.towers)
+    raise InvalidArtifact(f"{root} has no {tower} tower", hint=f"its towers: {there}", where=root)
+
+
+def checked_path(path: str) -> str:
+    try:
+        return check_key(path)
+    except StorageError as error:
+        raise InvalidArtifact(f"the manifest names {path!r}, which could lie outside the artifact") from error

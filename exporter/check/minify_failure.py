@@ -1,0 +1,54 @@
+"""What failed in the lab made small, if that was asked for."""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from torch import Tensor
+
+from exporter.check.cases import Cases
+from exporter.check.tower import Wanted
+from exporter.construction.open_tower import Opened
+from exporter.errors import ExportError
+from exporter.minify.on_failure import TRIED, keep_smallest, keep_untraced
+from exporter.minify.script_runner import Expected
+from exporter.minify.search import SCRIPT
+from exporter.packages.parts import Packaging, TracedPart
+from exporter.packages.request import untraced_libraries
+from exporter.spec import TowerName
+from exporter.trace.op_libraries import graphs_of, known_libraries
+
+
+def smallest_of(
+    tower: TowerName,
+    traced: Sequence[TracedPart],
+    inputs: dict[str, Tensor],
+    wanted: Wanted,
+    *,
+    expected: Expected,
+) -> str:
+    """Search for the smallest graph that fails as `expected`, if asked for; says what and where it is."""
+    if wanted.shrink_into is None:
+        return ""
+    programs = [each.program for each in traced]
+    folder = wanted.shrink_into / tower
+    libraries = known_libraries(graphs_of(programs))
+    told = keep_smallest(programs, inputs, folder, libraries=libraries, expected=expected)
+    return _kept(told, folder)
+
+
+def smallest_untraced(
+    error: ExportError, packaging: Packaging, opened: Opened, cases: Cases, wanted: Wanted
+) -> str:
+    """The same for a tower that could not be traced, as `error` says."""
+    if wanted.shrink_into is None:
+        return ""
+    towers = [part.tower for part in packaging.parts]
+    inputs, others = packaging.entering(opened.inputs), packaging.entering(cases.agreeing[-1].inputs)
+    folder, libraries = wanted.shrink_into / opened.tower.name, untraced_libraries(opened.tower)
+    return _kept(keep_untraced(error, towers, inputs, others, folder, libraries=libraries), folder)
+
+
+def _kept(told: str, folder: Path) -> str:
+    shutil.rmtree(folder.with_name(TRIED), ignore_errors=True)
+    return f"{told} It is {folder / SCRIPT}." if (folder / SCRIPT).exists() else told

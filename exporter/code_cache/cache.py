@@ -1,0 +1,142 @@
+"""Compiled code kept between exports, in a folder or below an object-store prefix.
+
+A cache never fails an export: what cannot be read is a miss, what cannot be kept is not kept. What it holds
+is native code, run by whoever hits it, so whoever may write to it must be trusted as a worker is.
+"""
+
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from exporter.aoti.code import ProgramCode
+from exporter.code_cache.entry import LAYOUT, pack, unpack
+from exporter.errors import AlreadyPublished, ExportError, SourceNotFound
+from exporter.spec import Frozen
+from exporter.storage.open import local_path, open_store
+from exporter.storage.store import ArtifactStore
+
+LIMIT = 2 << 30  # bytes that a folder may hold
+_LARGEST = 512 << 20  # bytes of one entry
+
+log = logging.getLogger(__name__)
+
+
+class RequestFile(Frozen):
+    """requests/<key>.json: the graphs that a request came to."""
+
+    layout: int
+    fingerprints: tuple[str, ...]
+
+
+class CodeCache:
+    """Code by the fingerprint of its graph, and the graphs of each request.
+
+    A folder is kept below `limit` bytes: what was used least recently goes. An object store is not; give
+    its prefix a rule that expires what is old.
+    """
+
+    def __init__(self, store: ArtifactStore, folder: Path | None, *, limit: int = LIMIT) -> None:
+        """Keep entries in `store`; `folder` is where it is, if it is a folder of this machine."""
+        self._store = store
+        self._folder = folder
+        self._limit = limit
+
+    def of_request(self, key: str) -> tuple[ProgramCode, ...]:
+        """The code of every part of a request; nothing unless all of it is there."""
+        data = self._read(_request(key))
+        if data is None:
+            return ()
+        try:
+            request = RequestFile.model_validate_json(data)
+        except ValidationError:
+            self._remove(_request(key))
+            return ()
+        found = [self.of_graph(each) for each in request.fingerprints] if request.layout == LAYOUT else [None]
+        return tuple(each for each in found if each is not None) if None not in found else ()
+
+    def of_graph(self, fingerprint: str) -> ProgramCode | None:
+        data = self._read(_entry(fingerprint))
+        if data is None:
+            return None
+        known = unpack(data, fingerprint)
+        if known is None:  # it would stand in the way of a sound one
+            self._remove(_entry(fingerprint))
+        return known
+
+    def keep(self, key: str, codes: Sequence[ProgramCode]) -> None:
+        """Keep the code of a request, which has passed the gate."""
+        for known in codes:
+            self._write(_entry(known.fingerprint), pack(known))
+        request = RequestFile(layout=LAYOUT, fingerprints=tuple(known.fingerprint for known in codes))
+        if self._read(_request(key)) != (data := request.model_dump_json().encode()):
+            self._remove(_request(key))
+            self._write(_request(key), data)
+        self._make_room()
+
+    def drop(self, key: str, codes: Sequence[ProgramCode]) -> None:
+        """Forget a request and its code, which turned out to be wrong."""
+        for name in (_request(key), *(_entry(known.fingerprint) for known in codes)):
+            self._remove(name)
+
+    def _read(self, name: str) -> bytes | None:
+        with _never_failing("read"):
+            try:
+                data = self._store.read(name, limit=_LARGEST)
+            except SourceNotFound:
+                return None
+            if self._folder is not None:
+                os.utime(self._folder / name)  # used now
+            return data
+        return None
+
+    def _write(self, name: str, data: bytes) -> None:
+        with _never_failing("write"):
+            try:
+                self._store.put_bytes(data, name)
+            except AlreadyPublished:  # another export was quicker; its code is as good
+                return
+
+    def _remove(self, name: str) -> None:
+        with _never_failing("remove"):
+            self._store.delete(name)
+
+    def _make_room(self) -> None:
+        if self._folder is None:
+            return
+        with _never_failing("shrink"):
+            files = sorted(self._store.list(), key=lambda file: int(file.version))  # by time of last use
+            excess = sum(file.size for file in files) - self._limit
+            for file in files:
+                if excess <= 0:
+                    break
+                self._store.delete(file.key)
+                excess -= file.size
+
+
+def open_code_cache(uri: str, *, limit: int = LIMIT) -> CodeCache:
+    """The cache at a URI; a folder that is new is its owner's alone."""
+    folder = local_path(uri)
+    if folder is not None:
+        with _never_failing("create"):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return CodeCache(open_store(uri), folder, limit=limit)
+
+
+def _request(key: str) -> str:
+    return f"requests/{key}.json"
+
+
+def _entry(fingerprint: str) -> str:
+    return f"code/{fingerprint}.zip"
+
+
+@contextmanager
+def _never_failing(doing: str) -> Iterator[None]:
+    try:
+        yield
+    except (ExportError, OSError) as error:
+        log.warning("code_cache_failed", extra={"doing": doing, "reason": str(error)})

@@ -1,0 +1,174 @@
+"""What compiled code depends on, as keys: of a request, before anything is traced, and of a traced graph.
+
+Parameters and persistent buffers are in neither: the compiler never sees their values. Every other
+constant is, by value.
+"""
+
+import hashlib
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from functools import cache
+from pathlib import Path
+
+import torch
+from pydantic import BaseModel
+from torch import Tensor, nn
+from torch.export import ExportedProgram
+from torch.fx import GraphModule, Node
+
+import exporter
+from exporter.aoti.architecture import architecture
+from exporter.aoti.compile import versions
+from exporter.aoti.torch_private import compiler_settings
+from exporter.spec import Device, Pass, Target
+from exporter.towers.tower import Tower
+from exporter.trace.op_libraries import compiled_in, graphs_of
+
+# Where the code is that a trace runs or that decides how it is compiled.
+_OUR_CODE = ("aoti", "config", "dims", "lowering", "models", "towers")
+_VERSIONED = frozenset({"torch", "torchrec", "fbgemm_gpu", "exporter"})  # their versions are in the key
+_NO_MATTER = frozenset({"text", "train_input_path", "train_rows_are_encoded", "averaged_weights", "reason"})
+
+
+def request_key(
+    parts: Sequence[Tower], passes: Sequence[Pass], device: torch.device, target: Target = "cpu"
+) -> str:
+    """Of everything the code of these parts depends on that is known before they are traced."""
+    known = {
+        "environment": _environment(device, target),
+        "passes": canonical(passes),
+        "parts": [
+            {
+                "config": canonical(part.config),
+                "plan": canonical(part.plan),
+                "constants": {name: _digest(value) for name, value in _constants_of(part.module)},
+                "sources": _sources(part.module),
+            }
+            for part in parts
+        ],
+    }
+    return _sha256(json.dumps(known, sort_keys=True))
+
+
+def graph_fingerprint(program: ExportedProgram, device: torch.device, target: Target = "cpu") -> str:
+    """Of a traced graph: its operations, sizes, dtypes, strides and constants, and what compiles it."""
+    digest = hashlib.sha256(json.dumps(_environment(device, target), sort_keys=True).encode())
+    for line in _lines_of(program):
+        digest.update(f"{line}\n".encode())
+    return digest.hexdigest()
+
+
+def canonical(value: object) -> object:
+    """The value as JSON, the same in every process; `reason`s and the config's text left out."""
+    if value is None or isinstance(value, str | int | float):  # enums with values of these types included
+        return value
+    if isinstance(value, Mapping):
+        return {str(name): canonical(each) for name, each in value.items() if name not in _NO_MATTER}
+    if isinstance(value, Set):
+        return sorted((canonical(each) for each in value), key=json.dumps)
+    if isinstance(value, Sequence):
+        return [canonical(each) for each in value]
+    return canonical({"type": type(value).__name__, **_fields(value)})
+
+
+def _fields(value: object) -> dict[str, object]:
+    if isinstance(value, BaseModel):
+        return dict(value)
+    if is_dataclass(value):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    if isinstance(value, Enum):
+        return {"value": value.value}
+    raise TypeError(f"{type(value).__name__} in a config: say here what of it code depends on")
+
+
+def _environment(device: torch.device, target: Target) -> dict[str, object]:
+    return {
+        "versions": versions().model_dump(),
+        "architecture": architecture(Device(device.type), target),
+        "target": target,
+        "compiler": dict(compiler_settings()),
+    }
+
+
+def _constants_of(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """The buffers that no checkpoint holds."""
+    held = module.state_dict().keys()
+    return ((name, buffer) for name, buffer in module.named_buffers() if name not in held)
+
+
+def _sources(module: nn.Module) -> dict[str, str]:
+    """The code of every class in the module: our folders, and whole packages of anybody else's."""
+    packages = {type(each).__module__.partition(".")[0] for each in module.modules()} - _VERSIONED
+    digests = {name: _digest_folder(Path(exporter.__path__[0]) / name) for name in _OUR_CODE}
+    return digests | {name: _digest_package(name) for name in sorted(packages)}
+
+
+def _digest_package(name: str) -> str:
+    file = getattr(sys.modules.get(name), "__file__", None)
+    if file is None:
+        return "without a file"
+    path = Path(file)
+    return _digest_folder(path.parent) if path.name == "__init__.py" else _sha256(path.read_text())
+
+
+def _digest_beside(module: str) -> str:
+    """Of all modules in its folder: a kernel may be written in another than its operator."""
+    file = getattr(sys.modules.get(module), "__file__", None)
+    return "without a file" if file is None else _digest_folder(Path(file).parent)
+
+
+@cache
+def _digest_folder(folder: Path) -> str:
+    texts = ((str(path.relative_to(folder)), path.read_bytes()) for path in sorted(folder.rglob("*.py")))
+    return _sha256("\n".join(f"{name} {hashlib.sha256(text).hexdigest()}" for name, text in texts))
+
+
+def _lines_of(program: ExportedProgram) -> Iterator[str]:
+    for name, module in program.graph_module.named_modules():
+        if isinstance(module, GraphModule):
+            yield f"graph {name}"
+            yield from (_line(node) for node in module.graph.nodes)
+    for module in compiled_in(graphs_of([program])):  # kernels that become part of the code
+        yield f"compiled in {module} {_digest_beside(module)}"
+    yield str(program.graph_signature)
+    yield str(program.call_spec)
+    yield str(sorted((str(symbol), str(bounds)) for symbol, bounds in program.range_constraints.items()))
+    for name, value in sorted(program.constants.items()):
+        yield f"constant {name} {_digest(value) if isinstance(value, Tensor) else value}"
+    assert program.example_inputs is not None
+    (inputs,), _ = program.example_inputs
+    for name, value in inputs.items():  # sizes that the compiler may tune for
+        yield f"example {name} {_words(value)}"
+
+
+def _line(node: Node) -> str:
+    target = node.target if isinstance(node.target, str) else _name_of(node.target)
+    return f"{node.op} {node.name} {target} {node.args} {node.kwargs} {_words(node.meta.get('val'))}"
+
+
+def _name_of(function: object) -> str:
+    """Operators name themselves; of a plain function that would be its address."""
+    if hasattr(function, "namespace"):
+        return str(function)
+    return f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', None) or function}"
+
+
+def _words(value: object) -> str:
+    """A traced value: of a tensor all that code depends on, but not what it holds."""
+    if isinstance(value, Tensor):
+        return f"{value.dtype} {list(value.shape)} {list(value.stride())} {value.device}"
+    if isinstance(value, list | tuple):
+        return str([_words(each) for each in value])
+    return str(value)
+
+
+def _digest(value: Tensor) -> str:
+    data = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+    return f"{_words(value)} {hashlib.sha256(data.data).hexdigest()}"
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,92 @@
+"""How much an export may read: files and bytes of its checkpoint and rows, counted before any is read."""
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from exporter.checkpoint.dense_ema import AVERAGES
+from exporter.checkpoint.read import MODEL, SAFETENSORS
+from exporter.data.parquet import open_parquet
+from exporter.errors import InvalidSpec, SourceNotFound, StorageError
+from exporter.spec import ExportSpec, Frozen
+from exporter.storage.open import local_path, open_store, split_uri
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointFile:
+    """A file of a checkpoint, by its name below it."""
+
+    name: str
+    size: int
+    local: Path | None = None  # None in an object store
+
+
+class Amounts(Frozen):
+    """The most that is read; more is refused at once, and not after hours."""
+
+    checkpoint_files: int
+    checkpoint_bytes: int
+    rows_files: int
+    rows_bytes: int
+
+    def require(self, spec: ExportSpec) -> None:
+        """InvalidSpec, if the checkpoint or the rows of the spec are more."""
+        checkpoint = (file.size for file in checkpoint_files(spec.checkpoint_uri))
+        _require("checkpoint_uri", checkpoint, self.checkpoint_files, self.checkpoint_bytes)
+        for field in ("item_input_uri", "sample_input_uri"):
+            uri: str | None = getattr(spec, field)
+            if uri is not None:
+                _require(field, _row_sizes(uri), self.rows_files, self.rows_bytes)
+
+
+def _require(field: str, sizes: Iterable[int], most_files: int, most_bytes: int) -> None:
+    files, total = 0, 0
+    for size in sizes:
+        files, total = files + 1, total + size
+        if files > most_files or total > most_bytes:
+            raise InvalidSpec(
+                f"{field} is more than the {most_files:,} files or {most_bytes:,} bytes that are read",
+                hint="name a smaller one, or ask the operator to raise the limit",
+                where=field,
+            )
+
+
+def _row_sizes(uri: str) -> tuple[int, ...]:
+    """None of rows that are not there: the tower that needs them will say so."""
+    try:
+        return open_parquet(uri).sizes()
+    except (SourceNotFound, StorageError):
+        return ()
+
+
+def checkpoint_files(uri: str) -> Iterator[CheckpointFile]:
+    """Those that may be weights; optimizers and what else training keeps beside them are not read."""
+    path = local_path(uri)
+    if path is None:
+        yield from _stored_checkpoint_files(uri)
+        return
+    for place in (path, path / MODEL, path / AVERAGES):
+        if place.is_dir():
+            with os.scandir(place) as entries:
+                for entry in entries:
+                    if entry.is_file():
+                        yield CheckpointFile(
+                            name=str(Path(entry.path).relative_to(path)),
+                            size=entry.stat().st_size,
+                            local=Path(entry.path),
+                        )
+        elif place.is_file():
+            yield CheckpointFile(name=place.name, size=place.stat().st_size, local=place)
+
+
+def _stored_checkpoint_files(uri: str) -> Iterator[CheckpointFile]:
+    if uri.endswith(SAFETENSORS):  # what lies beside it is not read, and a job may not be allowed to list it
+        folder, name = split_uri(uri)
+        with suppress(SourceNotFound):  # the tower that needs it will say so
+            yield CheckpointFile(name=name, size=open_store(folder).stat(name).size)
+        return
+    for file in open_store(uri).list():
+        if file.key.rpartition("/")[0] in ("", MODEL, AVERAGES):
+            yield CheckpointFile(name=file.key, size=file.size)

@@ -1,0 +1,74 @@
+"""Where an export's inputs come from: config text, checkpoint, rows; fetched once per attempt."""
+
+import fcntl
+import hashlib
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+from exporter.checkpoint.read import Checkpoint, fetch_checkpoint, open_checkpoint
+from exporter.checkpoint.tensors import hash_file
+from exporter.data.batch import Rows, read_rows
+from exporter.data.parquet import open_parquet
+from exporter.manifest import SourceRef
+from exporter.spec import ExportSpec, TowerName
+from exporter.towers.plan import PlannedTower
+
+
+def config_source(uri: str | None, text: str) -> SourceRef:
+    return SourceRef(role="config", uri=uri or "inline", sha256=hashlib.sha256(text.encode()).hexdigest())
+
+
+def open_rows(planned: PlannedTower, spec: ExportSpec) -> tuple[Rows, SourceRef]:
+    """Real rows for a tower: only the item tower reads `item_input_uri`."""
+    tower = planned.config
+    role: Literal["item_input", "sample_input"]
+    if tower.name is TowerName.ITEM:
+        role, uri = "item_input", spec.item_input_uri
+    else:
+        role = "sample_input"
+        uri = spec.sample_input_uri or tower.pipeline.train_input_path
+    assert uri is not None  # plan_export refuses a spec without it
+    rows = read_rows(uri, tower.pipeline.features)
+    # All files, where all their rows are going to be read.
+    sha256 = rows.sha256 if planned.item_id_column is None else open_parquet(uri).sha256()
+    return rows, SourceRef(role=role, uri=rows.uri, sha256=sha256)
+
+
+def fetch_checkpoint_once(
+    spec: ExportSpec, workspace: Path, *, averaged: bool
+) -> tuple[Checkpoint, SourceRef]:
+    """The attempt's checkpoint, opened; whichever rank comes first fetches it for all.
+
+    With `averaged`, its dense weights are the averages that training kept beside them. Each of its files is
+    read for its digest by one rank.
+    """
+    folder = workspace / "checkpoint"
+    folder.mkdir(exist_ok=True)
+    fetch = partial(fetch_checkpoint, spec.checkpoint_uri, folder / "files", averaged=averaged)
+    checkpoint = open_checkpoint(Path(_once(folder / "path", lambda: str(fetch()))), averaged=averaged)
+    digest = checkpoint.digest(partial(_hashed_together, folder))
+    return checkpoint, SourceRef(role="checkpoint", uri=spec.checkpoint_uri, sha256=digest)
+
+
+def _hashed_together(folder: Path, paths: Sequence[Path]) -> list[str]:
+    """The sha256 of each file: those that no other rank is at, and then what the others found."""
+    results = [folder / f"{hashlib.sha256(str(path).encode()).hexdigest()}.sha256" for path in paths]
+    for path, result in zip(paths, results, strict=True):
+        _once(result, partial(hash_file, path), wait=False)
+    return [_once(result, partial(hash_file, path)) for path, result in zip(paths, results, strict=True)]
+
+
+def _once(result: Path, produce: Callable[[], str], *, wait: bool = True) -> str:
+    """Run `produce` in one rank only; the others wait and read what it wrote, unless they need not yet."""
+    with result.with_suffix(".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return ""
+        if not result.exists():
+            partly = result.with_suffix(".partial")  # a rank may be killed as it writes
+            partly.write_text(produce())
+            partly.rename(result)
+        return result.read_text()

@@ -1,0 +1,48 @@
+"""Variational dropout: while training, features of a group are dropped at random, by learned rates.
+
+B rows, F features of a group, D width of all of them. Served, each feature is scaled by the rate at which
+it was kept.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from exporter.config.features.widths import encoder_widths
+from exporter.config.schema import GroupKind, PipelineConfig
+
+
+class VariationalDropout(nn.Module):
+    """Of one group; its features are known by their widths."""
+
+    def __init__(self, widths: Sequence[int]) -> None:
+        super().__init__()
+        self._widths = tuple(widths)
+        self.feature_p = nn.Parameter(torch.randn(len(widths)))
+        # In the checkpoint, and read by nothing: the widths are the config's.
+        self.feature_dim_repeat = nn.Parameter(torch.tensor(widths, dtype=torch.int32), requires_grad=False)
+
+    def forward(self, group_BD: Tensor) -> Tensor:
+        kept_F = 1 - self.feature_p.sigmoid()
+        kept = zip(kept_F.unbind(), self._widths, strict=True)
+        return group_BD * torch.cat([rate.expand(width) for rate, width in kept])
+
+
+class GroupDropouts(nn.ModuleDict):
+    """Of every group of a tower that is one vector of several features; empty where there is none."""
+
+    def __init__(self, pipeline: PipelineConfig) -> None:
+        super().__init__()
+        if not pipeline.variational_dropout:
+            return
+        features = {feature.name: feature for feature in pipeline.features}
+        for group in pipeline.groups:
+            widths = [features[name].width for name in group.features]
+            widths += encoder_widths(group, features)
+            if group.kind is GroupKind.DEEP and len(widths) > 1:
+                self[group.name] = VariationalDropout(widths)
+
+    def forward(self, embedded: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The embedded groups, by key, those among them scaled."""
+        return {key: self[key](group) if key in self else group for key, group in embedded.items()}

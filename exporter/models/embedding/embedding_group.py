@@ -1,0 +1,174 @@
+"""Feature groups: ids looked up in tables, numbers as they are, put together as the model reads them.
+
+B rows, N elements of all rows together, V values of all elements, L elements of the longest row, D width.
+"""
+
+from collections.abc import Mapping, Sequence
+from math import sqrt
+
+import torch
+from torch import Tensor, nn
+
+from exporter.config.features.tables import Lookup, lookups
+from exporter.config.features.widths import sequence_widths
+from exporter.config.schema import Feature, FeatureGroup, GroupKind, PipelineConfig
+from exporter.models.blocks.jagged import Layout, cumulated, first, pad_to
+from exporter.models.blocks.sequence_encoders import build_encoder
+from exporter.models.embedding.tables import Fp32Table, Table
+from exporter.spec import IdWeights
+
+
+class EmbeddingGroup(nn.Module):
+    """Every group of a pipeline config, as a dict of tensors under TorchEasyRec's names.
+
+    A DEEP group `g` is `g` (B, D). A group of the other kinds is `g.query` (B, D), its features of one
+    element per row, and of its sequence features `g.sequence` with `g.sequence_length` (B,): (N, D) where
+    the group is jagged, (B, L, D) where it is padded, L that of the first of them.
+
+    `look_up` reads the tables, and `encode` is the dense part behind it: sequence groups inside DEEP ones
+    become a part of these.
+    """
+
+    def __init__(self, pipeline: PipelineConfig) -> None:
+        super().__init__()
+        self._groups = pipeline.embedded_groups
+        self._features = {feature.name: feature for feature in pipeline.features}
+        self._apply_weights = pipeline.id_weights is IdWeights.APPLY
+        self.emb_impls, self.seq_emb_impls = nn.ModuleDict(), nn.ModuleDict()
+        self._tables: dict[tuple[FeatureGroup, str], str] = {}  # group and feature -> the table's path
+        for lookup in lookups(self._groups, self._features):
+            self._tables[lookup.group, lookup.feature.name] = ".".join(lookup.path)
+            _add_table(self, lookup)
+        self._group_name_to_seq_encoders = nn.ModuleDict(
+            {group.name: _encoders(group, self._features) for group in self._groups if group.encoders}
+        )
+
+    def forward(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return self.encode(self.look_up(inputs))
+
+    @property
+    def tables(self) -> dict[str, tuple[str, ...]]:
+        """The path of each table, and the features that are looked up in it."""
+        features: dict[str, dict[str, None]] = {}
+        for (_, feature), path in self._tables.items():
+            features.setdefault(path, {})[feature] = None
+        return {path: tuple(names) for path, names in features.items()}
+
+    def look_up(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The groups and the sequence groups, as they come out of the tables."""
+        embedded: dict[str, Tensor] = {}
+        for group in self._groups:
+            features = [self._features[name] for name in group.features]
+            if group.kind is not GroupKind.DEEP:
+                embedded |= self._sequence(group, features, inputs)
+            elif features:
+                embedded[group.name] = torch.cat([self._pooled(f, group, inputs) for f in features], dim=1)
+        return embedded
+
+    def encode(self, embedded: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The same, with what the encoders make of sequence groups appended to their DEEP groups."""
+        encoded = dict(embedded)
+        for name, encoders in self._group_name_to_seq_encoders.items():
+            assert isinstance(encoders, nn.ModuleList)
+            own = [embedded[name]] if name in embedded else []
+            encoded[name] = torch.cat([*own, *(encoder(embedded) for encoder in encoders)], dim=-1)
+        return encoded
+
+    def _sequence(
+        self, group: FeatureGroup, features: list[Feature], inputs: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
+        """The tensors of a group that is not DEEP."""
+        embedded: dict[str, Tensor] = {}
+        queries = [self._query(f, group, inputs) for f in features if not f.is_sequence]
+        if queries:
+            embedded[f"{group.name}.query"] = torch.cat(queries, dim=1)
+        sequences = [feature for feature in features if feature.is_sequence]
+        if not sequences:
+            return embedded
+        elements = [self._elements(f, group, inputs) for f in sequences]
+        if group.kind is GroupKind.SEQUENCE:
+            elements = _padded(elements, sequences, inputs)
+        embedded[f"{group.name}.sequence"] = torch.cat(elements, dim=-1)
+        embedded[f"{group.name}.sequence_length"] = inputs[f"{sequences[0].name}.lengths"].long()
+        return embedded
+
+    def _pooled(self, feature: Feature, group: FeatureGroup, inputs: Mapping[str, Tensor]) -> Tensor:
+        """One vector of each row: (B, D)."""
+        values = inputs[f"{feature.name}.values"]
+        if feature.table is None:
+            return values
+        offsets = cumulated(inputs[f"{feature.name}.lengths"])
+        if feature.is_sequence and feature.is_multivalued:
+            offsets = cumulated(inputs[f"{feature.name}.key_lengths"])[offsets]
+        weights = inputs[f"{feature.name}.weights"] if feature.weighted and self._apply_weights else None
+        return self._table(feature, group).bags(values, offsets, feature.pooling, weights)
+
+    def _query(self, feature: Feature, group: FeatureGroup, inputs: Mapping[str, Tensor]) -> Tensor:
+        """One vector of each row, (B, D), looked up beside the sequences; training weighs no ids here."""
+        values = inputs[f"{feature.name}.values"]
+        if feature.table is None:
+            return values
+        offsets = cumulated(inputs[f"{feature.name}.lengths"])
+        table = self._table(feature, group)
+        if feature.is_multivalued:
+            return table.bags(values, offsets, feature.pooling)
+        # A query of one value takes the first of its row; padding gives zeros to a row without any.
+        return first(table.rows(values), offsets)
+
+    def _elements(self, feature: Feature, group: FeatureGroup, inputs: Mapping[str, Tensor]) -> Tensor:
+        """One vector of each element: (N, D)."""
+        values = inputs[f"{feature.name}.values"]
+        if feature.table is None:
+            return values
+        table = self._table(feature, group)
+        if feature.is_multivalued:
+            offsets = cumulated(inputs[f"{feature.name}.key_lengths"])
+            return table.bags(values, offsets, feature.pooling)
+        return table.rows(values)
+
+    def _table(self, feature: Feature, group: FeatureGroup) -> Table:
+        table = self.get_submodule(self._tables[group, feature.name])
+        assert isinstance(table, Table)
+        return table
+
+
+def _padded(
+    elements: Sequence[Tensor], sequences: Sequence[Feature], inputs: Mapping[str, Tensor]
+) -> list[Tensor]:
+    """Rows side by side, (N, D) to (B, L, D) each: zeros behind their ends, cut where the first has its L."""
+    lengths_B = inputs[f"{sequences[0].name}.lengths"].long()
+    longest = Layout.of(lengths_B, total=elements[0].shape[0]).longest
+    padded = []
+    for feature, values_ND in zip(sequences, elements, strict=True):
+        padded_BLD = pad_to(values_ND, cumulated(inputs[f"{feature.name}.lengths"].long()), longest)
+        if feature.sequence != sequences[0].sequence:
+            # L is at least 2, and a row of this one may be longer than any of the first.
+            within_L = torch.arange(longest, device=lengths_B.device) < lengths_B.max()
+            padded_BLD = torch.where(within_L.unsqueeze(-1), padded_BLD, 0.0)
+        padded.append(padded_BLD)
+    return padded
+
+
+def _add_table(root: nn.Module, lookup: Lookup) -> None:
+    """Put the lookup's table below `root`, unless it is there."""
+    *parents, name = lookup.path
+    parent = root.get_submodule(parents[0])
+    for step in parents[1:]:
+        assert isinstance(parent, nn.ModuleDict)
+        if step not in parent:
+            parent[step] = nn.ModuleDict()
+        parent = parent[step]
+    assert isinstance(parent, nn.ModuleDict)
+    if name not in parent:
+        table = Fp32Table(lookup.table.rows, lookup.table.dim)
+        bound = sqrt(1 / lookup.table.rows)
+        nn.init.uniform_(table.weight, -bound, bound)
+        parent[name] = table
+
+
+def _encoders(group: FeatureGroup, features: Mapping[str, Feature]) -> nn.ModuleList:
+    widths = {inner.name: sequence_widths(inner, features) for inner in group.sequence_groups}
+    return nn.ModuleList(
+        build_encoder(encoder, query_width=widths[encoder.group][0], sequence_width=widths[encoder.group][1])
+        for encoder in group.encoders
+    )

@@ -1,0 +1,91 @@
+"""A table that is looked up where it lies, in pieces: only the rows that are asked for become a tensor."""
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from exporter.checkpoint.tensors import Piece, TensorMeta
+from exporter.config.schema import Pooling
+from exporter.dtypes import TableDtype
+from exporter.models.embedding.tables import LOW_TABLES, Table, pooled
+
+
+class TableInPieces(Table):
+    """An embedding table of no parameters, in place of one that holds all of its rows.
+
+    Pieces are in fp32, or fused as `kept_in` has it; rows of the former are given as if they were kept so.
+    """
+
+    def __init__(
+        self, meta: TensorMeta, pieces: Sequence[Piece], kept_in: TableDtype = TableDtype.FP32
+    ) -> None:
+        """Look rows up in `pieces`, boxes that cover a table of this shape and dtype."""
+        super().__init__()
+        self.meta = meta
+        self.kept_in = kept_in
+        self._pieces = _Pieces(pieces)
+
+    def rows(self, ids_V: Tensor) -> Tensor:
+        places_V, rows = self.look_up(ids_V)
+        return F.embedding(places_V, rows)
+
+    def bags(
+        self, ids_V: Tensor, offsets: Tensor, pooling: Pooling, weights_V: Tensor | None = None
+    ) -> Tensor:
+        places_V, rows = self.look_up(ids_V)
+        return pooled(places_V, rows, offsets, pooling, weights_V)
+
+    def look_up(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        """The ids as rows of a table that holds no others, and that table."""
+        wanted, places = ids.unique(return_inverse=True)
+        if not len(wanted):  # operators of bags want a row, though no id is there to name it
+            wanted = wanted.new_zeros(1)
+        return places, self._pieces.rows(wanted.cpu(), self.meta, self.kept_in).to(ids.device)
+
+    def extra_repr(self) -> str:
+        return str(self.meta)
+
+
+class _Pieces:
+    """Mapped files, kept out of the module's own tensors: nobody is to copy or move them with it."""
+
+    def __init__(self, pieces: Sequence[Piece]) -> None:
+        self._pieces = tuple(pieces)
+
+    def __deepcopy__(self, memo: object) -> "_Pieces":
+        return self
+
+    def rows(self, wanted: Tensor, meta: TensorMeta, kept_in: TableDtype) -> Tensor:
+        """Rows of the table, by their numbers in ascending order.
+
+        Raises:
+            IndexError: the table has no such row, or its pieces do not have all of one.
+        """
+        count, whole = meta.shape
+        if wanted[0] < 0 or wanted[-1] >= count:
+            odd = wanted[0] if wanted[0] < 0 else wanted[-1]
+            raise IndexError(f"row {int(odd)} of a table that has {count} rows")
+        found = torch.empty((len(wanted), whole), dtype=meta.dtype)
+        filled = torch.zeros(len(wanted), dtype=torch.int64)  # numbers of each row
+        as_kept = torch.full((len(wanted),), kept_in is TableDtype.FP32)
+        for piece in self._pieces:
+            (first, left), (rows, width) = piece.offset, piece.shape
+            begin, end = torch.searchsorted(wanted, torch.tensor([first, first + rows])).tolist()
+            if begin == end:
+                continue
+            stored = piece.rows(wanted[begin:end] - first)
+            if piece.dtype == meta.dtype:
+                found[begin:end, left : left + width] = stored
+                filled[begin:end] += width
+            else:
+                found[begin:end] = LOW_TABLES[kept_in].restored(stored, whole)
+                filled[begin:end] += whole
+                as_kept[begin:end] = True
+        if len(gaps := wanted[filled != whole]):
+            raise IndexError(f"the pieces of the table do not have row {int(gaps[0])} once")
+        if not as_kept.all():
+            low = LOW_TABLES[kept_in]
+            found[~as_kept] = low.restored(low.fuse(found[~as_kept]), whole)
+        return found

@@ -1,0 +1,177 @@
+"""The packages a tower becomes: one, or a sparse and a dense one, traced and compiled one by one."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+
+import torch
+from torch import Tensor
+from torch.export import ExportedProgram
+
+from exporter.aoti.assemble import WrittenFile
+from exporter.aoti.code import ProgramCode, layouts
+from exporter.aoti.compile import compile_code
+from exporter.lowering.kernels import with_kernels
+from exporter.manifest import AppliedPass
+from exporter.passes.apply_passes import apply_passes, preserved_calls, require_applied
+from exporter.spec import ExportSpec, Mode, Pass, Target
+from exporter.stages import Progress, no_progress
+from exporter.towers.lookup import LookUp, lookup_of
+from exporter.towers.split import split
+from exporter.towers.tower import Tower
+from exporter.trace.op_libraries import op_libraries
+from exporter.trace.outputs import outputs_of
+from exporter.trace.trace_tower import trace
+from exporter.verify.reload import Link
+
+# The last package of a tower is where TorchEasyRec's servers look for one.
+PACKAGE_PATH = "aoti/aoti_model.pt2"
+SPARSE_PATH = "aoti/sparse_model.pt2"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """One step of a tower, in calling order: its module and plan, and where its package goes."""
+
+    tower: Tower
+    path: str  # below the tower's folder
+
+    @property
+    def name(self) -> str:
+        return PurePath(self.path).stem
+
+
+@dataclass(frozen=True, kw_only=True)
+class TracedPart:
+    """A part as torch.export captured it."""
+
+    part: Part
+    program: ExportedProgram
+    passes: tuple[AppliedPass, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class CodedPart:
+    """A part and its code, compiled now or at an earlier export."""
+
+    part: Part
+    known: ProgramCode
+    weights: Mapping[str, Tensor]
+    passes: tuple[AppliedPass, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompiledPart:
+    """A part's package on disk."""
+
+    part: Part
+    known: ProgramCode
+    passes: tuple[AppliedPass, ...] = ()
+    package: WrittenFile
+
+    @property
+    def link(self) -> Link:
+        order = tuple(tensor.name for tensor in self.part.tower.plan.inputs)
+        return Link(package=self.package.path, order=order)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Packaging:
+    """The parts that a tower is packaged in; what looks up in front of them, where none of them does."""
+
+    parts: tuple[Part, ...]
+    lookup: LookUp | None = None
+
+    def entering(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """What the first part is given where the tower is given `inputs`."""
+        return dict(inputs) if self.lookup is None else self.lookup(inputs)
+
+
+def packaging_of(tower: Tower, spec: ExportSpec) -> Packaging:
+    """How the spec wants the tower packaged; where its tables go into shards, only its dense part is."""
+    parts = parts_of(tower, spec.mode, max_batch_size=spec.max_batch_size)
+    if not spec.tables.sharded:
+        return Packaging(parts=parts)
+    return Packaging(parts=parts[1:], lookup=lookup_of(tower, max_batch_size=spec.max_batch_size))
+
+
+def parts_of(tower: Tower, mode: Mode, *, max_batch_size: int) -> tuple[Part, ...]:
+    """The whole tower, or its lookups and then its dense part."""
+    if mode is Mode.UNIFIED:
+        return (Part(tower=tower, path=PACKAGE_PATH),)
+    sparse, dense = split(tower, max_batch_size=max_batch_size)
+    return (Part(tower=sparse, path=SPARSE_PATH), Part(tower=dense, path=PACKAGE_PATH))
+
+
+def trace_parts(
+    parts: Sequence[Part],
+    inputs: dict[str, Tensor],
+    device: torch.device,
+    progress: Progress = no_progress,
+    *,
+    passes: Sequence[Pass] = (),
+) -> tuple[TracedPart, ...]:
+    """Trace each part on what the one before it returns, the first on `inputs`; then apply the passes.
+
+    What is traced has the kernels that its config asks for; what is returned in between is eager's.
+
+    Raises:
+        PassRefused: a pass fits no part.
+    """
+    traced = []
+    tensors = {name: tensor.to(device) for name, tensor in inputs.items()}
+    for done, part in enumerate(parts):
+        told = of_part(progress, done, len(parts))
+        preserved = preserved_calls(part.tower, passes)
+        tower = with_kernels(part.tower, device, kept=preserved)
+        program = trace(tower, tensors, device, told, preserved=preserved)
+        program, applied = apply_passes(part.tower, program, passes, tensors)
+        traced.append(TracedPart(part=part, program=program, passes=applied))
+        with torch.no_grad():
+            tensors = part.tower.module(tensors)
+    require_applied(passes, [each for part in traced for each in part.passes], [t.program for t in traced])
+    return tuple(traced)
+
+
+def sizes_text(inputs: dict[str, Tensor]) -> str:
+    """The dtypes and sizes of a tower's inputs, for people."""
+    return "".join(f"{name}: {tensor.dtype} {list(tensor.shape)}\n" for name, tensor in inputs.items())
+
+
+def weights_of(traced: TracedPart) -> Mapping[str, Tensor]:
+    """What the part's package holds: the module's weights, unless a pass gave the program others."""
+    return traced.program.state_dict if traced.passes else traced.part.tower.module.state_dict()
+
+
+def compile_part(
+    traced: TracedPart, fingerprint: str, progress: Progress = no_progress, *, target: Target = "cpu"
+) -> CodedPart:
+    """Compile a part, whose graph has this fingerprint, for `target`."""
+    program, weights = traced.program, weights_of(traced)
+    known = ProgramCode(
+        fingerprint=fingerprint,
+        code=compile_code(program, progress, target=target),
+        state=layouts(weights),
+        outputs=outputs_of(program, traced.part.tower.plan),
+        op_libraries=op_libraries([program]),
+    )
+    return CodedPart(part=traced.part, known=known, weights=weights, passes=traced.passes)
+
+
+def assemble_parts(coded: Sequence[CodedPart], folder: Path) -> tuple[CompiledPart, ...]:
+    """Put the package of each part together below `folder`, with its weights."""
+    return tuple(
+        CompiledPart(
+            part=each.part,
+            known=each.known,
+            passes=each.passes,
+            package=each.known.assemble(each.weights, folder / each.part.path),
+        )
+        for each in coded
+    )
+
+
+def of_part(progress: Progress, done: int, parts: int) -> Progress:
+    """Progress within one part, as progress of all; how far a part itself is, nobody knows."""
+    fraction = done / parts if parts > 1 else None
+    return lambda _, detail: progress(fraction, detail)

@@ -1,0 +1,133 @@
+"""What a manifest and the files beside a package say about an exported tower."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from exporter.aoti.architecture import architecture
+from exporter.aoti.compile import versions
+from exporter.artifact.read import file_ref
+from exporter.attempt.attempt import Attempt, ExportedTower
+from exporter.config.declared_model import DeclaredConfig
+from exporter.config.schema import GroupKind
+from exporter.declaration import TowerDeclaration
+from exporter.dims.entries import dim_entries, tensor_entries
+from exporter.dims.plan import DimPlan
+from exporter.families.loading import family_package
+from exporter.lowering.lower_tower import Lowered
+from exporter.manifest import (
+    FileRef,
+    InferredOp,
+    Manifest,
+    SourceRef,
+    SparseEntry,
+    TowerEntry,
+    VectorsEntry,
+)
+from exporter.packages.package_tower import Packaged
+from exporter.packages.parts import CompiledPart
+from exporter.spec import IdWeights, TowerName
+from exporter.towers.plan import TowerToExport, UnopenedTower
+from exporter.towers.tower import Tower
+
+
+def write_tower_files(
+    tower: TowerName, texts: Mapping[str, str], compiled: Sequence[CompiledPart], folder: Path
+) -> dict[str, Path]:
+    """Write what goes beside the package.
+
+    Returns every file of the tower, packages included: its path in the artifact, and where it is now.
+    """
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    paths = [part.part.path for part in compiled] + list(texts)
+    return {f"{tower}/{path}": folder / path for path in paths}
+
+
+def tower_entry(
+    lowered: Lowered,
+    packaged: Packaged,
+    files: Mapping[str, Path],
+    stage_seconds: Mapping[str, float],
+    *,
+    demands: tuple[str, ...],
+    inferred: tuple[InferredOp, ...] = (),
+    vectors: VectorsEntry | None = None,
+) -> TowerEntry:
+    """The tower's entry; asking for the verification report is what keeps the unverified out."""
+    tower = lowered.tower
+    *sparse, last = packaged.parts
+    packages = [_package_ref(tower, part) for part in packaged.parts]
+    written = {package.path for package in packages}
+    others = tuple(file_ref(path, local) for path, local in files.items() if path not in written)
+    return TowerEntry(
+        name=tower.name,
+        view=tower.config.view,
+        package=packages[-1],
+        sparse=_sparse_entry(packages[0], last.part.tower.plan) if sparse else None,
+        files=others,
+        inputs=tensor_entries(tower.plan),
+        outputs=last.known.outputs,
+        dims=dim_entries(tower.plan),
+        declaration=_declaration(tower),
+        id_weights=_id_weights(tower),
+        remarks=tower.served.remarks(),
+        inferred_ops=inferred,
+        embeddings=lowered.tables,
+        precision=tower.config.pipeline.precision,
+        tf32=tower.config.pipeline.tf32,
+        kernel=tower.config.pipeline.kernel,
+        demands=demands,
+        code=packaged.origin.code,
+        reused=packaged.origin.reused,
+        code_note=packaged.origin.note,
+        passes=tuple(applied for part in packaged.parts for applied in part.passes),
+        verified=packaged.report,
+        vectors=vectors,
+        stage_seconds=dict(stage_seconds),
+        trace=packaged.trace,
+    )
+
+
+def _package_ref(tower: Tower, part: CompiledPart) -> FileRef:
+    written = part.package
+    return FileRef(path=f"{tower.name}/{part.part.path}", size=written.size, sha256=written.sha256)
+
+
+def _declaration(tower: Tower) -> TowerDeclaration | None:
+    model = tower.config.pipeline.model
+    return model.declaration if isinstance(model, DeclaredConfig) else None
+
+
+def _id_weights(tower: Tower) -> IdWeights | None:
+    pipeline = tower.config.pipeline
+    deep = [group for group in pipeline.groups if group.kind is GroupKind.DEEP]
+    weighted = any(pipeline.feature(name).weighted for group in deep for name in group.features)
+    return pipeline.id_weights if weighted else None
+
+
+def _sparse_entry(package: FileRef, plan: DimPlan) -> SparseEntry:
+    return SparseEntry(package=package, tensors=tensor_entries(plan), dims=dim_entries(plan))
+
+
+def manifest_of(exported: Sequence[ExportedTower], planned: TowerToExport, attempt: Attempt) -> Manifest:
+    """The manifest of the towers that passed the gate."""
+    spec = attempt.spec
+    return Manifest(
+        job_id=attempt.job_id,
+        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        family=planned.family,
+        family_package=family_package(planned.family) if isinstance(planned, UnopenedTower) else None,
+        mode=spec.mode,
+        device=spec.device,
+        architecture=architecture(spec.device, spec.targets[0]),
+        max_batch_size=spec.max_batch_size,
+        versions=versions(),
+        op_libraries=tuple(sorted({library for tower in exported for library in tower.op_libraries})),
+        sources=_distinct(source for tower in exported for source in tower.sources),
+        towers=tuple(tower.entry for tower in exported),
+    )
+
+
+def _distinct(sources: Iterable[SourceRef]) -> tuple[SourceRef, ...]:
+    return tuple(dict.fromkeys(sources))

@@ -1,0 +1,105 @@
+"""The end of an export: towers are sent as they pass and published together; what failed leaves nothing."""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+
+from exporter.artifact.read import published_by_job, succeeded
+from exporter.artifact.upload import complete, digest_of, send_tower, withdraw
+from exporter.attempt.attempt import Attempt, TowerResult
+from exporter.attempt.stage_timeout import limits_of, overran
+from exporter.distributed.isolation import Child, begin
+from exporter.errors import AttemptFailed, ExportError
+from exporter.outcome import ExportOutcome, Failure, TowerOutcome
+from exporter.pipeline.manifest_entry import manifest_of
+from exporter.stages import OnStage, Stage, StageClock
+from exporter.towers.plan import TowerToExport
+
+log = logging.getLogger(__name__)
+
+
+def sent_while_others_work(
+    planned: Sequence[TowerToExport],
+    export: Callable[[TowerToExport], TowerResult],
+    attempt: Attempt,
+    on_stage: OnStage,
+) -> list[TowerResult]:
+    """Export towers one after the other, and send each that passed while the next ones are at work."""
+    ended: list[TowerResult | Child[TowerResult]] = []
+    for tower in planned:
+        result = export(tower)
+        if result.exported is None:
+            ended.append(result)
+        else:
+            send = partial(send_exported, result, attempt, on_stage)
+            ended.append(begin(send, died=partial(sender_died, result, attempt)))
+    return [each.result() if isinstance(each, Child) else each for each in ended]
+
+
+def send_exported(result: TowerResult, attempt: Attempt, on_stage: OnStage) -> TowerResult:
+    """The same result with its files where the artifact is to be, or with the reason why they are not."""
+    assert result.exported is not None
+    entry, files = result.exported.entry, result.exported.files
+    try:
+        clock = StageClock(entry.name, on_stage, within=partial(limits_of, attempt, entry.name))
+        with clock.stage(Stage.PUBLISH) as report:
+            attempt.await_lease()  # what a straggler would send could meet what its successor sends
+            sent = send_tower(
+                entry,
+                files,
+                attempt.artifact_uri,
+                replace_unfinished=attempt.replace_unfinished,
+                on_sent=lambda sent, total: report(sent / total, f"{sent:,} of {total:,} bytes"),
+                may_send=attempt.await_lease,
+            )
+    except ExportError as error:
+        log.exception("tower_not_sent", extra={"tower": entry.name})
+        return replace(result, unsent=Failure.of(error))
+    return replace(result, sent=sent)
+
+
+def sender_died(result: TowerResult, attempt: Attempt, how: str) -> TowerResult:
+    """The result of a tower whose files were being sent when the process that did so ended."""
+    name = result.planned.name
+    error = overran(attempt, name) or AttemptFailed(f"the process that sent the {name} tower {how}")
+    return replace(result, unsent=Failure.of(error))
+
+
+def publish_towers(results: Sequence[TowerResult], attempt: Attempt) -> ExportOutcome:
+    """Make an artifact of the towers that were sent; of none if one of them could not be."""
+    exported = [result.exported for result in results if result.exported is not None]
+    sent = tuple(chain.from_iterable(result.sent for result in results))
+    failed = tuple(
+        TowerOutcome(tower=result.planned.name, failure=result.failure)
+        for result in results
+        if result.failure is not None
+    )
+    if unsent := next((result.unsent for result in results if result.unsent), None):
+        withdraw(sent, attempt.artifact_uri)
+        return ExportOutcome(failure=unsent)
+    if not exported:
+        return ExportOutcome(towers=failed)
+    manifest = manifest_of(exported, results[0].planned, attempt)
+    manifest_uri = complete(
+        manifest,
+        sent,
+        attempt.artifact_uri,
+        replace_unfinished=attempt.replace_unfinished,
+        before_manifest=attempt.await_lease,
+    )
+    published = tuple(succeeded(tower.entry, attempt.artifact_uri) for tower in exported)
+    return ExportOutcome(
+        towers=published + failed, manifest_uri=manifest_uri, manifest_sha256=digest_of(manifest)
+    )
+
+
+def published_earlier(attempt: Attempt, planned: Sequence[TowerToExport]) -> ExportOutcome | None:
+    """What an attempt published that died before it could say so; None if there was none.
+
+    Raises:
+        InvalidArtifact: a manifest of another job is there.
+    """
+    towers = [tower.name for tower in planned]
+    return published_by_job(attempt.artifact_uri, attempt.job_id, towers, attempt.await_lease)

@@ -1,0 +1,103 @@
+"""A published tower, downloaded: held against its digests, and ready to be fed and called."""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from exporter.aoti.architecture import require_runnable
+from exporter.artifact.read import fetch_tower, read_manifest
+from exporter.artifact.signing import VerifyingKey
+from exporter.config.schema import Feature, TowerConfig
+from exporter.dims.declared_dims import plan_declared
+from exporter.dims.plan import DimPlan, plan_dims
+from exporter.errors import InvalidArtifact, InvalidSpec
+from exporter.families.loading import family_module
+from exporter.manifest import Manifest, TowerEntry
+from exporter.shards.lookup import shard_lookup
+from exporter.spec import TowerName
+from exporter.towers.declared_view import declared_tower
+from exporter.towers.lookup import LookUp
+from exporter.towers.view import published_tower
+from exporter.trace.op_libraries import require_trusted
+from exporter.verify.reload import Link
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServedTower:
+    """A published tower, downloaded and checked, with what is needed to feed it and to call it."""
+
+    manifest: Manifest
+    entry: TowerEntry
+    chain: tuple[Link, ...]
+    features: tuple[Feature, ...]
+    plan: DimPlan
+    lookup: LookUp | None = None  # in the mapped shards of its tables, where no package looks up
+
+
+def download(
+    artifact_uri: str,
+    tower: TowerName,
+    into: Path,
+    key: VerifyingKey | None = None,
+    *,
+    families: Collection[str] = (),
+) -> ServedTower:
+    """Fetch a tower's package and the description of its inputs.
+
+    Operators may come from the packages of `families`, which the operator of this program has listed.
+
+    Raises:
+        SignatureRefused: there is a `key`, which has not signed the artifact.
+        InvalidSpec: the artifact has no such tower.
+        InvalidArtifact: it is incomplete, damaged, contradicts itself, or was built for another machine.
+    """
+    manifest = read_manifest(artifact_uri, key)
+    entry = _entry(manifest, tower, artifact_uri)
+    require_runnable(manifest.device, manifest.architecture)
+    require_trusted(manifest.op_libraries, lambda: map(family_module, families), artifact_uri)
+    folder = fetch_tower(artifact_uri, tower, into, key)
+    config, plan = _reading(manifest, entry, folder / "pipeline.config", artifact_uri)
+    if [(tensor.name, tensor.shape) for tensor in plan.inputs] != [(i.name, i.shape) for i in entry.inputs]:
+        raise InvalidArtifact(
+            f"{artifact_uri}: the {tower} tower's pipeline.config and the manifest describe different inputs",
+            hint="export again; the artifact was changed or made by another version",
+            where=artifact_uri,
+        )
+    return ServedTower(
+        manifest=manifest,
+        entry=entry,
+        chain=tuple(_chain(entry, folder.parent)),
+        features=config.pipeline.features,
+        plan=plan,
+        lookup=shard_lookup(manifest, entry, config, plan, folder.parent),
+    )
+
+
+def _entry(manifest: Manifest, tower: TowerName, where: str) -> TowerEntry:
+    for entry in manifest.towers:
+        if entry.name is tower:
+            return entry
+    names = ", ".join(entry.name for entry in manifest.towers)
+    raise InvalidSpec(f"{where} has no {tower} tower", hint=f"it has: {names}", where="tower")
+
+
+def _reading(manifest: Manifest, entry: TowerEntry, config: Path, where: str) -> tuple[TowerConfig, DimPlan]:
+    """How rows become inputs: by the pipeline config beside the package, or by what its family declared."""
+    text = config.read_text()
+    if entry.declaration is not None:
+        declared = declared_tower(entry.declaration, family=manifest.family, text=text)
+        plan = plan_declared(entry.declaration, max_batch_size=manifest.max_batch_size)
+        return declared, plan
+    published = published_tower(text, entry.name, where=f"{where}: {entry.name}/pipeline.config")
+    return published, plan_dims(published.pipeline.features, max_batch_size=manifest.max_batch_size)
+
+
+def _chain(entry: TowerEntry, root: Path) -> Iterator[Link]:
+    """The packages in calling order, and how the manifest says to call each."""
+    inputs = tuple(tensor.name for tensor in entry.inputs)
+    if entry.sparse is not None:
+        yield Link(package=root / entry.sparse.package.path, order=inputs)
+        inputs = tuple(tensor.name for tensor in entry.sparse.tensors)
+    elif entry.tables is not None:
+        inputs = tuple(tensor.name for tensor in entry.tables.tensors)
+    yield Link(package=root / entry.package.path, order=inputs)

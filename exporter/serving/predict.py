@@ -1,0 +1,124 @@
+"""Rows through a published package: what a server would answer, one output column per output."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from torch import Tensor
+
+from exporter.data.encode import encode_in_calls
+from exporter.data.parquet import open_parquet
+from exporter.dims.plan import BATCH
+from exporter.errors import AlreadyPublished, InvalidArtifact, InvalidRows
+from exporter.serving.downloaded_tower import ServedTower
+from exporter.storage.open import open_store, split_uri
+from exporter.verify.runner import PackageRunner, Refused
+
+_ROWS_PER_CALL = 256  # at most; never more than the package takes
+
+
+def predict(
+    served: ServedTower, input_uri: str, output_uri: str, *, scratch: Path, on_rows: Callable[[int], None]
+) -> int:
+    """Run a tower over every row of a parquet input and write its outputs; returns the number of rows.
+
+    `on_rows` is told the rows done so far after every call of the package.
+
+    The output has one column per output of the package, in the order of the input's rows. An output of
+    more than one number per row is a list, one of several vectors per row a list of lists; one of a value
+    per candidate is a list of each row's own.
+
+    Raises:
+        InvalidRows: a row cannot be encoded; nothing is written.
+        AlreadyPublished: the output exists.
+    """
+    folder, key = split_uri(output_uri)
+    store = open_store(folder)
+    if store.exists(key):  # `put` would refuse as well, after all the work
+        raise AlreadyPublished(f"{output_uri} exists", hint="choose another output", where=output_uri)
+    local = scratch / "predictions.parquet"
+    rows = 0
+    with PackageRunner(
+        served.chain,
+        op_libraries=served.manifest.op_libraries,
+        scratch=scratch,
+        device=served.manifest.device,
+        tf32=served.entry.tf32,
+        lookup=served.lookup,
+    ) as runner:
+        writer: pq.ParquetWriter | None = None
+        try:
+            for inputs in _batches(served, input_uri):
+                table = _table(_answer(runner, inputs, served.entry.demands, input_uri), inputs, served)
+                writer = writer or pq.ParquetWriter(local, table.schema)
+                writer.write_table(table)
+                rows += table.num_rows
+                on_rows(rows)
+        finally:
+            if writer is not None:
+                writer.close()
+    store.put(local, key)
+    return rows
+
+
+def _batches(served: ServedTower, input_uri: str) -> Iterator[dict[str, Tensor]]:
+    columns = [feature.name for feature in served.features]
+    size = min(_ROWS_PER_CALL, served.manifest.max_batch_size)
+    for batch in open_parquet(input_uri).batches(columns, rows_per_batch=size):
+        yield from encode_in_calls(
+            batch.table, served.features, served.plan, where=batch.where, first_row=batch.first_row
+        )
+
+
+def _answer(
+    runner: PackageRunner, inputs: dict[str, Tensor], demands: Sequence[str], where: str
+) -> dict[str, Tensor]:
+    try:
+        return runner.run(inputs)
+    except Refused as refusal:
+        unmet = unmet_demand(str(refusal), demands)
+        raise InvalidRows(f"the package refused rows of {where}: {unmet}", where=where) from refusal
+
+
+def unmet_demand(refusal: str, demands: Sequence[str]) -> str:
+    """What a package's refusal means: the words of the demand whose number it gives, else its own."""
+    number = re.search(r"<= 0 but received (\d+)$", refusal)
+    return demands[int(number[1]) - 1] if number and int(number[1]) <= len(demands) else refusal
+
+
+def _table(outputs: Mapping[str, Tensor], inputs: Mapping[str, Tensor], served: ServedTower) -> pa.Table:
+    """One column per output: numbers for one per row, lists for more, lists of lists for several each."""
+    columns: dict[str, pa.Array] = {}
+    for output in served.entry.outputs:
+        column, axis = output_column(outputs[output.name]), output.shape[0]
+        columns[output.name] = column if axis == BATCH else _folded(column, _per_row(axis, inputs, served))
+    return pa.table(columns)
+
+
+def output_column(values: Tensor) -> pa.Array:
+    """An output as a column: numbers along its first axis, lists for a second, lists of lists for a third."""
+    column = pa.array(values.reshape(-1).numpy())
+    for size in reversed(values.shape[1:]):
+        column = pa.FixedSizeListArray.from_arrays(column, size).cast(pa.list_(column.type))
+    return column
+
+
+def _folded(column: pa.Array, per_row: Tensor) -> pa.Array:
+    """The column cut into one list per row."""
+    offsets = pa.array([0, *per_row.cumsum(0).tolist()], type=pa.int32())
+    return pa.ListArray.from_arrays(offsets, column)
+
+
+def _per_row(dim: int | str, inputs: Mapping[str, Tensor], served: ServedTower) -> Tensor:
+    """How many elements of a dim each row has, as the lengths beside the dim's values say."""
+    for tensor in served.plan.inputs:
+        feature, dot, part = tensor.filled_with.rpartition(".")
+        lengths = served.plan.presenting(f"{feature}{dot}lengths")
+        if tensor.shape[0] == dim and part == "values" and lengths is not None:
+            return inputs[lengths.name]
+    raise InvalidArtifact(
+        f"the {served.entry.name} tower has outputs of {dim} elements, which no input counts per row",
+        hint="export again; the manifest was changed or made by another version",
+    )

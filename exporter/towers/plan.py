@@ -1,0 +1,331 @@
+"""What a spec and a pipeline config amount to: the towers, their views and their dims. No torch."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from pydantic import Field
+
+from exporter.config.features.tables import lookups
+from exporter.config.parse import parse_pipeline_config
+from exporter.config.schema import FeatureKind, PipelineConfig, TowerConfig
+from exporter.dims.plan import DimPlan, plan_dims
+from exporter.dtypes import Kernel, Precision
+from exporter.errors import FamilyNotListed, InvalidPipelineConfig, InvalidSpec, PassRefused
+from exporter.manifest import VECTOR_COLUMN
+from exporter.spec import (
+    AttentionKind,
+    Device,
+    ExportSpec,
+    IdWeights,
+    SwapAttention,
+    Tables,
+    TowerName,
+    Uri,
+    device_of,
+)
+from exporter.storage.open import read_uri
+from exporter.storage.uris import require_no_credentials_in, require_sound_uris
+from exporter.towers.view import tower_configs
+
+_MAX_CONFIG_BYTES = 4_000_000
+
+
+class PlanRequest(ExportSpec):
+    """An export to plan and not to run: of its fields a plan needs only the config."""
+
+    checkpoint_uri: Uri = Field(default="unread", description="Not needed for a plan.")
+    output_uri: Uri = Field(default="unread", description="Not needed for a plan.")
+
+
+class CheckRequest(ExportSpec):
+    """A model to check and not to export: nothing is written anywhere."""
+
+    output_uri: Uri = Field(default="unwritten", description="Not needed for a check.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedTower:
+    """A tower to export: its config in the view it is served in, and its input sizes."""
+
+    config: TowerConfig
+    plan: DimPlan
+    item_id_column: str | None = None  # set where the tower's vectors of all items are wanted
+
+    @property
+    def name(self) -> TowerName:
+        return self.config.name
+
+    @property
+    def family(self) -> str:
+        return self.config.pipeline.model.family
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnopenedTower:
+    """A tower of a family of one's own: an attempt learns from the family's package what it takes."""
+
+    name: TowerName
+    family: str
+
+
+TowerToExport = PlannedTower | UnopenedTower
+
+
+def read_config(spec: ExportSpec) -> str:
+    """The pipeline config's text, given inline or by URI.
+
+    Raises:
+        SourceNotFound: the URI names nothing.
+        InvalidPipelineConfig: what it names is not text.
+    """
+    require_sound_uris(spec)  # before anything is read, or repeated in an error
+    if spec.config is not None:
+        return spec.config
+    assert spec.config_uri is not None, "ExportSpec admits no spec without a config"
+    try:
+        return read_uri(spec.config_uri, limit=_MAX_CONFIG_BYTES).decode()
+    except UnicodeDecodeError as error:
+        raise InvalidPipelineConfig(
+            f"{spec.config_uri} is not text: {error}",
+            hint="give the URI of a pipeline.config in protobuf text format",
+            where=spec.config_uri,
+        ) from error
+
+
+def pin(spec: ExportSpec, config_text: str, planned: Sequence[TowerToExport]) -> ExportSpec:
+    """The same request with everything the config's place stood for written out.
+
+    The text replaces the URI, so that a later change of the file does not reach the export; and the
+    config's own rows, whose path may be relative to the config, become `sample_input_uri`.
+    """
+    rows = spec.sample_input_uri
+    for tower in planned:
+        if rows is None and isinstance(tower, PlannedTower) and tower.name is not TowerName.ITEM:
+            rows = _beside(tower.config.pipeline.train_input_path, spec.config_uri)
+    pinned = spec.model_copy(update={"config": config_text, "config_uri": None, "sample_input_uri": rows})
+    require_sound_uris(pinned)  # the config has named rows
+    return pinned
+
+
+def _beside(paths: str, config_uri: str | None) -> str:
+    """Paths of the config, by commas; a relative one is taken from the config's folder, if that is known."""
+    if config_uri is None or "/" not in config_uri:
+        return paths
+    folder = config_uri.rpartition("/")[0]
+    return ",".join(
+        path if "://" in path or path.startswith("/") else f"{folder}/{path}"
+        for path in (part.strip() for part in paths.split(","))
+    )
+
+
+def plan_export(
+    spec: ExportSpec, config_text: str, *, families: Collection[str] = ()
+) -> tuple[TowerToExport, ...]:
+    """Decide everything about an export that can be decided before anything is read or built.
+
+    Of a family of one's own, which must be among `families`, that is little: its code is not loaded here.
+
+    Raises:
+        FamilyNotListed: the spec names a family that the operator has not listed.
+        InvalidPipelineConfig: the config does not parse, contradicts itself or is not supported.
+        InvalidSpec: the spec contradicts the model, or leaves out rows that a tower needs.
+    """
+    require_no_credentials_in(config_text, spec.config_uri or "config")
+    if spec.family is not None:
+        return _unopened(spec, spec.family, families)
+    planned = plan_towers(spec, config_text)
+    for tower in planned:
+        if _is_without_rows(tower.name, spec):
+            _require_train_rows(tower.config, tower.config.pipeline)
+    return planned
+
+
+def plan_towers(spec: ExportSpec, config_text: str) -> tuple[PlannedTower, ...]:
+    """The towers of an export and their dims, whether or not there are rows to export them with.
+
+    Raises:
+        InvalidPipelineConfig: the config does not parse, contradicts itself or is not supported.
+        InvalidSpec: the spec asks for a tower that the model lacks, or names a family whose package
+            would have to be asked.
+    """
+    if spec.family is not None:
+        raise InvalidSpec(
+            f"the dims of family {spec.family} are declared by its package, which only an attempt loads",
+            hint="export it, and its manifest lists them; or run slipway plan where the package is installed",
+            where="family",
+        )
+    pipeline = as_asked(parse_pipeline_config(config_text, where=spec.config_uri or "config"), spec)
+    _require_tables(pipeline)
+    towers = tower_configs(pipeline, spec.towers)
+    _require_item_tower([tower.name for tower in towers], spec)
+    return tuple(
+        PlannedTower(
+            config=config,
+            plan=plan_dims(config.pipeline.features, max_batch_size=spec.max_batch_size),
+            item_id_column=item_id_column(config, spec),
+        )
+        for config in towers
+    )
+
+
+def as_asked(pipeline: PipelineConfig, spec: ExportSpec) -> PipelineConfig:
+    """The model with what the request says of its arithmetic; where it is silent, the config decides.
+
+    Raises:
+        InvalidSpec: the passes would edit a program that computes in a lower precision.
+        PassRefused: they ask for kernels that a target does not run.
+    """
+    _require_runnable(spec)
+    asked = replace(
+        pipeline,
+        id_weights=spec.id_weights,
+        tables=spec.tables,
+        precision=spec.precision or pipeline.precision,
+        tf32=spec.tf32,
+        kernel=(spec.kernel or pipeline.kernel) if spec.has_cuda_target else Kernel.PYTORCH,
+    )
+    if spec.passes and asked.precision is not Precision.FP32:
+        raise InvalidSpec(
+            f"passes edit what is traced in fp32, and the towers are to compute in {asked.precision}",
+            hint="leave passes out, or set precision to fp32",
+            where="passes",
+        )
+    return asked
+
+
+def _require_runnable(spec: ExportSpec) -> None:
+    """PassRefused, if a pass asks for Triton's kernels on a CPU."""
+    on_cpu = [target for target in spec.targets if device_of(target) is Device.CPU]
+    for each in spec.passes:
+        if isinstance(each, SwapAttention) and each.attention is AttentionKind.TRITON and on_cpu:
+            raise PassRefused(
+                f"attention by Triton's kernels is for CUDA, and a package is to be made for {on_cpu[0]}",
+                hint="export for CUDA targets only, or choose all_heads or head_by_head",
+                where=f"passes: {each.submodule}",
+            )
+
+
+def _require_tables(pipeline: PipelineConfig) -> None:
+    """InvalidSpec, if a dtype is asked for a table that the model does not have."""
+    features = {feature.name: feature for feature in pipeline.features}
+    known = sorted({lookup.table.name for lookup in lookups(pipeline.embedded_groups, features)})
+    for name in pipeline.tables.dtypes:
+        if name not in known:
+            raise InvalidSpec(
+                f"the model has no table {name}; its tables are {', '.join(known) or 'none'}",
+                hint="name tables as slipway plan lists them",
+                where="tables.dtypes",
+            )
+
+
+def item_id_column(tower: TowerConfig, spec: ExportSpec) -> str | None:
+    """The column that names an item, of an item tower where vectors of all items are wanted.
+
+    Raises:
+        InvalidSpec: no column could, or one that cannot is named.
+    """
+    if not spec.materialise_items or tower.name is not TowerName.ITEM:
+        return None
+    named = tower.pipeline.item_id_field
+    features = tower.pipeline.features
+    by_sampler = [feature.name for feature in features if named in (feature.name, feature.view_of)]
+    ids = [feature.name for feature in features if feature.kind is FeatureKind.ID]
+    column = next((name for name in (spec.item_id_column, *by_sampler, *ids) if name), None)
+    if column is None:
+        raise InvalidSpec(
+            "the item tower has no id feature whose column could name its items",
+            hint="say in item_id_column which column of item_input_uri does",
+            where="item_id_column",
+        )
+    if column == VECTOR_COLUMN:
+        raise InvalidSpec(
+            f"the items' ids are in a column called {VECTOR_COLUMN}, as their vectors will be",
+            hint="rename that column of item_input_uri",
+            where="item_id_column",
+        )
+    return column
+
+
+def _require_item_tower(towers: Sequence[TowerName], spec: ExportSpec) -> None:
+    if spec.materialise_items and TowerName.ITEM not in towers:
+        raise InvalidSpec(
+            f"item vectors need the item tower, and what is to be exported is {' and '.join(towers)}",
+            hint="leave materialise_items out, or export a model with an item tower",
+            where="materialise_items",
+        )
+
+
+def require_listed(family: str, families: Collection[str]) -> None:
+    """FamilyNotListed, if the operator has not listed it."""
+    if family not in families:
+        listed = ", ".join(families) or "none"
+        raise FamilyNotListed(f"family {family} is not listed here; listed: {listed}", where="family")
+
+
+def require_of_family(spec: ExportSpec) -> None:
+    """InvalidSpec, if it asks of a family of one's own what only TorchEasyRec's models have."""
+    if spec.id_weights is not IdWeights.APPLY:
+        raise InvalidSpec(
+            "id_weights is for TorchEasyRec's models; a family of one's own decides by itself",
+            hint="leave id_weights out",
+            where="id_weights",
+        )
+    if spec.tables != Tables():
+        raise InvalidSpec(
+            "tables is for TorchEasyRec's models; the tables of a family of one's own are packaged as it has "
+            "them, in no shards",
+            hint="leave tables out; the family's own module may keep its rows in another dtype",
+            where="tables",
+        )
+    if spec.kernel is not None:
+        raise InvalidSpec(
+            "kernel is for TorchEasyRec's models; a family of one's own brings its own",
+            hint="leave kernel out",
+            where="kernel",
+        )
+
+
+def _unopened(spec: ExportSpec, family: str, families: Collection[str]) -> tuple[UnopenedTower, ...]:
+    """The towers of a family of one's own, as far as the spec tells of them."""
+    require_listed(family, families)
+    require_of_family(spec)
+    _require_runnable(spec)
+    towers = tuple(UnopenedTower(name=name, family=family) for name in spec.towers or (TowerName.MODEL,))
+    _require_item_tower([tower.name for tower in towers], spec)
+    for tower in towers:
+        if _is_without_rows(tower.name, spec):
+            raise InvalidSpec(
+                f"the {tower.name} tower needs rows",
+                hint="give sample_input_uri: parquet with a column for each input that the family declares",
+                where="sample_input_uri",
+            )
+    return towers
+
+
+def _is_without_rows(tower: TowerName, spec: ExportSpec) -> bool:
+    """Whether the spec names no rows for a tower; the item tower's it must name."""
+    if tower is not TowerName.ITEM:
+        return spec.sample_input_uri is None
+    if spec.item_input_uri is None:
+        raise InvalidSpec(
+            "the item tower needs item_input_uri: parquet with one item per row",
+            hint="give item_input_uri, or export towers [user] only",
+            where="item_input_uri",
+        )
+    return False
+
+
+def _require_train_rows(tower: TowerConfig, pipeline: PipelineConfig) -> None:
+    if not pipeline.train_input_path:
+        raise InvalidSpec(
+            f"the {tower.name} tower needs rows, and the config names no train_input_path",
+            hint="give sample_input_uri: parquet with training rows",
+            where="sample_input_uri",
+        )
+    if not pipeline.train_rows_are_encoded:
+        raise InvalidSpec(
+            f"the {tower.name} tower needs encoded rows, but the config's fg_mode says that the rows of "
+            "train_input_path are raw",
+            hint="give sample_input_uri: parquet with encoded values, ids as row numbers of their tables",
+            where="sample_input_uri",
+        )

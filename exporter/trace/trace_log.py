@@ -1,0 +1,71 @@
+"""Which graph nodes a trace has made and what each of them took, written as it happens."""
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from torch.fx import Node
+
+from exporter.aoti.torch_private import nodes_counted
+from exporter.manifest import SlowNode, TraceTime
+from exporter.trace.source_line import place_of
+
+_SLOWEST = 8
+
+
+@dataclass
+class TraceLog:
+    """The nodes of a trace so far, and the seconds between each and the one before it."""
+
+    nodes: int = 0
+    seconds: float = 0.0
+    slowest: list[tuple[float, Node]] = field(default_factory=list)  # the slowest first
+
+    def add(self, node: Node, took: float) -> None:
+        self.nodes += 1
+        self.seconds += took
+        kept = sorted([*self.slowest, (took, node)], key=lambda each: each[0], reverse=True)
+        self.slowest = kept[:_SLOWEST]
+
+    def told(self) -> TraceTime:
+        """All of it in a few lines, with the lines of code that the slowest nodes are from."""
+        return TraceTime(
+            nodes=self.nodes,
+            seconds=round(self.seconds, 3),
+            slowest=tuple(
+                SlowNode(
+                    node=node.name, operator=str(node.target), place=place_of(node), seconds=round(took, 4)
+                )
+                for took, node in self.slowest
+            ),
+        )
+
+
+@contextmanager
+def nodes_logged(path: Path) -> Iterator[TraceLog]:
+    """Write a line per node to `path`, at once: a process that hangs or dies leaves its last node there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    log, last = TraceLog(), time.monotonic()
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+    def write(_: int, node: Node) -> None:
+        nonlocal last
+        now = time.monotonic()
+        took, last = now - last, now
+        log.add(node, took)
+        os.write(file, f"{took:.4f} s  {node.name} = {node.target}\n".encode())
+
+    try:
+        with nodes_counted(write):
+            yield log
+    finally:
+        os.close(file)
+
+
+def last_node(path: Path) -> str:
+    """The node that a trace made last; nothing if it made none."""
+    lines = path.read_text().splitlines() if path.exists() else []
+    return lines[-1].partition("  ")[2] if lines else ""

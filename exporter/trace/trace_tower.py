@@ -1,0 +1,42 @@
+"""A tower becomes a program that keeps to the dim plan, or an error says why it cannot."""
+
+import torch
+from torch import Tensor
+from torch.export import ExportedProgram
+
+from exporter.aoti.out_of_memory import out_of_memory
+from exporter.dims.torch_dims import check_program
+from exporter.errors import DimPlanViolated
+from exporter.stages import Progress, no_progress, seldom
+from exporter.towers.tower import Tower
+from exporter.trace.capture import capture
+from exporter.trace.untraceable import explain
+
+
+def trace(
+    tower: Tower,
+    inputs: dict[str, Tensor],
+    device: torch.device,
+    progress: Progress = no_progress,
+    *,
+    preserved: tuple[str, ...] = (),
+) -> ExportedProgram:
+    """Export `tower` on `inputs`, whose dynamic sizes are at least 2 and pairwise different.
+
+    Raises:
+        DimsConflict: the model requires sizes to be equal that the plan keeps apart.
+        DimSpecialised: a size that the plan lets vary was narrowed or fixed.
+        OutOfMemory: what the model computes while it is traced did not fit.
+        TraceFailed: torch.export could not capture the tower.
+    """
+    ordered = {tensor.name: inputs[tensor.name].to(device) for tensor in tower.plan.inputs}
+    try:
+        program = capture(tower, ordered, seldom(progress), preserved=preserved)
+    except Exception as error:  # torch.export raises many unrelated types
+        raise out_of_memory(error, f"{tower.title}: tracing") or explain(tower, ordered, error) from error
+    try:
+        check_program(program, tower.plan)
+    except DimPlanViolated as error:
+        told = f"{tower.title}: {error.message}"
+        raise type(error)(told, hint=error.hint, where=error.where) from error
+    return program

@@ -1,0 +1,218 @@
+"""What callers can do with jobs: submit, look, list, cancel, retry, delete."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from exporter.errors import SourceNotFound, StorageError
+from exporter.spec import ExportSpec, Target, TowerName, device_of
+from exporter.storage.uris import ANYWHERE, NO_RULES, FileRoots, UriRules, require_sound_uris, uris_of
+from jobs.control.content import Identify, content_key, files_at
+from jobs.errors import JobNotFound, RecordTooNew
+from jobs.ids import JobId, is_job_id, new_job_id
+from jobs.lease.leases import update
+from jobs.model import ANYONE, Job, JobState, TowerProgress
+from jobs.queue import JobQueue, enqueue_if_possible
+from jobs.request import JobOptions
+from jobs.stores.job_store import JobStore, Page
+
+_SCAN = 200  # queued jobs looked at together
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a spec comes to before anything runs."""
+
+    spec: ExportSpec  # pinned: with the config's text, as it was read
+    towers: tuple[TowerName, ...]
+
+
+class Planner(Protocol):
+    """Reads and checks a spec's pipeline config; raises what is wrong with it."""
+
+    def __call__(self, spec: ExportSpec) -> Plan: ...
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Whose job it is, how many jobs the owner may have, and on what."""
+
+    name: str = ANYONE
+    max_queued: int | None = None
+    max_running: int | None = None
+    uris: UriRules = NO_RULES  # what its jobs may read and write
+
+
+NO_OPTIONS = JobOptions()
+NO_OWNER = Owner()
+
+
+@dataclass(frozen=True)
+class JobControl:
+    """The jobs, as the routes call them."""
+
+    store: JobStore
+    queue: JobQueue
+    plan: Planner
+    identify: Identify = files_at
+    folders: FileRoots = ANYWHERE  # of this machine, that jobs may use
+    trace: Callable[[], str | None] = lambda: None  # the traceparent of the request at hand
+
+    def submit(
+        self,
+        spec: ExportSpec,
+        options: JobOptions = NO_OPTIONS,
+        owner: Owner = NO_OWNER,
+        *,
+        force: bool = False,
+        job_id: JobId | None = None,
+    ) -> Job:
+        """Accept an export, or give the finished job that made the same artifact before.
+
+        The job keeps the config's text: a later change of the file does not reach it. With a `job_id` of
+        the caller's choosing, the second such call gives the job of the first.
+        """
+        plan = self.planned(spec, owner)
+        key = content_key(plan.spec, self.identify)
+        if key is not None and not force and (made := self._made_before(key, options)):
+            return made
+        towers = tuple(
+            TowerProgress(name=name, target=target)
+            for target in plan.spec.target or (None,)
+            for name in plan.towers
+        )
+        job = self._new(plan.spec, towers, options, owner)
+        origin = {"config_uri": spec.config_uri, "content_key": key, "id": job_id or job.id}
+        return self._accept(job.model_copy(update=origin), owner)
+
+    def planned(self, spec: ExportSpec, owner: Owner = NO_OWNER) -> Plan:
+        """What the spec comes to, if its owner may name the places that it names; raises why not."""
+        self._require_allowed(spec, owner)
+        plan = self.plan(spec)
+        self._require_allowed(plan.spec, owner)  # the config may have named rows
+        return plan
+
+    def require_readable_config(self, spec: ExportSpec, owner: Owner) -> None:
+        """UriNotAllowed, where the owner may not read the spec's config."""
+        require_sound_uris(spec)
+        config = [named for named in uris_of(spec) if named.field == "config_uri"]
+        owner.uris.require(config)
+        self.folders.require(config)
+
+    def retry(self, job_id: str, owner: Owner = NO_OWNER) -> Job:
+        """Export the failed towers of a finished job again, as a new job with an artifact of its own.
+
+        Keys are written once, so the first artifact stays as it is; a model's release joins the two.
+        """
+        first = self.get(job_id)
+        failed = first.towers_to_retry()
+        names = tuple(dict.fromkeys(tower.name for tower in failed))
+        targets = tuple(dict.fromkeys(tower.target for tower in failed if tower.target)) or None
+        spec = first.spec.only(names).model_copy(update={"target": targets})
+        spec = spec.model_copy(update={"device": device_of(spec.targets[0])}) if targets else spec
+        self._require_allowed(spec, owner)
+        job = self._new(spec, tuple(tower.afresh() for tower in failed), first, owner)
+        origin = {"config_uri": first.config_uri, "retry_of": first.id}
+        return self._accept(job.model_copy(update=origin), owner)
+
+    def get(self, job_id: str) -> Job:
+        return self.store.get(_known(job_id))
+
+    def revision(self, job_id: str) -> int:
+        return self.store.revision(_known(job_id))
+
+    def page(self, *, limit: int, state: JobState | None, before: str | None) -> Page:
+        """Jobs, newest first; `before` is a page's `next`."""
+        return self.store.page(limit=limit, state=state, before=JobId(before) if before else None)
+
+    def cancel(self, job_id: str) -> Job:
+        """Cancel a job that was never begun; ask for the end of one that was."""
+        return update(self.store, _known(job_id), lambda job, now: job.cancelled(now))
+
+    def remove(self, job_id: str) -> Job:
+        """Forget a finished job; what it published stays."""
+        while True:
+            job = self.get(job_id).removable()
+            if self.store.remove(job):
+                return job
+
+    def _require_allowed(self, spec: ExportSpec, owner: Owner) -> None:
+        require_sound_uris(spec)
+        owner.uris.require(uris_of(spec))
+        self.folders.require(uris_of(spec))
+
+    def _new(
+        self, spec: ExportSpec, towers: tuple[TowerProgress, ...], options: JobOptions, owner: Owner
+    ) -> Job:
+        now = self.store.now()
+        return Job(
+            id=new_job_id(),
+            spec=spec,
+            towers=towers,
+            priority=options.priority,
+            model=options.model,
+            labels=options.labels,
+            callback_url=options.callback_url,
+            owner=owner.name,
+            running_limit=owner.max_running,
+            traceparent=self.trace(),
+            created_at=now,
+            updated_at=now,
+        )
+
+    def _accept(self, job: Job, owner: Owner) -> Job:
+        if not self.store.add(job, max_queued=owner.max_queued):
+            return self.store.get(job.id)
+        enqueue_if_possible(self.queue, job)
+        return job
+
+    def _made_before(self, key: str, options: JobOptions) -> Job | None:
+        """The job that made this artifact for the same model, if its record and manifest are still there.
+
+        Where that cannot be found out, an export anew is better than none.
+        """
+        found = self.store.find_content(key)
+        try:
+            job = found and self.store.get(found)
+            same = job and (job.model, job.labels) == (options.model, options.labels)
+            if job and same and job.manifest_uri and self.identify(job.manifest_uri):
+                return job
+        except (JobNotFound, RecordTooNew, SourceNotFound, StorageError):
+            return None
+        return None
+
+
+def _known(job_id: str) -> JobId:
+    if not is_job_id(job_id):
+        raise JobNotFound(job_id)
+    return JobId(job_id)
+
+
+def enqueue_lost(store: JobStore, queue: JobQueue) -> tuple[JobId, ...]:
+    """Enqueue again the queued jobs that no message names; running twice is harmless, waiting is not."""
+    by_target: dict[Target, list[Job]] = defaultdict(list)
+    now = store.now()
+    for job in _queued(store):
+        if not job.is_due(now) or job.cancel_requested:
+            continue
+        for target in job.pending_targets:
+            by_target[target].append(job)
+    found: list[JobId] = []
+    for target, queued in by_target.items():
+        undelivered = queue.undelivered(target)
+        lost = [job for job in queued if job.id not in undelivered]
+        for job in lost:
+            queue.enqueue(job.id, job.priority, target)
+        found += [job.id for job in lost]
+    return tuple(dict.fromkeys(found))
+
+
+def _queued(store: JobStore) -> Iterator[Job]:
+    before: JobId | None = None
+    while True:
+        page = store.page(limit=_SCAN, state=JobState.QUEUED, before=before)
+        yield from page.jobs
+        before = page.next
+        if before is None:
+            return

@@ -1,0 +1,37 @@
+"""Kept answers in Redis, which forgets them by itself."""
+
+from datetime import timedelta
+
+import redis
+
+from jobs.control.idempotency import IN_FLIGHT, KeptAnswer, check
+from jobs.stores.redis_store import reaching
+
+ANSWER_KEY = "slipway:answer:"  # + owner:key, expires
+
+
+class RedisAnswers:
+    """Answers under keys that expire."""
+
+    def __init__(self, client: redis.Redis, retention: timedelta) -> None:
+        """Keep each answer for `retention`; `client` stays the caller's to close."""
+        self._redis = client
+        self._retention = retention
+
+    def begin(self, key: str, fingerprint: str) -> KeptAnswer | None:
+        mark = KeptAnswer(fingerprint=fingerprint).model_dump_json()
+        with reaching():
+            while True:
+                if self._redis.set(ANSWER_KEY + key, mark, nx=True, px=IN_FLIGHT):
+                    return None
+                found = self._redis.get(ANSWER_KEY + key)
+                if found is not None:  # else it expired between the two
+                    return check(key, fingerprint, KeptAnswer.model_validate_json(str(found)))
+
+    def keep(self, key: str, answer: KeptAnswer) -> None:
+        with reaching():
+            self._redis.set(ANSWER_KEY + key, answer.model_dump_json(), px=self._retention)
+
+    def drop(self, key: str) -> None:
+        with reaching():
+            self._redis.delete(ANSWER_KEY + key)

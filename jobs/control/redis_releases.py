@@ -1,0 +1,64 @@
+"""Releases in Redis: the jobs of a model in a sorted set, the promoted ones in a list, newest first."""
+
+import redis
+
+from jobs.control.releases import ModelPage, Release
+from jobs.ids import JobId
+from jobs.stores.redis_store import MODELS_KEY, RELEASES_KEY, reaching
+
+PROMOTED_KEY = "slipway:promoted:"  # + model: list of releases as JSON, the promoted one first
+
+_HISTORY = 100
+
+# KEYS: promoted. ARGV: release, its job, most to keep.
+_PROMOTE = """
+local now = redis.call('LINDEX', KEYS[1], 0)
+if now and cjson.decode(now)['job_id'] == ARGV[2] then return 0 end
+redis.call('LPUSH', KEYS[1], ARGV[1])
+redis.call('LTRIM', KEYS[1], 0, ARGV[3] - 1)
+return 1
+"""
+
+# KEYS: promoted.
+_ROLL_BACK = """
+if redis.call('LLEN', KEYS[1]) < 2 then return nil end
+redis.call('LPOP', KEYS[1])
+return redis.call('LINDEX', KEYS[1], 0)
+"""
+
+
+class RedisPointers:
+    """Pointers that change in one step of Redis."""
+
+    def __init__(self, client: redis.Redis) -> None:
+        """Use `client`, which stays the caller's to close."""
+        self._redis = client
+        self._promote = client.register_script(_PROMOTE)
+        self._roll_back = client.register_script(_ROLL_BACK)
+
+    def models(self, *, limit: int, after: str | None) -> ModelPage:
+        first = f"({after}" if after else "-"
+        with reaching():
+            found = self._redis.zrangebylex(MODELS_KEY, first, "+", 0, limit + 1)
+        names = [str(name) for name in found]
+        return ModelPage(tuple(names[:limit]), names[limit - 1] if len(names) > limit else None)
+
+    def jobs(self, model: str) -> tuple[JobId, ...]:
+        with reaching():
+            found = self._redis.zrevrangebylex(RELEASES_KEY + model, "+", "-")
+        return tuple(JobId(str(each)) for each in found)
+
+    def promoted(self, model: str) -> Release | None:
+        with reaching():
+            found = self._redis.lindex(PROMOTED_KEY + model, 0)
+        return None if found is None else Release.model_validate_json(str(found))
+
+    def promote(self, release: Release) -> None:
+        args: list[str | int] = [release.model_dump_json(), release.job_id, _HISTORY]
+        with reaching():
+            self._promote(keys=[PROMOTED_KEY + release.model], args=args)
+
+    def roll_back(self, model: str) -> Release | None:
+        with reaching():
+            found = self._roll_back(keys=[PROMOTED_KEY + model])
+        return None if found is None else Release.model_validate_json(str(found))

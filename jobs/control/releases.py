@@ -1,0 +1,173 @@
+"""A model's releases: what its successful exports published, and which of them is promoted."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from exporter.spec import Frozen, Target, TowerName
+from jobs.errors import JobNotFound, ModelNotFound, NoArtifact
+from jobs.ids import JobId
+from jobs.model import Job, JobState, TowerState
+from jobs.stores.job_store import JobStore
+
+NO_LABELS: Mapping[str, str] = {}
+
+
+class ReleasedTower(Frozen):
+    """One tower's package, and the job that published it."""
+
+    name: TowerName
+    target: Target | None = None  # what it was compiled for, where the export named targets
+    job_id: JobId
+    package_uri: str
+    package_size: int | None
+    digest: str | None
+    manifest_uri: str
+
+
+class Release(Frozen):
+    """One successful export of a model; a retry's is completed by the job whose failed towers it ran."""
+
+    model: str
+    job_id: JobId
+    finished_at: datetime | None
+    labels: Mapping[str, str]
+    towers: tuple[ReleasedTower, ...]
+
+
+@dataclass(frozen=True)
+class ModelPage:
+    """Models by name; `next` continues after the last of them, None at the end."""
+
+    names: tuple[str, ...]
+    next: str | None
+
+
+class ReleasePointers(Protocol):
+    """Which jobs released a model, and which release is promoted; every step is one and whole."""
+
+    def models(self, *, limit: int, after: str | None) -> ModelPage: ...
+
+    def jobs(self, model: str) -> tuple[JobId, ...]:
+        """Its successful jobs, newest first; one may have been deleted since."""
+        ...
+
+    def promoted(self, model: str) -> Release | None: ...
+
+    def promote(self, release: Release) -> None: ...
+
+    def roll_back(self, model: str) -> Release | None:
+        """Promote again what was promoted before; None, and nothing done, if there was nothing."""
+        ...
+
+
+@dataclass(frozen=True)
+class Releases:
+    """The models' releases, as the routes call them."""
+
+    store: JobStore
+    pointers: ReleasePointers
+
+    def models(self, *, limit: int, after: str | None = None) -> ModelPage:
+        """The models that have a release; `after` is a page's `next`."""
+        return self.pointers.models(limit=limit, after=after)
+
+    def latest(self, model: str, labels: Mapping[str, str] = NO_LABELS) -> Release:
+        """The newest release whose labels include these."""
+        for job_id in self.pointers.jobs(model):
+            try:
+                job = self.store.get(job_id)
+                if labels.items() <= job.labels.items():
+                    return self._of(job)
+            except (JobNotFound, NoArtifact):
+                continue
+        raise ModelNotFound(model, "successful export with these labels" if labels else "successful export")
+
+    def promoted(self, model: str) -> Release:
+        if (release := self.pointers.promoted(model)) is None:
+            raise ModelNotFound(model, "promoted release")
+        return release
+
+    def promote(self, model: str, job_id: JobId | None) -> Release:
+        """Promote one job's release, or the latest."""
+        release = self.latest(model) if job_id is None else self._of(self.store.get(job_id))
+        if release.model != model:
+            raise ModelNotFound(model, f"release by job {job_id}")
+        self.pointers.promote(release)
+        return release
+
+    def roll_back(self, model: str) -> Release:
+        if (release := self.pointers.roll_back(model)) is None:
+            raise ModelNotFound(model, "earlier promoted release")
+        return release
+
+    def _of(self, job: Job) -> Release:
+        if job.state is not JobState.SUCCEEDED or job.model is None:
+            raise NoArtifact(
+                f"job {job.id} is no release: it has {job.state}, of model {job.model or '(none named)'}",
+                hint="a release takes `model` in the request and every tower's success; retry what failed",
+            )
+        towers = {
+            (tower.name, tower.target): tower for each in self._chain(job) for tower in _published(each)
+        }
+        return Release(
+            model=job.model,
+            job_id=job.id,
+            finished_at=job.finished_at,
+            labels=job.labels,
+            towers=tuple(towers.values()),
+        )
+
+    def _chain(self, job: Job) -> list[Job]:
+        """The job after those it is a retry of: what they published stands until a later one does better."""
+        chain = [job]
+        while (earlier := chain[0].retry_of) is not None:
+            chain.insert(0, self.store.get(earlier))
+        return chain
+
+
+def _published(job: Job) -> list[ReleasedTower]:
+    return [
+        ReleasedTower(
+            name=tower.name,
+            target=tower.target,
+            job_id=job.id,
+            package_uri=tower.package_uri,
+            package_size=tower.package_size,
+            digest=tower.digest,
+            manifest_uri=job.manifest_uris.get(tower.target or "", job.manifest_uri),
+        )
+        for tower in job.towers
+        if tower.state is TowerState.SUCCEEDED and tower.package_uri and job.manifest_uri
+    ]
+
+
+class MemoryPointers:
+    """Pointers in this process's memory, for tests, which say themselves what is released."""
+
+    def __init__(self) -> None:
+        """Begin empty."""
+        self.released: dict[str, list[JobId]] = {}
+        self._promoted: dict[str, list[Release]] = {}
+
+    def models(self, *, limit: int, after: str | None) -> ModelPage:
+        names = [name for name in sorted(self.released) if after is None or name > after]
+        return ModelPage(tuple(names[:limit]), names[limit - 1] if len(names) > limit else None)
+
+    def jobs(self, model: str) -> tuple[JobId, ...]:
+        return tuple(sorted(self.released.get(model, ()), reverse=True))
+
+    def promoted(self, model: str) -> Release | None:
+        return next(iter(self._promoted.get(model, ())), None)
+
+    def promote(self, release: Release) -> None:
+        if (now := self.promoted(release.model)) is None or now.job_id != release.job_id:
+            self._promoted.setdefault(release.model, []).insert(0, release)
+
+    def roll_back(self, model: str) -> Release | None:
+        history = self._promoted.get(model, [])
+        if len(history) < 2:
+            return None
+        del history[0]
+        return history[0]

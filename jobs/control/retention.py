@@ -1,0 +1,56 @@
+"""Forgetting jobs that ended long ago; what they published is never touched."""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from jobs.control.releases import ReleasePointers
+from jobs.errors import JobNotFound
+from jobs.ids import JobId, first_id_at
+from jobs.model import Job, JobState
+from jobs.stores.job_store import JobStore
+
+_PAGE = 200
+
+
+def forget_old(store: JobStore, pointers: ReleasePointers, keep: timedelta) -> tuple[JobId, ...]:
+    """Remove the records of jobs that ended longer than `keep` ago, and give their ids.
+
+    The latest release of every model stays, with the jobs that it is a retry of: their records say where its
+    packages are. A promoted release has a record of its own.
+    """
+    ended_before = store.now() - keep
+    forgotten = []
+    for job in _old(store, ended_before):
+        ended = job.finished_at is not None and job.finished_at < ended_before
+        if ended and not _is_needed(job, store, pointers) and store.remove(job):
+            forgotten.append(job.id)
+    return tuple(forgotten)
+
+
+def _old(store: JobStore, made_before: datetime) -> Iterator[Job]:
+    """Jobs that have ended, of those made before a time: they may have ended later."""
+    for state in JobState:
+        before: JobId | None = first_id_at(made_before)
+        while state.is_final and before is not None:
+            page = store.page(limit=_PAGE, state=state, before=before)
+            yield from page.jobs
+            before = page.next
+
+
+def _is_needed(job: Job, store: JobStore, pointers: ReleasePointers) -> bool:
+    if job.model is None:
+        return False
+    return job.id in _chain(pointers.jobs(job.model)[:1], store)
+
+
+def _chain(latest: tuple[JobId, ...], store: JobStore) -> set[JobId]:
+    """The latest release's job and those it is a retry of."""
+    chain: set[JobId] = set()
+    at = next(iter(latest), None)
+    while at is not None:
+        chain.add(at)
+        try:
+            at = store.get(at).retry_of
+        except JobNotFound:
+            break
+    return chain

@@ -1,0 +1,35 @@
+"""Failures' bundles in Redis, which forgets them together with the logs."""
+
+import base64
+
+import redis
+
+from exporter.spec import TowerName
+from jobs.diagnostics.bundles import bundle_url
+from jobs.diagnostics.redis_logs import KEPT
+from jobs.ids import JobId
+from jobs.stores.redis_store import reaching
+
+BUNDLE_KEY = "slipway:bundle:"  # + id:tower, expires; base64, because the connection speaks text
+
+
+class RedisBundles:
+    """The latest bundles in Redis."""
+
+    def __init__(self, client: redis.Redis) -> None:
+        """Use `client`, which stays the caller's to close."""
+        self._redis = client
+
+    def put(self, job_id: JobId, tower: TowerName | None, content: bytes) -> str:
+        with reaching():
+            self._redis.set(_key(job_id, tower), base64.b64encode(content), ex=KEPT)
+        return bundle_url(job_id, tower)
+
+    def get(self, job_id: JobId, tower: TowerName | None) -> bytes | None:
+        with reaching():
+            found = self._redis.get(_key(job_id, tower))
+        return None if found is None else base64.b64decode(str(found))
+
+
+def _key(job_id: JobId, tower: TowerName | None) -> str:
+    return f"{BUNDLE_KEY}{job_id}:{tower or '-'}"

@@ -1,0 +1,50 @@
+"""Jobs' logs in Redis: a bounded list per tower and stage, which Redis forgets in time."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+import redis
+
+from exporter.spec import TowerName
+from exporter.stages import Stage
+from jobs.diagnostics.logs import MOST_LINES, LogPart, parts_to_read
+from jobs.ids import JobId
+from jobs.stores.redis_store import reaching
+
+LOG_KEY = "slipway:log:"  # + id:tower:stage, expires
+KEPT = timedelta(days=7)
+
+
+class RedisLogs:
+    """The latest lines in Redis."""
+
+    def __init__(self, client: redis.Redis) -> None:
+        """Use `client`, which stays the caller's to close."""
+        self._redis = client
+
+    def append(self, job_id: JobId, parts: Sequence[LogPart]) -> None:
+        with reaching(), self._redis.pipeline(transaction=False) as pipe:
+            for part in parts:
+                key = _key(job_id, part.tower, part.stage)
+                pipe.rpush(key, *part.lines)
+                pipe.ltrim(key, -MOST_LINES, -1)
+                pipe.expire(key, KEPT)
+            pipe.execute()
+
+    def read(
+        self, job_id: JobId, tower: TowerName | None = None, stage: Stage | None = None
+    ) -> tuple[LogPart, ...]:
+        wanted = parts_to_read(tower, stage)
+        with reaching(), self._redis.pipeline(transaction=False) as pipe:
+            for each, step in wanted:
+                pipe.lrange(_key(job_id, each, step), 0, -1)
+            found = pipe.execute()
+        return tuple(
+            LogPart(tower=each, stage=step, lines=tuple(lines))
+            for (each, step), lines in zip(wanted, found, strict=True)
+            if lines
+        )
+
+
+def _key(job_id: JobId, tower: TowerName | None, stage: Stage | None) -> str:
+    return f"{LOG_KEY}{job_id}:{tower or '-'}:{stage or '-'}"

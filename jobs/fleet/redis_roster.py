@@ -1,0 +1,50 @@
+"""The roster of workers in Redis: notices under keys that expire."""
+
+from datetime import timedelta
+
+import redis
+
+from jobs.fleet.roster import WorkerNotice
+from jobs.stores.redis_store import reaching
+
+WORKER_KEY = "slipway:worker:"  # + id, expires
+WORKERS_KEY = "slipway:workers"  # sorted set: id by the Unix second it expires
+SWEEP_KEY = "slipway:sweep"  # the worker that swept last, expires
+
+
+class RedisRoster:
+    """The roster in Redis, whose clock ends the notices."""
+
+    def __init__(self, client: redis.Redis) -> None:
+        """Use `client`, which stays the caller's to close."""
+        self._redis = client
+
+    def announce(self, notice: WorkerNotice, lifetime: timedelta) -> None:
+        with reaching():
+            seconds, _ = self._redis.time()
+            with self._redis.pipeline(transaction=True) as pipe:
+                pipe.set(WORKER_KEY + notice.id, notice.model_dump_json(), px=lifetime)
+                pipe.zadd(WORKERS_KEY, {notice.id: seconds + lifetime.total_seconds()})
+                pipe.zremrangebyscore(WORKERS_KEY, "-inf", seconds)
+                pipe.execute()
+
+    def withdraw(self, worker: str) -> None:
+        with reaching(), self._redis.pipeline(transaction=True) as pipe:
+            pipe.delete(WORKER_KEY + worker)
+            pipe.zrem(WORKERS_KEY, worker)
+            pipe.execute()
+
+    def alive(self) -> tuple[WorkerNotice, ...]:
+        with reaching():
+            ids = self._redis.zrange(WORKERS_KEY, 0, -1)
+            notices = self._redis.mget([WORKER_KEY + str(each) for each in ids]) if ids else []
+        return tuple(WorkerNotice.model_validate_json(text) for text in notices if text is not None)
+
+    def may_sweep(self, worker: str, interval: timedelta) -> bool:
+        with reaching():
+            if self._redis.set(SWEEP_KEY, worker, nx=True, px=interval):
+                return True
+            if int(self._redis.pttl(SWEEP_KEY)) <= interval / timedelta(milliseconds=1):
+                return False
+            self._redis.set(SWEEP_KEY, worker, px=interval)  # the clock has been set back since
+            return True

@@ -1,0 +1,101 @@
+"""Ending jobs that nobody is at work on any more, once what their attempts left has been seen to.
+
+Such a job was abandoned by its last worker, or cancelled while it was queued between two attempts. Whoever
+ends it takes a lease of its own first, so that no attempt can come back to it meanwhile.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from exporter.outcome import ExportOutcome, Failure
+from exporter.spec import Target, TowerName
+from jobs.errors import IllegalMove, JobNotFound, RecordTooNew
+from jobs.ids import JobId
+from jobs.lease.leases import abandoned, ends_target, update
+from jobs.model import NOBODY, Job, JobState, Lease
+from jobs.progress import finish
+from jobs.stores.job_store import JobStore
+
+
+@dataclass(frozen=True, kw_only=True)
+class Closing:
+    """One worker's right to end a job; LeaseLost is raised once it is another's."""
+
+    store: JobStore
+    job: Job  # as nobody was at work on it
+    worker: str
+    length: timedelta  # of the lease, from each renewal
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """Those for which attempts may have left something that no other attempt will meet."""
+        return self.job.pending_targets if self.job.state is JobState.QUEUED else (self.job.current_target,)
+
+    def towers(self, target: Target) -> tuple[TowerName, ...]:
+        return tuple(tower.name for tower in self.job.towers if tower.target in (None, target))
+
+    def keep(self) -> timedelta:
+        """Renew the lease; returns how long it is."""
+        self._change(lambda job, now: _to_close(job, self.worker, now + self.length))
+        return self.length
+
+    def adopt(self, target: Target, outcome: ExportOutcome) -> Job:
+        """Record what an attempt had published for a target before it went."""
+
+        def adopted(job: Job, now: datetime) -> Job:
+            running = job if job.state is JobState.RUNNING else job.move_to(JobState.RUNNING, now)
+            meant = target if job.spec.target else None
+            return finish(running.model_copy(update={"target": meant}), outcome, now)
+
+        return self._change(adopted)
+
+    def end(self, refused: Failure | None = None) -> Job:
+        """Nothing of it stands: cancelled, if that was asked, or failed, as its worker went away.
+
+        Or something stands that was `refused`: then it failed over that.
+        """
+        if self.job.state is JobState.QUEUED:
+            return self._change(lambda job, now: job.move_to(JobState.CANCELLED, now))
+        if refused is not None:
+            return self._change(lambda job, now: job.failed(refused, now))
+        return self._change(abandoned)
+
+    def _change(self, change: Callable[[Job, datetime], Job]) -> Job:
+        return update(
+            self.store,
+            self.job.id,
+            lambda job, now: change(job.closed_by(self.worker, self.job.attempt), now),
+        )
+
+
+def take_over(
+    store: JobStore, job_id: JobId, ended: datetime, *, worker: str, length: timedelta
+) -> Closing | None:
+    """Take a job whose lease `ended` then, if it is to be ended; None if it is not, or another's by now."""
+    found: list[Job] = []
+
+    def take(job: Job, now: datetime) -> Job:
+        if job.lease is None or job.lease.until != ended or not _is_over(job, now):
+            raise IllegalMove("somebody is at work on it, or will be", where=job_id)
+        found[:] = [job]
+        return _to_close(job, worker, now + length)
+
+    try:
+        update(store, job_id, take)
+    except (IllegalMove, JobNotFound, RecordTooNew):
+        return None
+    return Closing(store=store, job=found[0], worker=worker, length=length)
+
+
+def _is_over(job: Job, now: datetime) -> bool:
+    """Whether no attempt is to follow."""
+    if job.state is JobState.QUEUED:
+        return job.cancel_requested
+    return job.state is JobState.RUNNING and ends_target(job, abandoned(job, now))
+
+
+def _to_close(job: Job, closer: str, until: datetime) -> Job:
+    """The job with `closer`'s lease, which still names the worker that ran its last attempt."""
+    worker = job.lease.worker if job.lease else NOBODY
+    return job.model_copy(update={"lease": Lease(worker=worker, until=until, closer=closer)})

@@ -1,0 +1,95 @@
+"""A job store in this process's memory, for tests."""
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+
+from exporter.spec import Target
+from jobs.errors import JobNotFound, QuotaExceeded
+from jobs.ids import JobId
+from jobs.model import Job, JobState
+from jobs.stores.job_store import Page
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+class MemoryJobStore:
+    """Jobs in a dict."""
+
+    def __init__(self, now: Callable[[], datetime] = utc_now) -> None:
+        """Take the clock, so that a test can turn it."""
+        self._now = now
+        self._jobs: dict[JobId, Job] = {}
+        self._content: dict[str, JobId] = {}
+        self._lock = threading.Lock()
+
+    def now(self) -> datetime:
+        return self._now()
+
+    def add(self, job: Job, *, max_queued: int | None = None) -> bool:
+        with self._lock:
+            if max_queued is not None and self._owned(job.owner, JobState.QUEUED) >= max_queued:
+                raise QuotaExceeded(job.owner, max_queued, JobState.QUEUED)
+            return self._jobs.setdefault(job.id, job) is job
+
+    def get(self, job_id: JobId) -> Job:
+        if job_id not in self._jobs:
+            raise JobNotFound(job_id)
+        return self._jobs[job_id]
+
+    def replace(self, old: Job, new: Job) -> bool:
+        with self._lock:
+            if self.get(old.id).revision != old.revision:
+                return False
+            limit = new.running_limit
+            begins = new.state is JobState.RUNNING and old.state is not JobState.RUNNING
+            if begins and limit is not None and self._owned(new.owner, JobState.RUNNING) >= limit:
+                raise QuotaExceeded(new.owner, limit, JobState.RUNNING)
+            self._jobs[old.id] = new
+            if new.state is JobState.SUCCEEDED and new.content_key is not None:
+                self._content[new.content_key] = new.id
+            return True
+
+    def remove(self, job: Job) -> bool:
+        with self._lock:
+            if self.get(job.id).revision != job.revision:
+                return False
+            del self._jobs[job.id]
+            return True
+
+    def revision(self, job_id: JobId) -> int:
+        return self.get(job_id).revision
+
+    def count(self, state: JobState) -> int:
+        return sum(job.state is state for job in self._jobs.values())
+
+    def count_by_target(self, state: JobState) -> Mapping[Target, int]:
+        return Counter(each for job in self._jobs.values() if job.state is state for each in job.busy_targets)
+
+    def oldest(self, state: JobState) -> Job | None:
+        return min((job for job in self._jobs.values() if job.state is state), key=_id, default=None)
+
+    def find_content(self, key: str) -> JobId | None:
+        return self._content.get(key)
+
+    def _owned(self, owner: str, state: JobState) -> int:
+        return sum((job.owner, job.state) == (owner, state) for job in self._jobs.values())
+
+    def page(self, *, limit: int, state: JobState | None = None, before: JobId | None = None) -> Page:
+        jobs = [
+            self._jobs[job_id]
+            for job_id in sorted(self._jobs, reverse=True)
+            if (before is None or job_id < before) and state in (None, self._jobs[job_id].state)
+        ]
+        more = len(jobs) > limit
+        return Page(tuple(jobs[:limit]), jobs[limit - 1].id if more else None)
+
+    def leases(self) -> Mapping[JobId, datetime]:
+        return {job.id: job.lease.until for job in self._jobs.values() if job.lease is not None}
+
+
+def _id(job: Job) -> JobId:
+    return job.id

@@ -1,0 +1,48 @@
+"""Answering a repeated POST once: the first answer is kept under the caller's Idempotency-Key."""
+
+import hashlib
+from collections.abc import Callable
+from typing import Annotated
+
+from fastapi import Header, Response, status
+
+from jobs.control.idempotency import Answers, KeptAnswer
+from service.etag import etag_of
+from service.schemas import JobView
+
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        pattern=r"^[\x21-\x7e]{1,255}$",
+        description="Drawn by you: the same request with the same key is carried out once.",
+    ),
+]
+
+
+def answer_once(
+    answers: Answers, key: str | None, request: str, carry_out: Callable[[], JobView]
+) -> Response:
+    """What `carry_out` comes to; with a key seen before, what it came to then. Failures are not kept."""
+    if key is None:
+        return _answer(carry_out())
+    fingerprint = hashlib.sha256(request.encode()).hexdigest()
+    kept = answers.begin(key, fingerprint)
+    if kept is not None and kept.body is not None:
+        again = _answer(JobView.model_validate_json(kept.body))
+        again.headers["Idempotency-Replayed"] = "true"
+        return again
+    try:
+        job = carry_out()
+    except BaseException:
+        answers.drop(key)
+        raise
+    answers.keep(key, KeptAnswer(fingerprint=fingerprint, body=job.model_dump_json()))
+    return _answer(job)
+
+
+def _answer(job: JobView) -> Response:
+    """202 for a job that is to run, 200 for one that made the same artifact before."""
+    code = status.HTTP_200_OK if job.state.is_final else status.HTTP_202_ACCEPTED
+    headers = {"Location": f"/exports/{job.id}", "ETag": etag_of(job)}
+    return Response(job.model_dump_json(), code, headers, media_type="application/json")

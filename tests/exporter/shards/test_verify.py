@@ -1,0 +1,52 @@
+"""What a rank wrote is told from what it should have written, even where no sample row looks it up."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from exporter.checkpoint.read import open_checkpoint
+from exporter.construction.open_tower import blueprint_of
+from exporter.distributed.ranks import Ranks
+from exporter.errors import VerificationFailed
+from exporter.manifest import LookupReport
+from exporter.shards.lookup import RowFiles
+from exporter.shards.rank import write_tables
+from exporter.shards.verify import Written, tried
+from exporter.stages import no_progress
+from tests.exporter.shards.conftest import FIXTURES, order_of, spec_of
+
+MODEL = "dlrm_hstu_sharded"
+Try = Callable[[int], LookupReport]  # of ranks' second one, when a row of its largest table was damaged
+
+
+@pytest.fixture(params=["fp32", "int8"])
+def try_again(request: pytest.FixtureRequest, tmp_path: Path) -> Try:
+    spec = spec_of(MODEL, tmp_path, tables={"layout": "sharded", "dtype": request.param})
+    order, local = order_of(spec, tmp_path, Ranks(rank=1, size=2)), tmp_path / "rows"
+    shares = write_tables(order, local, no_progress).shares
+    blueprint, checkpoint = (
+        blueprint_of(order.planned, spec, order.config_text),
+        open_checkpoint(FIXTURES / MODEL / "model.ckpt-0"),
+    )
+    tower = blueprint.build()
+    blueprint.fill(tower, checkpoint)
+
+    def damaged(row: int) -> LookupReport:
+        share = max(shares, key=lambda share: share.end)
+        piece = RowFiles().piece(local, share.table.weight, share.first, share.meta)
+        wrong = piece.raw[row].numpy().tobytes()
+        data = local.read_bytes()
+        assert data.count(wrong) == 1
+        local.write_bytes(data.replace(wrong, bytes(byte ^ 0x41 for byte in wrong)))
+        return tried(tower, blueprint, Written(shares, checkpoint, local), spec)
+
+    return damaged
+
+
+@pytest.mark.parametrize("row", [0, -1])
+def test_a_damaged_row_of_ones_own_is_told(row: int, try_again: Try) -> None:
+    with pytest.raises(
+        VerificationFailed, match=r"row \d+ of table \w+, as written, is not the checkpoint's"
+    ):
+        try_again(row)

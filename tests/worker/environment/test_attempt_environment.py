@@ -1,0 +1,152 @@
+"""What a real attempt finds in its environment, and what it may use up."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from jobs.diagnostics.logs import MemoryLogs
+from jobs.lease.leases import Holding
+from processes.guarded_process import GuardedProcess
+from tests.architecture.tree import ROOT
+from tests.jobs.factories import MINUTE
+from tests.worker.conftest import ALLOWANCE
+from worker.attempt.launch import CommandLauncher, RanksLauncher
+from worker.attempt.workspace import Workspace, workspace_of
+from worker.environment.attempt_environment import Allowance
+from worker.settings import AllowanceSettings
+from worker.supervisor import Supervisor
+
+SECRETS = {
+    "SLIPWAY_REDIS_URL": "redis://:planted-redis@127.0.0.1/0",
+    "REDIS_PASSWORD": "planted-redis",
+    "SLIPWAY_API_KEYS_FILE": "/run/planted-keys",
+    "SLIPWAY_WEBHOOK_SECRETS": "whsec_planted",
+    "SLIPWAY_CALLBACK_SECRETS": "whsec_planted",
+    "SLIPWAY_SIGNING_KEY": "planted-signing-key",
+    "SLIPWAY_API_KEY": "planted-api-key",
+    "GITHUB_TOKEN": "planted-token",
+    "OTEL_EXPORTER_OTLP_HEADERS": "authorization=planted",
+}
+
+
+@contextmanager
+def ranks_of(workspace: Workspace, count: int) -> Iterator[list[int]]:
+    """The numbers of an attempt's real processes, as soon as there are any: ranks are forks of one."""
+    process = RanksLauncher(ALLOWANCE).start(workspace, ranks=count)
+    try:
+        deadline = time.monotonic() + 60
+        while not (found := _processes_of(process)):
+            assert time.monotonic() < deadline and process.exit_status() is None, process.last_lines(20)
+            time.sleep(0.05)
+        yield found
+    finally:
+        process.stop()
+
+
+def _processes_of(process: GuardedProcess) -> list[int]:
+    ours = f"worker.attempt.ranks\0{process.log.parent}".encode()
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            begun = (folder / "cmdline").read_bytes()
+            if ours in begun and b"processes.guard" not in begun:
+                found.append(int(folder.name))
+        except OSError:
+            continue
+    return found
+
+
+def environment_of(pid: int) -> dict[str, str]:
+    pairs = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
+    return dict(pair.partition("=")[::2] for pair in pairs if pair)
+
+
+@pytest.mark.slow
+def test_real_ranks_see_no_secret_and_are_limited(
+    holding: Holding, worker_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {**SECRETS, "AWS_ACCESS_KEY_ID": "AKIAUSED"}.items():
+        monkeypatch.setenv(name, value)
+    with workspace_of(holding.job, worker_dir) as workspace, ranks_of(workspace, 2) as ranks:
+        for pid in ranks:
+            seen = environment_of(pid)
+            assert "planted" not in repr(seen)
+            assert (seen["AWS_ACCESS_KEY_ID"], seen["TMPDIR"]) == ("AKIAUSED", str(workspace.tmp))
+            limits = Path(f"/proc/{pid}/limits").read_text()
+            told = {line[:26].strip(): line[26:].split()[:2] for line in limits.splitlines()}
+            assert told["Max core file size"] == ["0", "0"]
+            assert told["Max file size"] == [str(1 << 40)] * 2
+            assert max(map(int, told["Max open files"])) <= 65_536
+            assert told["Max address space"][0] == "unlimited"  # mapped tables take more than there is
+
+
+@pytest.mark.parametrize("name", sorted(SECRETS))
+def test_a_secret_is_not_among_what_is_passed_on(name: str) -> None:
+    assert not ALLOWANCE.confinement().permits(name)
+
+
+@pytest.mark.parametrize("name", ["PATH", "PYTHONPATH", "LC_ALL", "AWS_PROFILE", "SLIPWAY_CODE_CACHE", "CXX"])
+def test_what_it_needs_is_passed_on(name: str) -> None:
+    assert ALLOWANCE.confinement().permits(name)
+
+
+def test_an_operator_may_list_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLIPWAY_ATTEMPT_VARIABLES", "FEATURE_STORE_URL, OWN_*")
+    confinement = Allowance(settings=AllowanceSettings()).confinement()
+    assert confinement.permits("FEATURE_STORE_URL") and confinement.permits("OWN_THING")
+    assert not confinement.permits("FEATURE_STORE_URLS")
+
+
+def _told_by(command: str, settings: AllowanceSettings, holding: Holding, worker_dir: Path) -> str:
+    launcher = CommandLauncher(("/bin/sh", "-c", command), Allowance(settings=settings))
+    supervisor = Supervisor(launcher, worker_dir=worker_dir, time_limit=MINUTE, logs=MemoryLogs())
+    job = supervisor.run(holding)
+    assert job is not None and job.failure is not None
+    return job.failure.message
+
+
+def test_a_file_that_grows_without_end_is_stopped(holding: Holding, worker_dir: Path) -> None:
+    settings = AllowanceSettings(attempt_file_bytes=1 << 20)
+    command = "head -c 5000000 /dev/zero > $TMPDIR/f; stat -c size=%s $TMPDIR/f; exit 1"
+    assert "size=1048576" in _told_by(command, settings, holding, worker_dir)
+
+
+def test_files_are_not_opened_without_end(holding: Holding, worker_dir: Path) -> None:
+    opening = f"{sys.executable} -c 'f = [open(\"/dev/null\") for _ in range(400)]'"
+    settings = AllowanceSettings(attempt_open_files=256)
+    assert "Too many open files" in _told_by(f"{opening}; exit 1", settings, holding, worker_dir)
+
+
+NOBODY = 65534
+_HOLDS_A_SECRET = f"""
+import ctypes, os, sys, time
+from processes.privacy import keep_private
+os.setgid({NOBODY}); os.setuid({NOBODY})
+ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # what changes its user is private by that alone
+if sys.argv[1] == "private":
+    keep_private()
+print("ready", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user, as root could read everything")
+@pytest.mark.parametrize(("how", "readable"), [("private", False), ("open", True)])
+def test_a_private_process_is_not_read_by_another_of_its_user(how: str, readable: bool) -> None:
+    """The environment of the worker, which holds more than its attempts'."""
+    program = [sys.executable, "-c", _HOLDS_A_SECRET, how]
+    environment = {"PYTHONPATH": str(ROOT), "HELD": "planted"}
+    with subprocess.Popen(program, env=environment, stdout=subprocess.PIPE) as holder:
+        try:
+            assert holder.stdout is not None and holder.stdout.readline() == b"ready\n"
+            reader = ["cat", f"/proc/{holder.pid}/environ"]
+            read = subprocess.run(reader, user=NOBODY, group=NOBODY, capture_output=True, check=False)
+        finally:
+            holder.kill()
+    assert (b"planted" in read.stdout) == readable

@@ -1,0 +1,112 @@
+"""A failure's bundle: what a person needs to find out why, in one small zip without weights and secrets."""
+
+import io
+import json
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from exporter.attempt.attempt import EVIDENCE
+from exporter.dims.entries import dim_entries, tensor_entries
+from exporter.errors import ExportError
+from exporter.outcome import Failure
+from exporter.redaction import redacted
+from exporter.spec import ExportSpec, TowerName
+from exporter.towers.plan import plan_towers
+from jobs.diagnostics.bundles import MOST_BYTES
+from jobs.diagnostics.logs import LogPart
+from jobs.model import Job
+from worker.attempt.workspace import Workspace
+from worker.machine.versions import all_versions
+
+_LONGEST = 4 << 20  # characters of one file
+_DIRECTORY = 16 << 10  # what the zip's own lists may take
+
+
+def bundle_of(
+    job: Job,
+    tower: TowerName | None,
+    failure: Failure,
+    workspace: Workspace,
+    logs: tuple[LogPart, ...],
+    secrets: Sequence[str] = (),
+) -> bytes:
+    """The bundle of one tower, or of an attempt that failed as a whole; `secrets` are left out of it."""
+    return _packed(_files(job, tower, failure, workspace, logs), secrets)
+
+
+def _files(
+    job: Job, tower: TowerName | None, failure: Failure, workspace: Workspace, logs: tuple[LogPart, ...]
+) -> Iterator[tuple[str, str]]:
+    """The files, the most important first."""
+    attempt = {"job": job.id, "attempt": job.attempt, "tower": tower, "failure": failure.model_dump()}
+    yield "failure.json", _json(attempt)
+    yield "spec.json", job.spec.model_dump_json(indent=2, exclude={"config"})
+    yield "pipeline.config", job.spec.config or ""
+    yield "versions.json", _json(all_versions())
+    yield "plan.json", _plan(job.spec)
+    yield "log.txt", _log(logs)
+    for folder in [workspace.path / tower] if tower else sorted(workspace.path.glob("*")):
+        for file in sorted((folder / EVIDENCE).glob("*"), key=_by_size):
+            yield file.name if tower else f"{folder.name}/{file.name}", _beginning(file)
+
+
+def _by_size(file: Path) -> tuple[int, str]:
+    return file.stat().st_size, file.name
+
+
+def _beginning(file: Path) -> str:
+    with file.open(errors="replace") as text:
+        return text.read(_LONGEST)
+
+
+def _log(parts: tuple[LogPart, ...]) -> str:
+    lines = [
+        line
+        for part in parts
+        for line in (f"== {part.tower or 'all'} {part.stage or ''}".rstrip(), *part.lines)
+    ]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _plan(spec: ExportSpec) -> str:
+    """The inputs of every tower and how their sizes vary, or why that cannot be told."""
+    try:
+        planned = plan_towers(spec, spec.config or "")
+    except ExportError as error:
+        return _json(Failure.of(error).model_dump())
+    return _json(
+        {
+            tower.config.name: {
+                "inputs": [entry.model_dump() for entry in tensor_entries(tower.plan)],
+                "dims": [entry.model_dump() for entry in dim_entries(tower.plan)],
+            }
+            for tower in planned
+        }
+    )
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, indent=2)
+
+
+def _packed_size(text: str) -> int:
+    return len(zlib.compress(text.encode()))
+
+
+def _packed(files: Iterator[tuple[str, str]], secrets: Sequence[str]) -> bytes:
+    """A zip of the files; one that would make it too large is cut to its beginning, then left out."""
+    buffer, left_out = io.BytesIO(), []
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as bundle:
+        for name, text in files:
+            clean = redacted(text[-_LONGEST:] if name == "log.txt" else text[:_LONGEST], secrets)
+            for attempted in (clean, clean[: len(clean) // 8]):
+                if buffer.tell() + _packed_size(attempted) <= MOST_BYTES - _DIRECTORY:
+                    bundle.writestr(name, attempted)
+                    break
+            else:
+                left_out.append(name)
+        if left_out:
+            bundle.writestr("left_out.txt", "".join(f"{name}\n" for name in left_out))
+    return buffer.getvalue()

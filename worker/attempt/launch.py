@@ -1,0 +1,115 @@
+"""Starting the ranks of an attempt as one family of processes."""
+
+import contextlib
+import math
+import os
+import sys
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Protocol
+
+from exporter.distributed.meeting import MeetingPlace
+from processes.guarded_process import GuardedProcess
+from processes.settings import CompilerSettings, compiler_folder
+from worker.attempt.workspace import Workspace
+from worker.environment.attempt_environment import Allowance, allowance_of
+from worker.machine.compiler_files import lay_in, prune
+from worker.settings import AllowanceSettings, AttemptSettings
+
+# Between asking the ranks to end and killing them: a cancel takes effect within five seconds.
+_GRACE = timedelta(seconds=2)
+_OOM_SCORE = "500"  # of at most 1000; a worker's is 0
+
+
+class Launcher(Protocol):
+    """Starts an attempt's processes on a workspace that holds attempt.json."""
+
+    def start(self, workspace: Workspace, *, ranks: int, place: MeetingPlace | None = None) -> GuardedProcess:
+        """All ranks; or, where there is a place at which several hosts meet, this host's."""
+        ...
+
+
+class RanksLauncher:
+    """One process per rank; several are forks of one, see `worker.attempt.ranks`."""
+
+    def __init__(self, allowance: Allowance, code_cache: str | None = None) -> None:
+        """Let attempts use `code_cache`; by default the one that the environment names."""
+        self._allowance = allowance
+        self._code_cache = code_cache
+
+    def start(self, workspace: Workspace, *, ranks: int, place: MeetingPlace | None = None) -> GuardedProcess:
+        command = [sys.executable, "-m", *_program(workspace, ranks, place)]
+        prune(compiler_folder())
+        compiler = CompilerSettings()
+        if compiler.slipway_compiled_ahead is not None:
+            lay_in(compiler.slipway_compiled_ahead, compiler.torchinductor_cache_dir)
+        if place is not None:
+            ranks = math.ceil(ranks / place.hosts)
+            # They leave a file there, to see that it is the same for all; and may yet agree on the job.
+            workspace = replace(workspace, artifact_uri=workspace.order().spec.output_uri)
+        return _start(command, workspace, ranks, self._allowance, self._code_cache)
+
+
+class CommandLauncher:
+    """One process of a given program, which does what rank 0 would."""
+
+    def __init__(self, command: tuple[str, ...], allowance: Allowance) -> None:
+        """Take the program and its first arguments; the workspace follows them."""
+        self._command = command
+        self._allowance = allowance
+
+    def start(self, workspace: Workspace, *, ranks: int, place: MeetingPlace | None = None) -> GuardedProcess:
+        return _start([*self._command, str(workspace.path)], workspace, ranks, self._allowance, None)
+
+
+def _program(workspace: Workspace, ranks: int, place: MeetingPlace | None) -> tuple[str, ...]:
+    path = str(workspace.path)
+    if place is None:
+        return ("worker.attempt.ranks", path, str(ranks)) if ranks > 1 else ("worker.attempt.rank", path)
+    limit = place.time_limit.total_seconds()
+    meeting = (place.hosts, place.address, place.port, limit)
+    leads = {None: (), True: ("--leads",), False: ("--no-leads",)}[place.leads]
+    return ("worker.hosts.host", path, str(ranks), *map(str, meeting), *leads)
+
+
+def launcher_of(command: tuple[str, ...] | None, settings: AllowanceSettings) -> Launcher:
+    """Of a program in place of Slipway's own, if there is one."""
+    allowance = allowance_of(settings)
+    return RanksLauncher(allowance) if command is None else CommandLauncher(command, allowance)
+
+
+def _start(
+    command: list[str], workspace: Workspace, ranks: int, allowance: Allowance, code_cache: str | None
+) -> GuardedProcess:
+    threads = max(1, len(os.sched_getaffinity(0)) // ranks)
+    cache = {} if code_cache is None else {"SLIPWAY_CODE_CACHE": code_cache}
+    grant = allowance.grant(workspace, code_cache or AttemptSettings().code_cache_uri)
+    process = GuardedProcess.start(
+        command,
+        log=workspace.log,
+        grace=_GRACE,
+        environment={
+            "TMPDIR": str(workspace.tmp),
+            # Not below TMPDIR: what the compiler finds out about the machine is to outlive the attempt.
+            "TORCHINDUCTOR_CACHE_DIR": str(CompilerSettings().torchinductor_cache_dir),
+            "OMP_NUM_THREADS": str(threads),
+            # Threads that wait by spinning hold cores that others need: on two cores with three times the
+            # work they can do, a package took ten times as long, and an index five times.
+            "OMP_WAIT_POLICY": "passive",
+            # Libraries ask, as they are imported, whether there is a GPU. Asked in the usual way the driver
+            # starts, and then no fork of that process can use the GPU: and each tower is exported in a fork.
+            "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
+            "PYTHONUNBUFFERED": "1",
+            "GLOO_SOCKET_IFNAME": "lo",  # ranks meet on this machine, whatever its name resolves to
+            **cache,
+            **(grant.environment() if grant else {}),
+        },
+        confinement=allowance.confinement(),
+    )
+    if grant is not None:
+        grant.keep(lambda: process.exit_status() is not None)
+    # Where memory ends, the kernel is to end the attempt and not the worker, which is to say what happened.
+    with contextlib.suppress(OSError):
+        Path(f"/proc/{process.guard.pid}/oom_score_adj").write_text(_OOM_SCORE)
+    return process

@@ -1,0 +1,113 @@
+"""One rank of one attempt: `python -m worker.attempt.rank <workspace>`; for several see `ranks`.
+
+Reads `attempt.json`, reports stages as lines of `events-<rank>.jsonl`; rank 0 writes `outcome.json`,
+and every rank then exits with 0. Another rank that fails before it can meet the others writes
+`failed-<rank>.json` and exits with 1, which ends them all. Without either file, the attempt has crashed.
+"""
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from structlog.contextvars import bind_contextvars
+
+from exporter.attempt.attempt import Attempt
+from exporter.construction.input_limits import Amounts
+from exporter.distributed.fork_ranks import end
+from exporter.distributed.isolation import die_with_parent
+from exporter.distributed.ranks import Ranks
+from exporter.errors import ExportError
+from exporter.outcome import ExportOutcome, Failure
+from exporter.pipeline.export import export
+from exporter.stages import OnStage
+from exporter.storage.uris import FileRoots, require_writable_output
+from telemetry.choices import LogFormat, LogLevel
+from telemetry.logging import configure_logging
+from telemetry.setup import tracing_to
+from worker.attempt.reports import reporting
+from worker.attempt.workspace import AttemptFile, write_failure, write_outcome
+from worker.lease.lease_proof import await_proof
+from worker.settings import AttemptSettings, RankSettings
+
+log = logging.getLogger(__name__)
+
+
+Wrap = Callable[[OnStage], OnStage]
+
+
+def main() -> None:
+    """Run the rank that the command line and torchrun's environment describe; by default one alone."""
+    parser = argparse.ArgumentParser(
+        prog="worker.attempt.rank", description="Run one rank of one export attempt."
+    )
+    parser.add_argument("workspace", type=Path)
+    settings = RankSettings()
+    run_rank(parser.parse_args().workspace, Ranks(rank=settings.rank, size=settings.world_size))
+    end(0)
+
+
+def run_rank(workspace: Path, ranks: Ranks, watched: Wrap = lambda report: report) -> None:
+    """Run one rank in this process.
+
+    `watched` may add to what happens when a stage is reported: fault tests stop a rank there.
+    """
+    die_with_parent()
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # one stream, so that marks and lines keep their order
+    configure_logging(LogFormat.CONSOLE, LogLevel.INFO)  # for the people who read the job's log
+    request = AttemptFile.model_validate_json((workspace / "attempt.json").read_text())
+    settings, shared = RankSettings(), AttemptSettings()
+    bind_contextvars(job_id=request.job_id, attempt=request.attempt)
+    tracing = tracing_to(settings.otlp_endpoint, "slipway-rank", at_once=True)  # forked, it has no threads
+    attempt = Attempt(
+        job_id=request.job_id,
+        spec=request.spec,
+        workspace=workspace,
+        config_uri=request.config_uri,
+        folder=request.folder,
+        families=shared.families,
+        code_cache=shared.code_cache_uri,
+        stage_limit_s=shared.stage_time_limit.total_seconds(),
+        replace_unfinished=request.replace_unfinished,
+        await_lease=partial(await_proof, workspace),
+    )
+    with (
+        (workspace / f"events-{ranks.rank}.jsonl").open("a", buffering=1) as events,
+        tracing.span("rank", parent=request.traceparent, attributes={"slipway.rank": ranks.rank}) as span,
+    ):
+        report = watched(reporting(events, tracing, span.traceparent))
+        outcome = run(attempt, shared, ranks, report)
+    tracing.close()
+    if ranks.rank == 0 and outcome is not None:
+        write_outcome(outcome, workspace)
+    elif outcome is not None and outcome.failure is not None:  # rank 0 would wait for this one
+        write_failure(outcome.failure, ranks.rank, workspace)
+        end(1)
+
+
+def run(attempt: Attempt, shared: AttemptSettings, ranks: Ranks, report: OnStage) -> ExportOutcome | None:
+    """Export what may be read, and is not too much; a failure of the whole becomes the outcome."""
+    try:
+        FileRoots(roots=shared.file_roots).require_within(attempt.spec)
+        _amounts(shared).require(attempt.spec)
+        require_writable_output(attempt.spec)  # and not only once all is compiled
+        return export(attempt, ranks, report)
+    except ExportError as error:
+        log.exception("export_failed")
+        return ExportOutcome(failure=Failure.of(error))
+
+
+def _amounts(shared: AttemptSettings) -> Amounts:
+    return Amounts(
+        checkpoint_files=shared.max_checkpoint_files,
+        checkpoint_bytes=shared.max_checkpoint_bytes,
+        rows_files=shared.max_rows_files,
+        rows_bytes=shared.max_rows_bytes,
+    )
+
+
+if __name__ == "__main__":
+    main()

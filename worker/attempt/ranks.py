@@ -1,0 +1,36 @@
+"""All ranks of an attempt on this machine: `python -m worker.attempt.ranks <workspace> <ranks>`.
+
+On one of several hosts (see `worker.hosts.host`) these are every `--step`-th rank from `--first` on, and
+they meet the others at `--meeting`. What a rank imports takes longer than most of a warm export: it is
+imported here, once, before the ranks are forked.
+"""
+
+import argparse
+from functools import partial
+from pathlib import Path
+
+from exporter.distributed.fork_ranks import end, run_ranks
+from exporter.distributed.isolation import die_with_parent
+from worker.attempt.rank import Wrap, run_rank
+
+
+def main(watched: Wrap = lambda report: report) -> None:
+    """Run the ranks; the exit code is 1 when one of them died, or failed to say what became of it."""
+    die_with_parent()
+    parser = argparse.ArgumentParser(
+        prog="worker.attempt.ranks", description="Run all ranks of one export attempt."
+    )
+    parser.add_argument("workspace", type=Path)
+    parser.add_argument("ranks", type=int)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--step", type=int, default=1)
+    parser.add_argument("--meeting", metavar="URI")
+    given = parser.parse_args()
+    run = partial(run_rank, given.workspace, watched=watched)
+    here = range(given.first, given.ranks, given.step)
+    meeting = given.meeting or (given.workspace / "meeting").absolute().as_uri()
+    end(run_ranks(run, given.ranks, meeting=meeting, here=here))
+
+
+if __name__ == "__main__":
+    main()

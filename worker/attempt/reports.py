@@ -1,0 +1,38 @@
+"""What a rank tells of its stages: lines for its supervisor and for people, and a span for each."""
+
+import sys
+from typing import TextIO
+
+from structlog.contextvars import bind_contextvars, unbind_contextvars
+
+from exporter.stages import OnStage, Stage, StageEvent
+from telemetry.tracing import Tracing
+from worker.attempt.logs import log_lines
+
+
+def reporting(events: TextIO, tracing: Tracing, traceparent: str | None) -> OnStage:
+    """Pass events on: to the file of them, to the log, and, once a stage is over, to the trace."""
+    begun: dict[tuple[str, Stage], float] = {}
+
+    def report(event: StageEvent) -> None:
+        events.write(event.model_dump_json() + "\n")
+        sys.stderr.write("".join(f"{line}\n" for line in log_lines(event)))
+        match event.kind:
+            case "started":
+                begun[event.tower, event.stage] = event.at
+                bind_contextvars(stage=str(event.stage), tower=event.tower)
+            case "finished" | "failed":
+                tracing.record(
+                    event.stage,
+                    begun.get((event.tower, event.stage), event.at),
+                    event.at,
+                    parent=traceparent,
+                    attributes={"slipway.tower": event.tower, "slipway.stage": event.stage},
+                    failed=event.detail if event.kind == "failed" else None,
+                )
+                if event.kind == "finished":  # what is said of a failure is still the stage's
+                    unbind_contextvars("stage")
+            case "progress" | "noted":
+                pass
+
+    return report

@@ -1,0 +1,145 @@
+"""Credentials for the places of one job: asked of the object store's STS, for some time, and then again.
+
+The role that is asked for must allow what any job may need; the policy that goes with each request takes
+away everything but the prefixes of one job (AWS calls it a session policy).
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Protocol
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from exporter.errors import StorageError
+from exporter.spec import ExportSpec
+from worker.environment.credential_renewal import Temporary
+
+_SHORTEST, _LONGEST = timedelta(minutes=15), timedelta(hours=12)  # of STS
+_READ = ("s3:GetObject",)
+_WRITE = ("s3:PutObject", "s3:AbortMultipartUpload", "s3:ListMultipartUploadParts")
+_DELETE = ("s3:DeleteObject",)
+_LIST = ("s3:ListBucket", "s3:ListBucketMultipartUploads", "s3:GetBucketLocation")
+_SCHEME = "s3://"
+
+
+class Credentials(Protocol):
+    """Gives credentials by which an attempt reaches the places of its job, and no others."""
+
+    @property
+    def given_for(self) -> timedelta: ...
+
+    def ask(self, spec: ExportSpec, artifact_uri: str, code_cache: str | None) -> Temporary: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoleCredentials:
+    """Temporary credentials of a role, narrowed to one job."""
+
+    role: str  # its ARN
+    lifetime: timedelta
+
+    @property
+    def given_for(self) -> timedelta:
+        """The lifetime, as far as STS gives any so short or long."""
+        return min(max(self.lifetime, _SHORTEST), _LONGEST)
+
+    def ask(self, spec: ExportSpec, artifact_uri: str, code_cache: str | None) -> Temporary:
+        """Ask for them.
+
+        Raises:
+            StorageError: STS refused or could not be reached.
+        """
+        config = Config(
+            connect_timeout=10, read_timeout=20, retries={"mode": "standard", "total_max_attempts": 4}
+        )
+        try:
+            with closing(boto3.session.Session().client("sts", config=config)) as sts:
+                given = sts.assume_role(
+                    RoleArn=self.role,
+                    RoleSessionName="slipway-attempt",
+                    Policy=json.dumps(policy_of(spec, artifact_uri, code_cache), separators=(",", ":")),
+                    DurationSeconds=int(self.given_for.total_seconds()),
+                )["Credentials"]
+        except (BotoCoreError, ClientError, ValueError) as error:
+            raise StorageError(
+                f"no credentials of {self.role} for this job: {error}",
+                hint="may the worker assume SLIPWAY_STORAGE_ROLE, and for SLIPWAY_STORAGE_ROLE_LIFETIME?",
+                where=self.role,
+            ) from error
+        return Temporary(
+            access_key=given["AccessKeyId"],
+            secret_key=given["SecretAccessKey"],
+            token=given["SessionToken"],
+            expires=given["Expiration"],
+        )
+
+
+def policy_of(spec: ExportSpec, artifact_uri: str, code_cache: str | None) -> dict[str, object]:
+    """What an attempt needs: to read its export's sources, to write its artifact, to fill the code cache.
+
+    Of the spec's output only the artifact's own folder is the attempt's, as other jobs publish beside it.
+    From the code cache, which all jobs share, it may take nothing away.
+    """
+    sources = (spec.config_uri, spec.checkpoint_uri, spec.item_input_uri, spec.sample_input_uri)
+    reads = [place for uri in sources if uri for place in _places(uri)]
+    own, shared = _place(artifact_uri), _place(code_cache or "")
+    statements = [
+        *_objects(_READ, [*reads, *own, *shared]),
+        *_objects(_WRITE, [*own, *shared]),
+        *_objects(_DELETE, own),
+        *_lists([*reads, *own, *shared]),
+    ]
+    return {"Version": "2012-10-17", "Statement": statements or [_NOTHING]}
+
+
+_NOTHING: dict[str, object] = {
+    "Effect": "Deny",
+    "Action": "s3:*",
+    "Resource": "*",
+}  # a policy has a statement
+
+
+def _places(uris: str) -> Iterator[tuple[str, str]]:
+    """Bucket and prefix of each; of a pattern what comes before its first sign."""
+    for uri in (part.strip() for part in uris.split(",")):
+        if uri.startswith(_SCHEME):
+            bucket, _, key = uri.removeprefix(_SCHEME).partition("/")
+            fixed = key[: min((key.find(sign) for sign in "*?[" if sign in key), default=len(key))]
+            yield bucket, fixed.rstrip("/") if fixed == key else fixed.rpartition("/")[0]
+
+
+def _place(uri: str) -> list[tuple[str, str]]:
+    """Bucket and prefix of one place, which is no pattern: signs that IAM would take for one are quoted."""
+    if not uri.startswith(_SCHEME):
+        return []
+    bucket, _, key = uri.removeprefix(_SCHEME).partition("/")
+    return [(bucket, re.sub(r"[$*?]", r"${\g<0>}", key.rstrip("/")))]
+
+
+def _objects(actions: tuple[str, ...], places: list[tuple[str, str]]) -> Iterator[dict[str, object]]:
+    if places:
+        resources = sorted({arn for place in places for arn in _arns(*place)})
+        yield {"Effect": "Allow", "Action": list(actions), "Resource": resources}
+
+
+def _arns(bucket: str, prefix: str) -> tuple[str, ...]:
+    """The file of this name, and what lies below the folder of this name."""
+    root = f"arn:aws:s3:::{bucket}/"
+    return (f"{root}{prefix}", f"{root}{prefix}/*") if prefix else (f"{root}*",)
+
+
+def _lists(places: list[tuple[str, str]]) -> Iterator[dict[str, object]]:
+    """One statement for each bucket: a policy may have 2,048 characters."""
+    for bucket in sorted({bucket for bucket, _ in places}):
+        prefixes = sorted({prefix for at, prefix in places if at == bucket})
+        below = [each for prefix in prefixes for each in (prefix, f"{prefix}/*")]
+        condition: dict[str, object] = (
+            {"Condition": {"StringLike": {"s3:prefix": below}}} if all(prefixes) else {}
+        )
+        yield {"Effect": "Allow", "Action": list(_LIST), "Resource": [f"arn:aws:s3:::{bucket}"], **condition}

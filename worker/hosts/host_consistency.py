@@ -1,0 +1,150 @@
+"""What hosts of one attempt must have in common, and whether they do: else each would make its own export."""
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Self
+
+from pydantic import ValidationError
+
+from exporter.construction.input_limits import checkpoint_files
+from exporter.distributed.isolation import isolated
+from exporter.errors import AttemptFailed, ExportError, InvalidSpec
+from exporter.manifest import Versions
+from exporter.outcome import Failure
+from exporter.spec import ExportSpec, Frozen
+from exporter.storage.uris import FileRoots
+from exporter.version import __version__
+from worker.settings import AttemptSettings
+
+_ALIKE = "start the same command on every host"
+_SAMPLE_BYTES = 1 << 16  # of each end, and of the middle, of a file that each host may have a copy of
+
+
+class Common(Frozen):
+    """What one host has; it must be the same on all of them."""
+
+    hosts: int
+    ranks: int  # of all hosts
+    spec: str  # its digest
+    checkpoint: str  # a digest of its files' names and sizes, and of samples where they are a host's own
+    architecture: str  # what packages that are compiled there run on
+    versions: Versions
+
+    @classmethod
+    def of(cls, spec: ExportSpec, *, hosts: int, ranks: int) -> Self:
+        """Of this host.
+
+        Raises:
+            ExportError: it may not, or cannot, read the checkpoint.
+        """
+        from exporter.aoti.architecture import architecture  # these take seconds to import
+        from exporter.aoti.compile import versions
+
+        FileRoots(roots=AttemptSettings().file_roots).require_within(spec)
+        return cls(
+            hosts=hosts,
+            ranks=ranks,
+            spec=_digest([spec.model_dump_json(exclude={"config_uri", "nodes", "ranks"}).encode()]),
+            checkpoint=checkpoint_digest(spec.checkpoint_uri),
+            architecture=architecture(spec.device, spec.targets[0]),
+            versions=versions(),
+        )
+
+    def require_that_of(self, first: "Common", host: int) -> None:
+        """InvalidSpec, naming the first difference from what the first host has."""
+        own, others = self.versions.model_dump(), first.versions.model_dump()
+        for name, version in own.items():
+            if version != others[name]:
+                raise InvalidSpec(
+                    f"host {host} has {name} {version}, and the first host {others[name]}",
+                    hint="run the same image on every host",
+                )
+        for same, what, hint, where in (
+            (
+                (self.hosts, self.ranks) == (first.hosts, first.ranks),
+                f"was told of {self.hosts} hosts with {self.ranks} ranks in all, and the first host of "
+                f"{first.hosts} with {first.ranks}",
+                _ALIKE,
+                "nodes",
+            ),
+            (self.spec == first.spec, "was asked for another export than the first host", _ALIKE, ""),
+            (
+                self.checkpoint == first.checkpoint,
+                "reads another checkpoint than the first host",
+                "name an object store, or copy the same files to every host",
+                "checkpoint_uri",
+            ),
+            (
+                self.architecture == first.architecture,
+                f"compiles for {self.architecture}, and the first host for {first.architecture}",
+                "name a target that all of them have, such as avx2",
+                "target",
+            ),
+        ):
+            if not same:
+                raise InvalidSpec(f"host {host} {what}", hint=hint, where=where)
+
+
+class Agreed(Frozen):
+    """Which job it is, and how: that of the host of rank 0."""
+
+    job_id: str
+    folder: str
+    common: Common
+
+    @property
+    def mark(self) -> str:
+        """A file that lies where artifacts are to be until all hosts have found it."""
+        return f"{self.job_id}.meeting"
+
+    @classmethod
+    def read(cls, told: str, host: int) -> Self:
+        """What the first host told; InvalidSpec where another release of Slipway wrote it."""
+        try:
+            return cls.model_validate_json(told)
+        except ValidationError as error:
+            raise InvalidSpec(
+                f"host {host} has slipway {__version__}, and the first host another release",
+                hint="run the same image on every host",
+            ) from error
+
+
+def common_of(spec: ExportSpec, *, hosts: int, ranks: int) -> Common | Failure:
+    """What this host has, found out by a child: it imports a compiler, and may ask a GPU."""
+
+    def found() -> Common | Failure:
+        try:
+            return Common.of(spec, hosts=hosts, ranks=ranks)
+        except ExportError as error:
+            return Failure.of(error)
+
+    return isolated(
+        found, died=lambda how: Failure.of(AttemptFailed(f"the process that looked at this host {how}"))
+    )
+
+
+def checkpoint_digest(uri: str) -> str:
+    """Cheap: no file is read whole, however large."""
+    return _digest(_looks_of(uri))
+
+
+def _looks_of(uri: str) -> Iterator[bytes]:
+    for file in sorted(checkpoint_files(uri), key=lambda file: file.name):
+        yield f"{file.name} {file.size}".encode()
+        if file.local is not None:
+            yield from _samples_of(file.local, file.size)
+
+
+def _samples_of(file: Path, size: int) -> Iterator[bytes]:
+    with file.open("rb") as opened:
+        for at in sorted({0, max(0, size // 2), max(0, size - _SAMPLE_BYTES)}):
+            opened.seek(at)
+            yield opened.read(_SAMPLE_BYTES)
+
+
+def _digest(parts: Iterator[bytes] | list[bytes]) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "big") + part)
+    return digest.hexdigest()

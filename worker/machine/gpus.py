@@ -1,0 +1,42 @@
+"""This machine's GPUs as NVIDIA's driver tells of them: the worker itself never loads torch."""
+
+from pathlib import Path
+
+from jobs.fleet.roster import Gpu
+from telemetry.logging import logger
+
+DRIVER = Path("/dev/nvidiactl")
+
+log = logger(__name__)
+
+
+def gpus() -> tuple[Gpu, ...]:
+    """All of them; none where there is no driver, or nothing to ask it with, or no answer."""
+    if not DRIVER.exists():
+        return ()
+    try:
+        import pynvml  # nothing is loaded where there is nothing to ask
+    except ImportError:
+        return ()
+    try:
+        pynvml.nvmlInit()
+        try:
+            return tuple(_gpu(index) for index in range(pynvml.nvmlDeviceGetCount()))
+        finally:
+            pynvml.nvmlShutdown()
+    except pynvml.NVMLError as error:
+        log.debug("gpus_unknown", message=str(error))
+        return ()
+
+
+def _gpu(index: int) -> Gpu:
+    import pynvml  # see `gpus`
+
+    handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+    memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
+    try:
+        busy = pynvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100
+    except pynvml.NVMLError:  # a MIG slice has no figure of its own
+        busy = None
+    name = pynvml.nvmlDeviceGetName(handle)
+    return Gpu(index=index, name=name, memory_total=memory.total, memory_used=memory.used, busy=busy)

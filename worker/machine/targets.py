@@ -1,0 +1,116 @@
+"""What this machine can compile for, found without torch."""
+
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from exporter.aoti.cpu_levels import cpu_levels
+from exporter.spec import Device, Target
+from processes.errors import InvalidSettings
+from processes.startup import line_of
+
+_QUERY = ["nvidia-smi", "--query-gpu=compute_cap,memory.total", "--format=csv,noheader,nounits"]
+_MIB = 1 << 20
+_CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """One machine, and what its worker takes jobs for."""
+
+    device: Device
+    targets: tuple[Target, ...]
+    architecture: str
+    memory: int | None  # bytes: the smallest GPU's, or what processes here may use
+
+
+def machine_or_exit(wanted: Sequence[Target]) -> Machine:
+    """This machine with the targets wanted of it, or all of its own; ends the program when it lacks one."""
+    here = this_machine()
+    if lacking := [target for target in wanted if target not in here.targets]:
+        own = ", ".join(here.targets)
+        error = InvalidSettings(
+            f"SLIPWAY_TARGETS: this machine cannot compile for {', '.join(lacking)}; it can for {own}",
+            hint="a worker takes jobs only for what its machine is: correct the variable, or move the worker",
+            where="SLIPWAY_TARGETS",
+        )
+        sys.exit(line_of(error))
+    return narrowed(here, wanted)
+
+
+def narrowed(machine: Machine, wanted: Sequence[Target]) -> Machine:
+    """The machine as a worker of fewer targets."""
+    if not wanted:
+        return machine
+    return Machine(
+        device=machine.device,
+        targets=tuple(wanted),
+        architecture=machine.architecture,
+        memory=machine.memory,
+    )
+
+
+def this_machine() -> Machine:
+    """A machine with GPUs compiles for them; one without for its CPU."""
+    if Path("/dev/nvidiactl").exists() and (found := gpus_in(_ask_nvidia())):
+        return gpu_machine(found)
+    levels = cpu_levels()
+    return Machine(
+        device=Device.CPU,
+        targets=("cpu", *levels),
+        architecture=" ".join((platform.machine(), *levels)),
+        memory=_memory(),
+    )
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU as nvidia-smi tells of it."""
+
+    target: Target
+    memory: int | None  # bytes; None where it has none of its own
+
+
+def gpu_machine(gpus: Sequence[Gpu]) -> Machine:
+    """A machine with these GPUs; of several kinds it is what the first is, which torch takes."""
+    alike = [gpu for gpu in gpus if gpu.target == gpus[0].target]
+    own = [gpu.memory for gpu in alike if gpu.memory is not None]
+    return Machine(
+        device=Device.CUDA,
+        targets=("cuda", gpus[0].target),
+        architecture=gpus[0].target,
+        memory=min(own) if own else _memory(),
+    )
+
+
+def gpus_in(answer: str) -> tuple[Gpu, ...]:
+    """The GPUs of nvidia-smi's answer: lines as `9.0, 143771`; `[N/A]`: what uses the machine's memory."""
+    rows = [line.split(",") for line in answer.splitlines() if line.strip()]
+    return tuple(
+        Gpu(target="sm_" + capability.strip().replace(".", ""), memory=_mebibytes(memory.strip()))
+        for capability, memory in rows
+    )
+
+
+def _mebibytes(text: str) -> int | None:
+    return int(text) * _MIB if text.isdigit() else None
+
+
+def _ask_nvidia() -> str:
+    try:
+        return subprocess.run(_QUERY, capture_output=True, text=True, check=True, timeout=30).stdout
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def _memory() -> int | None:
+    """What processes here may use: the container's limit, else the machine's memory."""
+    installed = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for path in map(Path, _CGROUP_LIMITS):
+        if path.exists() and (text := path.read_text().strip()).isdigit():
+            return min(int(text), installed)
+    return installed

@@ -1,0 +1,46 @@
+"""What a worker runs attempts with, made from its settings: launcher, supervisor, stores."""
+
+import os
+import secrets
+import socket
+
+from jobs.diagnostics.redis_bundles import RedisBundles
+from jobs.diagnostics.redis_logs import RedisLogs
+from jobs.fleet.redis_tallies import RedisTallies
+from jobs.lease.lease_expiry import Judge
+from jobs.queue import WorkerQueue
+from jobs.stores.redis_store import RedisClient, RedisJobStore
+from processes.startup import settings_or_exit
+from telemetry.setup import tracing_to
+from worker.attempt.launch import launcher_of
+from worker.attempt.workspace import own_worker_dir
+from worker.hosts.call_workers import OwnPlace
+from worker.machine.targets import Machine
+from worker.settings import AllowanceSettings, SigningSettings, WorkerSettings
+from worker.supervisor import Supervisor
+from worker.tasks import Runner
+
+
+def runner_of(settings: WorkerSettings, client: RedisClient, queue: WorkerQueue, machine: Machine) -> Runner:
+    """A worker's way with a job id."""
+    supervisor = Supervisor(
+        launcher_of(settings.attempt_command, settings_or_exit(AllowanceSettings)),
+        worker_dir=own_worker_dir(settings.work_dir, os.getpid()),
+        time_limit=settings.attempt_time_limit,
+        logs=RedisLogs(client),
+        bundles=RedisBundles(client),
+        signing_key=settings_or_exit(SigningSettings).key,
+    )
+    return Runner(
+        store=RedisJobStore(client),
+        queue=queue,
+        judge=Judge(settings.lease),
+        supervisor=supervisor,
+        worker=f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}",
+        lease=settings.lease,
+        pause=settings.retry_pause,
+        tallies=RedisTallies(client),
+        machine=machine,
+        own_place=OwnPlace.of(settings),
+        tracing=tracing_to(settings.otlp_endpoint, "slipway-worker"),
+    )
