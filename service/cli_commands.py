@@ -1,11 +1,14 @@
-"""`slipway submit`, `watch`, `list`, `cancel` and `retry`: the REST calls from a command line."""
+"""`slipway submit`, `watch`, `logs`, `list`, `cancel` and `retry`: the REST calls from a command line."""
 
 import argparse
 import sys
 from datetime import UTC, datetime
 
+from exporter.spec import TowerName
+from exporter.stages import Stage
 from jobs.model import JobState
 from jobs.request import ExportRequest, Priority
+from service.client.logs import LogReader, print_part, print_part_as_json
 from service.client.options import add_spec_options, named, request_of
 from service.client.rest import SlipwayClient
 from service.client.settings import ClientSettings
@@ -27,6 +30,7 @@ def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser
     """Add the commands; each parser sets `run`, which returns the exit code."""
     _add_submit(subparsers)
     _add_watch(subparsers)
+    _add_logs(subparsers)
     _add_list(subparsers)
     _add_cancel(subparsers)
     _add_retry(subparsers)
@@ -67,6 +71,21 @@ def _add_watch(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     )
     parser.add_argument("job_id", metavar="JOB", type=named)
     _add_common(parser, run_watch)
+
+
+def _add_logs(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = subparsers.add_parser(
+        "logs",
+        help="print the log of a job",
+        description="Print the latest thousand lines that each tower and stage of a job has written; the "
+        "service keeps them for a week.",
+        epilog="example: slipway logs 01jd6v7x4mzq3w8c5kftn2rbha --tower item --stage compile --follow",
+    )
+    parser.add_argument("job_id", metavar="JOB", type=named)
+    parser.add_argument("--follow", action="store_true", help="print new lines until the job has ended")
+    parser.add_argument("--tower", choices=[each.value for each in TowerName], help="only of this tower")
+    parser.add_argument("--stage", choices=[each.value for each in Stage], help="only of this stage")
+    _add_common(parser, run_logs)
 
 
 def _add_list(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -124,6 +143,21 @@ def run_submit(arguments: argparse.Namespace) -> int:
 def run_watch(arguments: argparse.Namespace) -> int:
     """Follow a job until it has ended."""
     return _follow(_client(arguments), arguments.job_id, as_json=arguments.json)
+
+
+def run_logs(arguments: argparse.Namespace) -> int:
+    """Print a job's log by tower and stage; with --follow, new lines until the job has ended."""
+    tower = TowerName(arguments.tower) if arguments.tower else None
+    stage = Stage(arguments.stage) if arguments.stage else None
+    reader = LogReader(_client(arguments), arguments.job_id, tower, stage)
+    print_lines = print_part_as_json if arguments.json else print_part
+    try:
+        for part in reader.follow() if arguments.follow else reader.read().parts:
+            print_lines(part)
+    except KeyboardInterrupt:
+        sys.stderr.write(f"stopped reading the log; job {arguments.job_id} goes on\n")
+        return INTERRUPTED
+    return 0
 
 
 def run_cancel(arguments: argparse.Namespace) -> int:

@@ -5,7 +5,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TextIO
+from functools import partial
+from typing import TextIO, TypeVar
 
 from rich.console import Console
 from rich.live import Live
@@ -18,8 +19,9 @@ from service.client.rest import SlipwayClient
 from service.schemas import JobView
 
 Show = Callable[[JobView], None]
+Answer = TypeVar("Answer")
 
-_POLL_S = 0.5
+POLL_S = 0.5
 _PATIENCE_S = 60.0  # with a service that does not answer
 _BAR = 20
 
@@ -28,20 +30,25 @@ def watch(client: SlipwayClient, job_id: str, show: Show) -> JobView:
     """Show the job at every change until it has ended."""
     job = client.get(job_id)
     show(job)
-    heard_at = time.monotonic()
     while not job.state.is_final:
-        time.sleep(_POLL_S)
-        try:
-            latest = client.get_if_changed(job)
-        except ExportError as error:
-            if not error.retryable or time.monotonic() - heard_at > _PATIENCE_S:
-                raise
-            continue
-        heard_at = time.monotonic()
+        time.sleep(POLL_S)
+        latest = ask_patiently(partial(client.get_if_changed, job))
         if latest is not job:
             job = latest
             show(job)
     return job
+
+
+def ask_patiently(ask: Callable[[], Answer]) -> Answer:
+    """Call `ask` until the service answers, for a minute at most."""
+    give_up_at = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            return ask()
+        except ExportError as error:
+            if not error.retryable or time.monotonic() > give_up_at:
+                raise
+        time.sleep(POLL_S)
 
 
 @contextmanager

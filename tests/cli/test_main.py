@@ -12,7 +12,7 @@ from cli.main import main
 from processes.settings import inherited_environment
 
 CONFIG = Path(__file__).parents[1] / "fixtures" / "torcheasyrec" / "hstu_match" / "pipeline.config"
-COMMANDS = ["plan", "export", "predict", "inspect", "submit", "watch", "list", "cancel", "retry"]
+COMMANDS = ["plan", "export", "predict", "inspect", "submit", "watch", "logs", "list", "cancel", "retry"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -117,7 +117,7 @@ def test_a_place_that_is_empty_is_not_the_folder_one_is_in(
     assert store.page(limit=1).jobs == ()
 
 
-@pytest.mark.parametrize("command", ["watch", "cancel", "retry"])
+@pytest.mark.parametrize("command", ["watch", "logs", "cancel", "retry"])
 def test_no_job_is_not_all_jobs(slipway: Slipway, capsys: pytest.CaptureFixture[str], command: str) -> None:
     with pytest.raises(SystemExit):
         slipway(command, "")

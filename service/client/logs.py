@@ -1,0 +1,69 @@
+"""Reading a job's log: once, or again and again until the job has ended."""
+
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from exporter.redaction import visible
+from exporter.spec import TowerName
+from exporter.stages import Stage
+from jobs.diagnostics.logs import LogPart, Place
+from service.client.rest import SlipwayClient
+from service.client.watch import POLL_S, ask_patiently
+from service.schemas import JobLog
+
+_WHOLE_JOB = "job"  # in the place of a tower's name
+
+
+@dataclass(frozen=True)
+class LogReader:
+    """Reads one job's log, of one tower or stage or of all."""
+
+    client: SlipwayClient
+    job_id: str
+    tower: TowerName | None = None
+    stage: Stage | None = None
+
+    def read(self) -> JobLog:
+        """Return the lines that the service has now."""
+        return self.client.log(self.job_id, self.tower, self.stage)
+
+    def follow(self) -> Iterator[LogPart]:
+        """Yield new lines as they are written, and the last of them after the job has ended."""
+        shown: dict[Place, tuple[str, ...]] = {}
+        job = self.client.get(self.job_id)
+        while True:
+            for part in ask_patiently(self.read).parts:
+                place = part.tower, part.stage
+                if lines := new_lines(shown.get(place, ()), part.lines):
+                    yield part.model_copy(update={"lines": lines})
+                shown[place] = part.lines
+            if job.state.is_final:
+                return
+            time.sleep(POLL_S)
+            job = ask_patiently(partial(self.client.get_if_changed, job))
+
+
+def new_lines(before: tuple[str, ...], now: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the lines of `now` that come after those of `before`.
+
+    The service keeps the latest lines only: lines that `before` begins with may be gone from `now`.
+    """
+    gone = next(gone for gone in range(len(before) + 1) if now[: len(before) - gone] == before[gone:])
+    return now[len(before) - gone :]
+
+
+def print_part(part: LogPart) -> None:
+    """Print each line after its tower and stage, with control characters written out by number."""
+    tower, stage = part.tower or _WHOLE_JOB, part.stage or ""
+    for line in part.lines:
+        sys.stdout.write(f"{tower:<5} {stage:<10} {visible(line)}\n")
+    sys.stdout.flush()
+
+
+def print_part_as_json(part: LogPart) -> None:
+    """Print the tower, the stage and the lines as one line of JSON."""
+    sys.stdout.write(f"{part.model_dump_json()}\n")
+    sys.stdout.flush()
