@@ -49,7 +49,9 @@ def test_packages_give_the_recorded_outputs(case: Case, export: "Exported", tmp_
     from safetensors.torch import load_file
 
     from exporter.serving.downloaded_tower import download
+    from exporter.verify.numerics import compare
     from exporter.verify.runner import PackageRunner
+    from tests.exporter.models.recorded import usual_scales
 
     index = json.loads((FIXTURES / case.model / "outputs" / "index.json").read_text())
     for tower in manifest_of(export).towers:
@@ -61,15 +63,12 @@ def test_packages_give_the_recorded_outputs(case: Case, export: "Exported", tmp_
                 stem = FIXTURES / case.model / "outputs" / f"{batch['part']}__{batch['batch']}"
                 inputs, expected = load_file(f"{stem}.in.safetensors"), load_file(f"{stem}.out.safetensors")
                 given = runner.run({name: inputs[name] for name in served.chain[0].order})
-                far = {name: apart(given[name], each) for name, each in expected.items()}
-                assert max(far.values()) <= _RECORDED, (batch["batch"], far)
-
-
-def apart(given: torch.Tensor, expected: torch.Tensor) -> float:
-    """The largest difference, as a fraction of the scale."""
-    scale = float(expected.double().abs().max()) if expected.numel() else 0.0
-    largest = float((given.double() - expected.double()).abs().max()) if expected.numel() else 0.0
-    return largest / scale if scale else largest
+                difference = compare(
+                    expected,
+                    {name: given[name] for name in expected},
+                    usual=usual_scales(case.model, batch["part"]),
+                )
+                assert difference.within(_RECORDED), (batch["batch"], difference)
 
 
 @pytest.mark.parametrize("case", IN_BOTH_MODES[:1], ids=lambda case: case.name)

@@ -1,7 +1,7 @@
 """Towers with TorchEasyRec's weights, and the batches recorded from it."""
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,10 @@ from exporter.models.registry import build_tower
 from exporter.spec import TowerName
 from exporter.towers.tower import Tower
 from exporter.towers.view import tower_configs
+from exporter.verify.numerics import compare, scales_of
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "torcheasyrec"
+TOLERANCE = 1e-5  # of the output's scale: sums may be taken in another order
 
 Batch = dict[str, Tensor]
 
@@ -52,6 +54,23 @@ def load_recorded_weights(module: nn.Module, model: str) -> None:
 def read_batch(model: str, batch: str, kind: str) -> Batch:
     """Tensors of a recorded batch, named "<part>__<batch>"; the kind is in, mid or out."""
     return load_file(FIXTURES / model / "outputs" / f"{batch}.{kind}.safetensors")
+
+
+@cache
+def usual_scales(model: str, part: str) -> dict[str, float]:
+    """Return the scale of each output in the largest recorded batch of a part.
+
+    A single logit may happen to be a small difference of large numbers, and is rounded as these are: its own
+    magnitude does not say how exact it can be. `Gate.learn_scales` does the same in an export.
+    """
+    [largest] = (FIXTURES / model / "outputs").glob(f"{part}__*b32*.out.safetensors")
+    return scales_of(load_file(largest))
+
+
+def require_close(actual: Batch, expected: Batch, usual: Mapping[str, float]) -> None:
+    """Require each output to be as expected, to `TOLERANCE` of its scale or of the usual one if larger."""
+    difference = compare(expected, actual, usual=usual)
+    assert difference.within(TOLERANCE), difference
 
 
 def part_of(tower: str) -> str:

@@ -1,5 +1,7 @@
 """Ranking models survive torch.export and AOTInductor, at sizes they were not traced with."""
 
+from typing import NamedTuple
+
 import pytest
 import torch
 
@@ -10,15 +12,14 @@ from exporter.spec import TowerName
 from exporter.towers.tower import Tower
 from exporter.towers.view import training_tower
 from exporter.trace.trace_tower import trace
+from exporter.verify.numerics import scales_of
 from tests.exporter.models.ranking_variants import interleaved, without_actions
-from tests.exporter.models.recorded import Batch, random_inputs, untrained
+from tests.exporter.models.recorded import Batch, random_inputs, require_close, untrained
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.filterwarnings("ignore:_check_is_size will be removed:FutureWarning"),  # fbgemm calls it
 ]
-
-Compiled = tuple[Tower, Package]
 
 SIZES = [
     ([5], [1]),
@@ -30,6 +31,20 @@ SIZES = [
     ([0] * 4, [0] * 4),
     ([200, 2, 0] + [11] * 29, [1, 40, 3] + [2] * 29),
 ]
+
+
+class Compiled(NamedTuple):
+    """A tower, its package, and the scale of each output in the largest batch; see `usual_scales`."""
+
+    tower: Tower
+    package: Package
+    usual: dict[str, float]
+
+
+def eager(tower: Tower, inputs: Batch) -> Batch:
+    with torch.no_grad():
+        outputs: Batch = tower.module(inputs)
+    return outputs
 
 
 def traceable(tower: Tower) -> Batch:
@@ -44,32 +59,25 @@ def traceable(tower: Tower) -> Batch:
 
 @pytest.fixture(scope="module", params=[interleaved, without_actions], ids=lambda variant: variant.__name__)
 def compiled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Compiled:
-    """A tower, and what became of it; compiled once for all tests of this file."""
+    """Compile each variant once for all tests of this file."""
     pipeline: PipelineConfig = request.param()
     tower = untrained(training_tower(pipeline, TowerName.MODEL))
     program = trace(tower, traceable(tower), torch.device("cpu"))
-    return tower, Package(compile_package(program, tmp_path_factory.mktemp("ranking") / "aoti_model.pt2"))
+    package = Package(compile_package(program, tmp_path_factory.mktemp("ranking") / "aoti_model.pt2"))
+    return Compiled(tower, package, scales_of(eager(tower, random_inputs(tower, *SIZES[-1]))))
 
 
 @pytest.mark.parametrize(("history", "candidates"), SIZES, ids=lambda sizes: f"{len(sizes)}x{max(sizes)}")
 def test_a_package_computes_what_eager_computes(
     compiled: Compiled, history: list[int], candidates: list[int]
 ) -> None:
-    tower, package = compiled
-    inputs = random_inputs(tower, history, candidates)
-    with torch.no_grad():
-        expected = tower.module(inputs)
-    outputs = package(inputs)
-    assert outputs.keys() == expected.keys()
-    for name, tensor in expected.items():
-        scale = tensor.abs().max().item() if tensor.numel() else 0.0
-        torch.testing.assert_close(outputs[name], tensor, rtol=0, atol=1e-5 * scale)
+    inputs = random_inputs(compiled.tower, history, candidates)
+    require_close(compiled.package(inputs), eager(compiled.tower, inputs), compiled.usual)
 
 
 def test_a_package_refuses_candidates_that_do_not_add_up(compiled: Compiled) -> None:
-    tower, package = compiled
-    inputs = random_inputs(tower, [3, 4], [2, 1])
+    inputs = random_inputs(compiled.tower, [3, 4], [2, 1])
     for name in ("video_id", "query_time"):
         inputs[f"cand_seq__{name}.lengths"][1] += 1
     with pytest.raises(RuntimeError, match="Expected u[0-9]+ <= 0 but received"):
-        package(inputs)
+        compiled.package(inputs)

@@ -15,10 +15,10 @@ from tests.exporter.models.recorded import (
     read_batch,
     recorded_state,
     recorded_tower,
+    require_close,
     untrained,
+    usual_scales,
 )
-
-TOLERANCE = 1e-5  # of the output's scale
 
 MODELS = ("dssm", "dssm_inner", "dat", "mind")
 RECORDED = [
@@ -46,14 +46,11 @@ def test_all_recorded_batches_are_found() -> None:
 
 @pytest.mark.parametrize(("model", "batch"), RECORDED)
 def test_outputs_are_the_recorded_ones(model: str, batch: str) -> None:
-    tower = tower_as_recorded(model, batch.split("__")[0].removesuffix("_tower"))
+    part = batch.split("__")[0]
+    tower = tower_as_recorded(model, part.removesuffix("_tower"))
     with torch.no_grad():
         outputs = tower.module(read_batch(model, batch, "in"))
-    recorded = read_batch(model, batch, "out")
-    assert outputs.keys() == recorded.keys()
-    for name, expected in recorded.items():
-        tolerance = TOLERANCE * expected.abs().max().item()
-        torch.testing.assert_close(outputs[name], expected, rtol=0, atol=tolerance)
+    require_close(outputs, read_batch(model, batch, "out"), usual_scales(model, part))
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -18,10 +18,10 @@ from tests.exporter.models.recorded import (
     pipeline_of,
     read_batch,
     recorded_state,
+    require_close,
     untrained,
+    usual_scales,
 )
-
-TOLERANCE = 1e-5  # of the output's scale: sums may be taken in another order
 
 MODELS = ("multi_tower_din", "multi_tower_din_w", "dbmtl")
 RECORDED = [
@@ -52,21 +52,14 @@ def test_all_recorded_batches_are_found() -> None:
 @pytest.mark.parametrize(("model", "batch"), RECORDED)
 def test_outputs_are_the_recorded_ones(model: str, batch: str) -> None:
     outputs = outputs_of(model, batch, IdWeights.IGNORE)  # as TorchEasyRec's export does
-    recorded = read_batch(model, batch, "out")
-    assert outputs.keys() == recorded.keys()
-    for name, expected in recorded.items():
-        tolerance = TOLERANCE * expected.abs().max().item()
-        torch.testing.assert_close(outputs[name], expected, rtol=0, atol=tolerance)
+    require_close(outputs, read_batch(model, batch, "out"), usual_scales(model, "model"))
 
 
 def test_weighted_ids_count_as_they_did_in_training() -> None:
     outputs = outputs_of("multi_tower_din_w", "model__b7", IdWeights.APPLY)
     trained = pq.read_table(FIXTURES / "multi_tower_din_w" / "as_trained" / "b7.parquet")
-    for name in outputs:
-        expected = torch.tensor(trained[name].to_pylist())
-        torch.testing.assert_close(
-            outputs[name], expected, rtol=0, atol=TOLERANCE * expected.abs().max().item()
-        )
+    expected = {name: torch.tensor(trained[name].to_pylist()) for name in outputs}
+    require_close(outputs, expected, {})
 
 
 @pytest.mark.parametrize("model", MODELS)
