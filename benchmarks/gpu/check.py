@@ -16,7 +16,6 @@ from benchmarks.gpu.cases.attention import AttentionCase, masked_cases
 from benchmarks.gpu.cases.case import Case, lengths_of, poisoned
 from benchmarks.gpu.cases.output import output_cases
 from benchmarks.gpu.cases.position import position_cases
-from benchmarks.gpu.jagged_cases import jagged_cases
 from exporter.models.hstu.kernels.attention import AttentionForm
 
 
@@ -38,7 +37,7 @@ def main() -> int:
 
 def all_cases() -> tuple[Case, ...]:
     """Those of every kernel."""
-    return (*jagged_cases(), *position_cases(), *output_cases(), *attention_cases())
+    return (*position_cases(), *output_cases(), *attention_cases())
 
 
 def attention_cases() -> Iterator[Case]:

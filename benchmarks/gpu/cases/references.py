@@ -1,6 +1,6 @@
 """What kernels should compute, said as plainly as torch can say it, in float64 and row by row.
 
-B rows, N elements of all rows together, L places of a padded row, D width, E width of what was attended to.
+B rows, N elements of all rows together, D width, E width of what was attended to.
 """
 
 import torch
@@ -17,25 +17,6 @@ def error_of(out: Tensor, expected: Tensor) -> float:
         return float("inf")
     difference = (out.double() - expected.double()).norm()
     return float(difference / expected.double().norm().clamp(min=1e-30)) if difference != 0 else 0.0
-
-
-def padded(values_ND: Tensor, lengths: list[int], longest: int) -> Tensor:
-    """(N, D) to (B, longest, D): zeros behind a row's elements, and longer rows are cut."""
-    out = values_ND.new_zeros((len(lengths), longest, values_ND.shape[1]))
-    for row, elements in enumerate(values_ND.split(lengths)):
-        kept = elements[:longest]
-        out[row, : len(kept)] = kept
-    return out
-
-
-def jagged(padded_BLD: Tensor, lengths: list[int]) -> Tensor:
-    """(B, L, D) to (N, D): zeros where a row has more than L elements."""
-    longest = padded_BLD.shape[1]
-    rows = [
-        F.pad(row[: min(length, longest)], (0, 0, 0, max(0, length - longest)))
-        for row, length in zip(padded_BLD, lengths, strict=True)
-    ]
-    return torch.cat(rows)
 
 
 def positioned(

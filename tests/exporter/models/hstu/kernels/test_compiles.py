@@ -13,9 +13,8 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, CompiledKernel
 from triton.runtime.jit import JITFunction
 
-from exporter.models.hstu.kernels import attention, jagged, output, position
+from exporter.models.hstu.kernels import attention, output, position
 from exporter.models.hstu.kernels.attention_kernel import hstu_attention_kernel
-from exporter.models.hstu.kernels.jagged_kernel import to_jagged_kernel, to_padded_kernel
 from exporter.models.hstu.kernels.output_kernel import gate_kernel, project_kernel
 from exporter.models.hstu.kernels.position_kernel import encode_positions_kernel
 
@@ -96,15 +95,6 @@ def meta(*shape: int, dtype: torch.dtype = torch.bfloat16) -> Tensor:
 
 def offsets() -> Tensor:
     return meta(33, dtype=torch.int64)
-
-
-@BOTH
-@pytest.mark.parametrize("width", [1, 128])
-def test_copies(target: GPUTarget, width: int, tmp_path: Path) -> None:
-    there, back = Compiling(to_padded_kernel, target), Compiling(to_jagged_kernel, target)
-    jagged.pad_into(meta(32, 50, width), meta(999, width), offsets(), kernel=there)
-    jagged.unpad_into(meta(999, width), meta(32, 50, width), offsets(), kernel=back)
-    assert (there.stack(tmp_path), back.stack(tmp_path)) == (0, 0)
 
 
 @BOTH

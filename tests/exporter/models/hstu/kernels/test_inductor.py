@@ -17,7 +17,6 @@ from torch.fx import GraphModule
 from triton.backends.compiler import GPUTarget
 
 from benchmarks.gpu.cases.attention import AttentionCase, Look
-from exporter.models.hstu.kernels.jagged import jagged_to_padded, padded_to_jagged
 from exporter.models.hstu.kernels.output import gated_output
 from exporter.models.hstu.kernels.position import encode_positions
 
@@ -58,10 +57,9 @@ def on_cuda(*shape: int) -> Tensor:
 OPS: dict[str, tuple[Op, int]] = {
     "attention": (lambda x, offsets, counts, times: FORM(x, offsets, None), 1),
     "attention to candidates": (lambda x, offsets, counts, times: FORM(x, offsets, counts), 1),
-    "jagged to padded": (lambda x, offsets, counts, times: jagged_to_padded(x, offsets, 7), 1),
-    "padded to jagged": (
-        lambda x, offsets, counts, times: padded_to_jagged(
-            jagged_to_padded(x, offsets, 7), offsets, x.shape[0]
+    "attention to what has positions": (
+        lambda x, offsets, counts, times: FORM(
+            encode_positions(x, offsets, None, on_cuda(64, 128), 7.0, 2), offsets, None
         ),
         2,
     ),
