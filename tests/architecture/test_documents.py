@@ -1,21 +1,43 @@
-"""What the documents tell a reader to do and to read exists."""
+"""The commands and files exist that documents, hints and pages tell a reader to run or to read."""
 
+import argparse
 import re
 
 import pytest
 
-from tests.architecture.tree import ROOT
+from cli.main import build_parser
+from tests.architecture.tree import PROGRAMS, ROOT, SCRIPTS
 
 DOCUMENTS = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md"]
 PATH = re.compile(r"`((?:[\w.-]+/)+[\w.-]*)`")
 TARGET = re.compile(r"^([a-z-]+):", re.MULTILINE)
 
 
-@pytest.mark.parametrize("document", DOCUMENTS)
-def test_its_commands_exist(document: str) -> None:
-    commands = re.findall(r"^    make ([a-z-]+)|`make ([a-z-]+)", (ROOT / document).read_text(), re.MULTILINE)
-    targets = set(TARGET.findall((ROOT / "Makefile").read_text()))
-    assert {left or right for left, right in commands} <= targets
+def test_commands_that_are_named_exist(tracked_files: list[str]) -> None:
+    parts = [action for action in build_parser()._actions if isinstance(action, argparse._SubParsersAction)]
+    known = {"slipway": {*parts[0].choices}, "make": {*TARGET.findall((ROOT / "Makefile").read_text())}}
+    unknown = {
+        f"{path}: {program} {command}"
+        for path in tracked_files
+        if path.endswith((".md", ".py", ".html")) and path.split("/")[0] in {*PROGRAMS, *SCRIPTS, path}
+        for program, commands in known.items()
+        for command in _commands_of(program, (ROOT / path).read_text(), is_markdown=path.endswith(".md"))
+        if command not in commands
+    }
+    assert unknown == set()
+
+
+@pytest.mark.parametrize(
+    ("text", "commands"),
+    [
+        ("Run `slipway logs JOB`, or\n\n    slipway watch JOB", {"logs", "watch"}),
+        ("```console\n$ slipway check --family x\n```", {"check"}),
+        ('hint="see `slipway list`", epilog="example: slipway retry JOB"', {"list", "retry"}),
+        ("`slipway --help` of the slipway command; kubectl -n slipway create", set()),
+    ],
+)
+def test_a_command_is_recognised(text: str, commands: set[str]) -> None:
+    assert _commands_of("slipway", text, is_markdown=True) == commands
 
 
 @pytest.mark.parametrize("document", [*DOCUMENTS, "docs/errors.md"])
@@ -45,3 +67,9 @@ def test_every_decision_has_its_three_parts() -> None:
     for decision in sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md")):
         headings = re.findall(r"^## (\w+)", decision.read_text(), re.MULTILINE)
         assert headings == ["Context", "Choice", "Consequence"], decision.name
+
+
+def _commands_of(program: str, text: str, *, is_markdown: bool) -> set[str]:
+    """Return the words after `program` in code: behind a backtick, a prompt or `example:`, or indented."""
+    code = r"`|^\$ |example: |^    " if is_markdown else "`|example: "
+    return set(re.findall(rf"(?:{code}){program} ([a-z][a-z-]*)", text, re.MULTILINE))

@@ -8,6 +8,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PROGRAMS = ("cli", "exporter", "jobs", "launcher", "processes", "service", "slipway", "telemetry", "worker")
 
+SCRIPTS = ("benchmarks", "deploy", "docs", "examples")
+
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -22,6 +24,15 @@ class Module:
     @property
     def is_shipped(self) -> bool:
         return self.path.split("/")[0] in PROGRAMS
+
+    @property
+    def is_documented(self) -> bool:
+        return self.is_shipped or self.path.split("/")[0] in SCRIPTS
+
+    @property
+    def name(self) -> str:
+        """The name it is imported by."""
+        return self.path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
     def functions(self) -> Iterator[Function]:
         for node in ast.walk(self.tree):
