@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 from benchmarks.needs import NEEDS, Needs
-from processes.interrupts import end_as_by_interrupt
+from processes.interrupts import interrupt_on_end_signals
 
 _INTERRUPTED = 130
 _PATIENCE_S = 15.0
@@ -26,7 +26,7 @@ def main() -> int:
     given = parser.parse_args()
     if unknown := set(given.names) - NEEDS.keys():
         parser.error(f"there is no benchmark {', '.join(sorted(unknown))}")
-    end_as_by_interrupt()
+    interrupt_on_end_signals()
     chosen = [name for name in NEEDS if name in given.names or not given.names]
     options = ["--quick"] * given.quick + (["--results", given.results] if given.results else [])
     sys.stdout.write(f"{', '.join(chosen)}: {_altogether(chosen).text()}\n")

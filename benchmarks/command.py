@@ -12,7 +12,7 @@ from pathlib import Path
 from benchmarks.machine import Machine, load
 from benchmarks.needs import NEEDS, Needs
 from benchmarks.report import RESULTS, Report, write_report
-from processes.interrupts import end_as_by_interrupt
+from processes.interrupts import interrupt_on_end_signals
 
 ROUNDS = 5  # that a median is taken of
 _INTERRUPTED = 130
@@ -55,7 +55,7 @@ def carry_out(name: str, given: argparse.Namespace, measure: Callable[[Run], Rep
 
     The exit code is 130 then, and 1 where the disk is too small.
     """
-    end_as_by_interrupt()
+    interrupt_on_end_signals()
     parent: Path = given.folder.absolute()
     parent.mkdir(parents=True, exist_ok=True)
     if not given.quick and (missing := _missing(NEEDS[name], parent)):

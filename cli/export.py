@@ -23,8 +23,8 @@ from service.client.watch import display, show_end
 from service.planning import planner
 from service.schemas import JobView
 from worker.attempt.launch import RanksLauncher
-from worker.environment.attempt_environment import allowance_of
-from worker.settings import AllowanceSettings, SigningSettings
+from worker.environment.attempt_environment import make_attempt_environment
+from worker.settings import AttemptEnvironmentSettings, SigningSettings
 from worker.supervisor import Supervisor
 
 _WORKER = "slipway-export"
@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.config = Path(arguments.config).absolute().as_uri()
     store = MemoryJobStore()
     families = settings_or_exit(ExportSettings).families
-    allowance = allowance_of(settings_or_exit(AllowanceSettings))
+    allowance = make_attempt_environment(settings_or_exit(AttemptEnvironmentSettings))
     control = JobControl(store=store, queue=MemoryQueue(), plan=planner(families))
     spec = spec_of(arguments)
     place = place_of(spec, arguments)

@@ -14,7 +14,7 @@ from cli.errors import InvalidCommand
 from cli.settings import leave_the_gpu_to_forks
 from exporter.outcome import Failure
 from exporter.version import __version__
-from processes.interrupts import end_as_by_interrupt
+from processes.interrupts import interrupt_on_end_signals
 from service.cli_commands import add_commands
 from telemetry.choices import LogFormat, LogLevel
 from telemetry.logging import configure_logging
@@ -28,7 +28,7 @@ _TRACEBACK = "--traceback"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; an error is one line on stderr, with a stable code."""
     words = sys.argv[1:] if arguments is None else list(arguments)
-    end_as_by_interrupt()
+    interrupt_on_end_signals()
     if isinstance(sys.stdout, io.TextIOWrapper):  # where it cannot have "×", by its number, as stderr has it
         sys.stdout.reconfigure(errors="backslashreplace")
     configure_logging(LogFormat.CONSOLE, LogLevel.WARNING)

@@ -14,7 +14,7 @@ from processes.settings import CompilerSettings
 from service.client.settings import ClientSettings
 from service.hooks.settings import HookSettings
 from service.settings import ServiceSettings
-from worker.settings import AllowanceSettings, AttemptSettings, SigningSettings, WorkerSettings
+from worker.settings import AttemptEnvironmentSettings, AttemptSettings, SigningSettings, WorkerSettings
 
 DOCUMENT = Path(__file__).with_suffix(".md")
 
@@ -22,7 +22,7 @@ PROGRAMS: Mapping[str, type[BaseSettings]] = {
     "The API": ServiceSettings,
     "The API's webhooks": HookSettings,
     "Workers": WorkerSettings,
-    "What a worker, or `slipway export`, gives its attempts": AllowanceSettings,
+    "What a worker, or `slipway export`, gives its attempts": AttemptEnvironmentSettings,
     "With what it signs what they publish": SigningSettings,
     "A worker's attempts": AttemptSettings,
     "The compiler in attempts": CompilerSettings,

@@ -14,7 +14,7 @@ from jobs.errors import StoreUnavailable
 from jobs.ids import JobId
 from jobs.queue import HostCall
 from jobs.request import Priority
-from jobs.stores.redis_store import reaching
+from jobs.stores.redis_store import translate_redis_errors
 
 RUN_EXPORT = "slipway.run_export"
 JOIN_EXPORT = "slipway.join_export"
@@ -58,7 +58,7 @@ def make_celery(redis_url: str, targets: Sequence[Target] = ("cpu",)) -> Celery:
         task_acks_on_timeout=True,
         task_default_queue=QUEUE,
         task_ignore_result=True,
-        task_queues={name: {"exchange": name, "routing_key": name} for name in map(queue_of, targets)},
+        task_queues={name: {"exchange": name, "routing_key": name} for name in map(queue_name, targets)},
         task_reject_on_worker_lost=False,  # a crash that repeats would repeat for ever
         task_serializer="json",
         task_store_errors_even_if_ignored=False,
@@ -72,14 +72,14 @@ def make_celery(redis_url: str, targets: Sequence[Target] = ("cpu",)) -> Celery:
     return app
 
 
-def queue_of(target: Target) -> str:
+def queue_name(target: Target) -> str:
     """The queue of the workers that serve a target."""
     return QUEUE if target == "cpu" else f"{QUEUE}.{target}"
 
 
 def message_lists(target: Target = "cpu") -> tuple[str, ...]:
     """The lists that hold the waiting messages of a target, in the order workers look at them."""
-    queue = queue_of(target)
+    queue = queue_name(target)
     return tuple(f"{queue}{_SEPARATOR}{step}" if step else queue for step in sorted(_STEPS.values()))
 
 
@@ -92,7 +92,7 @@ class CeleryQueue:
         self._redis = client
 
     def enqueue(self, job_id: JobId, priority: Priority = Priority.NORMAL, target: Target = "cpu") -> None:
-        step, queue = _STEPS[priority], queue_of(target)
+        step, queue = _STEPS[priority], queue_name(target)
         try:
             self._app.send_task(
                 RUN_EXPORT, args=[job_id], task_id=job_id, queue=queue, priority=step, retry=False
@@ -100,12 +100,12 @@ class CeleryQueue:
         except OperationalError as error:
             raise StoreUnavailable(error) from error
 
-    def call(self, call: HostCall, target: Target = "cpu") -> None:
+    def call_host(self, call: HostCall, target: Target = "cpu") -> None:
         try:
             self._app.send_task(
                 JOIN_EXPORT,
                 args=[call.model_dump(mode="json")],
-                queue=queue_of(target),
+                queue=queue_name(target),
                 priority=_STEPS[Priority.HIGH],  # others wait for it already
                 expires=call.time_limit_s,
                 retry=False,
@@ -113,20 +113,20 @@ class CeleryQueue:
         except OperationalError as error:
             raise StoreUnavailable(error) from error
 
-    def undelivered(self, target: Target = "cpu") -> frozenset[JobId]:
-        with reaching():
+    def find_undelivered(self, target: Target = "cpu") -> frozenset[JobId]:
+        with translate_redis_errors():
             waiting = [text for key in message_lists(target) for text in self._redis.lrange(key, 0, -1)]
             taken = [json.loads(text) for text in self._redis.hvals(_UNACKED_KEY)]
         messages = [json.loads(text) for text in waiting]
-        messages += [message for message, _, routing_key in taken if routing_key == queue_of(target)]
+        messages += [message for message, _, routing_key in taken if routing_key == queue_name(target)]
         return frozenset(JobId(message["headers"]["id"]) for message in messages)
 
-    def waiting(self, targets: Sequence[Target]) -> int:
+    def count_waiting(self, targets: Sequence[Target]) -> int:
         """How many messages lie in the queues of these targets."""
-        with reaching():
+        with translate_redis_errors():
             return sum(int(self._redis.llen(key)) for each in targets for key in message_lists(each))
 
     def put_off_redelivery(self, delivery_tag: str) -> None:
         """Keep a message that is still being worked on from being delivered again."""
-        with reaching():
+        with translate_redis_errors():
             self._redis.zadd(_UNACKED_INDEX_KEY, {delivery_tag: time.time()}, xx=True)

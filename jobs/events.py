@@ -50,33 +50,33 @@ class OutboxEntry(Frozen):
     callback_url: str | None
 
 
-def news_of(old: Job | None, new: Job) -> tuple[OutboxEntry, ...]:
+def make_outbox_entries(old: Job | None, new: Job) -> tuple[OutboxEntry, ...]:
     """What the step from `old` to `new` is worth telling; `old` is None for a job just added."""
     events = tuple(
         JobEvent(id=f"{new.id}.{new.revision}.{number}", type=kind, time=new.updated_at, data=data)
-        for number, (kind, data) in enumerate(_news(old, new))
+        for number, (kind, data) in enumerate(_find_events(old, new))
     )
     url = str(new.callback_url) if new.callback_url else None
     return tuple(OutboxEntry(event=event, callback_url=url) for event in events)
 
 
-def _news(old: Job | None, new: Job) -> Iterator[tuple[EventType, JobNews]]:
+def _find_events(old: Job | None, new: Job) -> Iterator[tuple[EventType, JobNews]]:
     if new.state is JobState.RUNNING and (old is None or old.attempt < new.attempt):
-        yield EventType.EXPORT_STARTED, _data(new)
-    ended_before = _ended(old) if old else frozenset()
+        yield EventType.EXPORT_STARTED, _make_news(new)
+    ended_before = _ended_towers(old) if old else frozenset()
     for tower in new.towers:  # a job that was set back tries the towers of its target again
         for_good = new.state is not JobState.QUEUED or tower.target in new.ended_targets
-        if for_good and (tower.name, tower.target) in _ended(new) - ended_before:
-            yield EventType.TOWER_FINISHED, _data(new, tower)
+        if for_good and (tower.name, tower.target) in _ended_towers(new) - ended_before:
+            yield EventType.TOWER_FINISHED, _make_news(new, tower)
     if new.state.is_final and (old is None or not old.state.is_final):
-        yield EventType.EXPORT_FINISHED, _data(new)
+        yield EventType.EXPORT_FINISHED, _make_news(new)
 
 
-def _ended(job: Job) -> frozenset[tuple[TowerName, Target | None]]:
+def _ended_towers(job: Job) -> frozenset[tuple[TowerName, Target | None]]:
     return frozenset((tower.name, tower.target) for tower in job.towers if tower.state in _TOWER_ENDS)
 
 
-def _data(job: Job, tower: TowerProgress | None = None) -> JobNews:
+def _make_news(job: Job, tower: TowerProgress | None = None) -> JobNews:
     return JobNews(
         job=job.id,
         state=job.state,

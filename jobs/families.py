@@ -8,9 +8,9 @@ from pydantic_settings import NoDecode
 from exporter.spec import FamilyName
 
 
-def _split(value: object) -> object:
+def split_list(value: object) -> object:
     """A list as people write it in an environment variable: separated by commas or blanks."""
     return tuple(value.replace(",", " ").split()) if isinstance(value, str) else value
 
 
-FamilyNames = Annotated[tuple[FamilyName, ...], NoDecode, BeforeValidator(_split)]
+FamilyNames = Annotated[tuple[FamilyName, ...], NoDecode, BeforeValidator(split_list)]

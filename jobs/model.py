@@ -88,7 +88,7 @@ class TowerProgress(Frozen):
         """The tower as people tell it from others of its job."""
         return f"{self.name} ({self.target})" if self.target else self.name
 
-    def afresh(self) -> "TowerProgress":
+    def reset(self) -> "TowerProgress":
         return TowerProgress(name=self.name, target=self.target)
 
     @property
@@ -97,19 +97,19 @@ class TowerProgress(Frozen):
         begun = {self.stage, *self.stage_seconds}
         return tuple(stage for stage in Stage if stage not in _SELDOM or stage in begun)
 
-    def at_rest(self) -> Self:
+    def stop_running(self) -> Self:
         """This tower when nobody works on it: it runs no more."""
         if self.state is not TowerState.RUNNING:
             return self
         return self.model_copy(update={"state": TowerState.WAITING, "detail": ""})
 
-    def cancelled(self) -> Self:
+    def cancel(self) -> Self:
         """This tower when its job is stopped; one that had ended stays as it is."""
         if self.state in (TowerState.SUCCEEDED, TowerState.FAILED):
             return self
         return self.model_copy(update={"state": TowerState.CANCELLED, "detail": ""})
 
-    def failed(self, failure: Failure) -> Self:
+    def fail(self, failure: Failure) -> Self:
         """This tower when it was not published and will not be; its own reason stands."""
         if self.state is TowerState.SUCCEEDED or self.failure is not None:
             return self
@@ -207,11 +207,11 @@ class Job(JobOptions):
                 "state": state,
                 "lease": None,
                 "finished_at": now if state.is_final else None,
-                "towers": tuple(tower.cancelled() if stopped else tower.at_rest() for tower in self.towers),
+                "towers": tuple(tower.cancel() if stopped else tower.stop_running() for tower in self.towers),
             }
         )
 
-    def claimed(self, lease: Lease, target: Target, now: datetime) -> Self:
+    def begin_attempt(self, lease: Lease, target: Target, now: datetime) -> Self:
         """Begin an attempt: every tower of its target starts afresh."""
         begun = self.move_to(JobState.RUNNING, now).model_copy(
             update={
@@ -223,17 +223,17 @@ class Job(JobOptions):
                 "started_at": now,
             }
         )
-        fresh = tuple(tower.afresh() if begun.is_current(tower) else tower for tower in self.towers)
+        fresh = tuple(tower.reset() if begun.is_current(tower) else tower for tower in self.towers)
         return begun.model_copy(update={"towers": fresh})
 
-    def held_by(self, worker: str, attempt: int) -> Self:
+    def require_held_by(self, worker: str, attempt: int) -> Self:
         """This job, or LeaseLost when `worker`'s attempt no longer has it."""
         lease = self.lease
         if lease is None or (lease.worker, lease.closer, self.attempt) != (worker, None, attempt):
             raise LeaseLost(f"attempt {attempt} of {worker} no longer holds job {self.id}")
         return self
 
-    def closed_by(self, closer: str, attempt: int) -> Self:
+    def require_closed_by(self, closer: str, attempt: int) -> Self:
         """This job, or LeaseLost when `closer` no longer has it to end after that attempt."""
         if self.lease is None or (self.lease.closer, self.attempt) != (closer, attempt):
             raise LeaseLost(f"{closer} no longer has job {self.id} to end it")
@@ -246,16 +246,16 @@ class Job(JobOptions):
         """Whether its pause, if it has one, is over; none outlasts a clock that was set back."""
         return self.not_before is None or self.not_before <= now or now < self.updated_at
 
-    def cancelled(self, now: datetime) -> Self:
+    def request_cancel(self, now: datetime) -> Self:
         """Cancel at once what was never begun, else ask the worker to stop, or any to close it."""
         if self.state.is_final:
             raise JobFinished(f"job {self.id} has already ended: it is {self.state}")
         asked = self.model_copy(update={"cancel_requested": True})
         if self.state is JobState.RUNNING or self.cancel_requested:
             return asked
-        return asked.to_be_closed(now) if self.attempt else asked.move_to(JobState.CANCELLED, now)
+        return asked.await_closing(now) if self.attempt else asked.move_to(JobState.CANCELLED, now)
 
-    def to_be_closed(self, now: datetime) -> Self:
+    def await_closing(self, now: datetime) -> Self:
         """Queued for no attempt: a worker is to see what its attempts left, and to end it.
 
         Nobody holds it: its lease has ended as it is made, by which the sweep finds it.
@@ -272,7 +272,7 @@ class Job(JobOptions):
             )
         return failed
 
-    def removable(self) -> Self:
+    def require_removable(self) -> Self:
         """This job, or JobNotFinished while it may still run."""
         if not self.state.is_final:
             raise JobNotFinished(
@@ -280,10 +280,10 @@ class Job(JobOptions):
             )
         return self
 
-    def handed_back(self, now: datetime) -> Self:
+    def hand_back(self, now: datetime) -> Self:
         """Queued again, with nothing held against it; to be closed, if it was cancelled meanwhile."""
         queued = self.move_to(JobState.QUEUED, now)
-        return queued.to_be_closed(now) if self.cancel_requested else queued
+        return queued.await_closing(now) if self.cancel_requested else queued
 
     def set_back(self, failure: Failure, now: datetime, pause: timedelta = timedelta(0)) -> Self:
         """An attempt broke: queued again, or failed for good when that will not help.
@@ -293,41 +293,41 @@ class Job(JobOptions):
         """
         counted = self.model_copy(update={"setbacks": self.setbacks + 1, "failure": failure})
         if self.cancel_requested:
-            return counted.handed_back(now)
+            return counted.hand_back(now)
         if not failure.retryable or counted.setbacks >= MAX_SETBACKS:
-            return counted.failed(failure, now)
+            return counted.fail(failure, now)
         due = now + pause * 4**self.setbacks if pause else None
-        return counted.handed_back(now).model_copy(update={"not_before": due})
+        return counted.hand_back(now).model_copy(update={"not_before": due})
 
-    def abandoned_by(self, failure: Failure, now: datetime) -> Self:
+    def abandon(self, failure: Failure, now: datetime) -> Self:
         """Its worker went away: set back, but not tried again once it has cost two workers."""
-        told = self.model_copy(update={"abandoned": self.abandoned + 1})
-        if told.abandoned < MAX_ABANDONED:
-            return told.set_back(failure, now)
+        counted = self.model_copy(update={"abandoned": self.abandoned + 1})
+        if counted.abandoned < MAX_ABANDONED:
+            return counted.set_back(failure, now)
         message = f"two workers went away while they ran it; the last: {failure.message}"
         last = failure.model_copy(update={"message": message, "retryable": False})
-        return told.set_back(last, now)
+        return counted.set_back(last, now)
 
-    def failed(self, failure: Failure, now: datetime) -> Self:
+    def fail(self, failure: Failure, now: datetime) -> Self:
         if self.setbacks >= MAX_SETBACKS:
             message = f"gave up after {self.setbacks} attempts; the last: {failure.message}"
             failure = failure.model_copy(update={"message": message})
-        towers = tuple(tower.failed(failure) if self.is_current(tower) else tower for tower in self.towers)
-        return self.model_copy(update={"towers": towers, "failure": failure}).target_ended(now)
+        towers = tuple(tower.fail(failure) if self.is_current(tower) else tower for tower in self.towers)
+        return self.model_copy(update={"towers": towers, "failure": failure}).end_target(now)
 
-    def target_ended(self, now: datetime) -> Self:
+    def end_target(self, now: datetime) -> Self:
         """The latest attempt's target is done with: queued for the next one, or the end."""
-        told = self.model_copy(
+        counted = self.model_copy(
             update={"ended_targets": (*self.ended_targets, self.current_target), "setbacks": 0}
             if len(self.spec.targets) > 1
             else {}
         )
-        if len(self.spec.targets) > 1 and told.pending_targets:
-            return told.handed_back(now)
+        if len(self.spec.targets) > 1 and counted.pending_targets:
+            return counted.hand_back(now)
         published = sum(tower.state is TowerState.SUCCEEDED for tower in self.towers)
         if published == len(self.towers):
-            return told.move_to(JobState.SUCCEEDED, now)
+            return counted.move_to(JobState.SUCCEEDED, now)
         if published:
-            ended = told.move_to(JobState.PARTIALLY_SUCCEEDED, now)
+            ended = counted.move_to(JobState.PARTIALLY_SUCCEEDED, now)
             return ended.model_copy(update={"failure": None})
-        return told.move_to(JobState.FAILED, now)
+        return counted.move_to(JobState.FAILED, now)

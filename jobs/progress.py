@@ -13,7 +13,7 @@ def fold_events(job: Job, events: Iterable[StageEvent]) -> Job:
     towers = {str(tower.name): tower for tower in job.current_towers}
     for event in events:
         if event.tower in towers:
-            towers[event.tower] = _after(towers[event.tower], event)
+            towers[event.tower] = _apply_event(towers[event.tower], event)
     return job.model_copy(
         update={"towers": tuple(towers[each.name] if job.is_current(each) else each for each in job.towers)}
     )
@@ -23,20 +23,20 @@ def finish(job: Job, outcome: ExportOutcome, now: datetime, pause: timedelta = t
     """The job as its outcome leaves it; set back, with a pause, when trying again may help."""
     outcomes = {tower.tower: tower for tower in outcome.towers}
     towers = tuple(
-        _ended(tower, outcomes.get(tower.name), outcome) if job.is_current(tower) else tower
+        _end_tower(tower, outcomes.get(tower.name), outcome) if job.is_current(tower) else tower
         for tower in job.towers
     )
-    told = _published(job.model_copy(update={"towers": towers, "failure": None}), outcome)
+    told = _add_manifest(job.model_copy(update={"towers": towers, "failure": None}), outcome)
     failures = [tower.failure for tower in told.current_towers if tower.failure]
     if len(failures) < len(told.current_towers):
-        return told.target_ended(now)
+        return told.end_target(now)
     failure = outcome.failure or failures[0]
     if all(each.retryable for each in failures):
         return told.set_back(failure, now, pause)
-    return told.failed(failure, now)
+    return told.fail(failure, now)
 
 
-def _published(job: Job, outcome: ExportOutcome) -> Job:
+def _add_manifest(job: Job, outcome: ExportOutcome) -> Job:
     """The job with the manifest that its attempt published, if it did."""
     uris = {**job.manifest_uris, job.current_target: outcome.manifest_uri or ""}
     several = len(job.spec.targets) > 1 and outcome.manifest_uri is not None
@@ -48,7 +48,7 @@ def _published(job: Job, outcome: ExportOutcome) -> Job:
     )
 
 
-def _after(tower: TowerProgress, event: StageEvent) -> TowerProgress:
+def _apply_event(tower: TowerProgress, event: StageEvent) -> TowerProgress:
     match event.kind:
         case "started":
             started_at = datetime.fromtimestamp(event.at, UTC)
@@ -65,9 +65,9 @@ def _after(tower: TowerProgress, event: StageEvent) -> TowerProgress:
             return tower
 
 
-def _ended(tower: TowerProgress, told: TowerOutcome | None, outcome: ExportOutcome) -> TowerProgress:
+def _end_tower(tower: TowerProgress, told: TowerOutcome | None, outcome: ExportOutcome) -> TowerProgress:
     if told is None or told.entry is None:
-        failure = (told and told.failure) or outcome.failure or _NOT_TOLD
+        failure = (told and told.failure) or outcome.failure or _NO_OUTCOME
         return tower.model_copy(update={"state": TowerState.FAILED, "failure": failure})
     report = told.entry.verified
     summary = VerificationSummary(
@@ -92,7 +92,7 @@ def _ended(tower: TowerProgress, told: TowerOutcome | None, outcome: ExportOutco
     )
 
 
-_NOT_TOLD = Failure(
+_NO_OUTCOME = Failure(
     code="attempt_failed",
     message="the attempt's outcome does not say what became of this tower",
     hint="see the worker's log",

@@ -29,11 +29,11 @@ class JobQueue(Protocol):
         """Send a message to the workers that serve a target."""
         ...
 
-    def undelivered(self, target: Target = "cpu") -> frozenset[JobId]:
+    def find_undelivered(self, target: Target = "cpu") -> frozenset[JobId]:
         """Jobs that a message on its way to the workers of a target names."""
         ...
 
-    def waiting(self, targets: Sequence[Target]) -> int:
+    def count_waiting(self, targets: Sequence[Target]) -> int:
         """How many messages lie in the queues of these targets."""
         ...
 
@@ -41,7 +41,7 @@ class JobQueue(Protocol):
 class WorkerQueue(JobQueue, Protocol):
     """And the workers of each other."""
 
-    def call(self, call: HostCall, target: Target = "cpu") -> None:
+    def call_host(self, call: HostCall, target: Target = "cpu") -> None:
         """Call one more worker that serves a target."""
         ...
 
@@ -59,14 +59,14 @@ class MemoryQueue:
         self.sent.append(job_id)
         self.targets.append(target)
 
-    def call(self, call: HostCall, target: Target = "cpu") -> None:
+    def call_host(self, call: HostCall, target: Target = "cpu") -> None:
         self.calls.append(call)
 
-    def undelivered(self, target: Target = "cpu") -> frozenset[JobId]:
+    def find_undelivered(self, target: Target = "cpu") -> frozenset[JobId]:
         sent = zip(self.sent, self.targets, strict=True)
         return frozenset(job_id for job_id, sent_to in sent if sent_to == target)
 
-    def waiting(self, targets: Sequence[Target]) -> int:
+    def count_waiting(self, targets: Sequence[Target]) -> int:
         return sum(target in targets for target in self.targets)
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from exporter.errors import ExportError
 from launcher.settings import LauncherSettings
 from launcher.up import Stack, running_stack
-from processes.interrupts import end_as_by_interrupt
-from processes.startup import line_of, settings_or_exit
+from processes.interrupts import interrupt_on_end_signals
+from processes.startup import format_error, settings_or_exit
 
 _LOOK_S = 0.5
 
@@ -17,7 +17,7 @@ _LOOK_S = 0.5
 def main() -> int:
     """Run until interrupted; 1 when a program does not start or ends by itself."""
     settings = _settings()
-    end_as_by_interrupt()
+    interrupt_on_end_signals()
     try:
         with running_stack(
             settings.data_dir, host=settings.host, port=settings.port, redis_url=settings.redis_url
@@ -27,7 +27,7 @@ def main() -> int:
                 stack.check()
                 time.sleep(_LOOK_S)
     except ExportError as error:
-        sys.stderr.write(f"{line_of(error)}\n")
+        sys.stderr.write(f"{format_error(error)}\n")
         return 1
     except KeyboardInterrupt:
         sys.stderr.write("stopped\n")

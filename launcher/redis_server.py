@@ -55,7 +55,7 @@ def _start(folder: Path, url: str) -> GuardedProcess:
     config = folder / "redis.conf"
     config.touch(mode=0o600)  # holds the password
     config.write_text(
-        f"bind 127.0.0.1\nport {port}\nrequirepass {password}\ndir {_quoted(folder)}\n"
+        f"bind 127.0.0.1\nport {port}\nrequirepass {password}\ndir {_quote(folder)}\n"
         'appendonly yes\nappendfsync everysec\nsave ""\nmaxmemory-policy noeviction\n'
     )
     return GuardedProcess.start([executable, str(config)], log=folder / "redis.log", grace=_GRACE)
@@ -75,6 +75,6 @@ def _answers(process: GuardedProcess, url: str) -> bool:
         client.close()
 
 
-def _quoted(path: Path) -> str:
+def _quote(path: Path) -> str:
     escaped = str(path).replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

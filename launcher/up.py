@@ -58,7 +58,7 @@ def running_stack(
     """
     data_dir = data_dir.absolute()
     with contextlib.ExitStack() as exits:
-        exits.enter_context(_only_one(data_dir))
+        exits.enter_context(_lock_data_dir(data_dir))
         port = claim_port(host, port)
         programs: dict[str, GuardedProcess] = {}
         if redis_url is None:
@@ -76,7 +76,7 @@ def running_stack(
             data_dir=data_dir,
             programs=programs
             | {
-                name: exits.enter_context(_running(name, command, data_dir, settings))
+                name: exits.enter_context(_run_program(name, command, data_dir, settings))
                 for name, command in _commands(host, port).items()
             },
         )
@@ -92,7 +92,7 @@ def _commands(host: str, port: int) -> dict[str, list[str]]:
 
 
 @contextlib.contextmanager
-def _running(
+def _run_program(
     name: str, command: list[str], data_dir: Path, settings: Mapping[str, str]
 ) -> Iterator[GuardedProcess]:
     logs = data_dir / "logs"
@@ -106,9 +106,9 @@ def _running(
 
 
 @contextlib.contextmanager
-def _only_one(data_dir: Path) -> Iterator[None]:
+def _lock_data_dir(data_dir: Path) -> Iterator[None]:
     """Make the folder and hold its lock, which the kernel releases however this process ends."""
-    with _opened_lock(data_dir) as lock:
+    with _open_lock(data_dir) as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -119,7 +119,7 @@ def _only_one(data_dir: Path) -> Iterator[None]:
         yield
 
 
-def _opened_lock(data_dir: Path) -> TextIO:
+def _open_lock(data_dir: Path) -> TextIO:
     try:
         data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         return (data_dir / "lock").open("a")
@@ -133,13 +133,13 @@ def _wait_until_ready(stack: Stack) -> None:
     deadline = time.monotonic() + _START_S
     while time.monotonic() < deadline:
         stack.check()
-        if _workers(stack.url):
+        if _count_workers(stack.url):
             return
         time.sleep(0.1)
     raise LaunchFailed(f"no worker was ready within {_START_S:.0f} s", where=str(stack.data_dir / "logs"))
 
 
-def _workers(url: str) -> int:
+def _count_workers(url: str) -> int:
     try:
         with urllib.request.urlopen(f"{url}/readyz", timeout=5) as answer:  # noqa: S310 (our own http URL)
             workers: int = json.load(answer)["workers"]

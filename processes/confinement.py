@@ -21,6 +21,6 @@ class Confinement:
         )
 
 
-def limits_as_text(limits: Mapping[str, int]) -> str:
+def format_limits(limits: Mapping[str, int]) -> str:
     """As the guard reads them: `core=0,nofile=1024`."""
     return ",".join(f"{name}={value}" for name, value in sorted(limits.items()))

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from processes.confinement import Confinement, limits_as_text
-from processes.log_end import end_of
+from processes.confinement import Confinement, format_limits
+from processes.log_end import read_log_end
 from processes.settings import inherited_environment
 
 # Between the end of the grace period and killing the guard itself, which should have ended by then.
@@ -40,7 +40,7 @@ class GuardedProcess:
         Without a `confinement` it is given all of this process's environment; `environment` is laid over
         what it is given.
         """
-        limits = limits_as_text(confinement.limits) if confinement else ""
+        limits = format_limits(confinement.limits) if confinement else ""
         guarded = [sys.executable, "-m", "processes.guard", str(grace.total_seconds()), limits, *command]
         given = environment or {}
         with log.open("ab") as output:
@@ -79,4 +79,4 @@ class GuardedProcess:
 
     def last_lines(self, count: int) -> str:
         """The end of the log, for people."""
-        return "\n".join(end_of(self.log).splitlines()[-count:])
+        return "\n".join(read_log_end(self.log).splitlines()[-count:])

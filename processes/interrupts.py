@@ -3,7 +3,7 @@
 import signal
 
 
-def end_as_by_interrupt() -> None:
+def interrupt_on_end_signals() -> None:
     """Let SIGTERM and SIGHUP raise KeyboardInterrupt, unless the caller set otherwise, as nohup does."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:

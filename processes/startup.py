@@ -20,11 +20,11 @@ def settings_or_exit(read: Callable[[], _Settings]) -> _Settings:
     except ValidationError as error:  # its values are not shown: a URL may hold a password
         first = error.errors()[0]
         name = f"SLIPWAY_{'_'.join(str(step) for step in first['loc'])}".upper()
-        sys.exit(line_of(InvalidSettings(f"{name}: {first['msg']}", where=name)))
+        sys.exit(format_error(InvalidSettings(f"{name}: {first['msg']}", where=name)))
     except SettingsError as error:
-        sys.exit(line_of(InvalidSettings(str(error))))
+        sys.exit(format_error(InvalidSettings(str(error))))
 
 
-def line_of(error: ExportError) -> str:
+def format_error(error: ExportError) -> str:
     """`error [code]: message (hint)`."""
     return f"error [{error.code}]: {error.message} ({error.hint})"

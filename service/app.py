@@ -29,13 +29,13 @@ from service.routes.dashboard import add_dashboard
 from service.settings import ServiceSettings
 from service.tracing import RequestSpans
 from telemetry.logging import configure_logging
-from telemetry.setup import tracing_to
+from telemetry.setup import make_tracing
 
 
 def create_app(settings: ServiceSettings | None = None, backend: Backend | None = None) -> FastAPI:
     """The application; without a `backend`, on the Redis of the settings."""
     settings = settings or settings_or_exit(ServiceSettings)
-    tracing = tracing_to(settings.otlp_endpoint, "slipway-api")
+    tracing = make_tracing(settings.otlp_endpoint, "slipway-api")
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

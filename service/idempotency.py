@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import Header, Response, status
 
-from jobs.control.idempotency import Answers, KeptAnswer
+from jobs.control.idempotency import Answers, StoredAnswer
 from service.etag import etag_of
 from service.schemas import JobView
 
@@ -37,7 +37,7 @@ def answer_once(
     except BaseException:
         answers.drop(key)
         raise
-    answers.keep(key, KeptAnswer(fingerprint=fingerprint, body=job.model_dump_json()))
+    answers.keep(key, StoredAnswer(fingerprint=fingerprint, body=job.model_dump_json()))
     return _answer(job)
 
 

@@ -13,7 +13,7 @@ from jobs.diagnostics.redis_bundles import RedisBundles
 from jobs.diagnostics.redis_logs import RedisLogs
 from jobs.fleet.redis_roster import RedisRoster
 from jobs.fleet.redis_tallies import RedisTallies
-from jobs.hooks.stores import redis_hooks
+from jobs.hooks.stores import make_redis_hooks
 from jobs.stores.redis_store import RedisJobStore, connect
 from service.dependencies import Backend
 from service.hooks.backend import HookBackend, running_hooks
@@ -33,7 +33,7 @@ def running_backend(settings: ServiceSettings, tracing: Tracing) -> Iterator[tup
             RedisJobStore(client),
             queue,
             planner(settings.families),
-            trace=tracing.current,
+            trace=tracing.current_traceparent,
             folders=FileRoots(roots=settings.allowed_file_roots),
         ),
         RedisRoster(client),
@@ -43,7 +43,7 @@ def running_backend(settings: ServiceSettings, tracing: Tracing) -> Iterator[tup
         RedisPointers(client),
         RedisBundles(client),
     )
-    stores = redis_hooks(client, settings.hooks.event_memory)
+    stores = make_redis_hooks(client, settings.hooks.event_memory)
     with running_hooks(stores, backend.jobs, settings.hooks) as hooks:
         yield backend, hooks
     celery.close()

@@ -30,7 +30,7 @@ from exporter.spec import (
 from exporter.towers.plan import PlannedTower
 from jobs.control.releases import ModelPage
 from jobs.diagnostics.logs import LogPart
-from jobs.fleet.roster import WorkerNotice, unserved
+from jobs.fleet.roster import WorkerNotice, find_unserved
 from jobs.ids import JobId
 from jobs.model import Job, JobState, TowerProgress
 from jobs.request import Priority
@@ -117,7 +117,7 @@ class JobView(Frozen):
             manifest_uri=job.manifest_uri,
             manifest_uris=job.manifest_uris,
             targets=job.spec.targets,
-            unserved=() if alive is None else unserved(waits_for, alive),
+            unserved=() if alive is None else find_unserved(waits_for, alive),
             cancel_requested=job.cancel_requested,
             attempt=job.attempt,
             priority=job.priority,

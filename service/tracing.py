@@ -57,11 +57,11 @@ class TracedQueue:
         with self.tracing.span("enqueue", SpanKind.PRODUCER, attributes=told):
             self.queue.enqueue(job_id, priority, target)
 
-    def undelivered(self, target: Target = "cpu") -> frozenset[JobId]:
-        return self.queue.undelivered(target)
+    def find_undelivered(self, target: Target = "cpu") -> frozenset[JobId]:
+        return self.queue.find_undelivered(target)
 
-    def waiting(self, targets: Sequence[Target]) -> int:
-        return self.queue.waiting(targets)
+    def count_waiting(self, targets: Sequence[Target]) -> int:
+        return self.queue.count_waiting(targets)
 
 
 def _parent(scope: Scope) -> str | None:

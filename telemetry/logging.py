@@ -42,12 +42,12 @@ def configure_logging(log_format: LogFormat, level: LogLevel) -> None:
 
 def _renderers(log_format: LogFormat) -> list[Processor]:
     if log_format is LogFormat.JSON:
-        return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(), _shown]
+        return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(), _redact]
     plain = structlog.dev.plain_traceback
-    return [structlog.dev.ConsoleRenderer(colors=False, exception_formatter=plain), _shown]
+    return [structlog.dev.ConsoleRenderer(colors=False, exception_formatter=plain), _redact]
 
 
-def _shown(_logger: object, _method: str, rendered: object) -> str:
+def _redact(_logger: object, _method: str, rendered: object) -> str:
     """The last step, on the line as it is written: whatever was logged, its secrets are left out."""
     return shown(str(rendered))
 

@@ -35,7 +35,7 @@ class OtlpSpan:
 
     @property
     def traceparent(self) -> str | None:
-        return _traceparent(trace.set_span_in_context(self._span, Context()))
+        return _format_traceparent(trace.set_span_in_context(self._span, Context()))
 
     def rename(self, name: str) -> None:
         self._span.update_name(name)
@@ -71,7 +71,7 @@ class OtlpTracing:
         parent: str | None = None,
         attributes: Attributes = NO_ATTRIBUTES,
     ) -> Iterator[Span]:
-        context = _below(parent) if parent else None
+        context = _parent_context(parent) if parent else None
         with self._tracer.start_as_current_span(
             name, context, _KINDS[kind], attributes=dict(attributes)
         ) as span:
@@ -87,24 +87,24 @@ class OtlpTracing:
         attributes: Attributes = NO_ATTRIBUTES,
         failed: str | None = None,
     ) -> None:
-        context = _below(parent) if parent else None
+        context = _parent_context(parent) if parent else None
         span = self._tracer.start_span(name, context, attributes=dict(attributes), start_time=_ns(begun))
         if failed is not None:
             span.set_status(StatusCode.ERROR, failed)
         span.end(_ns(ended))
 
-    def current(self) -> str | None:
-        return _traceparent(None)
+    def current_traceparent(self) -> str | None:
+        return _format_traceparent(None)
 
     def close(self) -> None:
         self._provider.shutdown()
 
 
-def _below(parent: str) -> Context:
+def _parent_context(parent: str) -> Context:
     return _W3C.extract({"traceparent": parent}, Context())
 
 
-def _traceparent(context: Context | None) -> str | None:
+def _format_traceparent(context: Context | None) -> str | None:
     carrier: dict[str, str] = {}
     _W3C.inject(carrier, context)
     return carrier.get("traceparent")

@@ -3,7 +3,7 @@
 from telemetry.tracing import NoTracing, Tracing
 
 
-def tracing_to(endpoint: str | None, program: str, *, at_once: bool = False) -> Tracing:
+def make_tracing(endpoint: str | None, program: str, *, at_once: bool = False) -> Tracing:
     """Spans of `program`, sent to an OTLP endpoint by a thread; `at_once`, each by whoever ends it."""
     if endpoint is None:
         return NoTracing()

@@ -61,7 +61,7 @@ class Tracing(Protocol):
         """A span that is over; times are Unix seconds, `failed` says why it did."""
         ...
 
-    def current(self) -> str | None:
+    def current_traceparent(self) -> str | None:
         """The traceparent of the span whose block this is."""
         ...
 
@@ -113,7 +113,7 @@ class NoTracing:
     ) -> None:
         return
 
-    def current(self) -> str | None:
+    def current_traceparent(self) -> str | None:
         return None
 
     def close(self) -> None:

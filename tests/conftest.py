@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from processes.settings import compiler_folder
-from worker.machine.compiler_files import lay_in
+from worker.machine.compiler_files import copy_precompiled
 
 pytest_plugins = ["tests.chromium", "tests.installed_families", "tests.s3_server"]
 
@@ -34,7 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     if CACHE_VARIABLE not in os.environ:
         os.environ[CACHE_VARIABLE] = tempfile.mkdtemp(prefix="slipway-tests-")
-        lay_in(compiler_folder(), Path(os.environ[CACHE_VARIABLE]))
+        copy_precompiled(compiler_folder(), Path(os.environ[CACHE_VARIABLE]))
         config.add_cleanup(lambda: shutil.rmtree(os.environ.pop(CACHE_VARIABLE), ignore_errors=True))
     os.environ[CODE_CACHE_VARIABLE] = tempfile.mkdtemp(prefix="slipway-code-")  # never the user's own
     config.add_cleanup(lambda: shutil.rmtree(os.environ.pop(CODE_CACHE_VARIABLE), ignore_errors=True))

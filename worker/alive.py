@@ -5,7 +5,7 @@ import time
 
 from processes.privacy import keep_private
 from processes.startup import settings_or_exit
-from worker.machine.liveness import illness_in
+from worker.machine.liveness import find_problem
 from worker.settings import WorkerSettings
 
 
@@ -14,8 +14,8 @@ def main() -> None:
     settings = settings_or_exit(WorkerSettings)
     if settings.alive_file is None:
         sys.exit("SLIPWAY_ALIVE_FILE names no file: the worker keeps none")
-    if illness := illness_in(settings.alive_file, time.time(), settings.longest_hunger):
-        sys.exit(illness)
+    if problem := find_problem(settings.alive_file, time.time(), settings.longest_hunger):
+        sys.exit(problem)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from celery.signals import setup_logging, worker_ready, worker_shutdown, worker_
 
 from jobs.celery_queue import CeleryQueue, make_celery
 from jobs.control.redis_releases import RedisPointers
-from jobs.control.retention import forget_old
+from jobs.control.retention import forget_old_jobs
 from jobs.fleet.redis_roster import RedisRoster
 from jobs.stores.redis_store import connect
 from processes.privacy import keep_private
@@ -21,23 +21,23 @@ from worker.attempt.workspace import own_worker_dir, remove_leftovers
 from worker.heartbeat import Heartbeat, Sweeper
 from worker.machine.targets import machine_or_exit
 from worker.settings import WorkerSettings
-from worker.tasks import Runner, register
-from worker.wiring import runner_of
+from worker.tasks import Runner, register_tasks
+from worker.wiring import make_runner
 
 
-def build(settings: WorkerSettings) -> Celery:
+def build_app(settings: WorkerSettings) -> Celery:
     """The Celery app with its task, and what lives as long as the worker."""
     machine = machine_or_exit(settings.targets)
     app, client = make_celery(settings.redis_url, machine.targets), connect(settings.redis_url)
     queue = CeleryQueue(app, client)
-    runner = runner_of(settings, client, queue, machine)
-    register(app, runner, queue)
-    forget = partial(forget_old, runner.store, RedisPointers(client), settings.job_retention)
-    _follow_life(settings, runner, RedisRoster(client), forget)
+    runner = make_runner(settings, client, queue, machine)
+    register_tasks(app, runner, queue)
+    forget = partial(forget_old_jobs, runner.store, RedisPointers(client), settings.job_retention)
+    _connect_signals(settings, runner, RedisRoster(client), forget)
     return app
 
 
-def _follow_life(
+def _connect_signals(
     settings: WorkerSettings, runner: Runner, roster: RedisRoster, forget: Callable[[], object]
 ) -> None:
     """Connect Celery's signals: begin when the worker is ready, end its attempts when it is told to."""
@@ -70,4 +70,4 @@ def _follow_life(
 
 
 keep_private()
-app = build(settings_or_exit(WorkerSettings))
+app = build_app(settings_or_exit(WorkerSettings))

@@ -14,11 +14,11 @@ from datetime import timedelta
 from celery import Celery
 from kombu.exceptions import OperationalError
 
-from jobs.celery_queue import make_celery, queue_of
+from jobs.celery_queue import make_celery, queue_name
 from jobs.errors import StoreUnavailable
 from jobs.fleet.redis_roster import RedisRoster
 from jobs.fleet.roster import Roster, WorkerNotice
-from jobs.stores.redis_store import connect, reaching
+from jobs.stores.redis_store import connect, translate_redis_errors
 from processes.privacy import keep_private
 from processes.startup import settings_or_exit
 from worker.settings import WorkerSettings
@@ -56,7 +56,7 @@ def stop_listening(app: Celery, host: str, queues: Collection[str]) -> bool:
     worker = [f"celery@{host}"]
     try:
         # A connection of its own: a pooled one may have died with the store.
-        with reaching(), app.connection_for_write() as connection:
+        with translate_redis_errors(), app.connection_for_write() as connection:
             answers = [
                 app.control.cancel_consumer(
                     queue, destination=worker, reply=True, timeout=_ANSWER_S, connection=connection
@@ -69,16 +69,16 @@ def stop_listening(app: Celery, host: str, queues: Collection[str]) -> bool:
 
 
 @dataclass
-class _Seen:
+class _Observation:
     """What the looks at a worker have come to."""
 
-    told: bool = False
+    stopped_listening: bool = False
     quiet: int = 0  # looks in a row that found it there and idle
     absent: int = 0  # that found no worker
 
     @property
     def drained(self) -> bool:
-        looks = _QUIET_LOOKS if self.told else _DEAF_LOOKS
+        looks = _QUIET_LOOKS if self.stopped_listening else _DEAF_LOOKS
         return self.quiet >= looks or self.absent >= _ABSENT_LOOKS
 
 
@@ -95,30 +95,34 @@ def drain(
     While the store is away nobody knows whether the worker is busy: it counts as busy, and is told anew
     afterwards.
     """
-    deadline, seen = time.monotonic() + patience.total_seconds(), _Seen()
+    deadline, seen = time.monotonic() + patience.total_seconds(), _Observation()
     while not seen.drained:
         if time.monotonic() > deadline:
             return False
         try:
-            _look(_workers_of(roster, host), stop_listening, seen)
+            _observe_worker(_find_workers(roster, host), stop_listening, seen)
         except StoreUnavailable:
-            seen = _Seen()
+            seen = _Observation()
         if not seen.drained:
             time.sleep(beat.total_seconds())
     return True
 
 
-def _look(here: Collection[WorkerNotice], stop_listening: StopListening, seen: _Seen) -> None:
+def _observe_worker(
+    here: Collection[WorkerNotice], stop_listening: StopListening, seen: _Observation
+) -> None:
     if not here:
         seen.absent, seen.quiet = seen.absent + 1, 0
         return
     seen.absent = 0
-    if not seen.told:
-        seen.told = stop_listening({queue_of(target) for worker in here for target in worker.targets})
+    if not seen.stopped_listening:
+        seen.stopped_listening = stop_listening(
+            {queue_name(target) for worker in here for target in worker.targets}
+        )
     seen.quiet = 0 if any(worker.jobs for worker in here) else seen.quiet + 1
 
 
-def _workers_of(roster: Roster, host: str) -> tuple[WorkerNotice, ...]:
+def _find_workers(roster: Roster, host: str) -> tuple[WorkerNotice, ...]:
     return tuple(worker for worker in roster.alive() if worker.host == host)
 
 

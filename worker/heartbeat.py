@@ -17,9 +17,9 @@ from jobs.lease.leases import release_expired
 from jobs.queue import tell_workers
 from telemetry.logging import logger
 from worker.lease.lease_renewal import Stopped
-from worker.machine.gpus import gpus
-from worker.machine.liveness import VitalsFile
-from worker.machine.versions import installed
+from worker.machine.gpus import list_gpus
+from worker.machine.liveness import LivenessFile
+from worker.machine.versions import installed_versions
 from worker.tasks import Runner
 
 log = logger(__name__)
@@ -28,7 +28,7 @@ _MISSED_BEATS = 3  # a worker that misses these is not alive
 _LOOK = timedelta(seconds=1)  # for jobs to be closed
 
 
-class Repeating:
+class PeriodicThread:
     """A thread that calls `action` every `interval` until stopped; a store that is away is waited for."""
 
     def __init__(self, name: str, interval: timedelta, action: Callable[[], None]) -> None:
@@ -69,34 +69,34 @@ class Heartbeat:
         alive_file: Path | None = None,
     ) -> None:
         """Announce `runner`'s worker every `interval`, and note each beat in `alive_file`."""
-        self._vitals = VitalsFile(alive_file, interval)
+        self._liveness_file = LivenessFile(alive_file, interval)
         self._roster = roster
         self._runner = runner
         self._lifetime = interval * _MISSED_BEATS
-        self._notice = _notice(runner, started_at)
-        self._repeating = Repeating("heartbeat", interval, self._beat)
+        self._notice = _describe_worker(runner, started_at)
+        self._thread = PeriodicThread("heartbeat", interval, self._beat)
 
     def start(self) -> None:
-        self._repeating.start()
+        self._thread.start()
 
     def stop(self) -> None:
         """Say goodbye; a store that is away forgets the worker by itself."""
-        self._repeating.stop()
+        self._thread.stop()
         try:
             self._roster.withdraw(self._notice.id)
         except StoreUnavailable as error:
             log.warning("job_store_away", message=error.message)
 
     def _beat(self) -> None:
-        told = {"jobs": tuple(self._runner.running), "gpus": gpus()}
+        told = {"jobs": tuple(self._runner.running), "gpus": list_gpus()}
         busy = self._notice.model_copy(update=told)
         hungry = False
         try:
             self._roster.announce(busy, self._lifetime)
-            self._runner.judge.written(self._runner.store.now())  # the notice was taken
-            hungry = not busy.jobs and self._runner.queue.waiting(self._notice.targets) > 0
+            self._runner.lease_monitor.note_write(self._runner.store.now())  # the notice was taken
+            hungry = not busy.jobs and self._runner.queue.count_waiting(self._notice.targets) > 0
         finally:
-            self._vitals.write(hungry=hungry)
+            self._liveness_file.write(hungry=hungry)
 
 
 class Sweeper:
@@ -110,39 +110,39 @@ class Sweeper:
         self._forget = forget
         self._runner = runner
         self._interval = interval
-        self._repeating = Repeating("sweep", interval, self._take_turn)
+        self._thread = PeriodicThread("sweep", interval, self._take_turn)
         # In a thread of its own: to look through what attempts left may take minutes.
-        self._closing = Repeating("closing", min(interval, _LOOK), self._close)
+        self._closing = PeriodicThread("closing", min(interval, _LOOK), self._close)
         self._stopped = threading.Event()
         self._over: Mapping[JobId, datetime] = {}
 
     def start(self) -> None:
-        self._repeating.start()
+        self._thread.start()
         self._closing.start()
 
     def stop(self) -> None:
         self._stopped.set()
-        self._repeating.stop()
+        self._thread.stop()
         self._closing.stop()
 
     def _take_turn(self) -> None:
         if self._roster.may_sweep(self._runner.worker, self._interval):
-            self._over = release(self._runner)
+            self._over = release_jobs(self._runner)
             self._forget()
 
     def _close(self) -> None:
         over, self._over = self._over, {}
-        close_over(self._runner, over, self._stopped)
+        close_orphans(self._runner, over, self._stopped)
 
 
-def release(runner: Runner) -> Mapping[JobId, datetime]:
+def release_jobs(runner: Runner) -> Mapping[JobId, datetime]:
     """Take jobs from workers that are gone, and enqueue those that no message names.
 
     Returns:
         The leases that have ended, among which are those of jobs to be closed.
     """
     store, queue = runner.store, runner.queue
-    ended = runner.judge.ended(store.leases(), store.now())
+    ended = runner.lease_monitor.find_expired(store.leases(), store.now())
     for job in release_expired(store, ended):
         log.warning("expired_job_released", job_id=job.id)
         tell_workers(queue, job)  # the dead worker's message may still count as on its way
@@ -151,7 +151,7 @@ def release(runner: Runner) -> Mapping[JobId, datetime]:
     return ended
 
 
-def close_over(runner: Runner, ended: Mapping[JobId, datetime], stopped: threading.Event) -> None:
+def close_orphans(runner: Runner, ended: Mapping[JobId, datetime], stopped: threading.Event) -> None:
     """Close those of the jobs that are over; what cannot be now, another sweep will try again."""
     for job_id, until in ended.items():
         try:
@@ -162,7 +162,7 @@ def close_over(runner: Runner, ended: Mapping[JobId, datetime], stopped: threadi
             log.warning("job_not_closed", job_id=job_id, message=error.message)
 
 
-def _notice(runner: Runner, started_at: datetime) -> WorkerNotice:
+def _describe_worker(runner: Runner, started_at: datetime) -> WorkerNotice:
     """What this worker announces of itself; packages are named without being imported."""
     machine = runner.machine
     return WorkerNotice(
@@ -173,6 +173,6 @@ def _notice(runner: Runner, started_at: datetime) -> WorkerNotice:
         targets=machine.targets,
         architecture=machine.architecture,
         memory=machine.memory,
-        versions={"slipway": __version__, **installed()},
+        versions={"slipway": __version__, **installed_versions()},
         started_at=started_at,
     )

@@ -35,7 +35,7 @@ def main(command: list[str]) -> int:
     # Blocked, they wait until asked for: none is lost, and a first process ignores no other.
     signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
     try:
-        child = subprocess.Popen(command, preexec_fn=_hear_all)  # noqa: PLW1509 (no threads)
+        child = subprocess.Popen(command, preexec_fn=_unblock_signals)  # noqa: PLW1509 (no threads)
     except OSError as error:
         sys.stderr.write(f"{command[0]}: {error}\n")
         return 127
@@ -47,7 +47,7 @@ def main(command: list[str]) -> int:
             return status
 
 
-def _hear_all() -> None:
+def _unblock_signals() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
 
 

@@ -16,15 +16,15 @@ from processes.settings import CodeCacheSetting
 from telemetry.choices import LogFormat, LogLevel, OtlpEndpoint
 
 
-def _seconds(given: object) -> object:
+def _parse_seconds(given: object) -> object:
     """An environment variable's number is text, which pydantic would read as hours and minutes."""
     return float(given) if isinstance(given, str) else given
 
 
-Duration = Annotated[timedelta, BeforeValidator(_seconds), Field(gt=timedelta(0))]
+Duration = Annotated[timedelta, BeforeValidator(_parse_seconds), Field(gt=timedelta(0))]
 
 
-def _split(given: object) -> object:
+def split_list(given: object) -> object:
     """A list as people write it in an environment variable."""
     return tuple(given.replace(",", " ").split()) if isinstance(given, str) else given
 
@@ -32,9 +32,9 @@ def _split(given: object) -> object:
 VariableNames = Annotated[
     tuple[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\*?$")], ...],
     NoDecode,
-    BeforeValidator(_split),
+    BeforeValidator(split_list),
 ]
-TargetNames = Annotated[tuple[Target, ...], NoDecode, BeforeValidator(_split)]
+TargetNames = Annotated[tuple[Target, ...], NoDecode, BeforeValidator(split_list)]
 
 
 class WorkerSettings(BaseSettings):
@@ -105,7 +105,7 @@ class WorkerSettings(BaseSettings):
 
     @field_validator("heartbeat_interval")
     @classmethod
-    def _often_enough(cls, interval: timedelta, info: ValidationInfo) -> timedelta:
+    def _require_frequent_beats(cls, interval: timedelta, info: ValidationInfo) -> timedelta:
         """Three beats may be missed in half a lease, after which nobody is judged, see `lease_expiry`."""
         lease: timedelta | None = info.data.get("lease")
         if lease is not None and interval > lease / 6:
@@ -116,7 +116,7 @@ class WorkerSettings(BaseSettings):
         return interval
 
 
-class AllowanceSettings(BaseSettings):
+class AttemptEnvironmentSettings(BaseSettings):
     """What attempts are given of the worker; read from SLIPWAY_<NAME>."""
 
     model_config = SettingsConfigDict(env_prefix="SLIPWAY_", frozen=True)
@@ -145,7 +145,7 @@ class AllowanceSettings(BaseSettings):
     )
 
 
-def _usable(pem: SecretStr) -> SecretStr:
+def _require_valid_key(pem: SecretStr) -> SecretStr:
     SigningKey(pem.get_secret_value())
     return pem
 
@@ -155,7 +155,7 @@ class SigningSettings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="SLIPWAY_", frozen=True)
 
-    signing_key: Annotated[SecretStr, AfterValidator(_usable)] | None = Field(
+    signing_key: Annotated[SecretStr, AfterValidator(_require_valid_key)] | None = Field(
         default=None,
         description="An Ed25519 private key itself, in PEM: a file could be read by an attempt. "
         "Default: artifacts are not signed.",

@@ -12,19 +12,26 @@ from exporter.outcome import Failure
 from jobs.diagnostics.bundles import Bundles
 from jobs.diagnostics.logs import JobLogs
 from jobs.errors import LeaseLost, StoreUnavailable
-from jobs.lease.leases import Holding, Joined
+from jobs.lease.leases import Holding, JoinedAttempt
 from jobs.model import Job
 from processes.guarded_process import GuardedProcess
 from processes.settings import secret_values
 from telemetry.logging import logger
-from worker.attempt.attempt_result import Broken, Cancelled, Ending, HandedBack, for_good, without
+from worker.attempt.attempt_result import (
+    AttemptResult,
+    Cancelled,
+    HandedBack,
+    NoOutcome,
+    forbid_retries,
+    redact_failures,
+)
+from worker.attempt.bundle_storage import BundleStorage
 from worker.attempt.events import EventTail, log_events
-from worker.attempt.failure_bundle import Bundling
 from worker.attempt.launch import Launcher
 from worker.attempt.logs import LogTail
-from worker.attempt.outcome import outcome_of, record, timed_out
-from worker.attempt.workspace import Workspace, workspace_of
-from worker.lease.finalize import Manner, clear_after_loss, settled, signed
+from worker.attempt.outcome import read_result, record_result, timeout_error
+from worker.attempt.workspace import Workspace, open_workspace
+from worker.lease.finalize import WaitPolicy, clean_up_after_loss, finalize_artifact, sign_published
 from worker.lease.lease_proof import LeaseProof, clock
 
 log = logger(__name__)
@@ -58,7 +65,7 @@ class Supervisor:
         self.signing_key = signing_key
         self._poll_s = poll_s
         self._secrets = secret_values()
-        self._bundling = Bundling(bundles, logs, self._secrets)
+        self._bundle_storage = BundleStorage(bundles, logs, self._secrets)
         self._stopping = threading.Event()
 
     def stop(self) -> None:
@@ -77,20 +84,22 @@ class Supervisor:
         `on_beat` is called as long as the attempt lives, some times a second. The ranks' spans stand below
         `traceparent`. With a `place`, other hosts run some of the ranks, and meet these there.
         """
-        manner = Manner(stopped=self._stopping, on_beat=on_beat)
+        policy = WaitPolicy(stopped=self._stopping, on_beat=on_beat)
         try:
-            with workspace_of(holding.job, self._worker_dir, traceparent) as workspace:
-                ending = self._attempt(holding, workspace, on_beat, place)
-                if not workspace.helps:
-                    ending = signed(settled(ending, holding, manner), holding, self.signing_key, manner)
+            with open_workspace(holding.job, self._worker_dir, traceparent) as workspace:
+                ending = self._run_attempt(holding, workspace, on_beat, place)
+                if not workspace.is_helper:
+                    ending = sign_published(
+                        finalize_artifact(ending, holding, policy), holding, self.signing_key, policy
+                    )
                 if place is not None and not place.called:
-                    ending = for_good(ending)  # or each host would, by itself, and wait for the others
-                ending = without(self._secrets, ending)
-                ending = self._bundling.told(ending, holding.job, workspace)
-            job = record(holding, ending)
+                    ending = forbid_retries(ending)  # or each host would, by itself, and wait for the others
+                ending = redact_failures(self._secrets, ending)
+                ending = self._bundle_storage.store_bundles(ending, holding.job, workspace)
+            job = record_result(holding, ending)
         except LeaseLost as error:
             log.warning("lease_lost", message=error.message)
-            clear_after_loss(holding, manner)
+            clean_up_after_loss(holding, policy)
             return None
         for tower in job.towers:
             if tower.failure is not None:
@@ -98,50 +107,50 @@ class Supervisor:
         log.info("attempt_ended", ending=type(ending).__name__, state=job.state)
         return job
 
-    def join(self, joined: Joined, place: MeetingPlace, on_beat: Callable[[], None]) -> None:
+    def join(self, joined: JoinedAttempt, place: MeetingPlace, on_beat: Callable[[], None]) -> None:
         """Run this host's ranks of an attempt that is another worker's, which records what becomes of it."""
         try:
-            with workspace_of(joined.job, self._worker_dir) as workspace:
-                ending = self._attempt(joined, workspace, on_beat, place)
+            with open_workspace(joined.job, self._worker_dir) as workspace:
+                ending = self._run_attempt(joined, workspace, on_beat, place)
             log.info("joined_attempt_ended", ending=type(ending).__name__)
         except LeaseLost as error:  # it has ended, or is another's now
             log.info("joined_attempt_left", message=error.message)
 
-    def _attempt(
+    def _run_attempt(
         self,
         holding: Holding,
         workspace: Workspace,
         on_beat: Callable[[], None],
         place: MeetingPlace | None = None,
-    ) -> Ending:
+    ) -> AttemptResult:
         ranks = holding.job.ranks
         log.info("attempt_started", ranks=ranks, workspace=str(workspace.path))
         try:
             process = self._launcher.start(workspace, ranks=ranks, place=place)
         except ExportError as error:
-            return Broken(Failure.of(error))
+            return NoOutcome(Failure.of(error))
         lines = LogTail(workspace.log, self._logs, holding.job.id, self._secrets)
 
         def beat() -> None:
-            _forward(lines)
+            _forward_logs(lines)
             on_beat()
 
         try:
             proof = LeaseProof(workspace.path, holding.length)
-            ending = self._watch(holding, process, EventTail(workspace.path), proof, beat)
+            ending = self._watch_ranks(holding, process, EventTail(workspace.path), proof, beat)
         finally:
             process.stop()
-            _forward(lines)
-        return ending or outcome_of(workspace, process)
+            _forward_logs(lines)
+        return ending or read_result(workspace, process)
 
-    def _watch(
+    def _watch_ranks(
         self,
         holding: Holding,
         process: GuardedProcess,
         tail: EventTail,
         proof: LeaseProof,
         on_beat: Callable[[], None],
-    ) -> Ending | None:
+    ) -> AttemptResult | None:
         """Until the ranks end by themselves (None), or are to be ended."""
         deadline = clock() + self._time_limit.total_seconds()
         running = True
@@ -149,19 +158,21 @@ class Supervisor:
             if self._stopping.wait(self._poll_s):
                 return HandedBack()
             running = process.exit_status() is None  # before the last look at the events
-            job = _keep(holding, tail, proof, on_beat)
+            job = _renew_lease(holding, tail, proof, on_beat)
             if running and job is not None and job.cancel_requested:
                 return Cancelled()
             if running and clock() > deadline:
-                return Broken(Failure.of(timed_out(self._time_limit, process)))
+                return NoOutcome(Failure.of(timeout_error(self._time_limit, process)))
         return None
 
 
-def _keep(holding: Holding, tail: EventTail, proof: LeaseProof, on_beat: Callable[[], None]) -> Job | None:
+def _renew_lease(
+    holding: Holding, tail: EventTail, proof: LeaseProof, on_beat: Callable[[], None]
+) -> Job | None:
     """Renew and report; a store that is away is tried again at the next beat."""
     events, asked_at = tail.read(), clock()
     try:
-        kept = holding.keep(events)
+        kept = holding.renew(events)
         proof.renew(asked_at, kept.remaining)
         log_events(events)
         on_beat()
@@ -175,7 +186,7 @@ def _keep(holding: Holding, tail: EventTail, proof: LeaseProof, on_beat: Callabl
         return None
 
 
-def _forward(lines: LogTail) -> None:
+def _forward_logs(lines: LogTail) -> None:
     """Pass on what the ranks wrote; an attempt does not depend on it."""
     try:
         lines.forward()

@@ -12,18 +12,18 @@ from structlog.contextvars import bound_contextvars
 
 from jobs.celery_queue import JOIN_EXPORT, RUN_EXPORT, CeleryQueue
 from jobs.errors import LeaseLost, StoreUnavailable
-from jobs.fleet.tallies import Tallies, tallies_of
+from jobs.fleet.tallies import Tallies, count_attempt
 from jobs.ids import JobId
-from jobs.lease.lease_expiry import Judge
-from jobs.lease.leases import Holding, claim, joined
-from jobs.lease.orphans import take_over
+from jobs.lease.lease_expiry import LeaseMonitor
+from jobs.lease.leases import Holding, claim, join_attempt
+from jobs.lease.orphans import take_orphan
 from jobs.model import Job, JobState
 from jobs.queue import HostCall, WorkerQueue, enqueue_if_possible
 from jobs.stores.job_store import JobStore
 from telemetry.logging import logger
 from telemetry.tracing import NoTracing, SpanKind, Tracing
-from worker.hosts.call_workers import OwnPlace, place_of_call
-from worker.lease.finalize import close
+from worker.hosts.call_workers import HostCaller, meeting_place_of
+from worker.lease.finalize import close_orphan
 from worker.machine.targets import Machine
 from worker.supervisor import Supervisor
 
@@ -36,14 +36,14 @@ class Runner:
 
     store: JobStore
     queue: WorkerQueue
-    judge: Judge
+    lease_monitor: LeaseMonitor
     supervisor: Supervisor
     worker: str
     lease: timedelta
     pause: timedelta = timedelta(0)  # before a job is begun again
     tallies: Tallies
     machine: Machine
-    own_place: OwnPlace = field(default_factory=lambda: OwnPlace(address="127.0.0.1"))
+    host_caller: HostCaller = field(default_factory=lambda: HostCaller(address="127.0.0.1"))
     tracing: Tracing = field(default_factory=NoTracing)
     running: set[JobId] = field(default_factory=set)  # read by the heartbeat
 
@@ -57,7 +57,7 @@ class Runner:
             length=self.lease,
             serves=self.machine.targets,
             pause=self.pause,
-            may_judge=self.judge.may_judge,
+            may_expire=self.lease_monitor.may_expire,
         )
         if holding is None:
             log.info("job_not_free", job_id=job_id)
@@ -66,30 +66,30 @@ class Runner:
         self.running.add(job_id)
         try:
             with bound_contextvars(job_id=job_id, attempt=holding.job.attempt):
-                job = self._attempt(holding, on_beat)
+                job = self._run_attempt(holding, on_beat)
         finally:
             self.running.discard(job_id)
         if job is None:
             return
-        self._count(job)
-        self._tell_of(job)
+        self._count_attempt(job)
+        self._notify_workers(job)
 
-    def _tell_of(self, job: Job) -> None:
+    def _notify_workers(self, job: Job) -> None:
         """Let workers know of a job that goes on at once."""
         at_once = job.not_before is None and not job.cancel_requested  # else the sweep does, in its time
         if job.state is JobState.QUEUED and at_once:
             enqueue_if_possible(self.queue, job)
 
-    def _attempt(self, holding: Holding, on_beat: Callable[[], None]) -> Job | None:
-        told: dict[str, str | int | float] = {
+    def _run_attempt(self, holding: Holding, on_beat: Callable[[], None]) -> Job | None:
+        attributes: dict[str, str | int | float] = {
             "slipway.job": holding.job.id,
             "slipway.attempt": holding.job.attempt,
             "slipway.worker": self.worker,
         }
         with self.tracing.span(
-            "attempt", SpanKind.CONSUMER, parent=holding.job.traceparent, attributes=told
+            "attempt", SpanKind.CONSUMER, parent=holding.job.traceparent, attributes=attributes
         ) as span:
-            place = self.own_place.call_hosts(holding.job, self.queue)
+            place = self.host_caller.call_hosts(holding.job, self.queue)
             job = self.supervisor.run(holding, on_beat, traceparent=span.traceparent, place=place)
             span.note({"slipway.state": job.state if job else "lost"})
             if job is not None and job.failure is not None:
@@ -98,14 +98,14 @@ class Runner:
 
     def join(self, call: HostCall, on_beat: Callable[[], None] = lambda: None) -> None:
         """Run some of the ranks of another worker's attempt; does nothing once that is over."""
-        part = joined(self.store, call.job_id, call.attempt, self.lease)
+        part = join_attempt(self.store, call.job_id, call.attempt, self.lease)
         if part is None:
             log.info("attempt_not_joined", job_id=call.job_id)
             return
         self.running.add(call.job_id)
         try:
             with bound_contextvars(job_id=call.job_id, attempt=call.attempt):
-                self.supervisor.join(part, place_of_call(call), on_beat)
+                self.supervisor.join(part, meeting_place_of(call), on_beat)
         finally:
             self.running.discard(call.job_id)
 
@@ -116,28 +116,28 @@ class Runner:
             StorageError, StoreUnavailable: not now.
             Stopped: nor once `stopped` is set.
         """
-        closing = take_over(self.store, job_id, ended, worker=self.worker, length=self.lease)
+        closing = take_orphan(self.store, job_id, ended, worker=self.worker, length=self.lease)
         if closing is None:
             return
         with bound_contextvars(job_id=job_id, attempt=closing.job.attempt):
             try:
-                job = close(closing, self.supervisor.signing_key, stopped)
+                job = close_orphan(closing, self.supervisor.signing_key, stopped)
             except LeaseLost as error:
                 log.warning("lease_lost", message=error.message)
                 return
             log.info("job_closed", state=job.state)
         if closing.job.state is JobState.RUNNING:  # its last attempt could not be counted by who ran it
-            self._count(job)
-        self._tell_of(job)
+            self._count_attempt(job)
+        self._notify_workers(job)
 
-    def _count(self, job: Job) -> None:
+    def _count_attempt(self, job: Job) -> None:
         try:
-            self.tallies.add(tallies_of(job))
+            self.tallies.add(count_attempt(job))
         except StoreUnavailable as error:
             log.warning("attempt_not_counted", message=error.message)
 
 
-def register(app: Celery, runner: Runner, queue: CeleryQueue) -> None:
+def register_tasks(app: Celery, runner: Runner, queue: CeleryQueue) -> None:
     """Make `runner` the app's task."""
 
     @app.task(name=RUN_EXPORT, bind=True)

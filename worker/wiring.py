@@ -7,24 +7,26 @@ import socket
 from jobs.diagnostics.redis_bundles import RedisBundles
 from jobs.diagnostics.redis_logs import RedisLogs
 from jobs.fleet.redis_tallies import RedisTallies
-from jobs.lease.lease_expiry import Judge
+from jobs.lease.lease_expiry import LeaseMonitor
 from jobs.queue import WorkerQueue
 from jobs.stores.redis_store import RedisClient, RedisJobStore
 from processes.startup import settings_or_exit
-from telemetry.setup import tracing_to
-from worker.attempt.launch import launcher_of
+from telemetry.setup import make_tracing
+from worker.attempt.launch import make_launcher
 from worker.attempt.workspace import own_worker_dir
-from worker.hosts.call_workers import OwnPlace
+from worker.hosts.call_workers import HostCaller
 from worker.machine.targets import Machine
-from worker.settings import AllowanceSettings, SigningSettings, WorkerSettings
+from worker.settings import AttemptEnvironmentSettings, SigningSettings, WorkerSettings
 from worker.supervisor import Supervisor
 from worker.tasks import Runner
 
 
-def runner_of(settings: WorkerSettings, client: RedisClient, queue: WorkerQueue, machine: Machine) -> Runner:
+def make_runner(
+    settings: WorkerSettings, client: RedisClient, queue: WorkerQueue, machine: Machine
+) -> Runner:
     """A worker's way with a job id."""
     supervisor = Supervisor(
-        launcher_of(settings.attempt_command, settings_or_exit(AllowanceSettings)),
+        make_launcher(settings.attempt_command, settings_or_exit(AttemptEnvironmentSettings)),
         worker_dir=own_worker_dir(settings.work_dir, os.getpid()),
         time_limit=settings.attempt_time_limit,
         logs=RedisLogs(client),
@@ -34,13 +36,13 @@ def runner_of(settings: WorkerSettings, client: RedisClient, queue: WorkerQueue,
     return Runner(
         store=RedisJobStore(client),
         queue=queue,
-        judge=Judge(settings.lease),
+        lease_monitor=LeaseMonitor(settings.lease),
         supervisor=supervisor,
         worker=f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}",
         lease=settings.lease,
         pause=settings.retry_pause,
         tallies=RedisTallies(client),
         machine=machine,
-        own_place=OwnPlace.of(settings),
-        tracing=tracing_to(settings.otlp_endpoint, "slipway-worker"),
+        host_caller=HostCaller.from_settings(settings),
+        tracing=make_tracing(settings.otlp_endpoint, "slipway-worker"),
     )

@@ -23,7 +23,7 @@ from benchmarks.board.record import (
 )
 from benchmarks.board.zoo import read_zoo
 from cli.settings import leave_the_gpu_to_forks
-from processes.interrupts import end_as_by_interrupt
+from processes.interrupts import interrupt_on_end_signals
 from service.client.tables import console, table_of
 from telemetry.choices import LogFormat, LogLevel
 from telemetry.logging import configure_logging
@@ -31,7 +31,7 @@ from telemetry.logging import configure_logging
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the board, show it, and record it; the exit code is 1 if a row fails."""
-    end_as_by_interrupt()
+    interrupt_on_end_signals()
     configure_logging(LogFormat.CONSOLE, LogLevel.WARNING)
     leave_the_gpu_to_forks()
     return run(options().parse_args(arguments))

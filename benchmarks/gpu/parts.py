@@ -17,7 +17,7 @@ from pathlib import Path
 from benchmarks.gpu import attention, output
 from benchmarks.gpu.check import check
 from benchmarks.gpu.measure import Ceilings, ceilings
-from processes.interrupts import end_as_by_interrupt
+from processes.interrupts import interrupt_on_end_signals
 
 _NEEDED_FOR_PACKAGES = ("fbgemm_gpu", "torchrec", "pyarrow", "pydantic")
 
@@ -59,7 +59,7 @@ class Run:
 def main() -> int:
     """1 if something is wrong in the part, or it raised; its table then ends with that."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the guard, which a Ctrl-C ends, sends the other signal
-    end_as_by_interrupt()
+    interrupt_on_end_signals()
     name, out, budget_s = sys.argv[1:]
     run, is_well = Run(Path(out), float(budget_s)), True
     with (run.out / f"{name}.txt").open("w", buffering=1) as table:

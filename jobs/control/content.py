@@ -22,7 +22,7 @@ _SOURCES = {"config", "config_uri", "checkpoint_uri", "item_input_uri", "sample_
 _LEFT_OUT = {"ranks", "nodes", *_SOURCES}
 
 
-def files_at(uri: str) -> tuple[StoredFile, ...]:
+def stat_files(uri: str) -> tuple[StoredFile, ...]:
     """The file a URI names, or those below the folder it names; SourceNotFound."""
     folder, name = split_uri(uri.rstrip("/"))
     store = open_store(folder)
@@ -34,7 +34,7 @@ def files_at(uri: str) -> tuple[StoredFile, ...]:
         raise
 
 
-def content_key(spec: ExportSpec, identify: Identify = files_at) -> str | None:
+def compute_content_key(spec: ExportSpec, identify: Identify = stat_files) -> str | None:
     """Equal for pinned specs that come to the same artifact; None where a source cannot be looked at.
 
     Nor can the package of a family of one's own, which may be another by now.
@@ -49,7 +49,7 @@ def content_key(spec: ExportSpec, identify: Identify = files_at) -> str | None:
     asked = {
         "slipway": __version__,
         "config": hashlib.sha256((spec.config or "").encode()).hexdigest(),
-        "spec": spec.model_dump(mode="json", exclude=_LEFT_OUT - _of_shards(spec)),
+        "spec": spec.model_dump(mode="json", exclude=_LEFT_OUT - _shard_fields(spec)),
         "sources": files,
     }
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
@@ -59,6 +59,6 @@ def _identity(uri: str, identify: Identify) -> list[object]:
     return [uri, *([file.key, file.size, file.version] for file in identify(uri))]
 
 
-def _of_shards(spec: ExportSpec) -> set[str]:
+def _shard_fields(spec: ExportSpec) -> set[str]:
     """What shows in an artifact whose tables are in shards: there is one of each for every rank."""
     return {"ranks", "nodes"} if spec.tables.sharded else set()

@@ -8,10 +8,10 @@ from typing import Protocol
 from exporter.errors import SourceNotFound, StorageError
 from exporter.spec import ExportSpec, Target, TowerName, device_of
 from exporter.storage.uris import ANYWHERE, NO_RULES, FileRoots, UriRules, require_sound_uris, uris_of
-from jobs.control.content import Identify, content_key, files_at
+from jobs.control.content import Identify, compute_content_key, stat_files
 from jobs.errors import JobNotFound, RecordTooNew
 from jobs.ids import JobId, is_job_id, new_job_id
-from jobs.lease.leases import update
+from jobs.lease.leases import update_job
 from jobs.model import ANYONE, Job, JobState, TowerProgress
 from jobs.queue import JobQueue, enqueue_if_possible
 from jobs.request import JobOptions
@@ -55,7 +55,7 @@ class JobControl:
     store: JobStore
     queue: JobQueue
     plan: Planner
-    identify: Identify = files_at
+    identify: Identify = stat_files
     folders: FileRoots = ANYWHERE  # of this machine, that jobs may use
     trace: Callable[[], str | None] = lambda: None  # the traceparent of the request at hand
 
@@ -73,20 +73,20 @@ class JobControl:
         The job keeps the config's text: a later change of the file does not reach it. With a `job_id` of
         the caller's choosing, the second such call gives the job of the first.
         """
-        plan = self.planned(spec, owner)
-        key = content_key(plan.spec, self.identify)
-        if key is not None and not force and (made := self._made_before(key, options)):
+        plan = self.plan_export(spec, owner)
+        key = compute_content_key(plan.spec, self.identify)
+        if key is not None and not force and (made := self._find_same_export(key, options)):
             return made
         towers = tuple(
             TowerProgress(name=name, target=target)
             for target in plan.spec.target or (None,)
             for name in plan.towers
         )
-        job = self._new(plan.spec, towers, options, owner)
+        job = self._make_job(plan.spec, towers, options, owner)
         origin = {"config_uri": spec.config_uri, "content_key": key, "id": job_id or job.id}
-        return self._accept(job.model_copy(update=origin), owner)
+        return self._add_job(job.model_copy(update=origin), owner)
 
-    def planned(self, spec: ExportSpec, owner: Owner = NO_OWNER) -> Plan:
+    def plan_export(self, spec: ExportSpec, owner: Owner = NO_OWNER) -> Plan:
         """What the spec comes to, if its owner may name the places that it names; raises why not."""
         self._require_allowed(spec, owner)
         plan = self.plan(spec)
@@ -112,15 +112,15 @@ class JobControl:
         spec = first.spec.only(names).model_copy(update={"target": targets})
         spec = spec.model_copy(update={"device": device_of(spec.targets[0])}) if targets else spec
         self._require_allowed(spec, owner)
-        job = self._new(spec, tuple(tower.afresh() for tower in failed), first, owner)
+        job = self._make_job(spec, tuple(tower.reset() for tower in failed), first, owner)
         origin = {"config_uri": first.config_uri, "retry_of": first.id}
-        return self._accept(job.model_copy(update=origin), owner)
+        return self._add_job(job.model_copy(update=origin), owner)
 
     def get(self, job_id: str) -> Job:
-        return self.store.get(_known(job_id))
+        return self.store.get(_require_job_id(job_id))
 
     def revision(self, job_id: str) -> int:
-        return self.store.revision(_known(job_id))
+        return self.store.revision(_require_job_id(job_id))
 
     def page(self, *, limit: int, state: JobState | None, before: str | None) -> Page:
         """Jobs, newest first; `before` is a page's `next`."""
@@ -128,12 +128,12 @@ class JobControl:
 
     def cancel(self, job_id: str) -> Job:
         """Cancel a job that was never begun; ask for the end of one that was."""
-        return update(self.store, _known(job_id), lambda job, now: job.cancelled(now))
+        return update_job(self.store, _require_job_id(job_id), lambda job, now: job.request_cancel(now))
 
     def remove(self, job_id: str) -> Job:
         """Forget a finished job; what it published stays."""
         while True:
-            job = self.get(job_id).removable()
+            job = self.get(job_id).require_removable()
             if self.store.remove(job):
                 return job
 
@@ -142,7 +142,7 @@ class JobControl:
         owner.uris.require(uris_of(spec))
         self.folders.require(uris_of(spec))
 
-    def _new(
+    def _make_job(
         self, spec: ExportSpec, towers: tuple[TowerProgress, ...], options: JobOptions, owner: Owner
     ) -> Job:
         now = self.store.now()
@@ -161,13 +161,13 @@ class JobControl:
             updated_at=now,
         )
 
-    def _accept(self, job: Job, owner: Owner) -> Job:
+    def _add_job(self, job: Job, owner: Owner) -> Job:
         if not self.store.add(job, max_queued=owner.max_queued):
             return self.store.get(job.id)
         enqueue_if_possible(self.queue, job)
         return job
 
-    def _made_before(self, key: str, options: JobOptions) -> Job | None:
+    def _find_same_export(self, key: str, options: JobOptions) -> Job | None:
         """The job that made this artifact for the same model, if its record and manifest are still there.
 
         Where that cannot be found out, an export anew is better than none.
@@ -183,7 +183,7 @@ class JobControl:
         return None
 
 
-def _known(job_id: str) -> JobId:
+def _require_job_id(job_id: str) -> JobId:
     if not is_job_id(job_id):
         raise JobNotFound(job_id)
     return JobId(job_id)
@@ -193,14 +193,14 @@ def enqueue_lost(store: JobStore, queue: JobQueue) -> tuple[JobId, ...]:
     """Enqueue again the queued jobs that no message names; running twice is harmless, waiting is not."""
     by_target: dict[Target, list[Job]] = defaultdict(list)
     now = store.now()
-    for job in _queued(store):
+    for job in _list_queued(store):
         if not job.is_due(now) or job.cancel_requested:
             continue
         for target in job.pending_targets:
             by_target[target].append(job)
     found: list[JobId] = []
     for target, queued in by_target.items():
-        undelivered = queue.undelivered(target)
+        undelivered = queue.find_undelivered(target)
         lost = [job for job in queued if job.id not in undelivered]
         for job in lost:
             queue.enqueue(job.id, job.priority, target)
@@ -208,7 +208,7 @@ def enqueue_lost(store: JobStore, queue: JobQueue) -> tuple[JobId, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _queued(store: JobStore) -> Iterator[Job]:
+def _list_queued(store: JobStore) -> Iterator[Job]:
     before: JobId | None = None
     while True:
         page = store.page(limit=_SCAN, state=JobState.QUEUED, before=before)

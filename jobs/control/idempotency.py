@@ -8,7 +8,7 @@ from exporter.spec import Frozen
 from jobs.errors import KeyInFlight, KeyReused
 
 
-class KeptAnswer(Frozen):
+class StoredAnswer(Frozen):
     """What a request with an idempotency key came to; without a body it is still being answered."""
 
     fingerprint: str  # of the request
@@ -18,7 +18,7 @@ class KeptAnswer(Frozen):
 class Answers(Protocol):
     """Kept answers by key; keys are the caller's own, prefixed with who the caller is."""
 
-    def begin(self, key: str, fingerprint: str) -> KeptAnswer | None:
+    def begin(self, key: str, fingerprint: str) -> StoredAnswer | None:
         """The kept answer; None when there is none yet and the caller is to find it.
 
         Raises:
@@ -27,7 +27,7 @@ class Answers(Protocol):
         """
         ...
 
-    def keep(self, key: str, answer: KeptAnswer) -> None:
+    def keep(self, key: str, answer: StoredAnswer) -> None:
         """Keep the answer that `begin` asked for."""
         ...
 
@@ -39,7 +39,7 @@ class Answers(Protocol):
 IN_FLIGHT = timedelta(minutes=2)  # then the program that was to answer counts as dead
 
 
-def check(key: str, fingerprint: str, kept: KeptAnswer) -> KeptAnswer:
+def match_answer(key: str, fingerprint: str, kept: StoredAnswer) -> StoredAnswer:
     """The kept answer, if it is one and it is to this request."""
     name = key.partition(":")[2]
     if kept.fingerprint != fingerprint:
@@ -54,17 +54,17 @@ class MemoryAnswers:
 
     def __init__(self) -> None:
         """Begin empty."""
-        self._kept: dict[str, KeptAnswer] = {}
+        self._kept: dict[str, StoredAnswer] = {}
         self._lock = threading.Lock()
 
-    def begin(self, key: str, fingerprint: str) -> KeptAnswer | None:
+    def begin(self, key: str, fingerprint: str) -> StoredAnswer | None:
         with self._lock:
             if key in self._kept:
-                return check(key, fingerprint, self._kept[key])
-            self._kept[key] = KeptAnswer(fingerprint=fingerprint)
+                return match_answer(key, fingerprint, self._kept[key])
+            self._kept[key] = StoredAnswer(fingerprint=fingerprint)
             return None
 
-    def keep(self, key: str, answer: KeptAnswer) -> None:
+    def keep(self, key: str, answer: StoredAnswer) -> None:
         self._kept[key] = answer
 
     def drop(self, key: str) -> None:

@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import redis
 
-from jobs.control.idempotency import IN_FLIGHT, KeptAnswer, check
-from jobs.stores.redis_store import reaching
+from jobs.control.idempotency import IN_FLIGHT, StoredAnswer, match_answer
+from jobs.stores.redis_store import translate_redis_errors
 
 ANSWER_KEY = "slipway:answer:"  # + owner:key, expires
 
@@ -18,20 +18,20 @@ class RedisAnswers:
         self._redis = client
         self._retention = retention
 
-    def begin(self, key: str, fingerprint: str) -> KeptAnswer | None:
-        mark = KeptAnswer(fingerprint=fingerprint).model_dump_json()
-        with reaching():
+    def begin(self, key: str, fingerprint: str) -> StoredAnswer | None:
+        mark = StoredAnswer(fingerprint=fingerprint).model_dump_json()
+        with translate_redis_errors():
             while True:
                 if self._redis.set(ANSWER_KEY + key, mark, nx=True, px=IN_FLIGHT):
                     return None
                 found = self._redis.get(ANSWER_KEY + key)
                 if found is not None:  # else it expired between the two
-                    return check(key, fingerprint, KeptAnswer.model_validate_json(str(found)))
+                    return match_answer(key, fingerprint, StoredAnswer.model_validate_json(str(found)))
 
-    def keep(self, key: str, answer: KeptAnswer) -> None:
-        with reaching():
+    def keep(self, key: str, answer: StoredAnswer) -> None:
+        with translate_redis_errors():
             self._redis.set(ANSWER_KEY + key, answer.model_dump_json(), px=self._retention)
 
     def drop(self, key: str) -> None:
-        with reaching():
+        with translate_redis_errors():
             self._redis.delete(ANSWER_KEY + key)

@@ -4,7 +4,7 @@ import redis
 
 from jobs.control.releases import ModelPage, Release
 from jobs.ids import JobId
-from jobs.stores.redis_store import MODELS_KEY, RELEASES_KEY, reaching
+from jobs.stores.redis_store import MODELS_KEY, RELEASES_KEY, translate_redis_errors
 
 PROMOTED_KEY = "slipway:promoted:"  # + model: list of releases as JSON, the promoted one first
 
@@ -38,27 +38,27 @@ class RedisPointers:
 
     def models(self, *, limit: int, after: str | None) -> ModelPage:
         first = f"({after}" if after else "-"
-        with reaching():
+        with translate_redis_errors():
             found = self._redis.zrangebylex(MODELS_KEY, first, "+", 0, limit + 1)
         names = [str(name) for name in found]
         return ModelPage(tuple(names[:limit]), names[limit - 1] if len(names) > limit else None)
 
     def jobs(self, model: str) -> tuple[JobId, ...]:
-        with reaching():
+        with translate_redis_errors():
             found = self._redis.zrevrangebylex(RELEASES_KEY + model, "+", "-")
         return tuple(JobId(str(each)) for each in found)
 
-    def promoted(self, model: str) -> Release | None:
-        with reaching():
+    def get_promoted(self, model: str) -> Release | None:
+        with translate_redis_errors():
             found = self._redis.lindex(PROMOTED_KEY + model, 0)
         return None if found is None else Release.model_validate_json(str(found))
 
     def promote(self, release: Release) -> None:
         args: list[str | int] = [release.model_dump_json(), release.job_id, _HISTORY]
-        with reaching():
+        with translate_redis_errors():
             self._promote(keys=[PROMOTED_KEY + release.model], args=args)
 
     def roll_back(self, model: str) -> Release | None:
-        with reaching():
+        with translate_redis_errors():
             found = self._roll_back(keys=[PROMOTED_KEY + model])
         return None if found is None else Release.model_validate_json(str(found))

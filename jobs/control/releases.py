@@ -53,7 +53,7 @@ class ReleasePointers(Protocol):
         """Its successful jobs, newest first; one may have been deleted since."""
         ...
 
-    def promoted(self, model: str) -> Release | None: ...
+    def get_promoted(self, model: str) -> Release | None: ...
 
     def promote(self, release: Release) -> None: ...
 
@@ -73,25 +73,25 @@ class Releases:
         """The models that have a release; `after` is a page's `next`."""
         return self.pointers.models(limit=limit, after=after)
 
-    def latest(self, model: str, labels: Mapping[str, str] = NO_LABELS) -> Release:
+    def find_latest(self, model: str, labels: Mapping[str, str] = NO_LABELS) -> Release:
         """The newest release whose labels include these."""
         for job_id in self.pointers.jobs(model):
             try:
                 job = self.store.get(job_id)
                 if labels.items() <= job.labels.items():
-                    return self._of(job)
+                    return self._make_release(job)
             except (JobNotFound, NoArtifact):
                 continue
         raise ModelNotFound(model, "successful export with these labels" if labels else "successful export")
 
-    def promoted(self, model: str) -> Release:
-        if (release := self.pointers.promoted(model)) is None:
+    def get_promoted(self, model: str) -> Release:
+        if (release := self.pointers.get_promoted(model)) is None:
             raise ModelNotFound(model, "promoted release")
         return release
 
     def promote(self, model: str, job_id: JobId | None) -> Release:
         """Promote one job's release, or the latest."""
-        release = self.latest(model) if job_id is None else self._of(self.store.get(job_id))
+        release = self.find_latest(model) if job_id is None else self._make_release(self.store.get(job_id))
         if release.model != model:
             raise ModelNotFound(model, f"release by job {job_id}")
         self.pointers.promote(release)
@@ -102,14 +102,14 @@ class Releases:
             raise ModelNotFound(model, "earlier promoted release")
         return release
 
-    def _of(self, job: Job) -> Release:
+    def _make_release(self, job: Job) -> Release:
         if job.state is not JobState.SUCCEEDED or job.model is None:
             raise NoArtifact(
                 f"job {job.id} is no release: it has {job.state}, of model {job.model or '(none named)'}",
                 hint="a release takes `model` in the request and every tower's success; retry what failed",
             )
         towers = {
-            (tower.name, tower.target): tower for each in self._chain(job) for tower in _published(each)
+            (tower.name, tower.target): tower for each in self._chain(job) for tower in _released_towers(each)
         }
         return Release(
             model=job.model,
@@ -127,7 +127,7 @@ class Releases:
         return chain
 
 
-def _published(job: Job) -> list[ReleasedTower]:
+def _released_towers(job: Job) -> list[ReleasedTower]:
     return [
         ReleasedTower(
             name=tower.name,
@@ -158,11 +158,11 @@ class MemoryPointers:
     def jobs(self, model: str) -> tuple[JobId, ...]:
         return tuple(sorted(self.released.get(model, ()), reverse=True))
 
-    def promoted(self, model: str) -> Release | None:
+    def get_promoted(self, model: str) -> Release | None:
         return next(iter(self._promoted.get(model, ())), None)
 
     def promote(self, release: Release) -> None:
-        if (now := self.promoted(release.model)) is None or now.job_id != release.job_id:
+        if (now := self.get_promoted(release.model)) is None or now.job_id != release.job_id:
             self._promoted.setdefault(release.model, []).insert(0, release)
 
     def roll_back(self, model: str) -> Release | None:

@@ -12,7 +12,7 @@ from jobs.stores.job_store import JobStore
 _PAGE = 200
 
 
-def forget_old(store: JobStore, pointers: ReleasePointers, keep: timedelta) -> tuple[JobId, ...]:
+def forget_old_jobs(store: JobStore, pointers: ReleasePointers, keep: timedelta) -> tuple[JobId, ...]:
     """Remove the records of jobs that ended longer than `keep` ago, and give their ids.
 
     The latest release of every model stays, with the jobs that it is a retry of: their records say where its
@@ -20,14 +20,14 @@ def forget_old(store: JobStore, pointers: ReleasePointers, keep: timedelta) -> t
     """
     ended_before = store.now() - keep
     forgotten = []
-    for job in _old(store, ended_before):
+    for job in _list_ended(store, ended_before):
         ended = job.finished_at is not None and job.finished_at < ended_before
         if ended and not _is_needed(job, store, pointers) and store.remove(job):
             forgotten.append(job.id)
     return tuple(forgotten)
 
 
-def _old(store: JobStore, made_before: datetime) -> Iterator[Job]:
+def _list_ended(store: JobStore, made_before: datetime) -> Iterator[Job]:
     """Jobs that have ended, of those made before a time: they may have ended later."""
     for state in JobState:
         before: JobId | None = first_id_at(made_before)

@@ -7,7 +7,7 @@ from exporter.spec import TowerName
 from exporter.storage.local import LocalStore
 from jobs.ids import JobId
 
-MOST_BYTES = 1 << 20
+MAX_BYTES = 1 << 20
 
 
 class Bundles(Protocol):

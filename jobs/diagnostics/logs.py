@@ -7,8 +7,8 @@ from exporter.spec import Frozen, TowerName
 from exporter.stages import Stage
 from jobs.ids import JobId
 
-MOST_LINES = 1000  # kept of each tower's stage
-LONGEST_LINE = 2000  # characters
+MAX_LINES = 1000  # kept of each tower's stage
+MAX_LINE_LENGTH = 2000  # characters
 
 
 class LogPart(Frozen):
@@ -53,7 +53,7 @@ class MemoryLogs:
         for part in parts:
             kept = self._lines.setdefault((job_id, part.tower, part.stage), [])
             kept += part.lines
-            del kept[:-MOST_LINES]
+            del kept[:-MAX_LINES]
 
     def read(
         self, job_id: JobId, tower: TowerName | None = None, stage: Stage | None = None

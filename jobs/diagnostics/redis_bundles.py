@@ -6,9 +6,9 @@ import redis
 
 from exporter.spec import TowerName
 from jobs.diagnostics.bundles import bundle_url
-from jobs.diagnostics.redis_logs import KEPT
+from jobs.diagnostics.redis_logs import RETENTION
 from jobs.ids import JobId
-from jobs.stores.redis_store import reaching
+from jobs.stores.redis_store import translate_redis_errors
 
 BUNDLE_KEY = "slipway:bundle:"  # + id:tower, expires; base64, because the connection speaks text
 
@@ -21,12 +21,12 @@ class RedisBundles:
         self._redis = client
 
     def put(self, job_id: JobId, tower: TowerName | None, content: bytes) -> str:
-        with reaching():
-            self._redis.set(_key(job_id, tower), base64.b64encode(content), ex=KEPT)
+        with translate_redis_errors():
+            self._redis.set(_key(job_id, tower), base64.b64encode(content), ex=RETENTION)
         return bundle_url(job_id, tower)
 
     def get(self, job_id: JobId, tower: TowerName | None) -> bytes | None:
-        with reaching():
+        with translate_redis_errors():
             found = self._redis.get(_key(job_id, tower))
         return None if found is None else base64.b64decode(str(found))
 

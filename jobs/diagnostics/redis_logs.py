@@ -7,12 +7,12 @@ import redis
 
 from exporter.spec import TowerName
 from exporter.stages import Stage
-from jobs.diagnostics.logs import MOST_LINES, LogPart, parts_to_read
+from jobs.diagnostics.logs import MAX_LINES, LogPart, parts_to_read
 from jobs.ids import JobId
-from jobs.stores.redis_store import reaching
+from jobs.stores.redis_store import translate_redis_errors
 
 LOG_KEY = "slipway:log:"  # + id:tower:stage, expires
-KEPT = timedelta(days=7)
+RETENTION = timedelta(days=7)
 
 
 class RedisLogs:
@@ -23,19 +23,19 @@ class RedisLogs:
         self._redis = client
 
     def append(self, job_id: JobId, parts: Sequence[LogPart]) -> None:
-        with reaching(), self._redis.pipeline(transaction=False) as pipe:
+        with translate_redis_errors(), self._redis.pipeline(transaction=False) as pipe:
             for part in parts:
                 key = _key(job_id, part.tower, part.stage)
                 pipe.rpush(key, *part.lines)
-                pipe.ltrim(key, -MOST_LINES, -1)
-                pipe.expire(key, KEPT)
+                pipe.ltrim(key, -MAX_LINES, -1)
+                pipe.expire(key, RETENTION)
             pipe.execute()
 
     def read(
         self, job_id: JobId, tower: TowerName | None = None, stage: Stage | None = None
     ) -> tuple[LogPart, ...]:
         wanted = parts_to_read(tower, stage)
-        with reaching(), self._redis.pipeline(transaction=False) as pipe:
+        with translate_redis_errors(), self._redis.pipeline(transaction=False) as pipe:
             for each, step in wanted:
                 pipe.lrange(_key(job_id, each, step), 0, -1)
             found = pipe.execute()

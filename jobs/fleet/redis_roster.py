@@ -5,7 +5,7 @@ from datetime import timedelta
 import redis
 
 from jobs.fleet.roster import WorkerNotice
-from jobs.stores.redis_store import reaching
+from jobs.stores.redis_store import translate_redis_errors
 
 WORKER_KEY = "slipway:worker:"  # + id, expires
 WORKERS_KEY = "slipway:workers"  # sorted set: id by the Unix second it expires
@@ -20,7 +20,7 @@ class RedisRoster:
         self._redis = client
 
     def announce(self, notice: WorkerNotice, lifetime: timedelta) -> None:
-        with reaching():
+        with translate_redis_errors():
             seconds, _ = self._redis.time()
             with self._redis.pipeline(transaction=True) as pipe:
                 pipe.set(WORKER_KEY + notice.id, notice.model_dump_json(), px=lifetime)
@@ -29,19 +29,19 @@ class RedisRoster:
                 pipe.execute()
 
     def withdraw(self, worker: str) -> None:
-        with reaching(), self._redis.pipeline(transaction=True) as pipe:
+        with translate_redis_errors(), self._redis.pipeline(transaction=True) as pipe:
             pipe.delete(WORKER_KEY + worker)
             pipe.zrem(WORKERS_KEY, worker)
             pipe.execute()
 
     def alive(self) -> tuple[WorkerNotice, ...]:
-        with reaching():
+        with translate_redis_errors():
             ids = self._redis.zrange(WORKERS_KEY, 0, -1)
             notices = self._redis.mget([WORKER_KEY + str(each) for each in ids]) if ids else []
         return tuple(WorkerNotice.model_validate_json(text) for text in notices if text is not None)
 
     def may_sweep(self, worker: str, interval: timedelta) -> bool:
-        with reaching():
+        with translate_redis_errors():
             if self._redis.set(SWEEP_KEY, worker, nx=True, px=interval):
                 return True
             if int(self._redis.pttl(SWEEP_KEY)) <= interval / timedelta(milliseconds=1):

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import redis
 
 from jobs.fleet.tallies import Tally
-from jobs.stores.redis_store import reaching
+from jobs.stores.redis_store import translate_redis_errors
 
 TALLIES_KEY = "slipway:tallies"  # hash: amount by tally as JSON
 
@@ -18,12 +18,12 @@ class RedisTallies:
         self._redis = client
 
     def add(self, amounts: Mapping[Tally, float]) -> None:
-        with reaching(), self._redis.pipeline(transaction=True) as pipe:
+        with translate_redis_errors(), self._redis.pipeline(transaction=True) as pipe:
             for tally, amount in amounts.items():
                 pipe.hincrbyfloat(TALLIES_KEY, tally.model_dump_json(exclude_defaults=True), amount)
             pipe.execute()
 
     def read(self) -> Mapping[Tally, float]:
-        with reaching():
+        with translate_redis_errors():
             found = self._redis.hgetall(TALLIES_KEY)
         return {Tally.model_validate_json(name): float(amount) for name, amount in found.items()}

@@ -38,7 +38,7 @@ class WorkerNotice(Frozen):
     gpus: tuple[Gpu, ...] = ()  # of its machine
 
 
-def unserved(targets: Iterable[Target], alive: Iterable[WorkerNotice]) -> tuple[Target, ...]:
+def find_unserved(targets: Iterable[Target], alive: Iterable[WorkerNotice]) -> tuple[Target, ...]:
     """Those of the targets that no worker alive takes jobs for."""
     served = {target for worker in alive for target in worker.targets}
     return tuple(target for target in targets if target not in served)

@@ -52,15 +52,15 @@ class MemoryTallies:
         return dict(self._amounts)
 
 
-def tallies_of(job: Job) -> dict[Tally, float]:
+def count_attempt(job: Job) -> dict[Tally, float]:
     """What an attempt that has just ended adds."""
     amounts: dict[Tally, float] = {}
-    for tally, amount in _tallies(job):
+    for tally, amount in _list_tallies(job):
         amounts[tally] = amounts.get(tally, 0.0) + amount
     return amounts
 
 
-def _tallies(job: Job) -> Iterator[tuple[Tally, float]]:
+def _list_tallies(job: Job) -> Iterator[tuple[Tally, float]]:
     yield Tally(name="attempts", ending=job.state), 1
     for tower in job.current_towers:
         if tower.failure is not None and tower.failure.code in _GATE_FAILURES:
@@ -68,14 +68,14 @@ def _tallies(job: Job) -> Iterator[tuple[Tally, float]]:
         device = device_of(job.current_target)  # the spec's is that of its first target
         kind = Tally(name="", tower=tower.name, mode=job.spec.mode, device=device)
         for stage, seconds in tower.stage_seconds.items():
-            yield from _seconds("stage", kind.model_copy(update={"stage": stage}), seconds)
+            yield from _observe_seconds("stage", kind.model_copy(update={"stage": stage}), seconds)
         if tower.code is not None:
             all_stages = sum(tower.stage_seconds.values())
             cold = tower.code == "cold"
-            yield from _seconds("tower", kind.model_copy(update={"cold": cold}), all_stages)
+            yield from _observe_seconds("tower", kind.model_copy(update={"cold": cold}), all_stages)
 
 
-def _seconds(name: str, kind: Tally, seconds: float) -> Iterator[tuple[Tally, float]]:
+def _observe_seconds(name: str, kind: Tally, seconds: float) -> Iterator[tuple[Tally, float]]:
     """One observation of a histogram."""
     yield kind.model_copy(update={"name": f"{name}_count"}), 1
     yield kind.model_copy(update={"name": f"{name}_sum"}), seconds

@@ -7,23 +7,23 @@ from jobs.hooks.errors import CallbackRefused
 MAX_LENGTH = 2048
 
 
-def checked_callback(url: str) -> str:
+def require_callback_url(url: str) -> str:
     """The URL, or CallbackRefused."""
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port  # `port` raises on nonsense
     except ValueError as error:
-        raise _refused(url, f"it cannot be read: {error}") from error
+        raise _refusal(url, f"it cannot be read: {error}") from error
     if parts.scheme not in ("http", "https") or not host:
-        raise _refused(url, "it is not an http or https URL")
+        raise _refusal(url, "it is not an http or https URL")
     if parts.username is not None or parts.password is not None:
-        raise _refused(url, "it holds credentials; events are signed instead")
+        raise _refusal(url, "it holds credentials; events are signed instead")
     if len(url) > MAX_LENGTH or not url.isascii() or not url.isprintable() or " " in url:
-        raise _refused(url, f"it is longer than {MAX_LENGTH} characters, or holds some that a URL may not")
+        raise _refusal(url, f"it is longer than {MAX_LENGTH} characters, or holds some that a URL may not")
     return url
 
 
-def _refused(url: str, why: str) -> CallbackRefused:
+def _refusal(url: str, why: str) -> CallbackRefused:
     return CallbackRefused(
         f"events cannot be sent to {url[:100]!r}: {why}",
         hint="give an http or https URL that takes POST",

@@ -77,26 +77,30 @@ class Delivery(Frozen):
     def last_try(self) -> Try | None:
         return self.tries[-1] if self.tries else None
 
-    def tried(self, done: Try, answer: Answer, *, pauses: Sequence[timedelta], jitter: float) -> Self:
+    def after_try(self, done: Try, answer: Answer, *, pauses: Sequence[timedelta], jitter: float) -> Self:
         """This delivery after a try; `jitter`, from -1 to 1, is how the next pause is to stray."""
-        told = self.model_copy(
+        counted = self.model_copy(
             update={"attempts": self.attempts + 1, "tries": (*self.tries, done)[-_TRIES_KEPT:]}
         )
         if answer.accepted:
-            return told.ended(DeliveryState.DELIVERED, "", done.at)
+            return counted.end(DeliveryState.DELIVERED, "", done.at)
         if answer.unsubscribes:
-            return told.ended(DeliveryState.DROPPED, "the receiver answered 410 and is unsubscribed", done.at)
+            return counted.end(
+                DeliveryState.DROPPED, "the receiver answered 410 and is unsubscribed", done.at
+            )
         if answer.hopeless:
-            return told.ended(DeliveryState.GIVEN_UP, answer.error, done.at)
+            return counted.end(DeliveryState.GIVEN_UP, answer.error, done.at)
         if self.pauses_taken >= len(pauses):
-            return told.ended(DeliveryState.GIVEN_UP, f"the last of {told.attempts} tries failed", done.at)
+            return counted.end(
+                DeliveryState.GIVEN_UP, f"the last of {counted.attempts} tries failed", done.at
+            )
         pause = pauses[self.pauses_taken] * (1 + JITTER * jitter)
-        return told.model_copy(update={"pauses_taken": self.pauses_taken + 1, "next_at": done.at + pause})
+        return counted.model_copy(update={"pauses_taken": self.pauses_taken + 1, "next_at": done.at + pause})
 
-    def ended(self, state: DeliveryState, reason: str, now: datetime) -> Self:
+    def end(self, state: DeliveryState, reason: str, now: datetime) -> Self:
         return self.model_copy(update={"state": state, "reason": reason, "next_at": None, "ended_at": now})
 
-    def replayed(self, now: datetime) -> Self:
+    def replay(self, now: datetime) -> Self:
         """To be sent once more, with all its pauses ahead of it."""
         anew = {"state": DeliveryState.WAITING, "reason": "", "pauses_taken": 0}
         return self.model_copy(update={**anew, "next_at": now, "ended_at": None})

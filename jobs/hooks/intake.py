@@ -36,13 +36,13 @@ class Intake:
         it is now. Raises what may succeed when the same event is sent again.
         """
         known = self.receipts.find(event.source, event.id)
-        receipt = known or self._planned(event)
+        receipt = known or self._plan_starts(event)
         if receipt is None:
             return None, False
         if known is None:
-            standing = self.receipts.open(receipt)
+            standing = self.receipts.open_receipt(receipt)
             known, receipt = (None if standing is receipt else standing), standing
-        return self._carried_out(receipt, event), known is not None
+        return self._start_jobs(receipt, event), known is not None
 
     def refuse_replays(self, message_id: str, event: TrainingEvent, body: bytes) -> None:
         """WebhookUnverified when this webhook's id brought another event before.
@@ -53,38 +53,38 @@ class Intake:
         if not self.receipts.bind(message_id, attributes + body, _REPLAY_WINDOW):
             raise WebhookUnverified("its webhook-id came with another event before")
 
-    def _carried_out(self, receipt: Receipt, event: TrainingEvent) -> Receipt:
+    def _start_jobs(self, receipt: Receipt, event: TrainingEvent) -> Receipt:
         """The receipt after every start was tried; what was done is kept even if the next one raises."""
         done = receipt
         try:
             for number, start in enumerate(receipt.starts):
-                starts = (*done.starts[:number], self._started(start, event), *done.starts[number + 1 :])
+                starts = (*done.starts[:number], self._start_job(start, event), *done.starts[number + 1 :])
                 done = done.model_copy(update={"starts": starts})
         finally:
             if done != receipt:
-                done = self.receipts.close(done)
+                done = self.receipts.update_starts(done)
         return done
 
-    def _planned(self, event: TrainingEvent) -> Receipt | None:
-        fitting = [trigger for trigger in self.triggers.all() if not trigger.misfits(event)]
+    def _plan_starts(self, event: TrainingEvent) -> Receipt | None:
+        fitting = [trigger for trigger in self.triggers.all() if not trigger.find_misfits(event)]
         if not fitting:
             return None
         starts = tuple(Start(trigger=trigger.name, job=new_job_id()) for trigger in fitting)
         return Receipt(source=event.source, id=event.id, starts=starts)
 
-    def _started(self, start: Start, event: TrainingEvent) -> Start:
+    def _start_job(self, start: Start, event: TrainingEvent) -> Start:
         if start.started:
             return start
         trigger = self.triggers.get(start.trigger)
         if trigger is None:
             return start
-        done = self._tried(trigger, start, event)
+        done = self._submit(trigger, start, event)
         job = done.job if done.started else None
         noted = Noted(at=self.now(), source=event.source, event=event.id, job=job, failure=done.failure)
         self.receipts.note(trigger.name, noted)
         return done
 
-    def _tried(self, trigger: Trigger, start: Start, event: TrainingEvent) -> Start:
+    def _submit(self, trigger: Trigger, start: Start, event: TrainingEvent) -> Start:
         try:
             job = self.submit(trigger, trigger.template.fill(event), start.job)
         except ExportError as error:

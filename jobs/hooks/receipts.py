@@ -10,7 +10,7 @@ from pydantic import Field
 from exporter.outcome import Failure
 from exporter.spec import Frozen
 from jobs.ids import JobId
-from jobs.stores.redis_store import reaching
+from jobs.stores.redis_store import translate_redis_errors
 
 RECEIPT_KEY = "slipway:event:"  # + digest of source and id: JSON, expires
 LATEST_KEY = "slipway:trigger_latest:"  # + trigger: list of JSON, newest first; expires
@@ -35,7 +35,7 @@ class Receipt(Frozen):
     id: str
     starts: tuple[Start, ...] = Field(min_length=1)
 
-    def joined(self, other: Self) -> Self:
+    def merge(self, other: Self) -> Self:
         """This receipt, with what `other`, of the same event, has started."""
         theirs = {start.trigger: start for start in other.starts if start.started}
         return self.model_copy(
@@ -62,34 +62,34 @@ class RedisReceipts:
         self._memory = memory
 
     def find(self, source: str, event_id: str) -> Receipt | None:
-        with reaching():
+        with translate_redis_errors():
             text = self._redis.get(_key(source, event_id))
         return None if text is None else Receipt.model_validate_json(text)
 
-    def open(self, receipt: Receipt) -> Receipt:
+    def open_receipt(self, receipt: Receipt) -> Receipt:
         """Keep the receipt, unless the event has one already; returns the one that stands."""
         kept = self._keep_first(_key(receipt.source, receipt.id), receipt.model_dump_json(), self._memory)
         return receipt if kept is None else Receipt.model_validate_json(kept)
 
-    def close(self, receipt: Receipt) -> Receipt:
+    def update_starts(self, receipt: Receipt) -> Receipt:
         """Write down what became of the receipt's starts; what was started meanwhile stays started."""
-        key, joined = _key(receipt.source, receipt.id), receipt
+        key, merged = _key(receipt.source, receipt.id), receipt
 
         def write(pipe: redis.client.Pipeline) -> None:
-            nonlocal joined
+            nonlocal merged
             kept = pipe.get(key)
-            joined = receipt if kept is None else receipt.joined(Receipt.model_validate_json(str(kept)))
+            merged = receipt if kept is None else receipt.merge(Receipt.model_validate_json(str(kept)))
             pipe.multi()
-            pipe.set(key, joined.model_dump_json(), px=self._memory)
+            pipe.set(key, merged.model_dump_json(), px=self._memory)
 
-        with reaching():
+        with translate_redis_errors():
             self._redis.transaction(write, key)
-        return joined
+        return merged
 
     def note(self, trigger: str, noted: Noted) -> None:
         """Keep it among the trigger's latest."""
         key = LATEST_KEY + trigger
-        with reaching(), self._redis.pipeline(transaction=True) as pipe:
+        with translate_redis_errors(), self._redis.pipeline(transaction=True) as pipe:
             pipe.lpush(key, noted.model_dump_json())
             pipe.ltrim(key, 0, LATEST - 1)
             pipe.pexpire(key, self._memory)
@@ -97,13 +97,13 @@ class RedisReceipts:
 
     def latest(self, trigger: str) -> tuple[Noted, ...]:
         """The trigger's latest, newest first."""
-        with reaching():
+        with translate_redis_errors():
             texts = self._redis.lrange(LATEST_KEY + trigger, 0, -1)
         return tuple(Noted.model_validate_json(text) for text in texts)
 
     def forget(self, trigger: str) -> None:
         """The trigger is gone; another of its name begins anew."""
-        with reaching():
+        with translate_redis_errors():
             self._redis.delete(LATEST_KEY + trigger)
 
     def bind(self, message_id: str, content: bytes, lifetime: timedelta) -> bool:
@@ -114,7 +114,7 @@ class RedisReceipts:
 
     def _keep_first(self, key: str, value: str, lifetime: timedelta) -> str | None:
         """Keep the value; or give the one that was there before, and leave it."""
-        with reaching():
+        with translate_redis_errors():
             while not self._redis.set(key, value, px=lifetime, nx=True):
                 if (kept := self._redis.get(key)) is not None:  # it may expire in between
                     return str(kept)

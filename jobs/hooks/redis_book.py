@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 import redis
 from pydantic import BaseModel
 
-from jobs.stores.redis_store import reaching
+from jobs.stores.redis_store import translate_redis_errors
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -40,29 +40,29 @@ class RedisBook(Generic[T]):
 
     def put(self, name: str, record: T) -> bool:
         """Keep the record; True when the name is new."""
-        with reaching():
+        with translate_redis_errors():
             return bool(self._put(keys=[self._records, self._names], args=[name, _text(record)]))
 
     def get(self, name: str) -> T | None:
-        with reaching():
+        with translate_redis_errors():
             text = self._redis.hget(self._records, name)
         return None if text is None else self._class.model_validate_json(text)
 
     def delete(self, name: str) -> bool:
         """False when there was none."""
-        with reaching(), self._redis.pipeline(transaction=True) as pipe:
+        with translate_redis_errors(), self._redis.pipeline(transaction=True) as pipe:
             pipe.hdel(self._records, name)
             pipe.zrem(self._names, name)
             deleted, _ = pipe.execute()
         return bool(deleted)
 
     def all(self) -> tuple[T, ...]:
-        with reaching():
+        with translate_redis_errors():
             texts = self._redis.hgetall(self._records)
         return tuple(self._class.model_validate_json(texts[name]) for name in sorted(texts))
 
     def page(self, *, limit: int, after: str | None) -> BookPage[T]:
-        with reaching():
+        with translate_redis_errors():
             oldest = f"({after}" if after else "-"
             names = [str(each) for each in self._redis.zrangebylex(self._names, oldest, "+", 0, limit + 1)]
             shown = names[:limit]

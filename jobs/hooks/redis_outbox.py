@@ -15,8 +15,8 @@ from pydantic import ValidationError
 from jobs.events import OutboxEntry
 from jobs.hooks.deliveries import Delivery, DeliveryState
 from jobs.hooks.errors import DeliveryBusy, DeliveryNotFound
-from jobs.hooks.subscriptions import Subscription, addressed
-from jobs.stores.redis_store import OUTBOX_KEY, reaching
+from jobs.hooks.subscriptions import Subscription, make_deliveries
+from jobs.stores.redis_store import OUTBOX_KEY, translate_redis_errors
 
 DELIVERY_KEY = "slipway:delivery:"  # + id: hash of record, claim (a count), claimed_until (Unix seconds)
 INDEX_KEY = "slipway:deliveries:"  # + "all", state:<state>, job:<id>: sorted sets of ids, by the ids
@@ -118,13 +118,13 @@ class RedisOutbox:
         self._save = client.register_script(_SAVE)
 
     def now(self) -> datetime:
-        with reaching():
+        with translate_redis_errors():
             seconds, microseconds = self._redis.time()
         return datetime.fromtimestamp(seconds + microseconds / 1e6, UTC)
 
     def next_entry(self) -> str | None:
         """The oldest event that has no deliveries yet, as text."""
-        with reaching():
+        with translate_redis_errors():
             text = self._redis.lindex(OUTBOX_KEY, 0)
         return None if text is None else str(text)
 
@@ -134,49 +134,49 @@ class RedisOutbox:
             entry, now = OutboxEntry.model_validate_json(text), self.now()
         except ValidationError:
             log.exception("outbox_entry_unreadable")
-            with reaching():
+            with translate_redis_errors():
                 return bool(self._set_aside(keys=[OUTBOX_KEY, UNREADABLE_KEY], args=[text]))
         if entry.callback_url and self.is_gone(entry.event.data.job):
             entry = entry.model_copy(update={"callback_url": None})
         args = [text, DELIVERY_KEY, INDEX_KEY, DUE_KEY, str(now.timestamp())]
-        for delivery in addressed(entry, subscriptions, now):
+        for delivery in make_deliveries(entry, subscriptions, now):
             args += [delivery.id, delivery.model_dump_json(), entry.event.data.job]
-        with reaching():
+        with translate_redis_errors():
             return bool(self._fan_out(keys=[OUTBOX_KEY], args=args))
 
     def claim(self, length: timedelta) -> Claim | None:
         """Take the delivery that has waited longest, if one is due; nobody else gets it for `length`."""
-        with reaching():
+        with translate_redis_errors():
             found = self._claim(keys=[DUE_KEY], args=[DELIVERY_KEY, length.total_seconds()])
         if found is None:
             return None
         text, number = found
         return Claim(Delivery.model_validate_json(text), int(number), str(text))
 
-    def settle(self, claim: Claim, new: Delivery) -> bool:
+    def save_result(self, claim: Claim, new: Delivery) -> bool:
         """Write down what became of a claimed delivery; False when the claim has ended."""
         return self._write(claim.delivery, new, old_text=claim.text, claim=str(claim.number)) == 1
 
     def replay(self, delivery_id: str) -> Delivery:
         """Send it once more, at once; DeliveryBusy while it is being sent."""
         while True:
-            with reaching():
+            with translate_redis_errors():
                 text = self._redis.hget(DELIVERY_KEY + delivery_id, "record")
             if text is None:
                 raise DeliveryNotFound(delivery_id)
             old = Delivery.model_validate_json(text)
-            new = old.replayed(self.now())
+            new = old.replay(self.now())
             done = self._write(old, new, old_text=str(text), claim="")
             if done == _BUSY:
                 raise DeliveryBusy(delivery_id)
             if done:
-                self._forgive(old)
+                self._unmark_gone(old)
                 return new
 
-    def _forgive(self, replayed: Delivery) -> None:
+    def _unmark_gone(self, replayed: Delivery) -> None:
         """A callback that is sent to again by hand is not gone any more."""
         if replayed.subscription_id is None:
-            with reaching():
+            with translate_redis_errors():
                 self._redis.delete(GONE_KEY + replayed.event.data.job)
 
     def get(self, delivery_id: str) -> Delivery:
@@ -191,7 +191,7 @@ class RedisOutbox:
         """Up to `limit` deliveries older than `before`; of one job, in one state, or all."""
         index = f"job:{job}" if job else f"state:{state}" if state else "all"
         newest = f"({before}" if before else "+"
-        with reaching():
+        with translate_redis_errors():
             found = self._redis.zrevrangebylex(INDEX_KEY + index, newest, "-", 0, limit + 1)
         ids = [str(each) for each in found]
         shown = tuple(each for each in self._read(ids[:limit]) if state in (None, each.state))
@@ -199,16 +199,16 @@ class RedisOutbox:
 
     def mark_gone(self, job: str, lifetime: timedelta) -> None:
         """The job's callback wants no more events."""
-        with reaching():
+        with translate_redis_errors():
             self._redis.set(GONE_KEY + job, "410", px=lifetime)
 
     def is_gone(self, job: str) -> bool:
-        with reaching():
+        with translate_redis_errors():
             return bool(self._redis.exists(GONE_KEY + job))
 
     def prune(self, keep: timedelta) -> int:
         """Forget deliveries that ended longer ago than `keep`; returns how many."""
-        with reaching():
+        with translate_redis_errors():
             oldest = (self.now() - keep).timestamp()
             ids = self._redis.zrangebyscore(ENDED_KEY, "-inf", oldest, 0, _PRUNED_AT_ONCE)
             old = self._read([str(each) for each in ids])
@@ -226,7 +226,7 @@ class RedisOutbox:
         states = [f"{INDEX_KEY}state:{each.state}" for each in (old, new)]
         due = new.next_at.timestamp() if new.next_at else ""
         ended = new.ended_at.timestamp() if new.ended_at else ""
-        with reaching():
+        with translate_redis_errors():
             done = self._save(
                 keys=[DELIVERY_KEY + old.id, *states, DUE_KEY, ENDED_KEY],
                 args=[old.id, new.model_dump_json(), claim, old_text, due, ended],
@@ -234,7 +234,7 @@ class RedisOutbox:
         return int(done)
 
     def _read(self, ids: list[str]) -> list[Delivery]:
-        with reaching(), self._redis.pipeline(transaction=False) as pipe:
+        with translate_redis_errors(), self._redis.pipeline(transaction=False) as pipe:
             for delivery_id in ids:
                 pipe.hget(DELIVERY_KEY + delivery_id, "record")
             texts = pipe.execute()

@@ -14,7 +14,7 @@ def new_secret() -> str:
     return _PREFIX + base64.b64encode(secrets.token_bytes(_DRAWN_BYTES)).decode()
 
 
-def checked_secret(text: str) -> str:
+def require_webhook_secret(text: str) -> str:
     """The secret, or ValueError; what base64 does not know would else be passed over in silence."""
     try:
         key = base64.b64decode(text.removeprefix(_PREFIX), validate=True)

@@ -25,7 +25,7 @@ class HookStores:
     outbox: RedisOutbox
 
 
-def redis_hooks(client: redis.Redis, event_memory: timedelta) -> HookStores:
+def make_redis_hooks(client: redis.Redis, event_memory: timedelta) -> HookStores:
     """On `client`, which stays the caller's to close; events are remembered for `event_memory`."""
     return HookStores(
         triggers=RedisBook(client, TRIGGERS_KEY, Trigger),

@@ -21,7 +21,7 @@ class Subscription(Frozen):
     updated_at: datetime
 
 
-def addressed(
+def make_deliveries(
     entry: OutboxEntry, subscriptions: tuple[Subscription, ...], now: datetime
 ) -> tuple[Delivery, ...]:
     """The deliveries an event comes to: the job's own callback, and everyone who asked for its type."""

@@ -11,7 +11,7 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, Field, JsonValue, ValidationError, model_validator
 
 from exporter.spec import ExportSpec
-from jobs.hooks.callback_url import checked_callback
+from jobs.hooks.callback_url import require_callback_url
 from jobs.hooks.errors import CallbackRefused, TriggerUnfilled
 from jobs.hooks.training import TrainingEvent
 from jobs.request import CallbackUrl, ExportRequest, LabelName
@@ -21,7 +21,7 @@ _KNOWN = re.compile(r"id|source|type|subject|time|data(\.[A-Za-z0-9_-]{1,64}){1,
 _MAX_VALUE = 2048
 
 
-def _well_formed(text: str) -> str:
+def _require_known_placeholders(text: str) -> str:
     """The text, or ValueError for a placeholder that no event can fill."""
     for name in _PLACEHOLDER.findall(text):
         if not _KNOWN.fullmatch(name):
@@ -34,7 +34,7 @@ def _well_formed(text: str) -> str:
     return text
 
 
-Template = Annotated[str, Field(min_length=1, max_length=4096), AfterValidator(_well_formed)]
+Template = Annotated[str, Field(min_length=1, max_length=4096), AfterValidator(_require_known_placeholders)]
 
 
 class ExportTemplate(ExportRequest):
@@ -46,7 +46,7 @@ class ExportTemplate(ExportRequest):
     sample_input_uri: Template | None = None
     output_uri: Template
     model: Template | None = None
-    labels: Mapping[LabelName, Annotated[str, AfterValidator(_well_formed)]] = Field(
+    labels: Mapping[LabelName, Annotated[str, AfterValidator(_require_known_placeholders)]] = Field(
         default_factory=dict, max_length=32
     )
     callback_url: CallbackUrl | None = None
@@ -55,7 +55,7 @@ class ExportTemplate(ExportRequest):
     def _callback_can_be_sent_to(self) -> Self:
         if self.callback_url is not None:
             try:
-                checked_callback(self.callback_url)
+                require_callback_url(self.callback_url)
             except CallbackRefused as error:
                 raise ValueError(error.message) from error
         return self
@@ -67,39 +67,46 @@ class ExportTemplate(ExportRequest):
             TriggerUnfilled: the event lacks a value, or has one that cannot stand where it would.
         """
         fields = self.model_dump(mode="json")
-        for name in _FILLED:
+        for name in _TEMPLATE_FIELDS:
             if fields[name] is not None:
-                fields[name] = _filled(fields[name], event, name)
+                fields[name] = _fill_text(fields[name], event, name)
         fields["labels"] = {
-            name: _filled(text, event, f"labels.{name}") for name, text in self.labels.items()
+            name: _fill_text(text, event, f"labels.{name}") for name, text in self.labels.items()
         }
         try:
             return ExportRequest.model_validate(fields)
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(str(step) for step in first["loc"])
-            raise _unfilled(where, f"what the event makes of it is wrong: {first['msg']}") from error
+            raise _fill_error(where, f"what the event makes of it is wrong: {first['msg']}") from error
 
 
-_FILLED = ("config_uri", "checkpoint_uri", "item_input_uri", "sample_input_uri", "output_uri", "model")
-assert set(_FILLED) <= {*ExportSpec.model_fields, "model"}
+_TEMPLATE_FIELDS = (
+    "config_uri",
+    "checkpoint_uri",
+    "item_input_uri",
+    "sample_input_uri",
+    "output_uri",
+    "model",
+)
+assert set(_TEMPLATE_FIELDS) <= {*ExportSpec.model_fields, "model"}
 
 
-def _filled(template: str, event: TrainingEvent, field: str) -> str:
-    return _PLACEHOLDER.sub(lambda found: _value(found[1], event, field), template)
+def _fill_text(template: str, event: TrainingEvent, field: str) -> str:
+    return _PLACEHOLDER.sub(lambda found: _read_value(found[1], event, field), template)
 
 
-def _value(name: str, event: TrainingEvent, field: str) -> str:
+def _read_value(name: str, event: TrainingEvent, field: str) -> str:
     value = _look_up(name, event)
     if value is None:
-        raise _unfilled(field, f"the event has no {name}")
+        raise _fill_error(field, f"the event has no {name}")
     if isinstance(value, bool | float) or not isinstance(value, str | int):
-        raise _unfilled(field, f"{name} of the event is neither text nor a whole number")
+        raise _fill_error(field, f"{name} of the event is neither text nor a whole number")
     text = str(value)
     if not text or len(text) > _MAX_VALUE or not text.isprintable():
-        raise _unfilled(field, f"{name} of the event is empty, too long, or holds control characters")
+        raise _fill_error(field, f"{name} of the event is empty, too long, or holds control characters")
     if ".." in text.split("/"):
-        raise _unfilled(field, f"{name} of the event climbs out of its folder with '..'")
+        raise _fill_error(field, f"{name} of the event climbs out of its folder with '..'")
     return text
 
 
@@ -114,7 +121,7 @@ def _look_up(name: str, event: TrainingEvent) -> JsonValue:
     return value
 
 
-def _unfilled(field: str, why: str) -> TriggerUnfilled:
+def _fill_error(field: str, why: str) -> TriggerUnfilled:
     return TriggerUnfilled(
         f"the template's {field} cannot be filled: {why}",
         hint="correct the trigger's template, or what the training platform sends",

@@ -6,18 +6,20 @@ from typing import Annotated, Literal
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
 
 
-def _no_number(value: object) -> object:
+def _refuse_number(value: object) -> object:
     """CloudEvents write a time as text; pydantic would take a number for seconds."""
     if isinstance(value, int | float):
         raise ValueError("a time is written as RFC 3339 says")  # noqa: TRY004 (pydantic reports this one)
     return value
 
 
-Time = Annotated[AwareDatetime, BeforeValidator(_no_number)]
+Time = Annotated[AwareDatetime, BeforeValidator(_refuse_number)]
 Attribute = Annotated[str, Field(min_length=1, max_length=1024)]
 
 # What a training platform may call a job that did not succeed; nothing is exported after any of these.
-FAILED = frozenset({"failed", "failure", "error", "errored", "aborted", "killed", "cancelled", "canceled"})
+FAILED_STATUSES = frozenset(
+    {"failed", "failure", "error", "errored", "aborted", "killed", "cancelled", "canceled"}
+)
 
 
 class TrainingEvent(BaseModel):

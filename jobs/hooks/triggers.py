@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, StrictBool
 from exporter.spec import Frozen
 from exporter.storage.uris import NO_RULES, UriRules
 from jobs.hooks.templates import ExportTemplate
-from jobs.hooks.training import FAILED, TrainingEvent
+from jobs.hooks.training import FAILED_STATUSES, TrainingEvent
 
 TRIGGER_NAME = r"^[a-z0-9][a-z0-9._-]{0,62}$"
 
@@ -19,13 +19,13 @@ Pattern = Annotated[
 ]
 
 
-def _not_failed(status: str) -> str:
-    if status.lower() in FAILED:
+def _require_not_failed(status: str) -> str:
+    if status.lower() in FAILED_STATUSES:
         raise ValueError(f"{status!r} is a failed training job, which starts nothing")
     return status.lower()
 
 
-Status = Annotated[str, Field(min_length=1, max_length=64), AfterValidator(_not_failed)]
+Status = Annotated[str, Field(min_length=1, max_length=64), AfterValidator(_require_not_failed)]
 
 
 class EventMatch(Frozen):
@@ -41,7 +41,7 @@ class EventMatch(Frozen):
         description="`data.status`, in any case; null: any, or none, but never a failed one.",
     )
 
-    def misfits(self, event: TrainingEvent) -> tuple[str, ...]:
+    def find_misfits(self, event: TrainingEvent) -> tuple[str, ...]:
         """What of the event does not fit, in words; nothing when it fits."""
         told = {"type": event.type, "source": event.source, "data.model": event.model}
         patterns = {"type": self.type, "source": self.source, "data.model": self.model}
@@ -50,7 +50,7 @@ class EventMatch(Frozen):
             for name, value in told.items()
             if not fnmatchcase(value, patterns[name])
         ]
-        if event.status in FAILED:
+        if event.status in FAILED_STATUSES:
             found.append(f"data.status {event.status!r}: a failed training job starts nothing")
         elif self.status is not None and event.status not in self.status:
             found.append(f"data.status {event.status!r} is not one of {', '.join(self.status)}")
@@ -75,7 +75,7 @@ class Trigger(TriggerRule):
     created_at: datetime
     updated_at: datetime
 
-    def misfits(self, event: TrainingEvent) -> tuple[str, ...]:
+    def find_misfits(self, event: TrainingEvent) -> tuple[str, ...]:
         """Why the event starts nothing here; nothing when it does."""
         disabled = () if self.enabled else ("the trigger is disabled",)
-        return disabled + self.when.misfits(event)
+        return disabled + self.when.find_misfits(event)

@@ -20,7 +20,7 @@ def since_boot() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-class Judge:
+class LeaseMonitor:
     """Judges the leases for one program, which tells it whenever it could write to the store."""
 
     def __init__(self, length: timedelta, clock: Callable[[], float] = since_boot) -> None:
@@ -33,7 +33,7 @@ class Judge:
         self._far: dict[JobId, tuple[datetime, float]] = {}  # leases too long, and when they were first seen
         self._lock = threading.Lock()
 
-    def written(self, now: datetime) -> None:
+    def note_write(self, now: datetime) -> None:
         """The store has taken what was written, and this was the time there.
 
         The first time, one after a long silence and one from a clock that was set begin a time in which
@@ -41,20 +41,20 @@ class Judge:
         renew a lease.
         """
         with self._lock:
-            self._latest = (self._look(now), now)
+            self._latest = (self._note_clocks(now), now)
 
-    def may_judge(self, now: datetime) -> bool:
+    def may_expire(self, now: datetime) -> bool:
         """Whether who holds a lease has had the time to renew it."""
         with self._lock:
-            return self._look(now) >= self._fair_from
+            return self._note_clocks(now) >= self._fair_from
 
-    def ended(self, leases: Mapping[JobId, datetime], now: datetime) -> dict[JobId, datetime]:
+    def find_expired(self, leases: Mapping[JobId, datetime], now: datetime) -> dict[JobId, datetime]:
         """Those of the leases, each with its end, whose worker is gone.
 
         Also those that would end long from now, if nobody has written them anew for three times the length
         of a lease: they are from before the store's clock was set back.
         """
-        if not self.may_judge(now):
+        if not self.may_expire(now):
             return {}
         at, far = self._clock(), timedelta(seconds=_FAR * self._length_s)
         self._far = {
@@ -65,14 +65,14 @@ class Judge:
         stranded = {job_id for job_id, (_, seen) in self._far.items() if at - seen > far.total_seconds()}
         return {job_id: until for job_id, until in leases.items() if until < now or job_id in stranded}
 
-    def _look(self, now: datetime) -> float:
+    def _note_clocks(self, now: datetime) -> float:
         """The time here, once it is seen whether it and that of the store have gone on as they should."""
         at = self._clock()
-        if self._latest is None or self._is_odd(at, now, *self._latest):
+        if self._latest is None or self._has_irregular_clock(at, now, *self._latest):
             self._fair_from = at + self._length_s
         return at
 
-    def _is_odd(self, at: float, now: datetime, at_before: float, before: datetime) -> bool:
+    def _has_irregular_clock(self, at: float, now: datetime, at_before: float, before: datetime) -> bool:
         passed = at - at_before
         jumped = abs((now - before).total_seconds() - passed)
         return passed > self._silence_s or jumped > self._length_s / 4  # less ends no lease that is renewed

@@ -16,7 +16,7 @@ from jobs.progress import finish, fold_events
 from jobs.stores.job_store import JobStore
 
 
-def update(store: JobStore, job_id: JobId, change: Callable[[Job, datetime], Job]) -> Job:
+def update_job(store: JobStore, job_id: JobId, change: Callable[[Job, datetime], Job]) -> Job:
     """Apply a pure change to the stored job, again if another program was faster."""
     while True:
         old, now = store.get(job_id), store.now()
@@ -46,14 +46,14 @@ class Holding:
     length: timedelta  # of the lease, from each renewal
     pause: timedelta = timedelta(0)  # before the job is begun again, should this attempt break
 
-    def keep(self, events: Iterable[StageEvent] = ()) -> Renewal:
+    def renew(self, events: Iterable[StageEvent] = ()) -> Renewal:
         """Renew the lease and save what the ranks reported; returns the job as it is now."""
         looked_at = self.job.created_at
 
         def renewed(job: Job, now: datetime) -> Job:
             nonlocal looked_at
             looked_at = now
-            return fold_events(self._renewed(job, now), events)
+            return fold_events(self._renew_if_due(job, now), events)
 
         job = self._change(renewed)
         return Renewal(job, job.lease.until - looked_at if job.lease else timedelta(0))
@@ -68,20 +68,20 @@ class Holding:
 
     def hand_back(self) -> Job:
         """This worker is leaving; another is to begin anew."""
-        return self._change(lambda job, now: job.handed_back(now))
+        return self._change(lambda job, now: job.hand_back(now))
 
     def cancel(self) -> Job:
         """The caller asked to stop, and the attempt's processes have ended."""
         return self._change(lambda job, now: job.move_to(JobState.CANCELLED, now))
 
     def _change(self, change: Callable[[Job, datetime], Job]) -> Job:
-        return update(
+        return update_job(
             self.store,
             self.job.id,
-            lambda job, now: change(job.held_by(self.worker, self.job.attempt), now),
+            lambda job, now: change(job.require_held_by(self.worker, self.job.attempt), now),
         )
 
-    def _renewed(self, job: Job, now: datetime) -> Job:
+    def _renew_if_due(self, job: Job, now: datetime) -> Job:
         """Renew in the lease's second third, so that the record changes no oftener than it must.
 
         And where it has longer to go than any lease has: then the store's clock was set back.
@@ -91,14 +91,14 @@ class Holding:
         return job.model_copy(update={"lease": Lease(worker=self.worker, until=now + self.length)})
 
 
-class Joined(Holding):
+class JoinedAttempt(Holding):
     """What a worker has that helps with another's attempt: it reports, and renews nothing."""
 
-    def _renewed(self, job: Job, now: datetime) -> Job:
+    def _renew_if_due(self, job: Job, now: datetime) -> Job:
         return job
 
 
-def joined(store: JobStore, job_id: JobId, attempt: int, length: timedelta) -> Joined | None:
+def join_attempt(store: JobStore, job_id: JobId, attempt: int, length: timedelta) -> JoinedAttempt | None:
     """A part in an attempt that is under way; None if it no longer is."""
     try:
         job = store.get(job_id)
@@ -106,7 +106,7 @@ def joined(store: JobStore, job_id: JobId, attempt: int, length: timedelta) -> J
         return None
     if job.state is not JobState.RUNNING or job.lease is None or job.attempt != attempt:
         return None
-    return Joined(store=store, job=job, worker=job.lease.worker, length=length)
+    return JoinedAttempt(store=store, job=job, worker=job.lease.worker, length=length)
 
 
 def claim(
@@ -117,22 +117,22 @@ def claim(
     length: timedelta,
     serves: Collection[Target] = CPU_TARGETS,
     pause: timedelta = timedelta(0),
-    may_judge: Callable[[datetime], bool] = lambda now: True,
+    may_expire: Callable[[datetime], bool] = lambda now: True,
 ) -> Holding | None:
-    """Take a queued job, or one whose lease has ended, for the first of its targets that the worker serves.
+    """Claim a queued or expired job, for the first of its targets that this worker serves.
 
-    None when it is another's or finished, when it is for other targets only, when its pause is not over,
-    when nobody `may_judge` yet that its worker is gone, or when its owner has as many running as may be: then
-    it stays as it is, and the sweep offers it again. None also for what is to be closed (see `orphans`).
-    Should the attempt break, the next one begins after `pause`.
+    Return None, and leave the job as it is, when another worker holds it, when it has ended, when it waits
+    for other targets only, when its pause is not over, when it is too early to say that its worker is gone
+    (`may_expire`), when its owner has as many running jobs as it may, or when it is to be closed (see
+    `orphans`). The sweep offers it again later. If this attempt breaks, the next one begins after `pause`.
     """
 
     def take(job: Job, now: datetime) -> Job:
         if job.cancel_requested:  # the sweep sees to it, or who has it
             raise IllegalMove("it is to be cancelled", where=job.id)
         if job.has_expired(now):
-            left, job = job, abandoned(job, now)
-            if not may_judge(now) or ends_target(left, job):
+            left, job = job, abandon_job(job, now)
+            if not may_expire(now) or ends_target(left, job):
                 raise IllegalMove("the sweep decides what becomes of it", where=job.id)
         if not job.is_due(now):
             raise IllegalMove(f"it is to be begun again at {job.not_before}", where=job.id)
@@ -141,10 +141,10 @@ def claim(
             raise IllegalMove(
                 f"worker {worker} serves none of {', '.join(job.pending_targets)}", where=job.id
             )
-        return job.claimed(Lease(worker=worker, until=now + length), target, now)
+        return job.begin_attempt(Lease(worker=worker, until=now + length), target, now)
 
     try:
-        job = update(store, job_id, take)
+        job = update_job(store, job_id, take)
     except (IllegalMove, JobNotFound, QuotaExceeded, RecordTooNew):
         return None
     return Holding(store=store, job=job, worker=worker, length=length, pause=pause)
@@ -159,13 +159,13 @@ def release_expired(store: JobStore, ended: Mapping[JobId, datetime]) -> tuple[J
     def release(job: Job, now: datetime) -> Job:
         if job.state is not JobState.RUNNING or job.lease is None or job.lease.until != ended[job.id]:
             return job
-        left = abandoned(job, now)
+        left = abandon_job(job, now)
         return job if ends_target(job, left) else left
 
     released = []
     for job_id in ended:
         with suppress(RecordTooNew, JobNotFound):  # a newer worker's sweep will release it
-            released.append(update(store, job_id, release))
+            released.append(update_job(store, job_id, release))
     return tuple(job for job in released if job.state is JobState.QUEUED and not job.cancel_requested)
 
 
@@ -174,11 +174,11 @@ def ends_target(before: Job, after: Job) -> bool:
     return after.state.is_final or after.ended_targets != before.ended_targets
 
 
-def abandoned(job: Job, now: datetime) -> Job:
+def abandon_job(job: Job, now: datetime) -> Job:
     """The job, whose worker went away."""
     worker = job.lease.worker if job.lease else "unknown"
     error = AttemptFailed(
         f"worker {worker} stopped renewing its lease during attempt {job.attempt}",
         hint="the worker died or lost the job store; see its log",
     )
-    return job.abandoned_by(Failure.of(error), now)
+    return job.abandon(Failure.of(error), now)

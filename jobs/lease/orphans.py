@@ -12,14 +12,14 @@ from exporter.outcome import ExportOutcome, Failure
 from exporter.spec import Target, TowerName
 from jobs.errors import IllegalMove, JobNotFound, RecordTooNew
 from jobs.ids import JobId
-from jobs.lease.leases import abandoned, ends_target, update
+from jobs.lease.leases import abandon_job, ends_target, update_job
 from jobs.model import NOBODY, Job, JobState, Lease
 from jobs.progress import finish
 from jobs.stores.job_store import JobStore
 
 
 @dataclass(frozen=True, kw_only=True)
-class Closing:
+class OrphanedJob:
     """One worker's right to end a job; LeaseLost is raised once it is another's."""
 
     store: JobStore
@@ -35,9 +35,9 @@ class Closing:
     def towers(self, target: Target) -> tuple[TowerName, ...]:
         return tuple(tower.name for tower in self.job.towers if tower.target in (None, target))
 
-    def keep(self) -> timedelta:
+    def renew(self) -> timedelta:
         """Renew the lease; returns how long it is."""
-        self._change(lambda job, now: _to_close(job, self.worker, now + self.length))
+        self._change(lambda job, now: _hold_for_closing(job, self.worker, now + self.length))
         return self.length
 
     def adopt(self, target: Target, outcome: ExportOutcome) -> Job:
@@ -58,44 +58,44 @@ class Closing:
         if self.job.state is JobState.QUEUED:
             return self._change(lambda job, now: job.move_to(JobState.CANCELLED, now))
         if refused is not None:
-            return self._change(lambda job, now: job.failed(refused, now))
-        return self._change(abandoned)
+            return self._change(lambda job, now: job.fail(refused, now))
+        return self._change(abandon_job)
 
     def _change(self, change: Callable[[Job, datetime], Job]) -> Job:
-        return update(
+        return update_job(
             self.store,
             self.job.id,
-            lambda job, now: change(job.closed_by(self.worker, self.job.attempt), now),
+            lambda job, now: change(job.require_closed_by(self.worker, self.job.attempt), now),
         )
 
 
-def take_over(
+def take_orphan(
     store: JobStore, job_id: JobId, ended: datetime, *, worker: str, length: timedelta
-) -> Closing | None:
+) -> OrphanedJob | None:
     """Take a job whose lease `ended` then, if it is to be ended; None if it is not, or another's by now."""
     found: list[Job] = []
 
     def take(job: Job, now: datetime) -> Job:
-        if job.lease is None or job.lease.until != ended or not _is_over(job, now):
+        if job.lease is None or job.lease.until != ended or not _has_no_next_attempt(job, now):
             raise IllegalMove("somebody is at work on it, or will be", where=job_id)
         found[:] = [job]
-        return _to_close(job, worker, now + length)
+        return _hold_for_closing(job, worker, now + length)
 
     try:
-        update(store, job_id, take)
+        update_job(store, job_id, take)
     except (IllegalMove, JobNotFound, RecordTooNew):
         return None
-    return Closing(store=store, job=found[0], worker=worker, length=length)
+    return OrphanedJob(store=store, job=found[0], worker=worker, length=length)
 
 
-def _is_over(job: Job, now: datetime) -> bool:
+def _has_no_next_attempt(job: Job, now: datetime) -> bool:
     """Whether no attempt is to follow."""
     if job.state is JobState.QUEUED:
         return job.cancel_requested
-    return job.state is JobState.RUNNING and ends_target(job, abandoned(job, now))
+    return job.state is JobState.RUNNING and ends_target(job, abandon_job(job, now))
 
 
-def _to_close(job: Job, closer: str, until: datetime) -> Job:
+def _hold_for_closing(job: Job, closer: str, until: datetime) -> Job:
     """The job with `closer`'s lease, which still names the worker that ran its last attempt."""
     worker = job.lease.worker if job.lease else NOBODY
     return job.model_copy(update={"lease": Lease(worker=worker, until=until, closer=closer)})

@@ -31,7 +31,7 @@ class MemoryJobStore:
 
     def add(self, job: Job, *, max_queued: int | None = None) -> bool:
         with self._lock:
-            if max_queued is not None and self._owned(job.owner, JobState.QUEUED) >= max_queued:
+            if max_queued is not None and self._count_owned(job.owner, JobState.QUEUED) >= max_queued:
                 raise QuotaExceeded(job.owner, max_queued, JobState.QUEUED)
             return self._jobs.setdefault(job.id, job) is job
 
@@ -46,7 +46,7 @@ class MemoryJobStore:
                 return False
             limit = new.running_limit
             begins = new.state is JobState.RUNNING and old.state is not JobState.RUNNING
-            if begins and limit is not None and self._owned(new.owner, JobState.RUNNING) >= limit:
+            if begins and limit is not None and self._count_owned(new.owner, JobState.RUNNING) >= limit:
                 raise QuotaExceeded(new.owner, limit, JobState.RUNNING)
             self._jobs[old.id] = new
             if new.state is JobState.SUCCEEDED and new.content_key is not None:
@@ -75,7 +75,7 @@ class MemoryJobStore:
     def find_content(self, key: str) -> JobId | None:
         return self._content.get(key)
 
-    def _owned(self, owner: str, state: JobState) -> int:
+    def _count_owned(self, owner: str, state: JobState) -> int:
         return sum((job.owner, job.state) == (owner, state) for job in self._jobs.values())
 
     def page(self, *, limit: int, state: JobState | None = None, before: JobId | None = None) -> Page:

@@ -43,16 +43,16 @@ _SPEC_V1 = _names(
 
 def write_record(job: Job) -> str:
     """The record without the spec, in the oldest layout that can hold the job."""
-    fields = _said(job, _JOB_V1, exclude={"spec", "towers"})
-    towers = [_of_tower(tower) for tower in job.towers]
-    newer = [fields.keys() - _JOB_V1, _said(job.spec, _SPEC_V1).keys() - _SPEC_V1]
+    fields = _dump_fields(job, _JOB_V1, exclude={"spec", "towers"})
+    towers = [_dump_tower(tower) for tower in job.towers]
+    newer = [fields.keys() - _JOB_V1, _dump_fields(job.spec, _SPEC_V1).keys() - _SPEC_V1]
     newer += [tower.keys() - _TOWER_V1 for tower in towers]
     return json.dumps({**fields, "towers": towers, "version": VERSION if any(newer) else 1})
 
 
 def write_spec(spec: ExportSpec) -> str:
     """The spec, without what a program of version 1 would not know and need not."""
-    return json.dumps(_said(spec, _SPEC_V1))
+    return json.dumps(_dump_fields(spec, _SPEC_V1))
 
 
 def read_record(record: str, spec: str) -> Job:
@@ -63,7 +63,7 @@ def read_record(record: str, spec: str) -> Job:
     """
     fields = _FIELDS.validate_json(record)
     if '"cold":' in record:  # with or without a blank behind it, by the program that wrote it
-        record = _without_retired(fields)
+        record = _drop_retired_fields(fields)
     version = fields.get("version", 1)
     if not isinstance(version, int) or version > VERSION:
         raise RecordTooNew(str(fields.get("id")), version)
@@ -77,20 +77,20 @@ def read_record(record: str, spec: str) -> Job:
     return job.model_copy(update={"version": VERSION})
 
 
-def _without_retired(fields: _Fields) -> str:
+def _drop_retired_fields(fields: _Fields) -> str:
     """The record without what a tower had once and has no more: `cold`, which `code` says as well."""
     towers = _TOWERS.validate_python(fields.get("towers", []))
     kept = [{name: value for name, value in tower.items() if name != "cold"} for tower in towers]
     return json.dumps({**fields, "towers": kept})
 
 
-def _of_tower(tower: TowerProgress) -> _Fields:
+def _dump_tower(tower: TowerProgress) -> _Fields:
     """A tower's fields; a time is the number of seconds that it was in version 1."""
     began = tower.stage_started_at
-    return {**_said(tower, _TOWER_V1), "stage_started_at": began.timestamp() if began else None}
+    return {**_dump_fields(tower, _TOWER_V1), "stage_started_at": began.timestamp() if began else None}
 
 
-def _said(value: BaseModel, known: Set[str], exclude: Set[str] = frozenset()) -> _Fields:
+def _dump_fields(value: BaseModel, known: Set[str], exclude: Set[str] = frozenset()) -> _Fields:
     """The value's fields, without newer ones that say nothing."""
     fields = type(value).model_fields
     silent = {

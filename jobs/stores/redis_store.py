@@ -13,7 +13,7 @@ from redis.retry import Retry
 
 from exporter.spec import Target
 from jobs.errors import JobNotFound, QuotaExceeded, RecordTooNew, StoreUnavailable
-from jobs.events import news_of
+from jobs.events import make_outbox_entries
 from jobs.ids import JobId
 from jobs.model import Job, JobState
 from jobs.stores.job_store import Page
@@ -101,7 +101,7 @@ def connect(url: str) -> redis.Redis:
 
 
 @contextmanager
-def reaching() -> Iterator[None]:
+def translate_redis_errors() -> Iterator[None]:
     """Turn a Redis that is away, out of memory or read-only into StoreUnavailable."""
     try:
         yield
@@ -120,24 +120,32 @@ class RedisJobStore:
         self._remove = client.register_script(_REMOVE)
 
     def now(self) -> datetime:
-        with reaching():
+        with translate_redis_errors():
             seconds, microseconds = self._redis.time()
         return datetime.fromtimestamp(seconds + microseconds / 1e6, UTC)
 
     def add(self, job: Job, *, max_queued: int | None = None) -> bool:
         limit = "" if max_queued is None else max_queued
         record, spec = write_record(job), write_spec(job.spec)
-        with reaching():
+        with translate_redis_errors():
             done = self._add(
                 keys=[*_keys(job), OUTBOX_KEY],
-                args=[job.id, limit, spec, record, str(job.revision), _targets(job), *_told(None, job)],
+                args=[
+                    job.id,
+                    limit,
+                    spec,
+                    record,
+                    str(job.revision),
+                    _targets(job),
+                    *_serialize_news(None, job),
+                ],
             )
         if done == _REFUSED and max_queued is not None:
             raise QuotaExceeded(job.owner, max_queued, job.state)
         return bool(done)
 
     def get(self, job_id: JobId) -> Job:
-        with reaching():
+        with translate_redis_errors():
             record, spec = self._redis.hmget(JOB_KEY + job_id, ["record", "spec"])
         if record is None or spec is None:
             raise JobNotFound(job_id)
@@ -159,7 +167,7 @@ class RedisJobStore:
             RELEASES_KEY + (new.model or ""),
             MODELS_KEY,
         ]
-        told = [
+        args = [
             old.id,
             str(old.revision),
             str(new.revision),
@@ -169,32 +177,32 @@ class RedisJobStore:
             "1" if succeeded and new.content_key else "",
             (new.model or "") if succeeded else "",
             _targets(new),
-            *_told(old, new),
+            *_serialize_news(old, new),
         ]
-        with reaching():
-            done = self._replace(keys=keys, args=told)
+        with translate_redis_errors():
+            done = self._replace(keys=keys, args=args)
         if done == _REFUSED and limit is not None:
             raise QuotaExceeded(new.owner, limit, new.state)
         return bool(done)
 
     def remove(self, job: Job) -> bool:
-        with reaching():
+        with translate_redis_errors():
             keys = [*_keys(job), RELEASES_KEY + (job.model or ""), CONTENT_KEY + (job.content_key or "")]
             return bool(self._remove(keys=keys, args=[job.id, str(job.revision)]))
 
     def revision(self, job_id: JobId) -> int:
-        with reaching():
+        with translate_redis_errors():
             found = self._redis.hget(JOB_KEY + job_id, "revision")
         if found is None:
             raise JobNotFound(job_id)
         return int(found)
 
     def count(self, state: JobState) -> int:
-        with reaching():
+        with translate_redis_errors():
             return int(self._redis.zcard(INDEX_KEY + state))
 
     def count_by_target(self, state: JobState) -> Mapping[Target, int]:
-        with reaching(), self._redis.pipeline(transaction=False) as pipe:
+        with translate_redis_errors(), self._redis.pipeline(transaction=False) as pipe:
             ids = [JobId(str(each)) for each in self._redis.zrange(INDEX_KEY + state, 0, -1)]
             for job_id in ids:
                 pipe.hget(JOB_KEY + job_id, "targets")
@@ -204,18 +212,18 @@ class RedisJobStore:
         return counted + Counter(each for targets in found.values() if targets for each in targets.split(","))
 
     def oldest(self, state: JobState) -> Job | None:
-        with reaching():
+        with translate_redis_errors():
             ids = self._redis.zrange(INDEX_KEY + state, 0, 0)
         return next(iter(self._read([JobId(str(each)) for each in ids])), None)
 
     def find_content(self, key: str) -> JobId | None:
-        with reaching():
+        with translate_redis_errors():
             found = self._redis.get(CONTENT_KEY + key)
         return None if found is None else JobId(str(found))
 
     def page(self, *, limit: int, state: JobState | None = None, before: JobId | None = None) -> Page:
         newest = f"({before}" if before else "+"
-        with reaching():
+        with translate_redis_errors():
             found = self._redis.zrevrangebylex(INDEX_KEY + (state or _ALL), newest, "-", 0, limit + 1)
         ids = [JobId(str(each)) for each in found]
         jobs = self._read(ids[:limit])
@@ -225,20 +233,20 @@ class RedisJobStore:
         return Page(shown, ids[limit - 1] if more else None)
 
     def leases(self) -> Mapping[JobId, datetime]:
-        with reaching():
+        with translate_redis_errors():
             found = self._redis.zrange(LEASES_KEY, 0, -1, withscores=True)
         return {each: datetime.fromtimestamp(end, UTC) for each, end in _SCORED.validate_python(found)}
 
     def _read(self, ids: list[JobId]) -> list[Job]:
-        with reaching(), self._redis.pipeline(transaction=False) as pipe:
+        with translate_redis_errors(), self._redis.pipeline(transaction=False) as pipe:
             for job_id in ids:
                 pipe.hmget(JOB_KEY + job_id, ["record", "spec"])
             rows = pipe.execute()
         return list(_readable([(record, spec) for record, spec in rows if record is not None]))
 
 
-def _told(old: Job | None, new: Job) -> list[str]:
-    return [entry.model_dump_json() for entry in news_of(old, new)]
+def _serialize_news(old: Job | None, new: Job) -> list[str]:
+    return [entry.model_dump_json() for entry in make_outbox_entries(old, new)]
 
 
 def _keys(job: Job) -> list[str]:

@@ -79,8 +79,8 @@ class Dispatcher:
         if answer.unsubscribes:  # before it is written down: a restart in between does it again
             self._unsubscribe(delivery)
         jitter = random.uniform(-1, 1)  # noqa: S311 (spreads load; nothing is secret)
-        new = delivery.tried(done, answer, pauses=self.settings.callback_pauses, jitter=jitter)
-        kept = self.outbox.settle(claim, new)
+        new = delivery.after_try(done, answer, pauses=self.settings.callback_pauses, jitter=jitter)
+        kept = self.outbox.save_result(claim, new)
         log.info(
             "callback_tried",
             job_id=delivery.event.data.job,
@@ -93,8 +93,8 @@ class Dispatcher:
     def _drop(self, claim: Claim) -> None:
         has_ended = claim.delivery.subscription_id is not None or self._is_gone(claim.delivery)
         reason = "its receiver is unsubscribed" if has_ended else "SLIPWAY_CALLBACK_SECRETS is not set"
-        dropped = claim.delivery.ended(DeliveryState.DROPPED, reason, self.outbox.now())
-        self.outbox.settle(claim, dropped)
+        dropped = claim.delivery.end(DeliveryState.DROPPED, reason, self.outbox.now())
+        self.outbox.save_result(claim, dropped)
 
     def _secrets(self, delivery: Delivery) -> tuple[str, ...]:
         """What to sign with; nothing when the receiver wants no more."""

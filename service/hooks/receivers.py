@@ -3,7 +3,7 @@
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-from jobs.hooks.callback_url import checked_callback
+from jobs.hooks.callback_url import require_callback_url
 from jobs.hooks.errors import CallbackRefused
 from service.hooks.addresses import permits
 from service.hooks.settings import HookSettings
@@ -11,7 +11,7 @@ from service.hooks.settings import HookSettings
 
 def checked_receiver(url: str, settings: HookSettings) -> str:
     """The URL, or CallbackRefused; what its name resolves to is judged at every sending."""
-    host = urlsplit(checked_callback(url)).hostname or ""
+    host = urlsplit(require_callback_url(url)).hostname or ""
     try:
         address = ip_address("127.0.0.1" if host == "localhost" else host)
     except ValueError:  # a name

@@ -9,7 +9,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from exporter.spec import Frozen
 from jobs.hooks.deliveries import PAUSES
-from jobs.hooks.secret import checked_secret
+from jobs.hooks.secret import require_webhook_secret
 
 
 def _split(value: object) -> object:
@@ -18,7 +18,7 @@ def _split(value: object) -> object:
 
 
 def _checked(secret: SecretStr) -> SecretStr:
-    checked_secret(secret.get_secret_value())
+    require_webhook_secret(secret.get_secret_value())
     return secret
 
 

@@ -40,13 +40,13 @@ def list_models(models: Models, limit: Limit = 20, cursor: Cursor = None) -> Mod
 @router.get("/{name}/latest", responses=problem_responses(*_COMMON))
 def latest(name: Name, models: Models, label: Wanted = ()) -> Release:
     """What the model's newest successful export published, of those with these labels if any are given."""
-    return models.latest(name, {key: value for key, _, value in (each.partition(":") for each in label)})
+    return models.find_latest(name, {key: value for key, _, value in (each.partition(":") for each in label)})
 
 
 @router.get("/{name}/promoted", responses=problem_responses(*_COMMON))
 def promoted(name: Name, models: Models) -> Release:
     """The release that was promoted."""
-    return models.promoted(name)
+    return models.get_promoted(name)
 
 
 @router.post("/{name}/promote", responses=problem_responses(*_COMMON, JobNotFound, NoArtifact))

@@ -81,13 +81,13 @@ def delete(name: Name, hooks: Hooks, caller: Admin) -> None:
 def test(name: Name, event: TrainingEvent, hooks: Hooks, jobs: Jobs, caller: Submitter) -> TriggerTrial:
     """Show what an event would do, and do nothing; the event need not be signed."""
     trigger = _trigger(hooks, name)
-    if misfits := trigger.misfits(event):
+    if misfits := trigger.find_misfits(event):
         return TriggerTrial(starts=False, misfits=misfits)
     request = None
     try:
         request = trigger.template.fill(event)
-        towers = jobs.planned(request.spec, Owner(uris=trigger.uris)).towers
-        jobs.planned(request.spec, caller.owner)  # who tries learns nothing of other places
+        towers = jobs.plan_export(request.spec, Owner(uris=trigger.uris)).towers
+        jobs.plan_export(request.spec, caller.owner)  # who tries learns nothing of other places
     except ExportError as error:
         return TriggerTrial(starts=False, failure=Failure.of(error), request=request)
     return TriggerTrial(starts=True, request=request, towers=towers)

@@ -22,8 +22,8 @@ from tests.faults.holding import Held, Hold, HoldFolder
 from tests.faults.programs import wait_until
 from tests.jobs.factories import make_job
 from worker.attempt.launch import CommandLauncher
-from worker.environment.attempt_environment import Allowance
-from worker.settings import AllowanceSettings
+from worker.environment.attempt_environment import AttemptEnvironment
+from worker.settings import AttemptEnvironmentSettings
 from worker.supervisor import Supervisor
 
 pytestmark = [pytest.mark.slow, pytest.mark.ranks]
@@ -79,7 +79,7 @@ def end_cleanly(
     supervisor = Supervisor(
         CommandLauncher(
             (sys.executable, "-m", "tests.e2e.held_ranks", str(tmp_path)),
-            Allowance(settings=AllowanceSettings()),
+            AttemptEnvironment(settings=AttemptEnvironmentSettings()),
         ),
         worker_dir=tmp_path / "work",
         time_limit=HOUR,

@@ -24,7 +24,7 @@ def app(redis_url: str) -> Celery:
 def test_a_message_is_the_id_as_json(app: Celery, redis_client: redis.Redis) -> None:
     queue, job_id = CeleryQueue(app, redis_client), new_job_id()
     queue.enqueue(job_id)
-    assert queue.undelivered() == {job_id}
+    assert queue.find_undelivered() == {job_id}
     (message,) = (text for key in message_lists() for text in redis_client.lrange(key, 0, -1))
     assert json.loads(message)["content-type"] == "application/json"
 
@@ -34,7 +34,7 @@ def test_urgent_messages_come_first(app: Celery, redis_client: redis.Redis) -> N
     ids = {priority: new_job_id() for priority in (Priority.LOW, Priority.NORMAL, Priority.HIGH)}
     for priority, job_id in ids.items():
         queue.enqueue(job_id, priority)
-    assert queue.undelivered() == frozenset(ids.values())
+    assert queue.find_undelivered() == frozenset(ids.values())
     with app.connection() as connection, connection.SimpleQueue(QUEUE) as messages:
         taken = [messages.get(timeout=5) for _ in ids]
         assert [message.headers["id"] for message in taken] == list(ids.values())[::-1]
@@ -47,13 +47,13 @@ def test_a_message_that_a_worker_holds_is_on_its_way(app: Celery, redis_client: 
     queue.enqueue(job_id)
     with app.connection() as connection, connection.SimpleQueue(QUEUE) as messages:
         message = messages.get(timeout=5)
-        assert queue.undelivered() == {job_id}
+        assert queue.find_undelivered() == {job_id}
         score = redis_client.zscore("unacked_index", message.delivery_tag)
         queue.put_off_redelivery(message.delivery_tag)
         later = redis_client.zscore("unacked_index", message.delivery_tag)
         assert score is not None and later is not None and later > score
         message.ack()
-    assert queue.undelivered() == frozenset()
+    assert queue.find_undelivered() == frozenset()
 
 
 def test_an_acknowledged_message_stays_so(app: Celery, redis_client: redis.Redis) -> None:

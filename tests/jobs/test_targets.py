@@ -4,8 +4,8 @@ import pytest
 
 from exporter.spec import Device, ExportSpec, Target, TowerName
 from jobs.control.control import JobControl, Plan, enqueue_lost
-from jobs.events import news_of
-from jobs.fleet.roster import WorkerNotice, unserved
+from jobs.events import make_outbox_entries
+from jobs.fleet.roster import WorkerNotice, find_unserved
 from jobs.lease.leases import Holding, claim
 from jobs.model import Job, JobState, TowerState
 from jobs.queue import MemoryQueue
@@ -118,7 +118,7 @@ def test_a_message_lost_on_its_way_to_one_target_is_sent_again(
 
 def test_its_first_targets_towers_are_told_of_when_they_end(store: JobStore, control: JobControl) -> None:
     running = taken(store, control.submit(two_targets()), "avx2")
-    told = [entry.event.data for entry in news_of(running.job, running.finish(make_outcome()))]
+    told = [entry.event.data for entry in make_outbox_entries(running.job, running.finish(make_outcome()))]
     assert {(each.tower, each.target) for each in told} == {(name, "avx2") for name in BOTH}
 
 
@@ -126,7 +126,7 @@ def test_targets_that_no_worker_serves_are_told() -> None:
     worker = WorkerNotice(
         id="w", host="h", pid=1, device=Device.CPU, targets=("cpu", "avx2"), versions={}, started_at=NOW
     )
-    assert unserved(("avx2", "avx512"), [worker]) == ("avx512",)
+    assert find_unserved(("avx2", "avx512"), [worker]) == ("avx512",)
 
 
 def test_a_target_implies_its_device() -> None:

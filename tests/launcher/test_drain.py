@@ -28,7 +28,7 @@ from tests.launcher.test_end_to_end import SPEC, another_worker, until_hanging, 
 from worker.drain import stop_listening
 
 MakeStack = Callable[[str], AbstractContextManager[Stack]]
-RECORDS = Path(__file__).parents[1] / "jobs" / "records"
+RECORDS = Path(__file__).parents[1] / "jobs" / "stores" / "records"
 
 
 @contextmanager

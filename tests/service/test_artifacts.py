@@ -13,7 +13,7 @@ from exporter.spec import Device, Mode
 from exporter.storage.open import open_store
 from jobs.control.releases import MemoryPointers
 from jobs.fleet.roster import Gpu, WorkerNotice
-from jobs.fleet.tallies import tallies_of
+from jobs.fleet.tallies import count_attempt
 from jobs.lease.leases import claim
 from jobs.model import Job, JobState
 from jobs.stores.memory_store import MemoryJobStore
@@ -136,7 +136,7 @@ def test_the_metrics_say_how_it_goes(client: TestClient, store: MemoryJobStore, 
     store.add(waiting)
     job = make_job(JobState.SUCCEEDED)
     user = job.towers[0].model_copy(update={"stage_seconds": {"trace": 4.0, "compile": 7.0}, "code": "cold"})
-    backend.tallies.add(tallies_of(job.model_copy(update={"towers": (user,)})))
+    backend.tallies.add(count_attempt(job.model_copy(update={"towers": (user,)})))
     notice = WorkerNotice(id="w", host="h", pid=1, device=Device.CPU, versions={}, started_at=NOW, jobs=())
     gpu = Gpu(index=0, name="H200", memory_total=150 << 30, memory_used=6 << 30, busy=0.25)
     for worker in ("w", "other on the same machine"):

@@ -53,7 +53,7 @@ def run_in_background(store: MemoryJobStore, job: Job, outcome: ExportOutcome) -
     def work() -> None:
         holding = claim(store, job.id, worker="w", length=MINUTE)
         assert holding is not None
-        holding.keep([make_event()])
+        holding.renew([make_event()])
         time.sleep(0.7)
         holding.finish(outcome)
 

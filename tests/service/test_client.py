@@ -36,7 +36,7 @@ def end_in_background(store: MemoryJobStore, job: Job) -> None:
         holding = claim(store, job.id, worker="w", length=MINUTE)
         assert holding is not None
         time.sleep(0.6)
-        holding.keep([make_event()])
+        holding.renew([make_event()])
         time.sleep(0.6)
         holding.finish(make_outcome(failed={TowerName.ITEM: make_failure()}))
 

@@ -42,7 +42,7 @@ def test_every_change_is_an_event_until_the_end(url: str, store: MemoryJobStore,
         holding = claim(store, job.id, worker="w", length=MINUTE)
         assert holding is not None
         time.sleep(0.7)
-        holding.keep([make_event()])
+        holding.renew([make_event()])
         time.sleep(0.7)
         holding.finish(make_outcome())
 

@@ -8,7 +8,7 @@ from service.app import create_app
 from service.dependencies import Backend
 from service.settings import ServiceSettings
 from service.tracing import TracedQueue
-from telemetry.setup import tracing_to
+from telemetry.setup import make_tracing
 from tests.jobs.factories import make_job
 from tests.telemetry.conftest import Collector, collector
 
@@ -31,7 +31,7 @@ def test_a_request_is_a_span_below_its_callers_named_for_its_route(
 
 
 def test_a_message_to_the_workers_is_a_span_below_the_request(collector: Collector) -> None:
-    tracing, queue, job = tracing_to(collector.endpoint, "api"), MemoryQueue(), make_job()
+    tracing, queue, job = make_tracing(collector.endpoint, "api"), MemoryQueue(), make_job()
     with tracing.span("request"):
         TracedQueue(queue, tracing).enqueue(job.id)
     tracing.close()

@@ -7,16 +7,16 @@ import pytest
 
 from launcher.up import running_stack
 from slipway.client import Client, ExportRequest, JobState
-from telemetry.setup import tracing_to
+from telemetry.setup import make_tracing
 from telemetry.tracing import SpanKind, trace_id
 from tests.service.requests import export_request
 from tests.telemetry.conftest import Collector
 
 
 def test_a_span_in_anothers_block_stands_below_it(collector: Collector) -> None:
-    tracing = tracing_to(collector.endpoint, "here")
+    tracing = make_tracing(collector.endpoint, "here")
     with tracing.span("outer", SpanKind.SERVER) as outer, tracing.span("inner"):
-        assert tracing.current() != outer.traceparent
+        assert tracing.current_traceparent() != outer.traceparent
     tracing.close()
     above, below = collector.wait_for("outer"), collector.wait_for("inner")
     assert (below["trace"], below["parent"]) == (above["trace"], above["id"])
@@ -24,7 +24,7 @@ def test_a_span_in_anothers_block_stands_below_it(collector: Collector) -> None:
 
 
 def test_a_span_that_is_over_keeps_its_times_and_its_failure(collector: Collector) -> None:
-    tracing = tracing_to(collector.endpoint, "rank", at_once=True)
+    tracing = make_tracing(collector.endpoint, "rank", at_once=True)
     parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     tracing.record("trace", 10.0, 12.5, parent=parent, failed="TraceFailed")
     (span,) = collector.spans()  # at once: nothing to wait for
@@ -33,7 +33,7 @@ def test_a_span_that_is_over_keeps_its_times_and_its_failure(collector: Collecto
 
 
 def test_a_collector_that_is_away_is_no_error() -> None:
-    tracing = tracing_to("http://127.0.0.1:1", "here", at_once=True)
+    tracing = make_tracing("http://127.0.0.1:1", "here", at_once=True)
     tracing.record("trace", 0.0, 1.0, parent=None)
     tracing.close()
 
@@ -41,8 +41,8 @@ def test_a_collector_that_is_away_is_no_error() -> None:
 def test_without_an_endpoint_nothing_is_imported() -> None:
     program = """
 import sys, service.app, worker.app, worker.attempt.reports
-from telemetry.setup import tracing_to
-with tracing_to(None, "here").span("outer") as span:
+from telemetry.setup import make_tracing
+with make_tracing(None, "here").span("outer") as span:
     assert span.traceparent is None
 print(*(name for name in sys.modules if name.startswith(("telemetry.otlp", "opentelemetry.exporter"))))
 """

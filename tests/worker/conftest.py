@@ -15,12 +15,12 @@ from jobs.lease.leases import Holding, claim
 from jobs.stores.memory_store import MemoryJobStore
 from tests.jobs.factories import MINUTE, make_job
 from worker.attempt.launch import CommandLauncher
-from worker.environment.attempt_environment import Allowance
-from worker.settings import AllowanceSettings
+from worker.environment.attempt_environment import AttemptEnvironment
+from worker.settings import AttemptEnvironmentSettings
 from worker.supervisor import Supervisor
 
 MakeSupervisor = Callable[..., Supervisor]
-ALLOWANCE = Allowance(settings=AllowanceSettings())
+ALLOWANCE = AttemptEnvironment(settings=AttemptEnvironmentSettings())
 
 
 @pytest.fixture

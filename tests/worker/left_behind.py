@@ -11,12 +11,12 @@ from exporter.spec import TowerName
 from exporter.storage.local import LocalStore
 from exporter.storage.store import READ_LIMIT
 from jobs.fleet.tallies import MemoryTallies
-from jobs.lease.leases import Holding, claim, update
+from jobs.lease.leases import Holding, claim, update_job
 from jobs.model import Job
 from jobs.queue import MemoryQueue
 from jobs.stores.memory_store import MemoryJobStore
 from tests.jobs.factories import MINUTE, make_entry, make_job, make_manifest, make_spec
-from tests.jobs.judges import fair_judge
+from tests.jobs.lease_monitors import fair_lease_monitor
 from tests.worker.test_tasks import MACHINE
 from worker.supervisor import Supervisor
 from worker.tasks import Runner
@@ -36,7 +36,7 @@ def runner_of(store: MemoryJobStore, supervisor: Supervisor) -> Runner:
     return Runner(
         store=store,
         queue=MemoryQueue(),
-        judge=fair_judge(),
+        lease_monitor=fair_lease_monitor(),
         supervisor=supervisor,
         worker="w3",
         lease=MINUTE,
@@ -89,7 +89,7 @@ def publish(job: Job) -> Path:
 
 
 def cancel(store: MemoryJobStore, job: Job) -> None:
-    update(store, job.id, lambda each, now: each.cancelled(now))
+    update_job(store, job.id, lambda each, now: each.request_cancel(now))
 
 
 def abandon_twice(store: MemoryJobStore, job: Job) -> None:

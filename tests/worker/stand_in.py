@@ -16,7 +16,7 @@ from exporter.outcome import ExportOutcome, Failure
 from exporter.spec import TowerName
 from exporter.stages import Stage
 from tests.jobs.factories import make_entry, make_event, make_failure, make_manifest, make_outcome
-from worker.attempt.logs import mark
+from worker.attempt.logs import format_stage_mark
 from worker.attempt.workspace import AttemptFile, write_failure
 
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
@@ -29,7 +29,7 @@ def report(workspace: Path, *, seconds: float = 0.0) -> None:
             for stage in (Stage.TRACE, Stage.COMPILE):
                 started = make_event(tower, stage, at=time.time(), detail="begun")
                 events.write(f"{started.model_dump_json()}\n")
-                sys.stderr.write(f"{mark(tower, stage)}\nat work on {stage} of {tower}\n")
+                sys.stderr.write(f"{format_stage_mark(tower, stage)}\nat work on {stage} of {tower}\n")
                 time.sleep(seconds)
                 finished = make_event(tower, stage, kind="finished", at=time.time(), seconds=seconds or 0.5)
                 events.write(f"{finished.model_dump_json()}\n")

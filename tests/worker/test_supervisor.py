@@ -17,7 +17,7 @@ from jobs.diagnostics.bundles import MemoryBundles
 from jobs.diagnostics.logs import MemoryLogs
 from jobs.errors import StoreUnavailable
 from jobs.ids import JobId
-from jobs.lease.leases import Holding, claim, update
+from jobs.lease.leases import Holding, claim, update_job
 from jobs.model import Job, JobState, TowerState
 from jobs.stores.memory_store import MemoryJobStore
 from tests.jobs.factories import MINUTE
@@ -185,7 +185,7 @@ def test_a_cancel_ends_all_processes_within_five_seconds(
     asked: list[float] = []
 
     def cancel() -> None:
-        update(store, holding.job.id, lambda job, now: job.cancelled(now))
+        update_job(store, holding.job.id, lambda job, now: job.request_cancel(now))
         asked.append(time.monotonic())
 
     once_hanging(pids, cancel)
@@ -207,7 +207,7 @@ def test_what_a_cancelled_attempt_had_sent_is_removed(
     make_supervisor: MakeSupervisor, holding: Holding, store: MemoryJobStore, pids: Path, tmp_path: Path
 ) -> None:
     holding, sent = sent_by(holding, tmp_path / "out")
-    once_hanging(pids, lambda: update(store, holding.job.id, lambda job, now: job.cancelled(now)))
+    once_hanging(pids, lambda: update_job(store, holding.job.id, lambda job, now: job.request_cancel(now)))
     assert run(make_supervisor("hang"), holding).state is JobState.CANCELLED
     assert not sent.exists()
 
@@ -218,7 +218,7 @@ def test_what_was_sent_is_left_to_who_has_the_lease(
     holding, sent = sent_by(holding, tmp_path / "out")
 
     def take_away() -> None:
-        update(store, holding.job.id, lambda job, now: job.handed_back(now))
+        update_job(store, holding.job.id, lambda job, now: job.hand_back(now))
         claim(store, holding.job.id, worker="w2", length=MINUTE)
 
     once_hanging(pids, take_away)
@@ -240,7 +240,7 @@ def test_an_attempt_whose_lease_is_lost_is_ended(
     make_supervisor: MakeSupervisor, holding: Holding, store: MemoryJobStore, pids: Path
 ) -> None:
     def take_away() -> None:
-        update(store, holding.job.id, lambda job, now: job.handed_back(now))
+        update_job(store, holding.job.id, lambda job, now: job.hand_back(now))
         claim(store, holding.job.id, worker="w2", length=MINUTE)
 
     once_hanging(pids, take_away)

@@ -17,8 +17,8 @@ from jobs.stores.memory_store import MemoryJobStore
 from telemetry.choices import LogFormat, LogLevel
 from telemetry.logging import configure_logging
 from tests.jobs.factories import MINUTE, make_job
-from tests.jobs.judges import fair_judge
-from worker.heartbeat import close_over, release
+from tests.jobs.lease_monitors import fair_lease_monitor
+from worker.heartbeat import close_orphans, release_jobs
 from worker.machine.targets import Machine
 from worker.supervisor import Supervisor
 from worker.tasks import Runner
@@ -39,7 +39,7 @@ def runner(
     return Runner(
         store=store,
         queue=queue,
-        judge=fair_judge(),
+        lease_monitor=fair_lease_monitor(),
         supervisor=supervisor,
         worker="w1",
         lease=MINUTE,
@@ -109,7 +109,7 @@ def test_a_broken_job_is_enqueued_again(
 
 
 def sweep(runner: Runner) -> None:
-    close_over(runner, release(runner), threading.Event())
+    close_orphans(runner, release_jobs(runner), threading.Event())
 
 
 def test_the_sweep_enqueues_what_a_dead_worker_held(

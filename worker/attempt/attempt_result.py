@@ -15,7 +15,7 @@ class Finished:
 
 
 @dataclass(frozen=True)
-class Broken:
+class NoOutcome:
     """The attempt ended without an outcome."""
 
     failure: Failure
@@ -31,10 +31,10 @@ class HandedBack:
     """This worker is shutting down."""
 
 
-Ending = Finished | Broken | Cancelled | HandedBack
+AttemptResult = Finished | NoOutcome | Cancelled | HandedBack
 
 
-def without(secrets: Sequence[str], ending: Ending) -> Ending:
+def redact_failures(secrets: Sequence[str], ending: AttemptResult) -> AttemptResult:
     """The same ending, whose failures do not hold these, whoever wrote them."""
 
     def clean(failure: Failure | None) -> Failure | None:
@@ -49,13 +49,13 @@ def without(secrets: Sequence[str], ending: Ending) -> Ending:
                 each.model_copy(update={"failure": clean(each.failure)}) for each in outcome.towers
             )
             return Finished(outcome.model_copy(update={"failure": clean(outcome.failure), "towers": towers}))
-        case Broken(failure):
-            return Broken(clean(failure) or failure)
+        case NoOutcome(failure):
+            return NoOutcome(clean(failure) or failure)
         case _:
             return ending
 
 
-def for_good(ending: Ending) -> Ending:
+def forbid_retries(ending: AttemptResult) -> AttemptResult:
     """The same ending, after which nobody tries again."""
 
     def last(failure: Failure | None) -> Failure | None:
@@ -65,7 +65,7 @@ def for_good(ending: Ending) -> Ending:
         case Finished(outcome):
             towers = tuple(each.model_copy(update={"failure": last(each.failure)}) for each in outcome.towers)
             return Finished(outcome.model_copy(update={"failure": last(outcome.failure), "towers": towers}))
-        case Broken(failure):
-            return Broken(failure.model_copy(update={"retryable": False}))
+        case NoOutcome(failure):
+            return NoOutcome(failure.model_copy(update={"retryable": False}))
         case _:
             return ending

@@ -7,7 +7,7 @@ _FAILED = re.compile(r"^rank (?P<rank>\d+) (?P<how>.+); the other ranks are ende
 _LINES = 20
 
 
-def failed_rank(log: str) -> str | None:
+def describe_failed_rank(log: str) -> str | None:
     """What ended all ranks, in words; None where no rank did."""
     *_, failed = (None, *_FAILED.finditer(log))
     if failed is None:

@@ -13,9 +13,9 @@ from exporter.distributed.meeting import MeetingPlace
 from processes.guarded_process import GuardedProcess
 from processes.settings import CompilerSettings, compiler_folder
 from worker.attempt.workspace import Workspace
-from worker.environment.attempt_environment import Allowance, allowance_of
-from worker.machine.compiler_files import lay_in, prune
-from worker.settings import AllowanceSettings, AttemptSettings
+from worker.environment.attempt_environment import AttemptEnvironment, make_attempt_environment
+from worker.machine.compiler_files import copy_precompiled, remove_old_files
+from worker.settings import AttemptEnvironmentSettings, AttemptSettings
 
 # Between asking the ranks to end and killing them: a cancel takes effect within five seconds.
 _GRACE = timedelta(seconds=2)
@@ -33,37 +33,39 @@ class Launcher(Protocol):
 class RanksLauncher:
     """One process per rank; several are forks of one, see `worker.attempt.ranks`."""
 
-    def __init__(self, allowance: Allowance, code_cache: str | None = None) -> None:
+    def __init__(self, environment: AttemptEnvironment, code_cache: str | None = None) -> None:
         """Let attempts use `code_cache`; by default the one that the environment names."""
-        self._allowance = allowance
+        self._environment = environment
         self._code_cache = code_cache
 
     def start(self, workspace: Workspace, *, ranks: int, place: MeetingPlace | None = None) -> GuardedProcess:
-        command = [sys.executable, "-m", *_program(workspace, ranks, place)]
-        prune(compiler_folder())
+        command = [sys.executable, "-m", *_module_arguments(workspace, ranks, place)]
+        remove_old_files(compiler_folder())
         compiler = CompilerSettings()
         if compiler.slipway_compiled_ahead is not None:
-            lay_in(compiler.slipway_compiled_ahead, compiler.torchinductor_cache_dir)
+            copy_precompiled(compiler.slipway_compiled_ahead, compiler.torchinductor_cache_dir)
         if place is not None:
             ranks = math.ceil(ranks / place.hosts)
             # They leave a file there, to see that it is the same for all; and may yet agree on the job.
-            workspace = replace(workspace, artifact_uri=workspace.order().spec.output_uri)
-        return _start(command, workspace, ranks, self._allowance, self._code_cache)
+            workspace = replace(workspace, artifact_uri=workspace.read_request().spec.output_uri)
+        return _start_process(command, workspace, ranks, self._environment, self._code_cache)
 
 
 class CommandLauncher:
     """One process of a given program, which does what rank 0 would."""
 
-    def __init__(self, command: tuple[str, ...], allowance: Allowance) -> None:
+    def __init__(self, command: tuple[str, ...], environment: AttemptEnvironment) -> None:
         """Take the program and its first arguments; the workspace follows them."""
         self._command = command
-        self._allowance = allowance
+        self._environment = environment
 
     def start(self, workspace: Workspace, *, ranks: int, place: MeetingPlace | None = None) -> GuardedProcess:
-        return _start([*self._command, str(workspace.path)], workspace, ranks, self._allowance, None)
+        return _start_process(
+            [*self._command, str(workspace.path)], workspace, ranks, self._environment, None
+        )
 
 
-def _program(workspace: Workspace, ranks: int, place: MeetingPlace | None) -> tuple[str, ...]:
+def _module_arguments(workspace: Workspace, ranks: int, place: MeetingPlace | None) -> tuple[str, ...]:
     path = str(workspace.path)
     if place is None:
         return ("worker.attempt.ranks", path, str(ranks)) if ranks > 1 else ("worker.attempt.rank", path)
@@ -73,18 +75,22 @@ def _program(workspace: Workspace, ranks: int, place: MeetingPlace | None) -> tu
     return ("worker.hosts.host", path, str(ranks), *map(str, meeting), *leads)
 
 
-def launcher_of(command: tuple[str, ...] | None, settings: AllowanceSettings) -> Launcher:
+def make_launcher(command: tuple[str, ...] | None, settings: AttemptEnvironmentSettings) -> Launcher:
     """Of a program in place of Slipway's own, if there is one."""
-    allowance = allowance_of(settings)
-    return RanksLauncher(allowance) if command is None else CommandLauncher(command, allowance)
+    environment = make_attempt_environment(settings)
+    return RanksLauncher(environment) if command is None else CommandLauncher(command, environment)
 
 
-def _start(
-    command: list[str], workspace: Workspace, ranks: int, allowance: Allowance, code_cache: str | None
+def _start_process(
+    command: list[str],
+    workspace: Workspace,
+    ranks: int,
+    environment: AttemptEnvironment,
+    code_cache: str | None,
 ) -> GuardedProcess:
     threads = max(1, len(os.sched_getaffinity(0)) // ranks)
     cache = {} if code_cache is None else {"SLIPWAY_CODE_CACHE": code_cache}
-    grant = allowance.grant(workspace, code_cache or AttemptSettings().code_cache_uri)
+    renewal = environment.plan_credential_renewal(workspace, code_cache or AttemptSettings().code_cache_uri)
     process = GuardedProcess.start(
         command,
         log=workspace.log,
@@ -103,12 +109,12 @@ def _start(
             "PYTHONUNBUFFERED": "1",
             "GLOO_SOCKET_IFNAME": "lo",  # ranks meet on this machine, whatever its name resolves to
             **cache,
-            **(grant.environment() if grant else {}),
+            **(renewal.start() if renewal else {}),
         },
-        confinement=allowance.confinement(),
+        confinement=environment.make_confinement(),
     )
-    if grant is not None:
-        grant.keep(lambda: process.exit_status() is not None)
+    if renewal is not None:
+        renewal.renew_until(lambda: process.exit_status() is not None)
     # Where memory ends, the kernel is to end the attempt and not the worker, which is to say what happened.
     with contextlib.suppress(OSError):
         Path(f"/proc/{process.guard.pid}/oom_score_adj").write_text(_OOM_SCORE)

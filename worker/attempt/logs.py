@@ -1,8 +1,8 @@
-"""Following what the ranks write: which tower and stage each line of an attempt's log belongs to.
+"""Follow an attempt's log and file each line under the tower and stage that it belongs to.
 
-Every line of several ranks begins with its rank, `[rank0]: `, and a rank tells where it is by a mark of
-its own (see `mark`); a line belongs to where its rank was last. A stand-in's lines have no rank and
-share one place.
+With several ranks, every line begins with its rank, `[rank0]: `. A rank announces the tower and stage that it
+enters with a line of its own (see `format_stage_mark`); each later line of that rank belongs there. Lines of
+a stand-in program have no rank and share one place.
 """
 
 import os
@@ -13,7 +13,7 @@ from pathlib import Path
 from exporter.redaction import shown
 from exporter.spec import TowerName
 from exporter.stages import Stage, StageEvent
-from jobs.diagnostics.logs import LONGEST_LINE, JobLogs, LogPart, Place
+from jobs.diagnostics.logs import MAX_LINE_LENGTH, JobLogs, LogPart, Place
 from jobs.ids import JobId
 from telemetry.logging import logger
 
@@ -24,16 +24,16 @@ _RANK = re.compile(r"^\[[\w-]*?(\d+)\]: ?")
 _MARK = re.compile(r"^slipway-stage (\w+)(?:\.\d+)? (\w+)$")  # "user.1": rank 1 helps with that tower
 
 
-def mark(tower: str, stage: Stage) -> str:
+def format_stage_mark(tower: str, stage: Stage) -> str:
     """The line by which a rank says that what it writes next is of this tower and stage."""
     return f"slipway-stage {tower} {stage}"
 
 
-def log_lines(event: StageEvent) -> list[str]:
+def format_event(event: StageEvent) -> list[str]:
     """What a rank writes of an event into its log: first of all where it is."""
     match event.kind:
         case "started":
-            return [mark(event.tower, event.stage), f"{event.stage} of {event.tower}"]
+            return [format_stage_mark(event.tower, event.stage), f"{event.stage} of {event.tower}"]
         case "progress":
             return [event.detail if event.fraction is None else f"{event.fraction:.0%} {event.detail}"]
         case "noted":
@@ -80,7 +80,7 @@ class LogTail:
         complete = text[: text.rfind(b"\n") + 1]
         if not complete and len(text) == self._at_a_time:
             complete = text  # a line without an end
-        parts = self._parts(complete.decode(errors="replace").splitlines())
+        parts = self._split_into_parts(complete.decode(errors="replace").splitlines())
         if parts:
             self._logs.append(self._job_id, parts)
         for part in parts:
@@ -88,26 +88,26 @@ class LogTail:
                 log.debug("rank_line", tower=part.tower, stage=part.stage, line=line)
         self._offset += len(complete)
 
-    def _shown(self, line: str) -> str:
-        return shown(line[:LONGEST_LINE], self._secrets)
+    def _redact(self, line: str) -> str:
+        return shown(line[:MAX_LINE_LENGTH], self._secrets)
 
-    def _parts(self, lines: Iterable[str]) -> list[LogPart]:
+    def _split_into_parts(self, lines: Iterable[str]) -> list[LogPart]:
         places = dict(self._places)
         found: dict[Place, list[str]] = {}
         for line in lines:
             rank = _RANK.match(line)
             who, said = (rank[1], line[rank.end() :]) if rank else ("", line)
-            if place := _marked(said):
+            if place := _parse_stage_mark(said):
                 places[who] = place
             else:
-                found.setdefault(places.get(who, (None, None)), []).append(self._shown(said))
+                found.setdefault(places.get(who, (None, None)), []).append(self._redact(said))
         self._places = places
         return [
             LogPart(tower=tower, stage=stage, lines=tuple(each)) for (tower, stage), each in found.items()
         ]
 
 
-def _marked(line: str) -> Place | None:
+def _parse_stage_mark(line: str) -> Place | None:
     if (found := _MARK.match(line)) is None:
         return None
     try:

@@ -11,9 +11,9 @@ from jobs.errors import StoreUnavailable
 from jobs.lease.leases import Holding
 from jobs.model import Job
 from processes.guarded_process import GuardedProcess
-from processes.log_end import end_of
-from worker.attempt.attempt_result import Broken, Cancelled, Ending, Finished, HandedBack
-from worker.attempt.failed_rank import failed_rank
+from processes.log_end import read_log_end
+from worker.attempt.attempt_result import AttemptResult, Cancelled, Finished, HandedBack, NoOutcome
+from worker.attempt.failed_rank import describe_failed_rank
 from worker.attempt.workspace import Workspace
 
 _LOG_LINES = 20
@@ -22,37 +22,39 @@ _STORE_PATIENCE_S = 300.0
 _STORE_RETRY_S = 1.0
 
 
-def outcome_of(workspace: Workspace, process: GuardedProcess) -> Ending:
+def read_result(workspace: Workspace, process: GuardedProcess) -> AttemptResult:
     """How an attempt ended that ended by itself."""
     status = process.exit_status()
     if status != 0:
-        if (failure := workspace.failure_of_rank()) is not None:
+        if (failure := workspace.read_rank_failure()) is not None:
             return Finished(ExportOutcome(failure=failure))
-        told = failed_rank(end_of(process.log)) if status == _A_RANK_FAILED else None
-        return Broken(
-            Failure.of(_failed(told) if told else _broke(f"ended with exit status {status}", process))
+        told = describe_failed_rank(read_log_end(process.log)) if status == _A_RANK_FAILED else None
+        return NoOutcome(
+            Failure.of(
+                _rank_failure(told) if told else _process_failure(f"ended with exit status {status}", process)
+            )
         )
     try:
-        outcome = workspace.outcome()
+        outcome = workspace.read_outcome()
     except ValidationError as error:
-        return Broken(Failure.of(_broke(f"wrote an unreadable outcome ({error})", process)))
+        return NoOutcome(Failure.of(_process_failure(f"wrote an unreadable outcome ({error})", process)))
     if outcome is None:
-        return Broken(Failure.of(_broke("ended without an outcome", process)))
+        return NoOutcome(Failure.of(_process_failure("ended without an outcome", process)))
     return Finished(outcome)
 
 
-def _failed(told: str) -> AttemptFailed:
+def _rank_failure(told: str) -> AttemptFailed:
     return AttemptFailed(told, hint="a rank killed by SIGKILL had most often too little memory")
 
 
-def _broke(what: str, process: GuardedProcess) -> AttemptFailed:
+def _process_failure(what: str, process: GuardedProcess) -> AttemptFailed:
     return AttemptFailed(
         f"the attempt's processes {what}; the log ends:\n{process.last_lines(_LOG_LINES)}",
         hint="the log's last lines tell the cause; status 137 is often too little memory",
     )
 
 
-def timed_out(limit: timedelta, process: GuardedProcess) -> AttemptTimedOut:
+def timeout_error(limit: timedelta, process: GuardedProcess) -> AttemptTimedOut:
     """Why an attempt was ended."""
     return AttemptTimedOut(
         f"the attempt took longer than {limit} and was ended; the log ends:\n"
@@ -61,23 +63,23 @@ def timed_out(limit: timedelta, process: GuardedProcess) -> AttemptTimedOut:
     )
 
 
-def record(holding: Holding, ending: Ending) -> Job:
+def record_result(holding: Holding, ending: AttemptResult) -> Job:
     """Write the end down; an outcome is worth waiting for a store that is away."""
     deadline = time.monotonic() + _STORE_PATIENCE_S
     while True:
         try:
-            return _write(holding, ending)
+            return _record_once(holding, ending)
         except StoreUnavailable:
             if isinstance(ending, HandedBack) or time.monotonic() > deadline:
                 raise
             time.sleep(_STORE_RETRY_S)
 
 
-def _write(holding: Holding, ending: Ending) -> Job:
+def _record_once(holding: Holding, ending: AttemptResult) -> Job:
     match ending:
         case Finished(outcome):
             return holding.finish(outcome)
-        case Broken(failure):
+        case NoOutcome(failure):
             return holding.set_back(failure)
         case Cancelled():
             return holding.cancel()

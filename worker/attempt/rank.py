@@ -27,8 +27,8 @@ from exporter.stages import OnStage
 from exporter.storage.uris import FileRoots, require_writable_output
 from telemetry.choices import LogFormat, LogLevel
 from telemetry.logging import configure_logging
-from telemetry.setup import tracing_to
-from worker.attempt.reports import reporting
+from telemetry.setup import make_tracing
+from worker.attempt.reports import make_reporter
 from worker.attempt.workspace import AttemptFile, write_failure, write_outcome
 from worker.lease.lease_proof import await_proof
 from worker.settings import AttemptSettings, RankSettings
@@ -36,7 +36,7 @@ from worker.settings import AttemptSettings, RankSettings
 log = logging.getLogger(__name__)
 
 
-Wrap = Callable[[OnStage], OnStage]
+WrapReport = Callable[[OnStage], OnStage]
 
 
 def main() -> None:
@@ -50,10 +50,10 @@ def main() -> None:
     end(0)
 
 
-def run_rank(workspace: Path, ranks: Ranks, watched: Wrap = lambda report: report) -> None:
+def run_rank(workspace: Path, ranks: Ranks, wrap_report: WrapReport = lambda report: report) -> None:
     """Run one rank in this process.
 
-    `watched` may add to what happens when a stage is reported: fault tests stop a rank there.
+    `wrap_report` may add to what happens when a stage is reported: fault tests stop a rank there.
     """
     die_with_parent()
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # one stream, so that marks and lines keep their order
@@ -61,7 +61,7 @@ def run_rank(workspace: Path, ranks: Ranks, watched: Wrap = lambda report: repor
     request = AttemptFile.model_validate_json((workspace / "attempt.json").read_text())
     settings, shared = RankSettings(), AttemptSettings()
     bind_contextvars(job_id=request.job_id, attempt=request.attempt)
-    tracing = tracing_to(settings.otlp_endpoint, "slipway-rank", at_once=True)  # forked, it has no threads
+    tracing = make_tracing(settings.otlp_endpoint, "slipway-rank", at_once=True)  # forked, it has no threads
     attempt = Attempt(
         job_id=request.job_id,
         spec=request.spec,
@@ -78,8 +78,8 @@ def run_rank(workspace: Path, ranks: Ranks, watched: Wrap = lambda report: repor
         (workspace / f"events-{ranks.rank}.jsonl").open("a", buffering=1) as events,
         tracing.span("rank", parent=request.traceparent, attributes={"slipway.rank": ranks.rank}) as span,
     ):
-        report = watched(reporting(events, tracing, span.traceparent))
-        outcome = run(attempt, shared, ranks, report)
+        report = wrap_report(make_reporter(events, tracing, span.traceparent))
+        outcome = run_export(attempt, shared, ranks, report)
     tracing.close()
     if ranks.rank == 0 and outcome is not None:
         write_outcome(outcome, workspace)
@@ -88,11 +88,13 @@ def run_rank(workspace: Path, ranks: Ranks, watched: Wrap = lambda report: repor
         end(1)
 
 
-def run(attempt: Attempt, shared: AttemptSettings, ranks: Ranks, report: OnStage) -> ExportOutcome | None:
+def run_export(
+    attempt: Attempt, shared: AttemptSettings, ranks: Ranks, report: OnStage
+) -> ExportOutcome | None:
     """Export what may be read, and is not too much; a failure of the whole becomes the outcome."""
     try:
         FileRoots(roots=shared.file_roots).require_within(attempt.spec)
-        _amounts(shared).require(attempt.spec)
+        _input_limits(shared).require(attempt.spec)
         require_writable_output(attempt.spec)  # and not only once all is compiled
         return export(attempt, ranks, report)
     except ExportError as error:
@@ -100,7 +102,7 @@ def run(attempt: Attempt, shared: AttemptSettings, ranks: Ranks, report: OnStage
         return ExportOutcome(failure=Failure.of(error))
 
 
-def _amounts(shared: AttemptSettings) -> Amounts:
+def _input_limits(shared: AttemptSettings) -> Amounts:
     return Amounts(
         checkpoint_files=shared.max_checkpoint_files,
         checkpoint_bytes=shared.max_checkpoint_bytes,

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from exporter.distributed.fork_ranks import end, run_ranks
 from exporter.distributed.isolation import die_with_parent
-from worker.attempt.rank import Wrap, run_rank
+from worker.attempt.rank import WrapReport, run_rank
 
 
-def main(watched: Wrap = lambda report: report) -> None:
+def main(wrap_report: WrapReport = lambda report: report) -> None:
     """Run the ranks; the exit code is 1 when one of them died, or failed to say what became of it."""
     die_with_parent()
     parser = argparse.ArgumentParser(
@@ -26,7 +26,7 @@ def main(watched: Wrap = lambda report: report) -> None:
     parser.add_argument("--step", type=int, default=1)
     parser.add_argument("--meeting", metavar="URI")
     given = parser.parse_args()
-    run = partial(run_rank, given.workspace, watched=watched)
+    run = partial(run_rank, given.workspace, wrap_report=wrap_report)
     here = range(given.first, given.ranks, given.step)
     meeting = given.meeting or (given.workspace / "meeting").absolute().as_uri()
     end(run_ranks(run, given.ranks, meeting=meeting, here=here))

@@ -7,16 +7,16 @@ from structlog.contextvars import bind_contextvars, unbind_contextvars
 
 from exporter.stages import OnStage, Stage, StageEvent
 from telemetry.tracing import Tracing
-from worker.attempt.logs import log_lines
+from worker.attempt.logs import format_event
 
 
-def reporting(events: TextIO, tracing: Tracing, traceparent: str | None) -> OnStage:
+def make_reporter(events: TextIO, tracing: Tracing, traceparent: str | None) -> OnStage:
     """Pass events on: to the file of them, to the log, and, once a stage is over, to the trace."""
     begun: dict[tuple[str, Stage], float] = {}
 
     def report(event: StageEvent) -> None:
         events.write(event.model_dump_json() + "\n")
-        sys.stderr.write("".join(f"{line}\n" for line in log_lines(event)))
+        sys.stderr.write("".join(f"{line}\n" for line in format_event(event)))
         match event.kind:
             case "started":
                 begun[event.tower, event.stage] = event.at

@@ -42,8 +42,8 @@ class Workspace:
     @classmethod
     def at(cls, path: Path) -> Self:
         """The one that a supervisor has made there."""
-        order = AttemptFile.model_validate_json((path / "attempt.json").read_bytes())
-        return cls(path, artifact_uri=f"{order.spec.output_uri.rstrip('/')}/{order.folder}")
+        request = AttemptFile.model_validate_json((path / "attempt.json").read_bytes())
+        return cls(path, artifact_uri=f"{request.spec.output_uri.rstrip('/')}/{request.folder}")
 
     @property
     def log(self) -> Path:
@@ -53,34 +53,34 @@ class Workspace:
     def tmp(self) -> Path:
         return self.path / "tmp"
 
-    def order(self) -> AttemptFile:
+    def read_request(self) -> AttemptFile:
         """What the ranks are to do, as `write` left it."""
         return AttemptFile.model_validate_json((self.path / "attempt.json").read_bytes())
 
-    def write(self, order: AttemptFile) -> None:
-        """Give the ranks this order, in place of an earlier one."""
-        (self.path / "attempt.json").write_text(order.model_dump_json())
+    def write_request(self, request: AttemptFile) -> None:
+        """Give the ranks this request, in place of an earlier one."""
+        (self.path / "attempt.json").write_text(request.model_dump_json())
 
-    def help(self) -> None:
+    def mark_as_helper(self) -> None:
         """Mark the workspace as that of a host that helps with another's attempt."""
         (self.path / _HELPS).touch()
 
     @property
-    def helps(self) -> bool:
+    def is_helper(self) -> bool:
         """Whether another host publishes, and cleans up, what this attempt makes."""
         return (self.path / _HELPS).exists()
 
-    def forget_failures(self) -> None:
+    def remove_failures(self) -> None:
         """Remove what failing ranks wrote: the attempt has one failure for all of them."""
         for told in self.path.glob(_FAILURES):
             told.unlink()
 
-    def failure_of_rank(self) -> Failure | None:
+    def read_rank_failure(self) -> Failure | None:
         """The failure that a rank left when it could not tell rank 0; None if there is none."""
         files = sorted(self.path.glob(_FAILURES))
         return Failure.model_validate_json(files[0].read_bytes()) if files else None
 
-    def outcome(self) -> ExportOutcome | None:
+    def read_outcome(self) -> ExportOutcome | None:
         """What rank 0 wrote; None if it wrote nothing."""
         path = self.path / "outcome.json"
         return ExportOutcome.model_validate_json(path.read_bytes()) if path.exists() else None
@@ -88,15 +88,15 @@ class Workspace:
 
 def write_outcome(outcome: ExportOutcome, workspace: Path) -> None:
     """Called by rank 0, for all ranks."""
-    _write_whole(outcome, workspace / "outcome.json")
+    _write_atomically(outcome, workspace / "outcome.json")
 
 
 def write_failure(failure: Failure, rank: int, workspace: Path) -> None:
     """Called by a rank that failed as a whole and cannot tell rank 0."""
-    _write_whole(failure, workspace / f"failed-{rank}.json")
+    _write_atomically(failure, workspace / f"failed-{rank}.json")
 
 
-def _write_whole(value: Frozen, path: Path) -> None:
+def _write_atomically(value: Frozen, path: Path) -> None:
     """Write the file whole or not at all."""
     partial = path.with_name(f"{path.name}.partial")
     partial.write_text(value.model_dump_json(indent=2))
@@ -114,13 +114,13 @@ def artifact_uri_of(job: Job, target: Target | None = None) -> str:
 
 
 @contextmanager
-def workspace_of(job: Job, worker_dir: Path, traceparent: str | None = None) -> Iterator[Workspace]:
+def open_workspace(job: Job, worker_dir: Path, traceparent: str | None = None) -> Iterator[Workspace]:
     """Make the directory of a job's attempt, and remove it with all it holds."""
     # Short: a Unix socket below TMPDIR may have a path of 108 bytes at most.
     workspace = Workspace(worker_dir / f"{job.id[-8:]}-{job.attempt}", artifact_uri=artifact_uri_of(job))
     workspace.path.mkdir(parents=True, mode=0o700)
     workspace.tmp.mkdir()
-    order = AttemptFile(
+    request = AttemptFile(
         job_id=job.id,
         attempt=job.attempt,
         spec=job.current_spec,
@@ -129,7 +129,7 @@ def workspace_of(job: Job, worker_dir: Path, traceparent: str | None = None) -> 
         replace_unfinished=job.attempt > 1,
         traceparent=traceparent,
     )
-    workspace.write(order)
+    workspace.write_request(request)
     try:
         yield workspace
     finally:

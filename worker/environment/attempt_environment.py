@@ -10,9 +10,9 @@ from functools import partial
 
 from processes.confinement import Confinement
 from worker.attempt.workspace import Workspace
-from worker.environment.credential_renewal import Grant
+from worker.environment.credential_renewal import CredentialRenewal
 from worker.environment.credentials import Credentials, RoleCredentials
-from worker.settings import AllowanceSettings, AttemptSettings, RankSettings, variables_of
+from worker.settings import AttemptEnvironmentSettings, AttemptSettings, RankSettings, variables_of
 
 _OF_THE_MACHINE = (
     *("PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "LC_*", "TZ", "XDG_CACHE_HOME"),
@@ -47,13 +47,13 @@ _STORAGE_PLACE = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Allowance:
+class AttemptEnvironment:
     """What every attempt of a worker is given."""
 
-    settings: AllowanceSettings
+    settings: AttemptEnvironmentSettings
     credentials: Credentials | None = None  # None: attempts get the worker's own for the object store
 
-    def confinement(self) -> Confinement:
+    def make_confinement(self) -> Confinement:
         """The variables and the limits."""
         own = (*variables_of(AttemptSettings), *variables_of(RankSettings))
         storage = _STORAGE if self.credentials is None else _STORAGE_PLACE
@@ -63,13 +63,17 @@ class Allowance:
             limits=self._limits(),
         )
 
-    def grant(self, workspace: Workspace, code_cache: str | None) -> Grant | None:
+    def plan_credential_renewal(
+        self, workspace: Workspace, code_cache: str | None
+    ) -> CredentialRenewal | None:
         """The credentials of this attempt, to be asked for; None if it uses the worker's."""
         if self.credentials is None:
             return None
-        spec, artifact_uri = workspace.order().spec, workspace.artifact_uri
-        ask = partial(self.credentials.ask, spec, artifact_uri, code_cache)
-        return Grant(folder=workspace.path / "credentials", ask=ask, lifetime=self.credentials.given_for)
+        spec, artifact_uri = workspace.read_request().spec, workspace.artifact_uri
+        request = partial(self.credentials.request, spec, artifact_uri, code_cache)
+        return CredentialRenewal(
+            folder=workspace.path / "credentials", request=request, lifetime=self.credentials.duration
+        )
 
     def _limits(self) -> dict[str, int]:
         """No limit of address space: mapped tables and CUDA take many times the memory that they use."""
@@ -82,9 +86,9 @@ class Allowance:
         return {name: value for name, value in given.items() if value is not None}
 
 
-def allowance_of(settings: AllowanceSettings) -> Allowance:
+def make_attempt_environment(settings: AttemptEnvironmentSettings) -> AttemptEnvironment:
     """As the settings say; with a role of theirs, attempts get credentials of their own."""
     if settings.storage_role is None:
-        return Allowance(settings=settings)
+        return AttemptEnvironment(settings=settings)
     role = RoleCredentials(role=settings.storage_role, lifetime=settings.storage_role_lifetime)
-    return Allowance(settings=settings, credentials=role)
+    return AttemptEnvironment(settings=settings, credentials=role)

@@ -24,7 +24,7 @@ log = logger(__name__)
 
 _LOOK = timedelta(seconds=1)  # whether the attempt has ended
 _RETRY = timedelta(minutes=1)  # after a renewal that did not succeed; no two are asked for sooner
-_OF_CREDENTIALS = (  # what the worker gets its own by, which is no attempt's business
+_CREDENTIAL_SETTINGS = (  # what the worker gets its own by, which is no attempt's business
     "aws_access",
     "aws_secret",
     "aws_session",
@@ -42,7 +42,7 @@ _OF_CREDENTIALS = (  # what the worker gets its own by, which is no attempt's bu
 
 
 @dataclass(frozen=True, kw_only=True)
-class Temporary:
+class TemporaryCredentials:
     """Credentials that expire."""
 
     access_key: str
@@ -64,26 +64,26 @@ class Temporary:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Grant:
+class CredentialRenewal:
     """The credentials of one attempt: where they are, and where newer ones come from."""
 
     folder: Path
-    ask: Callable[[], Temporary]  # raises StorageError
+    request: Callable[[], TemporaryCredentials]  # raises StorageError
     lifetime: timedelta  # that is asked for
 
     clock: Callable[[], float] = since_boot
 
-    def environment(self) -> Mapping[str, str | None]:
+    def start(self) -> Mapping[str, str | None]:
         """Ask for them for the first time; the variables by which the attempt finds them.
 
         Raises:
             StorageError: nobody gives them, or they cannot be written down.
         """
-        given = self.ask()
+        given = self.request()
         try:
             self.folder.mkdir(mode=0o700)
-            self._write(given)
-            self._config.write_text(config_of(self._file))
+            self._write_credentials(given)
+            self._config.write_text(format_aws_config(self._file))
         except OSError as error:
             raise StorageError(f"{self.folder} could not be written: {error.strerror}") from error
         return {
@@ -92,14 +92,14 @@ class Grant:
             "AWS_EC2_METADATA_DISABLED": "true",  # boto3 would else ask the machine for its own
         }
 
-    def keep(self, has_ended: Callable[[], bool]) -> None:
+    def renew_until(self, has_ended: Callable[[], bool]) -> None:
         """Renew them in a thread, when half of their time has passed, until the attempt has ended.
 
         By a clock that nobody sets: by the wall's, which is, they would be renewed too late or all the time.
         """
-        threading.Thread(target=self._keep, args=(has_ended,), name="credentials", daemon=True).start()
+        threading.Thread(target=self._renew_until, args=(has_ended,), name="credentials", daemon=True).start()
 
-    def _keep(self, has_ended: Callable[[], bool]) -> None:
+    def _renew_until(self, has_ended: Callable[[], bool]) -> None:
         half, retry = self.lifetime.total_seconds() / 2, _RETRY.total_seconds()
         due, asleep = self.clock() + max(half, retry), threading.Event()
         while not has_ended():
@@ -107,7 +107,7 @@ class Grant:
             if self.clock() < due:
                 continue
             try:
-                self._write(self.ask())
+                self._write_credentials(self.request())
                 due = self.clock() + max(half, retry)
             except StorageError as error:
                 log.warning("credentials_not_renewed", message=error.message)
@@ -118,7 +118,7 @@ class Grant:
                 log.warning("credentials_not_renewed", exc_info=True)
                 due = self.clock() + retry
 
-    def _write(self, given: Temporary) -> None:
+    def _write_credentials(self, given: TemporaryCredentials) -> None:
         partial = self._file.with_suffix(".partial")
         partial.touch(mode=0o600)
         partial.write_text(given.as_json())
@@ -133,7 +133,7 @@ class Grant:
         return self.folder / "config"
 
 
-def config_of(file: Path) -> str:
+def format_aws_config(file: Path) -> str:
     """A boto3 configuration file: credentials are in `file`, all else is as in the worker's own profile.
 
     Such as region, endpoint, bundle of authorities, and how buckets are addressed; with its section of
@@ -145,14 +145,14 @@ def config_of(file: Path) -> str:
     except ProfileNotFound:
         own = {}
     lines = ["[default]", f"credential_process = cat {shlex.quote(str(file))}"]
-    lines += _lines({name: own[name] for name in own if not name.startswith(_OF_CREDENTIALS)})
+    lines += _format_settings({name: own[name] for name in own if not name.startswith(_CREDENTIAL_SETTINGS)})
     services = session.full_config.get("services", {}).get(own.get("services"))
     if isinstance(services, Mapping):
-        lines += [f"[services {shlex.quote(own['services'])}]", *_lines(services)]
+        lines += [f"[services {shlex.quote(own['services'])}]", *_format_settings(services)]
     return "\n".join([*lines, ""])
 
 
-def _lines(settings: Mapping[str, object]) -> Iterator[str]:
+def _format_settings(settings: Mapping[str, object]) -> Iterator[str]:
     """As the file has them; what stands below another one is indented."""
     for name, value in settings.items():
         if isinstance(value, Mapping):

@@ -18,7 +18,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from exporter.errors import StorageError
 from exporter.spec import ExportSpec
-from worker.environment.credential_renewal import Temporary
+from worker.environment.credential_renewal import TemporaryCredentials
 
 _SHORTEST, _LONGEST = timedelta(minutes=15), timedelta(hours=12)  # of STS
 _READ = ("s3:GetObject",)
@@ -32,9 +32,11 @@ class Credentials(Protocol):
     """Gives credentials by which an attempt reaches the places of its job, and no others."""
 
     @property
-    def given_for(self) -> timedelta: ...
+    def duration(self) -> timedelta: ...
 
-    def ask(self, spec: ExportSpec, artifact_uri: str, code_cache: str | None) -> Temporary: ...
+    def request(
+        self, spec: ExportSpec, artifact_uri: str, code_cache: str | None
+    ) -> TemporaryCredentials: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,11 +47,11 @@ class RoleCredentials:
     lifetime: timedelta
 
     @property
-    def given_for(self) -> timedelta:
+    def duration(self) -> timedelta:
         """The lifetime, as far as STS gives any so short or long."""
         return min(max(self.lifetime, _SHORTEST), _LONGEST)
 
-    def ask(self, spec: ExportSpec, artifact_uri: str, code_cache: str | None) -> Temporary:
+    def request(self, spec: ExportSpec, artifact_uri: str, code_cache: str | None) -> TemporaryCredentials:
         """Ask for them.
 
         Raises:
@@ -63,8 +65,8 @@ class RoleCredentials:
                 given = sts.assume_role(
                     RoleArn=self.role,
                     RoleSessionName="slipway-attempt",
-                    Policy=json.dumps(policy_of(spec, artifact_uri, code_cache), separators=(",", ":")),
-                    DurationSeconds=int(self.given_for.total_seconds()),
+                    Policy=json.dumps(make_policy(spec, artifact_uri, code_cache), separators=(",", ":")),
+                    DurationSeconds=int(self.duration.total_seconds()),
                 )["Credentials"]
         except (BotoCoreError, ClientError, ValueError) as error:
             raise StorageError(
@@ -72,7 +74,7 @@ class RoleCredentials:
                 hint="may the worker assume SLIPWAY_STORAGE_ROLE, and for SLIPWAY_STORAGE_ROLE_LIFETIME?",
                 where=self.role,
             ) from error
-        return Temporary(
+        return TemporaryCredentials(
             access_key=given["AccessKeyId"],
             secret_key=given["SecretAccessKey"],
             token=given["SessionToken"],
@@ -80,20 +82,20 @@ class RoleCredentials:
         )
 
 
-def policy_of(spec: ExportSpec, artifact_uri: str, code_cache: str | None) -> dict[str, object]:
+def make_policy(spec: ExportSpec, artifact_uri: str, code_cache: str | None) -> dict[str, object]:
     """What an attempt needs: to read its export's sources, to write its artifact, to fill the code cache.
 
     Of the spec's output only the artifact's own folder is the attempt's, as other jobs publish beside it.
     From the code cache, which all jobs share, it may take nothing away.
     """
     sources = (spec.config_uri, spec.checkpoint_uri, spec.item_input_uri, spec.sample_input_uri)
-    reads = [place for uri in sources if uri for place in _places(uri)]
-    own, shared = _place(artifact_uri), _place(code_cache or "")
+    reads = [place for uri in sources if uri for place in _parse_places(uri)]
+    own, shared = _parse_place(artifact_uri), _parse_place(code_cache or "")
     statements = [
-        *_objects(_READ, [*reads, *own, *shared]),
-        *_objects(_WRITE, [*own, *shared]),
-        *_objects(_DELETE, own),
-        *_lists([*reads, *own, *shared]),
+        *_allow_objects(_READ, [*reads, *own, *shared]),
+        *_allow_objects(_WRITE, [*own, *shared]),
+        *_allow_objects(_DELETE, own),
+        *_allow_listing([*reads, *own, *shared]),
     ]
     return {"Version": "2012-10-17", "Statement": statements or [_NOTHING]}
 
@@ -105,7 +107,7 @@ _NOTHING: dict[str, object] = {
 }  # a policy has a statement
 
 
-def _places(uris: str) -> Iterator[tuple[str, str]]:
+def _parse_places(uris: str) -> Iterator[tuple[str, str]]:
     """Bucket and prefix of each; of a pattern what comes before its first sign."""
     for uri in (part.strip() for part in uris.split(",")):
         if uri.startswith(_SCHEME):
@@ -114,7 +116,7 @@ def _places(uris: str) -> Iterator[tuple[str, str]]:
             yield bucket, fixed.rstrip("/") if fixed == key else fixed.rpartition("/")[0]
 
 
-def _place(uri: str) -> list[tuple[str, str]]:
+def _parse_place(uri: str) -> list[tuple[str, str]]:
     """Bucket and prefix of one place, which is no pattern: signs that IAM would take for one are quoted."""
     if not uri.startswith(_SCHEME):
         return []
@@ -122,19 +124,19 @@ def _place(uri: str) -> list[tuple[str, str]]:
     return [(bucket, re.sub(r"[$*?]", r"${\g<0>}", key.rstrip("/")))]
 
 
-def _objects(actions: tuple[str, ...], places: list[tuple[str, str]]) -> Iterator[dict[str, object]]:
+def _allow_objects(actions: tuple[str, ...], places: list[tuple[str, str]]) -> Iterator[dict[str, object]]:
     if places:
-        resources = sorted({arn for place in places for arn in _arns(*place)})
+        resources = sorted({arn for place in places for arn in _object_arns(*place)})
         yield {"Effect": "Allow", "Action": list(actions), "Resource": resources}
 
 
-def _arns(bucket: str, prefix: str) -> tuple[str, ...]:
+def _object_arns(bucket: str, prefix: str) -> tuple[str, ...]:
     """The file of this name, and what lies below the folder of this name."""
     root = f"arn:aws:s3:::{bucket}/"
     return (f"{root}{prefix}", f"{root}{prefix}/*") if prefix else (f"{root}*",)
 
 
-def _lists(places: list[tuple[str, str]]) -> Iterator[dict[str, object]]:
+def _allow_listing(places: list[tuple[str, str]]) -> Iterator[dict[str, object]]:
     """One statement for each bucket: a policy may have 2,048 characters."""
     for bucket in sorted({bucket for bucket, _ in places}):
         prefixes = sorted({prefix for at, prefix in places if at == bucket})

@@ -11,7 +11,7 @@ from worker.settings import WorkerSettings
 
 
 @dataclass(frozen=True, kw_only=True)
-class OwnPlace:
+class HostCaller:
     """Where other workers reach this one, and for how long it waits for them."""
 
     address: str
@@ -19,7 +19,7 @@ class OwnPlace:
     time_limit: timedelta = timedelta(minutes=10)
 
     @classmethod
-    def of(cls, settings: WorkerSettings) -> "OwnPlace":
+    def from_settings(cls, settings: WorkerSettings) -> "HostCaller":
         """As the settings have it; by default, the address of the host's name, or else that name."""
         return cls(
             address=settings.rdzv_host or _own_address(),
@@ -44,8 +44,8 @@ class OwnPlace:
             time_limit_s=self.time_limit.total_seconds(),
         )
         for _ in range(1, job.hosts):
-            queue.call(call, job.current_target)
-        return replace(place_of_call(call), leads=True)
+            queue.call_host(call, job.current_target)
+        return replace(meeting_place_of(call), leads=True)
 
 
 def _own_address() -> str:
@@ -56,7 +56,7 @@ def _own_address() -> str:
         return name
 
 
-def place_of_call(call: HostCall) -> MeetingPlace:
+def meeting_place_of(call: HostCall) -> MeetingPlace:
     """Where a called worker meets the one that called it."""
     return MeetingPlace(
         hosts=call.hosts,

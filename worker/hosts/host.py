@@ -21,14 +21,14 @@ from exporter.errors import AttemptFailed, ExportError, HostMissing, InvalidSpec
 from exporter.outcome import ExportOutcome, Failure
 from exporter.storage.open import open_store
 from exporter.storage.store import ArtifactStore
-from processes.interrupts import end_as_by_interrupt
-from processes.log_end import end_of
+from processes.interrupts import interrupt_on_end_signals
+from processes.log_end import read_log_end
 from processes.settings import inherited_environment
-from worker.attempt.failed_rank import failed_rank
+from worker.attempt.failed_rank import describe_failed_rank
 from worker.attempt.workspace import Workspace, write_failure, write_outcome
-from worker.hosts.host_consistency import Agreed, Common, common_of
+from worker.hosts.host_consistency import AgreedJob, HostFacts, collect_host_facts
 
-_ORDER, _OUTCOME = "order", "outcome"  # what the host of rank 0 tells
+_REQUEST, _OUTCOME = "order", "outcome"  # what the host of rank 0 tells
 _LOOK_S = 0.2
 _CAUSE_S = 3.0
 _GRACE_S = 1.0  # between asking ranks to end and killing them
@@ -44,14 +44,14 @@ class HostOfRanks:
     place: MeetingPlace
     workspace: Workspace
     ranks: int  # of all hosts
-    own: Common | Failure  # a failure to find it out is reported as well, once all have met
+    own: HostFacts | Failure  # a failure to find it out is reported as well, once all have met
 
     def run(self) -> Failure | None:
         """Run the ranks that are here, to the outcome of all; or to the failure of any."""
         own = self.own if isinstance(self.own, Failure) else None
         try:
-            if isinstance(self.own, Common):
-                self._agree(self.own)
+            if isinstance(self.own, HostFacts):
+                self._agree_on_job(self.own)
                 own = self._run_ranks()
         except ExportError as error:
             own = Failure.of(error)
@@ -66,31 +66,33 @@ class HostOfRanks:
         self.hosts.leave()
         return Failure.model_validate_json(told)
 
-    def _agree(self, own: Common) -> None:
+    def _agree_on_job(self, own: HostFacts) -> None:
         """Make the job of the host of rank 0 this host's; see that all mean the same export and store."""
-        order = self.workspace.order()
-        store = open_store(order.spec.output_uri)
+        request = self.workspace.read_request()
+        store = open_store(request.spec.output_uri)
         if self.hosts.leads:
-            agreed = Agreed(job_id=order.job_id, folder=order.folder, common=own)
+            agreed = AgreedJob(job_id=request.job_id, folder=request.folder, common=own)
             store.write(BytesIO(), 0, agreed.mark)
             try:
-                self.hosts.tell(_ORDER, agreed.model_dump_json())
+                self.hosts.tell(_REQUEST, agreed.model_dump_json())
                 for host in range(1, self.hosts.count):
-                    self._awaited(f"{_ORDER}-{host}")
+                    self._await_message(f"{_REQUEST}-{host}")
             finally:
                 store.delete(agreed.mark)
             return
-        agreed = Agreed.read(self._awaited(_ORDER), self.hosts.index)
-        own.require_that_of(agreed.common, self.hosts.index)
-        self._find(agreed.mark, store)
-        self.workspace.help()
-        self.workspace.write(order.model_copy(update={"job_id": agreed.job_id, "folder": agreed.folder}))
-        self.hosts.tell(f"{_ORDER}-{self.hosts.index}", "agreed")
+        agreed = AgreedJob.read(self._await_message(_REQUEST), self.hosts.index)
+        own.require_same_as(agreed.common, self.hosts.index)
+        self._await_mark(agreed.mark, store)
+        self.workspace.mark_as_helper()
+        self.workspace.write_request(
+            request.model_copy(update={"job_id": agreed.job_id, "folder": agreed.folder})
+        )
+        self.hosts.tell(f"{_REQUEST}-{self.hosts.index}", "agreed")
 
-    def _find(self, mark: str, store: ArtifactStore) -> None:
+    def _await_mark(self, mark: str, store: ArtifactStore) -> None:
         deadline = time.monotonic() + _FOLDER_S
         while not store.exists(mark):
-            self._look()
+            self._require_all_hosts()
             if time.monotonic() > deadline:
                 raise InvalidSpec(
                     f"{store.uri_of('')} is not the same place on host {self.hosts.index} as on the first",
@@ -99,9 +101,9 @@ class HostOfRanks:
                 )
             time.sleep(_LOOK_S)
 
-    def _awaited(self, name: str) -> str:
+    def _await_message(self, name: str) -> str:
         while (told := self.hosts.told(name)) is None:
-            self._look()
+            self._require_all_hosts()
             time.sleep(_LOOK_S)
         return told
 
@@ -123,45 +125,47 @@ class HostOfRanks:
             env=inherited_environment({"GLOO_SOCKET_IFNAME": interface_of(self.place.own_address())}),
         )
         try:
-            return self._attend(ranks)
+            return self._await_ranks(ranks)
         finally:
-            _end(ranks)
+            _end_ranks(ranks)
 
-    def _attend(self, ranks: "subprocess.Popen[bytes]") -> Failure | None:
+    def _await_ranks(self, ranks: "subprocess.Popen[bytes]") -> Failure | None:
         told_at: float | None = None
         while (status := ranks.poll()) is None:
-            self._look()
+            self._require_all_hosts()
             if not self.hosts.leads and self.hosts.told(_OUTCOME) is not None:
                 told_at = told_at or time.monotonic()
                 if time.monotonic() - told_at > _OVERHANG_S:
                     break
             time.sleep(_LOOK_S)
         if status:
-            return self._failure(status)
+            return self._find_failure(status)
         if not self.hosts.leads:
-            write_outcome(ExportOutcome.model_validate_json(self._awaited(_OUTCOME)), self.workspace.path)
-        elif (outcome := self.workspace.outcome()) is None:
-            return self._failure(0)
+            write_outcome(
+                ExportOutcome.model_validate_json(self._await_message(_OUTCOME)), self.workspace.path
+            )
+        elif (outcome := self.workspace.read_outcome()) is None:
+            return self._find_failure(0)
         else:
             self.hosts.tell(_OUTCOME, outcome.model_dump_json())
         self.hosts.leave()
         return None
 
-    def _failure(self, status: int) -> Failure:
-        if (failure := self.workspace.failure_of_rank()) is not None:
+    def _find_failure(self, status: int) -> Failure:
+        if (failure := self.workspace.read_rank_failure()) is not None:
             return failure
-        told = failed_rank(end_of(self.workspace.log))
+        told = describe_failed_rank(read_log_end(self.workspace.log))
         if told is None or "was killed" not in told:
-            self._hear_of_the_cause()
+            self._await_cause()
         return Failure.of(AttemptFailed(told or f"ranks of host {self.hosts.index} ended with {status}"))
 
-    def _hear_of_the_cause(self) -> None:
+    def _await_cause(self) -> None:
         """A rank that fails as it meets the others may do so because one of them, elsewhere, has died."""
         deadline = time.monotonic() + _CAUSE_S
         while self.hosts.failure is None and self.hosts.lost is None and time.monotonic() < deadline:
             time.sleep(_LOOK_S)
 
-    def _look(self) -> None:
+    def _require_all_hosts(self) -> None:
         """Raise what ends this host's ranks, if anything does."""
         if self.hosts.failure is not None:
             raise AttemptFailed("another host has failed")  # which one, and how, it has told itself
@@ -189,10 +193,10 @@ def main() -> None:
         time_limit=timedelta(seconds=given.time_limit),
         leads=given.leads,
     )
-    end_as_by_interrupt()
+    interrupt_on_end_signals()
     workspace = Workspace.at(given.workspace)
     try:
-        own = common_of(workspace.order().spec, hosts=place.hosts, ranks=given.ranks)
+        own = collect_host_facts(workspace.read_request().spec, hosts=place.hosts, ranks=given.ranks)
         failure = HostOfRanks(meet(place), place, workspace, given.ranks, own).run()
     except KeyboardInterrupt:  # while nobody else knew of this host
         end(1)
@@ -200,12 +204,12 @@ def main() -> None:
         failure = Failure.of(error)
     if failure is None:
         end(0)
-    workspace.forget_failures()
+    workspace.remove_failures()
     write_failure(failure, 0, workspace.path)
     end(1)
 
 
-def _end(ranks: "subprocess.Popen[bytes]") -> None:
+def _end_ranks(ranks: "subprocess.Popen[bytes]") -> None:
     """End the ranks, whose processes end with the one that started them."""
     ranks.terminate()
     try:

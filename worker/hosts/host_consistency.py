@@ -21,7 +21,7 @@ _ALIKE = "start the same command on every host"
 _SAMPLE_BYTES = 1 << 16  # of each end, and of the middle, of a file that each host may have a copy of
 
 
-class Common(Frozen):
+class HostFacts(Frozen):
     """What one host has; it must be the same on all of them."""
 
     hosts: int
@@ -32,7 +32,7 @@ class Common(Frozen):
     versions: Versions
 
     @classmethod
-    def of(cls, spec: ExportSpec, *, hosts: int, ranks: int) -> Self:
+    def collect(cls, spec: ExportSpec, *, hosts: int, ranks: int) -> Self:
         """Of this host.
 
         Raises:
@@ -46,12 +46,12 @@ class Common(Frozen):
             hosts=hosts,
             ranks=ranks,
             spec=_digest([spec.model_dump_json(exclude={"config_uri", "nodes", "ranks"}).encode()]),
-            checkpoint=checkpoint_digest(spec.checkpoint_uri),
+            checkpoint=digest_checkpoint(spec.checkpoint_uri),
             architecture=architecture(spec.device, spec.targets[0]),
             versions=versions(),
         )
 
-    def require_that_of(self, first: "Common", host: int) -> None:
+    def require_same_as(self, first: "HostFacts", host: int) -> None:
         """InvalidSpec, naming the first difference from what the first host has."""
         own, others = self.versions.model_dump(), first.versions.model_dump()
         for name, version in own.items():
@@ -86,12 +86,12 @@ class Common(Frozen):
                 raise InvalidSpec(f"host {host} {what}", hint=hint, where=where)
 
 
-class Agreed(Frozen):
+class AgreedJob(Frozen):
     """Which job it is, and how: that of the host of rank 0."""
 
     job_id: str
     folder: str
-    common: Common
+    common: HostFacts
 
     @property
     def mark(self) -> str:
@@ -110,33 +110,33 @@ class Agreed(Frozen):
             ) from error
 
 
-def common_of(spec: ExportSpec, *, hosts: int, ranks: int) -> Common | Failure:
+def collect_host_facts(spec: ExportSpec, *, hosts: int, ranks: int) -> HostFacts | Failure:
     """What this host has, found out by a child: it imports a compiler, and may ask a GPU."""
 
-    def found() -> Common | Failure:
+    def collect() -> HostFacts | Failure:
         try:
-            return Common.of(spec, hosts=hosts, ranks=ranks)
+            return HostFacts.collect(spec, hosts=hosts, ranks=ranks)
         except ExportError as error:
             return Failure.of(error)
 
     return isolated(
-        found, died=lambda how: Failure.of(AttemptFailed(f"the process that looked at this host {how}"))
+        collect, died=lambda how: Failure.of(AttemptFailed(f"the process that looked at this host {how}"))
     )
 
 
-def checkpoint_digest(uri: str) -> str:
+def digest_checkpoint(uri: str) -> str:
     """Cheap: no file is read whole, however large."""
-    return _digest(_looks_of(uri))
+    return _digest(_identify_files(uri))
 
 
-def _looks_of(uri: str) -> Iterator[bytes]:
+def _identify_files(uri: str) -> Iterator[bytes]:
     for file in sorted(checkpoint_files(uri), key=lambda file: file.name):
         yield f"{file.name} {file.size}".encode()
         if file.local is not None:
-            yield from _samples_of(file.local, file.size)
+            yield from _read_samples(file.local, file.size)
 
 
-def _samples_of(file: Path, size: int) -> Iterator[bytes]:
+def _read_samples(file: Path, size: int) -> Iterator[bytes]:
     with file.open("rb") as opened:
         for at in sorted({0, max(0, size // 2), max(0, size - _SAMPLE_BYTES)}):
             opened.seek(at)

@@ -15,33 +15,33 @@ from exporter.spec import TowerName
 from exporter.storage.store import Permission
 from jobs.errors import JobNotFound, LeaseLost, StoreUnavailable
 from jobs.lease.leases import Holding, ends_target
-from jobs.lease.orphans import Closing
+from jobs.lease.orphans import OrphanedJob
 from jobs.model import Job, JobState
 from jobs.progress import finish
 from telemetry.logging import logger
-from worker.attempt.attempt_result import Broken, Cancelled, Ending, Finished, HandedBack
+from worker.attempt.attempt_result import AttemptResult, Cancelled, Finished, HandedBack, NoOutcome
 from worker.attempt.workspace import artifact_uri_of
-from worker.lease.lease_renewal import Stopped, kept
+from worker.lease.lease_renewal import Stopped, renew_lease
 
 log = logger(__name__)
 
-_PATIENCE_S = 300.0
+_RETRY_LIMIT_S = 300.0
 _RETRY_S = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Manner:
+class WaitPolicy:
     """How an attempt's end is waited for."""
 
-    patience_s: float = _PATIENCE_S  # with what may pass
+    retry_limit_s: float = _RETRY_LIMIT_S  # with what may pass
     stopped: threading.Event = field(default_factory=threading.Event)  # the worker is to end
     on_beat: Callable[[], None] = lambda: None  # called some times in each lease
 
 
-_USUAL = Manner()
+_USUAL = WaitPolicy()
 
 
-def settled(ending: Ending, holding: Holding, manner: Manner = _USUAL) -> Ending:
+def finalize_artifact(ending: AttemptResult, holding: Holding, policy: WaitPolicy = _USUAL) -> AttemptResult:
     """The same ending, once nothing is left of the job's attempts; or what they turn out to have published.
 
     Where another attempt follows, it will see to that. So it will where the worker is to end before: then
@@ -51,34 +51,36 @@ def settled(ending: Ending, holding: Holding, manner: Manner = _USUAL) -> Ending
         LeaseLost: the job is another's.
         StoreUnavailable: nobody could say whose it is for minutes.
     """
-    job, patience = holding.job, _Patience(manner.patience_s, manner.stopped)
+    job, deadline = holding.job, _RetryDeadline(policy.retry_limit_s, policy.stopped)
 
-    def keep() -> timedelta:
-        remaining = holding.keep().remaining
-        manner.on_beat()
+    def renew() -> timedelta:
+        remaining = holding.renew().remaining
+        policy.on_beat()
         return remaining
 
-    def settle() -> Ending:
+    def finalize() -> AttemptResult:
         if not _is_last(ending, holding):
             return ending
-        with kept(keep, holding.length, manner.stopped) as lease:
+        with renew_lease(renew, holding.length, policy.stopped) as lease:
             towers = tuple(tower.name for tower in job.current_towers)
-            outcome = _standing(artifact_uri_of(job), job, towers, lease.require, patience.progressed)
+            outcome = _adopt_or_remove(artifact_uri_of(job), job, towers, lease.require, deadline.extend)
         return ending if outcome is None else Finished(outcome)
 
-    def leave(error: ExportError) -> Ending:
+    def give_up(error: ExportError) -> AttemptResult:
         if isinstance(error, StoreUnavailable):
             raise error
         log.warning("unfinished_artifact_left", uri=artifact_uri_of(job), message=error.message)
         return ending
 
     try:
-        return _tried(settle, leave, patience)
+        return _retry_transient(finalize, give_up, deadline)
     except Stopped:
         return HandedBack()
 
 
-def signed(ending: Ending, holding: Holding, key: SigningKey | None, manner: Manner = _USUAL) -> Ending:
+def sign_published(
+    ending: AttemptResult, holding: Holding, key: SigningKey | None, policy: WaitPolicy = _USUAL
+) -> AttemptResult:
     """The same ending, once what it published is signed; a failure, if that is not possible.
 
     A worker that is to end goes on with that: nobody else knows what the attempt wrote.
@@ -90,16 +92,18 @@ def signed(ending: Ending, holding: Holding, key: SigningKey | None, manner: Man
         return ending
     job, sha256 = holding.job, ending.outcome.manifest_sha256
 
-    def sign() -> Ending:
-        holding.keep()
-        manner.on_beat()
+    def sign() -> AttemptResult:
+        holding.renew()
+        policy.on_beat()
         sign_artifact(artifact_uri_of(job), job.id, key, sha256)
         return ending
 
-    return _tried(sign, lambda error: Broken(Failure.of(error)), _Patience(manner.patience_s))
+    return _retry_transient(
+        sign, lambda error: NoOutcome(Failure.of(error)), _RetryDeadline(policy.retry_limit_s)
+    )
 
 
-def close(closing: Closing, key: SigningKey | None, stopped: threading.Event | None = None) -> Job:
+def close_orphan(closing: OrphanedJob, key: SigningKey | None, stopped: threading.Event | None = None) -> Job:
     """End a job that nobody is at work on, as what its attempts left would have it.
 
     Raises:
@@ -108,17 +112,17 @@ def close(closing: Closing, key: SigningKey | None, stopped: threading.Event | N
         Stopped: the worker is to end; another sweep will try again.
     """
     job, refused = closing.job, None
-    with kept(closing.keep, closing.length, stopped) as lease:
+    with renew_lease(closing.renew, closing.length, stopped) as lease:
         for target in closing.targets:
             uri = artifact_uri_of(job, target)
             try:
-                outcome = _standing(uri, job, closing.towers(target), lease.require)
+                outcome = _adopt_or_remove(uri, job, closing.towers(target), lease.require)
                 if outcome is None:
                     continue
                 if key is not None:
                     sign_artifact(uri, job.id, key, outcome.manifest_sha256)
             except ExportError as error:
-                if _may_pass(error) or isinstance(error, LeaseLost):
+                if _is_transient(error) or isinstance(error, LeaseLost):
                     raise
                 log.warning("artifact_not_adopted", uri=uri, message=error.message)
                 if isinstance(error, SignatureRefused):  # else why the attempts ended says more
@@ -128,24 +132,24 @@ def close(closing: Closing, key: SigningKey | None, stopped: threading.Event | N
     return closing.end(refused)
 
 
-def clear_after_loss(holding: Holding, manner: Manner = _USUAL) -> None:
+def clean_up_after_loss(holding: Holding, policy: WaitPolicy = _USUAL) -> None:
     """Remove what the attempt may have sent after its target was ended by another; it is ended itself by now.
 
     Who is about to end it is waited for. Another attempt sees to it itself.
     """
-    patience, uri = _Patience(manner.patience_s, manner.stopped), artifact_uri_of(holding.job)
+    deadline, uri = _RetryDeadline(policy.retry_limit_s, policy.stopped), artifact_uri_of(holding.job)
     while True:
         try:
             job = holding.store.get(holding.job.id)
             if _has_ended(job, holding):
-                remove_unfinished(uri, on_removed=patience.progressed)
+                remove_unfinished(uri, on_removed=deadline.extend)
             elif _is_being_closed(job, holding):
                 raise StorageError(f"job {job.id} has not ended yet")
             return
         except JobNotFound:
             return
         except ExportError as error:
-            if not _may_pass(error) or patience.is_over() or manner.stopped.wait(_RETRY_S):
+            if not _is_transient(error) or deadline.is_over() or policy.stopped.wait(_RETRY_S):
                 log.warning("unfinished_artifact_left", uri=uri, message=error.message)
                 return
 
@@ -162,7 +166,7 @@ def _is_being_closed(job: Job, holding: Holding) -> bool:
     return job.state is JobState.RUNNING or job.cancel_requested
 
 
-def _standing(
+def _adopt_or_remove(
     artifact_uri: str,
     job: Job,
     towers: Sequence[TowerName],
@@ -177,7 +181,7 @@ def _standing(
     return outcome
 
 
-def _is_last(ending: Ending, holding: Holding) -> bool:
+def _is_last(ending: AttemptResult, holding: Holding) -> bool:
     """Whether no attempt follows this one, and nothing was published as far as it knows."""
     match ending:
         case HandedBack():
@@ -185,22 +189,22 @@ def _is_last(ending: Ending, holding: Holding) -> bool:
         case Cancelled():
             return True
         case Finished(outcome):
-            job = holding.keep().job
+            job = holding.renew().job
             return not outcome.manifest_uri and ends_target(job, finish(job, outcome, job.updated_at))
-        case Broken(failure):
-            job = holding.keep().job
+        case NoOutcome(failure):
+            job = holding.renew().job
             return ends_target(job, job.set_back(failure, job.updated_at))
 
 
 @dataclass
-class _Patience:
+class _RetryDeadline:
     """How long what may pass is tried again: from its first failure, and anew after progress."""
 
     length_s: float
     stopped: threading.Event = field(default_factory=threading.Event)
     _deadline: float | None = None
 
-    def progressed(self) -> None:
+    def extend(self) -> None:
         self._deadline = None
 
     def is_over(self) -> bool:
@@ -214,9 +218,11 @@ class _Patience:
             raise Stopped
 
 
-def _tried(
-    act: Callable[[], Ending], give_up: Callable[[ExportError], Ending], patience: _Patience
-) -> Ending:
+def _retry_transient(
+    act: Callable[[], AttemptResult],
+    give_up: Callable[[ExportError], AttemptResult],
+    deadline: _RetryDeadline,
+) -> AttemptResult:
     """Again and again, until it succeeds, cannot, or has failed for too long.
 
     Raises:
@@ -228,10 +234,10 @@ def _tried(
         except LeaseLost:
             raise
         except ExportError as error:
-            if not _may_pass(error) or patience.is_over():
+            if not _is_transient(error) or deadline.is_over():
                 return give_up(error)
-        patience.pause()
+        deadline.pause()
 
 
-def _may_pass(error: ExportError) -> bool:
+def _is_transient(error: ExportError) -> bool:
     return isinstance(error, StoreUnavailable) or error.retryable

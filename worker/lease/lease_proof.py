@@ -36,12 +36,12 @@ class LeaseProof:
 
     workspace: Path
     length: timedelta  # of the lease
-    _told: float = 0.0
+    _proved_until: float = 0.0
 
     def renew(self, asked_at: float, remaining: timedelta) -> None:
         """The lease had `remaining` to go when the store was asked at `asked_at`, see `lease_expiry`."""
         until = asked_at + remaining.total_seconds()
-        if abs(until - self._told) < _WORTH_WRITING_S:
+        if abs(until - self._proved_until) < _WORTH_WRITING_S:
             return
         proof = _Proof(until=until, margin=min(_LARGEST_MARGIN_S, self.length.total_seconds() / 4))
         partial = self.workspace / f"{_NAME}.partial"
@@ -51,7 +51,7 @@ class LeaseProof:
         except OSError:  # a full disk, which the ranks will tell of; unproven, they publish nothing
             log.warning("lease_not_proved", exc_info=True)
             return
-        self._told = until
+        self._proved_until = until
 
     def withdraw(self) -> None:
         """The job is another's now."""

@@ -24,10 +24,10 @@ class Stopped(Exception):
 
 
 @dataclass
-class Kept:
+class RenewedLease:
     """A lease that a thread renews."""
 
-    keep: Callable[[], timedelta]  # renews it; returns how long it is then
+    renew_once: Callable[[], timedelta]  # renews it; returns how long it is then
     stopped: threading.Event = field(default_factory=threading.Event)  # the worker is to end
     _until: float = 0.0
     _short: float = 0.0  # with less to go than that, nothing is begun
@@ -43,23 +43,23 @@ class Kept:
             Stopped: the worker is to end.
         """
         deadline = time.monotonic() + _PATIENCE_S
-        self._require_going()
+        self._require_not_stopped()
         while (left := self._until - since_boot()) <= self._short:
             if self._lost is not None:
                 raise self._lost
             if time.monotonic() > deadline:
                 raise StoreUnavailable(TimeoutError("the lease could not be renewed"))
             time.sleep(_LOOK_S)
-            self._require_going()
+            self._require_not_stopped()
         return timedelta(seconds=left)
 
-    def _require_going(self) -> None:
+    def _require_not_stopped(self) -> None:
         if self.stopped.is_set():
             raise Stopped
 
     def renew(self) -> None:
         asked_at = since_boot()
-        length = self.keep().total_seconds()
+        length = self.renew_once().total_seconds()
         self._until, self._short = asked_at + length * (1 - _MARGIN), length * _MARGIN
 
     def run(self, every_s: float) -> None:
@@ -77,9 +77,9 @@ class Kept:
 
 
 @contextmanager
-def kept(
-    keep: Callable[[], timedelta], length: timedelta, stopped: threading.Event | None = None
-) -> Iterator[Kept]:
+def renew_lease(
+    renew_once: Callable[[], timedelta], length: timedelta, stopped: threading.Event | None = None
+) -> Iterator[RenewedLease]:
     """Renew a lease of this `length` by `keep`, at once and then again and again while the block runs.
 
     Once `stopped` is set, nothing more is begun under it.
@@ -88,7 +88,7 @@ def kept(
         LeaseLost: it is another's already.
         StoreUnavailable: nobody can say so.
     """
-    lease = Kept(keep, stopped or threading.Event())
+    lease = RenewedLease(renew_once, stopped or threading.Event())
     lease.renew()
     thread = threading.Thread(target=lease.run, args=(length.total_seconds() / 4,), name="lease", daemon=True)
     thread.start()

@@ -11,10 +11,10 @@ from pathlib import Path
 _HEADERS = "precompiled_headers"  # seconds of every compile
 _LIFETIME = timedelta(days=1)  # longer than any attempt may take
 _LIMIT = 4 << 30  # bytes of what was generated; beyond them what is old goes earlier
-_AT_WORK = timedelta(hours=1)  # another attempt of this machine may still need what is younger
+_IN_USE = timedelta(hours=1)  # another attempt of this machine may still need what is younger
 
 
-def prune(folder: Path, limit: int = _LIMIT) -> None:
+def remove_old_files(folder: Path, limit: int = _LIMIT) -> None:
     """Remove what was generated for programs a day ago or earlier; `folder` must be Slipway's own.
 
     Where more than `limit` bytes are left, the oldest go as well, but for those of the last hour.
@@ -22,18 +22,18 @@ def prune(folder: Path, limit: int = _LIMIT) -> None:
     if not folder.is_dir():
         return
     now, excess = time.time(), -limit
-    for changed, left in sorted(_generated(folder), reverse=True):
+    for changed, left in sorted(_list_generated(folder), reverse=True):
         age = now - changed
         excess += _size(left)
-        if age > _LIFETIME.total_seconds() or (excess > 0 and age > _AT_WORK.total_seconds()):
+        if age > _LIFETIME.total_seconds() or (excess > 0 and age > _IN_USE.total_seconds()):
             shutil.rmtree(left, ignore_errors=True)
 
 
-def _generated(folder: Path) -> Iterator[tuple[float, Path]]:
+def _list_generated(folder: Path) -> Iterator[tuple[float, Path]]:
     """What was generated for programs, and when."""
     for left in folder.iterdir():
         with suppress(OSError):  # another attempt was quicker
-            if left.is_dir() and not _of_the_machine(left):
+            if left.is_dir() and not _is_about_machine(left):
                 yield left.stat().st_mtime, left
 
 
@@ -46,9 +46,9 @@ def _size(folder: Path) -> int:
     return total
 
 
-def lay_in(ahead: Path, folder: Path) -> None:
+def copy_precompiled(ahead: Path, folder: Path) -> None:
     """Copy to `folder` what was compiled ahead and is not there yet, each file whole or not at all."""
-    kept = [each for each in ahead.glob("*") if each.is_dir() and _of_the_machine(each)]
+    kept = [each for each in ahead.glob("*") if each.is_dir() and _is_about_machine(each)]
     for source in [path for each in kept for path in each.rglob("*") if path.is_file()]:
         target = folder / source.relative_to(ahead)
         if target.exists():
@@ -62,7 +62,7 @@ def lay_in(ahead: Path, folder: Path) -> None:
             partial.unlink(missing_ok=True)
 
 
-def _of_the_machine(folder: Path) -> bool:
+def _is_about_machine(folder: Path) -> bool:
     """Whether what is there was found out about the machine: compiled headers, and probes of instructions.
 
     A program's library lies in a folder with a name of its own; a probe's in one of two letters.

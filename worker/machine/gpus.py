@@ -10,7 +10,7 @@ DRIVER = Path("/dev/nvidiactl")
 log = logger(__name__)
 
 
-def gpus() -> tuple[Gpu, ...]:
+def list_gpus() -> tuple[Gpu, ...]:
     """All of them; none where there is no driver, or nothing to ask it with, or no answer."""
     if not DRIVER.exists():
         return ()
@@ -21,7 +21,7 @@ def gpus() -> tuple[Gpu, ...]:
     try:
         pynvml.nvmlInit()
         try:
-            return tuple(_gpu(index) for index in range(pynvml.nvmlDeviceGetCount()))
+            return tuple(_describe_gpu(index) for index in range(pynvml.nvmlDeviceGetCount()))
         finally:
             pynvml.nvmlShutdown()
     except pynvml.NVMLError as error:
@@ -29,7 +29,7 @@ def gpus() -> tuple[Gpu, ...]:
         return ()
 
 
-def _gpu(index: int) -> Gpu:
+def _describe_gpu(index: int) -> Gpu:
     import pynvml  # see `gpus`
 
     handle = pynvml.nvmlDeviceGetHandleByIndex(index)

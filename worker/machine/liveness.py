@@ -11,14 +11,14 @@ from exporter.spec import Frozen
 _MISSED_BEATS = 6
 
 
-class Vitals(Frozen):
+class Beat(Frozen):
     """What a worker wrote of itself at its latest beat. A store that is away does not make it ill."""
 
     at: float  # Unix seconds
     beat_s: float  # between two beats
     hungry_s: float = 0.0  # idle, while messages waited for it
 
-    def illness(self, now: float, longest_hunger: timedelta) -> str | None:
+    def problem(self, now: float, longest_hunger: timedelta) -> str | None:
         """What is wrong, or None; idle for longer beside a queue that holds messages, it is deaf."""
         if now - self.at > _MISSED_BEATS * self.beat_s + 5:
             return f"the latest beat was {now - self.at:.0f} s ago"
@@ -27,7 +27,7 @@ class Vitals(Frozen):
         return None
 
 
-class VitalsFile:
+class LivenessFile:
     """The file that a worker keeps."""
 
     def __init__(self, path: Path | None, beat: timedelta) -> None:
@@ -44,17 +44,17 @@ class VitalsFile:
             self._hungry_since = time.monotonic()
         if self._path is not None:
             hungry_s = time.monotonic() - self._hungry_since if self._hungry_since is not None else 0.0
-            vitals = Vitals(at=time.time(), beat_s=self._beat_s, hungry_s=hungry_s)
+            beat = Beat(at=time.time(), beat_s=self._beat_s, hungry_s=hungry_s)
             self._path.parent.mkdir(parents=True, exist_ok=True)
             partial = self._path.with_suffix(".partial")
-            partial.write_text(vitals.model_dump_json())
+            partial.write_text(beat.model_dump_json())
             partial.rename(self._path)
 
 
-def illness_in(path: Path, now: float, longest_hunger: timedelta) -> str | None:
+def find_problem(path: Path, now: float, longest_hunger: timedelta) -> str | None:
     """What is wrong with the worker that writes this file, or None."""
     try:
-        return Vitals.model_validate_json(path.read_text()).illness(now, longest_hunger)
+        return Beat.model_validate_json(path.read_text()).problem(now, longest_hunger)
     except OSError:
         return f"it has not written {path}"
     except ValidationError:

@@ -11,7 +11,7 @@ from pathlib import Path
 from exporter.aoti.cpu_levels import cpu_levels
 from exporter.spec import Device, Target
 from processes.errors import InvalidSettings
-from processes.startup import line_of
+from processes.startup import format_error
 
 _QUERY = ["nvidia-smi", "--query-gpu=compute_cap,memory.total", "--format=csv,noheader,nounits"]
 _MIB = 1 << 20
@@ -30,7 +30,7 @@ class Machine:
 
 def machine_or_exit(wanted: Sequence[Target]) -> Machine:
     """This machine with the targets wanted of it, or all of its own; ends the program when it lacks one."""
-    here = this_machine()
+    here = detect_machine()
     if lacking := [target for target in wanted if target not in here.targets]:
         own = ", ".join(here.targets)
         error = InvalidSettings(
@@ -38,11 +38,11 @@ def machine_or_exit(wanted: Sequence[Target]) -> Machine:
             hint="a worker takes jobs only for what its machine is: correct the variable, or move the worker",
             where="SLIPWAY_TARGETS",
         )
-        sys.exit(line_of(error))
-    return narrowed(here, wanted)
+        sys.exit(format_error(error))
+    return narrow_machine(here, wanted)
 
 
-def narrowed(machine: Machine, wanted: Sequence[Target]) -> Machine:
+def narrow_machine(machine: Machine, wanted: Sequence[Target]) -> Machine:
     """The machine as a worker of fewer targets."""
     if not wanted:
         return machine
@@ -54,28 +54,28 @@ def narrowed(machine: Machine, wanted: Sequence[Target]) -> Machine:
     )
 
 
-def this_machine() -> Machine:
+def detect_machine() -> Machine:
     """A machine with GPUs compiles for them; one without for its CPU."""
-    if Path("/dev/nvidiactl").exists() and (found := gpus_in(_ask_nvidia())):
-        return gpu_machine(found)
+    if Path("/dev/nvidiactl").exists() and (found := parse_gpus(_query_nvidia_smi())):
+        return describe_gpu_machine(found)
     levels = cpu_levels()
     return Machine(
         device=Device.CPU,
         targets=("cpu", *levels),
         architecture=" ".join((platform.machine(), *levels)),
-        memory=_memory(),
+        memory=_usable_memory(),
     )
 
 
 @dataclass(frozen=True)
-class Gpu:
+class DetectedGpu:
     """One GPU as nvidia-smi tells of it."""
 
     target: Target
     memory: int | None  # bytes; None where it has none of its own
 
 
-def gpu_machine(gpus: Sequence[Gpu]) -> Machine:
+def describe_gpu_machine(gpus: Sequence[DetectedGpu]) -> Machine:
     """A machine with these GPUs; of several kinds it is what the first is, which torch takes."""
     alike = [gpu for gpu in gpus if gpu.target == gpus[0].target]
     own = [gpu.memory for gpu in alike if gpu.memory is not None]
@@ -83,15 +83,15 @@ def gpu_machine(gpus: Sequence[Gpu]) -> Machine:
         device=Device.CUDA,
         targets=("cuda", gpus[0].target),
         architecture=gpus[0].target,
-        memory=min(own) if own else _memory(),
+        memory=min(own) if own else _usable_memory(),
     )
 
 
-def gpus_in(answer: str) -> tuple[Gpu, ...]:
+def parse_gpus(answer: str) -> tuple[DetectedGpu, ...]:
     """The GPUs of nvidia-smi's answer: lines as `9.0, 143771`; `[N/A]`: what uses the machine's memory."""
     rows = [line.split(",") for line in answer.splitlines() if line.strip()]
     return tuple(
-        Gpu(target="sm_" + capability.strip().replace(".", ""), memory=_mebibytes(memory.strip()))
+        DetectedGpu(target="sm_" + capability.strip().replace(".", ""), memory=_mebibytes(memory.strip()))
         for capability, memory in rows
     )
 
@@ -100,14 +100,14 @@ def _mebibytes(text: str) -> int | None:
     return int(text) * _MIB if text.isdigit() else None
 
 
-def _ask_nvidia() -> str:
+def _query_nvidia_smi() -> str:
     try:
         return subprocess.run(_QUERY, capture_output=True, text=True, check=True, timeout=30).stdout
     except (OSError, subprocess.SubprocessError):
         return ""
 
 
-def _memory() -> int | None:
+def _usable_memory() -> int | None:
     """What processes here may use: the container's limit, else the machine's memory."""
     installed = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for path in map(Path, _CGROUP_LIMITS):

@@ -1,12 +1,12 @@
 """What decides what an artifact holds, and what only decides how it is made."""
 
 from exporter.spec import ExportSpec
-from jobs.control.content import content_key
+from jobs.control.content import compute_content_key
 
 
 def key_of(**changes: object) -> str | None:
     given = {"config": "", "checkpoint_uri": "x", "output_uri": "y", "mode": "two_stage", **changes}
-    return content_key(ExportSpec.model_validate(given), identify=lambda uri: ())
+    return compute_content_key(ExportSpec.model_validate(given), identify=lambda uri: ())
 
 
 def test_the_number_of_ranks_shows_only_in_tables_that_are_in_shards() -> None:

@@ -9,7 +9,7 @@ from exporter.index_spec import FlatIndex
 from exporter.outcome import ExportOutcome
 from exporter.spec import ExportSpec, Target, TowerName
 from exporter.storage.store import StoredFile
-from jobs.control.content import files_at
+from jobs.control.content import stat_files
 from jobs.control.control import JobControl, Owner, Plan, enqueue_lost
 from jobs.errors import JobNotFinished, JobNotFound, JobNotRetryable, QuotaExceeded, StoreUnavailable
 from jobs.ids import JobId, new_job_id
@@ -195,7 +195,7 @@ def test_an_artifact_that_cannot_be_looked_at_is_made_again(
     def identify(uri: str) -> tuple[StoredFile, ...]:
         if uri.endswith("manifest.json"):
             raise StorageError(f"{uri}: access denied", retryable=False)
-        return files_at(uri)
+        return stat_files(uri)
 
     control = JobControl(store, queue, plan, identify)
     first = succeed(store, control.submit(sources))

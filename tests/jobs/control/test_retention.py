@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from jobs.control.releases import MemoryPointers
-from jobs.control.retention import forget_old
+from jobs.control.retention import forget_old_jobs
 from jobs.ids import JobId, first_id_at
 from jobs.model import Job, JobState
 from jobs.stores.job_store import JobStore
@@ -29,19 +29,19 @@ def job_of(store: JobStore, state: JobState, *, age: timedelta, **changes: objec
 def test_a_job_that_ended_long_ago_is_forgotten(store: JobStore, state: JobState) -> None:
     old = job_of(store, state, age=2 * KEEP)
     job_of(store, state, age=KEEP / 2)
-    assert forget_old(store, MemoryPointers(), KEEP) == (old.id,)
+    assert forget_old_jobs(store, MemoryPointers(), KEEP) == (old.id,)
     assert len(store.page(limit=10).jobs) == 1
 
 
 def test_a_job_that_may_still_run_is_kept_however_old(store: JobStore) -> None:
     for state in (JobState.QUEUED, JobState.RUNNING):
         job_of(store, state, age=2 * KEEP)
-    assert forget_old(store, MemoryPointers(), KEEP) == ()
+    assert forget_old_jobs(store, MemoryPointers(), KEEP) == ()
 
 
 def test_a_job_that_was_made_long_ago_and_ended_lately_is_kept(store: JobStore) -> None:
     job_of(store, JobState.FAILED, age=2 * KEEP, finished_at=store.now())
-    assert forget_old(store, MemoryPointers(), KEEP) == ()
+    assert forget_old_jobs(store, MemoryPointers(), KEEP) == ()
 
 
 def test_the_latest_release_and_what_it_completes_are_kept(store: JobStore) -> None:
@@ -50,4 +50,4 @@ def test_the_latest_release_and_what_it_completes_are_kept(store: JobStore) -> N
     part = job_of(store, JobState.PARTIALLY_SUCCEEDED, age=3 * KEEP, model="m")
     latest = job_of(store, JobState.SUCCEEDED, age=2 * KEEP, model="m", retry_of=part.id)
     pointers.released["m"] = [older.id, latest.id]
-    assert forget_old(store, pointers, KEEP) == (older.id,)
+    assert forget_old_jobs(store, pointers, KEEP) == (older.id,)

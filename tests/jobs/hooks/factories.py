@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from jobs.events import JobEvent, OutboxEntry, news_of
+from jobs.events import JobEvent, OutboxEntry, make_outbox_entries
 from jobs.hooks.deliveries import Answer, Delivery, Try
 from jobs.hooks.templates import ExportTemplate
 from jobs.hooks.training import TrainingEvent
@@ -17,7 +17,7 @@ SECRET = "whsec_" + "c2VjcmV0LXNlY3JldC1zZWNyZXQ="
 def make_entry(callback_url: str | None = CALLBACK) -> OutboxEntry:
     """What cancelling a job of its own tells."""
     job = make_job().model_copy(update={"callback_url": callback_url})
-    return news_of(job, job.cancelled(NOW))[0]
+    return make_outbox_entries(job, job.request_cancel(NOW))[0]
 
 
 def make_job_event() -> JobEvent:

@@ -164,7 +164,7 @@ def test_what_another_program_started_meanwhile_stays_started(intake: Intake) ->
     receipt, _ = intake.receive(make_training_event())
     assert receipt is not None
     failed = receipt.starts[0].model_copy(update={"started": False})
-    assert intake.receipts.close(receipt.model_copy(update={"starts": (failed,)})) == receipt
+    assert intake.receipts.update_starts(receipt.model_copy(update={"starts": (failed,)})) == receipt
     assert intake.receipts.find(receipt.source, receipt.id) == receipt
 
 

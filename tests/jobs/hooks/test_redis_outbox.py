@@ -9,7 +9,7 @@ from jobs.hooks.errors import DeliveryBusy, DeliveryNotFound
 from jobs.hooks.redis_outbox import UNREADABLE_KEY, RedisOutbox
 from jobs.hooks.subscriptions import Subscription
 from jobs.lease.leases import claim as claim_job
-from jobs.lease.leases import update
+from jobs.lease.leases import update_job
 from jobs.stores.redis_store import OUTBOX_KEY, RedisJobStore
 from tests.jobs.factories import MINUTE, NOW, make_job
 from tests.jobs.hooks.factories import CALLBACK, SECRET, make_try
@@ -33,7 +33,7 @@ def _cancelled_job(client: redis.Redis, callback_url: str | None = CALLBACK) -> 
     store = RedisJobStore(client)
     job = make_job().model_copy(update={"callback_url": callback_url})
     store.add(job)
-    update(store, job.id, lambda job, now: job.cancelled(now))
+    update_job(store, job.id, lambda job, now: job.request_cancel(now))
     return job.id
 
 
@@ -58,7 +58,7 @@ def test_a_change_that_is_refused_tells_nothing(redis_client: redis.Redis, outbo
     store.add(job)
     assert claim_job(store, job.id, worker="w1", length=MINUTE)
     assert redis_client.llen(OUTBOX_KEY) == 1
-    assert not store.replace(job, job.cancelled(NOW))  # of an old revision
+    assert not store.replace(job, job.request_cancel(NOW))  # of an old revision
     assert redis_client.llen(OUTBOX_KEY) == 1
 
 
@@ -94,9 +94,9 @@ def test_a_delivery_is_one_sender_s_until_its_claim_ends(
     assert outbox.claim(MINUTE) is None
     while (mine := outbox.claim(MINUTE)) is None:
         pass
-    done = dead.delivery.tried(make_try(ACCEPTED), ACCEPTED, pauses=(), jitter=0)
-    assert not outbox.settle(dead, done)
-    assert outbox.settle(mine, done)
+    done = dead.delivery.after_try(make_try(ACCEPTED), ACCEPTED, pauses=(), jitter=0)
+    assert not outbox.save_result(dead, done)
+    assert outbox.save_result(mine, done)
     assert outbox.get(done.id).state is DeliveryState.DELIVERED
     assert outbox.claim(MINUTE) is None
 
@@ -117,7 +117,7 @@ def test_a_replayed_delivery_is_due_again(redis_client: redis.Redis, outbox: Red
     _fan_out(outbox)
     claim = outbox.claim(MINUTE)
     assert claim is not None
-    outbox.settle(claim, claim.delivery.tried(make_try(ACCEPTED), ACCEPTED, pauses=(), jitter=0))
+    outbox.save_result(claim, claim.delivery.after_try(make_try(ACCEPTED), ACCEPTED, pauses=(), jitter=0))
     assert outbox.replay(claim.delivery.id).state is DeliveryState.WAITING
     again = outbox.claim(MINUTE)
     assert again is not None
@@ -150,8 +150,8 @@ def test_old_deliveries_are_forgotten_when_they_have_ended(
     _fan_out(outbox)
     claim = outbox.claim(MINUTE)
     assert claim is not None
-    ended = claim.delivery.ended(DeliveryState.DELIVERED, "", NOW - DAY)
-    outbox.settle(claim, ended)
+    ended = claim.delivery.end(DeliveryState.DELIVERED, "", NOW - DAY)
+    outbox.save_result(claim, ended)
     assert outbox.prune(timedelta(hours=1)) == 1
     with pytest.raises(DeliveryNotFound):
         outbox.get(ended.id)

@@ -16,7 +16,7 @@ from tests.jobs.hooks.factories import make_training_event, make_trigger
     ],
 )
 def test_an_event_fits(when: dict[str, object]) -> None:
-    assert make_trigger(**when).misfits(make_training_event()) == ()
+    assert make_trigger(**when).find_misfits(make_training_event()) == ()
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_an_event_fits(when: dict[str, object]) -> None:
     ],
 )
 def test_what_does_not_fit_is_named(when: dict[str, object], named: str) -> None:
-    (misfit,) = make_trigger(**when).misfits(make_training_event())
+    (misfit,) = make_trigger(**when).find_misfits(make_training_event())
     assert misfit.startswith(named)
 
 
@@ -37,7 +37,7 @@ def test_what_does_not_fit_is_named(when: dict[str, object], named: str) -> None
 @pytest.mark.parametrize("wanted", [None, ("succeeded",)])
 def test_a_failed_training_job_starts_nothing(status: str, wanted: tuple[str, ...] | None) -> None:
     event = make_training_event(status=status)
-    assert "a failed training job" in make_trigger(status=wanted).misfits(event)[0]
+    assert "a failed training job" in make_trigger(status=wanted).find_misfits(event)[0]
 
 
 def test_no_rule_can_ask_for_failed_training_jobs() -> None:
@@ -47,10 +47,10 @@ def test_no_rule_can_ask_for_failed_training_jobs() -> None:
 
 def test_an_event_without_status_fits_only_a_rule_that_takes_any() -> None:
     event = make_training_event(status=None)
-    assert make_trigger(status=None).misfits(event) == ()
-    assert make_trigger().misfits(event) != ()
+    assert make_trigger(status=None).find_misfits(event) == ()
+    assert make_trigger().find_misfits(event) != ()
 
 
 def test_a_disabled_trigger_takes_nothing() -> None:
     disabled = make_trigger().model_copy(update={"enabled": False})
-    assert disabled.misfits(make_training_event()) == ("the trigger is disabled",)
+    assert disabled.find_misfits(make_training_event()) == ("the trigger is disabled",)

@@ -6,8 +6,8 @@ from datetime import timedelta
 import pytest
 
 from jobs.errors import LeaseLost
-from jobs.lease.leases import Holding, claim, release_expired, update
-from jobs.lease.orphans import take_over
+from jobs.lease.leases import Holding, claim, release_expired, update_job
+from jobs.lease.orphans import take_orphan
 from jobs.model import Job, JobState
 from jobs.stores.job_store import JobStore
 from tests.jobs.factories import MINUTE, make_event, make_failure, make_job, make_outcome
@@ -30,7 +30,7 @@ def claimed(store: JobStore, job: Job, *, worker: str = "w1", length: timedelta 
 
 def test_a_cancelled_job_is_not_begun_again_once_its_worker_is_gone(store: JobStore, job: Job) -> None:
     claimed(store, job, length=OVER)
-    update(store, job.id, lambda each, now: each.cancelled(now))
+    update_job(store, job.id, lambda each, now: each.request_cancel(now))
     assert claim(store, job.id, worker="w2", length=MINUTE) is None
 
 
@@ -56,26 +56,26 @@ def test_a_message_about_no_job_is_nothing(store: JobStore) -> None:
 
 
 def test_events_are_kept(store: JobStore, job: Job) -> None:
-    claimed(store, job).keep([make_event(detail="x")])
+    claimed(store, job).renew([make_event(detail="x")])
     assert store.get(job.id).towers[0].detail == "x"
 
 
 def test_a_renewal_moves_the_end(store: JobStore, job: Job) -> None:
     held = claimed(store, job, length=timedelta(0))
-    kept = Holding(store=store, job=held.job, worker="w1", length=MINUTE).keep()
+    kept = Holding(store=store, job=held.job, worker="w1", length=MINUTE).renew()
     assert kept.job.lease is not None and kept.job.lease.until > store.now() + MINUTE / 2
     assert MINUTE / 2 < kept.remaining <= MINUTE
 
 
 def test_a_lease_from_a_clock_that_was_set_back_is_written_anew(store: JobStore, job: Job) -> None:
     held = claimed(store, job, length=60 * MINUTE)
-    kept = Holding(store=store, job=held.job, worker="w1", length=MINUTE).keep()
+    kept = Holding(store=store, job=held.job, worker="w1", length=MINUTE).renew()
     assert kept.job.lease is not None and kept.job.lease.until <= store.now() + MINUTE
 
 
 def test_nothing_new_is_nothing_written(store: JobStore, job: Job) -> None:
     held = claimed(store, job)
-    assert held.keep().job.revision == held.job.revision
+    assert held.renew().job.revision == held.job.revision
 
 
 def test_a_job_whose_attempt_broke_waits_before_it_is_begun_again(store: JobStore, job: Job) -> None:
@@ -91,7 +91,7 @@ def test_a_job_that_cost_two_workers_gets_no_third(store: JobStore, job: Job) ->
     assert claim(store, job.id, worker="w3", length=MINUTE) is None
     leases = store.leases()
     assert release_expired(store, leases) == ()
-    closing = take_over(store, job.id, leases[job.id], worker="w3", length=MINUTE)
+    closing = take_orphan(store, job.id, leases[job.id], worker="w3", length=MINUTE)
     assert closing is not None
     ended = closing.end()
     assert (ended.state, ended.attempt) == (JobState.FAILED, 2)
@@ -108,7 +108,7 @@ def test_an_expired_job_is_taken_up_by_another(store: JobStore, job: Job) -> Non
 def test_the_first_worker_cannot_finish_what_another_took_up(store: JobStore, job: Job) -> None:
     first = claimed(store, job, length=OVER)
     claimed(store, job, worker="w2")
-    for change in (first.keep, first.hand_back, first.cancel, lambda: first.finish(make_outcome())):
+    for change in (first.renew, first.hand_back, first.cancel, lambda: first.finish(make_outcome())):
         with pytest.raises(LeaseLost):
             change()
     assert store.get(job.id).state is JobState.RUNNING
@@ -129,14 +129,14 @@ def test_an_expired_job_is_queued_again(store: JobStore, job: Job) -> None:
 
 def test_a_lease_renewed_since_it_was_judged_is_left_alone(store: JobStore, job: Job) -> None:
     held, ended = claimed(store, job, length=OVER), store.leases()
-    Holding(store=store, job=held.job, worker="w1", length=MINUTE).keep()
+    Holding(store=store, job=held.job, worker="w1", length=MINUTE).renew()
     assert release_expired(store, ended) == ()
     assert store.get(job.id).state is JobState.RUNNING
 
 
 def test_a_job_whose_worker_may_come_back_is_not_taken_from_it(store: JobStore, job: Job) -> None:
     claimed(store, job, length=OVER)
-    assert claim(store, job.id, worker="w2", length=MINUTE, may_judge=lambda now: False) is None
+    assert claim(store, job.id, worker="w2", length=MINUTE, may_expire=lambda now: False) is None
     assert store.get(job.id).setbacks == 0
 
 
@@ -149,5 +149,5 @@ def test_changes_of_many_are_all_kept(store: JobStore, job: Job) -> None:
         return job.model_copy(update={"setbacks": job.setbacks + 1})
 
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda _: update(store, job.id, count), range(20)))
+        list(pool.map(lambda _: update_job(store, job.id, count), range(20)))
     assert store.get(job.id).setbacks == 20

@@ -6,8 +6,8 @@ import pytest
 
 from exporter.spec import TowerName
 from jobs.errors import LeaseLost
-from jobs.lease.leases import Holding, claim, release_expired, update
-from jobs.lease.orphans import Closing, take_over
+from jobs.lease.leases import Holding, claim, release_expired, update_job
+from jobs.lease.orphans import OrphanedJob, take_orphan
 from jobs.model import Job, JobState
 from jobs.stores.job_store import JobStore
 from jobs.stores.record import write_record
@@ -25,11 +25,11 @@ def begun(store: JobStore, *, length: timedelta = MINUTE, **changes: object) -> 
 
 
 def cancel(store: JobStore, job: Job) -> Job:
-    return update(store, job.id, lambda each, now: each.cancelled(now))
+    return update_job(store, job.id, lambda each, now: each.request_cancel(now))
 
 
-def over(store: JobStore, job: Job) -> Closing:
-    closing = take_over(store, job.id, store.leases()[job.id], worker="w2", length=MINUTE)
+def over(store: JobStore, job: Job) -> OrphanedJob:
+    closing = take_orphan(store, job.id, store.leases()[job.id], worker="w2", length=MINUTE)
     assert closing is not None
     return closing
 
@@ -64,9 +64,9 @@ def test_what_the_second_worker_published_before_it_died_stands(store: JobStore)
 def test_a_job_whose_closer_dies_too_was_lost_by_the_worker_of_its_attempt(store: JobStore) -> None:
     first = begun(store, length=OVER)
     assert claim(store, first.job.id, worker="w2", length=OVER) is not None
-    died = take_over(store, first.job.id, store.leases()[first.job.id], worker="w3", length=OVER)
+    died = take_orphan(store, first.job.id, store.leases()[first.job.id], worker="w3", length=OVER)
     assert died is not None
-    closing = take_over(store, first.job.id, store.leases()[first.job.id], worker="w4", length=MINUTE)
+    closing = take_orphan(store, first.job.id, store.leases()[first.job.id], worker="w4", length=MINUTE)
     assert closing is not None
     with pytest.raises(LeaseLost):
         died.end()
@@ -83,19 +83,19 @@ def test_one_worker_closes_a_job_and_an_attempt_that_wakes_up_does_nothing(store
     second = claim(store, first.job.id, worker="w2", length=OVER)
     assert second is not None
     leases = store.leases()
-    closing = take_over(store, first.job.id, leases[first.job.id], worker="w2", length=MINUTE)
+    closing = take_orphan(store, first.job.id, leases[first.job.id], worker="w2", length=MINUTE)
     assert closing is not None
-    assert take_over(store, first.job.id, leases[first.job.id], worker="w3", length=MINUTE) is None
+    assert take_orphan(store, first.job.id, leases[first.job.id], worker="w3", length=MINUTE) is None
     with pytest.raises(LeaseLost):
-        second.keep()
-    closing.keep()
+        second.renew()
+    closing.renew()
     assert closing.end().state is JobState.FAILED
 
 
 @pytest.mark.parametrize("length", [MINUTE, OVER])
 def test_a_job_that_is_tried_again_is_not_closed(store: JobStore, length: timedelta) -> None:
     job = begun(store, length=length).job
-    assert take_over(store, job.id, store.leases()[job.id], worker="w2", length=MINUTE) is None
+    assert take_orphan(store, job.id, store.leases()[job.id], worker="w2", length=MINUTE) is None
 
 
 def test_of_a_job_for_two_targets_all_places_are_looked_at(store: JobStore) -> None:

@@ -9,17 +9,17 @@ import redis
 
 from exporter.spec import TowerName
 from exporter.stages import Stage
-from jobs.control.idempotency import Answers, KeptAnswer, MemoryAnswers
+from jobs.control.idempotency import Answers, MemoryAnswers, StoredAnswer
 from jobs.control.redis_answers import RedisAnswers
 from jobs.control.redis_releases import RedisPointers
 from jobs.control.releases import NO_LABELS, MemoryPointers, ReleasePointers, Releases
 from jobs.diagnostics.bundles import Bundles, FolderBundles, MemoryBundles
-from jobs.diagnostics.logs import MOST_LINES, JobLogs, LogPart, MemoryLogs
+from jobs.diagnostics.logs import MAX_LINES, JobLogs, LogPart, MemoryLogs
 from jobs.diagnostics.redis_bundles import RedisBundles
 from jobs.diagnostics.redis_logs import RedisLogs
 from jobs.errors import JobNotFound, KeyInFlight, KeyReused, ModelNotFound, NoArtifact
 from jobs.fleet.redis_tallies import RedisTallies
-from jobs.fleet.tallies import MemoryTallies, Tallies, Tally, tallies_of
+from jobs.fleet.tallies import MemoryTallies, Tallies, Tally, count_attempt
 from jobs.ids import JobId, new_job_id
 from jobs.lease.leases import claim
 from jobs.model import Job, JobState
@@ -53,7 +53,7 @@ def test_an_answer_is_kept_for_its_request(answers: Answers) -> None:
     assert answers.begin("a:k", "print") is None
     with pytest.raises(KeyInFlight, match="Idempotency-Key k "):
         answers.begin("a:k", "print")
-    kept = KeptAnswer(fingerprint="print", body="{}")
+    kept = StoredAnswer(fingerprint="print", body="{}")
     answers.keep("a:k", kept)
     assert answers.begin("a:k", "print") == kept
     with pytest.raises(KeyReused):
@@ -71,19 +71,19 @@ def test_answers_are_forgotten_in_time(redis_client: redis.Redis) -> None:
     answers = RedisAnswers(redis_client, timedelta(hours=1))
     answers.begin("a:k", "print")
     assert 0 < redis_client.ttl("slipway:answer:a:k") <= 120
-    answers.keep("a:k", KeptAnswer(fingerprint="print", body="{}"))
+    answers.keep("a:k", StoredAnswer(fingerprint="print", body="{}"))
     assert 3000 < redis_client.ttl("slipway:answer:a:k") <= 3600
 
 
 def test_the_latest_lines_of_a_place_are_kept(logs: JobLogs) -> None:
-    numbers = tuple(str(number) for number in range(MOST_LINES + 5))
+    numbers = tuple(str(number) for number in range(MAX_LINES + 5))
     logs.append(JOB, [LogPart(tower=TowerName.USER, stage=Stage.TRACE, lines=numbers)])
     logs.append(
         JOB, [LogPart(lines=("before",)), LogPart(tower=TowerName.ITEM, stage=Stage.ROWS, lines=("x",))]
     )
     before, user, item = logs.read(JOB)
     assert (before.lines, before.tower, item.lines) == (("before",), None, ("x",))
-    assert (len(user.lines), user.lines[-1]) == (MOST_LINES, numbers[-1])
+    assert (len(user.lines), user.lines[-1]) == (MAX_LINES, numbers[-1])
     assert [part.tower for part in logs.read(JOB, stage=Stage.ROWS)] == [TowerName.ITEM]
     assert logs.read(new_job_id()) == ()
 
@@ -93,7 +93,7 @@ def test_what_is_counted_adds_up(tallies: Tallies) -> None:
     job = make_job(JobState.FAILED)
     user = job.towers[0].model_copy(update={"failure": failure, "stage_seconds": {Stage.TRACE: 4.0}})
     for _ in range(2):
-        tallies.add(tallies_of(job.model_copy(update={"towers": (user, *job.towers[1:])})))
+        tallies.add(count_attempt(job.model_copy(update={"towers": (user, *job.towers[1:])})))
     counted = tallies.read()
     assert counted[Tally(name="attempts", ending="failed")] == 2
     assert counted[Tally(name="gate_failures", tower=TowerName.USER)] == 2
@@ -164,9 +164,9 @@ def _remember(pointers: ReleasePointers, job: Job) -> None:
 def test_the_latest_is_asked_for_by_label(releases: Releases) -> None:
     european = finish(releases, 1, labels={"region": "eu", "tier": "a"})
     finish(releases, 2, labels={"region": "us"})
-    assert releases.latest("m", {"region": "eu"}).job_id == european.id
+    assert releases.find_latest("m", {"region": "eu"}).job_id == european.id
     with pytest.raises(ModelNotFound, match="with these labels"):
-        releases.latest("m", {"region": "eu", "tier": "b"})
+        releases.find_latest("m", {"region": "eu", "tier": "b"})
 
 
 def test_models_are_listed_page_by_page(releases: Releases) -> None:
@@ -179,38 +179,38 @@ def test_models_are_listed_page_by_page(releases: Releases) -> None:
 
 def test_the_newest_successful_job_is_a_models_latest(releases: Releases) -> None:
     with pytest.raises(ModelNotFound):
-        releases.latest("m")
+        releases.find_latest("m")
     first, second = finish(releases, 1), finish(releases, 2)
     finish(releases, 3, failed=(TowerName.ITEM,))
-    assert (releases.models(limit=9).names, releases.latest("m").job_id) == (("m",), second.id)
+    assert (releases.models(limit=9).names, releases.find_latest("m").job_id) == (("m",), second.id)
     releases.store.remove(second)
-    assert releases.latest("m").job_id == first.id
+    assert releases.find_latest("m").job_id == first.id
 
 
 def test_a_retrys_release_is_completed_by_what_it_retried(releases: Releases) -> None:
     partial = finish(releases, 1, failed=(TowerName.ITEM,))
     finish(releases, 2, retry_of=partial.id)
-    towers = {tower.name: tower.package_uri for tower in releases.latest("m").towers}
+    towers = {tower.name: tower.package_uri for tower in releases.find_latest("m").towers}
     assert towers == {TowerName.USER: "/1/user", TowerName.ITEM: "/2/item"}
 
 
 def test_a_release_is_promoted_and_rolled_back(releases: Releases) -> None:
     with pytest.raises(ModelNotFound, match="no promoted release"):
-        releases.promoted("m")
+        releases.get_promoted("m")
     first, second = finish(releases, 1), finish(releases, 2)
     releases.promote("m", first.id)
     with pytest.raises(ModelNotFound, match="earlier"):
         releases.roll_back("m")
     for _ in range(2):  # the second time changes nothing
         assert releases.promote("m", None).job_id == second.id
-    assert releases.roll_back("m").job_id == first.id == releases.promoted("m").job_id
+    assert releases.roll_back("m").job_id == first.id == releases.get_promoted("m").job_id
 
 
 def test_a_promoted_release_outlives_its_jobs_record(releases: Releases) -> None:
     job = finish(releases, 1)
     releases.promote("m", job.id)
     releases.store.remove(job)
-    assert releases.promoted("m").towers[0].package_uri == "/1/user"
+    assert releases.get_promoted("m").towers[0].package_uri == "/1/user"
 
 
 def test_only_a_models_own_release_is_promoted(releases: Releases) -> None:

@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 from jobs.ids import JobId
-from jobs.lease.leases import update
+from jobs.lease.leases import update_job
 from jobs.model import Job, Lease
 from jobs.stores.job_store import JobStore
 from service.app import create_app
@@ -87,7 +87,7 @@ def test_rows_that_the_config_names_are_judged(client: TestClient) -> None:
 
 def test_a_retry_is_bound_by_the_key_that_asks_for_it(client: TestClient) -> None:
     made = client.post("/exports", json=export_request(), headers=AS_OPEN).json()
-    failed = update(_store(client), JobId(made["id"]), _failed)
+    failed = update_job(_store(client), JobId(made["id"]), _failed)
     answer = client.post(f"/exports/{failed.id}/retry", headers=AS_NARROW)
     assert (answer.status_code, answer.json()["code"]) == (403, "uri_not_allowed")
     assert client.post(f"/exports/{failed.id}/retry", headers=AS_OPEN).status_code == 202
@@ -101,7 +101,7 @@ def _store(client: TestClient) -> JobStore:
 
 
 def _failed(job: Job, now: datetime) -> Job:
-    running = job.claimed(Lease(worker="w", until=now), "cpu", now)
+    running = job.begin_attempt(Lease(worker="w", until=now), "cpu", now)
     return running.set_back(make_failure().model_copy(update={"retryable": False}), now)
 
 

@@ -14,7 +14,7 @@ import redis
 
 from jobs.hooks.deliveries import DeliveryState
 from jobs.hooks.redis_outbox import RedisOutbox
-from jobs.lease.leases import update
+from jobs.lease.leases import update_job
 from jobs.stores.redis_store import OUTBOX_KEY, RedisJobStore
 from launcher.ports import free_port
 from tests.architecture.tree import ROOT
@@ -59,7 +59,7 @@ def _cancelled_job(client: redis.Redis, receiver: Receiver) -> str:
     store = RedisJobStore(client)
     job = make_job().model_copy(update={"callback_url": receiver.url})
     store.add(job)
-    update(store, job.id, lambda job, now: job.cancelled(now))
+    update_job(store, job.id, lambda job, now: job.request_cancel(now))
     return job.id
 
 

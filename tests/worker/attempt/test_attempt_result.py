@@ -15,7 +15,7 @@ from jobs.model import JobState
 from jobs.stores.memory_store import MemoryJobStore
 from tests.jobs.factories import MINUTE, make_job
 from tests.worker.conftest import ALLOWANCE
-from worker.attempt.attempt_result import Broken, Finished, without
+from worker.attempt.attempt_result import Finished, NoOutcome, redact_failures
 from worker.attempt.launch import CommandLauncher
 from worker.supervisor import Supervisor
 
@@ -24,8 +24,8 @@ def test_what_the_worker_knows_as_a_secret_is_in_no_failure() -> None:
     failure = Failure(
         code="x", message="with planted-secret", report="planted-secret", where="planted-secret"
     )
-    broken = without(["planted-secret"], Broken(failure))
-    finished = without(["planted-secret"], Finished(ExportOutcome(failure=failure)))
+    broken = redact_failures(["planted-secret"], NoOutcome(failure))
+    finished = redact_failures(["planted-secret"], Finished(ExportOutcome(failure=failure)))
     assert "planted" not in f"{broken} {finished}"
 
 

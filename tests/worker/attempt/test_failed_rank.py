@@ -4,7 +4,7 @@ from exporter.outcome import Failure
 from jobs.lease.leases import Holding
 from jobs.model import JobState
 from tests.worker.conftest import MakeSupervisor
-from worker.attempt.failed_rank import failed_rank
+from worker.attempt.failed_rank import describe_failed_rank
 
 LOG = """[rank0]: reading
 [rank1]: ValueError: of rank 1
@@ -14,7 +14,7 @@ rank 1 ended with status 1; the other ranks are ended
 
 
 def test_the_rank_is_named_with_what_it_wrote() -> None:
-    assert failed_rank(LOG) == (
+    assert describe_failed_rank(LOG) == (
         "rank 1 ended with status 1, and the other ranks were ended; what it wrote ends:\n"
         "ValueError: of rank 1"
     )
@@ -22,8 +22,8 @@ def test_the_rank_is_named_with_what_it_wrote() -> None:
 
 def test_a_rank_that_wrote_nothing_is_named_too() -> None:
     killed = "rank 2 was killed by SIGKILL; the other ranks are ended\n"
-    assert failed_rank(killed) == "rank 2 was killed by SIGKILL, and the other ranks were ended"
-    assert failed_rank("[rank0]: rank 1 ended with status 1; the other ranks are ended\n") is None
+    assert describe_failed_rank(killed) == "rank 2 was killed by SIGKILL, and the other ranks were ended"
+    assert describe_failed_rank("[rank0]: rank 1 ended with status 1; the other ranks are ended\n") is None
 
 
 def test_a_rank_that_could_not_join_the_others_tells_the_attempts_failure(

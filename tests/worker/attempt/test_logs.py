@@ -9,7 +9,7 @@ from exporter.stages import Stage
 from jobs.diagnostics.logs import LogPart, MemoryLogs
 from jobs.ids import new_job_id
 from tests.jobs.factories import make_event
-from worker.attempt.logs import LogTail, log_lines, mark
+from worker.attempt.logs import LogTail, format_event, format_stage_mark
 
 JOB = new_job_id()
 
@@ -35,13 +35,17 @@ def write(log: Path, text: str) -> None:
 
 
 def test_lines_of_a_rank_that_helps_are_its_towers(log: Path, logs: MemoryLogs, tail: LogTail) -> None:
-    write(log, f"[rank1]: {mark('item.1', Stage.TABLES)}\n[rank1]: 40% tables\n")
+    write(log, f"[rank1]: {format_stage_mark('item.1', Stage.TABLES)}\n[rank1]: 40% tables\n")
     tail.forward()
     assert logs.read(JOB, TowerName.ITEM)[0].stage is Stage.TABLES
 
 
 def test_each_rank_has_a_place_of_its_own(log: Path, logs: MemoryLogs, tail: LogTail) -> None:
-    write(log, f"[default0]:{mark('user', Stage.TRACE)}\n[default1]:{mark('item', Stage.ROWS)}\n")
+    write(
+        log,
+        f"[default0]:{format_stage_mark('user', Stage.TRACE)}\n"
+        f"[default1]:{format_stage_mark('item', Stage.ROWS)}\n",
+    )
     write(log, "[default0]:a\n[default1]:b\n[default0]:c\n")
     tail.forward()
     assert logs.read(JOB) == (
@@ -70,7 +74,7 @@ def test_a_ranks_events_are_lines_of_their_stage(log: Path, logs: MemoryLogs, ta
         make_event(kind="progress", fraction=0.5, detail="guards"),
         make_event(kind="finished", seconds=2.0),
     ]
-    write(log, "".join(f"[default0]:{line}\n" for event in told for line in log_lines(event)))
+    write(log, "".join(f"[default0]:{line}\n" for event in told for line in format_event(event)))
     tail.forward()
     assert logs.read(JOB, TowerName.USER, Stage.TRACE)[0].lines == (
         "trace of user",

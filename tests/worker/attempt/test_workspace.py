@@ -6,12 +6,12 @@ from pathlib import Path
 
 from jobs.model import JobState
 from tests.jobs.factories import make_job
-from worker.attempt.workspace import AttemptFile, own_worker_dir, remove_leftovers, workspace_of
+from worker.attempt.workspace import AttemptFile, open_workspace, own_worker_dir, remove_leftovers
 
 
 def test_the_ranks_are_told_what_to_do(tmp_path: Path) -> None:
     job = make_job(JobState.RUNNING, attempt=2)
-    with workspace_of(job, tmp_path) as workspace:
+    with open_workspace(job, tmp_path) as workspace:
         told = AttemptFile.model_validate_json((workspace.path / "attempt.json").read_text())
     assert (told.job_id, told.attempt, told.spec, told.replace_unfinished) == (job.id, 2, job.spec, True)
     assert not workspace.path.exists()

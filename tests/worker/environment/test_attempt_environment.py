@@ -17,9 +17,9 @@ from tests.architecture.tree import ROOT
 from tests.jobs.factories import MINUTE
 from tests.worker.conftest import ALLOWANCE
 from worker.attempt.launch import CommandLauncher, RanksLauncher
-from worker.attempt.workspace import Workspace, workspace_of
-from worker.environment.attempt_environment import Allowance
-from worker.settings import AllowanceSettings
+from worker.attempt.workspace import Workspace, open_workspace
+from worker.environment.attempt_environment import AttemptEnvironment
+from worker.settings import AttemptEnvironmentSettings
 from worker.supervisor import Supervisor
 
 SECRETS = {
@@ -73,7 +73,7 @@ def test_real_ranks_see_no_secret_and_are_limited(
 ) -> None:
     for name, value in {**SECRETS, "AWS_ACCESS_KEY_ID": "AKIAUSED"}.items():
         monkeypatch.setenv(name, value)
-    with workspace_of(holding.job, worker_dir) as workspace, ranks_of(workspace, 2) as ranks:
+    with open_workspace(holding.job, worker_dir) as workspace, ranks_of(workspace, 2) as ranks:
         for pid in ranks:
             seen = environment_of(pid)
             assert "planted" not in repr(seen)
@@ -88,23 +88,23 @@ def test_real_ranks_see_no_secret_and_are_limited(
 
 @pytest.mark.parametrize("name", sorted(SECRETS))
 def test_a_secret_is_not_among_what_is_passed_on(name: str) -> None:
-    assert not ALLOWANCE.confinement().permits(name)
+    assert not ALLOWANCE.make_confinement().permits(name)
 
 
 @pytest.mark.parametrize("name", ["PATH", "PYTHONPATH", "LC_ALL", "AWS_PROFILE", "SLIPWAY_CODE_CACHE", "CXX"])
 def test_what_it_needs_is_passed_on(name: str) -> None:
-    assert ALLOWANCE.confinement().permits(name)
+    assert ALLOWANCE.make_confinement().permits(name)
 
 
 def test_an_operator_may_list_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLIPWAY_ATTEMPT_VARIABLES", "FEATURE_STORE_URL, OWN_*")
-    confinement = Allowance(settings=AllowanceSettings()).confinement()
+    confinement = AttemptEnvironment(settings=AttemptEnvironmentSettings()).make_confinement()
     assert confinement.permits("FEATURE_STORE_URL") and confinement.permits("OWN_THING")
     assert not confinement.permits("FEATURE_STORE_URLS")
 
 
-def _told_by(command: str, settings: AllowanceSettings, holding: Holding, worker_dir: Path) -> str:
-    launcher = CommandLauncher(("/bin/sh", "-c", command), Allowance(settings=settings))
+def _told_by(command: str, settings: AttemptEnvironmentSettings, holding: Holding, worker_dir: Path) -> str:
+    launcher = CommandLauncher(("/bin/sh", "-c", command), AttemptEnvironment(settings=settings))
     supervisor = Supervisor(launcher, worker_dir=worker_dir, time_limit=MINUTE, logs=MemoryLogs())
     job = supervisor.run(holding)
     assert job is not None and job.failure is not None
@@ -112,14 +112,14 @@ def _told_by(command: str, settings: AllowanceSettings, holding: Holding, worker
 
 
 def test_a_file_that_grows_without_end_is_stopped(holding: Holding, worker_dir: Path) -> None:
-    settings = AllowanceSettings(attempt_file_bytes=1 << 20)
+    settings = AttemptEnvironmentSettings(attempt_file_bytes=1 << 20)
     command = "head -c 5000000 /dev/zero > $TMPDIR/f; stat -c size=%s $TMPDIR/f; exit 1"
     assert "size=1048576" in _told_by(command, settings, holding, worker_dir)
 
 
 def test_files_are_not_opened_without_end(holding: Holding, worker_dir: Path) -> None:
     opening = f"{sys.executable} -c 'f = [open(\"/dev/null\") for _ in range(400)]'"
-    settings = AllowanceSettings(attempt_open_files=256)
+    settings = AttemptEnvironmentSettings(attempt_open_files=256)
     assert "Too many open files" in _told_by(f"{opening}; exit 1", settings, holding, worker_dir)
 
 

@@ -10,7 +10,7 @@ import botocore.session
 import pytest
 
 from exporter.errors import StorageError
-from worker.environment.credential_renewal import Grant, Temporary
+from worker.environment.credential_renewal import CredentialRenewal, TemporaryCredentials
 
 HOUR = timedelta(hours=1)
 OWN = """
@@ -33,8 +33,8 @@ s3 =
 """
 
 
-def temporary(name: str, lifetime: timedelta) -> Temporary:
-    return Temporary(
+def temporary(name: str, lifetime: timedelta) -> TemporaryCredentials:
+    return TemporaryCredentials(
         access_key=name, secret_key="secret", token="token", expires=datetime.now(UTC) + lifetime
     )
 
@@ -60,14 +60,16 @@ def test_boto3_goes_on_with_newer_credentials_before_the_first_expire(
 ) -> None:
     given = iter([temporary("first", timedelta(minutes=4)), temporary("second", HOUR)])
     clock = Clock()
-    grant = Grant(folder=tmp_path / "grant", ask=lambda: next(given), lifetime=HOUR, clock=clock)
-    for name, value in grant.environment().items():
+    grant = CredentialRenewal(
+        folder=tmp_path / "grant", request=lambda: next(given), lifetime=HOUR, clock=clock
+    )
+    for name, value in grant.start().items():
         monkeypatch.setenv(name, str(value))
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     found = botocore.session.get_session().get_credentials()
     assert found is not None and found.get_frozen_credentials().access_key == "first"
-    grant.keep(ended.is_set)
+    grant.renew_until(ended.is_set)
     time.sleep(1.5)
     assert found.get_frozen_credentials().access_key == "first"
     clock.at += 1801
@@ -82,16 +84,16 @@ def test_what_is_not_given_the_second_time_is_asked_for_again_later(
 ) -> None:
     asked: list[int] = []
 
-    def ask() -> Temporary:
+    def ask() -> TemporaryCredentials:
         asked.append(len(asked))
         if len(asked) > 1:
             raise StorageError("away")
         return temporary("first", HOUR)
 
     clock = Clock()
-    grant = Grant(folder=tmp_path / "grant", ask=ask, lifetime=HOUR, clock=clock)
-    grant.environment()
-    grant.keep(ended.is_set)
+    grant = CredentialRenewal(folder=tmp_path / "grant", request=ask, lifetime=HOUR, clock=clock)
+    grant.start()
+    grant.renew_until(ended.is_set)
     time.sleep(0.5)  # now it has seen the time
     clock.at += 1801
     time.sleep(3)
@@ -99,8 +101,10 @@ def test_what_is_not_given_the_second_time_is_asked_for_again_later(
 
 
 def test_only_the_attempt_s_user_can_read_them(tmp_path: Path) -> None:
-    grant = Grant(folder=tmp_path / "grant", ask=lambda: temporary("key", HOUR), lifetime=HOUR)
-    grant.environment()
+    grant = CredentialRenewal(
+        folder=tmp_path / "grant", request=lambda: temporary("key", HOUR), lifetime=HOUR
+    )
+    grant.start()
     assert (grant.folder.stat().st_mode & 0o777, grant._file.stat().st_mode & 0o777) == (0o700, 0o600)
 
 
@@ -111,8 +115,10 @@ def test_the_store_is_reached_as_the_worker_s_own_configuration_says(
     own.write_text(OWN)
     monkeypatch.setenv("AWS_CONFIG_FILE", str(own))
     monkeypatch.setenv("AWS_PROFILE", "store")
-    grant = Grant(folder=tmp_path / "grant", ask=lambda: temporary("key", HOUR), lifetime=HOUR)
-    monkeypatch.setenv("AWS_CONFIG_FILE", str(grant.environment()["AWS_CONFIG_FILE"]))
+    grant = CredentialRenewal(
+        folder=tmp_path / "grant", request=lambda: temporary("key", HOUR), lifetime=HOUR
+    )
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(grant.start()["AWS_CONFIG_FILE"]))
     monkeypatch.delenv("AWS_PROFILE")
     session = botocore.session.get_session()
     config = dict(session.get_scoped_config())

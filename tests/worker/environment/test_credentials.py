@@ -18,9 +18,9 @@ from jobs.lease.leases import Holding
 from jobs.model import JobState
 from tests.jobs.factories import MINUTE
 from worker.attempt.launch import CommandLauncher
-from worker.environment.attempt_environment import allowance_of
-from worker.environment.credentials import policy_of
-from worker.settings import AllowanceSettings
+from worker.environment.attempt_environment import make_attempt_environment
+from worker.environment.credentials import make_policy
+from worker.settings import AttemptEnvironmentSettings
 from worker.supervisor import Supervisor
 
 ROLE = "arn:aws:iam::123456789012:role/slipway"
@@ -38,7 +38,7 @@ print("used:", found.access_key, "token:", bool(found.token))"""
 
 
 def may(action: str, resource: str) -> bool:
-    policy = IAMPolicy(json.dumps(policy_of(SPEC, "s3://models/feed/job", "s3://models/code")))
+    policy = IAMPolicy(json.dumps(make_policy(SPEC, "s3://models/feed/job", "s3://models/code")))
     return policy.is_action_permitted(action, ARN + resource) is PermissionResult.PERMITTED
 
 
@@ -85,19 +85,19 @@ def test_nothing_else_is(action: str, resource: str) -> None:
 
 def test_a_job_on_this_machine_alone_may_nothing() -> None:
     spec = ExportSpec(config_uri="/a", checkpoint_uri="/b", output_uri="/c")
-    policy = IAMPolicy(json.dumps(policy_of(spec, "/c/job", None)))
+    policy = IAMPolicy(json.dumps(make_policy(spec, "/c/job", None)))
     assert policy.is_action_permitted("s3:GetObject", ARN + "x/y") is PermissionResult.DENIED
 
 
 def test_a_policy_with_every_place_is_no_longer_than_sts_takes() -> None:
     artifact = "s3://models/feed/01jd6v7x4mzq3w8c5kftn2rbha/cpu-x86"
-    policy = policy_of(SPEC, artifact, "s3://models/code")
+    policy = make_policy(SPEC, artifact, "s3://models/code")
     assert len(json.dumps(policy, separators=(",", ":"))) < 2048 - 200  # for longer names
 
 
 def test_an_output_is_no_pattern() -> None:
     spec = SPEC.model_copy(update={"output_uri": "s3://models/*"})
-    text = json.dumps(policy_of(spec, "s3://models/*/job", None))
+    text = json.dumps(make_policy(spec, "s3://models/*/job", None))
     assert '"arn:aws:s3:::models/${*}/job/*"' in text and "models/*" not in text
 
 
@@ -141,8 +141,8 @@ def own_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def ended(command: str, holding: Holding, worker_dir: Path) -> tuple[JobState, str]:
-    settings = AllowanceSettings(storage_role=ROLE, storage_role_lifetime=timedelta(minutes=20))
-    launcher = CommandLauncher(("/bin/sh", "-c", command), allowance_of(settings))
+    settings = AttemptEnvironmentSettings(storage_role=ROLE, storage_role_lifetime=timedelta(minutes=20))
+    launcher = CommandLauncher(("/bin/sh", "-c", command), make_attempt_environment(settings))
     job = Supervisor(launcher, worker_dir=worker_dir, time_limit=MINUTE, logs=MemoryLogs()).run(holding)
     assert job is not None and job.failure is not None
     return job.state, job.failure.message

@@ -10,18 +10,18 @@ import pytest
 
 from exporter.distributed.meeting import MeetingPlace
 from exporter.stages import Stage, StageEvent
-from jobs.lease.leases import Holding, claim, joined
+from jobs.lease.leases import Holding, claim, join_attempt
 from jobs.model import JobState
 from jobs.queue import HostCall, MemoryQueue
 from jobs.stores.memory_store import MemoryJobStore
 from tests.jobs.factories import MINUTE, make_job
-from worker.hosts.call_workers import OwnPlace, place_of_call
+from worker.hosts.call_workers import HostCaller, meeting_place_of
 from worker.settings import WorkerSettings
 from worker.supervisor import Supervisor
 
 MakeSupervisor = Callable[..., Supervisor]
 
-HERE = OwnPlace(address="127.0.0.1", time_limit=timedelta(seconds=7))
+HERE = HostCaller(address="127.0.0.1", time_limit=timedelta(seconds=7))
 
 
 def claimed(store: MemoryJobStore, nodes: int | None) -> Holding:
@@ -37,7 +37,7 @@ def test_every_other_host_is_called_to_one_place(store: MemoryJobStore) -> None:
     queue, holding = MemoryQueue(), claimed(store, 3)
     place = HERE.call_hosts(holding.job, queue)
     assert place is not None and place.port > 0 and place.leads
-    assert [place_of_call(call) for call in queue.calls] == [replace(place, leads=False)] * 2
+    assert [meeting_place_of(call) for call in queue.calls] == [replace(place, leads=False)] * 2
     assert {(call.job_id, call.attempt) for call in queue.calls} == {(holding.job.id, 1)}
 
 
@@ -49,26 +49,26 @@ def test_an_attempt_on_one_host_calls_nobody(store: MemoryJobStore) -> None:
 
 def test_who_helps_reports_and_renews_nothing(store: MemoryJobStore) -> None:
     holding = claimed(store, 2)
-    part = joined(store, holding.job.id, 1, timedelta(hours=9))
+    part = join_attempt(store, holding.job.id, 1, timedelta(hours=9))
     assert part is not None
     tower = holding.job.towers[0].name
-    kept = part.keep([StageEvent(kind="started", tower=tower, stage=Stage.TRACE, at=0.0)])
+    kept = part.renew([StageEvent(kind="started", tower=tower, stage=Stage.TRACE, at=0.0)])
     assert kept.job.lease == holding.job.lease and kept.remaining <= MINUTE
     assert store.get(holding.job.id).towers[0].stage is Stage.TRACE
 
 
 def test_nobody_joins_an_attempt_that_is_over(store: MemoryJobStore) -> None:
     holding = claimed(store, 2)
-    assert joined(store, holding.job.id, 2, MINUTE) is None
+    assert join_attempt(store, holding.job.id, 2, MINUTE) is None
     holding.hand_back()
-    assert joined(store, holding.job.id, 1, MINUTE) is None
+    assert join_attempt(store, holding.job.id, 1, MINUTE) is None
 
 
 def test_who_helps_stops_once_the_attempt_is_anothers(
     make_supervisor: MakeSupervisor, store: MemoryJobStore, worker_dir: Path, pids: Path
 ) -> None:
     holding = claimed(store, 2)
-    part = joined(store, holding.job.id, 1, MINUTE)
+    part = join_attempt(store, holding.job.id, 1, MINUTE)
     assert part is not None
     call = HostCall(job_id=holding.job.id, attempt=1, hosts=2, address="127.0.0.1", port=1, time_limit_s=1)
 
@@ -76,7 +76,7 @@ def test_who_helps_stops_once_the_attempt_is_anothers(
         if pids.exists() and store.get(holding.job.id).state is JobState.RUNNING:
             holding.hand_back()
 
-    make_supervisor("hang").join(part, place_of_call(call), hand_back_once_it_hangs)
+    make_supervisor("hang").join(part, meeting_place_of(call), hand_back_once_it_hangs)
     assert store.get(holding.job.id).state is JobState.QUEUED
     assert not list(worker_dir.iterdir())
 
@@ -92,7 +92,7 @@ def test_hosts_that_nobody_called_are_not_begun_again(
 
 def test_an_address_that_others_have_for_this_worker_is_told_as_it_is(store: MemoryJobStore) -> None:
     queue = MemoryQueue()
-    behind = OwnPlace(address="192.0.2.1")  # which no interface here has, as behind a translation
+    behind = HostCaller(address="192.0.2.1")  # which no interface here has, as behind a translation
     assert behind.call_hosts(claimed(store, 2).job, queue) is not None
     assert queue.calls[0].address == "192.0.2.1"
 
@@ -100,4 +100,4 @@ def test_an_address_that_others_have_for_this_worker_is_told_as_it_is(store: Mem
 def test_a_worker_whose_name_resolves_to_nothing_calls_by_that_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SLIPWAY_RDZV_HOST", raising=False)
     monkeypatch.setattr(socket, "gethostname", lambda: "nobody.invalid")
-    assert OwnPlace.of(WorkerSettings()).address == "nobody.invalid"
+    assert HostCaller.from_settings(WorkerSettings()).address == "nobody.invalid"

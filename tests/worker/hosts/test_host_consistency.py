@@ -15,14 +15,14 @@ from exporter.manifest import Versions
 from exporter.outcome import Failure
 from exporter.spec import ExportSpec
 from tests.jobs.factories import make_job
-from worker.attempt.workspace import workspace_of
+from worker.attempt.workspace import open_workspace
 from worker.hosts.host import HostOfRanks
-from worker.hosts.host_consistency import Agreed, Common, checkpoint_digest, common_of
+from worker.hosts.host_consistency import AgreedJob, HostFacts, collect_host_facts, digest_checkpoint
 
 VERSIONS = Versions(
     slipway="1.0", python="3.11", torch="2.13", torchrec="1.8", fbgemm="1.8", triton="3.7", cuda=None
 )
-COMMON = Common(hosts=2, ranks=4, spec="s", checkpoint="c", architecture="x86_64 avx2", versions=VERSIONS)
+COMMON = HostFacts(hosts=2, ranks=4, spec="s", checkpoint="c", architecture="x86_64 avx2", versions=VERSIONS)
 PLACE = MeetingPlace(hosts=2, address="127.0.0.1", port=1, time_limit=timedelta(seconds=1))
 
 
@@ -45,7 +45,7 @@ def test_all_hosts_are_told_what_one_has_otherwise(
 
     def told(index: int) -> Failure | None:
         common = COMMON.model_copy(update=own) if index else COMMON
-        with workspace_of(job, worker_dir / str(index)) as workspace:
+        with open_workspace(job, worker_dir / str(index)) as workspace:
             return HostOfRanks(Hosts(store, index, 2), PLACE, workspace, 4, common).run()
 
     with ThreadPoolExecutor(2) as threads:
@@ -57,15 +57,15 @@ def test_all_hosts_are_told_what_one_has_otherwise(
 
 
 def test_what_another_release_tells_is_no_riddle() -> None:
-    told = Agreed(job_id="j", folder="f", common=COMMON).model_dump_json().replace("ranks", "processes")
+    told = AgreedJob(job_id="j", folder="f", common=COMMON).model_dump_json().replace("ranks", "processes")
     with pytest.raises(InvalidSpec, match="host 1 has slipway .* the first host another release"):
-        Agreed.read(told, 1)
+        AgreedJob.read(told, 1)
 
 
 def test_copies_of_a_checkpoint_are_told_from_other_weights(tmp_path: Path) -> None:
     def digest(content: bytes) -> str:
         (tmp_path / "w.safetensors").write_bytes(content)
-        return checkpoint_digest(str(tmp_path))
+        return digest_checkpoint(str(tmp_path))
 
     earlier = digest(bytes(1 << 20))
     assert digest(bytes(1 << 20)) == earlier
@@ -74,7 +74,7 @@ def test_copies_of_a_checkpoint_are_told_from_other_weights(tmp_path: Path) -> N
 
 def test_a_host_knows_what_it_has(tmp_path: Path) -> None:
     spec = ExportSpec(config="c", checkpoint_uri=str(tmp_path), output_uri=str(tmp_path))
-    common = common_of(spec, hosts=2, ranks=4)
-    assert isinstance(common, Common), common
+    common = collect_host_facts(spec, hosts=2, ranks=4)
+    assert isinstance(common, HostFacts), common
     assert (common.hosts, common.ranks) == (2, 4)
     assert common.architecture.startswith(platform.machine())

@@ -14,7 +14,7 @@ from jobs.errors import LeaseLost, StoreUnavailable
 from jobs.fleet.roster import MemoryRoster
 from jobs.fleet.tallies import Tally
 from jobs.ids import JobId
-from jobs.lease.orphans import Closing, take_over
+from jobs.lease.orphans import OrphanedJob, take_orphan
 from jobs.model import Job, JobState
 from jobs.stores.memory_store import MemoryJobStore
 from tests.jobs.factories import MINUTE, make_failure, make_job, make_spec
@@ -31,14 +31,14 @@ from tests.worker.left_behind import (
     stored_job,
 )
 from tests.worker.test_tasks import sweep
-from worker.attempt.attempt_result import Broken, Cancelled, Ending, Finished, HandedBack
+from worker.attempt.attempt_result import AttemptResult, Cancelled, Finished, HandedBack, NoOutcome
 from worker.attempt.workspace import artifact_uri_of
 from worker.heartbeat import Sweeper
-from worker.lease.finalize import Manner, clear_after_loss, close, settled
+from worker.lease.finalize import WaitPolicy, clean_up_after_loss, close_orphan, finalize_artifact
 from worker.supervisor import Supervisor
 from worker.tasks import Runner
 
-LAST = Broken(make_failure())  # not worth another attempt
+LAST = NoOutcome(make_failure())  # not worth another attempt
 MakeSupervisor = Callable[..., Supervisor]
 
 
@@ -102,27 +102,29 @@ def test_what_another_job_published_there_is_left_alone(
 
 
 @pytest.mark.parametrize("ending", [LAST, Cancelled(), Finished(ExportOutcome(failure=make_failure()))])
-def test_the_last_attempt_of_a_job_leaves_nothing(store: MemoryJobStore, job: Job, ending: Ending) -> None:
+def test_the_last_attempt_of_a_job_leaves_nothing(
+    store: MemoryJobStore, job: Job, ending: AttemptResult
+) -> None:
     holding, sent = held(store, job), send(job)
-    assert settled(ending, holding) == ending
+    assert finalize_artifact(ending, holding) == ending
     assert not sent.exists()
 
 
 @pytest.mark.parametrize("ending", [LAST, Cancelled(), Finished(ExportOutcome(failure=make_failure()))])
 def test_the_last_attempt_has_succeeded_if_its_artifact_stands(
-    store: MemoryJobStore, job: Job, ending: Ending
+    store: MemoryJobStore, job: Job, ending: AttemptResult
 ) -> None:
     holding, manifest = held(store, job), publish(job)
-    adopted = settled(ending, holding)
+    adopted = finalize_artifact(ending, holding)
     assert isinstance(adopted, Finished) and adopted.outcome.manifest_uri == str(manifest)
 
 
-@pytest.mark.parametrize("ending", [Broken(make_failure(retryable=True)), HandedBack()])
+@pytest.mark.parametrize("ending", [NoOutcome(make_failure(retryable=True)), HandedBack()])
 def test_what_the_next_attempt_will_see_to_is_left_to_it(
-    store: MemoryJobStore, job: Job, ending: Ending
+    store: MemoryJobStore, job: Job, ending: AttemptResult
 ) -> None:
     holding, sent = held(store, job), send(job)
-    assert settled(ending, holding) == ending
+    assert finalize_artifact(ending, holding) == ending
     assert sent.exists()
 
 
@@ -130,8 +132,8 @@ def test_nothing_is_removed_by_who_has_lost_the_job(store: MemoryJobStore, job: 
     holding, sent = held(store, job, length=OVER), send(job)
     held(store, job, worker="w2")
     with pytest.raises(LeaseLost):
-        settled(LAST, holding)
-    clear_after_loss(holding)
+        finalize_artifact(LAST, holding)
+    clean_up_after_loss(holding)
     assert sent.exists()
 
 
@@ -142,7 +144,7 @@ def test_what_a_straggler_sent_after_the_end_is_removed_by_its_worker(
     straggler = held(store, job, worker="w2", length=OVER)
     sweep(runner)
     sent = send(job)
-    clear_after_loss(straggler)
+    clean_up_after_loss(straggler)
     assert not sent.exists()
 
 
@@ -158,7 +160,7 @@ def test_what_a_straggler_sent_is_removed_though_the_job_goes_on_for_another_tar
     sent = Path(artifact_uri_of(straggler.job)) / "user" / "aoti_model.pt2"
     sent.parent.mkdir(parents=True)
     sent.write_bytes(b"package")
-    clear_after_loss(straggler)
+    clean_up_after_loss(straggler)
     assert not sent.exists()
 
 
@@ -167,7 +169,7 @@ def test_what_a_straggler_sent_is_removed_once_the_job_is_closed(
 ) -> None:
     held(store, job, length=OVER)
     straggler = held(store, job, worker="w2", length=OVER)
-    closing = take_over(store, job.id, store.leases()[job.id], worker="w3", length=MINUTE)
+    closing = take_orphan(store, job.id, store.leases()[job.id], worker="w3", length=MINUTE)
     assert closing is not None
     sent, looks = send(job), iter(["away", "not yet"])
 
@@ -182,19 +184,19 @@ def test_what_a_straggler_sent_is_removed_once_the_job_is_closed(
 
     monkeypatch.setattr("worker.lease.finalize._RETRY_S", 0.0)
     monkeypatch.setattr(store, "get", get)
-    clear_after_loss(straggler)
+    clean_up_after_loss(straggler)
     assert (store.get(job.id).state, sent.exists()) == (JobState.FAILED, False)
 
 
 def test_a_worker_that_is_to_end_leaves_the_rest_to_the_next(store: MemoryJobStore, job: Job) -> None:
     holding, sent, stopped = held(store, job), send(job), threading.Event()
     beats: list[int] = []
-    manner = Manner(stopped=stopped, on_beat=lambda: beats.append(1))
+    policy = WaitPolicy(stopped=stopped, on_beat=lambda: beats.append(1))
     stopped.set()
-    assert settled(LAST, holding, manner) == HandedBack()
+    assert finalize_artifact(LAST, holding, policy) == HandedBack()
     assert sent.exists() and beats
     stopped.clear()
-    assert settled(LAST, holding, manner) == LAST
+    assert finalize_artifact(LAST, holding, policy) == LAST
     assert not sent.exists()
 
 
@@ -204,12 +206,12 @@ def test_a_sweep_that_closes_ends_with_its_worker(
     abandon_twice(store, job)
     sent, begun = send(job), threading.Event()
 
-    def slow(closing: Closing, key: SigningKey | None, stopped: threading.Event) -> Job:
+    def slow(closing: OrphanedJob, key: SigningKey | None, stopped: threading.Event) -> Job:
         begun.set()
         assert stopped.wait(30)
-        return close(closing, key, stopped)
+        return close_orphan(closing, key, stopped)
 
-    monkeypatch.setattr("worker.tasks.close", slow)
+    monkeypatch.setattr("worker.tasks.close_orphan", slow)
     sweeper = Sweeper(MemoryRoster(), runner, timedelta(seconds=0.05), forget=lambda: None)
     sweeper.start()
     assert begun.wait(30)
@@ -228,4 +230,4 @@ def test_an_attempt_whose_worker_died_is_counted_by_who_ends_it(
 def test_a_store_that_denies_access_does_not_keep_a_job_from_its_end(store: MemoryJobStore, job: Job) -> None:
     holding = held(store, job)
     odd = replace(holding, job=job_with_output(holding.job, "ftp://nowhere"))
-    assert settled(LAST, odd, Manner(patience_s=0.0)) == LAST
+    assert finalize_artifact(LAST, odd, WaitPolicy(retry_limit_s=0.0)) == LAST

@@ -11,7 +11,7 @@ from exporter.artifact.read import sign_artifact
 from exporter.artifact.signing import SIGNATURE_NAME, SigningKey
 from exporter.outcome import ExportOutcome
 from exporter.storage.local import LocalStore
-from jobs.lease.orphans import take_over
+from jobs.lease.orphans import take_orphan
 from jobs.model import Job, JobState
 from jobs.stores.memory_store import MemoryJobStore
 from tests.jobs.factories import MINUTE
@@ -27,7 +27,7 @@ from tests.worker.left_behind import (
 )
 from tests.worker.test_tasks import sweep
 from worker.attempt.attempt_result import Finished
-from worker.lease.finalize import close, signed
+from worker.lease.finalize import close_orphan, sign_published
 from worker.supervisor import Supervisor
 from worker.tasks import Runner
 
@@ -61,9 +61,9 @@ def test_a_signature_that_cannot_be_read_now_ends_no_job(
         patched.setattr("exporter.artifact.read.open_store", lambda uri: Away(Path(uri)))
         sweep(runner)
     assert store.get(job.id).state is JobState.RUNNING
-    closing = take_over(store, job.id, store.leases()[job.id], worker="w4", length=MINUTE)
+    closing = take_orphan(store, job.id, store.leases()[job.id], worker="w4", length=MINUTE)
     assert closing is not None
-    assert close(closing, signing_key).state is JobState.PARTIALLY_SUCCEEDED
+    assert close_orphan(closing, signing_key).state is JobState.PARTIALLY_SUCCEEDED
 
 
 def test_a_job_whose_artifact_nobody_can_vouch_for_fails_over_that(
@@ -86,5 +86,5 @@ def test_a_signature_that_the_store_refuses_for_a_while_is_tried_again(
     stores: list[LocalStore] = [Away(place(job)), LocalStore(place(job))]
     monkeypatch.setattr("exporter.artifact.read.open_store", lambda uri: stores.pop(0))
     monkeypatch.setattr("worker.lease.finalize._RETRY_S", 0.0)
-    assert signed(Finished(outcome), holding, signing_key) == Finished(outcome)
+    assert sign_published(Finished(outcome), holding, signing_key) == Finished(outcome)
     assert (place(job) / SIGNATURE_NAME).exists()

@@ -16,40 +16,40 @@ from jobs.fleet.roster import MemoryRoster, WorkerNotice
 from jobs.ids import JobId, new_job_id
 from tests.jobs.factories import NOW
 from worker.drain import drain
-from worker.machine.liveness import Vitals, VitalsFile, illness_in
+from worker.machine.liveness import Beat, LivenessFile, find_problem
 
 BEAT = timedelta(seconds=0.02)
 LONG = timedelta(minutes=5)
 
 
 def test_a_worker_that_beats_is_well_whether_or_not_it_has_work(tmp_path: Path) -> None:
-    VitalsFile(tmp_path / "alive.json", BEAT).write(hungry=False)
-    assert illness_in(tmp_path / "alive.json", time.time(), LONG) is None
+    LivenessFile(tmp_path / "alive.json", BEAT).write(hungry=False)
+    assert find_problem(tmp_path / "alive.json", time.time(), LONG) is None
 
 
 @pytest.mark.parametrize(
-    ("vitals", "illness"),
+    ("vitals", "problem"),
     [
-        (Vitals(at=-60, beat_s=5), "the latest beat was 60 s ago"),
-        (Vitals(at=0, beat_s=5, hungry_s=900), "it has been idle for 900 s beside a queue"),
+        (Beat(at=-60, beat_s=5), "the latest beat was 60 s ago"),
+        (Beat(at=0, beat_s=5, hungry_s=900), "it has been idle for 900 s beside a queue"),
     ],
 )
-def test_silence_and_deafness_are_illnesses(vitals: Vitals, illness: str) -> None:
-    assert (vitals.illness(0, LONG) or "").startswith(illness)
+def test_silence_and_deafness_are_illnesses(vitals: Beat, problem: str) -> None:
+    assert (vitals.problem(0, LONG) or "").startswith(problem)
 
 
 def test_hunger_ends_with_the_next_job(tmp_path: Path) -> None:
-    file = VitalsFile(tmp_path / "alive.json", BEAT)
+    file = LivenessFile(tmp_path / "alive.json", BEAT)
     file.write(hungry=True)
     time.sleep(0.01)
     file.write(hungry=True)
-    assert Vitals.model_validate_json((tmp_path / "alive.json").read_text()).hungry_s > 0
+    assert Beat.model_validate_json((tmp_path / "alive.json").read_text()).hungry_s > 0
     file.write(hungry=False)
-    assert Vitals.model_validate_json((tmp_path / "alive.json").read_text()).hungry_s == 0
+    assert Beat.model_validate_json((tmp_path / "alive.json").read_text()).hungry_s == 0
 
 
 def test_no_file_is_an_illness(tmp_path: Path) -> None:
-    assert illness_in(tmp_path / "none.json", 0, LONG) == f"it has not written {tmp_path / 'none.json'}"
+    assert find_problem(tmp_path / "none.json", 0, LONG) == f"it has not written {tmp_path / 'none.json'}"
 
 
 def notice(*jobs: JobId) -> WorkerNotice:

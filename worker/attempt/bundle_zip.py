@@ -14,7 +14,7 @@ from exporter.outcome import Failure
 from exporter.redaction import redacted
 from exporter.spec import ExportSpec, TowerName
 from exporter.towers.plan import plan_towers
-from jobs.diagnostics.bundles import MOST_BYTES
+from jobs.diagnostics.bundles import MAX_BYTES
 from jobs.diagnostics.logs import LogPart
 from jobs.model import Job
 from worker.attempt.workspace import Workspace
@@ -24,7 +24,7 @@ _LONGEST = 4 << 20  # characters of one file
 _DIRECTORY = 16 << 10  # what the zip's own lists may take
 
 
-def bundle_of(
+def build_bundle(
     job: Job,
     tower: TowerName | None,
     failure: Failure,
@@ -102,7 +102,7 @@ def _packed(files: Iterator[tuple[str, str]], secrets: Sequence[str]) -> bytes:
         for name, text in files:
             clean = redacted(text[-_LONGEST:] if name == "log.txt" else text[:_LONGEST], secrets)
             for attempted in (clean, clean[: len(clean) // 8]):
-                if buffer.tell() + _packed_size(attempted) <= MOST_BYTES - _DIRECTORY:
+                if buffer.tell() + _packed_size(attempted) <= MAX_BYTES - _DIRECTORY:
                     bundle.writestr(name, attempted)
                     break
             else:

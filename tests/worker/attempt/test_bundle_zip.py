@@ -12,12 +12,12 @@ from exporter.attempt.attempt import EVIDENCE
 from exporter.redaction import redacted
 from exporter.spec import TowerName
 from exporter.stages import Stage
-from jobs.diagnostics.bundles import MOST_BYTES
+from jobs.diagnostics.bundles import MAX_BYTES
 from jobs.diagnostics.logs import LogPart
 from jobs.model import Job, JobState
 from tests.jobs.factories import make_failure, make_job, make_spec
 from tests.service.requests import CONFIG
-from worker.attempt.bundle import bundle_of
+from worker.attempt.bundle_zip import build_bundle
 from worker.attempt.workspace import Workspace
 
 LOG = (LogPart(tower=TowerName.USER, stage=Stage.TRACE, lines=("begun", "torch says no")),)
@@ -48,7 +48,7 @@ def unpacked(content: bytes) -> dict[str, str]:
 def test_it_says_what_was_asked_what_was_planned_and_what_happened(job: Job, tmp_path: Path) -> None:
     evidence(tmp_path, "user", "sizes.txt", "batch: 2")
     evidence(tmp_path, "item", "sizes.txt", "of the other tower")
-    files = unpacked(bundle_of(job, TowerName.USER, make_failure(), workspace(tmp_path), LOG))
+    files = unpacked(build_bundle(job, TowerName.USER, make_failure(), workspace(tmp_path), LOG))
     assert json.loads(files["failure.json"])["failure"]["code"] == "trace_failed"
     assert json.loads(files["plan.json"])["user"]["dims"][0]["name"] == "batch"
     assert files["pipeline.config"] == CONFIG.read_text()
@@ -60,13 +60,13 @@ def test_it_says_what_was_asked_what_was_planned_and_what_happened(job: Job, tmp
 def test_of_a_whole_attempt_it_holds_every_towers(job: Job, tmp_path: Path) -> None:
     for tower in ("user", "item"):
         evidence(tmp_path, tower, "traceback.txt", tower)
-    files = unpacked(bundle_of(job, None, make_failure(), workspace(tmp_path), ()))
+    files = unpacked(build_bundle(job, None, make_failure(), workspace(tmp_path), ()))
     assert (files["user/traceback.txt"], files["item/traceback.txt"]) == ("user", "item")
 
 
 def test_a_config_that_does_not_parse_is_no_obstacle(job: Job, tmp_path: Path) -> None:
     wrong = job.model_copy(update={"spec": make_spec(config="nonsense {")})
-    files = unpacked(bundle_of(wrong, None, make_failure(), workspace(tmp_path), ()))
+    files = unpacked(build_bundle(wrong, None, make_failure(), workspace(tmp_path), ()))
     assert json.loads(files["plan.json"])["code"] == "invalid_pipeline_config"
 
 
@@ -74,9 +74,9 @@ def test_it_is_small_whatever_the_stages_had(job: Job, tmp_path: Path) -> None:
     noise = random.Random(7).randbytes(3 << 20).hex()
     for name in ("a.txt", "b.txt", "c.txt", "d.txt"):
         evidence(tmp_path, "user", name, noise)
-    content = bundle_of(job, TowerName.USER, make_failure(), workspace(tmp_path), LOG)
+    content = build_bundle(job, TowerName.USER, make_failure(), workspace(tmp_path), LOG)
     files = unpacked(content)
-    assert len(content) <= MOST_BYTES
+    assert len(content) <= MAX_BYTES
     assert 0 < len(files["a.txt"]) < len(noise) and files["left_out.txt"] == "d.txt\n"
 
 
