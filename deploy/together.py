@@ -177,7 +177,7 @@ def _uploaded(told: Mapping[str, str]) -> ExportSpec:
     }
     inputs |= {name: _MODEL / "data" / "rec" / name for name in ("items.parquet", "train.parquet")}
     program = (
-        "import sys; from pathlib import Path; from exporter.storage.store import open_store\n"
+        "import sys; from pathlib import Path; from exporter.storage.open import open_store\n"
         "store = open_store('s3://slipway/in')\n"
         "for key, path in zip(sys.argv[1::2], sys.argv[2::2]): store.put(Path(path), key)"
     )

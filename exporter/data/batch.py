@@ -130,7 +130,7 @@ def read_rows(uri: str, features: Sequence[Feature], *, limit: int = _ROWS_READ)
             break
     return Rows(
         uri=uri,
-        sha256=source.sha256(list(files)),
+        sha256=source.sha256(files),
         features=tuple(features),
         columns={f.name: concatenate([part[f.name] for part in parts]) for f in features},
     )

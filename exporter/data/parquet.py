@@ -1,40 +1,25 @@
-"""Parquet files behind a URI, streamed: a file, a folder or a pattern, on disk or on S3."""
+"""Parquet files of a URI, streamed: a file, a folder or a pattern in any store."""
 
 import hashlib
-import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import PurePosixPath
-from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyarrow import fs
 
-from exporter.errors import ExportError, InvalidRows, InvalidSpec, SourceNotFound, StorageError
-from exporter.storage.open import local_path
+from exporter.errors import InvalidRows, InvalidSpec, SourceNotFound, StorageError
+from exporter.storage.open import local_path, open_store
+from exporter.storage.store import ArtifactStore, StoredFile
 
 MOST_COLUMNS = 20_000  # of a file
 MOST_ROW_VALUES = 1 << 20  # of a column in one row, on average over a group of rows
 
-_CHUNK = 1 << 20  # bytes per read while digesting
 _READ_AHEAD = 8 << 20  # bytes of each column, while streaming rows
-_ABSENT = {"NO_SUCH_BUCKET", "NO_SUCH_KEY", "RESOURCE_NOT_FOUND"}  # pyarrow's names of what S3 answers
-_REFUSED = {
-    "ACCESS_DENIED",
-    "INVALID_ACCESS_KEY_ID",
-    "INVALID_CLIENT_TOKEN_ID",
-    "INVALID_SIGNATURE",
-    "MISSING_AUTHENTICATION_TOKEN",
-    "OPT_IN_REQUIRED",
-    "SIGNATURE_DOES_NOT_MATCH",
-    "UNRECOGNIZED_CLIENT",
-}
-_AWS_ERROR = re.compile(r"AWS Error (\w+)(?: \(HTTP status (\d+)\))?")
-_PASSING_STATUS = {"408", "409", "429"}
-_T = TypeVar("_T")
+_SIGNS = "*?["  # of a pattern
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,12 +32,54 @@ class RowBatch:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ParquetFile:
+    """One parquet file of a store; its content is read only when it is asked for."""
+
+    store: ArtifactStore = field(repr=False)
+    stored: StoredFile
+
+    @property
+    def uri(self) -> str:
+        return self.store.uri_of(self.stored.key)
+
+    def batches(self, columns: Sequence[str], rows_per_batch: int) -> Iterator[RowBatch]:
+        """Stream `columns`, at most `rows_per_batch` rows at a time."""
+        with self._opened() as file:
+            _require_columns(self.uri, columns, Counter(file.schema_arrow.names))
+            _refuse_unfolding(self.uri, columns, file.metadata)
+            batches = file.iter_batches(batch_size=rows_per_batch, columns=list(columns))
+            first_row = 0
+            while (batch := _next(self.uri, batches)) is not None:
+                if batch.num_rows:
+                    yield RowBatch(where=self.uri, first_row=first_row, table=pa.Table.from_batches([batch]))
+                first_row += batch.num_rows
+
+    def count_rows(self) -> int:
+        """Return the number of rows that the footer states."""
+        with self._opened() as file:
+            return int(file.metadata.num_rows)
+
+    def sha256(self) -> str:
+        with _translated(self.uri):
+            return self.store.sha256(self.stored.key)
+
+    @contextmanager
+    def _opened(self) -> Iterator[pq.ParquetFile]:
+        with _translated(self.uri):
+            stream = self.store.open_file(self.stored.key)
+        with closing(stream):
+            with _translated(self.uri):
+                # pyarrow's own way of reading ahead keeps all that it has read while the file is open.
+                file = pq.ParquetFile(stream, pre_buffer=False, buffer_size=_READ_AHEAD)
+            yield file
+
+
+@dataclass(frozen=True, kw_only=True)
 class ParquetSource:
     """The parquet files that a URI names, in the order of their names."""
 
     uri: str
-    files: tuple[str, ...]
-    filesystem: fs.FileSystem = field(repr=False)
+    files: tuple[ParquetFile, ...]
 
     def batches(self, columns: Sequence[str], *, rows_per_batch: int = 1024) -> Iterator[RowBatch]:
         """Stream `columns` of every file, at most `rows_per_batch` rows at a time.
@@ -61,8 +88,8 @@ class ParquetSource:
             InvalidRows: a file is not parquet or lacks a column, or there is no row at all.
         """
         empty = True
-        for path in self.files:
-            for batch in self._batches_of(path, columns, rows_per_batch):
+        for file in self.files:
+            for batch in file.batches(columns, rows_per_batch):
                 empty = False
                 yield batch
         if empty:
@@ -71,123 +98,112 @@ class ParquetSource:
             )
 
     def sizes(self) -> tuple[int, ...]:
-        """The bytes of each file."""
-        found = _attempt(self.uri, lambda: self.filesystem.get_file_info(list(self.files)))
-        return tuple(int(info.size) for info in found)
+        """Return the size of each file, in bytes."""
+        return tuple(file.stored.size for file in self.files)
 
     def count_rows(self) -> int:
-        """The rows of all files, as their footers say."""
-        return sum(self._rows_of(path) for path in self.files)
+        """Return the number of rows in all files, as their footers state it."""
+        return sum(file.count_rows() for file in self.files)
 
-    def sha256(self, files: Sequence[str] | None = None) -> str:
-        """The digest of one file; of several, the digest of their list as sha256sum prints it."""
-        digests = {path: self._sha256_of(path) for path in files or self.files}
+    def sha256(self, uris: Collection[str] | None = None) -> str:
+        """Return one file's digest; for several files, the digest of their list as sha256sum prints it.
+
+        `uris` limits it to the files of these URIs.
+        """
+        digests = {file.uri: file.sha256() for file in self.files if uris is None or file.uri in uris}
         if len(digests) == 1:
             return next(iter(digests.values()))
-        lines = [f"{digest}  {PurePosixPath(path).name}\n" for path, digest in digests.items()]
+        lines = [f"{digest}  {PurePosixPath(uri).name}\n" for uri, digest in digests.items()]
         return hashlib.sha256("".join(lines).encode()).hexdigest()
-
-    def _batches_of(self, path: str, columns: Sequence[str], rows_per_batch: int) -> Iterator[RowBatch]:
-        with closing(_attempt(path, lambda: self.filesystem.open_input_file(path))) as stream:
-            # pyarrow's own way of reading ahead keeps all that it has read for as long as the file is open.
-            file = _attempt(path, lambda: pq.ParquetFile(stream, pre_buffer=False, buffer_size=_READ_AHEAD))
-            _require_columns(path, columns, Counter(file.schema_arrow.names))
-            _refuse_unfolding(path, columns, file.metadata)
-            batches = file.iter_batches(batch_size=rows_per_batch, columns=list(columns))
-            first_row = 0
-            while (batch := _attempt(path, lambda: next(batches, None))) is not None:
-                if batch.num_rows:
-                    yield RowBatch(where=path, first_row=first_row, table=pa.Table.from_batches([batch]))
-                first_row += batch.num_rows
-
-    def _rows_of(self, path: str) -> int:
-        with closing(_attempt(path, lambda: self.filesystem.open_input_file(path))) as stream:
-            return int(_attempt(path, lambda: pq.ParquetFile(stream).metadata.num_rows))
-
-    def _sha256_of(self, path: str) -> str:
-        digest = hashlib.sha256()
-        with closing(_attempt(path, lambda: self.filesystem.open_input_stream(path))) as stream:
-            while chunk := _attempt(path, lambda: stream.read(_CHUNK)):
-                digest.update(chunk)
-        return digest.hexdigest()
 
 
 def open_parquet(uri: str) -> ParquetSource:
-    """Find the files of `uri`: a path, file:// or s3:// of a file, a folder, or a pattern with * ? [ ].
+    """Find the files of `uri`: the URI of a file, of a folder, or a pattern with * ? [ ].
 
-    Commas separate several, as in a config's `train_input_path`. S3 takes its endpoint and credentials
-    from the variables AWS clients know.
+    Commas separate several of one kind of store, as in a config's `train_input_path`.
 
     Raises:
+        InvalidSpec: no store has such a URI, or the URIs are of different stores.
         SourceNotFound: the URI names no file.
         StorageError: the object store refused or could not be reached.
     """
     parts = [part.strip() for part in uri.split(",") if part.strip()]
-    if not parts or len({part.partition("://")[0] for part in parts if "://" in part}) > 1:
+    if len({_scheme(part) for part in parts}) != 1:
         raise InvalidSpec(f"rows cannot be read from {uri!r}", hint="give one URI, or several of one kind")
-    filesystem = _filesystem(parts[0])
-    files = tuple(path for part in parts for path in _expand(part, filesystem))
-    return ParquetSource(uri=uri, files=files, filesystem=filesystem)
+    opened = cache(open_store)  # one client for all files of a folder
+    return ParquetSource(uri=uri, files=tuple(file for part in parts for file in _expand(part, opened)))
 
 
-def _filesystem(uri: str) -> fs.FileSystem:
-    if local_path(uri) is not None:
-        return fs.LocalFileSystem()
-    scheme, _, rest = uri.partition("://")
-    if scheme == "s3":
-        # from_uri, unlike the constructor, honours AWS_ENDPOINT_URL and finds a bucket's region.
-        bucket = f"s3://{rest.partition('/')[0]}"
-        return _attempt(uri, lambda: fs.FileSystem.from_uri(bucket)[0])
-    raise InvalidSpec(
-        f"rows cannot be read from {scheme}:// ({uri})", hint="use a local path, file:// or s3://", where=uri
-    )
+def _scheme(uri: str) -> str:
+    return "file" if local_path(uri) is not None else uri.partition("://")[0]
 
 
-def _path(uri: str) -> str:
-    path = local_path(uri)
-    return uri.partition("://")[2].rstrip("/") if path is None else str(path.absolute())
-
-
-def _expand(uri: str, filesystem: fs.FileSystem) -> list[str]:
-    path = _path(uri)
-    found = _attempt(uri, lambda: filesystem.get_file_info(path))
-    if found.type == fs.FileType.File:
-        return [path]
-    if found.type == fs.FileType.Directory:
-        below = _attempt(uri, lambda: _files_below(filesystem, path))
-        paths = [file for file in below if file.endswith(".parquet")]
-    else:
-        paths = _attempt(uri, lambda: _matching(filesystem, PurePosixPath(path)))
-    if not paths:
+def _expand(uri: str, opened: Callable[[str], ArtifactStore]) -> list[ParquetFile]:
+    try:
+        folder, name = _split(uri)
+        store = opened(folder)
+    except InvalidSpec as error:
+        problem = f"rows cannot be read from {uri!r}: {error.message}"
+        raise InvalidSpec(problem, hint=error.hint, where=uri) from error
+    with _translated(uri):
+        files = (
+            _file(store, name)
+            or [file for file in _files_below(store, name) if file.stored.key.endswith(".parquet")]
+            or _matching(uri, opened)
+        )
+    if not files:
         problem = f"{uri} names no parquet file"
         raise SourceNotFound(problem, hint="check the path and its spelling", where=uri)
-    return paths
+    return files
 
 
-def _matching(filesystem: fs.FileSystem, pattern: PurePosixPath) -> list[str]:
-    fixed = PurePosixPath()
-    for part in pattern.parts:
-        if any(sign in part for sign in "*?["):
-            break
-        fixed /= part
-    if fixed == pattern:
+def _split(uri: str) -> tuple[str, str]:
+    """Split a URI into its folder and the name there, which is empty where the URI is the root of a store."""
+    path = local_path(uri)
+    root = _without_slash(uri) if path is None else str(path.absolute())
+    folder, _, name = root.rpartition("/")
+    if name in ("", "..") or folder.endswith("/"):
+        return root, ""
+    return folder or "/", name
+
+
+def _without_slash(uri: str) -> str:
+    scheme, _, rest = uri.partition("://")
+    return f"{scheme}://{rest.rstrip('/')}"
+
+
+def _file(store: ArtifactStore, key: str) -> list[ParquetFile]:
+    """Return the file of this key, or nothing where there is no such file."""
+    with suppress(SourceNotFound):
+        return [ParquetFile(store=store, stored=store.stat(key))] if key else []
+    return []
+
+
+def _files_below(store: ArtifactStore, prefix: str) -> list[ParquetFile]:
+    """List the files below a folder, without those that writers keep for themselves (_SUCCESS, .crc)."""
+    with suppress(SourceNotFound):
+        return [
+            ParquetFile(store=store, stored=stored)
+            for stored in store.list(prefix)
+            if PurePosixPath(stored.key).name[0] not in "._"
+        ]
+    return []
+
+
+def _matching(uri: str, opened: Callable[[str], ArtifactStore]) -> list[ParquetFile]:
+    """List the files that match a pattern, whose signs stand for no "/"."""
+    folder, name = _split(uri)
+    parts = [*folder.rstrip("/").split("/"), name]
+    first = next((at for at, part in enumerate(parts) if any(sign in part for sign in _SIGNS)), None)
+    if first is None:
         return []
-    depth = len(pattern.parts)
+    pattern = PurePosixPath(*parts[first:])
     return [
-        path
-        for path in _files_below(filesystem, str(fixed))
-        if len(PurePosixPath(path).parts) == depth and PurePosixPath(path).match(str(pattern))
+        file
+        for file in _files_below(opened("/".join(parts[:first]) or "/"), "")
+        if len((key := PurePosixPath(file.stored.key)).parts) == len(pattern.parts)
+        and key.match(str(pattern))
     ]
-
-
-def _files_below(filesystem: fs.FileSystem, folder: str) -> list[str]:
-    """Files below a folder by name, without those that writers keep for themselves (_SUCCESS, .crc)."""
-    selector = fs.FileSelector(folder, recursive=True, allow_not_found=True)
-    return sorted(
-        info.path
-        for info in filesystem.get_file_info(selector)
-        if info.type == fs.FileType.File and info.base_name[0] not in "._"
-    )
 
 
 def _require_columns(path: str, columns: Sequence[str], present: Mapping[str, int]) -> None:
@@ -230,37 +246,21 @@ def _refuse_unfolding(path: str, columns: Sequence[str], footer: pq.FileMetaData
                 )
 
 
-def _attempt(path: str, read: Callable[[], _T]) -> _T:
-    """Read, and translate what pyarrow raises."""
+def _next(uri: str, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
+    with _translated(uri):
+        return next(batches, None)
+
+
+@contextmanager
+def _translated(uri: str) -> Iterator[None]:
+    """Raise InvalidRows for what pyarrow says of a file, and for a local file that may not be read."""
     try:
-        return read()
+        yield
+    except StorageError as error:
+        if isinstance(error.__cause__, PermissionError):
+            problem = f"{uri} may not be read: {error.message}"
+            raise InvalidRows(problem, hint="give read permission", where=uri) from error
+        raise
     except (OSError, pa.ArrowException) as error:
-        raise _explain(path, error) from error
-
-
-def _explain(path: str, error: Exception) -> ExportError:
-    text = str(error).splitlines()[0]
-    if isinstance(error, FileNotFoundError):
-        return SourceNotFound(f"{path} does not exist", hint="check the path and its spelling", where=path)
-    if answer := _AWS_ERROR.search(text):
-        return _explain_s3(path, text, name=answer[1], status=answer[2] or "")
-    if isinstance(error, PermissionError):
-        return InvalidRows(f"{path} may not be read: {text}", hint="give read permission", where=path)
-    return InvalidRows(
-        f"{path} is not a readable parquet file: {text}", hint="write it again, as parquet", where=path
-    )
-
-
-def _explain_s3(path: str, text: str, *, name: str, status: str) -> ExportError:
-    if name in _ABSENT or status == "404":
-        return SourceNotFound(f"{path} does not exist", hint="check the path and its spelling", where=path)
-    if name in _REFUSED or (status.startswith("4") and status not in _PASSING_STATUS):
-        return StorageError(
-            f"{path} cannot be read: {text}",
-            hint="check the credentials and what they allow",
-            where=path,
-            retryable=False,
-        )
-    return StorageError(
-        f"{path} cannot be read: {text}", hint="check the endpoint, credentials and network", where=path
-    )
+        problem = f"{uri} is not a readable parquet file: {str(error).splitlines()[0]}"
+        raise InvalidRows(problem, hint="write it again, as parquet", where=uri) from error

@@ -70,6 +70,11 @@ class LocalStore(ArtifactStore):
             while chunk := file.read(CHUNK_SIZE):
                 yield chunk
 
+    def open_file(self, key: str) -> BinaryIO:
+        path = self._path(key)
+        with translated(path):
+            return _opened(path)
+
     def list(self, prefix: str = "") -> tuple[StoredFile, ...]:
         folder = self._root / check_prefix(prefix)
         if not folder.is_dir():
@@ -119,13 +124,18 @@ class LocalStore(ArtifactStore):
 
 
 def _files_below(folder: Path) -> Iterator[Path]:
-    def refuse(error: OSError) -> None:
-        raise error
-
-    for parent, _, names in os.walk(folder, onerror=refuse):
-        for name in names:
-            path = Path(parent, name)
-            if not name.endswith(_UNFINISHED) and path.is_file():
+    """Yield every finished file, however deep; links are followed, except back into a folder they lie in."""
+    waiting = [(folder, frozenset[tuple[int, int]]())]
+    while waiting:
+        folder, above = waiting.pop()
+        found = folder.stat()
+        identity = (found.st_dev, found.st_ino)
+        if identity in above:
+            continue
+        for path in folder.iterdir():
+            if path.is_dir():
+                waiting.append((path, above | {identity}))
+            elif not path.name.endswith(_UNFINISHED) and path.is_file():
                 yield path
 
 

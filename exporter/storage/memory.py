@@ -1,6 +1,7 @@
 """A store in memory, for tests of what uses one."""
 
 from collections.abc import Iterator
+from io import BytesIO
 from typing import BinaryIO
 
 from exporter.errors import AlreadyPublished, SourceNotFound
@@ -33,6 +34,9 @@ class MemoryStore(ArtifactStore):
     def chunks(self, key: str) -> Iterator[bytes]:
         data = self._data(key)
         return (data[start : start + CHUNK_SIZE] for start in range(0, len(data), CHUNK_SIZE))
+
+    def open_file(self, key: str) -> BinaryIO:
+        return BytesIO(self._data(key))
 
     def list(self, prefix: str = "") -> tuple[StoredFile, ...]:
         folder = check_prefix(prefix) and prefix + "/"

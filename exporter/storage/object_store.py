@@ -21,13 +21,17 @@ from botocore.config import Config
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
+    IncompleteReadError,
     NoCredentialsError,
     ParamValidationError,
     PartialCredentialsError,
+    ReadTimeoutError,
+    ResponseStreamingError,
 )
 from botocore.loaders import create_loader
 
 from exporter.errors import AlreadyPublished, ExportError, InvalidSpec, SourceNotFound, StorageError
+from exporter.storage.range_reader import RangeReader
 from exporter.storage.store import (
     CHUNK_SIZE,
     ArtifactStore,
@@ -55,6 +59,7 @@ _PAUSE_S = 0.5  # before the second; one more before each further one
 _TOKEN = "slipway-write"  # metadata by which a write recognises its own object
 _RETRYABLE_CODES = {"ExpiredToken", "RequestTimeout", "SlowDown", "ThrottlingException"}
 _RETRYABLE_STATUS = {408, 409, 429}  # 409: another write to the same key is under way
+_BROKEN_OFF = (IncompleteReadError, ReadTimeoutError, ResponseStreamingError)  # within the body of an answer
 _NEVER_RETRYABLE = (NoCredentialsError, PartialCredentialsError, ParamValidationError)
 
 # Of services: to read S3's is most of what it takes to make a client, more than a tenth of a second.
@@ -98,6 +103,25 @@ class ObjectStore(ArtifactStore):
             response = self._client.get_object(Bucket=self._bucket, Key=self._path(key))
             with closing(response["Body"]) as body:  # `with body` would skip its check of the length
                 yield from body.iter_chunks(CHUNK_SIZE)
+
+    def open_file(self, key: str) -> BinaryIO:
+        return cast("BinaryIO", RangeReader(partial(self._read_range, key), self.size(key)))
+
+    def _read_range(self, key: str, start: int, end: int) -> bytes:
+        """Return the bytes from `start` up to `end`; ask again where the connection breaks half way."""
+        with _translated(self.uri_of(key)):
+            for tries_left in reversed(range(_TRIES)):
+                response = self._client.get_object(
+                    Bucket=self._bucket, Key=self._path(key), Range=f"bytes={start}-{end - 1}"
+                )
+                try:
+                    with closing(response["Body"]) as body:
+                        return body.read()
+                except _BROKEN_OFF:
+                    if not tries_left:
+                        raise
+                time.sleep(_PAUSE_S * (_TRIES - tries_left))
+        raise AssertionError("the last try returns or raises")
 
     def list(self, prefix: str = "") -> tuple[StoredFile, ...]:
         pages = self._client.get_paginator("list_objects_v2")
@@ -241,7 +265,7 @@ class ObjectStore(ArtifactStore):
         return head["Metadata"].get(_TOKEN) == token
 
 
-def open_object_store(uri: str) -> ObjectStore:
+def open_uri(uri: str) -> ObjectStore:
     """The store of `s3://bucket/prefix`."""
     bucket, prefix = _parts(uri)
     return ObjectStore(_client(), bucket, prefix, part_size=PART_SIZE)

@@ -1,5 +1,14 @@
-"""Open the store of a URI, and read and split URIs: the only module that knows every kind of store."""
+"""Open the store of a URI, and read and split URIs: the only module that knows every kind of store.
 
+A new kind of store is one new file that defines `open_uri(uri)`, and one line in `_MODULES`: reading,
+publishing, listing, parquet rows and the rules for URIs all go through these two. Three things are not part
+of a store and exist for S3 alone: temporary credentials that are narrowed to one job
+(`worker/environment/credentials.py`), the environment variables that a confined attempt inherits
+(`worker/environment/attempt_environment.py`) and the command that creates a bucket (`bucket.py`).
+"""
+
+from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -7,29 +16,41 @@ from exporter.errors import InvalidSpec
 from exporter.storage.local import LocalStore
 from exporter.storage.store import READ_LIMIT, ArtifactStore
 
+# Modules of the remote stores, by scheme; imported when a URI first needs one, because boto3 loads slowly.
+_MODULES = {
+    "s3": "exporter.storage.object_store",
+}
+ADVICE = f"give a path, or a URI that begins with {' or '.join(f'{each}://' for each in ('file', *_MODULES))}"
+
 
 def open_store(uri: str) -> ArtifactStore:
-    """The store of a folder: a path, `file:///path` or `s3://bucket/prefix`."""
-    if uri.startswith("s3://"):
-        from exporter.storage.object_store import open_object_store  # boto3 only where it is used
+    """Open the store whose root is a folder: a path, `file:///path` or `s3://bucket/prefix`.
 
-        return open_object_store(uri)
+    Raises:
+        InvalidSpec: no store has URIs of this form.
+    """
     path = local_path(uri)
-    if path is None:
-        raise InvalidSpec(
-            f"{uri!r} is in no store Slipway knows", hint="give a path, a file:// or an s3:// URI", where=uri
-        )
-    return LocalStore(path)
+    if path is not None:
+        return LocalStore(path)
+    if not is_known(uri):
+        raise InvalidSpec(f"{uri!r} is in no store Slipway knows", hint=ADVICE, where=uri)
+    open_uri: Callable[[str], ArtifactStore] = import_module(_MODULES[_scheme(uri)]).open_uri
+    return open_uri(uri)
+
+
+def is_known(uri: str) -> bool:
+    """Whether there is a store for URIs of this scheme; the place itself need not exist."""
+    return local_path(uri) is not None or _scheme(uri) in _MODULES
 
 
 def read_uri(uri: str, *, limit: int = READ_LIMIT) -> bytes:
-    """A small file's bytes, by its URI; one of more than `limit` bytes is refused."""
+    """Return the bytes of a small file; one of more than `limit` bytes is refused."""
     folder, key = split_uri(uri)
     return open_store(folder).read(key, limit=limit)
 
 
 def split_uri(uri: str) -> tuple[str, str]:
-    """A file's URI as its folder's URI, to be opened, and its key there."""
+    """Split a file's URI into the URI of its folder, to be opened, and its key there."""
     path = local_path(uri)
     folder, _, name = uri.rpartition("/") if path is None else (str(path.parent), "/", path.name)
     if not name or (path is None and folder.endswith("/")):
@@ -38,9 +59,13 @@ def split_uri(uri: str) -> tuple[str, str]:
 
 
 def local_path(uri: str) -> Path | None:
-    """The path that a plain path or a `file://` URI names; None for any other scheme."""
+    """Return the path that a plain path or a `file://` URI names; None for any other scheme."""
     scheme, separator, rest = uri.partition("://")
     if not separator:
         return Path(uri)
     host, _, path = rest.partition("/")
     return Path("/" + unquote(path)) if scheme == "file" and host in ("", "localhost") else None
+
+
+def _scheme(uri: str) -> str:
+    return uri.partition("://")[0]

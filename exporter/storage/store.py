@@ -60,6 +60,10 @@ class ArtifactStore(Protocol):
         """The file's bytes in order, a bounded piece at a time."""
 
     @abstractmethod
+    def open_file(self, key: str) -> BinaryIO:
+        """Open a file to be read at any position, without copying all of it here; the caller closes it."""
+
+    @abstractmethod
     def list(self, prefix: str = "") -> tuple[StoredFile, ...]:
         """Every file below a folder, sorted by key; none where there is no such folder."""
 

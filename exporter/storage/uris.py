@@ -12,10 +12,10 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from exporter.errors import InvalidPipelineConfig, InvalidSpec, UriNotAllowed
 from exporter.redaction import deceives
 from exporter.spec import ExportSpec, Frozen
-from exporter.storage.open import local_path, open_store
+from exporter.storage.open import ADVICE, is_known, local_path, open_store
 
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
-_BUCKET = re.compile(r"^s3://[^/?#]")
+_BUCKET = re.compile(r"^[^/]+://[^/?#]")
 _USER = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*@")
 _SECRETS = "signature|credential|token|secret|password|access_?key"
 _SIGNED = re.compile(rf"(?i)[?&;][\w-]{{0,64}}({_SECRETS})[\w-]{{0,64}}=")
@@ -27,8 +27,8 @@ _INPUTS = ("config_uri", "checkpoint_uri", "item_input_uri", "sample_input_uri")
 
 
 def _known_scheme(prefix: str) -> str:
-    if local_path(prefix) is None and not prefix.startswith("s3://"):
-        raise ValueError("a prefix is a folder, file:///… or s3://…")
+    if not is_known(prefix):
+        raise ValueError(f"a prefix leads to no store that Slipway knows; {ADVICE}")
     return prefix
 
 
@@ -126,11 +126,11 @@ class NamedUri:
         if _SCHEME.match(self.uri) and local_path(self.uri) is None and ".." in self.uri.split("/"):
             raise self._refused("climbs with '..', which no object store does", "write the URI out")
         if not self.uri.strip():
-            raise self._refused("is blank", "give a path, a file:// or an s3:// URI")
-        if local_path(self.uri) is None and not _BUCKET.match(self.uri):
+            raise self._refused("is blank", ADVICE)
+        if local_path(self.uri) is None and not (is_known(self.uri) and _BUCKET.match(self.uri)):
             raise self._refused(
                 f"names {self.uri}, which is in no store that Slipway knows",
-                "give a path, a file:// or an s3:// URI",
+                ADVICE,
             )
         return self
 
@@ -175,7 +175,7 @@ def _is_below(uri: str, prefix: str) -> bool:
     if path is not None or root is not None:
         return path is not None and root is not None and _real(_fixed(path)).is_relative_to(_real(root))
     wanted, given = prefix.rstrip("/").split("/"), uri.split("/")
-    if prefix == "s3://":
+    if prefix.endswith("://"):
         return uri.startswith(prefix)
     return given[: len(wanted)] == wanted and not {".", ".."} & set(given)
 

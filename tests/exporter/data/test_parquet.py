@@ -60,6 +60,14 @@ def test_opens_files_folders_and_patterns(tmp_path: Path, uri: str) -> None:
     assert values_of(uri.format(tmp_path)) == [1, 2]
 
 
+def test_linked_folders_are_read_once(tmp_path: Path) -> None:
+    write(tmp_path / "elsewhere" / "1.parquet", [1, 2])
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "link").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere" / "back").symlink_to(tmp_path / "d")
+    assert values_of(tmp_path / "d") == values_of(f"{tmp_path}/d/*/*.parquet") == [1, 2]
+
+
 def test_reads_several_files_in_the_order_of_their_names(tmp_path: Path) -> None:
     for name, values in (("b", [3]), ("a", [1, 2]), ("empty", [])):
         write(tmp_path / f"{name}.parquet", values)
@@ -94,7 +102,8 @@ def test_a_uri_that_names_nothing_is_said(tmp_path: Path, uri: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "uri", ["gs://bucket/rows", "", "/a.parquet,s3://b/c,file:///d", "file://elsewhere/a"]
+    "uri",
+    ["gs://bucket/rows", "", "/a.parquet,s3://b/c,file:///d", "/a.parquet,s3://b/c", "file://elsewhere/a"],
 )
 def test_a_place_it_cannot_read_from_is_said(uri: str) -> None:
     with pytest.raises(InvalidSpec, match="rows cannot be read from"):
@@ -211,7 +220,7 @@ def test_an_s3_that_refuses_is_not_asked_again(bucket: str, monkeypatch: pytest.
     with ThreadingHTTPServer(("127.0.0.1", 0), _Refusing) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
-        with pytest.raises(StorageError, match="ACCESS_DENIED") as caught:
+        with pytest.raises(StorageError, match="Forbidden") as caught:
             open_parquet(f"{bucket}/d/a.parquet")
         server.shutdown()
     assert not caught.value.retryable
@@ -220,13 +229,13 @@ def test_an_s3_that_refuses_is_not_asked_again(bucket: str, monkeypatch: pytest.
 def test_an_s3_object_that_has_gone_is_said(bucket: str) -> None:
     source = open_parquet(f"{bucket}/d/a.parquet")
     boto3.client("s3", region_name="us-east-1").delete_object(Bucket="rows", Key="d/a.parquet")
-    with pytest.raises(SourceNotFound, match=r"a\.parquet does not exist"):
+    with pytest.raises(SourceNotFound, match=r"there is no s3://rows/d/a\.parquet"):
         source.sha256()
 
 
 def test_an_unreachable_s3_is_said(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
-    with pytest.raises(StorageError, match="cannot be read"):
+    with pytest.raises(StorageError, match="Could not connect"):
         open_parquet(f"{bucket}/d")
 
 

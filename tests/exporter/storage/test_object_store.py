@@ -6,14 +6,16 @@ import subprocess
 import sys
 import time
 from datetime import timedelta
+from typing import Any
 
 import boto3
 import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
+from botocore.response import StreamingBody
 
 from exporter.errors import AlreadyPublished, InvalidSpec, LeaseUnproven, SourceNotFound, StorageError
-from exporter.storage.object_store import ObjectStore, make_bucket, open_object_store
+from exporter.storage.object_store import ObjectStore, make_bucket, open_uri
 
 PART_SIZE = 5 << 20
 LARGE = bytes(11 << 20)
@@ -21,7 +23,7 @@ LARGE = bytes(11 << 20)
 
 @pytest.fixture
 def store(s3_uri: str) -> ObjectStore:
-    s3 = open_object_store(s3_uri)
+    s3 = open_uri(s3_uri)
     return ObjectStore(s3._client, s3._bucket, "root", part_size=PART_SIZE)
 
 
@@ -115,7 +117,7 @@ def test_more_files_than_one_page_are_listed(store: ObjectStore) -> None:
 
 def test_a_missing_bucket_is_named(s3_uri: str) -> None:
     with pytest.raises(SourceNotFound, match="s3://no-such-bucket/key"):
-        open_object_store("s3://no-such-bucket").read("key")
+        open_uri("s3://no-such-bucket").read("key")
 
 
 @pytest.mark.parametrize(
@@ -134,6 +136,24 @@ def test_a_refusal_says_whether_to_try_again(
     assert refusal.value.retryable is retryable
 
 
+def test_a_range_is_asked_for_again_when_the_connection_breaks(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.put_bytes(b"0123456789", "key")
+    get, asked = store._client.get_object, []
+
+    def break_once(**request: Any) -> Any:
+        asked.append(request["Range"])
+        whole = get(**request)
+        return whole if len(asked) > 1 else {**whole, "Body": StreamingBody(io.BytesIO(b"2"), 3)}
+
+    monkeypatch.setattr(store._client, "get_object", break_once)
+    with store.open_file("key") as file:
+        file.seek(2)
+        assert file.read(3) == b"234"
+    assert asked == ["bytes=2-4"] * 2
+
+
 def test_an_endpoint_that_does_not_answer_is_worth_another_try(s3_uri: str) -> None:
     config = Config(retries={"total_max_attempts": 1}, connect_timeout=1)
     client = boto3.session.Session().client("s3", endpoint_url="http://127.0.0.1:9", config=config)
@@ -143,7 +163,7 @@ def test_an_endpoint_that_does_not_answer_is_worth_another_try(s3_uri: str) -> N
 
 
 def test_a_write_within_a_time_is_given_up_after_it(s3_uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    store, begun = open_object_store(s3_uri), time.monotonic()
+    store, begun = open_uri(s3_uri), time.monotonic()
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{deaf.getsockname()[1]}")
         with pytest.raises(StorageError) as failure:
@@ -152,7 +172,7 @@ def test_a_write_within_a_time_is_given_up_after_it(s3_uri: str, monkeypatch: py
 
 
 def test_no_try_to_remove_outlasts_the_right_to_it(s3_uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    store, begun = open_object_store(s3_uri), time.monotonic()
+    store, begun = open_uri(s3_uri), time.monotonic()
     rights = iter([timedelta(seconds=1), timedelta(seconds=1)])
 
     def right() -> timedelta:
@@ -191,14 +211,14 @@ def test_missing_credentials_are_not_worth_another_try(s3_uri: str, monkeypatch:
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     with pytest.raises(StorageError, match="credentials") as refusal:
-        open_object_store("s3://bucket").read("key")
+        open_uri("s3://bucket").read("key")
     assert not refusal.value.retryable
 
 
 def test_an_endpoint_that_is_no_url_is_refused(s3_uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "not a url")
     with pytest.raises(StorageError, match="not a url"):
-        open_object_store("s3://bucket")
+        open_uri("s3://bucket")
 
 
 def test_storage_is_imported_without_torch_or_boto3() -> None:

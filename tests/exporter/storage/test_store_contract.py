@@ -7,7 +7,7 @@ import pytest
 
 from exporter.errors import AlreadyPublished, LeaseUnproven, SourceNotFound, StorageError
 from exporter.storage.memory import MemoryStore
-from exporter.storage.object_store import ObjectStore, open_object_store
+from exporter.storage.object_store import ObjectStore, open_uri
 from exporter.storage.open import open_store
 from exporter.storage.store import ArtifactStore, StoredFile
 
@@ -21,7 +21,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> ArtifactStore:
         return MemoryStore()
     if request.param == "local":
         return open_store(str(tmp_path / "store"))
-    s3 = open_object_store(request.getfixturevalue("s3_uri"))
+    s3 = open_uri(request.getfixturevalue("s3_uri"))
     return s3 if request.param == "s3" else ObjectStore(s3._client, s3._bucket, "parts", part_size=PART_SIZE)
 
 
@@ -59,6 +59,19 @@ def test_a_key_is_never_overwritten(store: ArtifactStore, second: bytes) -> None
     with pytest.raises(AlreadyPublished, match="key exists"):
         store.put_bytes(second, "key")
     assert store.read("key") == b"one"
+
+
+def test_a_file_can_be_read_at_any_position(store: ArtifactStore, large_file: Path) -> None:
+    store.put(large_file, "large")
+    with store.open_file("large") as file:
+        assert file.seek(0, 2) == len(LARGE)
+        assert file.read(1) == b""
+        assert file.seek(-3, 2) == len(LARGE) - 3
+        assert file.read(10) == LARGE[-3:]
+        assert file.seek(5 << 20) == file.tell()
+        assert file.read(300) == LARGE[5 << 20 : (5 << 20) + 300]
+    with pytest.raises(SourceNotFound):
+        store.open_file("absent")
 
 
 def test_a_folder_lists_its_own_files_sorted(store: ArtifactStore) -> None:
