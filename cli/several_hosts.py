@@ -4,7 +4,7 @@ import argparse
 from datetime import timedelta
 
 from cli.errors import InvalidCommand
-from exporter.distributed.meeting import MeetingPlace, meeting_place
+from exporter.distributed.rendezvous import Rendezvous, parse_rendezvous
 from exporter.errors import InvalidSpec
 from exporter.spec import ExportSpec
 
@@ -28,7 +28,7 @@ def add_host_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def place_of(spec: ExportSpec, arguments: argparse.Namespace) -> MeetingPlace | None:
+def place_of(spec: ExportSpec, arguments: argparse.Namespace) -> Rendezvous | None:
     """Where this host meets the others; None if there are none."""
     hosts = spec.nodes or 1
     if (hosts > 1) != (arguments.rdzv is not None):
@@ -39,4 +39,4 @@ def place_of(spec: ExportSpec, arguments: argparse.Namespace) -> MeetingPlace | 
         return None
     if len(spec.targets) > 1:
         raise InvalidSpec("several hosts export for one target at a time", where="target")
-    return meeting_place(arguments.rdzv, hosts=hosts, time_limit=timedelta(seconds=arguments.rdzv_timeout))
+    return parse_rendezvous(arguments.rdzv, hosts=hosts, time_limit=timedelta(seconds=arguments.rdzv_timeout))

@@ -6,7 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from exporter.artifact.signing import SigningKey
-from exporter.distributed.meeting import MeetingPlace
+from exporter.distributed.rendezvous import Rendezvous
 from exporter.errors import ExportError
 from exporter.outcome import Failure
 from jobs.diagnostics.bundles import Bundles
@@ -77,7 +77,7 @@ class Supervisor:
         on_beat: Callable[[], None] = lambda: None,
         *,
         traceparent: str | None = None,
-        place: MeetingPlace | None = None,
+        place: Rendezvous | None = None,
     ) -> Job | None:
         """Run the attempt and record its end; None when the job was lost to another worker.
 
@@ -107,7 +107,7 @@ class Supervisor:
         log.info("attempt_ended", ending=type(ending).__name__, state=job.state)
         return job
 
-    def join(self, joined: JoinedAttempt, place: MeetingPlace, on_beat: Callable[[], None]) -> None:
+    def join(self, joined: JoinedAttempt, place: Rendezvous, on_beat: Callable[[], None]) -> None:
         """Run this host's ranks of an attempt that is another worker's, which records what becomes of it."""
         try:
             with open_workspace(joined.job, self._worker_dir) as workspace:
@@ -121,7 +121,7 @@ class Supervisor:
         holding: Holding,
         workspace: Workspace,
         on_beat: Callable[[], None],
-        place: MeetingPlace | None = None,
+        place: Rendezvous | None = None,
     ) -> AttemptResult:
         ranks = holding.job.ranks
         log.info("attempt_started", ranks=ranks, workspace=str(workspace.path))

@@ -165,7 +165,7 @@ def _subject(order: dict[str, object], tell: Callable[..., None]) -> Subject:
     from exporter.spec import ExportSpec
     from exporter.towers.plan import plan_towers
     from exporter.towers.split import split
-    from exporter.trace.trace_tower import trace
+    from exporter.trace.trace_tower import trace_tower
     from exporter.verify.reload import Chain
 
     gpu = torch.device("cuda")
@@ -187,7 +187,7 @@ def _subject(order: dict[str, object], tell: Callable[..., None]) -> Subject:
     calls: dict[str, Call] = {"eager": tower.module}
     sparse, _ = split(tower, max_batch_size=spec.max_batch_size)
     try:
-        program = trace(tower, trace_inputs(rows, tower.plan), gpu)
+        program = trace_tower(tower, trace_inputs(rows, tower.plan), gpu)
         calls[_COMPILED] = torch.compile(program.module(check_guards=False), dynamic=True)
     except Exception:  # noqa: BLE001  as of any contender
         tell(size=0, contender=_COMPILED, failed=traceback.format_exc()[-1500:])

@@ -23,7 +23,7 @@ from exporter.serving.downloaded_tower import download
 from exporter.spec import ExportSpec, TowerName
 from exporter.towers.plan import plan_towers
 from exporter.towers.tower import Tower
-from exporter.trace.trace_tower import trace
+from exporter.trace.trace_tower import trace_tower
 from exporter.verify.reload import Chain
 
 EAGER, COMPILED, PACKAGE, TWO_PACKAGES = "eager", "torch.compile", "package", "two packages"
@@ -123,7 +123,7 @@ def _measure(subject: Subject, order: LatencyOrder) -> list[Times]:
 
 def _calls(subject: Subject, tower: Tower, rows: Rows, scratch: Path) -> dict[str, Call]:
     """By contender. What torch.compile is given is the traced program, which it takes in one piece."""
-    program = trace(tower, trace_inputs(rows, tower.plan), torch.device("cpu"))
+    program = trace_tower(tower, trace_inputs(rows, tower.plan), torch.device("cpu"))
     compiled: Call = torch.compile(program.module(check_guards=False), dynamic=True)
     return {
         EAGER: tower.module,

@@ -32,7 +32,7 @@ print(f"sm_{found[0].value}{found[1].value}")
 def architecture(device: Device, target: Target = "cpu") -> str:
     """What the packages compiled here for a target run on: "x86_64 avx512 avx512_vnni", "sm_90", ..."""
     if device is Device.CUDA:
-        return _gpu() if torch.cuda.is_initialized() else _gpu_seen_by_another()
+        return _gpu_architecture() if torch.cuda.is_initialized() else _gpu_architecture_from_child()
     sets = cpu_instruction_sets() if target == "cpu" else (target,)
     return " ".join((platform.machine(), *sets))
 
@@ -44,7 +44,7 @@ def require_runnable(device: Device, built_for: str) -> None:
         InvalidArtifact: naming what the package needs and this machine lacks.
     """
     if device is Device.CUDA:
-        lacking = [] if torch.cuda.is_available() and _gpu() == built_for else [built_for]
+        lacking = [] if torch.cuda.is_available() and _gpu_architecture() == built_for else [built_for]
     else:
         machine, *instruction_sets = built_for.split()
         present = cpu_flags()
@@ -65,7 +65,7 @@ def require_target(target: Target) -> torch.device:
     """
     own: tuple[str, ...]
     if device_of(target) is Device.CUDA:
-        own = ("cuda", _gpu()) if torch.cuda.is_available() else ()
+        own = ("cuda", _gpu_architecture()) if torch.cuda.is_available() else ()
     else:
         own = ("cpu", *cpu_levels())
     if target not in own:
@@ -77,13 +77,13 @@ def require_target(target: Target) -> torch.device:
     return torch.device(device_of(target))
 
 
-def _gpu() -> str:
+def _gpu_architecture() -> str:
     """This machine's GPU, as torch tells: its driver is then in use here, and lost to what this forks."""
     major, minor = torch.cuda.get_device_capability()
     return f"sm_{major}{minor}"
 
 
-def _gpu_seen_by_another() -> str:
+def _gpu_architecture_from_child() -> str:
     """The same, asked of the driver in another process: this one may be about to fork users of the GPU."""
     told = subprocess.run([sys.executable, "-c", _ASK_DRIVER], capture_output=True, text=True, check=False)
     if told.returncode != 0:

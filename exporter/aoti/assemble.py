@@ -16,16 +16,16 @@ import torch
 from torch import Tensor
 from typing_extensions import Buffer
 
-from exporter.aoti.constants import Constant, find_weights
+from exporter.aoti.constants import Constant, find_mismatch
 from exporter.errors import WeightsDoNotFit
 
 PIECE = 8 << 20  # bytes of a weight that are handled at a time
 BLOB_SUFFIX = "wrapper_weights.blob"
-MODEL = "data/aotinductor/model"  # where a package has its code, below the archive's folder
+CODE_FOLDER = "data/aotinductor/model"  # where a package has its code, below the archive's folder
 
 _ZEROS = bytes(PIECE)
 _ALIGNMENT = 64  # of the blob in the file, so that weights can be read where they lie
-_MARKS = {  # what torch expects of an archive besides
+_ARCHIVE_MARKS = {  # what torch expects of an archive besides
     "archive_format": b"pt2",
     "archive_version": b"0",
     "byteorder": b"little",
@@ -43,7 +43,7 @@ class WrittenFile:
     sha256: str
 
 
-def assemble(
+def assemble_package(
     code: Mapping[str, bytes], table: Sequence[Constant], tensors: Mapping[str, Tensor], path: Path
 ) -> WrittenFile:
     """Write the package at `path`: the files of `code` by name, the tensors that `table` names in its blob.
@@ -51,28 +51,28 @@ def assemble(
     Raises:
         WeightsDoNotFit: a tensor is missing, or not of the shape, dtype and strides in the table.
     """
-    if misfit := find_weights(table, tensors):
+    if misfit := find_mismatch(table, tensors):
         raise WeightsDoNotFit(f"the weights do not fit the compiled code: {misfit}")
     path.parent.mkdir(parents=True, exist_ok=True)
     root = path.stem
     with path.open("wb") as file:
-        sink = _Digesting(file)
+        sink = _DigestingWriter(file)
         with zipfile.ZipFile(sink, "w") as archive:
-            for name, data in _MARKS.items():
+            for name, data in _ARCHIVE_MARKS.items():
                 archive.writestr(zipfile.ZipInfo(f"{root}/{name}"), data)
             for name, data in code.items():
                 if not name.endswith(BLOB_SUFFIX):
-                    archive.writestr(zipfile.ZipInfo(f"{root}/{MODEL}/{name}"), data)
+                    archive.writestr(zipfile.ZipInfo(f"{root}/{CODE_FOLDER}/{name}"), data)
             for name in (name for name in code if name.endswith(BLOB_SUFFIX)):  # none without weights
-                blob = _aligned(f"{root}/{MODEL}/{name}", sink.size)
+                blob = _aligned_entry(f"{root}/{CODE_FOLDER}/{name}", sink.size)
                 with archive.open(blob, "w", force_zip64=True) as entry:
-                    for piece in pieces(table, tensors):
+                    for piece in blob_pieces(table, tensors):
                         entry.write(piece)
         file.truncate(sink.size)  # it may end in a hole
     return WrittenFile(path=path, size=sink.size, sha256=sink.digest.hexdigest())
 
 
-def pieces(table: Sequence[Constant], tensors: Mapping[str, Tensor]) -> Iterator[memoryview]:
+def blob_pieces(table: Sequence[Constant], tensors: Mapping[str, Tensor]) -> Iterator[memoryview]:
     """The blob's bytes in order; none longer than a piece."""
     for constant in table:
         values = tensors[constant.fqn].detach().reshape(-1).view(torch.uint8)
@@ -81,7 +81,7 @@ def pieces(table: Sequence[Constant], tensors: Mapping[str, Tensor]) -> Iterator
         yield memoryview(bytes(constant.size - values.numel()))
 
 
-def _aligned(name: str, at: int) -> zipfile.ZipInfo:
+def _aligned_entry(name: str, at: int) -> zipfile.ZipInfo:
     """An entry that begins at byte `at` and whose data begin at a multiple of the alignment."""
     info = zipfile.ZipInfo(name)
     header = 30 + len(name.encode()) + 20  # what zip64 adds to a local header is 20 bytes
@@ -90,7 +90,7 @@ def _aligned(name: str, at: int) -> zipfile.ZipInfo:
     return info
 
 
-class _Digesting(io.RawIOBase):
+class _DigestingWriter(io.RawIOBase):
     """Writes to a file, digests what goes by, and leaves holes where there are only zeros.
 
     Not seekable: a zip archive is then written from front to back, sizes behind the data.

@@ -7,14 +7,14 @@ from pathlib import Path
 
 from torch import Tensor
 
-from exporter.aoti.assemble import WrittenFile, assemble
-from exporter.aoti.constants import Constant, find_weights, read_table
+from exporter.aoti.assemble import WrittenFile, assemble_package
+from exporter.aoti.constants import Constant, find_mismatch, read_constants_table
 from exporter.errors import CompileFailed, WeightsDoNotFit
 from exporter.manifest import TensorEntry
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Code:
+class CompiledCode:
     """What AOTInductor made of one program: the library, its sources and metadata, by file name."""
 
     files: Mapping[str, bytes]
@@ -25,7 +25,7 @@ class Code:
         sources = [data for name, data in self.files.items() if name.endswith("wrapper.cpp")]
         if len(sources) != 1:
             raise CompileFailed(f"the compiler wrote {len(sources)} wrappers where one belongs")
-        return read_table(sources[0].decode())
+        return read_constants_table(sources[0].decode())
 
     def assemble(self, weights: Mapping[str, Tensor], path: Path) -> WrittenFile:
         """The package of this code with `weights`, by the names of the traced module.
@@ -33,7 +33,7 @@ class Code:
         Raises:
             WeightsDoNotFit: a weight is missing, or not of the shape, dtype and strides of the code's.
         """
-        return assemble(self.files, self.table, {**weights, **self.values}, path)
+        return assemble_package(self.files, self.table, {**weights, **self.values}, path)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -41,7 +41,7 @@ class ProgramCode:
     """A program's code, and what later stages ask of the program."""
 
     fingerprint: str  # of the traced graph
-    code: Code
+    code: CompiledCode
     state: Mapping[str, str]  # every weight the module had, and its layout
     outputs: tuple[TensorEntry, ...]
     op_libraries: tuple[str, ...]
@@ -52,18 +52,18 @@ class ProgramCode:
         Raises:
             WeightsDoNotFit: a weight is missing, new, or of another shape, dtype or strides.
         """
-        if misfit := self.misfit(weights):
+        if misfit := self.find_mismatch(weights):
             raise WeightsDoNotFit(f"the weights do not fit the compiled code: {misfit}")
         return self.code.assemble(weights, path)
 
-    def misfit(self, weights: Mapping[str, Tensor]) -> str:
+    def find_mismatch(self, weights: Mapping[str, Tensor]) -> str:
         """How `weights` are not those the code was compiled for; nothing if they are."""
-        return _difference(self.state, layouts(weights)) or find_weights(
+        return _difference(self.state, describe_layouts(weights)) or find_mismatch(
             self.code.table, {**weights, **self.code.values}
         )
 
 
-def layouts(weights: Mapping[str, Tensor]) -> dict[str, str]:
+def describe_layouts(weights: Mapping[str, Tensor]) -> dict[str, str]:
     """Each weight's dtype, shape and strides, in words."""
     return {name: _layout(tensor) for name, tensor in weights.items()}
 

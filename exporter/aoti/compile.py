@@ -7,9 +7,9 @@ from pathlib import Path
 import torch
 from torch.export import ExportedProgram
 
-from exporter.aoti.code import Code
-from exporter.aoti.out_of_memory import out_of_memory
-from exporter.aoti.torch_private import compile_files, files_counted
+from exporter.aoti.code import CompiledCode
+from exporter.aoti.out_of_memory import as_out_of_memory
+from exporter.aoti.torch_private import compile_files, observe_compiled_files
 from exporter.errors import CompileFailed
 from exporter.manifest import Versions
 from exporter.spec import Target
@@ -19,7 +19,7 @@ from exporter.version import __version__
 
 def compile_code(
     program: ExportedProgram, progress: Progress = no_progress, *, target: Target = "cpu"
-) -> Code:
+) -> CompiledCode:
     """Compile `program` for `target`; its weights are no part of the code.
 
     Raises:
@@ -27,15 +27,15 @@ def compile_code(
         CompileFailed: with the compiler's last words.
     """
     try:
-        with files_counted(lambda files: progress(None, f"{files} files compiled")):
+        with observe_compiled_files(lambda files: progress(None, f"{files} files compiled")):
             written = compile_files(program, target)
     except Exception as error:  # inductor and the C++ compiler fail in many types; all mean the same here
         text = str(error).strip()
-        raise out_of_memory(error, "compiling") or CompileFailed(
+        raise as_out_of_memory(error, "compiling") or CompileFailed(
             f"{type(error).__name__}: {text[:1500]}",
             hint="a C++ compiler (g++) must be on the PATH" if "compiler" in text.lower() else "",
         ) from error
-    return Code(
+    return CompiledCode(
         files={path.name: path.read_bytes() for path in written.paths},
         values=written.values,
     )

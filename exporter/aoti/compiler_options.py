@@ -6,7 +6,7 @@ from exporter.spec import Device, Target, device_of
 
 # What inductor is told for every package; values are inductor's own configuration keys.
 # - Weights stay outside the .so, in a plain blob in the order of the package's constants table, so that
-#   compiled code does not depend on them. Of the formats this one writes none: see `_weights_left_out`.
+#   compiled code does not depend on them. Of the formats this one writes none: see `_leave_out_weights`.
 # - Folding of constants happens when the package is loaded: folded at compile time, their values would be
 #   baked into the code. So would be those of weights of one number, that an earlier pass takes for constants.
 PACKAGE_CONFIG: Mapping[str, bool | str | int] = {
@@ -37,6 +37,6 @@ CPU_LEVELS: Mapping[Target, Mapping[str, str | int]] = {
 }
 
 
-def options_of(target: Target) -> Mapping[str, str | int | bool]:
+def target_options(target: Target) -> Mapping[str, str | int | bool]:
     """What a target adds to what every package has."""
     return GPU_CONFIG if device_of(target) is Device.CUDA else CPU_LEVELS.get(target, {})

@@ -42,7 +42,7 @@ class Constant:
         return ""
 
 
-def read_table(code: str) -> tuple[Constant, ...]:
+def read_constants_table(code: str) -> tuple[Constant, ...]:
     """The table that AOTInductor wrote into the wrapper's source, without what is folded when loaded.
 
     Raises:
@@ -62,7 +62,7 @@ def read_table(code: str) -> tuple[Constant, ...]:
         ) from error
 
 
-def find_weights(table: Sequence[Constant], tensors: Mapping[str, Tensor]) -> str:
+def find_mismatch(table: Sequence[Constant], tensors: Mapping[str, Tensor]) -> str:
     """Why `tensors` cannot be written into a blob with this table; nothing if they can."""
     for constant in table:
         if constant.fqn not in tensors:

@@ -8,8 +8,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from exporter.aoti.assemble import BLOB_SUFFIX, MODEL
-from exporter.aoti.constants import Constant, read_table
+from exporter.aoti.assemble import BLOB_SUFFIX, CODE_FOLDER
+from exporter.aoti.constants import Constant, read_constants_table
 from exporter.aoti.torch_loader import Package, UnpackedPackage
 from exporter.checkpoint.mapped_tensor import map_bytes
 from exporter.checkpoint.stored_zip import data_start
@@ -59,23 +59,23 @@ def load_package(
             if device.type != "cpu" or is_copied or single_threaded:
                 index = -1 if device.index is None else device.index
                 return Package(path, index, single_threaded=single_threaded)
-            return _in_place(path, archive, blobs[0])
+            return _load_in_place(path, archive, blobs[0])
     except zipfile.BadZipFile as error:
         raise InvalidArtifact(f"{path} is no package: {error}", where=str(path)) from error
 
 
-def _in_place(path: Path, archive: zipfile.ZipFile, blob: zipfile.ZipInfo) -> Package:
+def _load_in_place(path: Path, archive: zipfile.ZipFile, blob: zipfile.ZipInfo) -> Package:
     folder = Path(tempfile.mkdtemp())  # the library stays open; TMPDIR is removed with the process's work
     for entry in archive.infolist():
         _, _, below = entry.filename.partition("/")
-        if entry is not blob and below.startswith(f"{MODEL}/") and ".." not in below:
+        if entry is not blob and below.startswith(f"{CODE_FOLDER}/") and ".." not in below:
             target = folder / below
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(archive.read(entry))
-    source = next((folder / MODEL).glob("*wrapper.cpp"), None)
+    source = next((folder / CODE_FOLDER).glob("*wrapper.cpp"), None)
     if source is None:
         raise InvalidArtifact(f"{path} has weights and no code", where=str(path))
-    weights = _map_blob(path, blob, read_table(source.read_text()))
+    weights = _map_blob(path, blob, read_constants_table(source.read_text()))
     return UnpackedPackage(folder, weights)
 
 

@@ -18,7 +18,7 @@ _WORDS = re.compile(
 _LONGEST = 500
 
 
-def out_of_memory(error: BaseException, at: str = "") -> OutOfMemory | None:
+def as_out_of_memory(error: BaseException, at: str = "") -> OutOfMemory | None:
     """What to raise instead of `error` if it, or what led to it, is that memory ran out; else None.
 
     `at` begins the message: what could not be done.
@@ -29,12 +29,12 @@ def out_of_memory(error: BaseException, at: str = "") -> OutOfMemory | None:
             return looked_at
         text = str(looked_at)
         if isinstance(looked_at, MemoryError) or _WORDS.search(text):
-            return OutOfMemory(": ".join(filter(None, [at, _words_of(text)])))
+            return OutOfMemory(": ".join(filter(None, [at, _matching_line(text)])))
         looked_at = looked_at.__cause__ or looked_at.__context__
     return None
 
 
-def _words_of(text: str) -> str:
+def _matching_line(text: str) -> str:
     """The line that says it: torch puts a stack below, and the compiler its own words above."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     said = next((line for line in lines if _WORDS.search(line)), "out of memory")

@@ -37,14 +37,14 @@ from torch.fx.node import Argument, Node
 from torch.fx.node import Target as NodeTarget
 from torch.fx.proxy import TracerBase
 
-from exporter.aoti.compiler_options import CPU_LEVELS, GPU_CONFIG, PACKAGE_CONFIG, options_of
+from exporter.aoti.compiler_options import CPU_LEVELS, GPU_CONFIG, PACKAGE_CONFIG, target_options
 from exporter.dims.diagnose import SizeGuard, sizes_in
 from exporter.dims.torch_dims import TorchDims
 from exporter.spec import Device, Target, device_of
 
 
 @contextmanager
-def nodes_counted(on_node: Callable[[int, Node], None]) -> Iterator[None]:
+def observe_nodes(on_node: Callable[[int, Node], None]) -> Iterator[None]:
     """Tell of each node that tracing makes, and how many there are; torch.export itself tells nothing."""
     create_node, numbers = TracerBase.create_node, count(1)
 
@@ -61,12 +61,12 @@ def nodes_counted(on_node: Callable[[int, Node], None]) -> Iterator[None]:
         on_node(next(numbers), node)
         return node
 
-    with _replaced(TracerBase, "create_node", counted):
+    with _replace_attribute(TracerBase, "create_node", counted):
         yield
 
 
 @contextmanager
-def files_counted(on_file: Callable[[int], None]) -> Iterator[None]:
+def observe_compiled_files(on_file: Callable[[int], None]) -> Iterator[None]:
     """Tell after each C++ file that inductor builds, objects and libraries, how many there are."""
     build, numbers = CppBuilder.build, count(1)
 
@@ -74,12 +74,12 @@ def files_counted(on_file: Callable[[int], None]) -> Iterator[None]:
         build(self)
         on_file(next(numbers))
 
-    with _replaced(CppBuilder, "build", counted):
+    with _replace_attribute(CppBuilder, "build", counted):
         yield
 
 
 @contextmanager
-def _replaced(owner: type, name: str, instead: object) -> Iterator[None]:
+def _replace_attribute(owner: type, name: str, instead: object) -> Iterator[None]:
     before = getattr(owner, name)
     setattr(owner, name, instead)
     try:
@@ -153,21 +153,21 @@ def compile_files(program: ExportedProgram, target: Target = "cpu") -> CompiledF
     with ExitStack() as told:
         told.enter_context(warnings.catch_warnings())
         told.enter_context(sizes_zero_and_one_stay_dynamic())
-        told.enter_context(_probes_remembered())
-        told.enter_context(_only_instructions_of(target))
-        told.enter_context(_headers_kept(header_folder(target)))
+        told.enter_context(_remember_probes())
+        told.enter_context(_limit_instruction_sets(target))
+        told.enter_context(_keep_headers(header_folder(target)))
         if device_of(target) is Device.CUDA:
-            from exporter.aoti.tuning import tuned_on  # a third of a second that a CPU has no use for
+            from exporter.aoti.tuning import tune_on_weights  # a third of a second that a CPU has no use for
 
-            told.enter_context(tuned_on(program.state_dict))
+            told.enter_context(tune_on_weights(program.state_dict))
         if _reads_weights(program):
-            told.enter_context(_weights_left_out())
+            told.enter_context(_leave_out_weights())
         warnings.simplefilter("ignore")  # inductor's remarks on its own internals; failures raise
-        module = _without_weights(program).module(check_guards=False)
+        module = _replace_weights_with_fakes(program).module(check_guards=False)
         assert isinstance(module, torch.fx.GraphModule) and program.example_inputs is not None
         args, kwargs = program.example_inputs
         # Inductor writes into the metadata it is given, which otherwise is one dict for the whole process.
-        options: dict[str, object] = {**_package_config(program), **options_of(target)}
+        options: dict[str, object] = {**_package_config(program), **target_options(target)}
         options["aot_inductor.metadata"] = {}
         written = torch._inductor.aot_compile(module, args, kwargs, options=options)
     assert isinstance(written, list)
@@ -186,7 +186,7 @@ def header_folder(target: Target = "cpu") -> Path:
 
 
 @contextmanager
-def _probes_remembered() -> Iterator[None]:
+def _remember_probes() -> Iterator[None]:
     """Try once per start of a machine whether code of an instruction set loads: see `workarounds.PROBES`."""
     load = getattr(cpu_vec_isa.VecISA, "_probe_load", None)
     if load is None:  # torch 2.11, on which GPU machines may stay, has no such step to take over
@@ -194,7 +194,7 @@ def _probes_remembered() -> Iterator[None]:
         return
 
     def loaded(self: cpu_vec_isa.VecISA, library: str) -> bool:
-        seen, now = Path(f"{library}.loaded"), f"{_boot()} {Path(library).stat().st_mtime_ns}"
+        seen, now = Path(f"{library}.loaded"), f"{_boot_id()} {Path(library).stat().st_mtime_ns}"
         with suppress(OSError):
             if seen.read_text() == now:
                 return True
@@ -203,18 +203,18 @@ def _probes_remembered() -> Iterator[None]:
             seen.write_text(now if answer else "")
         return answer
 
-    with _replaced(cpu_vec_isa.VecISA, "_probe_load", loaded):
+    with _replace_attribute(cpu_vec_isa.VecISA, "_probe_load", loaded):
         yield
 
 
 @cache
-def _boot() -> str:
+def _boot_id() -> str:
     """An id of this machine's last start: what was probed in an image, or on another machine, has another."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 @contextmanager
-def _headers_kept(folder: Path) -> Iterator[None]:
+def _keep_headers(folder: Path) -> Iterator[None]:
     """Keep compiled headers, 14 seconds of a compile, in `folder`: see `workarounds.HEADERS`."""
     with (
         mock.patch.object(codecache, "_HEADER_DIR", str(folder)),
@@ -263,7 +263,7 @@ def _definition(operator: torch._ops.OpOverload) -> CustomOpDef | None:
     return OPDEFS.get(operator.name().partition(".")[0])
 
 
-def _without_weights(program: ExportedProgram) -> ExportedProgram:
+def _replace_weights_with_fakes(program: ExportedProgram) -> ExportedProgram:
     """The same program, its parameters and persistent buffers replaced by what it was traced with."""
     signature = program.graph_signature
     names = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
@@ -283,7 +283,7 @@ def _without_weights(program: ExportedProgram) -> ExportedProgram:
 
 
 @contextmanager
-def _weights_left_out() -> Iterator[None]:
+def _leave_out_weights() -> Iterator[None]:
     """Code that reads its weights from a blob beside it, compiled without writing that blob.
 
     Inductor has such code only together with the blob, which it puts together in memory. So it is told
@@ -332,7 +332,7 @@ def _reads_weights(program: ExportedProgram) -> bool:
 def cpu_instruction_sets() -> tuple[str, ...]:
     """The vector instruction sets that inductor compiles for here: ("avx512", "avx512_vnni"), ..."""
     try:
-        with _probes_remembered():
+        with _remember_probes():
             isa = cpu_vec_isa.pick_vec_isa()
     except InvalidCxxCompiler:  # it compiles for none
         return ()
@@ -362,7 +362,7 @@ def _compiler_version() -> str:
 
 
 @contextmanager
-def _only_instructions_of(target: Target) -> Iterator[None]:
+def _limit_instruction_sets(target: Target) -> Iterator[None]:
     """Let inductor write vector code of a level of x86-64 only.
 
     Of the sets of 512 bits it would pick the newest (AMX, VNNI, bfloat16), which not every machine of the

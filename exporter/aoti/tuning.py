@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def tuned_on(weights: Mapping[str, torch.Tensor]) -> Iterator[None]:
+def tune_on_weights(weights: Mapping[str, torch.Tensor]) -> Iterator[None]:
     """Tune kernels inside on these weights, by their names in the program; no kernel writes to one.
 
     Whatever else a kernel takes is made up as before: inputs, what is computed, parts of a weight.

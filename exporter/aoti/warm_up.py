@@ -17,7 +17,7 @@ from exporter.errors import CompileFailed, WrongArchitecture
 from exporter.spec import CPU_TARGETS, Target
 
 
-class _Scaled(nn.Module):
+class _ScaleByWeight(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.ones(3))
@@ -35,7 +35,9 @@ def warm_up(target: Target) -> None:
     """
     require_target(target)
     dims = {"x": {0: Dim("n", min=2, max=100)}}
-    program = torch.export.export(_Scaled(), ({"x": torch.ones(2, 3)},), dynamic_shapes=(dims,), strict=False)
+    program = torch.export.export(
+        _ScaleByWeight(), ({"x": torch.ones(2, 3)},), dynamic_shapes=(dims,), strict=False
+    )
     compile_code(program, target=target)
 
 

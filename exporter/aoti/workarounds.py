@@ -34,21 +34,21 @@ MERGED_CALLS = Workaround(
     seen_in="2.13",
 )
 HEADERS = Workaround(
-    name="_headers_kept",
+    name="_keep_headers",
     link="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_inductor/codecache.py",
     breaks="compiled headers are kept below TMPDIR and not below TORCHINDUCTOR_CACHE_DIR: an attempt, whose "
     "TMPDIR is its own, compiles them anew, which takes longer than all else it compiles",
     seen_in="2.13",
 )
 PROBES = Workaround(
-    name="_probes_remembered",
+    name="_remember_probes",
     link="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_inductor/cpu_vec_isa.py",
     breaks="each process loads every library that probes for an instruction set, in a process for each: one "
     "to three seconds of every export, and again for the manifest, though the libraries themselves are kept",
     seen_in="2.13",
 )
 TUNING = Workaround(
-    name="tuned_on",
+    name="tune_on_weights",
     link="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_inductor/codegen/wrapper.py",
     breaks="kernels for a GPU are tuned on copies of the weights they read, as large as these: a tower "
     "whose table takes more than half of the GPU's memory cannot be compiled",

@@ -38,16 +38,16 @@ def read_manifest(uri: str, key: VerifyingKey | None = None) -> Manifest:
         InvalidArtifact: there is none, or it is not one that this version reads.
         SignatureRefused: there is a `key`, which has not signed it.
     """
-    root = _root(uri)
+    root = _artifact_root(uri)
     where = join_uri(root, MANIFEST_NAME)
     store = open_store(root)
-    data = _manifest_bytes(store, root)
+    data = _read_manifest_bytes(store, root)
     if key is not None:  # before anything of it is read
-        key.check(data, _signature(store), where)
-    return _parsed(data, where)
+        key.check(data, _read_signature(store), where)
+    return _parse_manifest(data, where)
 
 
-def _manifest_bytes(store: ArtifactStore, root: str) -> bytes:
+def _read_manifest_bytes(store: ArtifactStore, root: str) -> bytes:
     try:
         return store.read(MANIFEST_NAME)
     except SourceNotFound as error:
@@ -58,7 +58,7 @@ def _manifest_bytes(store: ArtifactStore, root: str) -> bytes:
         ) from error
 
 
-def _parsed(data: bytes, where: str) -> Manifest:
+def _parse_manifest(data: bytes, where: str) -> Manifest:
     try:
         return Manifest.model_validate_json(data)
     except ValidationError as error:
@@ -69,7 +69,7 @@ def _parsed(data: bytes, where: str) -> Manifest:
         ) from error
 
 
-def _signature(store: ArtifactStore) -> bytes:
+def _read_signature(store: ArtifactStore) -> bytes:
     try:
         return store.read(SIGNATURE_NAME, limit=1024)
     except SourceNotFound as error:
@@ -77,7 +77,7 @@ def _signature(store: ArtifactStore) -> bytes:
         raise SignatureRefused(f"the artifact is not signed: there is no {where}", where=where) from error
 
 
-def require_of_job(manifest: Manifest, job_id: str, where: str) -> None:
+def require_job_id(manifest: Manifest, job_id: str, where: str) -> None:
     """InvalidArtifact, if the manifest at `where` is another job's."""
     if manifest.job_id != job_id:
         raise InvalidArtifact(f"{where} is of job {manifest.job_id}, not of {job_id}", where=where)
@@ -92,10 +92,10 @@ def sign_artifact(artifact_uri: str, job_id: str, key: SigningKey, sha256: str |
         InvalidArtifact: the manifest that is there is not this job's, or not what was written.
         SignatureRefused: nobody can say who wrote it, and it has no signature of this key.
     """
-    root = _root(artifact_uri)
+    root = _artifact_root(artifact_uri)
     store, where = open_store(root), join_uri(root, MANIFEST_NAME)
-    data = _manifest_bytes(store, root)
-    require_of_job(_parsed(data, where), job_id, where)
+    data = _read_manifest_bytes(store, root)
+    require_job_id(_parse_manifest(data, where), job_id, where)
     if sha256 is not None and hashlib.sha256(data).hexdigest() != sha256:
         raise InvalidArtifact(
             f"{where} is not the manifest that the attempt wrote, and is not signed",
@@ -104,15 +104,15 @@ def sign_artifact(artifact_uri: str, job_id: str, key: SigningKey, sha256: str |
         )
     signature = key.sign(data)
     if sha256 is None:
-        _require_signed(store, signature, where)
+        _require_signature(store, signature, where)
         return
     try:
         store.put_bytes(signature, SIGNATURE_NAME)
     except AlreadyPublished:
-        _require_signed(store, signature, where)
+        _require_signature(store, signature, where)
 
 
-def _require_signed(store: ArtifactStore, signature: bytes, where: str) -> None:
+def _require_signature(store: ArtifactStore, signature: bytes, where: str) -> None:
     """SignatureRefused, unless this very signature stands there; Ed25519 makes the same one every time."""
     try:
         found = store.read(SIGNATURE_NAME, limit=1024)
@@ -135,23 +135,23 @@ def verify_artifact(uri: str, key: VerifyingKey) -> Manifest:
         InvalidArtifact: a file is missing, or not the one whose digest the manifest holds.
     """
     manifest = read_manifest(uri, key)
-    _require_whole(manifest, open_store(_root(uri)))
+    _require_all_files(manifest, open_store(_artifact_root(uri)))
     return manifest
 
 
-def _require_whole(
+def _require_all_files(
     manifest: Manifest, store: ArtifactStore, still_ours: Callable[[], object] = lambda: None
 ) -> None:
     for ref in (ref for tower in manifest.towers for ref in tower.all_files):
         still_ours()
-        path = checked_path(ref.path)
+        path = check_path(ref.path)
         if not store.exists(path):
-            raise _missing(store.uri_of(path))
+            raise _missing_file(store.uri_of(path))
         if store.size(path) != ref.size or store.sha256(path) != ref.sha256:
-            raise _damaged(store.uri_of(path))
+            raise _damaged_file(store.uri_of(path))
 
 
-def published_by_job(
+def recover_published_outcome(
     uri: str,
     job_id: str,
     towers: Sequence[TowerName],
@@ -168,16 +168,16 @@ def published_by_job(
         InvalidArtifact: a manifest of another job is there.
         StorageError: another manifest came in place of one that was to be removed.
     """
-    root = _root(uri)
+    root = _artifact_root(uri)
     where, store = join_uri(root, MANIFEST_NAME), open_store(root)
     try:
         read_as = store.stat(MANIFEST_NAME).version
         manifest = read_manifest(root)
     except (InvalidArtifact, SourceNotFound):
         return None
-    require_of_job(manifest, job_id, where)
+    require_job_id(manifest, job_id, where)
     try:
-        _require_whole(manifest, store, still_ours)
+        _require_all_files(manifest, store, still_ours)
     except InvalidArtifact as error:
         log.warning("manifest_without_its_files", extra={"uri": where, "reason": error.message})
         _remove_manifest(store, read_as, still_ours)
@@ -186,7 +186,9 @@ def published_by_job(
     lost = Failure(code="attempt_failed", message="failed in an earlier attempt that could not say why")
     return ExportOutcome(
         towers=tuple(
-            succeeded(entries[name], root) if name in entries else TowerOutcome(tower=name, failure=lost)
+            successful_outcome(entries[name], root)
+            if name in entries
+            else TowerOutcome(tower=name, failure=lost)
             for name in towers
         ),
         manifest_uri=where,
@@ -206,7 +208,7 @@ def _remove_manifest(store: ArtifactStore, version: str, still_ours: Permission)
     store.delete(MANIFEST_NAME, still_ours)
 
 
-def succeeded(entry: TowerEntry, root: str) -> TowerOutcome:
+def successful_outcome(entry: TowerEntry, root: str) -> TowerOutcome:
     """The outcome of a tower that the artifact holds."""
     return TowerOutcome(tower=entry.name, entry=entry, package_uri=join_uri(root, entry.package.path))
 
@@ -217,30 +219,30 @@ def fetch_tower(uri: str, tower: TowerName, into: Path, key: VerifyingKey | None
     Raises:
         InvalidArtifact: the artifact has no such tower, or a file is not the one the manifest names.
     """
-    root = _root(uri)
-    entry = _tower(read_manifest(root, key), tower, root)
+    root = _artifact_root(uri)
+    entry = _find_tower(read_manifest(root, key), tower, root)
     store = open_store(root)
     for ref in entry.served_files:
-        _fetch(store, ref, into / checked_path(ref.path))
+        _fetch_file(store, ref, into / check_path(ref.path))
     return (into / entry.package.path).parent.parent
 
 
-def _fetch(store: ArtifactStore, ref: FileRef, local: Path) -> None:
+def _fetch_file(store: ArtifactStore, ref: FileRef, local: Path) -> None:
     where = store.uri_of(ref.path)
     try:
         store.fetch(ref.path, local)
     except SourceNotFound as error:
-        raise _missing(where) from error
+        raise _missing_file(where) from error
     if file_ref(ref.path, local) != ref:
         local.unlink()
-        raise _damaged(where)
+        raise _damaged_file(where)
 
 
-def _missing(where: str) -> InvalidArtifact:
+def _missing_file(where: str) -> InvalidArtifact:
     return InvalidArtifact(f"{where} is missing, though the manifest names it", where=where)
 
 
-def _damaged(where: str) -> InvalidArtifact:
+def _damaged_file(where: str) -> InvalidArtifact:
     return InvalidArtifact(
         f"{where} is damaged: it is not the file whose digest the manifest holds",
         hint="export again, under a new job",
@@ -248,11 +250,11 @@ def _damaged(where: str) -> InvalidArtifact:
     )
 
 
-def _root(uri: str) -> str:
+def _artifact_root(uri: str) -> str:
     return uri.rstrip("/").removesuffix(f"/{MANIFEST_NAME}")
 
 
-def _tower(manifest: Manifest, tower: TowerName, root: str) -> TowerEntry:
+def _find_tower(manifest: Manifest, tower: TowerName, root: str) -> TowerEntry:
     for entry in manifest.towers:
         if entry.name is tower:
             return entry
@@ -260,7 +262,7 @@ def _tower(manifest: Manifest, tower: TowerName, root: str) -> TowerEntry:
     raise InvalidArtifact(f"{root} has no {tower} tower", hint=f"its towers: {there}", where=root)
 
 
-def checked_path(path: str) -> str:
+def check_path(path: str) -> str:
     try:
         return check_key(path)
     except StorageError as error:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from exporter.artifact.read import checked_path, file_ref
+from exporter.artifact.read import check_path, file_ref
 from exporter.errors import AlreadyPublished, ExportError, InvalidArtifact, SourceNotFound, StorageError
 from exporter.manifest import MANIFEST_NAME, FileRef, Manifest, TowerEntry
 from exporter.storage.open import open_store, split_uri
@@ -24,51 +24,51 @@ _MANIFEST_TRIES = 5  # each no longer than the right to it lasts
 _MANIFEST_PAUSE_S = 0.5  # before the second; one more before each further one
 
 
-def send_tower(
+def upload_tower(
     entry: TowerEntry,
     files: Mapping[str, Path],
     artifact_uri: str,
     *,
     replace_unfinished: bool,
-    on_sent: OnProgress = lambda sent, total: None,
-    may_send: Permission = lambda: None,
+    on_progress: OnProgress = lambda sent, total: None,
+    may_upload: Permission = lambda: None,
 ) -> tuple[StoredFile, ...]:
     """Send a tower's files to their paths in the artifact; only its manifest makes them part of it.
 
-    `may_send` is asked before anything is removed, before each file, and after each part of one; if it
+    `may_upload` is asked before anything is removed, before each file, and after each part of one; if it
     raises, all is taken back.
 
     Returns:
-        What the store holds of them now, for `complete`.
+        What the store holds of them now, for `publish_manifest`.
 
     Raises:
         AlreadyPublished: there is a manifest already, or files whose owner may still be at work.
         StorageError: a file did not arrive as it was sent, or not at all.
         InvalidArtifact: the entry and the files disagree; nothing was sent.
     """
-    store, folder = _opened(artifact_uri)
-    return send_tower_in(
+    store, folder = _open_folder(artifact_uri)
+    return upload_tower_to_store(
         store,
         folder,
         entry,
         files,
         replace_unfinished=replace_unfinished,
-        on_sent=on_sent,
-        may_send=may_send,
+        on_progress=on_progress,
+        may_upload=may_upload,
     )
 
 
-def send_tower_in(
+def upload_tower_to_store(
     store: ArtifactStore,
     folder: str,
     entry: TowerEntry,
     files: Mapping[str, Path],
     *,
     replace_unfinished: bool,
-    on_sent: OnProgress = lambda sent, total: None,
-    may_send: Permission = lambda: None,
+    on_progress: OnProgress = lambda sent, total: None,
+    may_upload: Permission = lambda: None,
 ) -> tuple[StoredFile, ...]:
-    """As `send_tower`, into a folder of a store.
+    """As `upload_tower`, into a folder of a store.
 
     A failed attempt removes what it sent. One that was killed cannot, and its files would refuse the next
     attempt's, as keys are written once. `replace_unfinished` says that the caller knows such files to be
@@ -77,49 +77,50 @@ def send_tower_in(
     new manifest. Should a straggler write after all, one of the two meets a key of the other and gives up;
     neither overwrites anything.
     """
-    refs = _checked_refs(entry, files)
-    may_send()  # before a look that may be long: what is found must not be removed by who has lost the job
-    _make_room(store, folder, str(entry.name), may_send, replace_unfinished=replace_unfinished)
+    refs = _check_entry_files(entry, files)
+    may_upload()  # before a look that may be long: what is found must not be removed by who has lost the job
+    _claim_tower_folder(store, folder, str(entry.name), may_upload, replace_unfinished=replace_unfinished)
     sent: list[StoredFile] = []
     try:
-        _send(store, folder, refs, files, sent, on_sent, may_send)
+        _upload_files(store, folder, refs, files, sent, on_progress, may_upload)
         for ref in refs:
-            _check_arrived(store, f"{folder}/{ref.path}", ref)
+            _check_stored_file(store, f"{folder}/{ref.path}", ref)
     except BaseException:
-        _remove(store, folder, sent)
+        _remove_files(store, folder, sent)
         raise
     return tuple(sent)
 
 
-def send_file(
+def upload_file(
     ref: FileRef,
     local: Path,
     artifact_uri: str,
     *,
     replace_unfinished: bool,
-    on_sent: OnProgress = lambda sent, total: None,
-    may_send: Permission = lambda: None,
+    on_progress: OnProgress = lambda sent, total: None,
+    may_upload: Permission = lambda: None,
 ) -> StoredFile:
-    """Send one file of an artifact, beside which others are sent by others.
+    """Upload one file of an artifact to which other processes upload theirs.
 
-    Returns, raises and replaces as `send_tower`; of a dead attempt's files, `complete` clears the others.
+    It returns and raises what `upload_tower` does. Of a dead attempt's files it replaces only this one;
+    `publish_manifest` removes the others.
     """
-    store, folder = _opened(artifact_uri)
-    key = f"{folder}/{checked_path(ref.path)}"
+    store, folder = _open_folder(artifact_uri)
+    key = f"{folder}/{check_path(ref.path)}"
     _require_unpublished(store, folder)
     if replace_unfinished:
         store.delete(key)
     sent: list[StoredFile] = []
     try:
-        _send(store, folder, [ref], {ref.path: local}, sent, on_sent, may_send)
-        _check_arrived(store, key, ref)
+        _upload_files(store, folder, [ref], {ref.path: local}, sent, on_progress, may_upload)
+        _check_stored_file(store, key, ref)
     except BaseException:
-        _remove(store, folder, sent)
+        _remove_files(store, folder, sent)
         raise
     return sent[0]
 
 
-def complete(
+def publish_manifest(
     manifest: Manifest,
     sent: Sequence[StoredFile],
     artifact_uri: str,
@@ -139,8 +140,8 @@ def complete(
         AlreadyPublished: there is a manifest already, or files that this attempt did not send.
         StorageError: what was sent is not there any more, or is not what it was; it has been removed.
     """
-    store, folder = _opened(artifact_uri)
-    return complete_in(
+    store, folder = _open_folder(artifact_uri)
+    return publish_manifest_to_store(
         store,
         folder,
         manifest,
@@ -150,7 +151,7 @@ def complete(
     )
 
 
-def complete_in(
+def publish_manifest_to_store(
     store: ArtifactStore,
     folder: str,
     manifest: Manifest,
@@ -159,16 +160,16 @@ def complete_in(
     replace_unfinished: bool,
     before_manifest: Permission = lambda: None,
 ) -> str:
-    """As `complete`, in a folder of a store."""
+    """As `publish_manifest`, in a folder of a store."""
     manifest_key = f"{folder}/{MANIFEST_NAME}"
     try:
-        _require_named(manifest, folder, sent)
+        _require_all_named(manifest, folder, sent)
         before_manifest()
-        _require_whole(store, folder, sent, before_manifest, replace_unfinished=replace_unfinished)
-        _put_manifest(store, manifest_key, _text(manifest), before_manifest)
-        _require_still_whole(store, folder, manifest_key, sent)
+        _require_only_uploads(store, folder, sent, before_manifest, replace_unfinished=replace_unfinished)
+        _put_manifest(store, manifest_key, _manifest_text(manifest), before_manifest)
+        _require_uploads_remain(store, folder, manifest_key, sent)
     except BaseException:
-        _remove(store, folder, sent)
+        _remove_files(store, folder, sent)
         raise
     return store.uri_of(manifest_key)
 
@@ -191,32 +192,32 @@ def _put_manifest(store: ArtifactStore, key: str, text: bytes, permission: Permi
             time.sleep(_MANIFEST_PAUSE_S * (_MANIFEST_TRIES - left))
 
 
-def digest_of(manifest: Manifest) -> str:
-    """The sha256 of the bytes that `complete` writes of it."""
-    return hashlib.sha256(_text(manifest)).hexdigest()
+def manifest_digest(manifest: Manifest) -> str:
+    """The sha256 of the bytes that `publish_manifest` writes of it."""
+    return hashlib.sha256(_manifest_text(manifest)).hexdigest()
 
 
-def withdraw(sent: Sequence[StoredFile], artifact_uri: str) -> None:
+def remove_uploads(sent: Sequence[StoredFile], artifact_uri: str) -> None:
     """Take back what was sent to an artifact that is not to be; what cannot be removed is logged."""
-    store, folder = _opened(artifact_uri)
-    _remove(store, folder, sent)
+    store, folder = _open_folder(artifact_uri)
+    _remove_files(store, folder, sent)
 
 
-def remove_left(paths: Sequence[str], artifact_uri: str, still_ours: Permission) -> None:
+def remove_abandoned_files(paths: Sequence[str], artifact_uri: str, still_ours: Permission) -> None:
     """Remove these files of an artifact that is not to have them: who sent them, if any, could not say so.
 
     Raises:
         AlreadyPublished: there is a manifest, and they may be part of it.
         StorageError: some of them are there yet.
     """
-    store, folder = _opened(artifact_uri)
+    store, folder = _open_folder(artifact_uri)
     still_ours()
     _require_unpublished(store, folder)
     for path in paths:
-        store.delete(f"{folder}/{checked_path(path)}", still_ours)
+        store.delete(f"{folder}/{check_path(path)}", still_ours)
 
 
-def remove_unfinished(
+def remove_unfinished_artifact(
     artifact_uri: str,
     still_ours: Permission = lambda: None,
     on_removed: Callable[[], None] = lambda: None,
@@ -229,7 +230,7 @@ def remove_unfinished(
     Raises:
         StorageError: some of it is there yet.
     """
-    store, folder = _opened(artifact_uri)
+    store, folder = _open_folder(artifact_uri)
     if store.exists(f"{folder}/{MANIFEST_NAME}"):
         return
     for file in store.list(folder):
@@ -238,15 +239,15 @@ def remove_unfinished(
     store.delete_prefix(folder, still_ours)
 
 
-def _opened(artifact_uri: str) -> tuple[ArtifactStore, str]:
+def _open_folder(artifact_uri: str) -> tuple[ArtifactStore, str]:
     output_uri, folder = split_uri(artifact_uri)
     return open_store(output_uri), folder
 
 
-def _checked_refs(entry: TowerEntry, files: Mapping[str, Path]) -> list[FileRef]:
+def _check_entry_files(entry: TowerEntry, files: Mapping[str, Path]) -> list[FileRef]:
     """Every file the entry names: exactly the ones given, as they are on disk now."""
     refs = list(entry.all_files)
-    paths = [checked_path(ref.path) for ref in refs]
+    paths = [check_path(ref.path) for ref in refs]
     if len(set(paths)) != len(paths) or not all(path.startswith(f"{entry.name}/") for path in paths):
         raise InvalidArtifact(
             f"the entry of {entry.name} names a file twice, or another's: {', '.join(sorted(paths))}"
@@ -261,15 +262,15 @@ def _checked_refs(entry: TowerEntry, files: Mapping[str, Path]) -> list[FileRef]
     return refs
 
 
-def _make_room(
-    store: ArtifactStore, folder: str, tower: str, may_send: Permission, *, replace_unfinished: bool
+def _claim_tower_folder(
+    store: ArtifactStore, folder: str, tower: str, may_upload: Permission, *, replace_unfinished: bool
 ) -> None:
     """Refuse a tower's folder that is taken; clear one that a dead attempt left unfinished."""
     _require_unpublished(store, folder)
     if replace_unfinished:
-        store.delete_prefix(f"{folder}/{tower}", may_send)
+        store.delete_prefix(f"{folder}/{tower}", may_upload)
     elif left := store.list(f"{folder}/{tower}"):
-        raise _taken(store, folder, left)
+        raise _folder_taken(store, folder, left)
 
 
 def _require_unpublished(store: ArtifactStore, folder: str) -> None:
@@ -278,7 +279,7 @@ def _require_unpublished(store: ArtifactStore, folder: str) -> None:
         raise AlreadyPublished(f"{uri} is published; it is never overwritten", where=uri)
 
 
-def _taken(store: ArtifactStore, folder: str, left: Sequence[StoredFile]) -> AlreadyPublished:
+def _folder_taken(store: ArtifactStore, folder: str, left: Sequence[StoredFile]) -> AlreadyPublished:
     uri = store.uri_of(folder)
     return AlreadyPublished(
         f"{uri} holds {len(left)} files of an attempt that did not finish, the first {left[0].key}",
@@ -287,13 +288,13 @@ def _taken(store: ArtifactStore, folder: str, left: Sequence[StoredFile]) -> Alr
     )
 
 
-def _require_named(manifest: Manifest, folder: str, sent: Sequence[StoredFile]) -> None:
+def _require_all_named(manifest: Manifest, folder: str, sent: Sequence[StoredFile]) -> None:
     named = {f"{folder}/{ref.path}" for tower in manifest.towers for ref in tower.all_files}
     if odd := named ^ {file.key for file in sent}:
         raise InvalidArtifact(f"the manifest and what was sent disagree on {', '.join(sorted(odd))}")
 
 
-def _require_whole(
+def _require_only_uploads(
     store: ArtifactStore,
     folder: str,
     sent: Sequence[StoredFile],
@@ -312,12 +313,12 @@ def _require_whole(
     if not (strays := [file for key, file in found.items() if key not in versions]):
         return
     if not replace_unfinished:
-        raise _taken(store, folder, strays)
+        raise _folder_taken(store, folder, strays)
     for stray in strays:
         store.delete(stray.key, permission)
 
 
-def _require_still_whole(
+def _require_uploads_remain(
     store: ArtifactStore, folder: str, manifest_key: str, sent: Sequence[StoredFile]
 ) -> None:
     """A manifest that was long on its way may meet a place that was cleared meanwhile: then it must go."""
@@ -328,14 +329,14 @@ def _require_still_whole(
         raise StorageError(f"{uri} was removed while its manifest was written", hint="try again", where=uri)
 
 
-def _send(
+def _upload_files(
     store: ArtifactStore,
     folder: str,
     refs: list[FileRef],
     files: Mapping[str, Path],
     sent: list[StoredFile],
-    on_sent: OnProgress,
-    may_send: Permission,
+    on_progress: OnProgress,
+    may_upload: Permission,
 ) -> None:
     """Send every file, recording in `sent` what is this attempt's to remove."""
     total, count, end = sum(ref.size for ref in refs), 0, 0
@@ -343,19 +344,19 @@ def _send(
     def report(more: int) -> None:
         nonlocal count
         count += more
-        on_sent(count, total)
+        on_progress(count, total)
         if count < end:  # a file that is there is first to be recorded
-            may_send()
+            may_upload()
 
     for ref in refs:
         end += ref.size
-        may_send()
+        may_upload()
         key = f"{folder}/{ref.path}"
         store.put(files[ref.path], key, report)
         sent.append(store.stat(key))
 
 
-def _check_arrived(store: ArtifactStore, key: str, ref: FileRef) -> None:
+def _check_stored_file(store: ArtifactStore, key: str, ref: FileRef) -> None:
     if store.size(key) != ref.size or store.sha256(key) != ref.sha256:
         uri = store.uri_of(key)
         raise StorageError(
@@ -365,7 +366,7 @@ def _check_arrived(store: ArtifactStore, key: str, ref: FileRef) -> None:
         )
 
 
-def _remove(store: ArtifactStore, folder: str, sent: Sequence[StoredFile]) -> None:
+def _remove_files(store: ArtifactStore, folder: str, sent: Sequence[StoredFile]) -> None:
     """Take back what this attempt sent, unless a manifest stands: then it is part of an artifact.
 
     A file that another attempt has written in its place stays, even if it is the same to the byte.
@@ -373,13 +374,13 @@ def _remove(store: ArtifactStore, folder: str, sent: Sequence[StoredFile]) -> No
     try:
         if not store.exists(f"{folder}/{MANIFEST_NAME}"):
             for file in sent:
-                if _is_there(store, file):
+                if _is_unchanged(store, file):
                     store.delete(file.key)
     except ExportError:  # the failure that led here is the one to report
         log.warning("unfinished_artifact_left", exc_info=True, extra={"uri": store.uri_of(folder)})
 
 
-def _is_there(store: ArtifactStore, file: StoredFile) -> bool:
+def _is_unchanged(store: ArtifactStore, file: StoredFile) -> bool:
     """Whether the file is still the one that this very write made."""
     try:
         found = store.stat(file.key)
@@ -388,5 +389,5 @@ def _is_there(store: ArtifactStore, file: StoredFile) -> bool:
     return (found.version, found.token) == (file.version, file.token)
 
 
-def _text(manifest: Manifest) -> bytes:
+def _manifest_text(manifest: Manifest) -> bytes:
     return (manifest.model_dump_json(indent=2) + "\n").encode()

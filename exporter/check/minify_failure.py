@@ -10,13 +10,13 @@ from exporter.check.cases import Cases
 from exporter.check.tower import Wanted
 from exporter.construction.open_tower import Opened
 from exporter.errors import ExportError
-from exporter.minify.on_failure import TRIED, keep_smallest, keep_untraced
-from exporter.minify.script_runner import Expected
-from exporter.minify.search import SCRIPT
+from exporter.minify.on_failure import CANDIDATES_FOLDER, minify_programs, minify_trace_failure
+from exporter.minify.script_runner import ExpectedEnding
+from exporter.minify.search import SCRIPT_NAME
 from exporter.packages.parts import Packaging, TracedPart
 from exporter.packages.request import untraced_libraries
 from exporter.spec import TowerName
-from exporter.trace.op_libraries import graphs_of, known_libraries
+from exporter.trace.op_libraries import all_graphs, find_known_libraries
 
 
 def smallest_of(
@@ -25,15 +25,15 @@ def smallest_of(
     inputs: dict[str, Tensor],
     wanted: Wanted,
     *,
-    expected: Expected,
+    expected: ExpectedEnding,
 ) -> str:
     """Search for the smallest graph that fails as `expected`, if asked for; says what and where it is."""
     if wanted.shrink_into is None:
         return ""
     programs = [each.program for each in traced]
     folder = wanted.shrink_into / tower
-    libraries = known_libraries(graphs_of(programs))
-    told = keep_smallest(programs, inputs, folder, libraries=libraries, expected=expected)
+    libraries = find_known_libraries(all_graphs(programs))
+    told = minify_programs(programs, inputs, folder, libraries=libraries, expected=expected)
     return _kept(told, folder)
 
 
@@ -46,9 +46,9 @@ def smallest_untraced(
     towers = [part.tower for part in packaging.parts]
     inputs, others = packaging.entering(opened.inputs), packaging.entering(cases.agreeing[-1].inputs)
     folder, libraries = wanted.shrink_into / opened.tower.name, untraced_libraries(opened.tower)
-    return _kept(keep_untraced(error, towers, inputs, others, folder, libraries=libraries), folder)
+    return _kept(minify_trace_failure(error, towers, inputs, others, folder, libraries=libraries), folder)
 
 
 def _kept(told: str, folder: Path) -> str:
-    shutil.rmtree(folder.with_name(TRIED), ignore_errors=True)
-    return f"{told} It is {folder / SCRIPT}." if (folder / SCRIPT).exists() else told
+    shutil.rmtree(folder.with_name(CANDIDATES_FOLDER), ignore_errors=True)
+    return f"{told} It is {folder / SCRIPT_NAME}." if (folder / SCRIPT_NAME).exists() else told

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from exporter.aoti.out_of_memory import out_of_memory
+from exporter.aoti.out_of_memory import as_out_of_memory
 from exporter.attempt.stage_timeout import TRACE_LOG
 from exporter.check.cases import Cases, findings_of
 from exporter.check.minify_failure import smallest_of, smallest_untraced
@@ -19,7 +19,7 @@ from exporter.construction.open_tower import Opened, open_tower
 from exporter.construction.sources import config_source
 from exporter.data.batch import contradicting_batches, verification_batches
 from exporter.data.sweep import sweep
-from exporter.distributed.isolation import isolated
+from exporter.distributed.isolation import run_isolated
 from exporter.errors import (
     CompileFailed,
     DimPlanViolated,
@@ -28,12 +28,12 @@ from exporter.errors import (
     TraceFailed,
     VerificationFailed,
 )
-from exporter.minify.on_failure import expected_of
+from exporter.minify.on_failure import expected_ending
 from exporter.outcome import Failure
 from exporter.packages.parts import Packaging, TracedPart, packaging_of, trace_parts
 from exporter.towers.plan import TowerToExport, plan_export, read_config
-from exporter.trace.op_libraries import op_libraries
-from exporter.trace.trace_log import nodes_logged
+from exporter.trace.op_libraries import find_op_libraries
+from exporter.trace.trace_log import log_nodes
 from exporter.verify.gate import Gate
 
 OnFinding = Callable[[str, Finding], None]  # the tower's name and what was found, as it comes
@@ -51,9 +51,9 @@ def check(wanted: Wanted, on_finding: OnFinding) -> CheckReport:
         wanted.published.require_made_from(config_source(wanted.spec.config_uri, config_text))
     with tempfile.TemporaryDirectory(prefix="slipway-check-") as scratch:
         towers = tuple(
-            isolated(
+            run_isolated(
                 partial(_tried, each, wanted, config_text, Path(scratch), on_finding),
-                died=partial(_died, each),
+                on_death=partial(_died, each),
             )
             for each in planned
         )
@@ -72,7 +72,7 @@ def _tried(
     try:
         return _checked(planned, wanted, config_text, scratch, on_finding)
     except Exception as error:  # noqa: BLE001  as above
-        return TowerCheck(tower=planned.name, failure=Failure.of(out_of_memory(error) or error))
+        return TowerCheck(tower=planned.name, failure=Failure.of(as_out_of_memory(error) or error))
 
 
 def _checked(
@@ -85,7 +85,7 @@ def _checked(
     passes = tuple(each for each in wanted.spec.passes if each.tower is planned.name)
     packaging = packaging_of(opened.tower, wanted.spec)
     inputs, cases = packaging.entering(opened.inputs), _cases(opened, wanted)
-    with nodes_logged(folder / TRACE_LOG) as log:
+    with log_nodes(folder / TRACE_LOG) as log:
         try:
             traced = trace_parts(packaging.parts, inputs, opened.device, passes=passes)
         except (TraceFailed, DimPlanViolated) as error:
@@ -94,12 +94,14 @@ def _checked(
     try:
         packages = packages_of(planned.name, traced, wanted, folder)
     except CompileFailed as error:
-        smallest = smallest_of(planned.name, traced, inputs, wanted, expected=expected_of(error))
-        return TowerCheck(tower=planned.name, trace=log.told(), failure=Failure.of(error), smallest=smallest)
+        smallest = smallest_of(planned.name, traced, inputs, wanted, expected=expected_ending(error))
+        return TowerCheck(
+            tower=planned.name, trace=log.summary(), failure=Failure.of(error), smallest=smallest
+        )
     gate = Gate(
         opened.tower,
         packages.chain,
-        op_libraries=op_libraries(each.program for each in traced),
+        op_libraries=find_op_libraries(each.program for each in traced),
         scratch=folder,
         device=opened.device,
         passes=passes,
@@ -113,7 +115,7 @@ def _checked(
     return TowerCheck(
         tower=planned.name,
         findings=tuple(findings),
-        trace=log.told(),
+        trace=log.summary(),
         smallest=_of_first_failure(traced, packaging, findings, cases, wanted),
     )
 
@@ -130,7 +132,7 @@ def _of_first_failure(
     if failed is None:
         return ""
     error = PromiseBroken("") if failed.subject is Subject.NODES else VerificationFailed("")
-    expected = replace(expected_of(error), kinds=())  # a finding may tell of a crash as well
+    expected = replace(expected_ending(error), kinds=())  # a finding may tell of a crash as well
     entering = packaging.entering(inputs[failed.case])
     return smallest_of(traced[0].part.tower.name, traced, entering, wanted, expected=expected)
 

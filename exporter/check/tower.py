@@ -47,7 +47,7 @@ def packages_of(tower: TowerName, traced: Sequence[TracedPart], wanted: Wanted, 
 
 def _coded(traced: TracedPart, cache: CodeCache | None, target: Target) -> CodedPart:
     fingerprint = graph_fingerprint(traced.program, require_target(target), target)
-    known, weights = cache.of_graph(fingerprint) if cache else None, weights_of(traced)
-    if known is None or known.misfit(weights):
+    known, weights = cache.find_graph(fingerprint) if cache else None, weights_of(traced)
+    if known is None or known.find_mismatch(weights):
         return compile_part(traced, fingerprint, target=target)
     return CodedPart(part=traced.part, known=known, weights=weights, passes=traced.passes)

@@ -13,7 +13,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from exporter.aoti.code import ProgramCode
-from exporter.code_cache.entry import LAYOUT, pack, unpack
+from exporter.code_cache.entry import LAYOUT, pack_entry, unpack_entry
 from exporter.errors import AlreadyPublished, ExportError, SourceNotFound
 from exporter.spec import Frozen
 from exporter.storage.open import local_path, open_store
@@ -45,45 +45,47 @@ class CodeCache:
         self._folder = folder
         self._limit = limit
 
-    def of_request(self, key: str) -> tuple[ProgramCode, ...]:
+    def find_request(self, key: str) -> tuple[ProgramCode, ...]:
         """The code of every part of a request; nothing unless all of it is there."""
-        data = self._read(_request(key))
+        data = self._read(_request_name(key))
         if data is None:
             return ()
         try:
             request = RequestFile.model_validate_json(data)
         except ValidationError:
-            self._remove(_request(key))
+            self._remove(_request_name(key))
             return ()
-        found = [self.of_graph(each) for each in request.fingerprints] if request.layout == LAYOUT else [None]
+        found = (
+            [self.find_graph(each) for each in request.fingerprints] if request.layout == LAYOUT else [None]
+        )
         return tuple(each for each in found if each is not None) if None not in found else ()
 
-    def of_graph(self, fingerprint: str) -> ProgramCode | None:
-        data = self._read(_entry(fingerprint))
+    def find_graph(self, fingerprint: str) -> ProgramCode | None:
+        data = self._read(_entry_name(fingerprint))
         if data is None:
             return None
-        known = unpack(data, fingerprint)
+        known = unpack_entry(data, fingerprint)
         if known is None:  # it would stand in the way of a sound one
-            self._remove(_entry(fingerprint))
+            self._remove(_entry_name(fingerprint))
         return known
 
-    def keep(self, key: str, codes: Sequence[ProgramCode]) -> None:
+    def store(self, key: str, codes: Sequence[ProgramCode]) -> None:
         """Keep the code of a request, which has passed the gate."""
         for known in codes:
-            self._write(_entry(known.fingerprint), pack(known))
+            self._write(_entry_name(known.fingerprint), pack_entry(known))
         request = RequestFile(layout=LAYOUT, fingerprints=tuple(known.fingerprint for known in codes))
-        if self._read(_request(key)) != (data := request.model_dump_json().encode()):
-            self._remove(_request(key))
-            self._write(_request(key), data)
+        if self._read(_request_name(key)) != (data := request.model_dump_json().encode()):
+            self._remove(_request_name(key))
+            self._write(_request_name(key), data)
         self._make_room()
 
-    def drop(self, key: str, codes: Sequence[ProgramCode]) -> None:
+    def remove(self, key: str, codes: Sequence[ProgramCode]) -> None:
         """Forget a request and its code, which turned out to be wrong."""
-        for name in (_request(key), *(_entry(known.fingerprint) for known in codes)):
+        for name in (_request_name(key), *(_entry_name(known.fingerprint) for known in codes)):
             self._remove(name)
 
     def _read(self, name: str) -> bytes | None:
-        with _never_failing("read"):
+        with _log_failures("read"):
             try:
                 data = self._store.read(name, limit=_LARGEST)
             except SourceNotFound:
@@ -94,20 +96,20 @@ class CodeCache:
         return None
 
     def _write(self, name: str, data: bytes) -> None:
-        with _never_failing("write"):
+        with _log_failures("write"):
             try:
                 self._store.put_bytes(data, name)
             except AlreadyPublished:  # another export was quicker; its code is as good
                 return
 
     def _remove(self, name: str) -> None:
-        with _never_failing("remove"):
+        with _log_failures("remove"):
             self._store.delete(name)
 
     def _make_room(self) -> None:
         if self._folder is None:
             return
-        with _never_failing("shrink"):
+        with _log_failures("shrink"):
             files = sorted(self._store.list(), key=lambda file: int(file.version))  # by time of last use
             excess = sum(file.size for file in files) - self._limit
             for file in files:
@@ -121,21 +123,21 @@ def open_code_cache(uri: str, *, limit: int = LIMIT) -> CodeCache:
     """The cache at a URI; a folder that is new is its owner's alone."""
     folder = local_path(uri)
     if folder is not None:
-        with _never_failing("create"):
+        with _log_failures("create"):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     return CodeCache(open_store(uri), folder, limit=limit)
 
 
-def _request(key: str) -> str:
+def _request_name(key: str) -> str:
     return f"requests/{key}.json"
 
 
-def _entry(fingerprint: str) -> str:
+def _entry_name(fingerprint: str) -> str:
     return f"code/{fingerprint}.zip"
 
 
 @contextmanager
-def _never_failing(doing: str) -> Iterator[None]:
+def _log_failures(doing: str) -> Iterator[None]:
     try:
         yield
     except (ExportError, OSError) as error:

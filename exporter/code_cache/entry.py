@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 
-from exporter.aoti.code import Code, ProgramCode
+from exporter.aoti.code import CompiledCode, ProgramCode
 from exporter.errors import CompileFailed
 from exporter.manifest import TensorEntry
 from exporter.spec import Frozen
@@ -34,8 +34,8 @@ class Index(Frozen):
     op_libraries: tuple[str, ...]
 
 
-def pack(known: ProgramCode) -> bytes:
-    """The file that `unpack` reads."""
+def pack_entry(known: ProgramCode) -> bytes:
+    """The file that `unpack_entry` reads."""
     members = {_CODE + name: data for name, data in known.code.files.items()}
     members[_VALUES] = save({name: value.contiguous() for name, value in known.code.values.items()})
     index = Index(
@@ -54,7 +54,7 @@ def pack(known: ProgramCode) -> bytes:
     return packed.getvalue()
 
 
-def _refuse_what_escapes(archive: zipfile.ZipFile, size: int) -> None:
+def _refuse_unsafe_members(archive: zipfile.ZipFile, size: int) -> None:
     """ValueError, if a name leads elsewhere, or the members are out of all proportion to the file."""
     if any(".." in name.split("/") or name.startswith("/") or "\\" in name for name in archive.namelist()):
         raise ValueError("a member's name leads out of the entry")
@@ -62,17 +62,17 @@ def _refuse_what_escapes(archive: zipfile.ZipFile, size: int) -> None:
         raise ValueError("its members would fill the memory")
 
 
-def unpack(data: bytes, fingerprint: str) -> ProgramCode | None:
+def unpack_entry(data: bytes, fingerprint: str) -> ProgramCode | None:
     """The code of this fingerprint; None of a file that is damaged, of another layout or of another graph."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            _refuse_what_escapes(archive, len(data))
+            _refuse_unsafe_members(archive, len(data))
             index = Index.model_validate_json(archive.read(_INDEX))
             members = {name: archive.read(name) for name in index.digests}
         digests = {name: hashlib.sha256(member).hexdigest() for name, member in members.items()}
         if (index.layout, index.fingerprint, index.digests) != (LAYOUT, fingerprint, digests):
             return None
-        code = Code(
+        code = CompiledCode(
             files={
                 name.removeprefix(_CODE): each for name, each in members.items() if name.startswith(_CODE)
             },

@@ -25,12 +25,14 @@ from exporter.aoti.compile import versions
 from exporter.aoti.torch_private import compiler_settings
 from exporter.spec import Device, Pass, Target
 from exporter.towers.tower import Tower
-from exporter.trace.op_libraries import compiled_in, graphs_of
+from exporter.trace.op_libraries import all_graphs, find_compiled_in_modules
 
 # Where the code is that a trace runs or that decides how it is compiled.
 _OUR_CODE = ("aoti", "config", "dims", "lowering", "models", "towers")
 _VERSIONED = frozenset({"torch", "torchrec", "fbgemm_gpu", "exporter"})  # their versions are in the key
-_NO_MATTER = frozenset({"text", "train_input_path", "train_rows_are_encoded", "averaged_weights", "reason"})
+_IGNORED_FIELDS = frozenset(
+    {"text", "train_input_path", "train_rows_are_encoded", "averaged_weights", "reason"}
+)
 
 
 def request_key(
@@ -56,7 +58,7 @@ def request_key(
 def graph_fingerprint(program: ExportedProgram, device: torch.device, target: Target = "cpu") -> str:
     """Of a traced graph: its operations, sizes, dtypes, strides and constants, and what compiles it."""
     digest = hashlib.sha256(json.dumps(_environment(device, target), sort_keys=True).encode())
-    for line in _lines_of(program):
+    for line in _describe_program(program):
         digest.update(f"{line}\n".encode())
     return digest.hexdigest()
 
@@ -66,7 +68,7 @@ def canonical(value: object) -> object:
     if value is None or isinstance(value, str | int | float):  # enums with values of these types included
         return value
     if isinstance(value, Mapping):
-        return {str(name): canonical(each) for name, each in value.items() if name not in _NO_MATTER}
+        return {str(name): canonical(each) for name, each in value.items() if name not in _IGNORED_FIELDS}
     if isinstance(value, Set):
         return sorted((canonical(each) for each in value), key=json.dumps)
     if isinstance(value, Sequence):
@@ -126,12 +128,12 @@ def _digest_folder(folder: Path) -> str:
     return _sha256("\n".join(f"{name} {hashlib.sha256(text).hexdigest()}" for name, text in texts))
 
 
-def _lines_of(program: ExportedProgram) -> Iterator[str]:
+def _describe_program(program: ExportedProgram) -> Iterator[str]:
     for name, module in program.graph_module.named_modules():
         if isinstance(module, GraphModule):
             yield f"graph {name}"
-            yield from (_line(node) for node in module.graph.nodes)
-    for module in compiled_in(graphs_of([program])):  # kernels that become part of the code
+            yield from (_describe_node(node) for node in module.graph.nodes)
+    for module in find_compiled_in_modules(all_graphs([program])):  # kernels that become part of the code
         yield f"compiled in {module} {_digest_beside(module)}"
     yield str(program.graph_signature)
     yield str(program.call_spec)
@@ -141,12 +143,12 @@ def _lines_of(program: ExportedProgram) -> Iterator[str]:
     assert program.example_inputs is not None
     (inputs,), _ = program.example_inputs
     for name, value in inputs.items():  # sizes that the compiler may tune for
-        yield f"example {name} {_words(value)}"
+        yield f"example {name} {_describe_value(value)}"
 
 
-def _line(node: Node) -> str:
+def _describe_node(node: Node) -> str:
     target = node.target if isinstance(node.target, str) else _name_of(node.target)
-    return f"{node.op} {node.name} {target} {node.args} {node.kwargs} {_words(node.meta.get('val'))}"
+    return f"{node.op} {node.name} {target} {node.args} {node.kwargs} {_describe_value(node.meta.get('val'))}"
 
 
 def _name_of(function: object) -> str:
@@ -156,18 +158,18 @@ def _name_of(function: object) -> str:
     return f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', None) or function}"
 
 
-def _words(value: object) -> str:
+def _describe_value(value: object) -> str:
     """A traced value: of a tensor all that code depends on, but not what it holds."""
     if isinstance(value, Tensor):
         return f"{value.dtype} {list(value.shape)} {list(value.stride())} {value.device}"
     if isinstance(value, list | tuple):
-        return str([_words(each) for each in value])
+        return str([_describe_value(each) for each in value])
     return str(value)
 
 
 def _digest(value: Tensor) -> str:
     data = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
-    return f"{_words(value)} {hashlib.sha256(data.data).hexdigest()}"
+    return f"{_describe_value(value)} {hashlib.sha256(data.data).hexdigest()}"
 
 
 def _sha256(text: str) -> str:

@@ -37,21 +37,21 @@ def run_ranks(run: Callable[[Ranks], None], count: int, *, meeting: str, here: r
             for each in (reader, *lines.values()):  # else nobody who writes would learn that nobody reads
                 os.close(each)
             name_process(f"rank {rank}")
-            _be(partial(run, Ranks(rank=rank, size=count, meeting=meeting)), writer)
+            _run_rank(partial(run, Ranks(rank=rank, size=count, meeting=meeting)), writer)
         os.close(writer)
         ranks[pid] = rank
         lines[rank] = reader
     # Not before: threads would not survive the forks, and could leave a lock behind in them.
-    readers = [Thread(target=_pass_on, args=(each, rank), daemon=True) for rank, each in lines.items()]
+    readers = [Thread(target=_forward_lines, args=(each, rank), daemon=True) for rank, each in lines.items()]
     for reading in readers:
         reading.start()
-    status = _attend(ranks)
+    status = _wait_for_ranks(ranks)
     for reading in readers:
         reading.join(_LAST_LINES_S)
     return status
 
 
-def _be(rank: Callable[[], None], output: int) -> NoReturn:
+def _run_rank(rank: Callable[[], None], output: int) -> NoReturn:
     """Become a rank, to its end."""
     status = 1
     try:
@@ -62,17 +62,17 @@ def _be(rank: Callable[[], None], output: int) -> NoReturn:
     except BaseException:  # noqa: BLE001  # nothing may go on above the fork
         traceback.print_exc()
     finally:
-        end(status)
+        exit_process(status)
 
 
-def _pass_on(lines: int, rank: int) -> None:
+def _forward_lines(lines: int, rank: int) -> None:
     with os.fdopen(lines, "rb") as file:
         for line in file:
             with suppress(OSError):  # a full disk loses lines; a rank that nobody reads would stand still
                 os.write(sys.stderr.fileno(), b"[rank%d]: %s\n" % (rank, line.rstrip(b"\n")))
 
 
-def _attend(ranks: dict[int, int]) -> int:
+def _wait_for_ranks(ranks: dict[int, int]) -> int:
     """Wait until all have ended; once one has failed, or the first is done, the others wait for nobody."""
     while ranks:
         pid, status = os.wait()
@@ -81,26 +81,26 @@ def _attend(ranks: dict[int, int]) -> int:
             how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
             sys.stderr.write(f"rank {rank} {how}; the other ranks are ended\n")
             sys.stderr.flush()
-            _end(ranks)
+            _end_ranks(ranks)
             return 1
         if rank == 0:
             # It has met the others by now, or has failed before it could: then they would wait for hours.
-            _end(ranks, patience_s=_GRACE_S)
+            _end_ranks(ranks, patience_s=_GRACE_S)
             return 0
     return 0
 
 
-def _end(ranks: Mapping[int, int], *, patience_s: float = 0.0) -> None:
+def _end_ranks(ranks: Mapping[int, int], *, patience_s: float = 0.0) -> None:
     """Let them end by themselves for a while, ask them to, and then kill them."""
-    left = _left(set(ranks), patience_s)
+    left = _wait_for_exits(set(ranks), patience_s)
     for pid in left:
         os.kill(pid, signal.SIGTERM)
-    for pid in _left(left, _GRACE_S):
+    for pid in _wait_for_exits(left, _GRACE_S):
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
 
 
-def _left(pids: set[int], seconds: float) -> set[int]:
+def _wait_for_exits(pids: set[int], seconds: float) -> set[int]:
     """Those that still run when the time is over, or none."""
     deadline = time.monotonic() + seconds
     while pids and time.monotonic() < deadline:
@@ -109,7 +109,7 @@ def _left(pids: set[int], seconds: float) -> set[int]:
     return pids
 
 
-def end(status: int) -> NoReturn:
+def exit_process(status: int) -> NoReturn:
     """End this process, and spare it the interpreter's end: with torch in it that takes a second."""
     sys.stdout.flush()
     sys.stderr.flush()

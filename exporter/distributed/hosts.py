@@ -20,7 +20,7 @@ from torch.distributed.elastic.rendezvous import (
 )
 from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
 
-from exporter.distributed.meeting import MeetingPlace
+from exporter.distributed.rendezvous import Rendezvous
 from exporter.errors import HostMissing
 
 log = logging.getLogger(__name__)
@@ -42,10 +42,10 @@ class Hosts:
         self.failure: str | None = None  # what ended all, as far as this host has heard
         self._store = store
         self._beats: dict[int, str] = {}
-        self._heard: dict[str, str | None] = {}  # by what is asked for
-        self._heard_at = dict.fromkeys(range(count), time.monotonic())
+        self._announcements: dict[str, str | None] = {}  # by what is asked for
+        self._last_beat_at = dict.fromkeys(range(count), time.monotonic())
         self._stopping = Event()
-        self._thread = Thread(target=self._look_around, daemon=True)
+        self._thread = Thread(target=self._watch_hosts, daemon=True)
         self._thread.start()
 
     @property
@@ -53,28 +53,28 @@ class Hosts:
         """Whether rank 0 is here."""
         return self.index == 0
 
-    def tell(self, name: str, text: str) -> None:
+    def announce(self, name: str, text: str) -> None:
         """Let every host read this."""
-        with _reaching_the_store():
+        with _translate_store_errors():
             self._store.set(name, text)
 
-    def told(self, name: str) -> str | None:
+    def read_announcement(self, name: str) -> str | None:
         """What a host has told by this name, as far as this one has heard; it listens from the first call on.
 
         Never waits: who asks a host that stands still gets no answer, and must be able to find that out.
         """
-        return self._heard.setdefault(name, None)
+        return self._announcements.setdefault(name, None)
 
-    def fail(self, text: str) -> str:
+    def announce_failure(self, text: str) -> str:
         """Tell that all is over, and why; returns what all hosts are told, which is what was told first."""
-        with _reaching_the_store():
+        with _translate_store_errors():
             return bytes(self._store.compare_set(_FAILED, "", text)).decode()
 
     @property
-    def lost(self) -> str | None:
+    def lost_host(self) -> str | None:
         """Who has not been heard of for too long."""
         now = time.monotonic()
-        silent = [host for host, at in self._heard_at.items() if now - at > _SILENCE_S]
+        silent = [host for host, at in self._last_beat_at.items() if now - at > _SILENCE_S]
         if self.index in silent or not self._thread.is_alive():
             return "the host where all meet"
         return f"host {silent[0]}" if silent else None
@@ -91,39 +91,39 @@ class Hosts:
         finally:
             self._stopping.set()
 
-    def _look_around(self) -> None:
+    def _watch_hosts(self) -> None:
         try:
             for beat in itertools.count():
                 if self._stopping.wait(_BEAT_S if beat else 0):
                     return
-                self._look(str(beat))
+                self._exchange_beats(str(beat))
         except HostMissing:
             log.warning("hosts_lost", exc_info=True)
 
-    def _look(self, beat: str) -> None:
-        self.tell(f"beat-{self.index}", beat)
+    def _exchange_beats(self, beat: str) -> None:
+        self.announce(f"beat-{self.index}", beat)
         for host in range(self.count):
             heard = self._read(f"beat-{host}")
             if heard is not None and heard != self._beats.get(host):
-                self._beats[host], self._heard_at[host] = heard, time.monotonic()
-        for name in [name for name, text in list(self._heard.items()) if text is None]:
-            self._heard[name] = self._read(name)
+                self._beats[host], self._last_beat_at[host] = heard, time.monotonic()
+        for name in [name for name, text in list(self._announcements.items()) if text is None]:
+            self._announcements[name] = self._read(name)
         self.failure = self._read(_FAILED)
 
     def _read(self, name: str) -> str | None:
-        with _reaching_the_store():
+        with _translate_store_errors():
             return self._store.get(name).decode() if self._store.check([name]) else None
 
 
 @contextmanager
-def _reaching_the_store() -> Iterator[None]:
+def _translate_store_errors() -> Iterator[None]:
     try:
         yield
     except _STORE_ERRORS as error:
         raise HostMissing("the host where all meet has gone") from error
 
 
-def meet(place: MeetingPlace) -> Hosts:
+def join_rendezvous(place: Rendezvous) -> Hosts:
     """Return once all hosts are there, each with a number of its own; the first is where they meet.
 
     Raises:
@@ -135,11 +135,11 @@ def meet(place: MeetingPlace) -> Hosts:
         where=place.endpoint,
     )
     try:
-        is_here, handler = _handler(place)
+        is_here, handler = _open_handler(place)
         joined = handler.next_rendezvous()
     except (RendezvousTimeoutError, RendezvousConnectionError) as error:
         raise missing from error
-    with _reaching_the_store():
+    with _translate_store_errors():
         if is_here:
             joined.store.set(_FIRST, str(joined.rank))
         first = int(joined.store.get(_FIRST))  # waits for it
@@ -147,7 +147,7 @@ def meet(place: MeetingPlace) -> Hosts:
     return Hosts(joined.store, index, joined.world_size)
 
 
-def _handler(place: MeetingPlace) -> tuple[bool, RendezvousHandler]:
+def _open_handler(place: Rendezvous) -> tuple[bool, RendezvousHandler]:
     """Whether they meet on this host, which is tried first, and torch's handler; torch goes by names."""
     for is_here in (place.is_here(), False):
         limit = max(1, round(place.time_limit.total_seconds()))

@@ -28,13 +28,13 @@ def name_process(name: str) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode())
 
 
-class Child(Generic[T]):
-    """A child of this process at work; see `begin`."""
+class ForkedChild(Generic[T]):
+    """A child of this process at work; see `start_child`."""
 
-    def __init__(self, process: ForkProcess, receiver: Connection, died: Callable[[str], T]) -> None:
+    def __init__(self, process: ForkProcess, receiver: Connection, on_death: Callable[[str], T]) -> None:
         self._process = process
         self._receiver = receiver
-        self._died = died
+        self._on_death = on_death
 
     def result(self) -> T:
         """What it produced, once it has."""
@@ -42,38 +42,38 @@ class Child(Generic[T]):
             value: T = self._receiver.recv()
         except (EOFError, OSError):  # it died before, or in the midst of telling
             self._process.join()
-            return self._died(_how(self._process.exitcode))
+            return self._on_death(_describe_exit(self._process.exitcode))
         finally:
             self._receiver.close()
         self._process.join()
         return value
 
 
-def begin(produce: Callable[[], T], *, died: Callable[[str], T]) -> Child[T]:
-    """Let a child of this process produce something; where it dies, the result is what `died` makes of it.
+def start_child(produce: Callable[[], T], *, on_death: Callable[[str], T]) -> ForkedChild[T]:
+    """Call `produce` in a forked child; if the child dies, the result is what `on_death` returns.
 
     Forked and not started anew, so that what is imported is not imported again; therefore this process
-    must not have run anything in threads, nor used CUDA. `died` is told how the child ended.
+    must not have run anything in threads, nor used CUDA. `on_death` is told how the child ended.
     """
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
-    child = context.Process(target=_produce, args=(produce, sender))
+    child = context.Process(target=_produce_and_send, args=(produce, sender))
     child.start()
     sender.close()  # the child holds the other end: its death is the end of the stream
-    return Child(child, receiver, died)
+    return ForkedChild(child, receiver, on_death)
 
 
-def isolated(produce: Callable[[], T], *, died: Callable[[str], T]) -> T:
-    """What `produce` returns in a child of this process, as `begin` has it."""
-    return begin(produce, died=died).result()
+def run_isolated(produce: Callable[[], T], *, on_death: Callable[[str], T]) -> T:
+    """What `produce` returns in a child of this process, as `start_child` has it."""
+    return start_child(produce, on_death=on_death).result()
 
 
-def _produce(produce: Callable[[], T], sender: Connection) -> None:
+def _produce_and_send(produce: Callable[[], T], sender: Connection) -> None:
     die_with_parent()
     sender.send(produce())
 
 
-def _how(exit_code: int | None) -> str:
+def _describe_exit(exit_code: int | None) -> str:
     if exit_code is not None and exit_code < 0:
         return f"was killed by {signal.Signals(-exit_code).name}"
     return f"ended with status {exit_code}"

@@ -33,7 +33,7 @@ class Ranks:
             return [value]
         values: list[T] | None = [value] * self.size if self.rank == 0 else None
         # Not before: the group's threads would not survive the fork that each tower is exported in.
-        store = _store_at(self.meeting, self.size, self.time_limit) if self.meeting else None
+        store = _open_store(self.meeting, self.size, self.time_limit) if self.meeting else None
         dist.init_process_group(
             "gloo",
             store=store,
@@ -48,7 +48,7 @@ class Ranks:
         return values
 
 
-def _store_at(meeting: str, ranks: int, time_limit: timedelta) -> dist.Store:
+def _open_store(meeting: str, ranks: int, time_limit: timedelta) -> dist.Store:
     """The file where the ranks of one host meet, or the store that one of several hosts keeps."""
     place = urlsplit(meeting)
     if place.scheme == "file":  # by hand: torch's own reading of such a URI leaves %20 as it is

@@ -28,7 +28,7 @@ class ItemIds:
     column: str
     kind: pa.DataType
     rows: int
-    label_an_index: bool  # FAISS labels vectors with non-negative 64-bit integers
+    can_label_index: bool  # FAISS labels vectors with non-negative 64-bit integers
 
 
 def check_ids(
@@ -51,14 +51,14 @@ def check_ids(
                     f"is of type {ids.type}, and of type {kind} in {first_file}",
                     hint="write the ids of all files with one type",
                 )
-            batch_keys = _keys(ids)
+            batch_keys = _keys_of(ids)
             lowest = min(lowest, int(batch_keys.min()))
             keys.add(batch_keys)
-        for earlier, later in keys.repeated():
+        for earlier, later in keys.find_repeated():
             _refuse_if_equal(source, column, earlier, later)
     assert kind is not None, "a source without rows is refused when it is read"
     numbers = bool(pa.types.is_integer(kind))
-    return ItemIds(column=column, kind=kind, rows=rows, label_an_index=numbers and lowest >= 0)
+    return ItemIds(column=column, kind=kind, rows=rows, can_label_index=numbers and lowest >= 0)
 
 
 def ids_of(batch: RowBatch, column: str) -> pa.Array:
@@ -99,9 +99,9 @@ class _Buckets:
             _append(self._paths[int(number)], pairs[bucket == number])
         return None
 
-    def repeated(self) -> list[tuple[int, int]]:
+    def find_repeated(self) -> list[tuple[int, int]]:
         """Rows of equal keys, an earlier and a later one, in the order of the later; not all of many."""
-        found = [pair for path in self._paths if path.exists() for pair in _repeated(path)]
+        found = [pair for path in self._paths if path.exists() for pair in _find_repeated(path)]
         return sorted(found, key=lambda pair: pair[1])
 
 
@@ -110,7 +110,7 @@ def _append(path: Path, pairs: Keys) -> None:
         pairs.tofile(file)
 
 
-def _repeated(path: Path) -> Iterator[tuple[int, int]]:
+def _find_repeated(path: Path) -> Iterator[tuple[int, int]]:
     pairs = np.fromfile(path, dtype=np.int64).reshape(-1, 2)
     order = np.argsort(pairs[:, 0], kind="stable")  # stable: of equal keys the earlier row stays first
     keys, rows = pairs[order, 0], pairs[order, 1]
@@ -119,7 +119,7 @@ def _repeated(path: Path) -> Iterator[tuple[int, int]]:
         yield int(rows[position]), int(rows[position + 1])
 
 
-def _keys(ids: pa.Array) -> Keys:
+def _keys_of(ids: pa.Array) -> Keys:
     """A number for each id; equal ids have equal ones, and of integers different ids have different ones."""
     if pa.types.is_integer(ids.type):
         numbers: Keys = ids.to_numpy().astype(np.int64)
@@ -129,7 +129,7 @@ def _keys(ids: pa.Array) -> Keys:
 
 def _refuse_if_equal(source: ParquetSource, column: str, earlier: int, later: int) -> None:
     """Different texts may have one key: look at the two themselves."""
-    (first_file, first_row, first), (file, row, second) = _look_up(source, column, [earlier, later])
+    (first_file, first_row, first), (file, row, second) = _read_ids_at(source, column, [earlier, later])
     if first == second:
         raise InvalidRows(
             f"{file}, column {column}, row {row}: item {second!r} is also row {first_row} of {first_file}",
@@ -138,7 +138,7 @@ def _refuse_if_equal(source: ParquetSource, column: str, earlier: int, later: in
         )
 
 
-def _look_up(source: ParquetSource, column: str, rows: list[int]) -> Iterator[tuple[str, int, Any]]:
+def _read_ids_at(source: ParquetSource, column: str, rows: list[int]) -> Iterator[tuple[str, int, Any]]:
     """File, row in it and id of rows counted over all files, in ascending order."""
     start = 0
     for batch in source.batches([column], rows_per_batch=_ROWS_READ):

@@ -33,7 +33,7 @@ class IndexRequest(BaseModel):
     threads: int
 
 
-class IndexBuilt(BaseModel):
+class IndexResult(BaseModel):
     """What became of it."""
 
     trained_rows: int
@@ -48,7 +48,7 @@ class IndexReply(BaseModel):
 
     fraction: float = 1.0
     detail: str = ""
-    built: IndexBuilt | None = None
+    built: IndexResult | None = None
 
 
 def require_faiss() -> None:
@@ -65,7 +65,7 @@ def require_faiss() -> None:
         )
 
 
-def build_index(request: IndexRequest, progress: Progress) -> IndexBuilt:
+def build_index(request: IndexRequest, progress: Progress) -> IndexResult:
     """Build and measure the index, and write it to `request.output`.
 
     FAISS brings an OpenMP runtime of its own beside torch's, and what is too large for the machine is

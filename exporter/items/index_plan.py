@@ -21,7 +21,7 @@ _METRICS = {
 
 
 @runtime_checkable
-class Compares(Protocol):
+class HasSimilarity(Protocol):
     """A model whose config says how a user and an item are compared."""
 
     @property
@@ -30,10 +30,10 @@ class Compares(Protocol):
 
 def metric_of(model: ModelConfig) -> Metric:
     """How the model was trained to compare; by inner product where its config does not say."""
-    return _METRICS[model.similarity] if isinstance(model, Compares) else Metric.INNER_PRODUCT
+    return _METRICS[model.similarity] if isinstance(model, HasSimilarity) else Metric.INNER_PRODUCT
 
 
-def decided(index: IndexSpec, *, rows: int, width: int) -> IndexSpec:
+def resolve_index(index: IndexSpec, *, rows: int, width: int) -> IndexSpec:
     """The same index with nothing left open, for that many vectors of a width.
 
     Raises:

@@ -13,11 +13,11 @@ import faiss
 
 from exporter.errors import IndexFailed
 from exporter.index_spec import FlatIndex, HnswIndex, IvfFlatIndex, IvfPqIndex
-from exporter.items.index import IndexBuilt, IndexReply, IndexRequest
+from exporter.items.index import IndexReply, IndexRequest, IndexResult
 from exporter.items.index_plan import PQ_CODES
-from exporter.items.memory import peak_bytes
+from exporter.items.peak_memory import peak_bytes
 from exporter.items.recall import measure_recall
-from exporter.items.sample import spread
+from exporter.items.sample import sample_places
 from exporter.items.vector_files import VectorRows, read_groups, read_rows
 from exporter.manifest import Metric
 
@@ -38,11 +38,11 @@ def main(requests: TextIO, replies: TextIO) -> None:
     _answer(replies, IndexReply(built=build(request, report)))
 
 
-def build(request: IndexRequest, report: Report) -> IndexBuilt:
+def build(request: IndexRequest, report: Report) -> IndexResult:
     """Train on a sample, add every vector, write the index, read it back and measure that."""
     begun = time.monotonic()
     faiss.omp_set_num_threads(request.threads)
-    index = _empty(request)
+    index = _create_index(request)
     trained_rows = _train(index, request, report)
     for group in read_groups(request.parts):
         _add(index, group, request)
@@ -56,7 +56,7 @@ def build(request: IndexRequest, report: Report) -> IndexBuilt:
         raise IndexFailed(f"the index holds {index.ntotal} vectors of {request.rows} items")
     report(_ADDED, "index: recall against exact search")
     recall = measure_recall(index, request, seed=_SEED)
-    return IndexBuilt(
+    return IndexResult(
         trained_rows=trained_rows,
         recall_at_10=recall.share,
         queries=recall.queries,
@@ -65,17 +65,17 @@ def build(request: IndexRequest, report: Report) -> IndexBuilt:
     )
 
 
-def _empty(request: IndexRequest) -> faiss.Index:
+def _create_index(request: IndexRequest) -> faiss.Index:
     metric = faiss.METRIC_L2 if request.metric is Metric.L2 else faiss.METRIC_INNER_PRODUCT
     width = request.width
     match request.index:
         case FlatIndex():
-            return _labelled(faiss.IndexFlat(width, metric), request)
+            return _with_labels(faiss.IndexFlat(width, metric), request)
         case HnswIndex() as spec:
             graph = faiss.IndexHNSWFlat(width, spec.m, metric)
             graph.hnsw.efConstruction = spec.ef_construction
             graph.hnsw.efSearch = spec.ef_search
-            return _labelled(graph, request)
+            return _with_labels(graph, request)
         case IvfFlatIndex(nlist=int(nlist), nprobe=nprobe):
             lists = faiss.IndexIVFFlat(faiss.IndexFlat(width, metric), width, nlist, metric)
             lists.nprobe = nprobe
@@ -88,7 +88,7 @@ def _empty(request: IndexRequest) -> faiss.Index:
             raise AssertionError("the parent leaves no parameter open")
 
 
-def _labelled(index: faiss.Index, request: IndexRequest) -> faiss.Index:
+def _with_labels(index: faiss.Index, request: IndexRequest) -> faiss.Index:
     """With a table of ids beside the vectors, which by themselves are numbered."""
     return faiss.IndexIDMap2(index) if request.labels == "item_ids" else index
 
@@ -99,7 +99,7 @@ def _train(index: faiss.Index, request: IndexRequest, report: Report) -> int:
         return 0
     assert isinstance(request.index, IvfFlatIndex | IvfPqIndex) and request.index.nlist is not None
     wanted = min(max(_TRAINED_PER_LIST * request.index.nlist, _TRAINED_PER_LIST * PQ_CODES), _TRAINED_MOST)
-    sample = read_rows(request.parts, spread(request.rows, wanted, seed=_SEED)).vectors
+    sample = read_rows(request.parts, sample_places(request.rows, wanted, seed=_SEED)).vectors
     report(0.0, f"index: {request.index.nlist:,} lists from {len(sample):,} items")
     index.train(sample)
     return len(sample)

@@ -11,10 +11,10 @@ from exporter.errors import VerificationFailed
 from exporter.index_spec import IndexSpec
 from exporter.items.ids import ids_of
 from exporter.items.index import IndexRequest, build_index
-from exporter.items.memory import forget_peak, peak_bytes
-from exporter.items.plan import WantedVectors
-from exporter.items.sample import spread
-from exporter.items.stream import Written, in_calls, write_vectors
+from exporter.items.peak_memory import peak_bytes, reset_peak
+from exporter.items.plan import VectorsPlan
+from exporter.items.sample import sample_places
+from exporter.items.stream import WrittenVectors, encode_calls, write_vectors
 from exporter.items.vector_files import read_rows
 from exporter.manifest import VECTOR_COLUMN, IndexEntry, VectorsEntry
 from exporter.spec import TowerName
@@ -28,14 +28,16 @@ _VECTORS, _CHECK = 0.35, 0.05  # of the stage, about, where an index comes after
 
 
 @dataclass(frozen=True, kw_only=True)
-class Materialised:
+class MaterialisedVectors:
     """The vectors' part of the manifest, and the files it speaks of by their paths in the artifact."""
 
     entry: VectorsEntry
     files: dict[str, Path]
 
 
-def materialise(wanted: WantedVectors, gate: Gate, folder: Path, progress: Progress) -> Materialised:
+def materialise_items(
+    wanted: VectorsPlan, gate: Gate, folder: Path, progress: Progress
+) -> MaterialisedVectors:
     """Make the vectors of all items below `folder`, hold a sample against eager, and build the index.
 
     Raises:
@@ -43,20 +45,20 @@ def materialise(wanted: WantedVectors, gate: Gate, folder: Path, progress: Progr
         VerificationFailed: a vector is not what eager computes.
         IndexFailed: FAISS could not build the index.
     """
-    forget_peak()
+    reset_peak()
     (folder / "vectors").mkdir()
     share = _VECTORS if wanted.index else 1 - _CHECK
-    sample = spread(wanted.items.ids.rows, _CHECKED, seed=_SEED)
+    sample = sample_places(wanted.items.ids.rows, _CHECKED, seed=_SEED)
     written = write_vectors(
-        wanted, gate.runner(), folder / "vectors", sample, _part(progress, begin=0.0, end=share)
+        wanted, gate.runner(), folder / "vectors", sample, _scale_progress(progress, begin=0.0, end=share)
     )
     progress(share, f"vectors: {len(sample):,} of them against eager")
-    difference = held_against_eager(wanted, gate, written)
+    difference = compare_with_eager(wanted, gate, written)
     index = None
     if wanted.index is not None:
-        rest = _part(progress, begin=share + _CHECK, end=1.0)
-        index = _indexed(wanted, wanted.index, written, folder / "index", rest)
-    files = {_path_of(path, folder): path for path in written.parts}
+        rest = _scale_progress(progress, begin=share + _CHECK, end=1.0)
+        index = _build_index_entry(wanted, wanted.index, written, folder / "index", rest)
+    files = {_artifact_path(path, folder): path for path in written.parts}
     items = wanted.items
     entry = VectorsEntry(
         files=tuple(file_ref(path, local) for path, local in files.items()),
@@ -78,10 +80,10 @@ def materialise(wanted: WantedVectors, gate: Gate, folder: Path, progress: Progr
     )
     if index is not None:
         files[index.file.path] = folder / "index" / "items.faiss"
-    return Materialised(entry=entry, files=files)
+    return MaterialisedVectors(entry=entry, files=files)
 
 
-def held_against_eager(wanted: WantedVectors, gate: Gate, written: Written) -> Difference:
+def compare_with_eager(wanted: VectorsPlan, gate: Gate, written: WrittenVectors) -> Difference:
     """How far the sampled vectors, as they were written, are from eager's.
 
     They may differ by what the gate allowed the package: in bf16 that rounds otherwise than eager.
@@ -96,7 +98,7 @@ def held_against_eager(wanted: WantedVectors, gate: Gate, written: Written) -> D
     eager = [
         gate.eager(inputs)[wanted.output]
         for batch in written.sampled
-        for inputs in in_calls(batch, wanted.items)
+        for inputs in encode_calls(batch, wanted.items)
     ]
     difference = compare({wanted.output: torch.cat(eager)}, {wanted.output: torch.from_numpy(read.vectors)})
     if not difference.within(gate.tolerance):
@@ -108,8 +110,8 @@ def held_against_eager(wanted: WantedVectors, gate: Gate, written: Written) -> D
     return difference
 
 
-def _indexed(
-    wanted: WantedVectors, spec: IndexSpec, written: Written, folder: Path, progress: Progress
+def _build_index_entry(
+    wanted: VectorsPlan, spec: IndexSpec, written: WrittenVectors, folder: Path, progress: Progress
 ) -> IndexEntry:
     folder.mkdir()
     output, items = folder / "items.faiss", wanted.items
@@ -119,13 +121,13 @@ def _indexed(
         width=wanted.width,
         index=spec,
         metric=items.metric,
-        labels="item_ids" if items.ids.label_an_index else "row_numbers",
+        labels="item_ids" if items.ids.can_label_index else "row_numbers",
         output=output,
         threads=torch.get_num_threads(),
     )
     built = build_index(request, progress)
     return IndexEntry(
-        file=file_ref(_path_of(output, folder.parent), output),
+        file=file_ref(_artifact_path(output, folder.parent), output),
         parameters=spec,
         metric=request.metric,
         labels=request.labels,
@@ -137,11 +139,11 @@ def _indexed(
     )
 
 
-def _path_of(local: Path, folder: Path) -> str:
+def _artifact_path(local: Path, folder: Path) -> str:
     return f"{TowerName.ITEM}/{local.relative_to(folder).as_posix()}"
 
 
-def _part(progress: Progress, *, begin: float, end: float) -> Progress:
+def _scale_progress(progress: Progress, *, begin: float, end: float) -> Progress:
     """Progress of a part of the stage."""
     return lambda fraction, detail: progress(
         None if fraction is None else begin + (end - begin) * fraction, detail

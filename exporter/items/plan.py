@@ -11,7 +11,7 @@ from exporter.errors import InvalidSpec
 from exporter.index_spec import IndexSpec
 from exporter.items.ids import ItemIds, check_ids
 from exporter.items.index import require_faiss
-from exporter.items.index_plan import decided, metric_of
+from exporter.items.index_plan import metric_of, resolve_index
 from exporter.manifest import Metric, TensorEntry
 from exporter.spec import ExportSpec
 from exporter.towers.plan import PlannedTower
@@ -30,7 +30,7 @@ class Items:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WantedVectors:
+class VectorsPlan:
     """The vectors that a traced item tower will make of them, and the index, with nothing left open."""
 
     items: Items
@@ -62,7 +62,7 @@ def open_items(planned: PlannedTower, spec: ExportSpec, scratch: Path) -> Items 
     )
 
 
-def plan_vectors(items: Items, outputs: Sequence[TensorEntry]) -> WantedVectors:
+def plan_vectors(items: Items, outputs: Sequence[TensorEntry]) -> VectorsPlan:
     """What the tower's outputs make of the items.
 
     Raises:
@@ -71,8 +71,8 @@ def plan_vectors(items: Items, outputs: Sequence[TensorEntry]) -> WantedVectors:
     shapes = ", ".join(f"{output.name} {output.dtype} {list(output.shape)}" for output in outputs)
     match [(output.name, output.dtype, output.shape) for output in outputs]:
         case [(str(name), "float32", (dim, int(width)))] if dim == BATCH:
-            index = items.index and decided(items.index, rows=items.ids.rows, width=width)
-            return WantedVectors(items=items, output=name, width=width, index=index)
+            index = items.index and resolve_index(items.index, rows=items.ids.rows, width=width)
+            return VectorsPlan(items=items, output=name, width=width, index=index)
     raise InvalidSpec(
         f"the item tower does not return one vector per item, but {shapes}",
         hint="leave materialise_items out",

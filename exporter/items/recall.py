@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exporter.items.index import IndexRequest
-from exporter.items.sample import spread
+from exporter.items.sample import sample_places
 from exporter.items.vector_files import Labels, Vectors, read_groups, read_rows
 from exporter.manifest import Metric
 
@@ -37,16 +37,18 @@ def measure_recall(index: faiss.Index, request: IndexRequest, *, seed: int) -> R
     """
     if request.rows <= _NEIGHBOURS:
         return Recall(share=None, queries=0)
-    queries = read_rows(request.parts, spread(request.rows, _QUERIES, seed=seed))
+    queries = read_rows(request.parts, sample_places(request.rows, _QUERIES, seed=seed))
     own_Q = queries.labels(request.labels)
     _, returned_QK = index.search(queries.vectors, _NEIGHBOURS + 1)
-    returned_QK = _without_own(returned_QK, own_Q)
+    returned_QK = _drop_own(returned_QK, own_Q)
     wanted = np.unique(returned_QK)
     vectors_of_wanted: Vectors = np.full((len(wanted), request.width), np.nan, dtype=np.float32)
     best_QK: Scores = np.full((len(own_Q), _NEIGHBOURS), -np.inf, dtype=np.float32)
     for group in read_groups(request.parts):
         labels = group.labels(request.labels)
-        best_QK = _merged(best_QK, *_nearest(queries.vectors, group.vectors, request.metric), labels, own_Q)
+        best_QK = _merge_best(
+            best_QK, *_search_group(queries.vectors, group.vectors, request.metric), labels, own_Q
+        )
         place = np.minimum(np.searchsorted(wanted, labels), len(wanted) - 1)
         here = wanted[place] == labels
         vectors_of_wanted[place[here]] = group.vectors[here]
@@ -59,14 +61,14 @@ def measure_recall(index: faiss.Index, request: IndexRequest, *, seed: int) -> R
     return Recall(share=float(found.mean()), queries=len(own_Q))
 
 
-def _without_own(returned_QK: Labels, own_Q: Labels) -> Labels:
+def _drop_own(returned_QK: Labels, own_Q: Labels) -> Labels:
     """The first neighbours that are not the query itself; -1 stands for none, as in FAISS."""
     order = np.argsort(returned_QK == own_Q[:, None], axis=1, kind="stable")
     others: Labels = np.take_along_axis(returned_QK, order, axis=1)[:, :_NEIGHBOURS]
     return others
 
 
-def _nearest(queries: Vectors, vectors: Vectors, metric: Metric) -> tuple[Scores, Labels]:
+def _search_group(queries: Vectors, vectors: Vectors, metric: Metric) -> tuple[Scores, Labels]:
     """Exact search in one group, one neighbour more than wanted: the query itself may be among them."""
     kind = faiss.METRIC_L2 if metric is Metric.L2 else faiss.METRIC_INNER_PRODUCT
     count = min(_NEIGHBOURS + 1, len(vectors))
@@ -74,7 +76,9 @@ def _nearest(queries: Vectors, vectors: Vectors, metric: Metric) -> tuple[Scores
     return (-distances if metric is Metric.L2 else distances), places
 
 
-def _merged(best_QK: Scores, scores_QK: Scores, places_QK: Labels, labels: Labels, own_Q: Labels) -> Scores:
+def _merge_best(
+    best_QK: Scores, scores_QK: Scores, places_QK: Labels, labels: Labels, own_Q: Labels
+) -> Scores:
     """The best of what was known and of a group's, without the queries themselves."""
     own = labels[places_QK] == own_Q[:, None]
     both = np.concatenate([best_QK, np.where(own, -np.inf, scores_QK)], axis=1)

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def spread(total: int, count: int, *, seed: int) -> NDArray[np.int64]:
+def sample_places(total: int, count: int, *, seed: int) -> NDArray[np.int64]:
     """At most `count` of `total` places, in order: one at random from each of as many equal stretches."""
     count = min(total, count)
     ends = np.arange(1, count + 1, dtype=np.int64) * total // count

@@ -15,8 +15,8 @@ from exporter.data.parquet import RowBatch
 from exporter.dims.plan import BATCH
 from exporter.errors import InvalidRows, VerificationFailed
 from exporter.items.ids import ids_of
-from exporter.items.memory import peak_bytes
-from exporter.items.plan import Items, WantedVectors
+from exporter.items.peak_memory import peak_bytes
+from exporter.items.plan import Items, VectorsPlan
 from exporter.items.vector_files import Vectors, VectorsWriter
 from exporter.stages import Progress
 from exporter.verify.runner import PackageRunner, Refused
@@ -25,7 +25,7 @@ _ROWS_READ = 1 << 14  # at a time, or as many as one call takes
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Written:
+class WrittenVectors:
     """The vectors on disk, and the rows that a sample of them was made of."""
 
     parts: tuple[Path, ...]
@@ -36,12 +36,12 @@ class Written:
 
 
 def write_vectors(
-    wanted: WantedVectors,
+    wanted: VectorsPlan,
     runner: PackageRunner,
     folder: Path,
     sample: NDArray[np.int64],
     progress: Progress,
-) -> Written:
+) -> WrittenVectors:
     """Run every row, in order, and keep those at the places of `sample`, which ascend.
 
     Raises:
@@ -57,7 +57,7 @@ def write_vectors(
             writer.write(ids_of(batch, ids.column), vectors)
             low, high = np.searchsorted(sample, [done, done + len(vectors)])
             if high > low:
-                sampled.append(_taken(batch, sample[low:high] - done))
+                sampled.append(_take_rows(batch, sample[low:high] - done))
             done += len(vectors)
             rate = done / (time.monotonic() - begun)
             progress(done / ids.rows, f"vectors: {done:,} of {ids.rows:,} items, {rate:,.0f} per second")
@@ -69,7 +69,7 @@ def write_vectors(
             hint="export again, from files that nobody writes to",
             where=wanted.items.source.uri,
         )
-    return Written(
+    return WrittenVectors(
         parts=tuple(writer.parts),
         sample=sample,
         sampled=tuple(sampled),
@@ -78,7 +78,7 @@ def write_vectors(
     )
 
 
-def in_calls(batch: RowBatch, items: Items) -> Iterator[dict[str, Tensor]]:
+def encode_calls(batch: RowBatch, items: Items) -> Iterator[dict[str, Tensor]]:
     """The rows' tensors, in as many calls as the package's bounds make of them."""
     most = _largest_batch(items)
     for start in range(0, batch.table.num_rows, most):
@@ -102,9 +102,9 @@ def _largest_batch(items: Items) -> int:
     return high
 
 
-def _vectors(batch: RowBatch, wanted: WantedVectors, runner: PackageRunner) -> Vectors:
+def _vectors(batch: RowBatch, wanted: VectorsPlan, runner: PackageRunner) -> Vectors:
     try:
-        parts = [runner.run(inputs)[wanted.output].numpy() for inputs in in_calls(batch, wanted.items)]
+        parts = [runner.run(inputs)[wanted.output].numpy() for inputs in encode_calls(batch, wanted.items)]
     except Refused as refusal:
         raise InvalidRows(
             f"the package refused rows of {batch.where} from row {batch.first_row} on: {refusal}",
@@ -122,6 +122,6 @@ def _vectors(batch: RowBatch, wanted: WantedVectors, runner: PackageRunner) -> V
     return vectors
 
 
-def _taken(batch: RowBatch, rows: NDArray[np.int64]) -> RowBatch:
+def _take_rows(batch: RowBatch, rows: NDArray[np.int64]) -> RowBatch:
     """Some of the rows, copied, so that the others can go."""
     return RowBatch(where=batch.where, first_row=batch.first_row, table=batch.table.take(pa.array(rows)))

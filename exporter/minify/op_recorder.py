@@ -16,15 +16,15 @@ from torch.fx import Graph, GraphModule, Node
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from exporter.minify.memory_budget import Kept, TooLarge, memory_of
+from exporter.minify.memory_budget import MemoryBudget, MemoryBudgetExceeded, storage_address
 
-DYNAMIC = "dynamic_axes"  # in a node's meta: the axes of its value that vary
+DYNAMIC_AXES = "dynamic_axes"  # in a node's meta: the axes of its value that vary
 _NO_VALUE = torch.empty(0)
 _LARGEST_STEP = 2  # what a number may be above or below a size
 
 
 @dataclass(kw_only=True)
-class _Call:
+class _RecordedCall:
     """One call of an operator; its result stays None if it raised."""
 
     operator: torch._ops.OpOverload
@@ -42,12 +42,12 @@ class _Call:
 
 
 @dataclass
-class _Recorder(TorchDispatchMode):
+class _OperatorRecorder(TorchDispatchMode):
     """Keeps every call, and with it every tensor, so that no two have one address."""
 
-    calls: list[_Call] = field(default_factory=list)
+    calls: list[_RecordedCall] = field(default_factory=list)
     before: dict[int, Tensor] = field(default_factory=dict)  # copies of what a call was about to overwrite
-    _kept: Kept = field(default_factory=Kept)
+    _budget: MemoryBudget = field(default_factory=MemoryBudget)
 
     def __post_init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch does not annotate it
@@ -62,26 +62,32 @@ class _Recorder(TorchDispatchMode):
         args: tuple[object, ...] = (),
         kwargs: Mapping[str, object] | None = None,
     ) -> object:
-        call = _Call(operator=func, args=args, kwargs=kwargs or {})
+        call = _RecordedCall(operator=func, args=args, kwargs=kwargs or {})
         self.calls.append(call)  # before it is run: it may be the one that raises
-        self._kept.know(call.arguments)
+        self._budget.exclude(call.arguments)
         self._copy_what_is_written(call)
         call.result = func(*args, **call.kwargs)
-        self._kept.add(call.results)
+        self._budget.charge(call.results)
         return call.result
 
-    def _copy_what_is_written(self, call: _Call) -> None:
+    def _copy_what_is_written(self, call: _RecordedCall) -> None:
         """Nothing else is copied: tables are larger than the memory that is left."""
         schema = call.operator._schema.arguments  # noqa: SLF001  torch offers it no other way
         values = {**dict(zip([each.name for each in schema], call.args, strict=False)), **call.kwargs}
         writes = [each.name for each in schema if each.alias_info is not None and each.alias_info.is_write]
-        written = {memory_of(each) for each in tree_leaves([values.get(name) for name in writes])} - {None}
+        written = {storage_address(each) for each in tree_leaves([values.get(name) for name in writes])} - {
+            None
+        }
         for value in (each for known in self.calls if written for each in known.arguments):
-            if isinstance(value, Tensor) and memory_of(value) in written and id(value) not in self.before:
+            if (
+                isinstance(value, Tensor)
+                and storage_address(value) in written
+                and id(value) not in self.before
+            ):
                 self.before[id(value)] = value.clone()
 
 
-def record(
+def record_operators(
     module: nn.Module, inputs: Mapping[str, Tensor], others: Mapping[str, Tensor]
 ) -> tuple[GraphModule, list[Tensor]]:
     """The operators that `module` calls on `inputs`, and the tensors that the graph takes.
@@ -91,29 +97,31 @@ def record(
     Raises:
         TooLarge: what the calls make does not fit in memory all at once.
     """
-    first, second = _recorded(module, inputs), _recorded(module, others)
+    first, second = _record_calls(module, inputs), _record_calls(module, others)
     calls, again = first.calls, second.calls
     if [call.operator for call in calls] != [call.operator for call in again]:
         again = calls  # another way through the code: nothing can be said of sizes
-    return _Drawing(calls, again, first.before).drawn()
+    return _GraphBuilder(calls, again, first.before).drawn()
 
 
-def _recorded(module: nn.Module, inputs: Mapping[str, Tensor]) -> _Recorder:
-    recorder = _Recorder()
+def _record_calls(module: nn.Module, inputs: Mapping[str, Tensor]) -> _OperatorRecorder:
+    recorder = _OperatorRecorder()
     try:
         with torch.no_grad(), recorder:
             module(dict(inputs))
-    except TooLarge:
+    except MemoryBudgetExceeded:
         raise
     except Exception:  # noqa: BLE001, S110  the call that raised is the recording's last
         pass
     return recorder
 
 
-class _Drawing:
+class _GraphBuilder:
     """Draws the calls of one recording, held against those of another."""
 
-    def __init__(self, calls: Sequence[_Call], again: Sequence[_Call], before: Mapping[int, Tensor]) -> None:
+    def __init__(
+        self, calls: Sequence[_RecordedCall], again: Sequence[_RecordedCall], before: Mapping[int, Tensor]
+    ) -> None:
         self._calls, self._again, self._before = calls, again, before
         self._graph = Graph()
         self._nodes: dict[int, Node] = {}  # by the tensor's address
@@ -140,7 +148,7 @@ class _Drawing:
                     self._keep(node, value, twin)
             made.update(id(each) for each in call.results)
 
-    def _draw(self, call: _Call, other: _Call) -> None:
+    def _draw(self, call: _RecordedCall, other: _RecordedCall) -> None:
         twins = iter(other.arguments)
         near = [each for each in call.arguments if isinstance(each, Tensor)]
 
@@ -172,7 +180,7 @@ class _Drawing:
         node.meta["val"] = value
         same_rank = value.dim() == twin.dim()
         sizes = zip(value.shape, twin.shape, strict=True) if same_rank else ()
-        node.meta[DYNAMIC] = [axis for axis, (size, other) in enumerate(sizes) if size != other]
+        node.meta[DYNAMIC_AXES] = [axis for axis, (size, other) in enumerate(sizes) if size != other]
         self._nodes[id(value)] = node
         self._known.append((node, value, twin))
 

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 from torch.fx import Graph, Node
 
-from exporter.minify.op_recorder import DYNAMIC
+from exporter.minify.op_recorder import DYNAMIC_AXES
 
 _LONGEST_VALUES = 1 << 16  # bytes of one tensor that a script carries; larger ones are drawn
 _LONGEST_INTEGERS = 4 << 20  # the same for integers: ids and lengths, by which code goes one way or another
-_MOST_DRAWN = 1 << 22  # elements; what is behind them is zero, and takes no memory
-_LISTED = 16  # elements that are written as numbers
+_MOST_RANDOM = 1 << 22  # elements; what is behind them is zero, and takes no memory
+_MOST_LISTED = 16  # elements that are written as numbers
 
 
 class Step(StrEnum):
@@ -30,10 +30,10 @@ class Step(StrEnum):
     COMPARE = "compare"
 
 
-_OF_PACKAGES = (Step.COMPILE, Step.RUN, Step.COMPARE)
+_PACKAGE_STEPS = (Step.COMPILE, Step.RUN, Step.COMPARE)
 
 
-def script_of(
+def render_script(
     graph: Graph,
     inputs: Mapping[str, object],
     *,
@@ -46,7 +46,7 @@ def script_of(
     With `promises` it ends by holding the layouts of its results against what tracing says of them; else it
     compiles, runs and compares.
     """
-    steps = [Step.EAGER, Step.TRACE, *([Step.PROMISE] if promises else _OF_PACKAGES)]
+    steps = [Step.EAGER, Step.TRACE, *([Step.PROMISE] if promises else _PACKAGE_STEPS)]
     code = graph.python_code("self", expanded_def=False)
     placeholders = [node for node in graph.nodes if node.op == "placeholder"]
     given = {node.name: inputs[node.name] for node in placeholders}
@@ -54,20 +54,22 @@ def script_of(
     return _SCRIPT.format(
         title=title.replace('"""', "'''").replace("\\", "/"),
         imports="\n".join(f"import {library}" for library in libraries),
-        names="\n".join(_import(name, value) for name, value in code.globals.items() if name in used),
+        names="\n".join(_import_line(name, value) for name, value in code.globals.items() if name in used),
         forward="\n".join(f"    {line}" for line in code.src.strip().splitlines()),
-        inputs="\n".join(f"    {_literal(value)},  # {_said(name, value)}" for name, value in given.items()),
-        dims="\n".join(f"    {_dims(node)}," for node in placeholders),
+        inputs="\n".join(
+            f"    {_literal(value)},  # {_input_comment(name, value)}" for name, value in given.items()
+        ),
+        dims="\n".join(f"    {_dynamic_shape(node)}," for node in placeholders),
         versions=f"torch {torch.__version__}",
-        most_drawn=_MOST_DRAWN,
+        most_drawn=_MOST_RANDOM,
         steps=[str(step) for step in steps],
         named_steps=f"{', '.join(steps[:-1])} and {steps[-1]}",
-        before_main=_HELD if promises else "",
-        after_trace=_PROMISE if promises else _PACKAGE,
+        before_main=_CHECK_LAYOUT if promises else "",
+        after_trace=_PROMISE_STEP if promises else _PACKAGE_STEPS_CODE,
     )
 
 
-def _import(name: str, value: object) -> str:
+def _import_line(name: str, value: object) -> str:
     """How a script gets a name that the graph's code uses."""
     if name in {"inf", "nan"}:
         return f'{name} = float("{name}")'
@@ -77,7 +79,7 @@ def _import(name: str, value: object) -> str:
     return f"from {module} import {own} as {name}" if module != "builtins" else f"{name} = {own}"
 
 
-def is_drawn(value: object) -> bool:
+def is_randomised(value: object) -> bool:
     """Whether a script draws this tensor: it is too large to carry."""
     if not isinstance(value, Tensor):
         return False
@@ -86,8 +88,8 @@ def is_drawn(value: object) -> bool:
     return size > (_LONGEST_INTEGERS if counts else _LONGEST_VALUES)
 
 
-def _said(name: str, value: object) -> str:
-    return f"{name}: drawn, too large to keep as it was" if is_drawn(value) else name
+def _input_comment(name: str, value: object) -> str:
+    return f"{name}: drawn, too large to keep as it was" if is_randomised(value) else name
 
 
 def _literal(value: object) -> str:
@@ -95,26 +97,26 @@ def _literal(value: object) -> str:
         return repr(value)
     dtype, size, stride = value.dtype, tuple(value.shape), tuple(value.stride())
     device = "" if value.device.type == "cpu" else f', device="{value.device}"'
-    if value.numel() <= _LISTED and dtype is not torch.bfloat16:
+    if value.numel() <= _MOST_LISTED and dtype is not torch.bfloat16:
         made = f"torch.tensor({value.tolist()}, dtype={dtype}).reshape({size})"
-    elif not is_drawn(value):
+    elif not is_randomised(value):
         raw = value.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes()
         packed = base64.b64encode(zlib.compress(raw, 9)).decode()
         made = f'packed("{packed}", {dtype}, {size})'
     else:
         made = f"drawn({dtype}, {size}, {stride})"
-    if not device and (value.is_contiguous() or is_drawn(value)):
+    if not device and (value.is_contiguous() or is_randomised(value)):
         return made
     return f"torch.empty_strided({size}, {stride}, dtype={dtype}{device}).copy_({made})"
 
 
-def _dims(node: Node) -> str:
+def _dynamic_shape(node: Node) -> str:
     """Sizes that were dynamic stay so."""
     value = node.meta.get("val")
     if not isinstance(value, Tensor):
         return "None"
-    if DYNAMIC in node.meta:  # a recording: to be dynamic is part of what fails
-        return "{" + ", ".join(f"{axis}: torch.export.Dim.DYNAMIC" for axis in node.meta[DYNAMIC]) + "}"
+    if DYNAMIC_AXES in node.meta:  # a recording: to be dynamic is part of what fails
+        return "{" + ", ".join(f"{axis}: torch.export.Dim.DYNAMIC" for axis in node.meta[DYNAMIC_AXES]) + "}"
     axes = [axis for axis, size in enumerate(value.shape) if isinstance(size, torch.SymInt)]
     return "{" + ", ".join(f"{axis}: torch.export.Dim.AUTO" for axis in axes) + "}"
 
@@ -192,7 +194,7 @@ if __name__ == "__main__":
     main()
 '''
 
-_HELD = """def held(promised, real):
+_CHECK_LAYOUT = """def held(promised, real):
     if promised.dtype != real.dtype:
         raise AssertionError(f"dtype is {real.dtype}, promised {promised.dtype}")
     sizes = tuple(int(size) for size in promised.shape)
@@ -204,11 +206,11 @@ _HELD = """def held(promised, real):
 
 
 """
-_PROMISE = """        step("promise")
+_PROMISE_STEP = """        step("promise")
         for promised, real in zip(program.graph.output_node().args[0], expected, strict=True):
             held(promised.meta["val"], real)
 """
-_PACKAGE = """        step("compile")
+_PACKAGE_STEPS_CODE = """        step("compile")
         with tempfile.TemporaryDirectory() as folder:
             path = torch._inductor.aoti_compile_and_package(program, package_path=folder + "/smallest.pt2")
             step("run")

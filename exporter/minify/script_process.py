@@ -17,7 +17,7 @@ import torch._inductor  # noqa: F401, TID251  paid once, for every script that i
 from pydantic import BaseModel
 
 
-class Trial(BaseModel):
+class ScriptRequest(BaseModel):
     """A script to run up to a step, and for how long at most."""
 
     script: Path
@@ -26,7 +26,7 @@ class Trial(BaseModel):
     limit_s: float
 
 
-class Ended(BaseModel):
+class ScriptStatus(BaseModel):
     """How the script's process ended: its status, a signal's negative number, or None past its limit."""
 
     status: int | None
@@ -37,7 +37,7 @@ def main() -> None:
         importlib.import_module(library)
     _answer(0)
     for line in sys.stdin:
-        trial = Trial.model_validate_json(line)
+        trial = ScriptRequest.model_validate_json(line)
         child = os.fork()
         if child == 0:
             _run(trial)
@@ -45,11 +45,11 @@ def main() -> None:
 
 
 def _answer(status: int | None) -> None:
-    sys.stdout.write(Ended(status=status).model_dump_json() + "\n")
+    sys.stdout.write(ScriptStatus(status=status).model_dump_json() + "\n")
     sys.stdout.flush()
 
 
-def _run(trial: Trial) -> None:
+def _run(trial: ScriptRequest) -> None:
     os.setsid()  # so that compilers it starts end with it
     log = os.open(trial.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     os.dup2(log, 1)

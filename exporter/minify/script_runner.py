@@ -12,10 +12,10 @@ from types import TracebackType
 from typing import Self
 
 from exporter.minify.repro_script import Step
-from exporter.minify.script_process import Ended, Trial
+from exporter.minify.script_process import ScriptRequest, ScriptStatus
 
 _CHILD = "exporter.minify.script_process"
-_MARK = "step: "
+_STEP_MARK = "step: "
 _AFTER_HANG = 4.0  # times the slowest script that came to an end: what one may take once one has hung
 _LEAST_S, _UNKNOWN = 5.0, 0.25  # at least; of the limit, if none came to an end yet
 # Inductor's pool of compilers has threads, which a fork does not have: it would wait for them for ever.
@@ -35,18 +35,18 @@ class Ending:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Expected:
+class ExpectedEnding:
     """How what failed showed itself: a script that ends otherwise fails in another way."""
 
     steps: tuple[Step, ...] = tuple(Step)
     kinds: tuple[str, ...] = ()  # whole, or the first word of one; all of them if there are none
 
-    def met_by(self, ending: Ending) -> bool:
+    def matches(self, ending: Ending) -> bool:
         alike = {ending.kind, ending.kind.partition(" ")[0]}
         return ending.step in self.steps and (not self.kinds or not alike.isdisjoint(self.kinds))
 
 
-class Prober:
+class ScriptRunner:
     """Forks a process per script from one that has torch imported; a context manager."""
 
     def __init__(
@@ -62,7 +62,7 @@ class Prober:
         self._until = until
         self._hung = False
         self._slowest_s = 0.0  # of those that came to an end
-        self.tried = 0
+        self.scripts_run = 0
 
     def __enter__(self) -> Self:
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -86,17 +86,17 @@ class Prober:
     ) -> None:
         self._running.close()
 
-    def try_script(self, text: str, *, last_step: Step = Step.COMPARE) -> Ending | None:
+    def run_script(self, text: str, *, last_step: Step = Step.COMPARE) -> Ending | None:
         """How the script failed; None if it did not, or time was up before it ended."""
         begun = time.monotonic()
-        limit_s, left_s = self._of_one_s(), self._until - begun
+        limit_s, left_s = self._script_limit_s(), self._until - begun
         if left_s <= 0:
             return None
-        self.tried += 1
+        self.scripts_run += 1
         script, log = self._folder / "smallest.py", self._folder / "smallest.log"
         script.write_text(text)
         assert self._process.stdin is not None
-        trial = Trial(script=script, log=log, last_step=last_step, limit_s=min(limit_s, left_s))
+        trial = ScriptRequest(script=script, log=log, last_step=last_step, limit_s=min(limit_s, left_s))
         self._process.stdin.write(trial.model_dump_json() + "\n")
         self._process.stdin.flush()
         status = self._answer().status
@@ -106,9 +106,9 @@ class Prober:
             return None
         else:
             self._hung = True
-        return None if status == 0 else _ending(status, log.read_text(errors="replace"))
+        return None if status == 0 else _read_ending(status, log.read_text(errors="replace"))
 
-    def _of_one_s(self) -> float:
+    def _script_limit_s(self) -> float:
         """Without this a single hang, tried twice, would take all of a search's time."""
         if not self._hung:
             return self._limit_s
@@ -120,14 +120,14 @@ class Prober:
         """What the last script said."""
         return (self._folder / "smallest.log").read_text(errors="replace")
 
-    def _answer(self) -> Ended:
+    def _answer(self) -> ScriptStatus:
         assert self._process.stdout is not None
-        return Ended.model_validate_json(self._process.stdout.readline())
+        return ScriptStatus.model_validate_json(self._process.stdout.readline())
 
 
-def _ending(status: int | None, log: str) -> Ending:
+def _read_ending(status: int | None, log: str) -> Ending:
     lines = log.splitlines()
-    reached = [line.removeprefix(_MARK) for line in lines if line.startswith(_MARK)]
+    reached = [line.removeprefix(_STEP_MARK) for line in lines if line.startswith(_STEP_MARK)]
     if not reached:  # its own text is wrong: that says nothing of the graph
         raise ValueError(f"a script did not begin: {lines[-1] if lines else status}")
     step = Step(reached[-1])
@@ -137,11 +137,11 @@ def _ending(status: int | None, log: str) -> Ending:
         return Ending(step=step, kind=f"signal {-status}")
     named = [line.partition(":")[0] for line in lines if line[:1].isalpha() and ":" in line]
     words = [name for name in named if " " not in name]
-    raised = [name.rpartition(".")[2] for name in words if _is_class(name)]
+    raised = [name.rpartition(".")[2] for name in words if _names_exception(name)]
     return Ending(step=step, kind=f"error {raised[-1] if raised else status}")
 
 
-def _is_class(name: str) -> bool:
+def _names_exception(name: str) -> bool:
     """Whether a line that begins so tells of an exception: not all of torch's are called errors."""
     own = name.rpartition(".")[2]
     return own.endswith(("Error", "Exception", "Failed")) or ("." in name and own[:1].isupper())

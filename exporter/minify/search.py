@@ -17,18 +17,18 @@ from torch.export import ExportedProgram
 from torch.fx import Graph, GraphModule, Interpreter, Node
 from torch.utils._pytree import tree_leaves
 
-from exporter.minify.memory_budget import Kept
-from exporter.minify.repro_script import Step, is_drawn, script_of
-from exporter.minify.script_runner import Ending, Expected, Prober
+from exporter.minify.memory_budget import MemoryBudget
+from exporter.minify.repro_script import Step, is_randomised, render_script
+from exporter.minify.script_runner import Ending, ExpectedEnding, ScriptRunner
 
 log = logging.getLogger(__name__)
 
-SCRIPT = "smallest.py"
-_ANY = Expected()
+SCRIPT_NAME = "smallest.py"
+_ANY_ENDING = ExpectedEnding()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Smallest:
+class SmallestCase:
     """What the search came to."""
 
     ending: Ending
@@ -40,14 +40,14 @@ class Smallest:
     log: str  # of the last script that failed
 
 
-OnFound = Callable[[Smallest], object]
+OnFound = Callable[[SmallestCase], object]
 
 
-def _keep_nothing(found: Smallest) -> None:
+def _ignore(found: SmallestCase) -> None:
     pass
 
 
-def smallest_failing(  # noqa: PLR0913  what to search, where, how long and for what: all by name
+def find_smallest_failing(  # noqa: PLR0913  what to search, where, how long and for what: all by name
     program: ExportedProgram,
     inputs: Mapping[str, Tensor],
     *,
@@ -55,9 +55,9 @@ def smallest_failing(  # noqa: PLR0913  what to search, where, how long and for 
     folder: Path,
     budget_s: float,
     limit_s: float = 120.0,
-    expected: Expected = _ANY,
-    on_found: OnFound = _keep_nothing,
-) -> Smallest | None:
+    expected: ExpectedEnding = _ANY_ENDING,
+    on_found: OnFound = _ignore,
+) -> SmallestCase | None:
     """Search for `budget_s` at most, each script for `limit_s`; each smaller case goes to `on_found`.
 
     None if the program alone does not fail, or not as `expected`.
@@ -65,33 +65,33 @@ def smallest_failing(  # noqa: PLR0913  what to search, where, how long and for 
     module = program.module(check_guards=False)
     assert isinstance(module, GraphModule)
     until = time.monotonic() + budget_s
-    with Prober(libraries, folder, limit_s=limit_s, until=until) as prober:
-        search = _Search(module, tree_leaves(dict(inputs)), prober, libraries, until=until)
+    with ScriptRunner(libraries, folder, limit_s=limit_s, until=until) as runner:
+        search = _Search(module, tree_leaves(dict(inputs)), runner, libraries, until=until)
         return search.run(Step.COMPARE, expected, on_found)
 
 
-def smallest_untraceable(
+def find_smallest_untraceable(
     recorded: tuple[GraphModule, list[Tensor]],
     *,
     libraries: Sequence[str],
     folder: Path,
     budget_s: float,
     limit_s: float = 30.0,
-    expected: Expected = _ANY,
-    on_found: OnFound = _keep_nothing,
-) -> Smallest | None:
+    expected: ExpectedEnding = _ANY_ENDING,
+    on_found: OnFound = _ignore,
+) -> SmallestCase | None:
     """The same for the operators that were recorded of a module that could not be traced.
 
     None also if they fail otherwise than `expected`.
     """
     module, inputs = recorded
     until = time.monotonic() + budget_s
-    with Prober(libraries, folder, limit_s=limit_s, until=until) as prober:
-        search = _Search(module, inputs, prober, libraries, until=until)
+    with ScriptRunner(libraries, folder, limit_s=limit_s, until=until) as runner:
+        search = _Search(module, inputs, runner, libraries, until=until)
         return search.run(Step.TRACE, expected, on_found)
 
 
-def broken_alone(
+def reproduce_node(
     program: ExportedProgram,
     inputs: Mapping[str, Tensor],
     node: str,
@@ -99,12 +99,12 @@ def broken_alone(
     libraries: Sequence[str],
     folder: Path,
     limit_s: float = 120.0,
-) -> Smallest | None:
+) -> SmallestCase | None:
     """The node that breaks its promise, by itself; None if by itself it does not."""
     module = program.module(check_guards=False)
     assert isinstance(module, GraphModule)
-    with Prober(libraries, folder, limit_s=limit_s) as prober:
-        search = _Search(module, tree_leaves(dict(inputs)), prober, libraries, until=time.monotonic())
+    with ScriptRunner(libraries, folder, limit_s=limit_s) as runner:
+        search = _Search(module, tree_leaves(dict(inputs)), runner, libraries, until=time.monotonic())
         return search.of_node(node)
 
 
@@ -115,7 +115,7 @@ class _Search:
         self,
         module: GraphModule,
         inputs: Sequence[Tensor],
-        prober: Prober,
+        runner: ScriptRunner,
         libraries: Sequence[str],
         *,
         until: float,
@@ -124,15 +124,15 @@ class _Search:
         self._inputs = inputs
         self._nodes = [node for node in module.graph.nodes if node.op == "call_function"]
         self._values: dict[Node, object] = {}
-        self._prober = prober
+        self._runner = runner
         self._libraries = libraries
         self._until = until
         self._last_log = ""
 
-    def run(self, last_step: Step, expected: Expected, on_found: OnFound) -> Smallest | None:
+    def run(self, last_step: Step, expected: ExpectedEnding, on_found: OnFound) -> SmallestCase | None:
         self._remember_before(0)
         ending = self._try(self._nodes, self._outputs(), last_step)
-        if ending is None or not expected.met_by(ending):
+        if ending is None or not expected.matches(ending):
             return None
 
         on_found(self._told(ending, self._nodes))
@@ -150,7 +150,7 @@ class _Search:
         kept = self._latest_start(fails, last)
         return self._told(ending, self._without_each(fails, kept))
 
-    def of_node(self, name: str) -> Smallest | None:
+    def of_node(self, name: str) -> SmallestCase | None:
         """A node and nothing else, up to the step that holds it against what tracing promised."""
         place = next((place for place, node in enumerate(self._nodes) if node.name == name), None)
         if place is None:
@@ -165,7 +165,9 @@ class _Search:
 
         def until(place: int) -> bool:
             kept = self._nodes[: place + 1]
-            return fails(kept, _unread(kept))  # all of it counts, else a longer cut may leave the fault out
+            return fails(
+                kept, _unread_tensors(kept)
+            )  # all of it counts, else a longer cut may leave the fault out
 
         places = [place for place, node in enumerate(self._nodes) if _is_tensor(node)]
         low, high, found = 0, len(places) - 1, None
@@ -202,15 +204,15 @@ class _Search:
 
     def _try(self, kept: Sequence[Node], outputs: Sequence[Node], last_step: Step) -> Ending | None:
         script = self._script(kept, outputs, "A graph cut from a program.", last_step)
-        ending = self._prober.try_script(script, last_step=last_step)
+        ending = self._runner.run_script(script, last_step=last_step)
         if ending is not None:
-            self._last_log = self._prober.log
+            self._last_log = self._runner.log
         return ending
 
     def _script(self, kept: Sequence[Node], outputs: Sequence[Node], title: str, last_step: Step) -> str:
         graph, inputs = self._cut(kept, outputs)
         promises = last_step is Step.PROMISE
-        return script_of(graph, inputs, libraries=self._libraries, title=title, promises=promises)
+        return render_script(graph, inputs, libraries=self._libraries, title=title, promises=promises)
 
     def _cut(self, kept: Sequence[Node], outputs: Sequence[Node]) -> tuple[Graph, dict[str, object]]:
         """A graph of the kept nodes; what they read besides is an input with the value it had."""
@@ -230,21 +232,23 @@ class _Search:
     def _remember_before(self, place: int) -> None:
         """The values of inputs and weights, and of the nodes before a place: those are known not to fail."""
         stop = self._nodes[place]
-        run = _Remembering(self._module, stop)
-        with torch.no_grad(), suppress(_Reached):
+        run = _ValueRecorder(self._module, stop)
+        with torch.no_grad(), suppress(_StopReached):
             run.run(*self._inputs, enable_io_processing=False)
         self._values = run.values
 
-    def _told(self, ending: Ending, kept: Sequence[Node], outputs: Sequence[Node] | None = None) -> Smallest:
+    def _told(
+        self, ending: Ending, kept: Sequence[Node], outputs: Sequence[Node] | None = None
+    ) -> SmallestCase:
         if outputs is None:
             outputs = kept[-1:] if len(kept) < len(self._nodes) else self._outputs()
         title = f"{ending}: the smallest graph found that fails so, {len(kept)} of {len(self._nodes)} nodes."
-        return Smallest(
+        return SmallestCase(
             ending=ending,
             nodes=tuple(str(node.target) for node in kept),
             of=len(self._nodes),
-            tried=self._prober.tried,
-            drawn=tuple(name for name, value in self._cut(kept, outputs)[1].items() if is_drawn(value)),
+            tried=self._runner.scripts_run,
+            drawn=tuple(name for name, value in self._cut(kept, outputs)[1].items() if is_randomised(value)),
             script=self._script(kept, outputs, title, ending.step),
             log=self._last_log,
         )
@@ -255,29 +259,29 @@ class _Search:
         return nodes
 
 
-class _Reached(Exception):
+class _StopReached(Exception):
     pass
 
 
-class _Remembering(Interpreter):
+class _ValueRecorder(Interpreter):
     """Runs up to a node, and keeps what every node before it gave."""
 
     def __init__(self, module: GraphModule, stop: Node) -> None:
         super().__init__(module, garbage_collect_values=False)
         self._stop = stop
-        self._kept = Kept()
+        self._budget = MemoryBudget()
         self.values: dict[Node, object] = {}
 
     def run_node(self, n: Node) -> object:
         if n is self._stop:
-            raise _Reached
+            raise _StopReached
         self.values[n] = super().run_node(n)
-        count = self._kept.add if n.op == "call_function" else self._kept.know
+        count = self._budget.charge if n.op == "call_function" else self._budget.exclude
         count(tree_leaves(self.values[n]))
         return self.values[n]
 
 
-def _unread(kept: Sequence[Node]) -> list[Node]:
+def _unread_tensors(kept: Sequence[Node]) -> list[Node]:
     """The tensors that no other of these nodes reads."""
     members = set(kept)
     return [node for node in kept if _is_tensor(node) and not members & node.users.keys()]

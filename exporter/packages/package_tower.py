@@ -27,7 +27,7 @@ from exporter.packages.parts import (
 )
 from exporter.packages.request import PackageOrder, failures_made_small, untraceable_made_small
 from exporter.stages import Progress, Stage, StageClock
-from exporter.trace.trace_log import nodes_logged
+from exporter.trace.trace_log import log_nodes
 from exporter.verify.fp32 import AgainstFp32
 from exporter.verify.gate import Gate
 
@@ -95,20 +95,20 @@ def package_tower(order: PackageOrder, cache: CodeCache | None, clock: StageCloc
     except ExportError as error:
         if not made.reused:
             raise
-        cache.drop(key, made.reused)
+        cache.remove(key, made.reused)
         log.warning("cached_code_dropped", extra={"tower": order.tower.name, "reason": error.message})
         note = f"code of the cache was dropped: {error.message}"
         clock.note(Stage.VERIFY, note)
         packaged = _verified(order, _cold(order, clock, note=note), clock)
     if packaged.origin.reused != "request":  # what is kept has passed
-        cache.keep(key, [part.known for part in packaged.parts])
+        cache.store(key, [part.known for part in packaged.parts])
     return packaged
 
 
 def _from_cache(order: PackageOrder, cache: CodeCache, key: str, clock: StageClock) -> _Unverified:
     """The code of the whole request, or of each traced graph that the cache knows."""
     with clock.stage(Stage.TRACE) as progress:
-        found = () if order.passes else cache.of_request(key)  # a pass edits what has been traced
+        found = () if order.passes else cache.find_request(key)  # a pass edits what has been traced
         note = _misfit(order.parts, found) if found else "the code cache has no code of this request"
         if not note:
             progress(1.0, "skipped: warm, the code of an equal request is reused")
@@ -137,8 +137,8 @@ def _by_graph(
     with failures_made_small(order, traced), clock.stage(Stage.COMPILE) as progress:
         for done, each in enumerate(traced):
             fingerprint = graph_fingerprint(each.program, order.device, order.target)
-            known, weights = cache.of_graph(fingerprint), weights_of(each)
-            if known is None or known.misfit(weights):
+            known, weights = cache.find_graph(fingerprint), weights_of(each)
+            if known is None or known.find_mismatch(weights):
                 told = of_part(progress, done, len(traced))
                 coded.append(compile_part(each, fingerprint, told, target=order.target))
             else:
@@ -165,10 +165,10 @@ def _cold(order: PackageOrder, clock: StageClock, *, note: str) -> _Unverified:
 
 
 def _trace(order: PackageOrder, progress: Progress) -> tuple[tuple[TracedPart, ...], TraceTime]:
-    with untraceable_made_small(order), nodes_logged(order.folder / EVIDENCE / TRACE_LOG) as log:
+    with untraceable_made_small(order), log_nodes(order.folder / EVIDENCE / TRACE_LOG) as log:
         traced = trace_parts(order.parts, order.inputs, order.device, progress, passes=order.passes)
     order.on_traced(traced)
-    return traced, log.told()
+    return traced, log.summary()
 
 
 def _misfit(parts: Sequence[Part], found: Sequence[ProgramCode]) -> str:
@@ -176,7 +176,7 @@ def _misfit(parts: Sequence[Part], found: Sequence[ProgramCode]) -> str:
     if len(parts) != len(found):
         return f"the code cache has {len(found)} packages of this request, and it takes {len(parts)}"
     for part, known in zip(parts, found, strict=True):
-        if misfit := known.misfit(part.tower.module.state_dict()):
+        if misfit := known.find_mismatch(part.tower.module.state_dict()):
             return f"the weights do not fit the code of an equal request: {misfit}"
     return ""
 

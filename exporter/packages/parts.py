@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.export import ExportedProgram
 
 from exporter.aoti.assemble import WrittenFile
-from exporter.aoti.code import ProgramCode, layouts
+from exporter.aoti.code import ProgramCode, describe_layouts
 from exporter.aoti.compile import compile_code
 from exporter.lowering.kernels import with_kernels
 from exporter.manifest import AppliedPass
@@ -19,9 +19,9 @@ from exporter.stages import Progress, no_progress
 from exporter.towers.lookup import LookUp, lookup_of
 from exporter.towers.split import split
 from exporter.towers.tower import Tower
-from exporter.trace.op_libraries import op_libraries
-from exporter.trace.outputs import outputs_of
-from exporter.trace.trace_tower import trace
+from exporter.trace.op_libraries import find_op_libraries
+from exporter.trace.outputs import output_entries
+from exporter.trace.trace_tower import trace_tower
 from exporter.verify.reload import Link
 
 # The last package of a tower is where TorchEasyRec's servers look for one.
@@ -124,7 +124,7 @@ def trace_parts(
         told = of_part(progress, done, len(parts))
         preserved = preserved_calls(part.tower, passes)
         tower = with_kernels(part.tower, device, kept=preserved)
-        program = trace(tower, tensors, device, told, preserved=preserved)
+        program = trace_tower(tower, tensors, device, told, preserved=preserved)
         program, applied = apply_passes(part.tower, program, passes, tensors)
         traced.append(TracedPart(part=part, program=program, passes=applied))
         with torch.no_grad():
@@ -151,9 +151,9 @@ def compile_part(
     known = ProgramCode(
         fingerprint=fingerprint,
         code=compile_code(program, progress, target=target),
-        state=layouts(weights),
-        outputs=outputs_of(program, traced.part.tower.plan),
-        op_libraries=op_libraries([program]),
+        state=describe_layouts(weights),
+        outputs=output_entries(program, traced.part.tower.plan),
+        op_libraries=find_op_libraries([program]),
     )
     return CodedPart(part=traced.part, known=known, weights=weights, passes=traced.passes)
 

@@ -13,12 +13,12 @@ from exporter.attempt.attempt import EVIDENCE
 from exporter.data.batch import NamedBatch
 from exporter.families.loading import family_module
 from exporter.lowering.lower_tower import Fp32Reference
-from exporter.minify.on_failure import shrunk, shrunk_untraced
+from exporter.minify.on_failure import minify_on_failure, minify_on_trace_failure
 from exporter.packages.parts import Part, TracedPart
 from exporter.spec import Pass, Target
 from exporter.towers.lookup import LookUp
 from exporter.towers.tower import Tower
-from exporter.trace.op_libraries import graphs_of, known_libraries, op_libraries
+from exporter.trace.op_libraries import all_graphs, find_known_libraries, find_op_libraries
 from exporter.verify.runner import CALL_LIMIT_S, RunnerProcess
 
 _OTHER_SIZES = "batch_7"  # a case whose sizes are not those of the trace
@@ -57,14 +57,14 @@ class PackageOrder:
 def failures_made_small(order: PackageOrder, traced: Sequence[TracedPart]) -> AbstractContextManager[None]:
     """What fails inside, once there are programs, is cut to the smallest graph that fails so."""
     programs = [part.program for part in traced]
-    op_libraries(programs)  # refuses, before anything is compiled, what no server could import
-    libraries = known_libraries(graphs_of(programs))
-    return shrunk(programs, order.inputs_of, order.folder / EVIDENCE, libraries=libraries)
+    find_op_libraries(programs)  # refuses, before anything is compiled, what no server could import
+    libraries = find_known_libraries(all_graphs(programs))
+    return minify_on_failure(programs, order.inputs_of, order.folder / EVIDENCE, libraries=libraries)
 
 
 def untraceable_made_small(order: PackageOrder) -> AbstractContextManager[None]:
     """What cannot be traced is cut to the fewest operators that cannot."""
-    return shrunk_untraced(
+    return minify_on_trace_failure(
         [part.tower for part in order.parts],
         order.inputs,
         partial(order.inputs_of, _OTHER_SIZES),

@@ -17,7 +17,7 @@ from exporter.passes.swap import swap_module
 from exporter.passes.variants import called_modules
 from exporter.spec import LowPrecision, Pass, SetPrecision, SwapAttention
 from exporter.towers.tower import Tower
-from exporter.trace.trace_tower import trace
+from exporter.trace.trace_tower import trace_tower
 
 _DTYPES = {LowPrecision.BF16: torch.bfloat16, LowPrecision.FP16: torch.float16}
 _PART = "served."  # where a part of a tower in two packages holds the tower's module
@@ -55,7 +55,7 @@ def apply_passes(
     if not applied:
         return program, ()
     device = next(iter(inputs.values())).device
-    return trace(replace(tower, module=editable), inputs, device), applied
+    return trace_tower(replace(tower, module=editable), inputs, device), applied
 
 
 def require_applied(

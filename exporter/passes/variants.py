@@ -13,7 +13,7 @@ from torch.fx import Node
 
 from exporter.errors import PassRefused
 from exporter.passes.editable import EditableProgram, near
-from exporter.trace.source_line import place_of
+from exporter.trace.source_line import source_line_of
 
 Stack = dict[str, tuple[str, object]]  # a key for the call -> the module's name, its type
 
@@ -128,7 +128,7 @@ def _call(program: EditableProgram, name: str, keyed: list[Node], names: Sequenc
         nodes=nodes,
         inputs=tuple(dict.fromkeys(each for each in taken if not _is_own(each, nodes, names))),
         outputs=tuple(node for node in nodes if any(user not in members for user in node.users)),
-        place=place_of(keyed[0]),
+        place=source_line_of(keyed[0]),
     )
 
 

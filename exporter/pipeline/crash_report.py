@@ -10,17 +10,17 @@ from exporter.attempt.attempt import EVIDENCE, Attempt, TowerResult
 from exporter.attempt.stage_timeout import died_at, last_stage, overran
 from exporter.construction.open_tower import Opened, open_tower
 from exporter.data.batch import verification_batches
-from exporter.distributed.isolation import isolated
-from exporter.distributed.limits import limited
+from exporter.distributed.isolation import run_isolated
+from exporter.distributed.time_limit import enforce_time_limit
 from exporter.errors import AttemptFailed, TowerDied
-from exporter.minify.on_failure import BUDGET_S, found_in, keep_smallest, keep_untraceable
-from exporter.minify.script_runner import Expected
+from exporter.minify.on_failure import BUDGET_S, describe_interrupted_search, minify_programs, minify_towers
+from exporter.minify.script_runner import ExpectedEnding
 from exporter.outcome import Failure
 from exporter.packages.parts import Packaging, packaging_of, sizes_text, trace_parts
 from exporter.packages.request import untraced_libraries
 from exporter.stages import Stage
 from exporter.towers.plan import TowerToExport
-from exporter.trace.op_libraries import graphs_of, known_libraries
+from exporter.trace.op_libraries import all_graphs, find_known_libraries
 
 log = logging.getLogger(__name__)
 
@@ -40,29 +40,29 @@ def tower_died(planned: TowerToExport, attempt: Attempt, config_text: str, how: 
         expected = _expected("" if overrun else how)
         search = partial(_made_small, planned, attempt, config_text, expected)
         evidence = attempt.workspace / planned.name / EVIDENCE
-        found = isolated(search, died=partial(_ended, evidence))
+        found = run_isolated(search, on_death=partial(_ended, evidence))
         error.report = "\n\n".join(filter(None, [found, error.report]))
     return TowerResult(planned=planned, failure=Failure.of(error))
 
 
 def _ended(evidence: Path, how: str) -> str:
     told = f"A second process, which looked for the smallest graph that ends it so, {how}."
-    return f"{told} {found_in(evidence)}".strip()
+    return f"{told} {describe_interrupted_search(evidence)}".strip()
 
 
-def _expected(how: str) -> Expected:
+def _expected(how: str) -> ExpectedEnding:
     """What scripts must end by: the same signal; where nothing is said of how it died, it hung."""
     named = how.rpartition(" ")[2]
     if named in signal.Signals.__members__:
-        return Expected(kinds=(f"signal {signal.Signals[named].value}",))
-    return Expected(kinds=() if how else ("hang",))
+        return ExpectedEnding(kinds=(f"signal {signal.Signals[named].value}",))
+    return ExpectedEnding(kinds=() if how else ("hang",))
 
 
-def _made_small(planned: TowerToExport, attempt: Attempt, config_text: str, expected: Expected) -> str:
+def _made_small(planned: TowerToExport, attempt: Attempt, config_text: str, expected: ExpectedEnding) -> str:
     """Open the tower again and search; what hangs or dies is tried in processes of its own."""
     evidence = attempt.workspace / planned.name / EVIDENCE
     stage, until = last_stage(attempt, planned.name), time.monotonic() + _LIMIT_S - _SPARE_S
-    with limited(_LIMIT_S, evidence.with_name("aftermath.txt"), what=stage):
+    with enforce_time_limit(_LIMIT_S, evidence.with_name("aftermath.txt"), what=stage):
         try:
             opened = open_tower(planned, attempt.spec, config_text, attempt.workspace)
             packaging = packaging_of(opened.tower, attempt.spec)
@@ -82,10 +82,10 @@ def _budget_s(until: float) -> float:
 
 
 def _untraceable(
-    packaging: Packaging, opened: Opened, evidence: Path, expected: Expected, until: float
+    packaging: Packaging, opened: Opened, evidence: Path, expected: ExpectedEnding, until: float
 ) -> str:
     others = next(iter(verification_batches(opened.rows, opened.tower.plan))).inputs
-    return keep_untraceable(
+    return minify_towers(
         [part.tower for part in packaging.parts],
         packaging.entering(opened.inputs),
         packaging.entering(others),
@@ -101,7 +101,7 @@ def _of_programs(
     opened: Opened,
     attempt: Attempt,
     evidence: Path,
-    expected: Expected,
+    expected: ExpectedEnding,
     until: float,
 ) -> str:
     passes = tuple(each for each in attempt.spec.passes if each.tower is opened.tower.name)
@@ -110,7 +110,7 @@ def _of_programs(
     programs = [each.program for each in traced]
     for each in traced:
         (evidence / f"{each.part.name}_program.txt").write_text(str(each.program))
-    libraries = known_libraries(graphs_of(programs))
-    return keep_smallest(
+    libraries = find_known_libraries(all_graphs(programs))
+    return minify_programs(
         programs, inputs, evidence, libraries=libraries, expected=expected, budget_s=_budget_s(until)
     )

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from exporter.aoti.architecture import require_target
-from exporter.aoti.out_of_memory import out_of_memory
-from exporter.artifact.upload import withdraw
+from exporter.aoti.out_of_memory import as_out_of_memory
+from exporter.artifact.upload import remove_uploads
 from exporter.attempt.attempt import EVIDENCE, Attempt, Evidence, ExportedTower, TowerResult
 from exporter.attempt.stage_timeout import limits_of
 from exporter.code_cache.cache import open_code_cache
@@ -16,10 +16,10 @@ from exporter.construction.open_tower import blueprint_of, fill
 from exporter.construction.sources import config_source, open_rows
 from exporter.data.batch import contradicting_batches, trace_inputs
 from exporter.data.sweep import agreeing_batches
-from exporter.distributed.isolation import isolated, name_process
+from exporter.distributed.isolation import name_process, run_isolated
 from exporter.distributed.ranks import Ranks
 from exporter.errors import ExportError
-from exporter.items.materialise import Materialised, materialise
+from exporter.items.materialise import MaterialisedVectors, materialise_items
 from exporter.items.plan import Items, open_items, plan_vectors
 from exporter.lowering.lower_tower import lower
 from exporter.outcome import ExportOutcome, Failure
@@ -29,11 +29,11 @@ from exporter.packages.request import PackageOrder
 from exporter.pipeline.crash_report import tower_died
 from exporter.pipeline.manifest_entry import tower_entry, write_tower_files
 from exporter.pipeline.publish import publish_towers, published_earlier, sent_while_others_work
-from exporter.shards.join import joined
-from exporter.shards.layout import RankPart, RankTables
+from exporter.shards.join import join_tables
+from exporter.shards.layout import RankReport, RankTables
 from exporter.stages import OnStage, Stage, StageClock
 from exporter.towers.plan import TowerToExport, plan_export, read_config
-from exporter.trace.outputs import outputs_of
+from exporter.trace.outputs import output_entries
 from exporter.trace.shape_rules import infer_shape_rules
 from exporter.verify.runner import RunnerProcess
 
@@ -62,42 +62,45 @@ def export(attempt: Attempt, ranks: Ranks, on_stage: OnStage) -> ExportOutcome |
         if ranks.size == 1:
             raise
         log.exception("rank_failed", extra={"rank": ranks.rank})
-        part = RankPart(failure=Failure.of(error))  # which the others must not wait for
+        part = RankReport(failure=Failure.of(error))  # which the others must not wait for
     gathered = ranks.gather(part)
     return None if gathered is None else publish_parts(gathered, attempt)
 
 
-def part_of_rank(attempt: Attempt, ranks: Ranks, on_stage: OnStage) -> RankPart:
+def part_of_rank(attempt: Attempt, ranks: Ranks, on_stage: OnStage) -> RankReport:
     """This rank's part of the export: its towers, and its rows of sharded tables."""
     config_text = read_config(attempt.spec)
     planned = plan_export(attempt.spec, config_text, families=attempt.families)
     if attempt.replace_unfinished and (earlier := published_earlier(attempt, planned)):
-        return RankPart(earlier=earlier)
+        return RankReport(earlier=earlier)
     own = ranks.share_out(planned)
     tables: list[RankTables] = []
     if attempt.spec.tables.sharded:
-        from exporter.shards.rank import TablesOrder, tables_of_rank  # TorchRec takes seconds to import
+        from exporter.shards.rank import (  # TorchRec takes seconds to import
+            TablesRequest,
+            export_tables_isolated,
+        )
 
         for tower in planned:
-            order = TablesOrder(
+            order = TablesRequest(
                 planned=tower,
                 attempt=attempt,
                 config_text=config_text,
                 ranks=ranks,
                 helps=tower not in own,
             )
-            tables.append(tables_of_rank(order, on_stage))
+            tables.append(export_tables_isolated(order, on_stage))
     results = sent_while_others_work(
         own, partial(isolated_tower, attempt, config_text, on_stage), attempt, on_stage
     )
-    return RankPart(planned=planned, results=tuple(results), tables=tuple(tables))
+    return RankReport(planned=planned, results=tuple(results), tables=tuple(tables))
 
 
-def publish_parts(parts: Sequence[RankPart], attempt: Attempt) -> ExportOutcome:
+def publish_parts(parts: Sequence[RankReport], attempt: Attempt) -> ExportOutcome:
     """Publish what all ranks made; nothing, if one of them failed as a whole."""
     for part in parts:
         if part.failure is not None:
-            withdraw([file for each in parts for file in each.sent], attempt.artifact_uri)
+            remove_uploads([file for each in parts for file in each.sent], attempt.artifact_uri)
             return ExportOutcome(failure=part.failure)
     if parts[0].earlier is not None:
         return parts[0].earlier
@@ -105,7 +108,7 @@ def publish_parts(parts: Sequence[RankPart], attempt: Attempt) -> ExportOutcome:
     if attempt.spec.tables.sharded:
         for name, result in results.items():
             made = [each for part in parts for each in part.tables if each.tower is name]
-            results[name] = joined(result, made, attempt, ranks=len(parts))
+            results[name] = join_tables(result, made, attempt, ranks=len(parts))
     return publish_towers([results[tower.name] for tower in parts[0].planned], attempt)
 
 
@@ -113,9 +116,9 @@ def isolated_tower(
     attempt: Attempt, config_text: str, on_stage: OnStage, planned: TowerToExport
 ) -> TowerResult:
     """Export one tower in a process of its own."""
-    return isolated(
+    return run_isolated(
         partial(try_tower, planned, attempt, config_text, on_stage),
-        died=partial(tower_died, planned, attempt, config_text),
+        on_death=partial(tower_died, planned, attempt, config_text),
     )
 
 
@@ -130,7 +133,7 @@ def try_tower(planned: TowerToExport, attempt: Attempt, config_text: str, on_sta
     except Exception as error:
         log.exception("tower_failed", extra={"tower": planned.name})
         evidence.write(error)
-        return TowerResult(planned=planned, failure=Failure.of(out_of_memory(error) or error))
+        return TowerResult(planned=planned, failure=Failure.of(as_out_of_memory(error) or error))
     return TowerResult(planned=planned, exported=exported)
 
 
@@ -203,14 +206,14 @@ def look_at_programs(items: Items | None, evidence: Evidence, traced: Sequence[T
     for part in traced:
         evidence.keep(f"{part.part.name}_program.txt", partial(str, part.program))
     if items is not None:
-        plan_vectors(items, outputs_of(traced[-1].program, traced[-1].part.tower.plan))
+        plan_vectors(items, output_entries(traced[-1].program, traced[-1].part.tower.plan))
 
 
 def vectors_of(
     items: Items | None, packaged: Packaged, folder: Path, clock: StageClock
-) -> Materialised | None:
+) -> MaterialisedVectors | None:
     """Run the verified package over every item there is, where that is wanted."""
     if items is None:
         return None
     with clock.stage(Stage.ITEMS) as progress:
-        return materialise(plan_vectors(items, packaged.outputs), packaged.gate, folder, progress)
+        return materialise_items(plan_vectors(items, packaged.outputs), packaged.gate, folder, progress)

@@ -6,11 +6,11 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain
 
-from exporter.artifact.read import published_by_job, succeeded
-from exporter.artifact.upload import complete, digest_of, send_tower, withdraw
+from exporter.artifact.read import recover_published_outcome, successful_outcome
+from exporter.artifact.upload import manifest_digest, publish_manifest, remove_uploads, upload_tower
 from exporter.attempt.attempt import Attempt, TowerResult
 from exporter.attempt.stage_timeout import limits_of, overran
-from exporter.distributed.isolation import Child, begin
+from exporter.distributed.isolation import ForkedChild, start_child
 from exporter.errors import AttemptFailed, ExportError
 from exporter.outcome import ExportOutcome, Failure, TowerOutcome
 from exporter.pipeline.manifest_entry import manifest_of
@@ -27,15 +27,15 @@ def sent_while_others_work(
     on_stage: OnStage,
 ) -> list[TowerResult]:
     """Export towers one after the other, and send each that passed while the next ones are at work."""
-    ended: list[TowerResult | Child[TowerResult]] = []
+    ended: list[TowerResult | ForkedChild[TowerResult]] = []
     for tower in planned:
         result = export(tower)
         if result.exported is None:
             ended.append(result)
         else:
             send = partial(send_exported, result, attempt, on_stage)
-            ended.append(begin(send, died=partial(sender_died, result, attempt)))
-    return [each.result() if isinstance(each, Child) else each for each in ended]
+            ended.append(start_child(send, on_death=partial(sender_died, result, attempt)))
+    return [each.result() if isinstance(each, ForkedChild) else each for each in ended]
 
 
 def send_exported(result: TowerResult, attempt: Attempt, on_stage: OnStage) -> TowerResult:
@@ -46,13 +46,13 @@ def send_exported(result: TowerResult, attempt: Attempt, on_stage: OnStage) -> T
         clock = StageClock(entry.name, on_stage, within=partial(limits_of, attempt, entry.name))
         with clock.stage(Stage.PUBLISH) as report:
             attempt.await_lease()  # what a straggler would send could meet what its successor sends
-            sent = send_tower(
+            sent = upload_tower(
                 entry,
                 files,
                 attempt.artifact_uri,
                 replace_unfinished=attempt.replace_unfinished,
-                on_sent=lambda sent, total: report(sent / total, f"{sent:,} of {total:,} bytes"),
-                may_send=attempt.await_lease,
+                on_progress=lambda sent, total: report(sent / total, f"{sent:,} of {total:,} bytes"),
+                may_upload=attempt.await_lease,
             )
     except ExportError as error:
         log.exception("tower_not_sent", extra={"tower": entry.name})
@@ -77,21 +77,21 @@ def publish_towers(results: Sequence[TowerResult], attempt: Attempt) -> ExportOu
         if result.failure is not None
     )
     if unsent := next((result.unsent for result in results if result.unsent), None):
-        withdraw(sent, attempt.artifact_uri)
+        remove_uploads(sent, attempt.artifact_uri)
         return ExportOutcome(failure=unsent)
     if not exported:
         return ExportOutcome(towers=failed)
     manifest = manifest_of(exported, results[0].planned, attempt)
-    manifest_uri = complete(
+    manifest_uri = publish_manifest(
         manifest,
         sent,
         attempt.artifact_uri,
         replace_unfinished=attempt.replace_unfinished,
         before_manifest=attempt.await_lease,
     )
-    published = tuple(succeeded(tower.entry, attempt.artifact_uri) for tower in exported)
+    published = tuple(successful_outcome(tower.entry, attempt.artifact_uri) for tower in exported)
     return ExportOutcome(
-        towers=published + failed, manifest_uri=manifest_uri, manifest_sha256=digest_of(manifest)
+        towers=published + failed, manifest_uri=manifest_uri, manifest_sha256=manifest_digest(manifest)
     )
 
 
@@ -102,4 +102,4 @@ def published_earlier(attempt: Attempt, planned: Sequence[TowerToExport]) -> Exp
         InvalidArtifact: a manifest of another job is there.
     """
     towers = [tower.name for tower in planned]
-    return published_by_job(attempt.artifact_uri, attempt.job_id, towers, attempt.await_lease)
+    return recover_published_outcome(attempt.artifact_uri, attempt.job_id, towers, attempt.await_lease)

@@ -13,7 +13,7 @@ from exporter.dims.plan import DimPlan, plan_dims
 from exporter.errors import InvalidArtifact, InvalidSpec
 from exporter.families.loading import family_module
 from exporter.manifest import Manifest, TowerEntry
-from exporter.shards.lookup import shard_lookup
+from exporter.shards.lookup import open_shard_lookup
 from exporter.spec import TowerName
 from exporter.towers.declared_view import declared_tower
 from exporter.towers.lookup import LookUp
@@ -69,7 +69,7 @@ def download(
         chain=tuple(_chain(entry, folder.parent)),
         features=config.pipeline.features,
         plan=plan,
-        lookup=shard_lookup(manifest, entry, config, plan, folder.parent),
+        lookup=open_shard_lookup(manifest, entry, config, plan, folder.parent),
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from exporter.artifact.read import file_ref
-from exporter.artifact.upload import remove_left, send_file, withdraw
+from exporter.artifact.upload import remove_abandoned_files, remove_uploads, upload_file
 from exporter.attempt.attempt import Attempt, ExportedTower, TowerResult
 from exporter.dims.entries import dim_entries, tensor_entries
 from exporter.dims.package_interface import plan_between
@@ -27,7 +27,9 @@ from exporter.spec import Tables, TowerName
 from exporter.towers.plan import PlannedTower
 
 
-def joined(result: TowerResult, made: Sequence[RankTables], attempt: Attempt, *, ranks: int) -> TowerResult:
+def join_tables(
+    result: TowerResult, made: Sequence[RankTables], attempt: Attempt, *, ranks: int
+) -> TowerResult:
     """The tower's result with its tables in it; a failure where they failed on any of so many ranks.
 
     Of a tower that is not to be published, what ranks have sent is taken back, and also what one that died
@@ -37,22 +39,22 @@ def joined(result: TowerResult, made: Sequence[RankTables], attempt: Attempt, *,
     failure = result.failure or next((each.failure for each in made if each.failure), None)
     unsent = result.unsent or next((each.unsent for each in made if each.unsent), None)
     if not failure and not unsent:
-        failure = _misfit(result, made, ranks)
+        failure = _find_mismatch(result, made, ranks)
     if failure is not None:
-        withdraw((*result.sent, *sent), attempt.artifact_uri)
-        left = _left_in_the_way(name, made, ranks, attempt)
+        remove_uploads((*result.sent, *sent), attempt.artifact_uri)
+        left = _remove_unreported_files(name, made, ranks, attempt)
         return TowerResult(planned=result.planned, failure=failure, unsent=unsent or left)
     result = replace(result, sent=(*result.sent, *sent))
     if unsent is not None:
         return replace(result, unsent=unsent)
     assert result.exported is not None and isinstance(result.planned, PlannedTower)
     try:
-        return _with_index(result, result.exported, result.planned, made, attempt)
+        return _add_index(result, result.exported, result.planned, made, attempt)
     except ExportError as error:
         return replace(result, unsent=Failure.of(error))
 
 
-def _left_in_the_way(
+def _remove_unreported_files(
     name: TowerName, made: Sequence[RankTables], ranks: int, attempt: Attempt
 ) -> Failure | None:
     """Remove what ranks may have sent that could not say so; why that could not be, if it could not."""
@@ -60,13 +62,13 @@ def _left_in_the_way(
     if not (paths := [rows_path(name, rank, ranks) for rank in range(ranks) if rank not in told]):
         return None
     try:
-        remove_left(paths, attempt.artifact_uri, attempt.await_lease)
+        remove_abandoned_files(paths, attempt.artifact_uri, attempt.await_lease)
     except ExportError as error:
         return Failure.of(error)
     return None
 
 
-def _misfit(result: TowerResult, made: Sequence[RankTables], ranks: int) -> Failure | None:
+def _find_mismatch(result: TowerResult, made: Sequence[RankTables], ranks: int) -> Failure | None:
     """Why what the ranks made are not the tables of the tower, each of them whole."""
     assert result.exported is not None
     [weights] = [source for source in result.exported.sources if source.role == "checkpoint"]
@@ -83,17 +85,17 @@ def _misfit(result: TowerResult, made: Sequence[RankTables], ranks: int) -> Fail
 def _require_one_of_each(name: TowerName, made: Sequence[RankTables], ranks: int) -> None:
     found = sorted(each.rank for each in made)
     if found != list(range(ranks)):
-        raise AttemptFailed(f"of {ranks} ranks, {_listed(found)} brought tables of the {name} tower")
+        raise AttemptFailed(f"of {ranks} ranks, {_list_ranks(found)} brought tables of the {name} tower")
 
 
 def _require_same(name: TowerName, made: Sequence[RankTables], weights: SourceRef) -> None:
     """All ranks have cut the same tables of the same checkpoint in the same way."""
     first = made[0]
     if odd := [each.rank for each in made if (each.plan, each.tables) != (first.plan, first.tables)]:
-        raise AttemptFailed(f"rank {_listed(odd)} would cut the tables of the {name} tower otherwise")
+        raise AttemptFailed(f"rank {_list_ranks(odd)} would cut the tables of the {name} tower otherwise")
     if odd := [each.rank for each in made if each.checkpoint != weights]:
         raise CheckpointUnreadable(
-            f"rank {_listed(odd)} read another checkpoint at {weights.uri} for the tables of the {name} "
+            f"rank {_list_ranks(odd)} read another checkpoint at {weights.uri} for the tables of the {name} "
             "tower than its dense weights were read from",
             hint="give a checkpoint_uri that leads to the same files on every host, and leave them be",
             where=weights.uri,
@@ -112,11 +114,11 @@ def _require_whole(name: TowerName, table: TableUse, made: Sequence[RankTables])
             )
 
 
-def _listed(ranks: Sequence[int]) -> str:
+def _list_ranks(ranks: Sequence[int]) -> str:
     return " and ".join(str(rank) for rank in ranks) or "none"
 
 
-def _with_index(
+def _add_index(
     result: TowerResult,
     exported: ExportedTower,
     planned: PlannedTower,
@@ -127,12 +129,12 @@ def _with_index(
     local = attempt.workspace / f"{planned.name}_tables.json"
     local.write_text(tables_file(planned.name, made, attempt.spec.tables).model_dump_json(indent=2) + "\n")
     index = file_ref(index_path(planned.name), local)
-    stored = send_file(
+    stored = upload_file(
         index,
         local,
         attempt.artifact_uri,
         replace_unfinished=attempt.replace_unfinished,
-        may_send=attempt.await_lease,
+        may_upload=attempt.await_lease,
     )
     between = plan_between(planned.config.pipeline, max_batch_size=attempt.spec.max_batch_size)
     tables = ShardedTables(
@@ -140,9 +142,9 @@ def _with_index(
         shards=tuple(each.file for each in made if each.file is not None),
         tensors=tensor_entries(between),
         dims=dim_entries(between),
-        verified=_report(made),
+        verified=_join_reports(made),
     )
-    embeddings = _with_errors(exported.entry.embeddings, made)
+    embeddings = _add_row_errors(exported.entry.embeddings, made)
     entry = exported.entry.model_copy(update={"tables": tables, "embeddings": embeddings})
     return replace(result, exported=replace(exported, entry=entry), sent=(*result.sent, stored))
 
@@ -165,7 +167,7 @@ def tables_file(tower: TowerName, made: Sequence[RankTables], tables: Tables) ->
     return TablesFile(tower=tower, tables=described)
 
 
-def _with_errors(embeddings: Sequence[TableEntry], made: Sequence[RankTables]) -> tuple[TableEntry, ...]:
+def _add_row_errors(embeddings: Sequence[TableEntry], made: Sequence[RankTables]) -> tuple[TableEntry, ...]:
     """The tables with the errors of their rows, which every rank knows of its own."""
     found: dict[str, RowErrors] = {}
     for each in made:
@@ -188,7 +190,7 @@ def _rows_of(table: TableUse, made: Sequence[RankTables]) -> Iterator[TableRows]
                 )
 
 
-def _report(made: Sequence[RankTables]) -> LookupReport:
+def _join_reports(made: Sequence[RankTables]) -> LookupReport:
     reports = [each.report for each in made if each.report is not None]
     return LookupReport(
         cases=sum(report.cases for report in reports),

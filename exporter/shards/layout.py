@@ -18,7 +18,7 @@ TABLES_NAME = "tables.json"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Share:
+class TableShard:
     """Rows of a table that are one rank's."""
 
     table: TableUse
@@ -48,7 +48,7 @@ class RankTables:
     plan: str = ""  # the digest of the sharding plan that it made for itself
     checkpoint: SourceRef | None = None  # that it read
     tables: tuple[TableUse, ...] = ()
-    shares: tuple[Share, ...] = ()
+    shares: tuple[TableShard, ...] = ()
     errors: tuple[tuple[str, RowErrors], ...] = ()  # of its rows of quantised tables, by `TableUse.weight`
     file: FileRef | None = None  # None: no table has rows for this rank
     report: LookupReport | None = None
@@ -59,7 +59,7 @@ class RankTables:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RankPart:
+class RankReport:
     """All that one rank brings to where the ranks meet."""
 
     planned: tuple[TowerToExport, ...] = ()  # of the whole export

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from pydantic import ValidationError
 
-from exporter.artifact.read import checked_path
+from exporter.artifact.read import check_path
 from exporter.checkpoint.safetensors import SafetensorsCheckpoint
 from exporter.checkpoint.tensors import Piece, TensorMeta
 from exporter.config.schema import TowerConfig
@@ -37,7 +37,7 @@ def read_tables(path: Path) -> TablesFile:
         ) from error
 
 
-def shard_lookup(
+def open_shard_lookup(
     manifest: Manifest, entry: TowerEntry, config: TowerConfig, plan: DimPlan, root: Path
 ) -> LookUp | None:
     """Lookups of a published tower in its shards, which are below `root`; None where a package looks up.
@@ -50,10 +50,10 @@ def shard_lookup(
     tables = read_tables(root / entry.tables.index.path)
     weights = entry.id_weights or config.pipeline.id_weights
     config = replace(config, pipeline=replace(config.pipeline, id_weights=weights))
-    return lookup_in(tables, config, plan, root, max_batch_size=manifest.max_batch_size)
+    return build_lookup(tables, config, plan, root, max_batch_size=manifest.max_batch_size)
 
 
-def lookup_in(
+def build_lookup(
     tables: TablesFile, config: TowerConfig, plan: DimPlan, root: Path, *, max_batch_size: int
 ) -> LookUp:
     """The same for the tower of this config, its ids weighted as that says."""
@@ -70,9 +70,9 @@ def lookup_in(
 
 def _pieces(table: TableUse, found: ShardedTable | None, root: Path, files: "RowFiles") -> tuple[Piece, ...]:
     if found is None:
-        raise _contradicted(f"no table is {table.weight}, which the tower reads")
+        raise _invalid_tables(f"no table is {table.weight}, which the tower reads")
     if (found.rows, found.width) != table.meta.shape:
-        raise _contradicted(
+        raise _invalid_tables(
             f"table {found.name} has {found.rows} rows of {found.width}, and the tower reads {table.meta}"
         )
     pieces, end = [], 0
@@ -82,13 +82,13 @@ def _pieces(table: TableUse, found: ShardedTable | None, root: Path, files: "Row
         end = shard.end
         rows = TensorMeta(shape=(shard.end - shard.first, found.width), dtype=table.meta.dtype)
         held = fused_meta(rows, found.kept_in)
-        pieces.append(files.piece(root / checked_path(shard.file), found.tensor, shard.first, held))
+        pieces.append(files.piece(root / check_path(shard.file), found.tensor, shard.first, held))
     if end != found.rows:
-        raise _contradicted(f"table {found.name} has no row {end} in its shards, of {found.rows}")
+        raise _invalid_tables(f"table {found.name} has no row {end} in its shards, of {found.rows}")
     return tuple(pieces)
 
 
-def _contradicted(problem: str) -> InvalidArtifact:
+def _invalid_tables(problem: str) -> InvalidArtifact:
     return InvalidArtifact(f"{TABLES_NAME}: {problem}", hint=_HINT, where=TABLES_NAME)
 
 
@@ -101,7 +101,7 @@ class RowFiles:
     def piece(self, path: Path, tensor: str, first: int, held: TensorMeta) -> Piece:
         """The rows from `first` on of a table, mapped; InvalidArtifact if the file does not hold them."""
         if path not in self._files:
-            self._files[path] = _opened(path)
+            self._files[path] = _open_file(path)
         file, tensors = self._files[path]
         found = tensors.get(tensor)
         if found != held:
@@ -114,7 +114,7 @@ class RowFiles:
         return Piece(offset=(first, 0), raw=piece.raw, dtype=piece.dtype)
 
 
-def _opened(path: Path) -> tuple[SafetensorsCheckpoint, Mapping[str, TensorMeta]]:
+def _open_file(path: Path) -> tuple[SafetensorsCheckpoint, Mapping[str, TensorMeta]]:
     try:
         file = SafetensorsCheckpoint([path])
     except CheckpointUnreadable as error:

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from exporter.artifact.upload import send_file
+from exporter.artifact.upload import upload_file
 from exporter.attempt.attempt import Attempt
 from exporter.attempt.stage_timeout import limits_of, overran
 from exporter.construction.open_tower import blueprint_of
 from exporter.construction.sources import fetch_checkpoint_once
-from exporter.distributed.isolation import isolated
+from exporter.distributed.isolation import run_isolated
 from exporter.distributed.ranks import Ranks
 from exporter.distributed.topology import plan_digest, row_wise_plan, rows_of_rank
 from exporter.errors import ExportError, TowerDied
@@ -22,8 +22,8 @@ from exporter.lowering.tables import quantise
 from exporter.manifest import FileRef
 from exporter.models.embedding.table_uses import TableUse, tables_of
 from exporter.outcome import Failure
-from exporter.shards.layout import RankTables, Share, rows_path
-from exporter.shards.verify import Written, tried
+from exporter.shards.layout import RankTables, TableShard, rows_path
+from exporter.shards.verify import WrittenShards, verify_lookups
 from exporter.shards.write import write_rows
 from exporter.stages import OnStage, Progress, Stage, StageClock, seldom
 from exporter.towers.plan import TowerToExport
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class TablesOrder:
+class TablesRequest:
     """A tower whose tables are to be written, and which of their rows are to be: one rank's."""
 
     planned: TowerToExport
@@ -49,35 +49,35 @@ class TablesOrder:
         return f"{self.planned.name}.{self.ranks.rank}" if self.helps else self.planned.name.value
 
 
-def tables_of_rank(order: TablesOrder, on_stage: OnStage) -> RankTables:
+def export_tables_isolated(order: TablesRequest, on_stage: OnStage) -> RankTables:
     """Do this rank's part of a tower's tables, in a process of its own; whatever goes wrong is told."""
-    return isolated(partial(try_tables, order, on_stage), died=partial(_died, order))
+    return run_isolated(partial(export_tables, order, on_stage), on_death=partial(_process_died, order))
 
 
-def try_tables(order: TablesOrder, on_stage: OnStage) -> RankTables:
+def export_tables(order: TablesRequest, on_stage: OnStage) -> RankTables:
     """The same in this process."""
     clock = StageClock(order.place, on_stage, within=partial(limits_of, order.attempt, order.place))
     local = order.attempt.workspace / f"{order.place}.safetensors"
     try:
         with clock.stage(Stage.TABLES) as progress:
             made = write_tables(order, local, seldom(progress))
-            return _sent(made, local, order.attempt, seldom(progress))
+            return _upload_rows(made, local, order.attempt, seldom(progress))
     except Exception as error:
         log.exception("tables_failed", extra={"tower": order.planned.name, "rank": order.ranks.rank})
-        return _failed(order, error)
+        return _failed_tables(order, error)
 
 
-def _died(order: TablesOrder, how: str) -> RankTables:
+def _process_died(order: TablesRequest, how: str) -> RankTables:
     name, rank = order.planned.name, order.ranks.rank
     died = TowerDied(f"the process that wrote the {name} tower's tables on rank {rank} {how}")
-    return replace(_failed(order, overran(order.attempt, order.place) or died), died=True)
+    return replace(_failed_tables(order, overran(order.attempt, order.place) or died), died=True)
 
 
-def _failed(order: TablesOrder, error: Exception) -> RankTables:
+def _failed_tables(order: TablesRequest, error: Exception) -> RankTables:
     return RankTables(tower=order.planned.name, rank=order.ranks.rank, failure=Failure.of(error))
 
 
-def write_tables(order: TablesOrder, local: Path, progress: Progress) -> RankTables:
+def write_tables(order: TablesRequest, local: Path, progress: Progress) -> RankTables:
     """Write this rank's rows of every table of the tower to the file `local`, and try them.
 
     Raises:
@@ -90,7 +90,7 @@ def write_tables(order: TablesOrder, local: Path, progress: Progress) -> RankTab
     tables = {table.weight: table for table in tables_of(tower.module)}
     plan = row_wise_plan({weight: _rows_and_width(table) for weight, table in tables.items()}, ranks.size)
     shares = tuple(
-        Share(
+        TableShard(
             table=tables[weight],
             first=first,
             end=end,
@@ -126,7 +126,7 @@ def write_tables(order: TablesOrder, local: Path, progress: Progress) -> RankTab
         made,
         errors=written.errors,
         file=FileRef(path=path, size=local.stat().st_size, sha256=written.sha256),
-        report=tried(tower, blueprint, Written(shares, checkpoint, local), spec),
+        report=verify_lookups(tower, blueprint, WrittenShards(shares, checkpoint, local), spec),
     )
 
 
@@ -135,19 +135,19 @@ def _rows_and_width(table: TableUse) -> tuple[int, int]:
     return rows, width
 
 
-def _sent(made: RankTables, local: Path, attempt: Attempt, progress: Progress) -> RankTables:
+def _upload_rows(made: RankTables, local: Path, attempt: Attempt, progress: Progress) -> RankTables:
     """The same with its file where the artifact is to be, or with the reason why it is not."""
     if made.file is None:
         return made
     try:
         attempt.await_lease()  # what a straggler would send could meet what its successor sends
-        stored = send_file(
+        stored = upload_file(
             made.file,
             local,
             attempt.artifact_uri,
             replace_unfinished=attempt.replace_unfinished,
-            may_send=attempt.await_lease,
-            on_sent=lambda sent, total: progress(
+            may_upload=attempt.await_lease,
+            on_progress=lambda sent, total: progress(
                 _TRIED + (1 - _TRIED) * sent / total, f"tables: {sent:,} of {total:,} bytes sent"
             ),
         )

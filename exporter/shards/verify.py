@@ -19,7 +19,7 @@ from exporter.errors import DimPlanViolated, VerificationFailed
 from exporter.manifest import LookupReport
 from exporter.models.embedding.table_uses import TableUse, look_up_in_pieces
 from exporter.models.embedding.tables import LOW_TABLES
-from exporter.shards.layout import Share
+from exporter.shards.layout import TableShard
 from exporter.shards.lookup import RowFiles
 from exporter.spec import ExportSpec
 from exporter.towers.lookup import LookUp, lookup_of
@@ -29,10 +29,10 @@ from exporter.verify.numerics import FP32_TOLERANCE, compare_runs
 _DRAWN = 30  # of a rank's rows of a table
 
 
-class Written:
+class WrittenShards:
     """What a rank wrote to a file, and the checkpoint that it read."""
 
-    def __init__(self, shares: tuple[Share, ...], checkpoint: Checkpoint, local: Path) -> None:
+    def __init__(self, shares: tuple[TableShard, ...], checkpoint: Checkpoint, local: Path) -> None:
         self._shares, self._checkpoint, self._local = shares, checkpoint, local
         self._files = RowFiles()
 
@@ -52,7 +52,7 @@ class Written:
         """
         for share in self._shares:
             piece = self._own(share)
-            for row in _some_of(share.first, share.end):
+            for row in _sample_row_numbers(share.first, share.end):
                 expected = self._checkpoint.rows(PREFIX + share.table.weight, row, row + 1)
                 found = piece.rows(torch.tensor([row - share.first]))
                 if share.is_quantised:
@@ -61,17 +61,19 @@ class Written:
                     expected, found = (low.restored(each, width) for each in (low.fuse(expected), found))
                 yield share.table, row, F.embedding(torch.tensor([0]), expected), found
 
-    def _own(self, share: Share) -> Piece:
+    def _own(self, share: TableShard) -> Piece:
         return self._files.piece(self._local, share.table.weight, share.first, share.meta)
 
 
-def _some_of(first: int, end: int) -> list[int]:
+def _sample_row_numbers(first: int, end: int) -> list[int]:
     """The first, the last, and some drawn between: the same whenever it is asked for."""
     drawn = torch.randint(first, end, (_DRAWN,), generator=torch.Generator().manual_seed(first))
     return sorted({first, *drawn.tolist(), end - 1})
 
 
-def tried(tower: Tower, blueprint: Blueprint, written: Written, spec: ExportSpec) -> LookupReport:
+def verify_lookups(
+    tower: Tower, blueprint: Blueprint, written: WrittenShards, spec: ExportSpec
+) -> LookupReport:
     """Lookups in what was written against eager ones, in every case that a gate tries; and rows of its own.
 
     A case looks up what sample rows name, which may be few of the rank's rows, or none.

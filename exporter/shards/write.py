@@ -11,7 +11,7 @@ from exporter.checkpoint.read import Checkpoint
 from exporter.checkpoint.safetensors import write_safetensors
 from exporter.errors import WeightsNotFinite
 from exporter.lowering.tables import RowErrors, fused
-from exporter.shards.layout import Share
+from exporter.shards.layout import TableShard
 
 PIECE_BYTES = 32 << 20  # of a table, in memory at a time
 
@@ -27,7 +27,7 @@ class WrittenRows:
 
 
 def write_rows(
-    shares: tuple[Share, ...], checkpoint: Checkpoint, local: Path, on_bytes: OnBytes
+    shares: tuple[TableShard, ...], checkpoint: Checkpoint, local: Path, on_bytes: OnBytes
 ) -> WrittenRows:
     """Write the rows of all shares to the file `local`.
 
@@ -42,7 +42,7 @@ def write_rows(
 
 
 def _values(
-    shares: tuple[Share, ...], checkpoint: Checkpoint, errors: Mapping[str, RowErrors], on_bytes: OnBytes
+    shares: tuple[TableShard, ...], checkpoint: Checkpoint, errors: Mapping[str, RowErrors], on_bytes: OnBytes
 ) -> Iterator[Tensor]:
     """The rows of all shares in pieces; each is dropped from memory before the next is read."""
     total, done = sum(share.meta.nbytes for share in shares), 0

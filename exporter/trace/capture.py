@@ -6,13 +6,13 @@ import torch
 from torch import Tensor
 from torch.export import ExportedProgram
 
-from exporter.aoti.torch_private import nodes_counted, sizes_zero_and_one_stay_dynamic
+from exporter.aoti.torch_private import observe_nodes, sizes_zero_and_one_stay_dynamic
 from exporter.dims.torch_dims import to_torch_dims
 from exporter.stages import Progress, no_progress
 from exporter.towers.tower import Tower
 
 
-def capture(
+def capture_tower(
     tower: Tower,
     inputs: dict[str, Tensor],
     progress: Progress = no_progress,
@@ -23,7 +23,7 @@ def capture(
     with (
         torch.no_grad(),
         sizes_zero_and_one_stay_dynamic(),
-        nodes_counted(lambda nodes, _: progress(None, f"{nodes:,} nodes traced")),
+        observe_nodes(lambda nodes, _: progress(None, f"{nodes:,} nodes traced")),
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore")  # of torch and fbgemm about each other; failures raise

@@ -18,17 +18,17 @@ _LIBRARIES = {"fbgemm": "fbgemm_gpu"}
 _BUILT_IN = frozenset({"aten", "prim", "prims", "higher_order"})
 
 
-def op_libraries(programs: Iterable[ExportedProgram]) -> tuple[str, ...]:
+def find_op_libraries(programs: Iterable[ExportedProgram]) -> tuple[str, ...]:
     """The modules behind the custom operators of all packages, sorted: known ones, and where others are made.
 
     Raises:
         CompileFailed: an operator of an unknown library that no `torch.library.custom_op` has made, by name.
     """
     found: set[str] = set()
-    for operator in _custom(graphs_of(programs)):
+    for operator in _custom_operators(all_graphs(programs)):
         if is_compiled_in(operator):
             continue
-        library = _library(operator)
+        library = _library_of(operator)
         if library is None:
             raise CompileFailed(
                 f"operator {operator} comes from a library that Slipway does not know",
@@ -38,7 +38,7 @@ def op_libraries(programs: Iterable[ExportedProgram]) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def graphs_of(programs: Iterable[ExportedProgram]) -> Iterator[Graph]:
+def all_graphs(programs: Iterable[ExportedProgram]) -> Iterator[Graph]:
     """Every graph of the programs: what is computed under autocast is a graph within one."""
     for program in programs:
         for module in program.graph_module.modules():
@@ -46,14 +46,16 @@ def graphs_of(programs: Iterable[ExportedProgram]) -> Iterator[Graph]:
                 yield module.graph
 
 
-def known_libraries(graphs: Iterable[Graph]) -> tuple[str, ...]:
+def find_known_libraries(graphs: Iterable[Graph]) -> tuple[str, ...]:
     """What running graphs as they are takes: compiled-in operators too, and none of unknown libraries."""
-    return tuple(sorted({library for operator in _custom(graphs) if (library := _library(operator))}))
+    return tuple(
+        sorted({library for operator in _custom_operators(graphs) if (library := _library_of(operator))})
+    )
 
 
-def compiled_in(graphs: Iterable[Graph]) -> tuple[str, ...]:
+def find_compiled_in_modules(graphs: Iterable[Graph]) -> tuple[str, ...]:
     """The modules of operators whose kernels the compiler takes into the package."""
-    found = {defining_module(operator) for operator in _custom(graphs) if is_compiled_in(operator)}
+    found = {defining_module(operator) for operator in _custom_operators(graphs) if is_compiled_in(operator)}
     return tuple(sorted(module for module in found if module))
 
 
@@ -73,11 +75,11 @@ def require_trusted(libraries: Iterable[str], trusted: Callable[[], Iterable[str
             )
 
 
-def _library(operator: OpOverload) -> str | None:
+def _library_of(operator: OpOverload) -> str | None:
     return _LIBRARIES.get(operator.namespace) or defining_module(operator)
 
 
-def _custom(graphs: Iterable[Graph]) -> Iterator[OpOverload]:
+def _custom_operators(graphs: Iterable[Graph]) -> Iterator[OpOverload]:
     for node in (node for graph in graphs for node in graph.nodes):
         if isinstance(node.target, OpOverload) and node.target.namespace not in _BUILT_IN:
             yield node.target

@@ -8,7 +8,7 @@ from exporter.dims.torch_dims import check_program
 from exporter.manifest import TensorEntry
 
 
-def outputs_of(program: ExportedProgram, plan: DimPlan) -> tuple[TensorEntry, ...]:
+def output_entries(program: ExportedProgram, plan: DimPlan) -> tuple[TensorEntry, ...]:
     """The program's outputs; a size that is a planned dim goes by the dim's name."""
     dims = {symbol: dim for dim, symbol in check_program(program, plan).items()}
     names = list(program.call_spec.out_spec.context)

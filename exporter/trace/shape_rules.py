@@ -23,11 +23,11 @@ from exporter.towers.tower import Tower
 
 Sizes = tuple[int, ...]
 
-_TRIED = 4  # batches that operators are tried on
+_BATCHES = 4  # batches that operators are tried on
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class OperatorRun:
     """One call of an operator: the sizes of its tensors, in order, and of its result."""
 
     sizes: tuple[Sizes, ...]
@@ -58,10 +58,10 @@ class SizeRule:
 
 
 @dataclass
-class _Seen(TorchDispatchMode):
+class _RunRecorder(TorchDispatchMode):
     """Notes the calls of operators that have no shape rule."""
 
-    runs: dict[torch._ops.OpOverload, list[Run]] = field(default_factory=dict)
+    runs: dict[torch._ops.OpOverload, list[OperatorRun]] = field(default_factory=dict)
     odd: dict[torch._ops.OpOverload, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -81,7 +81,7 @@ class _Seen(TorchDispatchMode):
         if not has_shape_rule(func):
             tensors = [each for each in tree_leaves((args, kwargs or {})) if isinstance(each, Tensor)]
             if isinstance(result, Tensor) and result.is_contiguous():
-                run = Run(
+                run = OperatorRun(
                     sizes=tuple(tuple(each.shape) for each in tensors),
                     dtypes=tuple(each.dtype for each in tensors),
                     result=tuple(result.shape),
@@ -101,12 +101,12 @@ def infer_shape_rules(
     Raises:
         ShapeRuleMissing: naming the operator, because rules may not be inferred or none fits.
     """
-    batches = islice(verification_batches(rows, tower.plan), _TRIED)
+    batches = islice(verification_batches(rows, tower.plan), _BATCHES)
     on_device = ({name: each.to(device) for name, each in batch.inputs.items()} for batch in batches)
-    return give_shape_rules(tower.module, on_device, allowed=allowed)
+    return register_shape_rules(tower.module, on_device, allowed=allowed)
 
 
-def give_shape_rules(
+def register_shape_rules(
     module: nn.Module, batches: Iterator[Mapping[str, Tensor]], *, allowed: bool
 ) -> tuple[InferredOp, ...]:
     """Run `module` on batches of different sizes, and register rules for operators that have none.
@@ -116,17 +116,17 @@ def give_shape_rules(
     Raises:
         ShapeRuleMissing: naming the operator, because rules may not be inferred or none fits.
     """
-    seen = _Seen()
+    seen = _RunRecorder()
     with torch.no_grad(), seen:
         for batch in batches:
             module(dict(batch))
     for operator in [*seen.odd, *([] if allowed else seen.runs)]:
         reason = seen.odd.get(operator, "the export does not allow to infer one")
         raise ShapeRuleMissing(f"operator {operator} has no shape rule; {reason}", where=str(operator))
-    return tuple(_given(operator, runs) for operator, runs in seen.runs.items())
+    return tuple(_register_rule(operator, runs) for operator, runs in seen.runs.items())
 
 
-def infer(runs: Sequence[Run]) -> tuple[SizeRule, ...]:
+def infer_rules(runs: Sequence[OperatorRun]) -> tuple[SizeRule, ...]:
     """A rule for each size of the result, guessed from every other run and right for all of them.
 
     Raises:
@@ -137,7 +137,7 @@ def infer(runs: Sequence[Run]) -> tuple[SizeRule, ...]:
     guessing, checking = runs[::2], runs[1::2]
     rules = []
     for axis in range(len(runs[0].result)):
-        fitting = [rule for rule in _candidates(guessing) if _fits(rule, guessing, axis)]
+        fitting = [rule for rule in _candidate_rules(guessing) if _fits(rule, guessing, axis)]
         borne_out = [rule for rule in fitting if _fits(rule, checking, axis)]
         if not borne_out:
             raise ValueError(f"no rule fits size {axis} of its result in all {len(runs)} runs")
@@ -145,9 +145,9 @@ def infer(runs: Sequence[Run]) -> tuple[SizeRule, ...]:
     return tuple(rules)
 
 
-def _given(operator: torch._ops.OpOverload, runs: Sequence[Run]) -> InferredOp:
+def _register_rule(operator: torch._ops.OpOverload, runs: Sequence[OperatorRun]) -> InferredOp:
     try:
-        rules = infer(runs)
+        rules = infer_rules(runs)
     except ValueError as error:
         raise ShapeRuleMissing(
             f"operator {operator} has no shape rule, and {error}", where=str(operator)
@@ -165,7 +165,7 @@ def _given(operator: torch._ops.OpOverload, runs: Sequence[Run]) -> InferredOp:
     return InferredOp(name=str(operator), sizes=tuple(rule.words for rule in rules), runs=len(runs))
 
 
-def _candidates(runs: Sequence[Run]) -> Iterator[SizeRule]:
+def _candidate_rules(runs: Sequence[OperatorRun]) -> Iterator[SizeRule]:
     """Simple rules first: a size of an argument, a constant, then products and sums of two sizes."""
     places = [(tensor, axis) for tensor, sizes in enumerate(runs[0].sizes) for axis in range(len(sizes))]
     yield from (SizeRule(places=(place,)) for place in places)
@@ -175,5 +175,5 @@ def _candidates(runs: Sequence[Run]) -> Iterator[SizeRule]:
         yield SizeRule(places=pair, operation="*")
 
 
-def _fits(rule: SizeRule, runs: Sequence[Run], axis: int) -> bool:
+def _fits(rule: SizeRule, runs: Sequence[OperatorRun], axis: int) -> bool:
     return all(len(run.result) > axis and rule.of(run.sizes) == run.result[axis] for run in runs)

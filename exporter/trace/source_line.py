@@ -3,7 +3,7 @@
 from torch.fx import Node
 
 
-def place_of(node: Node) -> str:
+def source_line_of(node: Node) -> str:
     """The innermost line of code outside of torch that the node was traced from: "models/stu.py:56"."""
     lines = (node.stack_trace or "").splitlines()
     frames = [line.strip() for line in lines if line.strip().startswith('File "')]

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from torch.fx import Node
 
-from exporter.aoti.torch_private import nodes_counted
+from exporter.aoti.torch_private import observe_nodes
 from exporter.manifest import SlowNode, TraceTime
-from exporter.trace.source_line import place_of
+from exporter.trace.source_line import source_line_of
 
 _SLOWEST = 8
 
@@ -30,14 +30,17 @@ class TraceLog:
         kept = sorted([*self.slowest, (took, node)], key=lambda each: each[0], reverse=True)
         self.slowest = kept[:_SLOWEST]
 
-    def told(self) -> TraceTime:
+    def summary(self) -> TraceTime:
         """All of it in a few lines, with the lines of code that the slowest nodes are from."""
         return TraceTime(
             nodes=self.nodes,
             seconds=round(self.seconds, 3),
             slowest=tuple(
                 SlowNode(
-                    node=node.name, operator=str(node.target), place=place_of(node), seconds=round(took, 4)
+                    node=node.name,
+                    operator=str(node.target),
+                    place=source_line_of(node),
+                    seconds=round(took, 4),
                 )
                 for took, node in self.slowest
             ),
@@ -45,7 +48,7 @@ class TraceLog:
 
 
 @contextmanager
-def nodes_logged(path: Path) -> Iterator[TraceLog]:
+def log_nodes(path: Path) -> Iterator[TraceLog]:
     """Write a line per node to `path`, at once: a process that hangs or dies leaves its last node there."""
     path.parent.mkdir(parents=True, exist_ok=True)
     log, last = TraceLog(), time.monotonic()
@@ -59,13 +62,13 @@ def nodes_logged(path: Path) -> Iterator[TraceLog]:
         os.write(file, f"{took:.4f} s  {node.name} = {node.target}\n".encode())
 
     try:
-        with nodes_counted(write):
+        with observe_nodes(write):
             yield log
     finally:
         os.close(file)
 
 
-def last_node(path: Path) -> str:
+def read_last_node(path: Path) -> str:
     """The node that a trace made last; nothing if it made none."""
     lines = path.read_text().splitlines() if path.exists() else []
     return lines[-1].partition("  ")[2] if lines else ""

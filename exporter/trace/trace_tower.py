@@ -4,16 +4,16 @@ import torch
 from torch import Tensor
 from torch.export import ExportedProgram
 
-from exporter.aoti.out_of_memory import out_of_memory
+from exporter.aoti.out_of_memory import as_out_of_memory
 from exporter.dims.torch_dims import check_program
 from exporter.errors import DimPlanViolated
 from exporter.stages import Progress, no_progress, seldom
 from exporter.towers.tower import Tower
-from exporter.trace.capture import capture
-from exporter.trace.untraceable import explain
+from exporter.trace.capture import capture_tower
+from exporter.trace.untraceable import explain_failure
 
 
-def trace(
+def trace_tower(
     tower: Tower,
     inputs: dict[str, Tensor],
     device: torch.device,
@@ -31,9 +31,11 @@ def trace(
     """
     ordered = {tensor.name: inputs[tensor.name].to(device) for tensor in tower.plan.inputs}
     try:
-        program = capture(tower, ordered, seldom(progress), preserved=preserved)
+        program = capture_tower(tower, ordered, seldom(progress), preserved=preserved)
     except Exception as error:  # torch.export raises many unrelated types
-        raise out_of_memory(error, f"{tower.title}: tracing") or explain(tower, ordered, error) from error
+        raise as_out_of_memory(error, f"{tower.title}: tracing") or explain_failure(
+            tower, ordered, error
+        ) from error
     try:
         check_program(program, tower.plan)
     except DimPlanViolated as error:

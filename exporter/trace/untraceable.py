@@ -13,7 +13,7 @@ from exporter.dims.sizes import common_size
 from exporter.dims.torch_dims import to_torch_dims
 from exporter.errors import DimPlanViolated, TraceFailed
 from exporter.towers.tower import Tower
-from exporter.trace.capture import capture
+from exporter.trace.capture import capture_tower
 
 _LONGEST_MESSAGE = 2000
 _DECLARED_HINT = "write the module so that torch.export captures it; docs/families.md says what to avoid"
@@ -22,7 +22,9 @@ _OF_SIZES = re.compile(r"\bs\d+\b")  # torch writes an unknown size as s27
 log = logging.getLogger(__name__)
 
 
-def explain(tower: Tower, inputs: dict[str, Tensor], error: Exception) -> TraceFailed | DimPlanViolated:
+def explain_failure(
+    tower: Tower, inputs: dict[str, Tensor], error: Exception
+) -> TraceFailed | DimPlanViolated:
     """The error for what tracing `tower` on `inputs` raised.
 
     Sizes that differ where the model needs them equal fail in the operation that joins them, and torch
@@ -33,14 +35,14 @@ def explain(tower: Tower, inputs: dict[str, Tensor], error: Exception) -> TraceF
     alike = one_element_per_row(inputs, tower.plan)
     told = message
     if "Constraints violated" not in message and _OF_SIZES.search(message):
-        told = _told_again(tower, alike)
+        told = _trace_alike(tower, alike)
     found = violations(told)
     if not found:
         return TraceFailed(
             f"{tower.title}: {type(error).__name__}: {message[:_LONGEST_MESSAGE]}",
             hint=_DECLARED_HINT if tower.is_declared else "",
         )
-    guards = _guards(tower, alike)
+    guards = _draft_guards(tower, alike)
     raised = diagnose(found, tower.plan, tower.config.pipeline, tower=tower.title, guards=guards)
     raised.report = "\n\n".join([told, "draft_export:", report(guards, tower.plan) or "nothing"])
     return raised
@@ -61,15 +63,15 @@ def one_element_per_row(inputs: dict[str, Tensor], plan: DimPlan) -> dict[str, T
     return alike
 
 
-def _told_again(tower: Tower, inputs: dict[str, Tensor]) -> str:
+def _trace_alike(tower: Tower, inputs: dict[str, Tensor]) -> str:
     try:
-        capture(tower, inputs)
+        capture_tower(tower, inputs)
     except Exception as error:  # noqa: BLE001  as in trace
         return str(error).strip()
     return ""
 
 
-def _guards(tower: Tower, inputs: dict[str, Tensor]) -> tuple[SizeGuard, ...]:
+def _draft_guards(tower: Tower, inputs: dict[str, Tensor]) -> tuple[SizeGuard, ...]:
     try:
         return draft_guards(tower.module, inputs, to_torch_dims(tower.plan))
     except Exception:  # what was found stands without it

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.export import ExportedProgram
 
-from exporter.aoti.out_of_memory import out_of_memory
+from exporter.aoti.out_of_memory import as_out_of_memory
 from exporter.data.batch import NamedBatch
 from exporter.dims.torch_dims import input_sizes
 from exporter.errors import OutOfMemory, PackageCrashed, PackageUnsteady, VerificationFailed
@@ -251,7 +251,7 @@ def _memory_named(batch: NamedBatch, at: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        memory = out_of_memory(error)
+        memory = as_out_of_memory(error)
         if memory is None:
             raise
         raise OutOfMemory(f"{at}: {memory.message}", where=batch.name) from error

@@ -15,9 +15,9 @@ from torch.fx import Interpreter, Node
 from torch.fx.node import Argument, Target
 from torch.utils._pytree import tree_leaves
 
-from exporter.aoti.out_of_memory import out_of_memory
+from exporter.aoti.out_of_memory import as_out_of_memory
 from exporter.errors import PromiseBroken
-from exporter.trace.source_line import place_of
+from exporter.trace.source_line import source_line_of
 
 _UnderAutocast = tuple[str, torch.dtype, bool, bool, nn.Module, *tuple[Tensor, ...]]
 Symbols = dict[object, int]  # torch's symbol for a size -> the size in this run
@@ -157,7 +157,7 @@ class _CheckedRun(Interpreter):
         except _Stop:
             raise
         except Exception as error:  # a size that was built in, where the run has another one
-            if memory := out_of_memory(error):  # which breaks no promise
+            if memory := as_out_of_memory(error):  # which breaks no promise
                 raise memory from error
             raise _stop_at(n, f"raises {type(error).__name__}: {str(error).strip()[:500]}") from error
         promised = n.meta.get("val")
@@ -195,4 +195,4 @@ def _read_of(node: Node, values: object) -> object:
 
 def _stop_at(node: Node, told: str) -> _Stop:
     operator = str(node.target) if node.op == "call_function" else f"{node.op} {node.target}"
-    return _Stop(Broken(node=node.name, operator=operator, place=place_of(node), differs=told))
+    return _Stop(Broken(node=node.name, operator=operator, place=source_line_of(node), differs=told))

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from safetensors.torch import load_file, save_file
 
 from exporter.aoti.load import load_package
-from exporter.aoti.out_of_memory import out_of_memory
+from exporter.aoti.out_of_memory import as_out_of_memory
 
 
 class Link(BaseModel):
@@ -96,7 +96,7 @@ def _answered(chain: Chain, request: RunRequest, device: torch.device) -> RunRep
 
 def _of_memory(error: Exception) -> RunReply:
     """The answer where memory ran out; any other error goes on as it is."""
-    memory = out_of_memory(error)
+    memory = as_out_of_memory(error)
     if memory is None:
         raise error
     return RunReply(out_of_memory=memory.message)
@@ -107,7 +107,7 @@ def _run(chain: Chain, request: RunRequest, device: torch.device) -> RunReply:
     try:
         outputs = {name: value.cpu().contiguous() for name, value in chain(inputs).items()}
     except RuntimeError as error:
-        if out_of_memory(error):  # which says nothing of the inputs
+        if as_out_of_memory(error):  # which says nothing of the inputs
             raise
         _finish(device)  # raises what broke the GPU's context: nothing could follow in this process
         return RunReply(refused=_first_line(str(error)))

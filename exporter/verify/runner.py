@@ -19,7 +19,7 @@ from pydantic import BaseModel, ValidationError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from exporter.aoti.out_of_memory import out_of_memory
+from exporter.aoti.out_of_memory import as_out_of_memory
 from exporter.errors import DimPlanViolated, OutOfMemory, PackageCrashed
 from exporter.towers.lookup import LookUp
 from exporter.verify.reload import Link, RunReply, RunRequest, Setup
@@ -162,7 +162,7 @@ class PackageRunner:
                 self._ask(self._setup)
             except PackageCrashed as crash:
                 # Whoever loads a package, torch or the package itself, may say it to stderr and nowhere else.
-                if memory := out_of_memory(RuntimeError("\n".join(self._runner.last_words)), "loading"):
+                if memory := as_out_of_memory(RuntimeError("\n".join(self._runner.last_words)), "loading"):
                     raise memory from crash
                 raise
             self._running = starting.pop_all()
@@ -213,7 +213,7 @@ class PackageRunner:
         try:
             entering = self._lookup(inputs)
         except (RuntimeError, DimPlanViolated) as error:  # as what a package is given would be refused
-            if memory := out_of_memory(error, "lookups"):
+            if memory := as_out_of_memory(error, "lookups"):
                 raise memory from error
             raise Refused(str(error).strip().partition("\n")[0]) from error
         times_ms = []

@@ -15,7 +15,7 @@ from exporter.artifact.read import file_ref, read_manifest
 from exporter.data.parquet import open_parquet
 from exporter.errors import InvalidRows
 from exporter.items.ids import check_ids
-from exporter.items.plan import Items, WantedVectors
+from exporter.items.plan import Items, VectorsPlan
 from exporter.items.stream import write_vectors
 from exporter.manifest import Manifest, Metric, VectorsEntry
 from exporter.serving.downloaded_tower import download
@@ -122,7 +122,7 @@ def test_a_row_that_cannot_be_encoded_is_named(artifact: Path, manifest: Manifes
         index=None,
         metric=Metric.COSINE,
     )
-    wanted = WantedVectors(items=items, output="item_tower_emb", width=32, index=None)
+    wanted = VectorsPlan(items=items, output="item_tower_emb", width=32, index=None)
     runner = PackageRunner(served.chain, op_libraries=manifest.op_libraries, scratch=tmp_path)
     told: list[str] = []
     with pytest.raises(

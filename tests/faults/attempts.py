@@ -15,8 +15,8 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
-from exporter.artifact.read import file_ref, published_by_job
-from exporter.artifact.upload import complete, send_tower
+from exporter.artifact.read import file_ref, recover_published_outcome
+from exporter.artifact.upload import publish_manifest, upload_tower
 from exporter.errors import ExportError
 from exporter.manifest import FileRef, TowerEntry
 from exporter.outcome import ExportOutcome, Failure
@@ -93,7 +93,9 @@ def _light_export(
     permission: Callable[[], timedelta | None],
 ) -> ExportOutcome:
     root = join_uri(order.spec.output_uri, order.folder)
-    if order.replace_unfinished and (earlier := published_by_job(root, order.job_id, _wanted(order))):
+    if order.replace_unfinished and (
+        earlier := recover_published_outcome(root, order.job_id, _wanted(order))
+    ):
         return earlier
     for clock in clocks:
         for stage in (Stage.CONFIG, Stage.CHECKPOINT, Stage.ROWS, Stage.TRACE, Stage.COMPILE, Stage.VERIFY):
@@ -107,22 +109,22 @@ def _light_export(
         own = {ref.path: files[ref.path] for ref in entry.all_files}
         with clock.stage(Stage.PUBLISH) as progress:
             permission()
-            sent += send_tower(
+            sent += upload_tower(
                 entry,
                 own,
                 root,
                 replace_unfinished=order.replace_unfinished,
-                on_sent=partial(_tell, progress),
-                may_send=permission,
+                on_progress=partial(_tell, progress),
+                may_upload=permission,
             )
-    complete(
+    publish_manifest(
         make_manifest(order.job_id, *entries),
         sent,
         root,
         replace_unfinished=order.replace_unfinished,
         before_manifest=permission,
     )
-    outcome = published_by_job(root, order.job_id, _wanted(order))
+    outcome = recover_published_outcome(root, order.job_id, _wanted(order))
     assert outcome is not None
     return outcome
 

@@ -27,7 +27,7 @@ from exporter.packages.parts import SPARSE_PATH, Part, TracedPart, assemble_part
 from exporter.spec import Device, ExportSpec, Mode
 from exporter.towers.plan import TowerToExport, plan_export, read_config
 from exporter.towers.tower import Tower
-from exporter.trace.trace_tower import trace
+from exporter.trace.trace_tower import trace_tower
 from tests.gpu_build.package import Built
 from tests.gpu_build.pretended import on_device, pretend
 
@@ -55,7 +55,7 @@ def packages_of(
     tensors = trace_inputs(rows, tower.plan)
     for part, real in zip(_parts(_without_values(tower, mode), spec), _parts(tower, spec), strict=True):
         given = {name: on_device(each, mode) for name, each in tensors.items()}
-        traced = TracedPart(part=part, program=trace(with_kernels(part.tower, device), given, device))
+        traced = TracedPart(part=part, program=trace_tower(with_kernels(part.tower, device), given, device))
         with torch.no_grad():
             tensors = real.tower.module(tensors)  # for the next part
         tuned.clear()

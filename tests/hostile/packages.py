@@ -10,7 +10,7 @@ from pathlib import Path
 from cli.main import build_parser
 from exporter.aoti.load import check_archive
 from exporter.artifact.read import fetch_tower, file_ref, read_manifest
-from exporter.code_cache.entry import unpack
+from exporter.code_cache.entry import unpack_entry
 from exporter.errors import InvalidArtifact
 from exporter.manifest import FileRef
 from exporter.spec import TowerName
@@ -152,7 +152,7 @@ def cached(members: dict[str, bytes]) -> object:
         file.writestr("entry.json", json.dumps(index))
         for name, data in members.items():
             file.writestr(name, data)
-    if unpack(packed.getvalue(), "f") is None:
+    if unpack_entry(packed.getvalue(), "f") is None:
         raise InvalidArtifact("taken for nothing")  # which is how the cache refuses
     return None
 
@@ -176,6 +176,6 @@ def _(folder: Path) -> object:
 
 
 def unpack_or_refuse(data: bytes) -> object:
-    if unpack(data, "f") is None:
+    if unpack_entry(data, "f") is None:
         raise InvalidArtifact("taken for nothing")
     return FileRef

@@ -9,7 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Protocol
 
-from exporter.distributed.meeting import MeetingPlace
+from exporter.distributed.rendezvous import Rendezvous
 from processes.guarded_process import GuardedProcess
 from processes.settings import CompilerSettings, compiler_folder
 from worker.attempt.workspace import Workspace
@@ -25,7 +25,7 @@ _OOM_SCORE = "500"  # of at most 1000; a worker's is 0
 class Launcher(Protocol):
     """Starts an attempt's processes on a workspace that holds attempt.json."""
 
-    def start(self, workspace: Workspace, *, ranks: int, place: MeetingPlace | None = None) -> GuardedProcess:
+    def start(self, workspace: Workspace, *, ranks: int, place: Rendezvous | None = None) -> GuardedProcess:
         """All ranks; or, where there is a place at which several hosts meet, this host's."""
         ...
 
@@ -38,7 +38,7 @@ class RanksLauncher:
         self._environment = environment
         self._code_cache = code_cache
 
-    def start(self, workspace: Workspace, *, ranks: int, place: MeetingPlace | None = None) -> GuardedProcess:
+    def start(self, workspace: Workspace, *, ranks: int, place: Rendezvous | None = None) -> GuardedProcess:
         command = [sys.executable, "-m", *_module_arguments(workspace, ranks, place)]
         remove_old_files(compiler_folder())
         compiler = CompilerSettings()
@@ -59,13 +59,13 @@ class CommandLauncher:
         self._command = command
         self._environment = environment
 
-    def start(self, workspace: Workspace, *, ranks: int, place: MeetingPlace | None = None) -> GuardedProcess:
+    def start(self, workspace: Workspace, *, ranks: int, place: Rendezvous | None = None) -> GuardedProcess:
         return _start_process(
             [*self._command, str(workspace.path)], workspace, ranks, self._environment, None
         )
 
 
-def _module_arguments(workspace: Workspace, ranks: int, place: MeetingPlace | None) -> tuple[str, ...]:
+def _module_arguments(workspace: Workspace, ranks: int, place: Rendezvous | None) -> tuple[str, ...]:
     path = str(workspace.path)
     if place is None:
         return ("worker.attempt.ranks", path, str(ranks)) if ranks > 1 else ("worker.attempt.rank", path)

@@ -17,7 +17,7 @@ from structlog.contextvars import bind_contextvars
 
 from exporter.attempt.attempt import Attempt
 from exporter.construction.input_limits import Amounts
-from exporter.distributed.fork_ranks import end
+from exporter.distributed.fork_ranks import exit_process
 from exporter.distributed.isolation import die_with_parent
 from exporter.distributed.ranks import Ranks
 from exporter.errors import ExportError
@@ -47,7 +47,7 @@ def main() -> None:
     parser.add_argument("workspace", type=Path)
     settings = RankSettings()
     run_rank(parser.parse_args().workspace, Ranks(rank=settings.rank, size=settings.world_size))
-    end(0)
+    exit_process(0)
 
 
 def run_rank(workspace: Path, ranks: Ranks, wrap_report: WrapReport = lambda report: report) -> None:
@@ -85,7 +85,7 @@ def run_rank(workspace: Path, ranks: Ranks, wrap_report: WrapReport = lambda rep
         write_outcome(outcome, workspace)
     elif outcome is not None and outcome.failure is not None:  # rank 0 would wait for this one
         write_failure(outcome.failure, ranks.rank, workspace)
-        end(1)
+        exit_process(1)
 
 
 def run_export(

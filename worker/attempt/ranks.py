@@ -9,7 +9,7 @@ import argparse
 from functools import partial
 from pathlib import Path
 
-from exporter.distributed.fork_ranks import end, run_ranks
+from exporter.distributed.fork_ranks import exit_process, run_ranks
 from exporter.distributed.isolation import die_with_parent
 from worker.attempt.rank import WrapReport, run_rank
 
@@ -29,7 +29,7 @@ def main(wrap_report: WrapReport = lambda report: report) -> None:
     run = partial(run_rank, given.workspace, wrap_report=wrap_report)
     here = range(given.first, given.ranks, given.step)
     meeting = given.meeting or (given.workspace / "meeting").absolute().as_uri()
-    end(run_ranks(run, given.ranks, meeting=meeting, here=here))
+    exit_process(run_ranks(run, given.ranks, meeting=meeting, here=here))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import socket
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from exporter.distributed.meeting import MeetingPlace, free_port
+from exporter.distributed.rendezvous import Rendezvous, find_free_port
 from jobs.model import Job
 from jobs.queue import HostCall, WorkerQueue
 from worker.settings import WorkerSettings
@@ -27,7 +27,7 @@ class HostCaller:
             time_limit=settings.rdzv_time_limit,
         )
 
-    def call_hosts(self, job: Job, queue: WorkerQueue) -> MeetingPlace | None:
+    def call_hosts(self, job: Job, queue: WorkerQueue) -> Rendezvous | None:
         """Call the other hosts of the job's attempt; None of a job that is to run on one.
 
         Raises:
@@ -40,7 +40,7 @@ class HostCaller:
             attempt=job.attempt,
             hosts=job.hosts,
             address=self.address,
-            port=self.port or free_port(),
+            port=self.port or find_free_port(),
             time_limit_s=self.time_limit.total_seconds(),
         )
         for _ in range(1, job.hosts):
@@ -56,9 +56,9 @@ def _own_address() -> str:
         return name
 
 
-def meeting_place_of(call: HostCall) -> MeetingPlace:
+def meeting_place_of(call: HostCall) -> Rendezvous:
     """Where a called worker meets the one that called it."""
-    return MeetingPlace(
+    return Rendezvous(
         hosts=call.hosts,
         address=call.address,
         port=call.port,

@@ -14,9 +14,9 @@ from datetime import timedelta
 from io import BytesIO
 from pathlib import Path
 
-from exporter.distributed.fork_ranks import end
-from exporter.distributed.hosts import Hosts, meet
-from exporter.distributed.meeting import MeetingPlace, interface_of
+from exporter.distributed.fork_ranks import exit_process
+from exporter.distributed.hosts import Hosts, join_rendezvous
+from exporter.distributed.rendezvous import Rendezvous, find_interface
 from exporter.errors import AttemptFailed, ExportError, HostMissing, InvalidSpec
 from exporter.outcome import ExportOutcome, Failure
 from exporter.storage.open import open_store
@@ -41,7 +41,7 @@ class HostOfRanks:
     """This host, with its workspace, among the others."""
 
     hosts: Hosts
-    place: MeetingPlace
+    place: Rendezvous
     workspace: Workspace
     ranks: int  # of all hosts
     own: HostFacts | Failure  # a failure to find it out is reported as well, once all have met
@@ -57,10 +57,10 @@ class HostOfRanks:
             own = Failure.of(error)
         except KeyboardInterrupt:
             own = Failure.of(AttemptFailed(f"host {self.hosts.index} was told to end"))
-        if own is None or self.hosts.lost:
+        if own is None or self.hosts.lost_host:
             return own
         try:
-            told = self.hosts.fail(own.model_dump_json())
+            told = self.hosts.announce_failure(own.model_dump_json())
         except HostMissing:
             return own
         self.hosts.leave()
@@ -74,7 +74,7 @@ class HostOfRanks:
             agreed = AgreedJob(job_id=request.job_id, folder=request.folder, common=own)
             store.write(BytesIO(), 0, agreed.mark)
             try:
-                self.hosts.tell(_REQUEST, agreed.model_dump_json())
+                self.hosts.announce(_REQUEST, agreed.model_dump_json())
                 for host in range(1, self.hosts.count):
                     self._await_message(f"{_REQUEST}-{host}")
             finally:
@@ -87,7 +87,7 @@ class HostOfRanks:
         self.workspace.write_request(
             request.model_copy(update={"job_id": agreed.job_id, "folder": agreed.folder})
         )
-        self.hosts.tell(f"{_REQUEST}-{self.hosts.index}", "agreed")
+        self.hosts.announce(f"{_REQUEST}-{self.hosts.index}", "agreed")
 
     def _await_mark(self, mark: str, store: ArtifactStore) -> None:
         deadline = time.monotonic() + _FOLDER_S
@@ -102,7 +102,7 @@ class HostOfRanks:
             time.sleep(_LOOK_S)
 
     def _await_message(self, name: str) -> str:
-        while (told := self.hosts.told(name)) is None:
+        while (told := self.hosts.read_announcement(name)) is None:
             self._require_all_hosts()
             time.sleep(_LOOK_S)
         return told
@@ -122,7 +122,7 @@ class HostOfRanks:
                 *own,
                 *meeting,
             ],
-            env=inherited_environment({"GLOO_SOCKET_IFNAME": interface_of(self.place.own_address())}),
+            env=inherited_environment({"GLOO_SOCKET_IFNAME": find_interface(self.place.own_address())}),
         )
         try:
             return self._await_ranks(ranks)
@@ -133,7 +133,7 @@ class HostOfRanks:
         told_at: float | None = None
         while (status := ranks.poll()) is None:
             self._require_all_hosts()
-            if not self.hosts.leads and self.hosts.told(_OUTCOME) is not None:
+            if not self.hosts.leads and self.hosts.read_announcement(_OUTCOME) is not None:
                 told_at = told_at or time.monotonic()
                 if time.monotonic() - told_at > _OVERHANG_S:
                     break
@@ -147,7 +147,7 @@ class HostOfRanks:
         elif (outcome := self.workspace.read_outcome()) is None:
             return self._find_failure(0)
         else:
-            self.hosts.tell(_OUTCOME, outcome.model_dump_json())
+            self.hosts.announce(_OUTCOME, outcome.model_dump_json())
         self.hosts.leave()
         return None
 
@@ -162,14 +162,14 @@ class HostOfRanks:
     def _await_cause(self) -> None:
         """A rank that fails as it meets the others may do so because one of them, elsewhere, has died."""
         deadline = time.monotonic() + _CAUSE_S
-        while self.hosts.failure is None and self.hosts.lost is None and time.monotonic() < deadline:
+        while self.hosts.failure is None and self.hosts.lost_host is None and time.monotonic() < deadline:
             time.sleep(_LOOK_S)
 
     def _require_all_hosts(self) -> None:
         """Raise what ends this host's ranks, if anything does."""
         if self.hosts.failure is not None:
             raise AttemptFailed("another host has failed")  # which one, and how, it has told itself
-        if lost := self.hosts.lost:
+        if lost := self.hosts.lost_host:
             raise HostMissing(f"{lost} has not been heard of any more", where=self.place.endpoint)
 
 
@@ -186,7 +186,7 @@ def main() -> None:
     parser.add_argument("time_limit", type=float)
     parser.add_argument("--leads", action=argparse.BooleanOptionalAction)
     given = parser.parse_args()
-    place = MeetingPlace(
+    place = Rendezvous(
         hosts=given.hosts,
         address=given.address,
         port=given.port,
@@ -197,16 +197,16 @@ def main() -> None:
     workspace = Workspace.at(given.workspace)
     try:
         own = collect_host_facts(workspace.read_request().spec, hosts=place.hosts, ranks=given.ranks)
-        failure = HostOfRanks(meet(place), place, workspace, given.ranks, own).run()
+        failure = HostOfRanks(join_rendezvous(place), place, workspace, given.ranks, own).run()
     except KeyboardInterrupt:  # while nobody else knew of this host
-        end(1)
+        exit_process(1)
     except ExportError as error:
         failure = Failure.of(error)
     if failure is None:
-        end(0)
+        exit_process(0)
     workspace.remove_failures()
     write_failure(failure, 0, workspace.path)
-    end(1)
+    exit_process(1)
 
 
 def _end_ranks(ranks: "subprocess.Popen[bytes]") -> None:

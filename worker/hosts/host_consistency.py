@@ -8,7 +8,7 @@ from typing import Self
 from pydantic import ValidationError
 
 from exporter.construction.input_limits import checkpoint_files
-from exporter.distributed.isolation import isolated
+from exporter.distributed.isolation import run_isolated
 from exporter.errors import AttemptFailed, ExportError, InvalidSpec
 from exporter.manifest import Versions
 from exporter.outcome import Failure
@@ -119,8 +119,8 @@ def collect_host_facts(spec: ExportSpec, *, hosts: int, ranks: int) -> HostFacts
         except ExportError as error:
             return Failure.of(error)
 
-    return isolated(
-        collect, died=lambda how: Failure.of(AttemptFailed(f"the process that looked at this host {how}"))
+    return run_isolated(
+        collect, on_death=lambda how: Failure.of(AttemptFailed(f"the process that looked at this host {how}"))
     )
 
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from exporter.artifact.read import published_by_job, sign_artifact
+from exporter.artifact.read import recover_published_outcome, sign_artifact
 from exporter.artifact.signing import SigningKey
-from exporter.artifact.upload import remove_unfinished
+from exporter.artifact.upload import remove_unfinished_artifact
 from exporter.errors import ExportError, SignatureRefused, StorageError
 from exporter.outcome import ExportOutcome, Failure
 from exporter.spec import TowerName
@@ -142,7 +142,7 @@ def clean_up_after_loss(holding: Holding, policy: WaitPolicy = _USUAL) -> None:
         try:
             job = holding.store.get(holding.job.id)
             if _has_ended(job, holding):
-                remove_unfinished(uri, on_removed=deadline.extend)
+                remove_unfinished_artifact(uri, on_removed=deadline.extend)
             elif _is_being_closed(job, holding):
                 raise StorageError(f"job {job.id} has not ended yet")
             return
@@ -175,9 +175,9 @@ def _adopt_or_remove(
 ) -> ExportOutcome | None:
     """What stands there as an artifact; else nothing is left there."""
     still_ours()
-    outcome = published_by_job(artifact_uri, job.id, towers, still_ours)
+    outcome = recover_published_outcome(artifact_uri, job.id, towers, still_ours)
     if outcome is None:
-        remove_unfinished(artifact_uri, still_ours, on_removed)
+        remove_unfinished_artifact(artifact_uri, still_ours, on_removed)
     return outcome
 
 

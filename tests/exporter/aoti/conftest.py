@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 from torch.nn import functional as F
 
-from exporter.aoti.code import Code
+from exporter.aoti.code import CompiledCode
 from exporter.aoti.compile import compile_code
 
 ROWS, WIDTH = 40, 6
@@ -48,7 +48,7 @@ class Compiled:
     """A program and its code."""
 
     program: ExportedProgram
-    code: Code
+    code: CompiledCode
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from exporter.aoti.assemble import BLOB_SUFFIX, PIECE, assemble
+from exporter.aoti.assemble import BLOB_SUFFIX, PIECE, assemble_package
 from exporter.aoti.constants import Constant
 from exporter.aoti.load import load_package
 from exporter.errors import InvalidArtifact, WeightsDoNotFit
@@ -68,7 +68,7 @@ def test_a_missing_weight_is_named(compiled: Compiled, tmp_path: Path) -> None:
 
 def test_weights_of_zeros_take_no_disk(tmp_path: Path) -> None:
     table = Constant(fqn="t", dtype=torch.uint8, shape=(3 * PIECE,), stride=(1,), offset=0, size=3 * PIECE)
-    written = assemble(
+    written = assemble_package(
         {"wrapper_weights.blob": b""}, [table], {"t": torch.zeros(3 * PIECE).byte()}, tmp_path / "t.pt2"
     )
     found = written.path.stat()
@@ -78,7 +78,9 @@ def test_weights_of_zeros_take_no_disk(tmp_path: Path) -> None:
 
 
 def test_a_package_whose_blob_does_not_match_its_table_is_refused(compiled: Compiled, tmp_path: Path) -> None:
-    other = assemble(compiled.code.files, compiled.code.table[:1], scores(1).state_dict(), tmp_path / "x.pt2")
+    other = assemble_package(
+        compiled.code.files, compiled.code.table[:1], scores(1).state_dict(), tmp_path / "x.pt2"
+    )
     with zipfile.ZipFile(other.path) as archive:
         assert any(name.endswith(BLOB_SUFFIX) for name in archive.namelist())
     with pytest.raises(InvalidArtifact, match="not those its code describes"):

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from exporter.aoti.compile import compile_package
 from exporter.aoti.torch_loader import Package
-from exporter.trace.trace_tower import trace
+from exporter.trace.trace_tower import trace_tower
 from tests.exporter.families.conftest import WeightedFamily, blueprint_of
 
 
@@ -28,5 +28,7 @@ def test_a_program_that_reads_no_weights_is_packaged(tmp_path: Path) -> None:
     tower = blueprint_of(WeightedFamily(Weightless())).build()
     ids, weights, counts = torch.arange(7), torch.rand(7, 1), torch.tensor([2, 3, 2, 0, 0])
     inputs = {"counts": counts, "ids": ids, "weights": weights}
-    package = Package(compile_package(trace(tower, inputs, torch.device("cpu")), tmp_path / "tower.pt2"))
+    package = Package(
+        compile_package(trace_tower(tower, inputs, torch.device("cpu")), tmp_path / "tower.pt2")
+    )
     torch.testing.assert_close(package(inputs)["products"], ids.unsqueeze(1) * weights)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from exporter.aoti.out_of_memory import out_of_memory
+from exporter.aoti.out_of_memory import as_out_of_memory
 from exporter.errors import CompileFailed, OutOfMemory
 from exporter.outcome import Failure
 
@@ -21,7 +21,7 @@ SAID = (
 
 @pytest.mark.parametrize("text", SAID)
 def test_whoever_says_it_is_understood(text: str) -> None:
-    memory = out_of_memory(RuntimeError(text), "compiling")
+    memory = as_out_of_memory(RuntimeError(text), "compiling")
     assert memory is not None and memory.message.startswith("compiling: ")
     assert "Exception raised" not in memory.message and "compile error" not in memory.message
 
@@ -29,7 +29,7 @@ def test_whoever_says_it_is_understood(text: str) -> None:
 def test_what_this_torch_says_on_a_cpu_is_understood() -> None:
     with pytest.raises(RuntimeError) as raised:
         torch.empty(1 << 50)
-    assert out_of_memory(raised.value) is not None
+    assert as_out_of_memory(raised.value) is not None
 
 
 def test_it_is_found_below_other_errors() -> None:
@@ -39,7 +39,7 @@ def test_it_is_found_below_other_errors() -> None:
         except RuntimeError as error:
             raise CompileFailed("a backend raised") from error
     except CompileFailed as error:
-        memory = out_of_memory(error)
+        memory = as_out_of_memory(error)
     assert memory is not None
     assert Failure.of(memory).code == "out_of_memory" and Failure.of(memory).retryable
 
@@ -54,9 +54,9 @@ def test_it_is_found_below_other_errors() -> None:
     ],
 )
 def test_a_refusal_is_none(error: Exception) -> None:
-    assert out_of_memory(error) is None
+    assert as_out_of_memory(error) is None
 
 
 def test_one_that_is_known_stays_as_it_is() -> None:
     known = OutOfMemory("x", where="batch_64")
-    assert out_of_memory(known, "compiling") is known
+    assert as_out_of_memory(known, "compiling") is known

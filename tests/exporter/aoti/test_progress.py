@@ -8,7 +8,7 @@ import torch
 from exporter.aoti.compile import compile_package
 from exporter.stages import seldom
 from exporter.towers.tower import Tower
-from exporter.trace.capture import capture
+from exporter.trace.capture import capture_tower
 from tests.exporter.verify.conftest import clicks, tower
 
 __all__ = ["tower"]
@@ -26,7 +26,7 @@ class Told:
 
 def test_every_traced_node_is_counted_and_the_program_is_the_same(tower: Tower) -> None:
     told, inputs = Told(), clicks(3, 0, 4)
-    counted, plain = capture(tower, inputs, told), capture(tower, inputs)
+    counted, plain = capture_tower(tower, inputs, told), capture_tower(tower, inputs)
     numbers = [int(detail.removesuffix(" nodes traced")) for detail in told.details]
     assert numbers == list(range(1, len(numbers) + 1))
     assert len(numbers) == pytest.approx(len(counted.graph.nodes), rel=0.3)
@@ -37,7 +37,7 @@ def test_every_traced_node_is_counted_and_the_program_is_the_same(tower: Tower) 
 def test_every_compiled_file_is_counted(tower: Tower, tmp_path: Path) -> None:
     told = Told()
     with torch.no_grad():
-        compile_package(capture(tower, clicks(3, 0, 4)), tmp_path / "p.pt2", told)
+        compile_package(capture_tower(tower, clicks(3, 0, 4)), tmp_path / "p.pt2", told)
     files = [int(detail.removeprefix("p.pt2: ").removesuffix(" files compiled")) for detail in told.details]
     assert files == list(range(1, len(files) + 1)) and len(files) >= 3
 

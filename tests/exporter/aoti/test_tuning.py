@@ -8,7 +8,7 @@ from torch._inductor.codegen.wrapper import PythonWrapperCodegen
 from torch._inductor.virtualized import V
 from torch._subclasses import FakeTensorMode
 
-from exporter.aoti.tuning import tuned_on
+from exporter.aoti.tuning import tune_on_weights
 
 
 def graph_being_written() -> Any:
@@ -32,7 +32,7 @@ def test_a_weight_on_the_gpu_is_given_itself() -> None:
     graph = graph_being_written()
     with FakeTensorMode(), V.set_graph_handler(graph):
         head, table = torch.empty(4, 4, device="cuda"), torch.empty(1 << 30, 64, device="cuda")
-        with tuned_on({"table.weight": table, "head.weight": head}):
+        with tune_on_weights({"table.weight": table, "head.weight": head}):
             assert [example_of("head_weight"), example_of("table_weight")] == ["input_0", "input_1"]
         given = [each.untyped_storage()._cdata for each in graph.autotuning_inputs]
     assert given == [head.untyped_storage()._cdata, table.untyped_storage()._cdata]
@@ -41,7 +41,7 @@ def test_a_weight_on_the_gpu_is_given_itself() -> None:
 def test_what_is_no_weight_is_made_up_as_before() -> None:
     graph, before = graph_being_written(), PythonWrapperCodegen.generate_example_arg_value
     with V.set_graph_handler(graph):
-        with tuned_on({"table.weight": torch.empty(2)}):
+        with tune_on_weights({"table.weight": torch.empty(2)}):
             assert example_of(7) == "7"
         assert graph.autotuning_inputs is None
     assert PythonWrapperCodegen.generate_example_arg_value is before

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cli.main import main
 from exporter.artifact.read import fetch_tower, file_ref, sign_artifact, verify_artifact
 from exporter.artifact.signing import SIGNATURE_NAME, SigningKey, VerifyingKey
-from exporter.artifact.upload import complete, digest_of, send_tower
+from exporter.artifact.upload import manifest_digest, publish_manifest, upload_tower
 from exporter.errors import ExportError, InvalidArtifact, InvalidSpec, SignatureRefused
 from exporter.manifest import Manifest
 from exporter.spec import TowerName
@@ -50,11 +50,11 @@ def signed(tmp_path: Path, make_key: Callable[[str], tuple[SigningKey, Path]]) -
     package, config = (file_ref(path, local) for path, local in files.items())
     entry = make_entry(TowerName.USER).model_copy(update={"package": package, "files": (config,)})
     root = tmp_path / "out" / "job1"
-    sent = send_tower(entry, files, str(root), replace_unfinished=False)
+    sent = upload_tower(entry, files, str(root), replace_unfinished=False)
     manifest = make_manifest("job1", entry)
-    complete(manifest, sent, str(root), replace_unfinished=False)
+    publish_manifest(manifest, sent, str(root), replace_unfinished=False)
     key, public = make_key("own")
-    sign_artifact(str(root), "job1", key, digest_of(manifest))
+    sign_artifact(str(root), "job1", key, manifest_digest(manifest))
     return root, public
 
 

@@ -8,7 +8,12 @@ from typing import BinaryIO
 import pytest
 
 from exporter.artifact.read import fetch_tower, file_ref, read_manifest
-from exporter.artifact.upload import complete_in, remove_unfinished, send_tower_in, withdraw
+from exporter.artifact.upload import (
+    publish_manifest_to_store,
+    remove_unfinished_artifact,
+    remove_uploads,
+    upload_tower_to_store,
+)
 from exporter.errors import AlreadyPublished, InvalidArtifact, LeaseUnproven, StorageError
 from exporter.manifest import (
     FileRef,
@@ -106,16 +111,16 @@ def publish_in(
     files: Mapping[str, Path],
     *,
     replace_unfinished: bool,
-    on_sent: Callable[[int, int], object] = lambda sent, total: None,
+    on_progress: Callable[[int, int], object] = lambda sent, total: None,
 ) -> str:
     """Send tower after tower, and make an artifact of them."""
     sent: list[StoredFile] = []
     for tower in manifest.towers:
         own = {path: local for path, local in files.items() if path.startswith(f"{tower.name}/")}
-        sent += send_tower_in(
-            store, folder, tower, own, replace_unfinished=replace_unfinished, on_sent=on_sent
+        sent += upload_tower_to_store(
+            store, folder, tower, own, replace_unfinished=replace_unfinished, on_progress=on_progress
         )
-    return complete_in(store, folder, manifest, sent, replace_unfinished=replace_unfinished)
+    return publish_manifest_to_store(store, folder, manifest, sent, replace_unfinished=replace_unfinished)
 
 
 def publish(
@@ -199,7 +204,9 @@ def test_the_manifest_is_uploaded_last(manifest: Manifest, files: dict[str, Path
 def test_progress_runs_to_the_total(store: ArtifactStore, manifest: Manifest, files: dict[str, Path]) -> None:
     seen: list[tuple[int, int]] = []
     alone = manifest.model_copy(update={"towers": manifest.towers[:1]})
-    publish_in(store, "job1", alone, files, replace_unfinished=False, on_sent=lambda *now: seen.append(now))
+    publish_in(
+        store, "job1", alone, files, replace_unfinished=False, on_progress=lambda *now: seen.append(now)
+    )
     total = sum(path.stat().st_size for name, path in files.items() if name.startswith("user"))
     assert seen == sorted(seen)
     assert seen[-1] == (total, total)
@@ -241,7 +248,7 @@ def test_who_has_lost_the_job_removes_nothing_that_lies_there(
     store.put_bytes(b"the newer attempt's", newer)
     for _ in range(2):
         with pytest.raises(LeaseUnproven):
-            send_tower_in(store, "job1", user, own, replace_unfinished=True, may_send=right)
+            upload_tower_to_store(store, "job1", user, own, replace_unfinished=True, may_upload=right)
     assert store.read(newer) == b"the newer attempt's"
 
 
@@ -265,7 +272,7 @@ def test_a_failed_upload_removes_only_what_it_sent(
 
     _, item = manifest.towers
     with pytest.raises(AlreadyPublished, match="item/fg"):
-        publish_in(store, "job1", only(item, manifest), files, replace_unfinished=False, on_sent=overtake)
+        publish_in(store, "job1", only(item, manifest), files, replace_unfinished=False, on_progress=overtake)
     assert keys(store) == {rival}
 
 
@@ -278,7 +285,7 @@ def test_nothing_is_removed_once_a_manifest_stands(
 
     user, _ = manifest.towers
     with pytest.raises(AlreadyPublished, match="is published"):
-        publish_in(store, "job1", only(user, manifest), files, replace_unfinished=True, on_sent=overtake)
+        publish_in(store, "job1", only(user, manifest), files, replace_unfinished=True, on_progress=overtake)
     assert len(keys(store)) == 5
 
 
@@ -317,9 +324,11 @@ def test_each_try_to_write_the_manifest_has_as_long_as_the_right_to_it_lasts(
     store, rights = Slow(writes=writes), iter([timedelta(seconds=each) for each in (30, 20, 50)])
     user, _ = manifest.towers
     own = {path: local for path, local in files.items() if path.startswith("user/")}
-    sent = send_tower_in(store, "job1", user, own, replace_unfinished=False)
+    sent = upload_tower_to_store(store, "job1", user, own, replace_unfinished=False)
     alone = only(user, manifest)
-    complete_in(store, "job1", alone, sent, replace_unfinished=False, before_manifest=lambda: next(rights))
+    publish_manifest_to_store(
+        store, "job1", alone, sent, replace_unfinished=False, before_manifest=lambda: next(rights)
+    )
     assert store.withins == [timedelta(seconds=20), timedelta(seconds=50)]
     assert Manifest.model_validate_json(store.read("job1/manifest.json")) == alone
 
@@ -330,7 +339,7 @@ def test_without_the_right_to_it_no_manifest_is_written_and_nothing_is_left(
     store, rights = Slow(writes=False), iter([timedelta(seconds=30)] * 2)
     user, _ = manifest.towers
     own = {path: local for path, local in files.items() if path.startswith("user/")}
-    sent = send_tower_in(store, "job1", user, own, replace_unfinished=False)
+    sent = upload_tower_to_store(store, "job1", user, own, replace_unfinished=False)
 
     def right() -> timedelta:
         for each in rights:
@@ -338,7 +347,7 @@ def test_without_the_right_to_it_no_manifest_is_written_and_nothing_is_left(
         raise LeaseUnproven("another has the job")
 
     with pytest.raises(LeaseUnproven):
-        complete_in(
+        publish_manifest_to_store(
             store, "job1", only(user, manifest), sent, replace_unfinished=False, before_manifest=right
         )
     assert keys(store) == set()
@@ -349,12 +358,12 @@ def test_what_another_attempt_put_in_its_place_is_not_published_and_not_removed(
 ) -> None:
     store, (user, _) = open_store(str(tmp_path / "out")), manifest.towers
     own = {path: local for path, local in files.items() if path.startswith("user/")}
-    sent = send_tower_in(store, "job1", user, own, replace_unfinished=False)
-    newer = send_tower_in(store, "job1", user, own, replace_unfinished=True)
+    sent = upload_tower_to_store(store, "job1", user, own, replace_unfinished=False)
+    newer = upload_tower_to_store(store, "job1", user, own, replace_unfinished=True)
     with pytest.raises(StorageError, match="is not what was sent there"):
-        complete_in(store, "job1", only(user, manifest), sent, replace_unfinished=False)
+        publish_manifest_to_store(store, "job1", only(user, manifest), sent, replace_unfinished=False)
     assert keys(store) == {file.key for file in newer}
-    withdraw(newer, store.uri_of("job1"))
+    remove_uploads(newer, store.uri_of("job1"))
     assert keys(store) == set()
 
 
@@ -364,11 +373,11 @@ def test_what_is_equal_to_the_byte_is_the_newer_attempt_s_all_the_same(
     output_uri, folder = split_uri(artifact_uri)
     store, (user, _) = open_store(output_uri), manifest.towers
     own = {path: local for path, local in files.items() if path.startswith("user/")}
-    sent = send_tower_in(store, folder, user, own, replace_unfinished=False)
-    newer = send_tower_in(store, folder, user, own, replace_unfinished=True)
-    withdraw(sent, artifact_uri)
+    sent = upload_tower_to_store(store, folder, user, own, replace_unfinished=False)
+    newer = upload_tower_to_store(store, folder, user, own, replace_unfinished=True)
+    remove_uploads(sent, artifact_uri)
     assert keys(store) == {file.key for file in newer}
-    withdraw(newer, artifact_uri)
+    remove_uploads(newer, artifact_uri)
     assert keys(store) == set()
 
 
@@ -378,13 +387,13 @@ def test_what_was_sent_is_removed_only_where_it_is_no_artifact(
     output_uri, folder = split_uri(artifact_uri)
     store, (user, _) = open_store(output_uri), manifest.towers
     own = {path: local for path, local in files.items() if path.startswith("user/")}
-    sent = send_tower_in(store, folder, user, own, replace_unfinished=False)
-    remove_unfinished(artifact_uri)
+    sent = upload_tower_to_store(store, folder, user, own, replace_unfinished=False)
+    remove_unfinished_artifact(artifact_uri)
     assert keys(store) == set()
-    sent = send_tower_in(store, folder, user, own, replace_unfinished=False)
-    complete_in(store, folder, only(user, manifest), sent, replace_unfinished=False)
-    remove_unfinished(artifact_uri)
-    withdraw(sent, artifact_uri)
+    sent = upload_tower_to_store(store, folder, user, own, replace_unfinished=False)
+    publish_manifest_to_store(store, folder, only(user, manifest), sent, replace_unfinished=False)
+    remove_unfinished_artifact(artifact_uri)
+    remove_uploads(sent, artifact_uri)
     assert len(keys(store)) == 5
 
 
@@ -411,7 +420,7 @@ def test_files_and_manifest_must_agree(manifest: Manifest, files: dict[str, Path
             publish_in(store, "job1", manifest, wrong, replace_unfinished=False)
     user, item = manifest.towers
     with pytest.raises(InvalidArtifact, match="names a file twice, or another's"):
-        send_tower_in(
+        upload_tower_to_store(
             store, "job1", user.model_copy(update={"package": item.package}), files, replace_unfinished=False
         )
     files["user/fg.json"].write_text("changed since")

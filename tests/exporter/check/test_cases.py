@@ -12,7 +12,7 @@ from exporter.check.cases import Cases, findings_of, of_plan
 from exporter.check.report import Finding, Subject
 from exporter.data.batch import NamedBatch
 from exporter.towers.tower import Tower
-from exporter.trace.trace_tower import trace
+from exporter.trace.trace_tower import trace_tower
 from exporter.verify.gate import Gate
 from exporter.verify.reload import Link
 from tests.exporter.verify.conftest import batch, clicks, mean_price_tower
@@ -28,7 +28,7 @@ SOUND = Cases(
 
 @pytest.fixture(scope="module")
 def program(tower: Tower) -> ExportedProgram:
-    return trace(tower, clicks(3, 0, 4), CPU)
+    return trace_tower(tower, clicks(3, 0, 4), CPU)
 
 
 def found(
@@ -66,7 +66,7 @@ def test_all_that_fails_is_told(program: ExportedProgram, chain: list[Link], tmp
 
 
 def test_a_broken_promise_names_the_node(tower: Tower, chain: list[Link], tmp_path: Path) -> None:
-    program = trace(tower, clicks(3, 0, 4), CPU)
+    program = trace_tower(tower, clicks(3, 0, 4), CPU)
     [node] = [node for node in program.graph.nodes if node.name == "mul"]
     node.meta["val"] = node.meta["val"].double()
     findings = found(tower, program, chain, SOUND, tmp_path)

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from exporter.aoti.code import Code, ProgramCode
+from exporter.aoti.code import CompiledCode, ProgramCode
 from exporter.code_cache.cache import CodeCache, open_code_cache
-from exporter.code_cache.entry import pack, unpack
+from exporter.code_cache.entry import pack_entry, unpack_entry
 from exporter.manifest import TensorEntry
 
 WRAPPER = b"""
@@ -28,7 +28,7 @@ WRAPPER = b"""
 
 
 def code_of(fingerprint: str, size: int = 1000) -> ProgramCode:
-    code = Code(
+    code = CompiledCode(
         files={"a.wrapper.cpp": WRAPPER, "a.wrapper.so": os.urandom(size)},
         values={"steps": torch.tensor([1.0, 10.0])},
     )
@@ -49,8 +49,8 @@ def cache(request: pytest.FixtureRequest, tmp_path: Path) -> CodeCache:
 
 def test_what_was_kept_comes_back(cache: CodeCache) -> None:
     kept = code_of("f1")
-    cache.keep("request", [kept, code_of("f2")])
-    found, second = cache.of_request("request")
+    cache.store("request", [kept, code_of("f2")])
+    found, second = cache.find_request("request")
     assert (found.code.files, second.fingerprint) == (kept.code.files, "f2")
     assert (found.state, found.outputs, found.op_libraries) == (kept.state, kept.outputs, kept.op_libraries)
     torch.testing.assert_close(dict(found.code.values), dict(kept.code.values))
@@ -58,72 +58,75 @@ def test_what_was_kept_comes_back(cache: CodeCache) -> None:
 
 def test_nothing_is_found_of_what_was_dropped(cache: CodeCache) -> None:
     known = code_of("f1")
-    cache.keep("request", [known])
-    cache.drop("request", [known])
-    assert cache.of_request("request") == () and cache.of_graph("f1") is None
+    cache.store("request", [known])
+    cache.remove("request", [known])
+    assert cache.find_request("request") == () and cache.find_graph("f1") is None
 
 
 def test_a_request_can_come_to_another_graph_later(cache: CodeCache) -> None:
-    cache.keep("request", [code_of("f1")])
-    cache.keep("request", [code_of("f2")])
-    assert [known.fingerprint for known in cache.of_request("request")] == ["f2"]
+    cache.store("request", [code_of("f1")])
+    cache.store("request", [code_of("f2")])
+    assert [known.fingerprint for known in cache.find_request("request")] == ["f2"]
 
 
 def test_a_damaged_entry_is_a_miss_and_makes_room_for_a_sound_one(tmp_path: Path) -> None:
     cache = open_code_cache(str(tmp_path))
-    cache.keep("request", [code_of("f1")])
+    cache.store("request", [code_of("f1")])
     entry = tmp_path / "code" / "f1.zip"
     data = bytearray(entry.read_bytes())
     data[len(data) // 2] ^= 1
     entry.write_bytes(data)
-    assert cache.of_request("request") == ()
-    cache.keep("request", [code_of("f1")])
-    assert len(cache.of_request("request")) == 1
+    assert cache.find_request("request") == ()
+    cache.store("request", [code_of("f1")])
+    assert len(cache.find_request("request")) == 1
 
 
 @pytest.mark.parametrize("change", [{"layout": 2}, {"fingerprint": "f2"}], ids=["too new", "foreign"])
 def test_an_entry_of_another_layout_or_graph_is_a_miss(change: dict[str, object]) -> None:
     changed = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(pack(code_of("f1")))) as entry, zipfile.ZipFile(changed, "w") as archive:
+    with (
+        zipfile.ZipFile(io.BytesIO(pack_entry(code_of("f1")))) as entry,
+        zipfile.ZipFile(changed, "w") as archive,
+    ):
         for name in entry.namelist():
             data = entry.read(name)
             archive.writestr(name, json.dumps(json.loads(data) | change) if name == "entry.json" else data)
-    assert unpack(changed.getvalue(), "f1") is None
+    assert unpack_entry(changed.getvalue(), "f1") is None
 
 
 @pytest.mark.parametrize("data", [b"", b"not a zip", b"PK\x05\x06" + bytes(18)])
 def test_what_is_no_entry_is_a_miss(data: bytes) -> None:
-    assert unpack(data, "f1") is None
+    assert unpack_entry(data, "f1") is None
 
 
 def test_two_that_keep_the_same_code_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
     known = code_of("f1", size=1 << 20)
     caches = [open_code_cache(str(tmp_path)) for _ in range(4)]
-    threads = [threading.Thread(target=cache.keep, args=("request", [known])) for cache in caches]
+    threads = [threading.Thread(target=cache.store, args=("request", [known])) for cache in caches]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert [found.code.files for found in caches[0].of_request("request")] == [known.code.files]
+    assert [found.code.files for found in caches[0].find_request("request")] == [known.code.files]
     assert len(list((tmp_path / "code").iterdir())) == 1
 
 
 def test_what_was_used_least_recently_goes_first(tmp_path: Path) -> None:
     cache = open_code_cache(str(tmp_path), limit=350_000)
     for age, name in enumerate("abc"):
-        cache.keep(name, [code_of(name, size=100_000)])
+        cache.store(name, [code_of(name, size=100_000)])
         for file in (tmp_path / "code" / f"{name}.zip", tmp_path / "requests" / f"{name}.json"):
             os.utime(file, ns=(0, age + 1))
-    assert len(cache.of_request("a")) == 1  # used again
-    cache.keep("d", [code_of("d", size=100_000)])
-    assert [name for name in "abcd" if cache.of_request(name)] == ["a", "c", "d"]
+    assert len(cache.find_request("a")) == 1  # used again
+    cache.store("d", [code_of("d", size=100_000)])
+    assert [name for name in "abcd" if cache.find_request(name)] == ["a", "c", "d"]
 
 
 def test_a_cache_that_cannot_be_written_or_read_is_only_a_miss(tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("a file where a folder should be")
     cache = open_code_cache(str(tmp_path / "cache"))
-    cache.keep("request", [code_of("f1")])
-    assert cache.of_request("request") == ()
+    cache.store("request", [code_of("f1")])
+    assert cache.find_request("request") == ()
 
 
 def test_a_folder_of_its_own_is_its_owners_alone(tmp_path: Path) -> None:
@@ -133,9 +136,11 @@ def test_a_folder_of_its_own_is_its_owners_alone(tmp_path: Path) -> None:
 
 def test_code_tells_how_weights_do_not_fit() -> None:
     known = code_of("f1")
-    assert known.misfit({"layer.weight": torch.zeros(2, 3)}) == ""
-    assert known.misfit({}) == "there is no layer.weight"
-    assert known.misfit({"layer.weight": torch.zeros(2, 3), "bias": torch.zeros(1)}) == "bias is new"
-    assert "strides [1, 2]" in known.misfit({"layer.weight": torch.zeros(3, 2).t()})
-    assert "float64" in known.misfit({"layer.weight": torch.zeros(2, 3).double()})
-    assert replace(known, state={}).misfit({"layer.weight": torch.zeros(2, 3)}) == "layer.weight is new"
+    assert known.find_mismatch({"layer.weight": torch.zeros(2, 3)}) == ""
+    assert known.find_mismatch({}) == "there is no layer.weight"
+    assert known.find_mismatch({"layer.weight": torch.zeros(2, 3), "bias": torch.zeros(1)}) == "bias is new"
+    assert "strides [1, 2]" in known.find_mismatch({"layer.weight": torch.zeros(3, 2).t()})
+    assert "float64" in known.find_mismatch({"layer.weight": torch.zeros(2, 3).double()})
+    assert (
+        replace(known, state={}).find_mismatch({"layer.weight": torch.zeros(2, 3)}) == "layer.weight is new"
+    )

@@ -10,11 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from exporter.distributed.isolation import begin, isolated
+from exporter.distributed.isolation import run_isolated, start_child
 
 
 def test_a_result_comes_back() -> None:
-    assert isolated(lambda: {"pid": os.getpid()}, died=lambda how: {"pid": 0})["pid"] not in (0, os.getpid())
+    assert run_isolated(lambda: {"pid": os.getpid()}, on_death=lambda how: {"pid": 0})["pid"] not in (
+        0,
+        os.getpid(),
+    )
 
 
 @pytest.mark.parametrize(
@@ -32,7 +35,7 @@ def test_a_death_is_told(end: Callable[[], object], how: str) -> None:
         faulthandler.disable()  # pytest's would write the child's stack between the dots of the tests
         return str(end())
 
-    assert isolated(produce, died=lambda told: told) == how
+    assert run_isolated(produce, on_death=lambda told: told) == how
 
 
 def test_a_death_in_the_midst_of_telling_is_told(tmp_path: Path) -> None:
@@ -40,7 +43,7 @@ def test_a_death_in_the_midst_of_telling_is_told(tmp_path: Path) -> None:
         (tmp_path / "pid").write_text(str(os.getpid()))
         return "x" * (8 << 20)  # more than the pipe holds: it stands until somebody reads
 
-    child = begin(produce, died=lambda how: how)
+    child = start_child(produce, on_death=lambda how: how)
     while not (tmp_path / "pid").exists():
         time.sleep(0.01)
     time.sleep(0.5)

@@ -13,7 +13,7 @@ from exporter.declaration import DimDeclaration, InputDeclaration, TowerDeclarat
 from exporter.errors import DimsConflict, DimSpecialised, TraceFailed
 from exporter.spec import Mode
 from exporter.towers.split import split
-from exporter.trace.trace_tower import trace
+from exporter.trace.trace_tower import trace_tower
 from tests.exporter.families.conftest import Weighted, WeightedFamily, blueprint_of
 
 CPU = torch.device("cpu")
@@ -74,7 +74,7 @@ def test_the_error_names_family_tower_and_inputs(
     tower = blueprint_of(family()).build()
     rows = read_rows(uri, tower.config.pipeline.features)
     with pytest.raises(error) as raised:
-        trace(tower, trace_inputs(rows, tower.plan), CPU)
+        trace_tower(tower, trace_inputs(rows, tower.plan), CPU)
     for word in ("model tower of family weighted: ", *words):
         assert word in str(raised.value)
 
@@ -86,7 +86,7 @@ def test_a_sound_tower_is_traced_whole_and_in_two(uri: str, mode: Mode) -> None:
     parts = (tower,) if mode is Mode.UNIFIED else split(tower, max_batch_size=16)
     for part in parts:
         outputs = part.module(inputs)
-        torch.testing.assert_close(trace(part, inputs, CPU).module()(inputs), outputs)
+        torch.testing.assert_close(trace_tower(part, inputs, CPU).module()(inputs), outputs)
         inputs = outputs
 
 

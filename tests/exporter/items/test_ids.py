@@ -26,7 +26,7 @@ def test_integers_and_strings_name_items(
     ids: pa.Array, label: bool, write_ids: WriteIds, tmp_path: Path
 ) -> None:
     checked = check_ids(write_ids(ids), "item", scratch=tmp_path)
-    assert (checked.rows, checked.label_an_index) == (len(ids), label)
+    assert (checked.rows, checked.can_label_index) == (len(ids), label)
     plain = ids.type.value_type if isinstance(ids.type, pa.DictionaryType) else ids.type
     assert checked.kind == plain
 

@@ -11,7 +11,7 @@ import pytest
 from exporter.errors import IndexFailed
 from exporter.index_spec import FlatIndex, HnswIndex, IndexSpec, IvfFlatIndex, IvfPqIndex
 from exporter.items.index import IndexRequest, build_index
-from exporter.items.index_plan import decided
+from exporter.items.index_plan import resolve_index
 from exporter.manifest import Metric
 from tests.exporter.items.conftest import WIDTH, WriteVectors, clustered
 
@@ -33,7 +33,7 @@ def request(
         parts=parts,
         rows=rows,
         width=WIDTH,
-        index=decided(index, rows=rows, width=WIDTH),
+        index=resolve_index(index, rows=rows, width=WIDTH),
         metric=metric,
         labels=labels,
         output=output,

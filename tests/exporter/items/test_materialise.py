@@ -12,9 +12,9 @@ from exporter.data.parquet import open_parquet
 from exporter.dtypes import Precision
 from exporter.errors import VerificationFailed
 from exporter.items.ids import check_ids
-from exporter.items.materialise import held_against_eager
-from exporter.items.plan import Items, WantedVectors
-from exporter.items.stream import Written, in_calls
+from exporter.items.materialise import compare_with_eager
+from exporter.items.plan import Items, VectorsPlan
+from exporter.items.stream import WrittenVectors, encode_calls
 from exporter.items.vector_files import VectorsWriter
 from exporter.lowering.lower_tower import lower
 from exporter.manifest import Metric
@@ -34,14 +34,14 @@ def item_tower(precision: Precision) -> Tower:
     return lower(tower, CPU).tower
 
 
-def vectors_by(tower: Tower, wanted: WantedVectors, written: Written) -> torch.Tensor:
+def vectors_by(tower: Tower, wanted: VectorsPlan, written: WrittenVectors) -> torch.Tensor:
     with torch.no_grad():
-        calls = [call for batch in written.sampled for call in in_calls(batch, wanted.items)]
+        calls = [call for batch in written.sampled for call in encode_calls(batch, wanted.items)]
         return torch.cat([tower.module(call)[wanted.output] for call in calls])
 
 
 @pytest.fixture
-def wanted(tmp_path: Path) -> WantedVectors:
+def wanted(tmp_path: Path) -> VectorsPlan:
     source = open_parquet(str(FIXTURES / "data" / "items.parquet"))
     tower = recorded_tower("hstu_match", "item")
     items = Items(
@@ -52,15 +52,15 @@ def wanted(tmp_path: Path) -> WantedVectors:
         index=None,
         metric=Metric.COSINE,
     )
-    return WantedVectors(items=items, output="item_tower_emb", width=32, index=None)
+    return VectorsPlan(items=items, output="item_tower_emb", width=32, index=None)
 
 
-def written_by(tower: Tower, wanted: WantedVectors, folder: Path) -> Written:
+def written_by(tower: Tower, wanted: VectorsPlan, folder: Path) -> WrittenVectors:
     """The first items, with vectors as a package that computes like `tower` would have written them."""
     [batch] = [*wanted.items.source.batches(["video_id"], rows_per_batch=2000)][:1]
     batch = replace(batch, table=batch.table.slice(0, ROWS))
     places = np.arange(ROWS, dtype=np.int64)
-    written = Written(parts=(), sample=places, sampled=(batch,), seconds=1.0, package_peak_bytes=0)
+    written = WrittenVectors(parts=(), sample=places, sampled=(batch,), seconds=1.0, package_peak_bytes=0)
     vectors = vectors_by(tower, wanted, written).numpy()
     with VectorsWriter(folder, "video_id", wanted.items.ids.kind, width=32) as writer:
         writer.write(pa.concat_arrays(batch.table.column("video_id").chunks), vectors)
@@ -72,14 +72,14 @@ def gate_of(tower: Tower, scratch: Path) -> Gate:
 
 
 def test_vectors_of_a_tower_in_bf16_may_round_as_its_package_does(
-    wanted: WantedVectors, tmp_path: Path
+    wanted: VectorsPlan, tmp_path: Path
 ) -> None:
     gate = gate_of(item_tower(Precision.BF16), tmp_path)
-    difference = held_against_eager(wanted, gate, written_by(item_tower(Precision.FP32), wanted, tmp_path))
+    difference = compare_with_eager(wanted, gate, written_by(item_tower(Precision.FP32), wanted, tmp_path))
     assert 1e-5 < difference.relative <= gate.tolerance
 
 
-def test_vectors_of_a_tower_in_fp32_may_not(wanted: WantedVectors, tmp_path: Path) -> None:
+def test_vectors_of_a_tower_in_fp32_may_not(wanted: VectorsPlan, tmp_path: Path) -> None:
     gate = gate_of(item_tower(Precision.FP32), tmp_path)
     with pytest.raises(VerificationFailed, match="one differs from eager by .*, allowed 1e-05 of it"):
-        held_against_eager(wanted, gate, written_by(item_tower(Precision.BF16), wanted, tmp_path))
+        compare_with_eager(wanted, gate, written_by(item_tower(Precision.BF16), wanted, tmp_path))

@@ -49,7 +49,7 @@ def test_one_vector_per_item_is_wanted(items: Items) -> None:
     wanted = plan_vectors(items, (output(),))
     assert (wanted.output, wanted.width) == ("item_tower_emb", 32)
     assert wanted.index == IvfFlatIndex(nlist=7, nprobe=7)
-    assert (items.ids.rows, items.ids.label_an_index, items.metric) == (300, True, Metric.COSINE)
+    assert (items.ids.rows, items.ids.can_label_index, items.metric) == (300, True, Metric.COSINE)
 
 
 @pytest.mark.parametrize(

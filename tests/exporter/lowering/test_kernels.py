@@ -13,7 +13,7 @@ from exporter.models.hstu.attention import AllHeads, TritonAttention
 from exporter.packages.parts import parts_of, trace_parts
 from exporter.spec import AttentionKind, Mode, SwapAttention, TowerName
 from exporter.towers.tower import Tower
-from exporter.trace.op_libraries import graphs_of
+from exporter.trace.op_libraries import all_graphs
 from tests.exporter.models.recorded import Batch, random_inputs, recorded_tower
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
@@ -36,7 +36,7 @@ def drawn(tower: Tower) -> Batch:
 
 
 def operators(program: ExportedProgram) -> list[str]:
-    return [str(node.target) for graph in graphs_of([program]) for node in graph.nodes]
+    return [str(node.target) for graph in all_graphs([program]) for node in graph.nodes]
 
 
 @pytest.mark.parametrize(

@@ -17,13 +17,13 @@ from exporter.errors import (
     PromiseBroken,
     VerificationFailed,
 )
-from exporter.minify.on_failure import expected_of, keep_untraceable, shrunk_untraced
-from exporter.minify.op_recorder import record
+from exporter.minify.on_failure import expected_ending, minify_on_trace_failure, minify_towers
+from exporter.minify.op_recorder import record_operators
 from exporter.minify.repro_script import Step
-from exporter.minify.script_runner import Ending, Expected
-from exporter.minify.search import smallest_untraceable
+from exporter.minify.script_runner import Ending, ExpectedEnding
+from exporter.minify.search import find_smallest_untraceable
 from exporter.towers.tower import Tower
-from exporter.trace.trace_tower import trace
+from exporter.trace.trace_tower import trace_tower
 from tests.exporter.verify.conftest import mean_price_tower
 from tests.memory_taken import memory_taken
 
@@ -56,7 +56,7 @@ def tower_of(module: nn.Module) -> Tower:
 
 def search_with_a_large_table(folder: Path) -> None:
     tower = tower_of(BranchesOnRows(folder / "table"))
-    told = keep_untraceable([tower], FEW, MORE, folder / "evidence", libraries=[])
+    told = minify_towers([tower], FEW, MORE, folder / "evidence", libraries=[])
     assert "in step trace) has" in told
 
 
@@ -73,9 +73,9 @@ class Doubles(nn.Module):
 def test_for_sizes_that_are_not_the_plans_nothing_is_searched(tmp_path: Path) -> None:
     plan = replace(PLAN, inputs=(TensorInput(name="ids", dtype="int64", shape=(BATCH, 4)),))
     tower, wide = replace(tower_of(Doubles()), plan=plan), {"ids": torch.ones(3, 5, dtype=torch.int64)}
-    search = shrunk_untraced([tower], wide, lambda: wide, tmp_path / "evidence", libraries=[])
+    search = minify_on_trace_failure([tower], wide, lambda: wide, tmp_path / "evidence", libraries=[])
     with pytest.raises(DimPlanViolated) as raised, search:
-        trace(tower, wide, torch.device("cpu"))
+        trace_tower(tower, wide, torch.device("cpu"))
     assert "No smaller case was searched for: torch traced the model" in raised.value.report
 
 
@@ -96,20 +96,20 @@ def test_for_sizes_that_are_not_the_plans_nothing_is_searched(tmp_path: Path) ->
 def test_a_script_fails_so_if_it_ends_as_the_failure_did(
     error: ExportError, step: Step, kind: str, alike: bool
 ) -> None:
-    assert expected_of(error).met_by(Ending(step=step, kind=kind)) is alike
+    assert expected_ending(error).matches(Ending(step=step, kind=kind)) is alike
 
 
 @pytest.mark.slow
 def test_what_fails_otherwise_is_no_smaller_case(tmp_path: Path) -> None:
     """It runs into the same branch, but not by the error that is looked for."""
-    expected = Expected(kinds=("error CompileError",))
+    expected = ExpectedEnding(kinds=("error CompileError",))
     tower = tower_of(BranchesOnRows(tmp_path / "table"))
-    told = keep_untraceable([tower], FEW, MORE, tmp_path / "evidence", libraries=[], expected=expected)
+    told = minify_towers([tower], FEW, MORE, tmp_path / "evidence", libraries=[], expected=expected)
     assert told.startswith("The operators that the model calls do not fail so by themselves")
 
 
 def test_a_search_whose_time_is_up_blames_nothing(tmp_path: Path) -> None:
-    told = keep_untraceable([tower_of(Doubles())], FEW, MORE, tmp_path / "e", libraries=[], budget_s=-1)
+    told = minify_towers([tower_of(Doubles())], FEW, MORE, tmp_path / "e", libraries=[], budget_s=-1)
     assert told == "Time was up before a smaller case was found."
 
 
@@ -117,8 +117,8 @@ def test_a_search_whose_time_is_up_blames_nothing(tmp_path: Path) -> None:
 def test_each_smaller_case_is_kept_as_it_is_found(tmp_path: Path) -> None:
     """A search that is ended leaves what it had: the first script that failed is kept before others run."""
     graphs: list[int] = []
-    recorded = record(BranchesOnRows(tmp_path / "table"), FEW, MORE)
-    found = smallest_untraceable(
+    recorded = record_operators(BranchesOnRows(tmp_path / "table"), FEW, MORE)
+    found = find_smallest_untraceable(
         recorded,
         libraries=[],
         folder=tmp_path,

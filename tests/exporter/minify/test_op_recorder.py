@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.fx import Graph
 
 from exporter.minify import memory_budget
-from exporter.minify.op_recorder import DYNAMIC, record
+from exporter.minify.op_recorder import DYNAMIC_AXES, record_operators
 
 FEW, MORE = {"x": torch.rand(3, 4)}, {"x": torch.rand(5, 4)}
 
@@ -27,7 +27,7 @@ def names(graph: Graph) -> list[str]:
 
 def test_the_graph_computes_what_the_module_does_also_at_other_sizes() -> None:
     module = Folded()
-    graph, taken = record(module, FEW, MORE)
+    graph, taken = record_operators(module, FEW, MORE)
     assert torch.equal(graph(*taken)[0], module(FEW)["y"])
     [place] = [place for place, each in enumerate(taken) if torch.equal(each, FEW["x"])]
     taken[place] = MORE["x"]
@@ -35,9 +35,9 @@ def test_the_graph_computes_what_the_module_does_also_at_other_sizes() -> None:
 
 
 def test_what_differs_between_the_two_inputs_is_dynamic_and_nothing_else() -> None:
-    graph, _ = record(Folded(), FEW, MORE)
+    graph, _ = record_operators(Folded(), FEW, MORE)
     placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
-    assert {tuple(node.meta["val"].shape): node.meta[DYNAMIC] for node in placeholders} == {
+    assert {tuple(node.meta["val"].shape): node.meta[DYNAMIC_AXES] for node in placeholders} == {
         (3, 4): [0],
         (4, 4): [],
         (4,): [],
@@ -50,7 +50,7 @@ class Raises(nn.Module):
 
 
 def test_the_call_that_raises_is_the_last_one() -> None:
-    graph, _ = record(Raises(), FEW, MORE)
+    graph, _ = record_operators(Raises(), FEW, MORE)
     assert names(graph.graph)[-1] == "mm.default"
 
 
@@ -61,7 +61,7 @@ class Branches(nn.Module):
 
 
 def test_a_branch_on_a_value_is_part_of_the_graph() -> None:
-    graph, _ = record(Branches(), FEW, MORE)
+    graph, _ = record_operators(Branches(), FEW, MORE)
     assert "<built-in function truth>" in [str(node.target) for node in graph.graph.nodes]
 
 
@@ -79,12 +79,12 @@ class Counts(nn.Module):
 
 def test_only_what_a_call_overwrites_is_copied() -> None:
     module = Counts()
-    _, taken = record(module, FEW, MORE)
+    _, taken = record_operators(module, FEW, MORE)
     assert module.table.weight.data_ptr() in {each.data_ptr() for each in taken}
     assert any(torch.equal(each, torch.zeros(4)) for each in taken) and module.seen.min() > 0
 
 
 def test_a_recording_that_takes_too_much_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory_budget, "LARGEST_BYTES", 20)
-    with pytest.raises(memory_budget.TooLarge, match="No smaller case was searched for"):
-        record(Folded(), FEW, MORE)
+    monkeypatch.setattr(memory_budget, "LIMIT_BYTES", 20)
+    with pytest.raises(memory_budget.MemoryBudgetExceeded, match="No smaller case was searched for"):
+        record_operators(Folded(), FEW, MORE)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.fx import Graph
 
-from exporter.minify.repro_script import script_of
+from exporter.minify.repro_script import render_script
 
 
 def written(inputs: dict[str, Tensor]) -> str:
@@ -16,7 +16,7 @@ def written(inputs: dict[str, Tensor]) -> str:
     for node, value in zip(taken, inputs.values(), strict=True):
         node.meta["val"] = value
     graph.output(tuple(graph.call_function(torch.ops.aten.neg.default, (node,)) for node in taken))
-    return script_of(graph, inputs, libraries=(), title="a test")
+    return render_script(graph, inputs, libraries=(), title="a test")
 
 
 def test_integers_are_carried_whole_and_what_is_drawn_is_said(tmp_path: Path) -> None:

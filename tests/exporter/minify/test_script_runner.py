@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.minify.script_runner import Prober
+from exporter.minify.script_runner import ScriptRunner
 
 pytestmark = pytest.mark.slow
 
@@ -14,15 +14,15 @@ ENDS = "print('step: eager', flush=True)"
 
 
 def test_once_one_has_hung_the_others_are_given_less_time(tmp_path: Path) -> None:
-    with Prober((), tmp_path, limit_s=10) as prober:
-        assert prober.try_script(ENDS) is None
-        assert str(prober.try_script(HANGS)) == "hang in step eager"
+    with ScriptRunner((), tmp_path, limit_s=10) as runner:
+        assert runner.run_script(ENDS) is None
+        assert str(runner.run_script(HANGS)) == "hang in step eager"
         begun = time.monotonic()
-        assert str(prober.try_script(HANGS)) == "hang in step eager"
+        assert str(runner.run_script(HANGS)) == "hang in step eager"
         assert time.monotonic() - begun < 8
 
 
 def test_what_is_cut_off_as_time_is_up_did_not_hang(tmp_path: Path) -> None:
-    with Prober((), tmp_path, limit_s=30, until=time.monotonic() + 12) as prober:
-        assert prober.try_script(HANGS) is None
-        assert prober.try_script(ENDS) is None and prober.tried == 1
+    with ScriptRunner((), tmp_path, limit_s=30, until=time.monotonic() + 12) as runner:
+        assert runner.run_script(HANGS) is None
+        assert runner.run_script(ENDS) is None and runner.scripts_run == 1

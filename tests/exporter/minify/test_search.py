@@ -13,9 +13,9 @@ from torch.export import Dim, ExportedProgram
 
 from exporter.dims.plan import DimPlan, DynamicDim, TensorInput
 from exporter.errors import PromiseBroken
-from exporter.minify.on_failure import expected_of, keep_smallest, keep_untraceable
-from exporter.minify.op_recorder import record
-from exporter.minify.search import smallest_failing, smallest_untraceable
+from exporter.minify.on_failure import expected_ending, minify_programs, minify_towers
+from exporter.minify.op_recorder import record_operators
+from exporter.minify.search import find_smallest_failing, find_smallest_untraceable
 from exporter.verify.nodes import check_nodes
 from tests.exporter.verify.conftest import mean_price_tower
 from tests.planted import ops
@@ -65,7 +65,7 @@ def around(faulty: Callable[[Tensor], Tensor]) -> ExportedProgram:
 def test_a_planted_failure_is_cut_to_its_operator(
     faulty: Callable[[Tensor], Tensor], fails: str, limit_s: float, tmp_path: Path
 ) -> None:
-    found = smallest_failing(
+    found = find_smallest_failing(
         around(faulty),
         INPUTS,
         libraries=["tests.planted.ops"],
@@ -89,14 +89,14 @@ class Branches(nn.Module):
 def test_what_cannot_be_traced_is_cut_to_its_operators(tmp_path: Path) -> None:
     tower = replace(mean_price_tower(), module=Branches(), plan=PLAN)
     others = {"x": torch.rand(7, 4)}
-    told = keep_untraceable([tower], INPUTS, others, tmp_path / "evidence", libraries=[])
+    told = minify_towers([tower], INPUTS, others, tmp_path / "evidence", libraries=[])
     assert "in step trace) has 2 of" in told and "<built-in function truth>" in told
 
 
 def test_a_trace_that_hangs_is_cut_to_the_operator_whose_rule_hangs(tmp_path: Path) -> None:
     others = {"x": torch.rand(7, 4)}
-    found = smallest_untraceable(
-        record(Around(PLANTED.untraceable), INPUTS, others),
+    found = find_smallest_untraceable(
+        record_operators(Around(PLANTED.untraceable), INPUTS, others),
         libraries=["tests.planted.ops"],
         folder=tmp_path,
         budget_s=300,
@@ -108,12 +108,12 @@ def test_a_trace_that_hangs_is_cut_to_the_operator_whose_rule_hangs(tmp_path: Pa
 
 
 def test_a_broken_promise_is_cut_to_its_node_without_a_search(tmp_path: Path) -> None:
-    told = keep_smallest(
+    told = minify_programs(
         [around(PLANTED.turned)],
         INPUTS,
         tmp_path / "e",
         libraries=["tests.planted.ops"],
-        expected=expected_of(PromiseBroken("")),
+        expected=expected_ending(PromiseBroken("")),
     )
     assert "(error AssertionError in step promise) has 1 of" in told and "planted.turned.default" in told
     assert "stride is (1, 5), promised (4, 1)" in (tmp_path / "e" / "smallest.log").read_text()
@@ -121,7 +121,7 @@ def test_a_broken_promise_is_cut_to_its_node_without_a_search(tmp_path: Path) ->
 
 def test_the_bundle_runs_alone_and_fails_again(tmp_path: Path) -> None:
     program, folder = around(lambda x: PLANTED.uncompilable(x, [torch.float32])), tmp_path / "evidence"
-    told = keep_smallest([program], INPUTS, folder, libraries=["tests.planted.ops"])
+    told = minify_programs([program], INPUTS, folder, libraries=["tests.planted.ops"])
     assert "has 1 of" in told
     assert {"smallest.py", "smallest.log", "smallest.json"} <= {file.name for file in folder.iterdir()}
     script = ["env", f"PYTHONPATH={ROOT}", sys.executable, str(folder / "smallest.py")]
@@ -132,7 +132,7 @@ def test_the_bundle_runs_alone_and_fails_again(tmp_path: Path) -> None:
 
 def test_a_program_that_does_not_fail_has_no_smallest_case(tmp_path: Path) -> None:
     program = around(torch.sigmoid)
-    assert smallest_failing(program, INPUTS, libraries=[], folder=tmp_path, budget_s=60) is None
+    assert find_smallest_failing(program, INPUTS, libraries=[], folder=tmp_path, budget_s=60) is None
 
 
 def test_the_wrong_result_is_named_node_by_node_as_well() -> None:

@@ -12,7 +12,7 @@ from exporter.config.schema import PipelineConfig
 from exporter.spec import TowerName
 from exporter.towers.tower import Tower
 from exporter.towers.view import training_tower
-from exporter.trace.trace_tower import trace
+from exporter.trace.trace_tower import trace_tower
 from tests.exporter.models.recorded import (
     pipeline_of,
     random_inputs,
@@ -66,7 +66,7 @@ def compiled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     for number, feature in enumerate(multivalued):
         inputs[f"{feature.name}.lengths"][0] = number + 5  # totals of their own, so that none coincide
         inputs[f"{feature.name}.values"] = torch.zeros(number + 11, dtype=torch.long)
-    program = trace(tower, inputs, torch.device("cpu"))
+    program = trace_tower(tower, inputs, torch.device("cpu"))
     path = tmp_path_factory.mktemp(request.param) / "aoti_model.pt2"
     return tower, Package(compile_package(program, path))
 

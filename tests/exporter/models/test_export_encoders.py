@@ -23,7 +23,7 @@ from exporter.spec import TowerName
 from exporter.towers.split import split
 from exporter.towers.tower import Tower
 from exporter.towers.view import training_tower
-from exporter.trace.trace_tower import trace
+from exporter.trace.trace_tower import trace_tower
 from exporter.verify.numerics import scales_of
 from tests.exporter.models.recorded import FIXTURES, Batch, pipeline_of, require_close, untrained
 
@@ -87,13 +87,13 @@ def dense(tower: Tower) -> Tower:
 
 def test_a_whole_tower_is_traced(tower: Tower) -> None:
     rows = read_rows(str(FIXTURES / "data" / "rec" / "train.parquet"), tower.config.pipeline.features)
-    trace(tower, trace_inputs(rows, tower.plan), torch.device("cpu"))
+    trace_tower(tower, trace_inputs(rows, tower.plan), torch.device("cpu"))
 
 
 @pytest.fixture(scope="module")
 def package(dense: Tower, tmp_path_factory: pytest.TempPathFactory) -> Package:
     inputs = embedded(dense, [3, 11, 5, 0, 4, 2, 6], [3, 8, 5, 0, 4, 2, 6])
-    program = trace(dense, inputs, torch.device("cpu"))
+    program = trace_tower(dense, inputs, torch.device("cpu"))
     return Package(compile_package(program, tmp_path_factory.mktemp("encoders") / "aoti_model.pt2"))
 
 

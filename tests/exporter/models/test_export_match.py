@@ -12,7 +12,7 @@ from exporter.config.families.match import MindConfig, RoutingStart
 from exporter.data.batch import Rows, read_rows, trace_inputs, verification_batches
 from exporter.towers.split import split
 from exporter.towers.tower import Tower
-from exporter.trace.trace_tower import trace
+from exporter.trace.trace_tower import trace_tower
 from tests.exporter.models.recorded import (
     FIXTURES,
     load_recorded_weights,
@@ -49,7 +49,7 @@ def drawn() -> Tower:
 @pytest.mark.families
 def test_a_package_gives_the_recorded_interests(tmp_path: Path) -> None:
     tower = tower_as_recorded("mind", "user")
-    program = trace(tower, trace_inputs(rows_of(tower), tower.plan), _CPU)
+    program = trace_tower(tower, trace_inputs(rows_of(tower), tower.plan), _CPU)
     package = Package(compile_package(program, tmp_path / "aoti_model.pt2"))
     for batch in ("b1", "b2", "b3_empty", "b7", "b32"):
         inputs = read_batch("mind", f"user_tower__{batch}", "in")
@@ -62,7 +62,7 @@ def test_a_dense_package_that_routes_from_a_drawing_computes_what_eager_does(tmp
     tower = drawn()
     sparse, dense = split(tower, max_batch_size=64)
     tensors = sparse.module(trace_inputs(rows_of(tower), tower.plan))
-    package = Package(compile_package(trace(dense, tensors, _CPU), tmp_path / "aoti_model.pt2"))
+    package = Package(compile_package(trace_tower(dense, tensors, _CPU), tmp_path / "aoti_model.pt2"))
     names = set()
     for batch in verification_batches(rows_of(tower), tower.plan):
         names.add(batch.name)

@@ -10,7 +10,7 @@ from exporter.data.batch import contradicting_batches, trace_inputs, verificatio
 from exporter.packages.parts import assemble_parts, compile_part, parts_of, trace_parts
 from exporter.spec import Mode, TowerName
 from exporter.towers.tower import Tower
-from exporter.trace.op_libraries import op_libraries
+from exporter.trace.op_libraries import find_op_libraries
 from exporter.verify.gate import Gate
 from exporter.verify.numerics import FP32_TOLERANCE, compare
 from tests.exporter.modes.random_configs import MAX_BATCH_SIZE, config_text, random_rows, random_tower
@@ -62,7 +62,7 @@ def test_packages_of_a_random_config_pass_the_gate(mode: Mode, tmp_path: Path) -
     gate = Gate(
         tower,
         [part.link for part in compiled],
-        op_libraries=op_libraries(part.program for part in traced),
+        op_libraries=find_op_libraries(part.program for part in traced),
         scratch=tmp_path,
         device=CPU,
     )

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from exporter.code_cache.cache import CodeCache, open_code_cache
-from exporter.code_cache.entry import pack, unpack
+from exporter.code_cache.entry import pack_entry, unpack_entry
 from exporter.config.families.hstu import HstuMatchConfig
 from exporter.errors import WeightsDoNotFit
 from exporter.packages.package_tower import CodeOrigin, Packaged, package_tower
@@ -105,12 +105,12 @@ def test_weights_of_another_shape_are_cold_and_say_why(export: Export) -> None:
 
 def test_weights_of_other_names_are_refused_and_named(cache: CodeCache, kept: Path, tmp_path: Path) -> None:
     [request] = (kept / "requests").iterdir()
-    [known] = cache.of_request(request.stem)
+    [known] = cache.find_request(request.stem)
     weights = mean_price_tower().module.state_dict()
     name = next(iter(weights))
     renamed = {f"{each}_2" if each == name else each: value for each, value in weights.items()}
-    assert known.misfit(renamed) == f"there is no {name}"
-    assert known.misfit({**weights, "more": weights[name]}) == "more is new"
+    assert known.find_mismatch(renamed) == f"there is no {name}"
+    assert known.find_mismatch({**weights, "more": weights[name]}) == "more is new"
     with pytest.raises(WeightsDoNotFit, match=f"there is no {name}"):
         known.assemble(renamed, tmp_path / "aoti_model.pt2")
 
@@ -119,11 +119,11 @@ def test_code_that_fails_the_gate_is_dropped_and_the_export_goes_cold_once(
     export: Export, cache: CodeCache, kept: Path, tmp_path: Path
 ) -> None:
     [entry] = (tmp_path / "cache" / "code").iterdir()
-    known = unpack(entry.read_bytes(), entry.stem)
+    known = unpack_entry(entry.read_bytes(), entry.stem)
     assert known is not None
     library = next(name for name in known.code.files if name.endswith(".so"))
     files = {**known.code.files, library: known.code.files[library][:5000]}
-    entry.write_bytes(pack(replace(known, code=replace(known.code, files=files))))
+    entry.write_bytes(pack_entry(replace(known, code=replace(known.code, files=files))))
     told: list[StageEvent] = []
     made = export(mean_price_tower(seed=3), told.append)
     assert made.origin.code == "cold"
@@ -138,9 +138,9 @@ def test_code_that_hangs_is_ended_and_dropped(
     (tmp_path / "ops_that_hang.py").write_text("import time; time.sleep(600)")
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{Path.cwd()}")
     [entry] = (tmp_path / "cache" / "code").iterdir()
-    known = unpack(entry.read_bytes(), entry.stem)
+    known = unpack_entry(entry.read_bytes(), entry.stem)
     assert known is not None
-    entry.write_bytes(pack(replace(known, op_libraries=("ops_that_hang",))))
+    entry.write_bytes(pack_entry(replace(known, op_libraries=("ops_that_hang",))))
     order = replace(order_of(mean_price_tower(seed=3), tmp_path), call_limit_s=20)
     made = package_tower(order, cache, StageClock("user", lambda event: None))
     assert made.origin.code == "cold"

@@ -10,7 +10,7 @@ from exporter.attempt.attempt import Attempt
 from exporter.construction.open_tower import Opened, open_tower
 from exporter.distributed.ranks import Ranks
 from exporter.shards.layout import RankTables, rows_path
-from exporter.shards.rank import TablesOrder, write_tables
+from exporter.shards.rank import TablesRequest, write_tables
 from exporter.spec import ExportSpec
 from exporter.stages import no_progress
 from exporter.towers.plan import PlannedTower, plan_towers
@@ -50,12 +50,12 @@ def spec_of(model: str, folder: Path, **changes: object) -> ExportSpec:
     return ExportSpec.model_validate({**given, **changes})
 
 
-def order_of(spec: ExportSpec, workspace: Path, ranks: Ranks, *, tower: int = 0) -> TablesOrder:
+def order_of(spec: ExportSpec, workspace: Path, ranks: Ranks, *, tower: int = 0) -> TablesRequest:
     """What one rank is to do about one tower."""
     assert spec.config is not None
     planned = plan_towers(spec, spec.config)[tower]
     attempt = Attempt(job_id="job", spec=spec, workspace=workspace)
-    return TablesOrder(planned=planned, attempt=attempt, config_text=spec.config, ranks=ranks)
+    return TablesRequest(planned=planned, attempt=attempt, config_text=spec.config, ranks=ranks)
 
 
 @pytest.fixture

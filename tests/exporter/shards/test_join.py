@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from exporter.artifact.read import fetch_tower, file_ref, read_manifest
-from exporter.artifact.upload import withdraw
+from exporter.artifact.upload import remove_uploads
 from exporter.attempt.attempt import Attempt, ExportedTower, TowerResult
 from exporter.construction.sources import fetch_checkpoint_once
 from exporter.distributed.ranks import Ranks
@@ -16,8 +16,8 @@ from exporter.manifest import TablesFile, TowerEntry, VerificationReport
 from exporter.outcome import ExportOutcome, Failure
 from exporter.pipeline.export import publish_parts
 from exporter.pipeline.publish import send_exported
-from exporter.shards.layout import RankPart, RankTables, rows_path
-from exporter.shards.rank import try_tables
+from exporter.shards.layout import RankReport, RankTables, rows_path
+from exporter.shards.rank import export_tables
 from exporter.spec import TowerName
 from exporter.stages import ignore_stages
 from exporter.towers.plan import PlannedTower
@@ -32,7 +32,7 @@ def attempt_in(folder: Path) -> Attempt:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, tuple[RankPart, ...]]:
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, tuple[RankReport, ...]]:
     """What three ranks made of two towers, dense packages sent and all, and the folder it is below."""
     folder = tmp_path_factory.mktemp("made")
     attempt, parts = attempt_in(folder), []
@@ -41,20 +41,20 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, tuple[RankPart
         orders = [order_of(attempt.spec, attempt.workspace, ranks, tower=tower) for tower in (0, 1)]
         planned = tuple(order.planned for order in orders)
         results = tuple(exported(tower, attempt) for tower in ranks.share_out(planned))
-        tables = tuple(try_tables(replace(order, helps=True), ignore_stages) for order in orders)
-        parts.append(RankPart(planned=planned, results=results, tables=tables))
+        tables = tuple(export_tables(replace(order, helps=True), ignore_stages) for order in orders)
+        parts.append(RankReport(planned=planned, results=results, tables=tables))
     return folder, tuple(parts)
 
 
 @pytest.fixture
-def attempt(made: tuple[Path, tuple[RankPart, ...]], tmp_path: Path) -> Attempt:
+def attempt(made: tuple[Path, tuple[RankReport, ...]], tmp_path: Path) -> Attempt:
     """An attempt for which all of that has been sent."""
     shutil.copytree(made[0] / "out", tmp_path / "out")
     return attempt_in(tmp_path)
 
 
 @pytest.fixture
-def parts(made: tuple[Path, tuple[RankPart, ...]]) -> tuple[RankPart, ...]:
+def parts(made: tuple[Path, tuple[RankReport, ...]]) -> tuple[RankReport, ...]:
     return made[1]
 
 
@@ -78,7 +78,7 @@ def exported(planned: object, attempt: Attempt) -> TowerResult:
     return send_exported(TowerResult(planned=planned, exported=ready), attempt, ignore_stages)
 
 
-def with_tables(part: RankPart, tower: int, tables: RankTables) -> RankPart:
+def with_tables(part: RankReport, tower: int, tables: RankTables) -> RankReport:
     made = list(part.tables)
     made[tower] = tables
     return replace(part, tables=tuple(made))
@@ -90,7 +90,7 @@ def files_below(attempt: Attempt) -> set[str]:
 
 
 def test_the_manifest_joins_every_ranks_rows(
-    attempt: Attempt, parts: tuple[RankPart, ...], tmp_path: Path
+    attempt: Attempt, parts: tuple[RankReport, ...], tmp_path: Path
 ) -> None:
     outcome = publish_parts(parts, attempt)
     assert outcome.failure is None
@@ -109,7 +109,7 @@ def test_the_manifest_joins_every_ranks_rows(
 
 
 def test_a_tower_whose_tables_failed_on_one_rank_leaves_nothing_and_the_other_is_published(
-    attempt: Attempt, parts: tuple[RankPart, ...]
+    attempt: Attempt, parts: tuple[RankReport, ...]
 ) -> None:
     first, second, third = parts
     failed = with_tables(second, 0, replace(second.tables[0], failure=FAILURE, file=None))
@@ -119,9 +119,11 @@ def test_a_tower_whose_tables_failed_on_one_rank_leaves_nothing_and_the_other_is
     assert not [path for path in files_below(attempt) if "user" in path]
 
 
-def test_a_tower_that_failed_takes_its_tables_with_it(attempt: Attempt, parts: tuple[RankPart, ...]) -> None:
+def test_a_tower_that_failed_takes_its_tables_with_it(
+    attempt: Attempt, parts: tuple[RankReport, ...]
+) -> None:
     first, *others = parts
-    withdraw(first.results[0].sent, attempt.artifact_uri)
+    remove_uploads(first.results[0].sent, attempt.artifact_uri)
     failed = TowerResult(planned=first.planned[0], failure=FAILURE)
     outcome = publish_parts((replace(first, results=(failed,)), *others), attempt)
     assert [tower.tower for tower in outcome.towers if tower.failure is None] == ["item"]
@@ -129,7 +131,7 @@ def test_a_tower_that_failed_takes_its_tables_with_it(attempt: Attempt, parts: t
 
 
 def test_rows_that_could_not_be_sent_keep_all_from_being_published(
-    attempt: Attempt, parts: tuple[RankPart, ...]
+    attempt: Attempt, parts: tuple[RankReport, ...]
 ) -> None:
     first, second, third = parts
     unsent = with_tables(second, 1, replace(second.tables[1], unsent=FAILURE))
@@ -139,7 +141,7 @@ def test_rows_that_could_not_be_sent_keep_all_from_being_published(
 
 
 def test_a_rank_that_failed_as_a_whole_fails_the_export(
-    attempt: Attempt, parts: tuple[RankPart, ...]
+    attempt: Attempt, parts: tuple[RankReport, ...]
 ) -> None:
     first, second, third = parts
     outcome = publish_parts((first, second, replace(third, failure=FAILURE)), attempt)
@@ -148,7 +150,7 @@ def test_a_rank_that_failed_as_a_whole_fails_the_export(
 
 
 def test_ranks_that_would_cut_a_table_differently_publish_nothing_of_the_tower(
-    attempt: Attempt, parts: tuple[RankPart, ...]
+    attempt: Attempt, parts: tuple[RankReport, ...]
 ) -> None:
     first, second, third = parts
     other = with_tables(third, 0, replace(third.tables[0], plan="another"))
@@ -162,7 +164,7 @@ def failures(outcome: ExportOutcome) -> list[str]:
 
 
 def test_a_rank_without_tables_of_a_tower_publishes_nothing_of_it(
-    attempt: Attempt, parts: tuple[RankPart, ...]
+    attempt: Attempt, parts: tuple[RankReport, ...]
 ) -> None:
     first, second, third = parts
     outcome = publish_parts((first, second, replace(third, tables=third.tables[1:])), attempt)
@@ -172,7 +174,7 @@ def test_a_rank_without_tables_of_a_tower_publishes_nothing_of_it(
 
 @pytest.mark.parametrize("moved", [-1, 1])
 def test_rows_that_are_in_no_shard_or_in_two_publish_nothing_of_the_tower(
-    moved: int, attempt: Attempt, parts: tuple[RankPart, ...]
+    moved: int, attempt: Attempt, parts: tuple[RankReport, ...]
 ) -> None:
     first, second, third = parts
     [share] = second.tables[1].shares
@@ -184,7 +186,7 @@ def test_rows_that_are_in_no_shard_or_in_two_publish_nothing_of_the_tower(
 
 
 def test_another_checkpoint_on_one_rank_publishes_nothing_of_the_tower(
-    attempt: Attempt, parts: tuple[RankPart, ...]
+    attempt: Attempt, parts: tuple[RankReport, ...]
 ) -> None:
     first, second, third = parts
     made = second.tables[1]
@@ -201,7 +203,7 @@ def dead(made: RankTables) -> RankTables:
 
 
 def test_what_a_rank_sent_that_died_is_not_in_the_way_of_the_other_tower(
-    attempt: Attempt, parts: tuple[RankPart, ...]
+    attempt: Attempt, parts: tuple[RankReport, ...]
 ) -> None:
     first, second, third = parts
     assert rows_path(TowerName.USER, 1, 3) in files_below(attempt)
@@ -211,7 +213,7 @@ def test_what_a_rank_sent_that_died_is_not_in_the_way_of_the_other_tower(
     assert not [path for path in files_below(attempt) if "user" in path]
 
 
-def test_it_is_left_where_the_job_may_be_anothers(attempt: Attempt, parts: tuple[RankPart, ...]) -> None:
+def test_it_is_left_where_the_job_may_be_anothers(attempt: Attempt, parts: tuple[RankReport, ...]) -> None:
     def unproven() -> None:
         raise LeaseUnproven("the store does not answer")
 
@@ -223,7 +225,7 @@ def test_it_is_left_where_the_job_may_be_anothers(attempt: Attempt, parts: tuple
 
 
 def test_a_failure_does_not_hide_that_files_could_not_be_sent(
-    attempt: Attempt, parts: tuple[RankPart, ...]
+    attempt: Attempt, parts: tuple[RankReport, ...]
 ) -> None:
     first, second, third = parts
     unsent = Failure(code="storage_error", message="the store is down", retryable=True)

@@ -11,7 +11,7 @@ from exporter.dims.plan import plan_dims
 from exporter.errors import DimPlanViolated, InvalidArtifact
 from exporter.manifest import ShardedTable, TablesFile
 from exporter.shards.join import tables_file
-from exporter.shards.lookup import lookup_in, read_tables
+from exporter.shards.lookup import build_lookup, read_tables
 from exporter.towers.lookup import LookUp, lookup_of
 from exporter.towers.view import published_tower
 from tests.exporter.shards.conftest import Shard, Sharded
@@ -32,7 +32,7 @@ def reference(sharded: Sharded, tables: TablesFile) -> LookUp:
     size, own = sharded.spec.max_batch_size, sharded.planned.config
     config = published_tower(render_pipeline_config(own), own.name)
     plan = plan_dims(config.pipeline.features, max_batch_size=size)
-    return lookup_in(tables, config, plan, sharded.root, max_batch_size=size)
+    return build_lookup(tables, config, plan, sharded.root, max_batch_size=size)
 
 
 LOW = [("hstu_match", 0, "int8"), ("dlrm_hstu_sharded", 0, "int4"), ("dbmtl", 0, "int4"), ("mind", 0, "fp16")]

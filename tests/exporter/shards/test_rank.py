@@ -17,7 +17,7 @@ from exporter.dtypes import TableDtype
 from exporter.errors import CheckpointMismatch, CheckpointUnreadable, WeightsNotFinite
 from exporter.lowering.tables import RowErrors, quantised
 from exporter.shards import write
-from exporter.shards.rank import tables_of_rank, try_tables, write_tables
+from exporter.shards.rank import export_tables, export_tables_isolated, write_tables
 from exporter.stages import StageEvent, ignore_stages, no_progress
 from tests.exporter.shards.conftest import FIXTURES, Shard, order_of, spec_of
 
@@ -74,7 +74,7 @@ def test_a_damaged_shard_of_the_checkpoint_is_named(damage: str, tmp_path: Path)
     file.chmod(0o600)
     file.write_bytes(file.read_bytes()[:2000]) if damage == "truncated" else file.unlink()
     order = order_of(spec_of(MODEL, tmp_path, checkpoint_uri=str(folder)), tmp_path, Ranks(rank=1, size=2))
-    made = try_tables(order, ignore_stages)
+    made = export_tables(order, ignore_stages)
     assert made.failure is not None
     assert made.failure.code == CheckpointUnreadable.code
     assert "__1_0.distcp" in made.failure.message
@@ -107,7 +107,7 @@ def test_a_rank_sends_its_file_and_reports_one_stage(tmp_path: Path) -> None:
         with told.open("a") as file:
             file.write(f"{event.tower} {event.stage} {event.kind}\n")
 
-    made = try_tables(order, tell)
+    made = export_tables(order, tell)
     assert made.sent is not None and made.file is not None
     assert file_ref(made.file.path, tmp_path / "out" / "job" / made.file.path) == made.file
     lines = told.read_text().splitlines()
@@ -119,7 +119,7 @@ def test_what_cannot_be_sent_is_told_as_that(tmp_path: Path) -> None:
     rival.parent.mkdir(parents=True)
     rival.write_text("another attempt's")
     spec = spec_of(MODEL, tmp_path)
-    made = try_tables(order_of(spec, tmp_path, Ranks(rank=1, size=2)), ignore_stages)
+    made = export_tables(order_of(spec, tmp_path, Ranks(rank=1, size=2)), ignore_stages)
     assert made.unsent is not None and made.unsent.code == "already_published"
     assert rival.read_text() == "another attempt's"
 
@@ -129,12 +129,14 @@ def test_what_a_dead_attempt_left_is_replaced(tmp_path: Path) -> None:
     left.parent.mkdir(parents=True)
     left.write_text("a dead attempt's")
     order = order_of(spec_of(MODEL, tmp_path), tmp_path, Ranks(rank=1, size=2))
-    made = try_tables(replace(order, attempt=replace(order.attempt, replace_unfinished=True)), ignore_stages)
+    made = export_tables(
+        replace(order, attempt=replace(order.attempt, replace_unfinished=True)), ignore_stages
+    )
     assert made.file is not None and file_ref(made.file.path, left) == made.file
 
 
 def test_a_process_that_is_killed_fails_its_tower_only(tmp_path: Path) -> None:
     order = order_of(spec_of(MODEL, tmp_path), tmp_path, Ranks(rank=1, size=2))
-    made = tables_of_rank(order, lambda event: os.kill(os.getpid(), signal.SIGKILL))
+    made = export_tables_isolated(order, lambda event: os.kill(os.getpid(), signal.SIGKILL))
     assert made.died and made.failure is not None and made.failure.code == "tower_died"
     assert "tables on rank 1 was killed by SIGKILL" in made.failure.message

@@ -12,7 +12,7 @@ from exporter.errors import VerificationFailed
 from exporter.manifest import LookupReport
 from exporter.shards.lookup import RowFiles
 from exporter.shards.rank import write_tables
-from exporter.shards.verify import Written, tried
+from exporter.shards.verify import WrittenShards, verify_lookups
 from exporter.stages import no_progress
 from tests.exporter.shards.conftest import FIXTURES, order_of, spec_of
 
@@ -39,7 +39,7 @@ def try_again(request: pytest.FixtureRequest, tmp_path: Path) -> Try:
         data = local.read_bytes()
         assert data.count(wrong) == 1
         local.write_bytes(data.replace(wrong, bytes(byte ^ 0x41 for byte in wrong)))
-        return tried(tower, blueprint, Written(shares, checkpoint, local), spec)
+        return verify_lookups(tower, blueprint, WrittenShards(shares, checkpoint, local), spec)
 
     return damaged
 

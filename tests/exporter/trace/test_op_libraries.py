@@ -7,7 +7,12 @@ from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
 from exporter.code_cache.fingerprint import graph_fingerprint
-from exporter.trace.op_libraries import compiled_in, graphs_of, known_libraries, op_libraries
+from exporter.trace.op_libraries import (
+    all_graphs,
+    find_compiled_in_modules,
+    find_known_libraries,
+    find_op_libraries,
+)
 from tests.exporter.aoti.compiled_in import doubled
 
 OWN = "tests.exporter.aoti.compiled_in"
@@ -25,12 +30,12 @@ def traced() -> ExportedProgram:
 
 
 def test_a_server_need_not_import_operators_whose_kernels_are_in_the_package() -> None:
-    assert op_libraries([traced()]) == ("fbgemm_gpu",)
+    assert find_op_libraries([traced()]) == ("fbgemm_gpu",)
 
 
 def test_what_runs_a_program_uncompiled_imports_them() -> None:
-    assert known_libraries(graphs_of([traced()])) == ("fbgemm_gpu", OWN)
-    assert compiled_in(graphs_of([traced()])) == (OWN,)
+    assert find_known_libraries(all_graphs([traced()])) == ("fbgemm_gpu", OWN)
+    assert find_compiled_in_modules(all_graphs([traced()])) == (OWN,)
 
 
 def test_another_kernel_is_another_graph(monkeypatch: pytest.MonkeyPatch) -> None:

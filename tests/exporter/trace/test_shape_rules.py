@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 from exporter.errors import ShapeRuleMissing
-from exporter.trace.shape_rules import Run, give_shape_rules, infer
+from exporter.trace.shape_rules import OperatorRun, infer_rules, register_shape_rules
 
 LIBRARY = torch.library.Library("unruled", "FRAGMENT")
 for name, kernel in {
@@ -35,7 +35,7 @@ def batches() -> Iterator[dict[str, Tensor]]:
 
 def test_a_rule_is_inferred_and_makes_the_operator_traceable() -> None:
     module = Uses("crossed")
-    [given] = give_shape_rules(module, batches(), allowed=True)
+    [given] = register_shape_rules(module, batches(), allowed=True)
     assert given.name == "unruled.crossed.default"
     assert given.sizes == ("size 0 of tensor 0 + size 0 of tensor 0", "size 1 of tensor 1")
     rows = Dim("rows", min=1, max=64)
@@ -48,24 +48,24 @@ def test_a_rule_is_inferred_and_makes_the_operator_traceable() -> None:
 
 def test_without_leave_the_operator_is_named_before_tracing() -> None:
     with pytest.raises(ShapeRuleMissing, match="unruled.forbidden.default has no shape rule; the exp"):
-        give_shape_rules(Uses("forbidden"), batches(), allowed=False)
+        register_shape_rules(Uses("forbidden"), batches(), allowed=False)
 
 
 def test_a_size_that_depends_on_values_is_refused() -> None:
     with pytest.raises(ShapeRuleMissing, match="no rule fits size 0 of its result"):
-        give_shape_rules(Uses("by_value"), batches(), allowed=True)
+        register_shape_rules(Uses("by_value"), batches(), allowed=True)
 
 
 def test_operators_with_rules_need_none() -> None:
-    assert give_shape_rules(nn.Sequential(), iter(()), allowed=False) == ()
+    assert register_shape_rules(nn.Sequential(), iter(()), allowed=False) == ()
 
 
 def test_a_guess_that_other_runs_do_not_bear_out_is_dropped() -> None:
     """Two runs alone would say the result has 6 rows."""
     made = [(5, 6), (6, 7), (5, 6), (9, 10)]
     runs = [
-        Run(sizes=((rows, 3),), dtypes=(torch.float32,), result=(size,), result_dtype=torch.float32)
+        OperatorRun(sizes=((rows, 3),), dtypes=(torch.float32,), result=(size,), result_dtype=torch.float32)
         for rows, size in made
     ]
     with pytest.raises(ValueError, match="no rule fits size 0"):
-        infer(runs)
+        infer_rules(runs)

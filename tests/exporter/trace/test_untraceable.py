@@ -19,7 +19,7 @@ from exporter.outcome import Failure
 from exporter.spec import TowerName
 from exporter.towers.tower import ServedModule, Tower
 from exporter.towers.view import tower_configs
-from exporter.trace.trace_tower import trace
+from exporter.trace.trace_tower import trace_tower
 from exporter.trace.untraceable import one_element_per_row
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "torcheasyrec"
@@ -66,7 +66,7 @@ def _without_the_rule(pipeline: PipelineConfig) -> PipelineConfig:
 def _trace(pipeline: PipelineConfig, rows: str) -> None:
     config = _history_tower(pipeline)
     tower = build_tower(config, plan_dims(config.pipeline.features, max_batch_size=64))
-    trace(tower, trace_inputs(read_rows(rows, config.pipeline.features), tower.plan), CPU)
+    trace_tower(tower, trace_inputs(read_rows(rows, config.pipeline.features), tower.plan), CPU)
 
 
 def _standalone(model: str, folder: Path) -> tuple[PipelineConfig, str]:
@@ -102,7 +102,7 @@ def _trace_toy(step: Callable[[Mapping[str, Tensor]], Tensor]) -> ExportError:
     plan = plan_dims(config.pipeline.features, max_batch_size=64)
     inputs = trace_inputs(read_rows(str(ROWS["hstu_match_desc"]), config.pipeline.features), plan)
     with pytest.raises(ExportError) as raised:
-        trace(Tower(config=config, module=Toy(step), plan=plan), inputs, CPU)
+        trace_tower(Tower(config=config, module=Toy(step), plan=plan), inputs, CPU)
     return raised.value
 
 

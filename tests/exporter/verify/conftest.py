@@ -22,7 +22,7 @@ from exporter.dims.plan import BATCH, DimPlan, DynamicDim, TensorInput
 from exporter.spec import TowerName
 from exporter.towers.tower import Tower
 from exporter.towers.view import TowerConfig
-from exporter.trace.trace_tower import trace
+from exporter.trace.trace_tower import trace_tower
 from exporter.verify.reload import Link
 from tests.exporter.models.recorded import random_inputs, recorded_tower
 
@@ -109,7 +109,7 @@ def tower() -> Tower:
 
 @pytest.fixture(scope="session")
 def chain(tower: Tower, tmp_path_factory: pytest.TempPathFactory) -> list[Link]:
-    program = trace(tower, clicks(3, 0, 4), torch.device("cpu"))
+    program = trace_tower(tower, clicks(3, 0, 4), torch.device("cpu"))
     package = compile_package(program, tmp_path_factory.mktemp("mean_price") / "aoti_model.pt2")
     return [Link(package=package, order=tuple(tensor.name for tensor in PLAN.inputs))]
 
@@ -118,4 +118,4 @@ def chain(tower: Tower, tmp_path_factory: pytest.TempPathFactory) -> list[Link]:
 def user_program() -> ExportedProgram:
     """A recorded user tower, traced with 7 rows and 29 events."""
     tower = recorded_tower("hstu_match", "user")
-    return trace(tower, random_inputs(tower, [3, 9, 5, 0, 4, 2, 6]), torch.device("cpu"))
+    return trace_tower(tower, random_inputs(tower, [3, 9, 5, 0, 4, 2, 6]), torch.device("cpu"))

@@ -16,7 +16,7 @@ from exporter.lowering.lower_tower import Fp32Reference
 from exporter.manifest import CaseKind, VerificationReport
 from exporter.stages import no_progress
 from exporter.towers.tower import Tower
-from exporter.trace.trace_tower import trace
+from exporter.trace.trace_tower import trace_tower
 from exporter.verify.fp32 import AgainstFp32
 from exporter.verify.gate import Gate
 from exporter.verify.reload import Link
@@ -30,7 +30,7 @@ Greedily = tuple[Tower, list[Link]]
 def greedy(tmp_path_factory: pytest.TempPathFactory) -> Greedily:
     """A tower and its package, both of which take more memory than there is for many rows."""
     tower = replace(mean_price_tower(), module=Greedy(seed=0).eval())
-    program = trace(tower, clicks(3, 0, 4), torch.device("cpu"))
+    program = trace_tower(tower, clicks(3, 0, 4), torch.device("cpu"))
     package = compile_package(program, tmp_path_factory.mktemp("greedy") / "aoti_model.pt2")
     return tower, [Link(package=package, order=tuple(tensor.name for tensor in tower.plan.inputs))]
 
@@ -109,7 +109,7 @@ class Drawing(MeanPrice):
 
 def test_an_error_that_moves_between_two_runs_is_a_failure_of_its_own_kind(tmp_path: Path) -> None:
     tower = replace(mean_price_tower(), module=Drawing(seed=0).eval())
-    program = trace(tower, clicks(3, 0, 4), torch.device("cpu"))
+    program = trace_tower(tower, clicks(3, 0, 4), torch.device("cpu"))
     package = compile_package(program, tmp_path / "aoti_model.pt2")
     link = Link(package=package, order=tuple(tensor.name for tensor in tower.plan.inputs))
     with pytest.raises(PackageUnsteady, match="batch_2: embedding differs by .* between two runs"):
@@ -164,7 +164,7 @@ def test_a_crash_names_its_case_and_the_sizes(
 
 
 def test_a_program_that_breaks_its_promises_does_not_reach_the_package(tower: Tower, tmp_path: Path) -> None:
-    program = trace(tower, clicks(3, 0, 4), torch.device("cpu"))
+    program = trace_tower(tower, clicks(3, 0, 4), torch.device("cpu"))
     [node] = [node for node in program.graph.nodes if node.name == "mul"]
     node.meta["val"] = node.meta["val"].double()
     gate = Gate(tower, [], op_libraries=(), scratch=tmp_path, device=torch.device("cpu"), programs=[program])

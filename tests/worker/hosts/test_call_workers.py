@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.distributed.meeting import MeetingPlace
+from exporter.distributed.rendezvous import Rendezvous
 from exporter.stages import Stage, StageEvent
 from jobs.lease.leases import Holding, claim, join_attempt
 from jobs.model import JobState
@@ -85,7 +85,7 @@ def test_who_helps_stops_once_the_attempt_is_anothers(
 def test_hosts_that_nobody_called_are_not_begun_again(
     make_supervisor: MakeSupervisor, store: MemoryJobStore, leads: bool | None, state: JobState
 ) -> None:
-    place = MeetingPlace(hosts=2, address="127.0.0.1", port=1, time_limit=MINUTE, leads=leads)
+    place = Rendezvous(hosts=2, address="127.0.0.1", port=1, time_limit=MINUTE, leads=leads)
     job = make_supervisor("crash").run(claimed(store, 2), place=place)
     assert job is not None and job.state is state
 

@@ -9,7 +9,7 @@ import pytest
 import torch.distributed as dist
 
 from exporter.distributed.hosts import Hosts
-from exporter.distributed.meeting import MeetingPlace
+from exporter.distributed.rendezvous import Rendezvous
 from exporter.errors import InvalidSpec
 from exporter.manifest import Versions
 from exporter.outcome import Failure
@@ -23,7 +23,7 @@ VERSIONS = Versions(
     slipway="1.0", python="3.11", torch="2.13", torchrec="1.8", fbgemm="1.8", triton="3.7", cuda=None
 )
 COMMON = HostFacts(hosts=2, ranks=4, spec="s", checkpoint="c", architecture="x86_64 avx2", versions=VERSIONS)
-PLACE = MeetingPlace(hosts=2, address="127.0.0.1", port=1, time_limit=timedelta(seconds=1))
+PLACE = Rendezvous(hosts=2, address="127.0.0.1", port=1, time_limit=timedelta(seconds=1))
 
 
 @pytest.mark.parametrize(

@@ -4,19 +4,19 @@ import os
 import subprocess
 import sys
 
-from exporter.items.memory import forget_peak, peak_bytes
+from exporter.items.peak_memory import peak_bytes, reset_peak
 
 HELD = 200 << 20
 
 
 def test_a_peak_outlasts_the_memory_until_it_is_forgotten() -> None:
-    forget_peak()
+    reset_peak()
     before = peak_bytes()
     held = bytearray(HELD)
     held[:: 1 << 10] = b"1" * len(held[:: 1 << 10])
     del held
     assert peak_bytes() - before > 0.9 * HELD
-    forget_peak()
+    reset_peak()
     assert peak_bytes() - before < 0.5 * HELD
 
 

@@ -5,12 +5,12 @@ from datetime import timedelta
 
 import pytest
 
-from exporter.distributed.meeting import MeetingPlace, free_port, interface_of, meeting_place
+from exporter.distributed.rendezvous import Rendezvous, find_free_port, find_interface, parse_rendezvous
 from exporter.errors import HostMissing, InvalidSpec
 
 
-def place(text: str) -> MeetingPlace:
-    return meeting_place(text, hosts=2, time_limit=timedelta(seconds=1))
+def place(text: str) -> Rendezvous:
+    return parse_rendezvous(text, hosts=2, time_limit=timedelta(seconds=1))
 
 
 def test_without_a_port_it_is_torchruns() -> None:
@@ -32,9 +32,9 @@ def test_it_is_here_where_the_address_is_and_the_port_is_free() -> None:
 
 def test_an_address_is_an_interfaces() -> None:
     assert place("127.0.0.2").own_address().startswith("127.")
-    assert interface_of("127.0.0.2") == "lo"
+    assert find_interface("127.0.0.2") == "lo"
     with pytest.raises(InvalidSpec, match=r"192\.0\.2\.1"):
-        interface_of("192.0.2.1")
+        find_interface("192.0.2.1")
 
 
 def test_a_name_that_is_nobodys_is_told() -> None:
@@ -43,6 +43,6 @@ def test_a_name_that_is_nobodys_is_told() -> None:
 
 
 def test_a_free_port_is_free_on_every_address() -> None:
-    port = free_port()
+    port = find_free_port()
     for address in ("127.0.0.1", "127.0.0.2"):
         socket.create_server((address, port)).close()

@@ -9,7 +9,7 @@ _OVERRUN = "Timeout ("  # how the interpreter begins what it writes past a limit
 
 
 @contextmanager
-def limited(seconds: float, note: Path, *, what: str) -> Iterator[None]:
+def enforce_time_limit(seconds: float, note: Path, *, what: str) -> Iterator[None]:
     """End this process if what is done inside takes longer; `note` then holds `what` and the stack.
 
     Ended from a thread that needs no interpreter lock, because code that hangs may hold it.
@@ -26,7 +26,7 @@ def limited(seconds: float, note: Path, *, what: str) -> Iterator[None]:
     note.unlink()
 
 
-def overrun(note: Path) -> tuple[str, str] | None:
+def read_overrun(note: Path) -> tuple[str, str] | None:
     """What a process was doing when it ran past its limit, and the stack; None if it did not."""
     if not note.exists():
         return None

@@ -4,21 +4,21 @@ from pathlib import Path
 
 from exporter.attempt.attempt import EVIDENCE, Attempt
 from exporter.attempt.stage_timeout import TRACE_LOG, overran
-from exporter.distributed.isolation import isolated
-from exporter.distributed.limits import limited, overrun
+from exporter.distributed.isolation import run_isolated
+from exporter.distributed.time_limit import enforce_time_limit, read_overrun
 from exporter.spec import ExportSpec
 
 
 def hang_inside_of(note: Path) -> str:
-    with limited(0.3, note, what="trace"):
+    with enforce_time_limit(0.3, note, what="trace"):
         while True:
             time.sleep(0.1)
 
 
 def test_what_hangs_is_ended_and_leaves_its_stack(tmp_path: Path) -> None:
     note = tmp_path / "overrun.txt"
-    assert isolated(partial(hang_inside_of, note), died=str) == "ended with status 1"
-    found = overrun(note)
+    assert run_isolated(partial(hang_inside_of, note), on_death=str) == "ended with status 1"
+    found = read_overrun(note)
     assert found is not None
     assert found[0] == "trace"
     assert "in hang_inside_of" in found[1]
@@ -26,8 +26,8 @@ def test_what_hangs_is_ended_and_leaves_its_stack(tmp_path: Path) -> None:
 
 def test_what_ends_in_time_leaves_nothing(tmp_path: Path) -> None:
     note = tmp_path / "overrun.txt"
-    with limited(60, note, what="trace"):
-        assert overrun(note) is None
+    with enforce_time_limit(60, note, what="trace"):
+        assert read_overrun(note) is None
     assert not note.exists()
 
 
@@ -35,11 +35,11 @@ def test_a_stage_that_hung_names_its_line_and_the_last_node(tmp_path: Path) -> N
     spec = ExportSpec(config="", checkpoint_uri="unread", output_uri="unread")
     attempt = Attempt(job_id="job", spec=spec, workspace=tmp_path, stage_limit_s=0.3)
     evidence = tmp_path / "user" / EVIDENCE
-    isolated(partial(hang_inside_of, evidence / "overrun.txt"), died=str)
+    run_isolated(partial(hang_inside_of, evidence / "overrun.txt"), on_death=str)
     (evidence / TRACE_LOG).write_text("0.0100 s  mul_3 = aten.mul.Tensor\n")
     error = overran(attempt, "user")
     assert error is not None
     assert "stage trace took more than 0.3 s" in error.message
     assert "the last graph node was mul_3 = aten.mul.Tensor" in error.message
-    assert "test_limits.py" in error.where
+    assert "test_time_limit.py" in error.where
     assert "hang_inside_of" in error.report

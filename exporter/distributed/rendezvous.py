@@ -15,7 +15,7 @@ _LOOPBACK = "lo"
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeetingPlace:
+class Rendezvous:
     """An address of one of the hosts, which all of them reach, and how long they wait there for the last."""
 
     hosts: int
@@ -64,22 +64,22 @@ class MeetingPlace:
         return name
 
 
-def meeting_place(text: str, *, hosts: int, time_limit: timedelta) -> MeetingPlace:
+def parse_rendezvous(text: str, *, hosts: int, time_limit: timedelta) -> Rendezvous:
     """The place written HOST or HOST:PORT; InvalidSpec if it is none."""
     address, _, port = text.partition(":")
     if not address or not (port or str(_DEFAULT_PORT)).isdecimal() or not 0 < int(port or 1) < 1 << 16:
         raise InvalidSpec(f"{text!r} is no HOST:PORT", where="--rdzv")
-    return MeetingPlace(hosts=hosts, address=address, port=int(port or _DEFAULT_PORT), time_limit=time_limit)
+    return Rendezvous(hosts=hosts, address=address, port=int(port or _DEFAULT_PORT), time_limit=time_limit)
 
 
-def free_port() -> int:
+def find_free_port() -> int:
     """A port that nobody is at here, by any of this host's addresses."""
     with socket.create_server(("", 0)) as trial:
         port: int = trial.getsockname()[1]
     return port
 
 
-def interface_of(address: str) -> str:
+def find_interface(address: str) -> str:
     """The name of this host's network interface that has the address."""
     if ip_address(address).is_loopback:
         return _LOOPBACK

@@ -4,7 +4,7 @@ from contextlib import suppress
 from pathlib import Path
 
 
-def forget_peak() -> None:
+def reset_peak() -> None:
     """Begin this process's peak anew; where that is not allowed it stays the one since its start."""
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
