@@ -1,4 +1,4 @@
-"""What the programs' settings say about logging and tracing."""
+"""Types of the settings for logging and tracing, which all programs have."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -8,20 +8,22 @@ from pydantic import Field
 OtlpEndpoint = Annotated[
     str | None,
     Field(
-        pattern=r"^https?://[^\s/]+", description="As http://collector:4318: gets traces by OTLP over HTTP."
+        pattern=r"^https?://[^\s/]+",
+        description="Collector that receives traces by OTLP over HTTP, such as http://collector:4318. "
+        "Default: no traces.",
     ),
 ]
 
 
 class LogFormat(StrEnum):
-    """Who reads the log."""
+    """The form of log lines: JSON for machines, console text for people."""
 
     JSON = "json"
     CONSOLE = "console"
 
 
 class LogLevel(StrEnum):
-    """The least important messages that are written."""
+    """The lowest level of messages that are logged."""
 
     DEBUG = "DEBUG"
     INFO = "INFO"

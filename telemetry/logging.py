@@ -1,4 +1,4 @@
-"""Logging of the programs: constant event names, data in fields, as JSON or for people."""
+"""Set up logging: constant event names with data in fields, written as JSON or as text for people."""
 
 import logging
 
@@ -48,11 +48,11 @@ def _renderers(log_format: LogFormat) -> list[Processor]:
 
 
 def _redact(_logger: object, _method: str, rendered: object) -> str:
-    """The last step, on the line as it is written: whatever was logged, its secrets are left out."""
+    """Remove secrets from the finished line, the last step before it is written."""
     return shown(str(rendered))
 
 
 def logger(name: str) -> structlog.stdlib.BoundLogger:
-    """The logger of a module; bind ids once with structlog.contextvars.bound_contextvars."""
+    """Return the logger of a module; bind ids with structlog.contextvars.bound_contextvars."""
     bound: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(name)
     return bound

@@ -1,4 +1,4 @@
-"""Spans by OpenTelemetry's SDK, sent as OTLP over HTTP; its own variables (OTEL_…) say the rest."""
+"""Spans of OpenTelemetry's SDK, sent as OTLP over HTTP; its own variables (OTEL_…) tune the rest."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,9 +13,9 @@ from opentelemetry.trace import StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from exporter.version import __version__
-from telemetry.tracing import NO_ATTRIBUTES, Attributes, Span, SpanKind
+from telemetry.tracing import NO_ATTRIBUTES, Attributes, Span, SpanKind, Tracing
 
-_TIMEOUT_S = 2.0  # of sending: what a rank waits for at most, at the end of a stage
+_TIMEOUT_S = 2.0  # for sending: the longest that a rank waits at the end of a stage
 _DELAY_MS = 1000
 _KINDS = {
     SpanKind.SERVER: trace.SpanKind.SERVER,
@@ -26,11 +26,11 @@ _KINDS = {
 _W3C = TraceContextTextMapPropagator()
 
 
-class OtlpSpan:
-    """A span of the SDK."""
+class OtlpSpan(Span):
+    """A span of OpenTelemetry's SDK."""
 
     def __init__(self, span: trace.Span) -> None:
-        """Wrap `span`, which somebody else ends."""
+        """Wrap `span`, which the caller ends."""
         self._span = span
 
     @property
@@ -47,11 +47,11 @@ class OtlpSpan:
         self._span.set_status(StatusCode.ERROR, why)
 
 
-class OtlpTracing:
-    """Spans of one program on their way to a collector; where one is away, they are lost."""
+class OtlpTracing(Tracing):
+    """Sends the spans of one program to a collector; while that cannot be reached, spans are lost."""
 
     def __init__(self, endpoint: str, program: str, *, at_once: bool) -> None:
-        """Send to `<endpoint>/v1/traces`, in the background or `at_once`."""
+        """Send to `<endpoint>/v1/traces`, in the background or, with `at_once`, as each span ends."""
         exporter = OTLPSpanExporter(endpoint=f"{endpoint.rstrip('/')}/v1/traces", timeout=_TIMEOUT_S)
         resource = Resource({"service.name": program, "service.version": __version__})
         self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)

@@ -1,12 +1,15 @@
 """Choose where a program's spans go: to an OTLP endpoint, or nowhere."""
 
-from telemetry.tracing import NoTracing, Tracing
+from telemetry.tracing import Tracing
 
 
 def make_tracing(endpoint: str | None, program: str, *, at_once: bool = False) -> Tracing:
-    """Spans of `program`, sent to an OTLP endpoint by a thread; `at_once`, each by whoever ends it."""
+    """Return the tracing of `program`, which sends spans to an OTLP endpoint, or none where that is None.
+
+    A thread sends them in the background; with `at_once`, each is sent by the thread that ends it.
+    """
     if endpoint is None:
-        return NoTracing()
-    from telemetry.otlp import OtlpTracing  # heavy, and for those who set an endpoint
+        return Tracing()
+    from telemetry.otlp import OtlpTracing  # slow to import, and not needed without an endpoint
 
     return OtlpTracing(endpoint, program, at_once=at_once)

@@ -1,9 +1,13 @@
-"""Traces from a request to the stages it leads to; without an endpoint nothing is imported, nothing done."""
+"""Traces from a request to the stages it leads to, behind one small interface.
+
+`Tracing` and `Span` record nothing; programs use them where no endpoint is set, and `telemetry.otlp`
+overrides them with OpenTelemetry's. They replace the no-op tracer of opentelemetry-api because the ranks of
+an attempt and `slipway export` also run where no OpenTelemetry is installed (requirements/exporter.txt).
+"""
 
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from enum import StrEnum
-from typing import Protocol
 
 Attributes = Mapping[str, str | int | float]
 
@@ -11,84 +15,34 @@ NO_ATTRIBUTES: Attributes = {}
 
 
 class SpanKind(StrEnum):
-    """How a span stands to the ones around it."""
+    """The role of a span's program towards the programs around it, as OpenTelemetry names roles."""
 
     SERVER = "server"  # answers a request
-    PRODUCER = "producer"  # leaves work for others
-    CONSUMER = "consumer"  # does what was left
+    PRODUCER = "producer"  # sends a message that another program will process
+    CONSUMER = "consumer"  # processes such a message
     INTERNAL = "internal"
 
 
-class Span(Protocol):
-    """Something that takes its time."""
+class Span:
+    """One timed piece of work; this base class records nothing."""
 
     @property
     def traceparent(self) -> str | None:
-        """What others need to know to stand below it, in W3C's form."""
-        ...
-
-    def rename(self, name: str) -> None: ...
-
-    def note(self, attributes: Attributes) -> None: ...
-
-    def fail(self, why: str) -> None: ...
-
-
-class Tracing(Protocol):
-    """Begins spans; those that are begun in another's block stand below it."""
-
-    def span(
-        self,
-        name: str,
-        kind: SpanKind = SpanKind.INTERNAL,
-        *,
-        parent: str | None = None,
-        attributes: Attributes = NO_ATTRIBUTES,
-    ) -> AbstractContextManager[Span]:
-        """A span as long as the block; below `parent`, another program's, where one is given."""
-        ...
-
-    def record(
-        self,
-        name: str,
-        begun: float,
-        ended: float,
-        *,
-        parent: str | None,
-        attributes: Attributes = NO_ATTRIBUTES,
-        failed: str | None = None,
-    ) -> None:
-        """A span that is over; times are Unix seconds, `failed` says why it did."""
-        ...
-
-    def current_traceparent(self) -> str | None:
-        """The traceparent of the span whose block this is."""
-        ...
-
-    def close(self) -> None:
-        """Send what has not been sent."""
-        ...
-
-
-class NoSpan:
-    """Stands for a span where nothing is traced."""
-
-    @property
-    def traceparent(self) -> str | None:
+        """The span's W3C traceparent, which makes other programs' spans its children; None if not traced."""
         return None
 
     def rename(self, name: str) -> None:
-        return
+        """Replace the span's name."""
 
     def note(self, attributes: Attributes) -> None:
-        return
+        """Add attributes to the span."""
 
     def fail(self, why: str) -> None:
-        return
+        """Mark the span as failed."""
 
 
-class NoTracing:
-    """Tracing where no endpoint is set."""
+class Tracing:
+    """The spans of one program; this base class records none."""
 
     @contextmanager
     def span(
@@ -99,7 +53,8 @@ class NoTracing:
         parent: str | None = None,
         attributes: Attributes = NO_ATTRIBUTES,
     ) -> Iterator[Span]:
-        yield _NO_SPAN
+        """Time the block as a span: a child of `parent`, a traceparent, or else of the enclosing span."""
+        yield Span()
 
     def record(
         self,
@@ -111,18 +66,16 @@ class NoTracing:
         attributes: Attributes = NO_ATTRIBUTES,
         failed: str | None = None,
     ) -> None:
-        return
+        """Record work that is over as a span; times are Unix seconds, and `failed` is the error, if any."""
 
     def current_traceparent(self) -> str | None:
+        """Return the traceparent of the enclosing span; None if nothing is traced."""
         return None
 
     def close(self) -> None:
-        return
-
-
-_NO_SPAN = NoSpan()
+        """Send the spans that have not been sent yet."""
 
 
 def trace_id(traceparent: str | None) -> str | None:
-    """The trace a traceparent is of, as collectors show it."""
+    """Return the id of a traceparent's trace, as collectors show it."""
     return traceparent.split("-")[1] if traceparent else None

@@ -21,7 +21,7 @@ from jobs.model import Job, JobState
 from jobs.queue import HostCall, WorkerQueue, enqueue_if_possible
 from jobs.stores.job_store import JobStore
 from telemetry.logging import logger
-from telemetry.tracing import NoTracing, SpanKind, Tracing
+from telemetry.tracing import SpanKind, Tracing
 from worker.hosts.call_workers import HostCaller, meeting_place_of
 from worker.lease.finalize import close_orphan
 from worker.machine.targets import Machine
@@ -44,7 +44,7 @@ class Runner:
     tallies: Tallies
     machine: Machine
     host_caller: HostCaller = field(default_factory=lambda: HostCaller(address="127.0.0.1"))
-    tracing: Tracing = field(default_factory=NoTracing)
+    tracing: Tracing = field(default_factory=Tracing)
     running: set[JobId] = field(default_factory=set)  # read by the heartbeat
 
     def run(self, job_id: JobId, on_beat: Callable[[], None] = lambda: None) -> None:

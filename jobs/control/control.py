@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
 from exporter.errors import SourceNotFound, StorageError
 from exporter.spec import ExportSpec, Target, TowerName, device_of
@@ -28,10 +27,8 @@ class Plan:
     towers: tuple[TowerName, ...]
 
 
-class Planner(Protocol):
-    """Reads and checks a spec's pipeline config; raises what is wrong with it."""
-
-    def __call__(self, spec: ExportSpec) -> Plan: ...
+# Reads and checks a spec's pipeline config; raises an ExportError that says what is wrong with it.
+Planner = Callable[[ExportSpec], Plan]
 
 
 @dataclass(frozen=True)

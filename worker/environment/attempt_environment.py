@@ -11,7 +11,7 @@ from functools import partial
 from processes.confinement import Confinement
 from worker.attempt.workspace import Workspace
 from worker.environment.credential_renewal import CredentialRenewal
-from worker.environment.credentials import Credentials, RoleCredentials
+from worker.environment.credentials import RoleCredentials
 from worker.settings import AttemptEnvironmentSettings, AttemptSettings, RankSettings, variables_of
 
 _OF_THE_MACHINE = (
@@ -51,7 +51,7 @@ class AttemptEnvironment:
     """What every attempt of a worker is given."""
 
     settings: AttemptEnvironmentSettings
-    credentials: Credentials | None = None  # None: attempts get the worker's own for the object store
+    credentials: RoleCredentials | None = None  # None: attempts get the worker's own for the object store
 
     def make_confinement(self) -> Confinement:
         """The variables and the limits."""

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Protocol
 
 import boto3
 from botocore.config import Config
@@ -26,17 +25,6 @@ _WRITE = ("s3:PutObject", "s3:AbortMultipartUpload", "s3:ListMultipartUploadPart
 _DELETE = ("s3:DeleteObject",)
 _LIST = ("s3:ListBucket", "s3:ListBucketMultipartUploads", "s3:GetBucketLocation")
 _SCHEME = "s3://"
-
-
-class Credentials(Protocol):
-    """Gives credentials by which an attempt reaches the places of its job, and no others."""
-
-    @property
-    def duration(self) -> timedelta: ...
-
-    def request(
-        self, spec: ExportSpec, artifact_uri: str, code_cache: str | None
-    ) -> TemporaryCredentials: ...
 
 
 @dataclass(frozen=True, kw_only=True)

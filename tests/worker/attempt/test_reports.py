@@ -6,7 +6,7 @@ import pytest
 from structlog.contextvars import bound_contextvars, get_contextvars
 
 from exporter.stages import Stage, StageClock, StageEvent
-from telemetry.tracing import NoTracing
+from telemetry.tracing import Tracing
 from worker.attempt.reports import make_reporter
 
 
@@ -14,7 +14,7 @@ def test_events_are_written_as_lines_and_what_is_logged_meanwhile_names_tower_an
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     events = io.StringIO()
-    clock = StageClock("user", make_reporter(events, NoTracing(), None))
+    clock = StageClock("user", make_reporter(events, Tracing(), None))
     with bound_contextvars(tower="", stage=""), clock.stage(Stage.ROWS):
         assert get_contextvars() == {"tower": "user", "stage": "rows"}
     kinds = [StageEvent.model_validate_json(line).kind for line in events.getvalue().splitlines()]
