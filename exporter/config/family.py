@@ -1,4 +1,4 @@
-"""What every model's config says of itself, whatever its family: its towers and what they read."""
+"""Settings of one model, whatever its family: which towers it has, and which feature groups they read."""
 
 from abc import ABC, abstractmethod
 from typing import ClassVar
@@ -10,13 +10,15 @@ ONE_TOWER = (TowerName.MODEL,)
 
 
 class FamilyConfig(ABC):
-    """The settings of one model, by family a frozen dataclass; what only training reads is left out."""
+    """Settings of one model; each family has a frozen dataclass, without fields that only training reads."""
 
-    family: str  # the name of the model's message in a pipeline config
-    towers: ClassVar[tuple[TowerName, ...]]  # those that it can be served as
+    family: str  # name of the model's message in a pipeline config
+    towers: ClassVar[tuple[TowerName, ...]]  # towers that the model can be served as
     tables_are_shared: ClassVar[bool] = True  # False: each tower has tables of its own
     # Whether the item tower reads a jagged sequence in training, where one item per row is served.
     trains_on_candidate_sequences: ClassVar[bool] = False
+    # Jagged group whose elements are scored one by one; a server counts a row's candidates by its lengths.
+    candidate_group: ClassVar[str | None] = None
 
     @abstractmethod
     def reads(self, tower: TowerName, group: str) -> bool:

@@ -1,7 +1,8 @@
 """Pipeline-config text to a PipelineConfig: what TorchEasyRec's text means, for the models Slipway builds."""
 
 from exporter.config.bounds import check_bounds
-from exporter.config.families import registry as families
+from exporter.config.families.registry import FAMILIES
+from exporter.config.family import FamilyConfig
 from exporter.config.features.data_groups import effective_fg_mode
 from exporter.config.features.feature_messages import feature_sources
 from exporter.config.features.groups import read_groups
@@ -12,7 +13,7 @@ from exporter.config.message import read_message, require_fields
 from exporter.config.pb.data_pb2 import DataConfig, FgMode
 from exporter.config.pb.model_pb2 import Kernel as KernelMessage
 from exporter.config.pb.pipeline_pb2 import EasyRecConfig
-from exporter.config.schema import FeatureGroup, ModelConfig, PipelineConfig
+from exporter.config.schema import FeatureGroup, PipelineConfig
 from exporter.dtypes import Kernel, Precision
 from exporter.errors import InvalidPipelineConfig, UnsupportedConfig
 
@@ -37,7 +38,7 @@ def parse_pipeline_config(text: str, *, where: str = "config") -> PipelineConfig
         UnsupportedConfig: it asks for something Slipway does not build.
     """
     config = parse_published_config(text, where=where)
-    families.check(config.model, config.features, config.groups)
+    FAMILIES[config.model.family].check(config.model, config.features, config.groups)
     return config
 
 
@@ -49,17 +50,17 @@ def parse_published_config(text: str, *, where: str = "config") -> PipelineConfi
         raise InvalidPipelineConfig(
             f"{where} describes no model", hint="add model_config with one model in it", where="model_config"
         )
-    if kind not in families.SUPPORTED:
+    if kind not in FAMILIES:
         raise UnsupportedConfig(
             f"model {kind} is of a family that Slipway does not export",
-            hint=f"supported are {', '.join(families.SUPPORTED)}",
+            hint=f"supported are {', '.join(FAMILIES)}",
             where=f"model_config.{kind}",
         )
     require_fields(message, where)
     check_bounds(message, where)
     features = read_features(message)
     groups = read_groups(message.model_config, features)
-    model = families.read(message.model_config)
+    model = FAMILIES[kind].read(message.model_config)
     for tables in _embedding_groups(model, groups):
         check_tables(tables, features)
     return PipelineConfig(
@@ -78,7 +79,7 @@ def parse_published_config(text: str, *, where: str = "config") -> PipelineConfi
 
 
 def _embedding_groups(
-    model: ModelConfig, groups: tuple[FeatureGroup, ...]
+    model: FamilyConfig, groups: tuple[FeatureGroup, ...]
 ) -> tuple[tuple[FeatureGroup, ...], ...]:
     """Groups by the tables they are read from."""
     if model.tables_are_shared:

@@ -4,10 +4,9 @@ import json
 
 from pydantic import JsonValue
 
-from exporter.config.families.hstu import CANDIDATE, DlrmHstuConfig
 from exporter.config.features.data_groups import effective_fg_mode
 from exporter.config.features.feature_messages import FeatureSource, feature_sources
-from exporter.config.fg_json import fg_json, fg_sequence
+from exporter.config.features.fg_json import fg_json, fg_sequence
 from exporter.config.message import read_message, write_message
 from exporter.config.pb.feature_pb2 import FeatureConfig, SeqFeatureConfig, SequenceFeature
 from exporter.config.pb.model_pb2 import FeatureGroupConfig
@@ -45,14 +44,15 @@ def render_model_acc(tower: TowerConfig, *, mode: Mode, max_batch_size: int) -> 
         "ENABLE_AOT": "2" if mode is Mode.UNIFIED else "1",
         "MAX_EXPORT_BATCH_SIZE": str(max_batch_size),
     }
-    if isinstance(tower.pipeline.model, DlrmHstuConfig):
-        settings["cand_seq_pk"] = _candidate_sequence(tower.pipeline)
+    candidates = tower.pipeline.model.candidate_group
+    if candidates is not None:
+        settings["cand_seq_pk"] = _candidate_sequence(tower.pipeline, candidates)
     return json.dumps(settings, indent=4)
 
 
-def _candidate_sequence(pipeline: PipelineConfig) -> str:
-    """The sequence by whose lengths a server counts a row's candidates."""
-    sequence = pipeline.feature(pipeline.group(CANDIDATE).features[0]).sequence
+def _candidate_sequence(pipeline: PipelineConfig, group: str) -> str:
+    """Return the name of the sequence by whose lengths a server counts a row's candidates."""
+    sequence = pipeline.feature(pipeline.group(group).features[0]).sequence
     assert sequence is not None
     return sequence.name
 

@@ -5,10 +5,7 @@ from enum import StrEnum
 from typing import Literal
 
 from exporter.config.blocks.sequence_encoders import SequenceEncoderConfig
-from exporter.config.declared_model import DeclaredConfig
-from exporter.config.families.hstu import DlrmHstuConfig, HstuMatchConfig
-from exporter.config.families.match import MatchConfig
-from exporter.config.families.ranking import DbmtlConfig, MultiTowerDinConfig
+from exporter.config.family import FamilyConfig
 from exporter.dtypes import Kernel, Precision
 from exporter.spec import IdWeights, Tables, TowerName
 
@@ -140,11 +137,6 @@ class FeatureGroup:
         return replace(feature.table, name=feature.table.name + suffix)
 
 
-ModelConfig = (
-    HstuMatchConfig | DlrmHstuConfig | MultiTowerDinConfig | DbmtlConfig | MatchConfig | DeclaredConfig
-)
-
-
 @dataclass(frozen=True, kw_only=True)
 class PipelineConfig:
     """A parsed pipeline config, with the text it came from."""
@@ -152,7 +144,7 @@ class PipelineConfig:
     text: str
     features: tuple[Feature, ...]
     groups: tuple[FeatureGroup, ...]
-    model: ModelConfig
+    model: FamilyConfig
     train_input_path: str
     train_rows_are_encoded: bool = True  # False: raw rows, which feature generation must turn into ids first
     item_id_field: str = ""  # the training rows' column that names an item, where a sampler needs it

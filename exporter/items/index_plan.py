@@ -3,8 +3,8 @@
 import math
 from typing import Protocol, runtime_checkable
 
-from exporter.config.families.hstu import Similarity
-from exporter.config.schema import ModelConfig
+from exporter.config.blocks.match_towers import Similarity
+from exporter.config.family import FamilyConfig
 from exporter.errors import InvalidSpec
 from exporter.index_spec import FlatIndex, HnswIndex, IndexSpec, IvfFlatIndex, IvfPqIndex
 from exporter.manifest import Metric
@@ -28,7 +28,7 @@ class HasSimilarity(Protocol):
     def similarity(self) -> Similarity: ...
 
 
-def metric_of(model: ModelConfig) -> Metric:
+def metric_of(model: FamilyConfig) -> Metric:
     """How the model was trained to compare; by inner product where its config does not say."""
     return _METRICS[model.similarity] if isinstance(model, HasSimilarity) else Metric.INNER_PRODUCT
 

@@ -4,9 +4,11 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from exporter.config.schema import PipelineConfig
+from exporter.config.schema import PipelineConfig, TowerConfig
+from exporter.errors import InvalidSpec
 from exporter.models.contract import checked, demands_of
 from exporter.models.embedding.embedding_group import EmbeddingGroup
+from exporter.spec import TowerName
 from exporter.towers.tower import ServedModule
 
 
@@ -23,3 +25,17 @@ class EmbeddedTower(ServedModule):
 
     def demands(self, inputs: Mapping[str, Tensor]) -> tuple[str, ...]:
         return demands_of(inputs, self._features)
+
+
+def require_model(config: TowerConfig) -> None:
+    """Refuse a tower other than `model`, the only one of a ranking family.
+
+    Raises:
+        InvalidSpec: `config` is of another tower.
+    """
+    if config.name is not TowerName.MODEL:
+        raise InvalidSpec(
+            f"{config.pipeline.model.family} has no tower `{config.name}`",
+            hint="its tower is model",
+            where="towers",
+        )

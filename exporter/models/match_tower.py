@@ -10,8 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from exporter.config.families.hstu import Similarity
-from exporter.config.families.match import DeepTowerConfig, MatchConfig
+from exporter.config.blocks.match_towers import DeepTowerConfig, MatchConfig, Similarity
 from exporter.config.features.widths import group_width
 from exporter.config.schema import PipelineConfig, TowerConfig
 from exporter.models.blocks.mlp import Mlp

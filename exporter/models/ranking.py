@@ -8,11 +8,9 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from exporter.config.schema import PipelineConfig, TowerConfig
-from exporter.errors import InvalidSpec
+from exporter.config.schema import PipelineConfig
 from exporter.models.blocks.variational_dropout import GroupDropouts
 from exporter.models.embedded_tower import EmbeddedTower
-from exporter.spec import TowerName
 
 
 class RankingTower(EmbeddedTower):
@@ -28,17 +26,3 @@ class RankingTower(EmbeddedTower):
     @abstractmethod
     def predict(self, groups: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The outputs, by name, from the groups as the model reads them."""
-
-
-def require_model(config: TowerConfig) -> None:
-    """The family has one tower.
-
-    Raises:
-        InvalidSpec: it is not the one that `config` is of.
-    """
-    if config.name is not TowerName.MODEL:
-        raise InvalidSpec(
-            f"{config.pipeline.model.family} has no tower `{config.name}`",
-            hint="its tower is model",
-            where="towers",
-        )

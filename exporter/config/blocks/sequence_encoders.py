@@ -1,34 +1,40 @@
-"""The sequence encoders of a DEEP group as frozen dataclasses: each makes one vector of a sequence group.
+"""Sequence encoders of a DEEP group, each of which turns a sequence group into one vector: settings, reader.
 
-What they say of widths: D is the sequence's, Dq the query's.
+D is the width of the sequence's elements.
 """
 
 from dataclasses import dataclass
 from enum import StrEnum
 
-from exporter.config.blocks.mlp import MlpConfig
-from exporter.config.refusals import invalid
+from exporter.config.blocks.mlp import MlpConfig, read_mlp
+from exporter.config.pb.sequence_encoder_pb2 import (
+    MultiWindowDINEncoder,
+    PoolingEncoder,
+    SelfAttentionEncoder,
+    SeqEncoderConfig,
+)
+from exporter.config.refusals import invalid, unsupported
 
 
 @dataclass(frozen=True, kw_only=True)
 class DinEncoderConfig:
-    """din_encoder: attention of the query over the sequence, scored by perceptrons; D wide."""
+    """din_encoder: attention of the query over the sequence, scored by an MLP; the output is D wide."""
 
     group: str
     attn_mlp: MlpConfig
-    max_seq_length: int = 0  # 0: all of it
+    max_seq_length: int = 0  # 0: no limit
 
 
 @dataclass(frozen=True, kw_only=True)
 class SimpleAttentionConfig:
-    """simple_attention: attention scored by the product with the query; D wide."""
+    """simple_attention: attention scored by the product with the query; the output is D wide."""
 
     group: str
     max_seq_length: int = 0
 
 
 class SequencePooling(StrEnum):
-    """How a pooling_encoder makes one vector of many."""
+    """Pooling of a pooling_encoder over a sequence's elements."""
 
     SUM = "sum"
     MEAN = "mean"
@@ -36,7 +42,7 @@ class SequencePooling(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class PoolingEncoderConfig:
-    """pooling_encoder: the sequence's sum or mean; D wide."""
+    """pooling_encoder: sum or mean of the sequence's elements; the output is D wide."""
 
     group: str
     pooling: SequencePooling = SequencePooling.MEAN
@@ -45,19 +51,21 @@ class PoolingEncoderConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class MultiWindowDinEncoderConfig:
-    """multi_window_din_encoder: a scored mean of each window of the sequence, and the query; D wide each."""
+    """multi_window_din_encoder: a scored mean of each window of the sequence, then the query; D wide each."""
 
     group: str
     attn_mlp: MlpConfig
-    windows: tuple[int, ...]  # windows_len: elements of each, one behind the other from the first element
+    windows: tuple[
+        int, ...
+    ]  # windows_len: elements per window; windows follow each other from the first element
 
 
 @dataclass(frozen=True, kw_only=True)
 class SelfAttentionEncoderConfig:
-    """self_attention_encoder: the mean of what heads of attention make of the sequence."""
+    """self_attention_encoder: mean of a multi-head self-attention over the sequence; `width` wide."""
 
     group: str
-    width: int = 512  # multihead_attn_dim, of all heads together
+    width: int = 512  # multihead_attn_dim: of all heads together
     num_heads: int = 8
     max_seq_length: int = 0
 
@@ -71,16 +79,48 @@ SequenceEncoderConfig = (
 )
 
 
+def read_sequence_encoder(message: SeqEncoderConfig, where: str) -> SequenceEncoderConfig:
+    """Read one of a DEEP group's encoders; `where` is its place in the config, for errors.
+
+    Raises:
+        UnsupportedConfig: an unknown pooling_type, or an unknown activation.
+        InvalidPipelineConfig: no encoder is chosen, or its fields contradict each other.
+    """
+    kind = message.WhichOneof("seq_module")
+    if kind is None:
+        invalid(where, "no encoder is chosen", hint="add one, for example din_encoder, or delete the entry")
+    where = f"{where}.{kind}"
+    match kind:
+        case "din_encoder":
+            return DinEncoderConfig(
+                group=message.din_encoder.input,
+                attn_mlp=read_mlp(message.din_encoder.attn_mlp, f"{where}.attn_mlp"),
+                max_seq_length=_limit(message.din_encoder.max_seq_length),
+            )
+        case "simple_attention":
+            return SimpleAttentionConfig(
+                group=message.simple_attention.input,
+                max_seq_length=_limit(message.simple_attention.max_seq_length),
+            )
+        case "pooling_encoder":
+            return _read_pooling(message.pooling_encoder, where)
+        case "multi_window_din_encoder":
+            return _read_multi_window(message.multi_window_din_encoder, where)
+        case "self_attention_encoder":
+            return _read_self_attention(message.self_attention_encoder, where)
+    raise AssertionError(kind)
+
+
 def encoder_width(config: SequenceEncoderConfig, *, query_width: int, sequence_width: int) -> int:
-    """The width of the block that an encoder appends to its DEEP group.
+    """Return the width of the vector that an encoder appends to its DEEP group, in values per row.
 
     Args:
         config: the encoder.
-        query_width: of the group's query; 0 where the group has no features of one value per row.
-        sequence_width: of the group's elements; 0 where the group has no sequences.
+        query_width: width of the group's query; 0 where no feature of the group has one value per row.
+        sequence_width: width of the group's elements; 0 where the group has no sequences.
 
     Raises:
-        InvalidPipelineConfig: the group's widths are not for this encoder.
+        InvalidPipelineConfig: the encoder cannot read a group of these widths.
     """
     _check_widths(config, query_width, sequence_width)
     match config:
@@ -93,10 +133,10 @@ def encoder_width(config: SequenceEncoderConfig, *, query_width: int, sequence_w
 
 
 def check_attention_widths(where: str, *, query_width: int, sequence_width: int) -> None:
-    """What DIN's attention demands of a group: a sequence, and a query that is no wider than its elements.
+    """Refuse a group that DIN's attention cannot read: it needs a sequence, and a query no wider than that.
 
     Raises:
-        InvalidPipelineConfig: naming what is missing, or the widths.
+        InvalidPipelineConfig: naming what is missing, or the two widths.
     """
     _require(where, "a sequence", sequence_width, "a sequence feature")
     _require(where, "a query", query_width, "a feature of one value per row, the candidate's")
@@ -131,3 +171,46 @@ def _check_widths(config: SequenceEncoderConfig, query_width: int, sequence_widt
 def _require(where: str, part: str, width: int, feature: str) -> None:
     if width == 0:
         invalid(where, f"what reads it needs {part}, and it has none", hint=f"add {feature}, to the group")
+
+
+def _limit(max_seq_length: int) -> int:
+    """Return the limit as 0 for none; TorchEasyRec takes every number below 1 for none."""
+    return max(max_seq_length, 0)
+
+
+def _read_pooling(message: PoolingEncoder, where: str) -> PoolingEncoderConfig:
+    if message.pooling_type not in set(SequencePooling):
+        unsupported(where, f"pooling_type is {message.pooling_type!r}", hint='write "sum" or "mean"')
+    return PoolingEncoderConfig(
+        group=message.input,
+        pooling=SequencePooling(message.pooling_type),
+        max_seq_length=_limit(message.max_seq_length),
+    )
+
+
+def _read_multi_window(message: MultiWindowDINEncoder, where: str) -> MultiWindowDinEncoderConfig:
+    if not message.windows_len or 0 in message.windows_len:
+        invalid(
+            where, "windows_len are empty or hold a 0", hint="list the number of elements of every window"
+        )
+    return MultiWindowDinEncoderConfig(
+        group=message.input,
+        attn_mlp=read_mlp(message.attn_mlp, f"{where}.attn_mlp"),
+        windows=tuple(message.windows_len),
+    )
+
+
+def _read_self_attention(message: SelfAttentionEncoder, where: str) -> SelfAttentionEncoderConfig:
+    width, heads = message.multihead_attn_dim, message.num_heads
+    if width <= 0 or heads <= 0 or width % heads:
+        invalid(
+            where,
+            f"multihead_attn_dim is {width} and num_heads {heads}",
+            hint="set both above 0, and multihead_attn_dim to a multiple of num_heads",
+        )
+    return SelfAttentionEncoderConfig(
+        group=message.input,
+        width=width,
+        num_heads=heads,
+        max_seq_length=_limit(message.max_seq_length),
+    )

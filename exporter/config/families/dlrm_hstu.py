@@ -1,32 +1,62 @@
-"""dlrm_hstu: its message to its dataclass, and the feature groups it needs."""
+"""dlrm_hstu: HSTU layers over history and candidates, and several ranking tasks per candidate."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
-from exporter.config.blocks.mlp_messages import read_mlp
-from exporter.config.blocks.task_messages import check_names, read_task
-from exporter.config.blocks.tasks import TaskConfig
-from exporter.config.families.hstu import (
+from exporter.config.blocks.mlp import MlpConfig, read_optional_mlp
+from exporter.config.blocks.tasks import TaskConfig, check_task_names, read_task
+from exporter.config.families.family_spec import FamilySpec
+from exporter.config.family import ONE_TOWER, FamilyConfig
+from exporter.config.hstu.encoder import (
     CANDIDATE,
     CANDIDATE_TIMESTAMP,
     CONTEXTUAL,
     ContentEncoderKind,
     ContextualPreprocessorConfig,
-    DlrmHstuConfig,
+    HstuConfig,
 )
-from exporter.config.families.hstu_groups import GroupInputs
-from exporter.config.families.hstu_messages import read_contextual_preprocessor, read_hstu
+from exporter.config.hstu.encoder_messages import read_contextual_preprocessor, read_hstu
+from exporter.config.hstu.groups import HstuGroupChecks
 from exporter.config.pb.hstu_pb2 import GRInputPreprocessor
 from exporter.config.pb.model_pb2 import ModelConfig
 from exporter.config.pb.tower_pb2 import FusionMTLTower
 from exporter.config.refusals import invalid
 from exporter.config.schema import Feature, FeatureGroup, GroupKind
 from exporter.errors import UnsupportedConfig
+from exporter.spec import TowerName
 
 WHERE = "model_config.dlrm_hstu"
 
 
+@dataclass(frozen=True, kw_only=True)
+class DlrmHstuConfig(FamilyConfig):
+    """dlrm_hstu: history and candidates in one sequence, and several tasks per candidate."""
+
+    hstu: HstuConfig
+    max_seq_len: int
+    item_embedding_hidden_dim: int
+    tower_mlp: MlpConfig | None
+    tasks: tuple[TaskConfig, ...]
+    timestamps_ascending: bool  # False: the newest event of a row stands first
+    concat_contextual: bool  # True: all contextual features are one element, not one each
+    family: str = "dlrm_hstu"
+    towers: ClassVar[tuple[TowerName, ...]] = ONE_TOWER
+    candidate_group: ClassVar[str | None] = CANDIDATE
+
+    @property
+    def groups_in_step(self) -> tuple[tuple[str, ...], ...]:
+        return self.hstu.history_groups, (CANDIDATE, CANDIDATE_TIMESTAMP)
+
+    def attends(self, _tower: TowerName) -> bool:
+        return True
+
+    def reads(self, _tower: TowerName, _group: str) -> bool:
+        return True
+
+
 def read_dlrm_hstu(message: ModelConfig) -> DlrmHstuConfig:
-    """The model of a whole `model_config`: its own message, and what stands beside it.
+    """Read the dlrm_hstu model of a whole `model_config`.
 
     Raises:
         UnsupportedConfig: a preprocessor, a loss or a dropout that the family does not have.
@@ -52,7 +82,7 @@ def read_dlrm_hstu(message: ModelConfig) -> DlrmHstuConfig:
         ),
         max_seq_len=model.max_seq_len,
         item_embedding_hidden_dim=model.item_embedding_hidden_dim,
-        tower_mlp=read_mlp(tower.mlp, f"{where}.mlp") if tower.HasField("mlp") else None,
+        tower_mlp=read_optional_mlp(tower.mlp, f"{where}.mlp", is_set=tower.HasField("mlp")),
         tasks=_read_tasks(tower, where),
         timestamps_ascending=model.sequence_timestamp_is_ascending,
         concat_contextual=model.concat_contextual_features,
@@ -62,20 +92,20 @@ def read_dlrm_hstu(message: ModelConfig) -> DlrmHstuConfig:
 def check_dlrm_hstu(
     model: DlrmHstuConfig, features: Sequence[Feature], groups: Sequence[FeatureGroup]
 ) -> None:
-    """Every group that the model reads is there, of the right kind and width.
+    """Refuse a config in which a group that the model reads is missing, or not of the kind or width it needs.
 
     Raises:
         InvalidPipelineConfig: naming the group and what the model needs it for.
     """
-    inputs = GroupInputs(features, groups, WHERE)
-    inputs.history(model.hstu)
-    inputs.jagged(CANDIDATE, "the candidate items")
-    inputs.numbers(CANDIDATE_TIMESTAMP, "the time of the request", GroupKind.JAGGED_SEQUENCE)
-    if not inputs.has(CONTEXTUAL):
-        inputs.require(CONTEXTUAL, "the user's context", GroupKind.DEEP)
-    inputs.contextual(model.hstu, concatenated=model.concat_contextual)
-    inputs.refuse_padding()
-    _check_content(model, inputs)
+    checks = HstuGroupChecks(features, groups, WHERE)
+    checks.require_history(model.hstu)
+    checks.require_sequences(CANDIDATE, "the candidate items")
+    checks.require_number(CANDIDATE_TIMESTAMP, "the time of the request", GroupKind.JAGGED_SEQUENCE)
+    if not checks.has_group(CONTEXTUAL):
+        checks.require_group(CONTEXTUAL, "the user's context", GroupKind.DEEP)
+    checks.check_contextual(model.hstu, concatenated=model.concat_contextual)
+    checks.refuse_padding()
+    _check_content(model, checks)
 
 
 def _read_preprocessor(message: GRInputPreprocessor, where: str) -> ContextualPreprocessorConfig:
@@ -99,18 +129,18 @@ def _read_preprocessor(message: GRInputPreprocessor, where: str) -> ContextualPr
 def _read_tasks(tower: FusionMTLTower, where: str) -> tuple[TaskConfig, ...]:
     if not tower.task_configs:
         invalid(where, "it has no task_configs", hint="add the tasks it was trained with")
-    check_names((task.task_name for task in tower.task_configs), where)
+    check_task_names((task.task_name for task in tower.task_configs), where)
     return tuple(
         read_task(task.losses, task.num_class, f"{where}: task {task.task_name}", name=task.task_name)
         for task in tower.task_configs
     )
 
 
-def _check_content(model: DlrmHstuConfig, inputs: GroupInputs) -> None:
-    """A content encoder cuts candidates down or fills events up, and cannot do the reverse."""
+def _check_content(model: DlrmHstuConfig, checks: HstuGroupChecks) -> None:
+    """Refuse candidates too narrow for the encoder, which can only cut candidates or pad events."""
     preprocessor = model.hstu.preprocessor
     assert isinstance(preprocessor, ContextualPreprocessorConfig)
-    history, candidates = inputs.width(model.hstu.history), inputs.width(CANDIDATE)
+    history, candidates = checks.features_width(model.hstu.history), checks.features_width(CANDIDATE)
     narrowest = {ContentEncoderKind.SLICE: history, ContentEncoderKind.PAD: history + 1}
     kind = preprocessor.content_encoder.kind
     if candidates < narrowest.get(kind, 0):
@@ -120,3 +150,6 @@ def _check_content(model: DlrmHstuConfig, inputs: GroupInputs) -> None:
             hint=f"group {CANDIDATE} must be at least as wide as the history for slice_content_encoder, "
             "wider for pad_content_encoder; mlp_content_encoder takes any",
         )
+
+
+FAMILY = FamilySpec(message="dlrm_hstu", read=read_dlrm_hstu, check=check_dlrm_hstu)

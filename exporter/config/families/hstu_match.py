@@ -1,29 +1,63 @@
-"""hstu_match: its message to its dataclass, and the feature groups it needs."""
+"""hstu_match: a user tower of HSTU layers over the history, and an item tower over the candidate."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
-from exporter.config.blocks.mlp_messages import read_mlp
-from exporter.config.families.hstu import QUERY_TIME, HstuMatchConfig, Similarity
-from exporter.config.families.hstu_groups import GroupInputs
-from exporter.config.families.hstu_messages import read_hstu, read_uih_preprocessor
+from exporter.config.blocks.match_towers import Similarity
+from exporter.config.blocks.mlp import MlpConfig, read_optional_mlp
+from exporter.config.families.family_spec import FamilySpec
+from exporter.config.family import TWO_TOWERS, FamilyConfig
+from exporter.config.hstu.encoder import QUERY_TIME, HstuConfig
+from exporter.config.hstu.encoder_messages import read_hstu, read_uih_preprocessor
+from exporter.config.hstu.groups import HstuGroupChecks
 from exporter.config.pb.model_pb2 import ModelConfig
 from exporter.config.pb.tower_pb2 import Similarity as SimilarityMessage
 from exporter.config.refusals import invalid
 from exporter.config.schema import Feature, FeatureGroup, GroupKind
 from exporter.errors import UnsupportedConfig
+from exporter.spec import TowerName
 
 WHERE = "model_config.hstu_match"
 
 
-def read_hstu_match(config: ModelConfig) -> HstuMatchConfig:
-    """The model of a whole `model_config`.
+@dataclass(frozen=True, kw_only=True)
+class HstuMatchConfig(FamilyConfig):
+    """hstu_match: a user tower over the history, and an item tower over the candidate."""
+
+    user_input: str  # group name
+    hstu: HstuConfig
+    max_seq_len: int
+    item_input: str  # group name
+    item_mlp: MlpConfig | None
+    output_dim: int  # width of the projection behind each tower; 0: no projection
+    similarity: Similarity
+    timestamps_ascending: bool  # False: the newest event of a row stands first
+    family: str = "hstu_match"
+    towers: ClassVar[tuple[TowerName, ...]] = TWO_TOWERS
+    trains_on_candidate_sequences: ClassVar[bool] = True
+
+    @property
+    def groups_in_step(self) -> tuple[tuple[str, ...], ...]:
+        return (self.hstu.history_groups,)
+
+    def attends(self, tower: TowerName) -> bool:
+        return tower is TowerName.USER
+
+    def reads(self, tower: TowerName, group: str) -> bool:
+        """Whether the tower reads the group; the user tower reads all groups but the candidates'."""
+        return (group == self.item_input) == (tower is TowerName.ITEM)
+
+
+def read_hstu_match(message: ModelConfig) -> HstuMatchConfig:
+    """Read the hstu_match model of a whole `model_config`.
 
     Raises:
-        UnsupportedConfig: a preprocessor that the family does not have.
+        UnsupportedConfig: the preprocessor is not one of a user tower.
         InvalidPipelineConfig: fields that contradict each other.
     """
-    message = config.hstu_match
-    tower = message.user_tower
+    model = message.hstu_match
+    tower, item = model.user_tower, model.item_tower
     where = f"{WHERE}.user_tower.hstu"
     preprocessor = tower.hstu.input_preprocessor.WhichOneof("input_preprocessor")
     if preprocessor != "uih_preprocessor":
@@ -32,7 +66,7 @@ def read_hstu_match(config: ModelConfig) -> HstuMatchConfig:
             hint="hstu_match takes uih_preprocessor",
             where=f"{where}.input_preprocessor",
         )
-    if message.in_batch_negative:
+    if model.in_batch_negative:
         invalid(
             WHERE,
             "in_batch_negative does not go with hstu_match",
@@ -40,9 +74,8 @@ def read_hstu_match(config: ModelConfig) -> HstuMatchConfig:
         )
     if tower.max_seq_len == 0:
         invalid(f"{WHERE}.user_tower", "max_seq_len is 0", hint="set the longest history")
-    if message.output_dim < 0:
-        invalid(WHERE, f"output_dim is {message.output_dim}", hint="set a width, or 0 for no projection")
-    item = message.item_tower
+    if model.output_dim < 0:
+        invalid(WHERE, f"output_dim is {model.output_dim}", hint="set a width, or 0 for no projection")
     uih = read_uih_preprocessor(
         tower.hstu.input_preprocessor.uih_preprocessor, f"{where}.input_preprocessor.uih_preprocessor"
     )
@@ -51,22 +84,22 @@ def read_hstu_match(config: ModelConfig) -> HstuMatchConfig:
         hstu=read_hstu(tower.hstu, uih, where),
         max_seq_len=tower.max_seq_len,
         item_input=item.input,
-        item_mlp=read_mlp(item.mlp, f"{WHERE}.item_tower.mlp") if item.HasField("mlp") else None,
-        output_dim=message.output_dim,
-        similarity=Similarity(SimilarityMessage.Name(message.similarity)),
-        timestamps_ascending=message.sequence_timestamp_is_ascending,
+        item_mlp=read_optional_mlp(item.mlp, f"{WHERE}.item_tower.mlp", is_set=item.HasField("mlp")),
+        output_dim=model.output_dim,
+        similarity=Similarity(SimilarityMessage.Name(model.similarity)),
+        timestamps_ascending=model.sequence_timestamp_is_ascending,
     )
 
 
 def check_hstu_match(
     model: HstuMatchConfig, features: Sequence[Feature], groups: Sequence[FeatureGroup]
 ) -> None:
-    """Every group that a tower reads is there, of the right kind and width.
+    """Refuse a config in which a group that a tower reads is missing, or not of the kind or width it needs.
 
     Raises:
         InvalidPipelineConfig: naming the group and what the model needs it for.
     """
-    inputs = GroupInputs(features, groups, WHERE)
+    checks = HstuGroupChecks(features, groups, WHERE)
     history = model.hstu.history
     if model.user_input != history:
         invalid(
@@ -74,19 +107,19 @@ def check_hstu_match(
             f"its input is group {model.user_input}, but its history is read from group {history}",
             hint="name the group like hstu.name, or `uih` where hstu has no name",
         )
-    inputs.history(model.hstu)
-    inputs.jagged(model.item_input, "the candidate items")
-    if inputs.has(QUERY_TIME):
-        inputs.numbers(QUERY_TIME, "the time of the request", GroupKind.DEEP)
-    inputs.contextual(model.hstu)
-    inputs.refuse_padding()
-    _check_widths(model, inputs)
+    checks.require_history(model.hstu)
+    checks.require_sequences(model.item_input, "the candidate items")
+    if checks.has_group(QUERY_TIME):
+        checks.require_number(QUERY_TIME, "the time of the request", GroupKind.DEEP)
+    checks.check_contextual(model.hstu)
+    checks.refuse_padding()
+    _check_widths(model, checks)
 
 
-def _check_widths(model: HstuMatchConfig, inputs: GroupInputs) -> None:
-    """Without an output projection both towers must end in the same width."""
+def _check_widths(model: HstuMatchConfig, checks: HstuGroupChecks) -> None:
+    """Refuse towers of different width without a projection, because their own outputs are compared."""
     user = model.hstu.stu.embedding_dim
-    item = model.item_mlp.hidden_units[-1] if model.item_mlp else inputs.width(model.item_input)
+    item = model.item_mlp.width if model.item_mlp else checks.features_width(model.item_input)
     if model.output_dim == 0 and user != item:
         invalid(
             WHERE,
@@ -95,3 +128,6 @@ def _check_widths(model: HstuMatchConfig, inputs: GroupInputs) -> None:
             f"({'last of item_tower.mlp.hidden_units' if model.item_mlp else f'group {model.item_input}'})",
             hint="set output_dim, or make the two equal",
         )
+
+
+FAMILY = FamilySpec(message="hstu_match", read=read_hstu_match, check=check_hstu_match)

@@ -1,22 +1,50 @@
-"""multi_tower_din: its message to its dataclass, and the feature groups it needs."""
+"""multi_tower_din: towers over DEEP groups, and DIN attention (arXiv:1706.06978) over padded histories."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
-from exporter.config.blocks.mlp_messages import read_mlp
+from exporter.config.blocks.mlp import MlpConfig, read_mlp
 from exporter.config.blocks.sequence_encoders import check_attention_widths
-from exporter.config.blocks.task_messages import read_task
-from exporter.config.families.hstu_groups import GroupInputs
-from exporter.config.families.ranking import MultiTowerDinConfig, TowerMlpConfig
+from exporter.config.blocks.tasks import TaskConfig, read_task
+from exporter.config.families.family_spec import FamilySpec
+from exporter.config.family import ONE_TOWER, FamilyConfig
+from exporter.config.features.group_checks import GroupChecks
 from exporter.config.pb.model_pb2 import ModelConfig
 from exporter.config.pb.tower_pb2 import Tower
 from exporter.config.refusals import invalid
 from exporter.config.schema import Feature, FeatureGroup, GroupKind
+from exporter.spec import TowerName
 
 WHERE = "model_config.multi_tower_din"
 
 
+@dataclass(frozen=True, kw_only=True)
+class TowerMlpConfig:
+    """An MLP over a group: a tower over a DEEP group, or the scorer of a padded group's elements."""
+
+    group: str
+    mlp: MlpConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class MultiTowerDinConfig(FamilyConfig):
+    """multi_tower_din: an MLP per DEEP group, DIN attention per padded history, one MLP over all of them."""
+
+    deep_towers: tuple[TowerMlpConfig, ...]  # `towers` in the config
+    din_towers: tuple[TowerMlpConfig, ...]
+    final: MlpConfig
+    task: TaskConfig
+    family: str = "multi_tower_din"
+    towers: ClassVar[tuple[TowerName, ...]] = ONE_TOWER
+
+    def reads(self, _tower: TowerName, group: str) -> bool:
+        """Whether one of the towers is over the group."""
+        return any(group == part.group for part in (*self.deep_towers, *self.din_towers))
+
+
 def read_multi_tower_din(message: ModelConfig) -> MultiTowerDinConfig:
-    """The model of a whole `model_config`: its own message, and what stands beside it.
+    """Read the multi_tower_din model of a whole `model_config`.
 
     Raises:
         UnsupportedConfig: a loss that ranking models do not have.
@@ -43,17 +71,17 @@ def read_multi_tower_din(message: ModelConfig) -> MultiTowerDinConfig:
 def check_multi_tower_din(
     model: MultiTowerDinConfig, features: Sequence[Feature], groups: Sequence[FeatureGroup]
 ) -> None:
-    """Every group that a tower reads is there, of the right kind and width.
+    """Refuse a config in which a group that a tower reads is missing, or not of the kind or width it needs.
 
     Raises:
         InvalidPipelineConfig: naming the group and what the model needs it for.
     """
-    inputs = GroupInputs(features, groups, WHERE)
+    checks = GroupChecks(features, groups, WHERE)
     for tower in model.deep_towers:
-        inputs.require(tower.group, "one of its towers", GroupKind.DEEP)
+        checks.require_group(tower.group, "one of its towers", GroupKind.DEEP)
     for tower in model.din_towers:
-        inputs.require(tower.group, "one of its din_towers", GroupKind.SEQUENCE)
-        members = inputs.members(tower.group)
+        checks.require_group(tower.group, "one of its din_towers", GroupKind.SEQUENCE)
+        members = checks.members(tower.group)
         check_attention_widths(
             f"feature_groups: {tower.group}",
             query_width=sum(feature.width for feature in members if not feature.is_sequence),
@@ -69,9 +97,12 @@ def _read_tower(message: Tower) -> TowerMlpConfig:
 
 
 def _check_inputs(groups: Iterable[str]) -> None:
-    """A tower is known by its group."""
+    """Refuse two towers over one group, because the checkpoint names a tower after its group."""
     seen: set[str] = set()
     for group in groups:
         if group in seen:
             invalid(f"{WHERE}.towers", f"two towers read group {group}", hint="delete one of the two")
         seen.add(group)
+
+
+FAMILY = FamilySpec(message="multi_tower_din", read=read_multi_tower_din, check=check_multi_tower_din)

@@ -5,8 +5,7 @@ from dataclasses import replace
 from difflib import get_close_matches
 from typing import NoReturn
 
-from exporter.config.blocks.sequence_encoder_messages import read_sequence_encoder
-from exporter.config.blocks.sequence_encoders import SequenceEncoderConfig
+from exporter.config.blocks.sequence_encoders import SequenceEncoderConfig, read_sequence_encoder
 from exporter.config.features.widths import encoder_widths
 from exporter.config.pb.model_pb2 import FeatureGroupConfig, FeatureGroupType, ModelConfig, SeqGroupConfig
 from exporter.config.refusals import check_name

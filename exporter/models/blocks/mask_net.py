@@ -6,7 +6,7 @@ B rows, D width of the features, H width that a block works on.
 import torch
 from torch import Tensor, nn
 
-from exporter.config.families.ranking import MaskBlockConfig, MaskNetConfig
+from exporter.config.blocks.mask_net import MaskBlockConfig, MaskNetConfig
 from exporter.models.blocks.mlp import Mlp
 
 

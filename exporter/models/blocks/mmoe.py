@@ -6,7 +6,7 @@ B rows, E experts, D width.
 import torch
 from torch import Tensor, nn
 
-from exporter.config.families.ranking import MmoeConfig
+from exporter.config.blocks.mmoe import MmoeConfig
 from exporter.models.blocks.mlp import Mlp
 
 

@@ -7,17 +7,15 @@ from collections.abc import Mapping
 
 from torch import Tensor, nn
 
-from exporter.config.families.hstu import DlrmHstuConfig
+from exporter.config.families.dlrm_hstu import DlrmHstuConfig
 from exporter.config.schema import PipelineConfig, TowerConfig
-from exporter.errors import InvalidSpec
 from exporter.models.blocks.dropout import Dropout
 from exporter.models.blocks.tasks import task_outputs
 from exporter.models.dlrm_hstu.tasks import FusionTower
-from exporter.models.embedded_tower import EmbeddedTower
+from exporter.models.embedded_tower import EmbeddedTower, require_model
 from exporter.models.hstu.contextualized_mlp import SwishLayerNorm, xavier_linear
 from exporter.models.hstu.encoder import CandidateEncoder
 from exporter.models.hstu.groups import CandidateGroups, HistoryGroups
-from exporter.spec import TowerName
 from exporter.towers.tower import ServedModule
 
 COUNTS_OUTPUT = "__TARGET_REPEAT_INTERLEAVE_KEY__"  # candidates per row, by which servers fold the rest
@@ -71,8 +69,10 @@ def build_served(config: TowerConfig) -> ServedModule:
     Raises:
         InvalidSpec: the family has no such tower.
     """
-    if config.name is not TowerName.MODEL:
-        raise InvalidSpec(
-            f"dlrm_hstu has no tower `{config.name}`", hint="its tower is model", where="towers"
-        )
+    require_model(config)
     return DlrmHstu(config.pipeline, Dropout())
+
+
+def build_trained(pipeline: PipelineConfig, dropout: Dropout) -> DlrmHstu:
+    """Return the whole model, to be trained."""
+    return DlrmHstu(pipeline, dropout)

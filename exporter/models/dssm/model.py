@@ -1,6 +1,6 @@
 """dssm and dat: one vector per user and one per item, each out of DEEP groups."""
 
-from exporter.config.families.match import DssmConfig
+from exporter.config.families.dssm import DssmConfig
 from exporter.config.schema import PipelineConfig, TowerConfig
 from exporter.models.blocks.dropout import Dropout
 from exporter.models.match_tower import DeepTower, MatchModel, MatchTower, ServedMatchTower

@@ -6,7 +6,7 @@ N events, A actions, E width of one action's embedding.
 import torch
 from torch import Tensor, nn
 
-from exporter.config.families.hstu import ActionEncoderConfig
+from exporter.config.hstu.encoder import ActionEncoderConfig
 
 
 class ActionEncoder(nn.Module):

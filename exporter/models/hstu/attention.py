@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from exporter.config.families.hstu import StuConfig
+from exporter.config.hstu.encoder import StuConfig
 from exporter.models.blocks.jagged import Layout, pad_to, unpad
 from exporter.models.hstu.kernels.attention import AttentionForm
 from exporter.models.hstu.sequence import EncoderSequence

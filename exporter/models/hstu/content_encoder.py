@@ -6,7 +6,7 @@ N events, M candidates, U and T their widths.
 import torch
 from torch import Tensor, nn
 
-from exporter.config.families.hstu import ContentEncoderConfig, ContentEncoderKind
+from exporter.config.hstu.encoder import ContentEncoderConfig, ContentEncoderKind
 from exporter.models.blocks.mlp import Mlp
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from exporter.config.families.hstu import ContextualPreprocessorConfig
+from exporter.config.hstu.encoder import ContextualPreprocessorConfig
 from exporter.models.blocks.jagged import Joined, Layout
 from exporter.models.hstu.content_encoder import build_content_encoder
 from exporter.models.hstu.groups import CandidateGroups, HistoryGroups

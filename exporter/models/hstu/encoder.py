@@ -9,7 +9,7 @@ from dataclasses import replace
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from exporter.config.families.hstu import ContextualPreprocessorConfig, HstuConfig, UihPreprocessorConfig
+from exporter.config.hstu.encoder import ContextualPreprocessorConfig, HstuConfig, UihPreprocessorConfig
 from exporter.models.blocks.dropout import Dropout
 from exporter.models.blocks.jagged import last, tails
 from exporter.models.hstu.contextual_preprocessor import ContextualPreprocessor

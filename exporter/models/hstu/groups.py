@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, replace
 
-from exporter.config.families.hstu import CANDIDATE, CANDIDATE_TIMESTAMP, CONTEXTUAL, QUERY_TIME, HstuConfig
 from exporter.config.features.widths import group_width
+from exporter.config.hstu.encoder import CANDIDATE, CANDIDATE_TIMESTAMP, CONTEXTUAL, QUERY_TIME, HstuConfig
 from exporter.config.schema import GroupKind, PipelineConfig
 from exporter.errors import InvalidPipelineConfig
 

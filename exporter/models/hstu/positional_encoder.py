@@ -8,7 +8,7 @@ from math import sqrt
 import torch
 from torch import Tensor, nn
 
-from exporter.config.families.hstu import PositionalEncoderConfig
+from exporter.config.hstu.encoder import PositionalEncoderConfig
 from exporter.models.blocks.jagged import last
 from exporter.models.hstu.kernels.position import encode_positions
 from exporter.models.hstu.sequence import EncoderSequence

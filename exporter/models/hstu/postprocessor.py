@@ -6,7 +6,7 @@ N elements, D width, K periods of time.
 import torch
 from torch import Tensor, nn
 
-from exporter.config.families.hstu import PostprocessorConfig, PostprocessorKind
+from exporter.config.hstu.encoder import PostprocessorConfig, PostprocessorKind
 from exporter.models.hstu.contextualized_mlp import xavier_linear
 
 _TURN = 2 * 3.14  # TorchEasyRec's turn; weights were trained with it

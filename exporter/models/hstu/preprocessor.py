@@ -10,7 +10,7 @@ from math import sqrt
 import torch
 from torch import Tensor, nn
 
-from exporter.config.families.hstu import (
+from exporter.config.hstu.encoder import (
     ContextualizedMlpConfig,
     ContextualPreprocessorConfig,
     UihPreprocessorConfig,

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from exporter.config.families.hstu import HstuConfig, StuConfig
+from exporter.config.hstu.encoder import HstuConfig, StuConfig
 from exporter.models.blocks.jagged import Layout, as_size
 from exporter.models.hstu.attention import AllHeads, Attention, Heads, Visibility
 from exporter.models.hstu.gated_output import NORM_EPS, GatedOutput

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from exporter.config.families.hstu import HstuMatchConfig, Similarity
+from exporter.config.blocks.match_towers import Similarity
+from exporter.config.families.hstu_match import HstuMatchConfig
 from exporter.config.features.widths import group_width
 from exporter.config.schema import PipelineConfig, TowerConfig
 from exporter.errors import InvalidSpec
@@ -122,6 +123,11 @@ def build_served(config: TowerConfig) -> ServedModule:
             raise InvalidSpec(
                 "hstu_match has no tower `model`", hint="its towers are user and item", where="towers"
             )
+
+
+def build_trained(pipeline: PipelineConfig, dropout: Dropout) -> HstuMatch:
+    """Return both towers over one set of tables, to be trained."""
+    return HstuMatch(pipeline, dropout)
 
 
 def _config(pipeline: PipelineConfig) -> HstuMatchConfig:

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from exporter.config.families.match import CapsuleConfig, RoutingStart
+from exporter.config.families.mind import CapsuleConfig, RoutingStart
 
 _SEED = 0  # of the routing's start, where it is drawn
 _SHORTEST = 1e-7  # norm

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from exporter.config.blocks.mlp import MlpConfig
-from exporter.config.families.match import MindConfig
+from exporter.config.families.mind import MindConfig
 from exporter.config.features.widths import group_width
 from exporter.config.schema import PipelineConfig, TowerConfig
 from exporter.models.blocks.dropout import Dropout

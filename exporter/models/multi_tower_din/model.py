@@ -8,13 +8,15 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from exporter.config.families.ranking import MultiTowerDinConfig
+from exporter.config.families.multi_tower_din import MultiTowerDinConfig
 from exporter.config.features.widths import group_width
 from exporter.config.schema import PipelineConfig, TowerConfig
+from exporter.models.blocks.dropout import Dropout
 from exporter.models.blocks.mlp import Mlp
 from exporter.models.blocks.sequence_encoders import DinEncoder
 from exporter.models.blocks.tasks import task_outputs
-from exporter.models.ranking import RankingTower, require_model
+from exporter.models.embedded_tower import require_model
+from exporter.models.ranking import RankingTower
 from exporter.towers.tower import ServedModule
 
 
@@ -57,3 +59,8 @@ def build_served(config: TowerConfig) -> ServedModule:
     """
     require_model(config)
     return MultiTowerDin(config.pipeline)
+
+
+def build_trained(pipeline: PipelineConfig, _dropout: Dropout) -> MultiTowerDin:
+    """Return the whole model, to be trained; the family has no dropout."""
+    return MultiTowerDin(pipeline)

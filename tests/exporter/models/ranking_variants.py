@@ -4,12 +4,12 @@ from dataclasses import replace
 
 from exporter.config.blocks.mlp import MlpConfig
 from exporter.config.blocks.tasks import Loss, TaskConfig
-from exporter.config.families.hstu import (
+from exporter.config.families.dlrm_hstu import DlrmHstuConfig
+from exporter.config.hstu.encoder import (
     ContentEncoderConfig,
     ContentEncoderKind,
     ContextualizedMlpConfig,
     ContextualPreprocessorConfig,
-    DlrmHstuConfig,
     PositionalEncoderConfig,
     PostprocessorConfig,
     PostprocessorKind,

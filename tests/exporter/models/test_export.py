@@ -7,7 +7,8 @@ import torch
 
 from exporter.aoti.compile import compile_package
 from exporter.aoti.torch_loader import Package
-from exporter.config.families.hstu import HstuMatchConfig, PostprocessorConfig, PostprocessorKind
+from exporter.config.families.hstu_match import HstuMatchConfig
+from exporter.config.hstu.encoder import PostprocessorConfig, PostprocessorKind
 from exporter.config.schema import PipelineConfig
 from exporter.spec import TowerName
 from exporter.towers.tower import Tower

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from exporter.aoti.compile import compile_package
 from exporter.aoti.torch_loader import Package
+from exporter.config.blocks.mask_net import MaskBlockConfig, MaskNetConfig
 from exporter.config.blocks.mlp import MlpConfig
 from exporter.config.blocks.sequence_encoders import (
     DinEncoderConfig,
@@ -16,7 +17,7 @@ from exporter.config.blocks.sequence_encoders import (
     SelfAttentionEncoderConfig,
     SimpleAttentionConfig,
 )
-from exporter.config.families.ranking import DbmtlConfig, MaskBlockConfig, MaskNetConfig
+from exporter.config.families.dbmtl import DbmtlConfig
 from exporter.config.schema import PipelineConfig
 from exporter.data.batch import read_rows, trace_inputs
 from exporter.spec import TowerName

@@ -8,7 +8,7 @@ import torch
 
 from exporter.aoti.compile import compile_package
 from exporter.aoti.torch_loader import Package
-from exporter.config.families.match import MindConfig, RoutingStart
+from exporter.config.families.mind import MindConfig, RoutingStart
 from exporter.data.batch import Rows, read_rows, trace_inputs, verification_batches
 from exporter.towers.split import split
 from exporter.towers.tower import Tower

@@ -6,13 +6,13 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram
 
 from exporter.aoti.compile import compile_package
-from exporter.config.families.hstu import (
+from exporter.config.blocks.match_towers import Similarity
+from exporter.config.families.hstu_match import HstuMatchConfig
+from exporter.config.hstu.encoder import (
     HstuConfig,
-    HstuMatchConfig,
     PositionalEncoderConfig,
     PostprocessorConfig,
     PostprocessorKind,
-    Similarity,
     StuConfig,
     UihPreprocessorConfig,
 )

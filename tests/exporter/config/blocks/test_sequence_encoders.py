@@ -4,7 +4,6 @@ import pytest
 from google.protobuf import text_format
 
 from exporter.config.blocks.mlp import MlpConfig
-from exporter.config.blocks.sequence_encoder_messages import read_sequence_encoder
 from exporter.config.blocks.sequence_encoders import (
     DinEncoderConfig,
     MultiWindowDinEncoderConfig,
@@ -14,6 +13,7 @@ from exporter.config.blocks.sequence_encoders import (
     SequencePooling,
     SimpleAttentionConfig,
     encoder_width,
+    read_sequence_encoder,
 )
 from exporter.config.pb.sequence_encoder_pb2 import SeqEncoderConfig
 from exporter.errors import InvalidPipelineConfig, UnsupportedConfig

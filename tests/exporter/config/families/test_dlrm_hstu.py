@@ -6,11 +6,8 @@ import pytest
 
 from exporter.config.blocks.mlp import MlpConfig
 from exporter.config.blocks.tasks import Loss, TaskConfig
-from exporter.config.families.hstu import (
-    ContentEncoderKind,
-    ContextualPreprocessorConfig,
-    DlrmHstuConfig,
-)
+from exporter.config.families.dlrm_hstu import DlrmHstuConfig
+from exporter.config.hstu.encoder import ContentEncoderKind, ContextualPreprocessorConfig
 from exporter.config.parse import parse_pipeline_config
 from exporter.errors import InvalidPipelineConfig, UnsupportedConfig
 from tests.exporter.config.conftest import FIXTURES

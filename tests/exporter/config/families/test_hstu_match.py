@@ -2,14 +2,14 @@
 
 import pytest
 
+from exporter.config.blocks.match_towers import Similarity
 from exporter.config.blocks.mlp import MlpConfig
-from exporter.config.families.hstu import (
+from exporter.config.families.hstu_match import HstuMatchConfig
+from exporter.config.hstu.encoder import (
     ActionEncoderConfig,
     ContextualizedMlpConfig,
-    HstuMatchConfig,
     PositionalEncoderConfig,
     PostprocessorKind,
-    Similarity,
     StuConfig,
 )
 from exporter.config.parse import parse_pipeline_config

@@ -4,16 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from exporter.config.blocks.match_towers import DeepTowerConfig, Similarity
 from exporter.config.blocks.mlp import MlpConfig
-from exporter.config.families.hstu import Similarity
-from exporter.config.families.match import (
-    CapsuleConfig,
-    DeepTowerConfig,
-    DssmConfig,
-    MindConfig,
-    MindUserConfig,
-    RoutingStart,
-)
+from exporter.config.families.dat import DatConfig
+from exporter.config.families.dssm import DssmConfig
+from exporter.config.families.mind import CapsuleConfig, MindConfig, MindUserConfig, RoutingStart
 from exporter.config.parse import parse_pipeline_config
 from exporter.errors import InvalidPipelineConfig
 from tests.exporter.config.conftest import FIXTURES
@@ -43,7 +38,6 @@ def capsules(*edits: tuple[str, str]) -> CapsuleConfig:
 
 def test_dssm_is_read() -> None:
     assert parsed("dssm") == DssmConfig(
-        family="dssm",
         user=DeepTowerConfig(inputs=("user",), mlp=MlpConfig(hidden_units=(48, 24))),
         item=DeepTowerConfig(
             inputs=("item",),
@@ -55,8 +49,7 @@ def test_dssm_is_read() -> None:
 
 
 def test_dat_reads_two_groups_per_tower() -> None:
-    assert parsed("dat") == DssmConfig(
-        family="dat",
+    assert parsed("dat") == DatConfig(
         user=DeepTowerConfig(inputs=("user", "user_augment"), mlp=_RELU),
         item=DeepTowerConfig(inputs=("item", "item_augment"), mlp=_RELU),
         output_dim=16,

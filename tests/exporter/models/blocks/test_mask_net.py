@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from exporter.config.blocks.mask_net import MaskBlockConfig, MaskNetConfig
 from exporter.config.blocks.mlp import MlpConfig
-from exporter.config.families.ranking import MaskBlockConfig, MaskNetConfig
 from exporter.models.blocks.mask_net import MaskNet
 
 BLOCK = MaskBlockConfig(hidden_dim=5, reduction_ratio=0.5)

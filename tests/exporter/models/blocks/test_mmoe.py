@@ -3,7 +3,7 @@
 import torch
 
 from exporter.config.blocks.mlp import MlpConfig
-from exporter.config.families.ranking import MmoeConfig
+from exporter.config.blocks.mmoe import MmoeConfig
 from exporter.models.blocks.mmoe import Mmoe
 
 EXPERT = MlpConfig(hidden_units=(3,))

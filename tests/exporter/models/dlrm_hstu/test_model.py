@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from exporter.config.families.hstu import DlrmHstuConfig
+from exporter.config.families.dlrm_hstu import DlrmHstuConfig
 from exporter.errors import InvalidSpec
 from exporter.models.dlrm_hstu.model import COUNTS_OUTPUT, build_served
 from exporter.spec import TowerName

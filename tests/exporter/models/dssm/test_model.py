@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from exporter.config.families.hstu import Similarity
-from exporter.config.families.match import DssmConfig
+from exporter.config.blocks.match_towers import Similarity
+from exporter.config.families.dssm import DssmConfig
 from exporter.config.schema import TowerConfig
 from exporter.models.registry import build_model
 from exporter.towers.tower import Tower

@@ -3,7 +3,7 @@
 import torch
 
 from exporter.config.blocks.mlp import MlpConfig
-from exporter.config.families.hstu import ContentEncoderConfig, ContentEncoderKind
+from exporter.config.hstu.encoder import ContentEncoderConfig, ContentEncoderKind
 from exporter.models.hstu.content_encoder import build_content_encoder
 
 EVENTS, CANDIDATES = torch.ones(2, 3), torch.arange(8.0).view(2, 4)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from exporter.config.families.hstu import (
+from exporter.config.hstu.encoder import (
     ActionEncoderConfig,
     ContentEncoderConfig,
     ContentEncoderKind,

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from exporter.config.families.hstu import PositionalEncoderConfig
+from exporter.config.hstu.encoder import PositionalEncoderConfig
 from exporter.models.blocks.jagged import Layout
 from exporter.models.hstu.positional_encoder import (
     PositionalEncoder,

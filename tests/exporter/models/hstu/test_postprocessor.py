@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from exporter.config.families.hstu import PostprocessorConfig, PostprocessorKind
+from exporter.config.hstu.encoder import PostprocessorConfig, PostprocessorKind
 from exporter.models.hstu.postprocessor import build_postprocessor
 
 

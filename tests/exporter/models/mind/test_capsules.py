@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from exporter.config.families.match import CapsuleConfig, RoutingStart
+from exporter.config.families.mind import CapsuleConfig, RoutingStart
 from exporter.models.mind.capsules import Capsules, build_capsules, valid_interests
 from tests.exporter.models.recorded import read_batch, recorded_tower
 

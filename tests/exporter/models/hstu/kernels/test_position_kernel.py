@@ -9,7 +9,7 @@ from torch.export import Dim, export
 
 from benchmarks.gpu.cases import references
 from benchmarks.gpu.cases.case import BOUNDS
-from exporter.config.families.hstu import PositionalEncoderConfig
+from exporter.config.hstu.encoder import PositionalEncoderConfig
 from exporter.models.blocks.jagged import Layout, cumulated
 from exporter.models.hstu.kernels.position import Times, encode_into, encode_positions
 from exporter.models.hstu.positional_encoder import PositionalEncoder

@@ -1,7 +1,7 @@
-"""The HSTU messages to their dataclasses, refusing what contradicts itself."""
+"""Readers of the HSTU messages; settings that contradict each other are refused."""
 
-from exporter.config.blocks.mlp_messages import read_mlp
-from exporter.config.families.hstu import (
+from exporter.config.blocks.mlp import read_mlp
+from exporter.config.hstu.encoder import (
     ActionEncoderConfig,
     ContentEncoderConfig,
     ContentEncoderKind,
@@ -34,6 +34,11 @@ _TIME_BUCKETS = ("sqrt", "log")
 def read_hstu(
     message: HSTU, preprocessor: UihPreprocessorConfig | ContextualPreprocessorConfig, where: str
 ) -> HstuConfig:
+    """Read an encoder around its `preprocessor`; `where` is its place in the config, for errors.
+
+    Raises:
+        InvalidPipelineConfig: fields that contradict each other, or that are 0 and must not be.
+    """
     if message.attn_num_layers == 0:
         invalid(where, "attn_num_layers is 0", hint="set at least 1")
     _check_truncation(message, where)
@@ -82,7 +87,7 @@ def _read_stu(message: STU, where: str) -> StuConfig:
         attention_dim=message.attention_dim,
         use_group_norm=message.use_group_norm,
         max_attn_len=message.max_attn_len,
-        attn_alpha=message.attn_alpha or None,  # TorchEasyRec takes 0 for unset
+        attn_alpha=message.attn_alpha or None,  # TorchEasyRec treats 0 as unset
         contextual_seq_len=message.contextual_seq_len,
         scaling_seqlen=message.scaling_seqlen,
         sla_k1=message.sla_k1,
@@ -114,6 +119,7 @@ def _read_positions(message: GRPositionalEncoder, where: str) -> PositionalEncod
 
 
 def read_uih_preprocessor(message: GRUIHPreprocessor, where: str) -> UihPreprocessorConfig:
+    """Read a preprocessor of the history alone; `where` is its place in the config."""
     action_encoder, action_mlp = _read_actions(message, where)
     return UihPreprocessorConfig(action_encoder=action_encoder, action_mlp=action_mlp)
 
@@ -121,6 +127,11 @@ def read_uih_preprocessor(message: GRUIHPreprocessor, where: str) -> UihPreproce
 def read_contextual_preprocessor(
     message: GRContextualPreprocessor | GRContextualInterleavePreprocessor, where: str
 ) -> ContextualPreprocessorConfig:
+    """Read a preprocessor of history and candidates, interleaved or not; `where` is its place.
+
+    Raises:
+        InvalidPipelineConfig: interleaving without actions, or encoders that contradict themselves.
+    """
     interleaved = isinstance(message, GRContextualInterleavePreprocessor) and message.enable_interleaving
     action_encoder, action_mlp = _read_actions(message, where)
     if interleaved and action_encoder is None:
@@ -206,7 +217,7 @@ def _read_postprocessor(message: GROutputPostprocessor, where: str) -> Postproce
     kind = message.WhichOneof("output_postprocessor")
     if kind is None:
         invalid(where, "no postprocessor is chosen", hint=f"add one of {', '.join(PostprocessorKind)}")
-    timestamps = message.timestamp_layernorm_postprocessor  # empty where it is not the kind
+    timestamps = message.timestamp_layernorm_postprocessor  # empty where another kind is chosen
     units, counts = timestamps.time_duration_period_units, timestamps.time_duration_units_per_period
     if len(units) != len(counts):
         invalid(
@@ -216,7 +227,9 @@ def _read_postprocessor(message: GROutputPostprocessor, where: str) -> Postproce
         )
     if kind == PostprocessorKind.TIMESTAMP_LAYERNORM and (not units or 0 in units or 0 in counts):
         invalid(
-            where, "its periods are empty or hold a 0", hint="list units and counts above 0, as 3600 and 24"
+            where,
+            "its periods are empty or hold a 0",
+            hint="list units and counts above 0, for example 3600 and 24",
         )
     return PostprocessorConfig(
         kind=PostprocessorKind(kind), period_units=tuple(units), units_per_period=tuple(counts)

@@ -1,0 +1,58 @@
+"""dssm (Huang et al., CIKM 2013): two deep towers, each over one feature group."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from exporter.config.blocks.match_towers import (
+    DeepTowerConfig,
+    MatchConfig,
+    check_equal_widths,
+    read_deep_tower,
+    read_output_dim,
+    read_similarity,
+)
+from exporter.config.families.family_spec import FamilySpec
+from exporter.config.features.group_checks import GroupChecks
+from exporter.config.pb.model_pb2 import ModelConfig
+from exporter.config.schema import Feature, FeatureGroup, GroupKind
+from exporter.spec import TowerName
+
+WHERE = "model_config.dssm"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DssmConfig(MatchConfig):
+    """dssm: one vector per user and one per item, each computed from DEEP groups."""
+
+    user: DeepTowerConfig
+    family: str = "dssm"
+
+    def reads(self, tower: TowerName, group: str) -> bool:
+        """Whether the tower names the group as an input; a group that no tower names enters no model."""
+        return group in (self.item if tower is TowerName.ITEM else self.user).inputs
+
+
+def read_dssm(message: ModelConfig) -> DssmConfig:
+    model = message.dssm
+    return DssmConfig(
+        user=read_deep_tower(model.user_tower, f"{WHERE}.user_tower"),
+        item=read_deep_tower(model.item_tower, f"{WHERE}.item_tower"),
+        output_dim=read_output_dim(model),
+        similarity=read_similarity(model),
+    )
+
+
+def check_dssm(model: DssmConfig, features: Sequence[Feature], groups: Sequence[FeatureGroup]) -> None:
+    """Refuse a config in which a tower's groups are not there or not DEEP, or the towers' widths differ."""
+    checks = GroupChecks(features, groups, f"model_config.{model.family}")
+    for tower, purpose in ((model.item, "the item"), (model.user, "the user")):
+        for name in tower.inputs:
+            checks.require_group(name, purpose, GroupKind.DEEP)
+    check_equal_widths(model, user=_width(model.user, checks), item=_width(model.item, checks))
+
+
+def _width(tower: DeepTowerConfig, checks: GroupChecks) -> int:
+    return tower.mlp.width if tower.mlp else sum(checks.vector_width(name) for name in tower.inputs)
+
+
+FAMILY = FamilySpec(message="dssm", read=read_dssm, check=check_dssm)

@@ -1,0 +1,80 @@
+"""Checks that a model's feature groups are there, and of the kind and content that the model needs."""
+
+from collections.abc import Sequence
+
+from exporter.config.features.widths import encoder_widths, features_width
+from exporter.config.refusals import invalid
+from exporter.config.schema import Feature, FeatureGroup, GroupKind
+from exporter.errors import InvalidPipelineConfig
+
+
+class GroupChecks:
+    """A config's groups by name, and the checks that several families make of them.
+
+    The checks raise InvalidPipelineConfig, naming the group and what the model needs it for.
+    """
+
+    def __init__(self, features: Sequence[Feature], groups: Sequence[FeatureGroup], where: str) -> None:
+        """Take all features and groups of a config; `where` is the model's place in it, for errors."""
+        self._features = {feature.name: feature for feature in features}
+        self._groups = {group.name: group for group in groups}
+        self.where = where
+
+    @property
+    def groups(self) -> tuple[FeatureGroup, ...]:
+        return tuple(self._groups.values())
+
+    def has_group(self, name: str) -> bool:
+        return name in self._groups
+
+    def group(self, name: str) -> FeatureGroup:
+        return self._groups[name]
+
+    def members(self, name: str) -> list[Feature]:
+        return [self._features[feature] for feature in self._groups[name].features]
+
+    def features_width(self, name: str) -> int:
+        """Return the width of the group's own features together, in values."""
+        return features_width(self._groups[name], self._features)
+
+    def vector_width(self, name: str) -> int:
+        """Return the width of a DEEP group's vector: its features, and what its sequence encoders append."""
+        return self.features_width(name) + sum(encoder_widths(self._groups[name], self._features))
+
+    def require_group(self, name: str, purpose: str, kind: GroupKind) -> None:
+        """Refuse a config without the group, or with one of another kind."""
+        if not self.has_group(name):
+            raise InvalidPipelineConfig(
+                f"{self.where} needs feature group {name}, for {purpose}, and there is none",
+                hint=f"add the group, of group_type {kind}",
+                where="model_config.feature_groups",
+            )
+        if self.group(name).kind is not kind:
+            invalid(
+                f"feature_groups: {name}",
+                f"group_type is {self.group(name).kind}, but {purpose} needs {kind}",
+                hint=f"use group_type {kind}",
+            )
+
+    def require_sequences(self, name: str, purpose: str) -> None:
+        """Refuse a jagged group with a feature that is not a sequence."""
+        self.require_group(name, purpose, GroupKind.JAGGED_SEQUENCE)
+        for feature in self.members(name):
+            if not feature.is_sequence:
+                invalid(
+                    f"feature_groups: {name}",
+                    f"{feature.name} is one value per row, but {purpose} is a sequence",
+                    hint="write the feature inside a sequence_feature",
+                )
+
+    def require_number(self, name: str, purpose: str, kind: GroupKind) -> None:
+        """Refuse a group that does not hold exactly one plain number per row, or per element if jagged."""
+        self.require_group(name, purpose, kind)
+        members = self.members(name)
+        fits = len(members) == 1 and not members[0].is_sparse and members[0].value_dim == 1
+        if not fits or members[0].is_sequence != (kind is GroupKind.JAGGED_SEQUENCE):
+            invalid(
+                f"feature_groups: {name}",
+                f"{purpose} needs one plain number per {'row' if kind is GroupKind.DEEP else 'event'}",
+                hint="name exactly one raw_feature without boundaries, value_dim 1",
+            )
