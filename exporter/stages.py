@@ -43,11 +43,6 @@ class StageEvent(BaseModel):
 
 OnStage = Callable[[StageEvent], None]  # receives the events of an export as they happen
 
-
-def ignore_stages(event: StageEvent) -> None:
-    """Drop the event: the listener of callers that do not report progress."""
-
-
 Progress = Callable[[float | None, str], None]  # fraction of the stage if it is known, what is being done
 
 _SELDOM_S = 0.5

@@ -35,10 +35,6 @@ class Exported:
     stages: dict[str, dict[str, float]]  # by tower
     failures: dict[str, str]
 
-    @property
-    def has_all(self) -> bool:
-        return not self.failures
-
 
 def export_apart(
     spec: dict[str, object],

@@ -2,7 +2,6 @@
 
 import platform
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
 import torch
 from torch.export import ExportedProgram
@@ -39,13 +38,6 @@ def compile_code(
         files={path.name: path.read_bytes() for path in written.paths},
         values=written.values,
     )
-
-
-def compile_package(
-    program: ExportedProgram, path: Path, progress: Progress = no_progress, *, target: Target = "cpu"
-) -> Path:
-    """Compile `program` for `target` into the package at `path`, with its own weights."""
-    return compile_code(program, progress, target=target).assemble(program.state_dict, path).path
 
 
 def versions() -> Versions:

@@ -80,9 +80,7 @@ class Feature:
     table: Table | None = None  # None: dense values go into the model as they are
     value_dim: int = 1  # values per element; 0: any number
     fixed_width: bool = False  # every element holds exactly `value_dim` values, where they are ids as well
-    value_dim_is_set: bool = False  # written in the config, not a default
     default_value: str = ""
-    default_value_is_set: bool = False
     fill_value: str | None = None  # fg_encoded_default_value: what a null row becomes
     separator: str = "\x03"  # between the values of one element in a string
     weighted: bool = False  # every id comes with a factor

@@ -38,15 +38,7 @@ def _scalar(feature: Feature) -> Feature:
             hint="write the candidate's features inside one sequence_feature",
             where=f"feature_configs: {feature.name}",
         )
-    return replace(
-        feature,
-        name=feature.bare_name,
-        sequence=None,
-        grouped=False,
-        value_dim_is_set=True,
-        default_value_is_set=True,
-        view_of=feature.name,
-    )
+    return replace(feature, name=feature.bare_name, sequence=None, grouped=False, view_of=feature.name)
 
 
 def _check_distinct(scalars: Mapping[str, Feature]) -> None:

@@ -14,9 +14,9 @@ from torch.export import Dim, export
 from torch.export.pt2_archive._package import AOTICompiledModel  # noqa: TID251  what that returns
 
 from examples.newer_weights import take_weights, weights_of
-from exporter.aoti.compile import compile_package
 from exporter.aoti.torch_private import sizes_zero_and_one_stay_dynamic
 from tests.architecture.tree import ROOT
+from tests.compiled_package import compile_package
 
 CMAKE = Path(sys.executable).parent / "cmake"
 pytestmark = [

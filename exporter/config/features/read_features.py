@@ -87,9 +87,7 @@ def _read(source: FeatureSource, separator: str, groups: DataGroups) -> Feature:
         grouped=source.parent is not None,
         table=_table(source),
         value_dim=effective_value_dim(source),
-        value_dim_is_set="value_dim" in message.DESCRIPTOR.fields_by_name and message.HasField("value_dim"),
         default_value=effective_default(source),
-        default_value_is_set=_sets_default(source),
         fill_value=message.fg_encoded_default_value or None,
         separator=separator,
         weighted=isinstance(message, IdFeature) and message.weighted,
@@ -98,13 +96,6 @@ def _read(source: FeatureSource, separator: str, groups: DataGroups) -> Feature:
     )
     _check_width(feature, source)
     return feature
-
-
-def _sets_default(source: FeatureSource) -> bool:
-    message = source.message
-    if isinstance(message, OverlapFeature):
-        return False
-    return bool(message.default_value) and message.HasField("default_value")
 
 
 def _sequence(source: FeatureSource) -> Sequence | None:

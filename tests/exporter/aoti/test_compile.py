@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from exporter.aoti.compile import compile_package
 from exporter.aoti.torch_loader import Package
 from exporter.trace.trace_tower import trace_tower
+from tests.compiled_package import compile_package
 from tests.exporter.families.conftest import WeightedFamily, blueprint_of
 
 

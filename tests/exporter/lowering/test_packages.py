@@ -30,6 +30,7 @@ from exporter.verify.fp32 import AgainstFp32
 from exporter.verify.gate import Gate
 from tests.exporter.families.conftest import Weighted, WeightedFamily, blueprint_of
 from tests.exporter.models.recorded import FIXTURES, load_recorded_weights, recorded_tower, untrained
+from tests.exporter.stage_events import ignore_stages
 
 pytestmark = [
     pytest.mark.slow,
@@ -76,7 +77,7 @@ def package(cache: CodeCache, tmp_path: Path) -> Package:
             folder=tmp_path,
             fp32=lowered.fp32,
         )
-        return package_tower(order, cache, StageClock("item", lambda event: None))
+        return package_tower(order, cache, StageClock("item", ignore_stages))
 
     return package
 

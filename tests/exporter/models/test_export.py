@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-from exporter.aoti.compile import compile_package
 from exporter.aoti.torch_loader import Package
 from exporter.config.families.hstu_match import HstuMatchConfig
 from exporter.config.hstu.encoder import PostprocessorConfig, PostprocessorKind
@@ -14,6 +13,7 @@ from exporter.spec import TowerName
 from exporter.towers.tower import Tower
 from exporter.towers.view import training_tower
 from exporter.trace.trace_tower import trace_tower
+from tests.compiled_package import compile_package
 from tests.exporter.models.recorded import (
     pipeline_of,
     random_inputs,

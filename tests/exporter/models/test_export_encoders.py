@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from exporter.aoti.compile import compile_package
 from exporter.aoti.torch_loader import Package
 from exporter.config.blocks.mask_net import MaskBlockConfig, MaskNetConfig
 from exporter.config.blocks.mlp import MlpConfig
@@ -26,6 +25,7 @@ from exporter.towers.tower import Tower
 from exporter.towers.view import training_tower
 from exporter.trace.trace_tower import trace_tower
 from exporter.verify.numerics import scales_of
+from tests.compiled_package import compile_package
 from tests.exporter.models.recorded import FIXTURES, Batch, pipeline_of, require_close, untrained
 
 pytestmark = [

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from exporter.aoti.compile import compile_package
 from exporter.aoti.torch_loader import Package
 from exporter.config.families.mind import MindConfig, RoutingStart
 from exporter.data.batch import Rows, read_rows, trace_inputs, verification_batches
 from exporter.towers.split import split
 from exporter.towers.tower import Tower
 from exporter.trace.trace_tower import trace_tower
+from tests.compiled_package import compile_package
 from tests.exporter.models.recorded import (
     FIXTURES,
     load_recorded_weights,

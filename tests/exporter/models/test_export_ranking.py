@@ -5,7 +5,6 @@ from typing import NamedTuple
 import pytest
 import torch
 
-from exporter.aoti.compile import compile_package
 from exporter.aoti.torch_loader import Package
 from exporter.config.schema import PipelineConfig
 from exporter.spec import TowerName
@@ -13,6 +12,7 @@ from exporter.towers.tower import Tower
 from exporter.towers.view import training_tower
 from exporter.trace.trace_tower import trace_tower
 from exporter.verify.numerics import scales_of
+from tests.compiled_package import compile_package
 from tests.exporter.models.ranking_variants import interleaved, without_actions
 from tests.exporter.models.recorded import Batch, random_inputs, require_close, untrained
 

@@ -18,6 +18,7 @@ from exporter.packages.parts import PACKAGE_PATH, Part
 from exporter.packages.request import PackageOrder
 from exporter.stages import StageClock, StageEvent
 from exporter.towers.tower import Tower
+from tests.exporter.stage_events import ignore_stages
 from tests.exporter.verify.conftest import MeanPrice, batch, clicks, mean_price_tower
 
 pytestmark = pytest.mark.slow
@@ -42,7 +43,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A code cache after one export, of a module with weights of its own."""
     folder = tmp_path_factory.mktemp("cache")
     order = order_of(mean_price_tower(), tmp_path_factory.mktemp("cold"))
-    made = package_tower(order, open_code_cache(str(folder)), StageClock("user", lambda event: None))
+    made = package_tower(order, open_code_cache(str(folder)), StageClock("user", ignore_stages))
     assert (made.origin.code, made.origin.note) == ("cold", "the code cache has no code of this request")
     assert made.report.run_by_node == ("batch_7",)
     return folder
@@ -56,7 +57,7 @@ def cache(kept: Path, tmp_path: Path) -> CodeCache:
 
 @pytest.fixture
 def export(cache: CodeCache, tmp_path: Path) -> Export:
-    def export(tower: Tower, on_stage: Callable[[StageEvent], None] = lambda event: None) -> Packaged:
+    def export(tower: Tower, on_stage: Callable[[StageEvent], None] = ignore_stages) -> Packaged:
         return package_tower(order_of(tower, tmp_path), cache, StageClock("user", on_stage))
 
     return export
@@ -142,6 +143,6 @@ def test_code_that_hangs_is_ended_and_dropped(
     assert known is not None
     entry.write_bytes(pack_entry(replace(known, op_libraries=("ops_that_hang",))))
     order = replace(order_of(mean_price_tower(seed=3), tmp_path), call_limit_s=20)
-    made = package_tower(order, cache, StageClock("user", lambda event: None))
+    made = package_tower(order, cache, StageClock("user", ignore_stages))
     assert made.origin.code == "cold"
     assert "took more than 20 s and was ended" in made.origin.note

@@ -5,12 +5,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from exporter.aoti.compile import compile_package
 from exporter.aoti.torch_loader import Package
 from exporter.errors import PassRefused
 from exporter.passes.editable import EditableProgram
 from exporter.passes.swap import swap_attribute, swap_module
 from exporter.passes.variants import variants
+from tests.compiled_package import compile_package
 from tests.exporter.passes.conftest import (
     FALSE,
     TRUE,

@@ -8,8 +8,8 @@ import pytest
 from exporter.attempt.attempt import EVIDENCE, Attempt
 from exporter.pipeline.export import isolated_tower
 from exporter.spec import ExportSpec
-from exporter.stages import ignore_stages
 from exporter.towers.plan import plan_export
+from tests.exporter.stage_events import ignore_stages
 from tests.installed_families import Install
 from tests.planted import family
 

@@ -31,8 +31,9 @@ from exporter.pipeline.publish import (
     sent_while_others_work,
 )
 from exporter.spec import ExportSpec, TowerName
-from exporter.stages import Stage, StageClock, StageEvent, ignore_stages
+from exporter.stages import Stage, StageClock, StageEvent
 from exporter.towers.plan import PlannedTower, TowerToExport, plan_towers
+from tests.exporter.stage_events import ignore_stages
 from tests.installed_families import Install
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "torcheasyrec"

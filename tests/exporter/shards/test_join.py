@@ -19,9 +19,9 @@ from exporter.pipeline.publish import send_exported
 from exporter.shards.layout import RankReport, RankTables, rows_path
 from exporter.shards.rank import export_tables
 from exporter.spec import TowerName
-from exporter.stages import ignore_stages
 from exporter.towers.plan import PlannedTower
 from tests.exporter.shards.conftest import order_of, spec_of
+from tests.exporter.stage_events import ignore_stages
 
 FAILURE = Failure(code="checkpoint_unreadable", message="__1_0.distcp is cut short")
 

@@ -18,8 +18,9 @@ from exporter.errors import CheckpointMismatch, CheckpointUnreadable, WeightsNot
 from exporter.lowering.tables import RowErrors, quantised
 from exporter.shards import write
 from exporter.shards.rank import export_tables, export_tables_isolated, write_tables
-from exporter.stages import StageEvent, ignore_stages, no_progress
+from exporter.stages import StageEvent, no_progress
 from tests.exporter.shards.conftest import FIXTURES, Shard, order_of, spec_of
+from tests.exporter.stage_events import ignore_stages
 
 MODEL = "dlrm_hstu_sharded"
 VIDEOS = "embedding_group.seq_emb_impls.__BASE__.ec_dict.16.embeddings.video_id_emb.weight"

@@ -60,17 +60,16 @@ def test_every_sub_feature_is_projected_in_order(pipeline: PipelineConfig) -> No
 
 def test_the_effective_defaults_of_sequence_mode_are_written(pipeline: PipelineConfig) -> None:
     [feature] = scalar_view(_tower(pipeline, _grouped("video_id"))).pipeline.features
-    assert (feature.default_value, feature.default_value_is_set) == ("0", True)
-    assert (feature.value_dim, feature.value_dim_is_set) == (1, True)
+    assert (feature.value_dim, feature.default_value) == (1, "0")
 
 
 def test_a_default_value_that_the_config_sets_stays(pipeline: PipelineConfig) -> None:
-    source = _grouped("video_id", default_value="7", default_value_is_set=True)
+    source = _grouped("video_id", default_value="7")
     assert scalar_view(_tower(pipeline, source)).pipeline.features[0].default_value == "7"
 
 
 def test_a_value_dim_that_the_config_sets_stays(pipeline: PipelineConfig) -> None:
-    source = _grouped("price", kind=FeatureKind.RAW, table=None, value_dim=3, value_dim_is_set=True)
+    source = _grouped("price", kind=FeatureKind.RAW, table=None, value_dim=3)
     assert scalar_view(_tower(pipeline, source)).pipeline.features[0].value_dim == 3
 
 

@@ -5,7 +5,6 @@ import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 
-from exporter.aoti.compile import compile_package
 from exporter.config.blocks.match_towers import Similarity
 from exporter.config.families.hstu_match import HstuMatchConfig
 from exporter.config.hstu.encoder import (
@@ -24,6 +23,7 @@ from exporter.towers.tower import Tower
 from exporter.towers.view import TowerConfig
 from exporter.trace.trace_tower import trace_tower
 from exporter.verify.reload import Link
+from tests.compiled_package import compile_package
 from tests.exporter.models.recorded import random_inputs, recorded_tower
 
 PLAN = DimPlan(

@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from exporter.aoti.compile import compile_package
 from exporter.data.batch import NamedBatch
 from exporter.errors import OutOfMemory, PackageCrashed, PackageUnsteady, PromiseBroken, VerificationFailed
 from exporter.lowering.errors import PrecisionLost
@@ -21,6 +20,7 @@ from exporter.verify.fp32 import AgainstFp32
 from exporter.verify.gate import Gate
 from exporter.verify.reload import Link
 from exporter.verify.runner import PackageRunner
+from tests.compiled_package import compile_package
 from tests.exporter.verify.conftest import Greedy, MeanPrice, batch, clicks, mean_price_tower
 
 Greedily = tuple[Tower, list[Link]]

@@ -47,14 +47,11 @@ def test_an_id_takes_any_number_of_values_but_one_in_a_sequence(parse_with_featu
     assert config.feature("f").default_value == ""
     sub_feature = config.feature("uih_seq__video_id")
     assert (sub_feature.value_dim, sub_feature.default_value) == (1, "0")
-    assert not sub_feature.value_dim_is_set
-    assert not sub_feature.default_value_is_set
 
 
-def test_what_the_config_sets_is_marked_as_set(parse_with_feature: ParseEdited) -> None:
+def test_what_the_config_sets_is_taken(parse_with_feature: ParseEdited) -> None:
     feature = parse_with_feature(_id('num_buckets: 7 value_dim: 3 default_value: "5"')).feature("f")
-    assert (feature.value_dim, feature.value_dim_is_set) == (3, True)
-    assert (feature.default_value, feature.default_value_is_set) == ("5", True)
+    assert (feature.value_dim, feature.default_value) == (3, "5")
 
 
 def test_a_grouped_feature_is_flattened(parse_edited: ParseEdited) -> None:
