@@ -1,4 +1,4 @@
-"""What a model family of one's own says of its towers: inputs, where rows have them, the sizes that vary."""
+"""The declaration by which your own model family describes a tower: inputs, their columns, varying sizes."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -7,9 +7,10 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, ValidationError, model_validator
 
 from exporter.errors import InvalidDeclaration
-from exporter.spec import Frozen, TowerName
+from exporter.frozen import Frozen, in_words
+from exporter.spec import TowerName
 
-ROWS = "batch"  # the dim that every declaration has: rows per call, 1 to max_batch_size
+ROWS = "batch"  # name of the dim that every declaration has: rows per call, 1 to max_batch_size
 
 _INT32_VALUES = 1 << 31
 
@@ -23,12 +24,16 @@ class DimDeclaration(Frozen):
     """A size beside `batch` that varies from call to call; tensors that name the same one agree on it."""
 
     name: DimName
-    low: int = Field(default=0, ge=0, description="In a call, at least.")
-    high: int | None = Field(default=None, ge=1, description="In a call, at most, whatever the batch.")
+    low: int = Field(default=0, ge=0, description="Smallest size in a call.")
+    high: int | None = Field(default=None, ge=1, description="Largest size in a call, whatever the batch.")
     high_per_row: int | None = Field(
-        default=None, ge=1, description="Or of a row: a call takes max_batch_size times as many."
+        default=None,
+        ge=1,
+        description="Largest size per row, instead of `high`: a call takes max_batch_size times as many.",
     )
-    reason: str = Field(default="elements of all rows", description="What it counts, for people.")
+    reason: str = Field(
+        default="elements of all rows", description="Description for people of what the dim counts."
+    )
 
     @model_validator(mode="after")
     def _one_bound(self) -> Self:
@@ -37,7 +42,7 @@ class DimDeclaration(Frozen):
         return self
 
     def high_in(self, max_batch_size: int) -> int | None:
-        """The most that a call of so many rows takes; None: any number."""
+        """Return the largest size in a call of `max_batch_size` rows; None if it is unbounded."""
         return self.high_per_row * max_batch_size if self.high_per_row else self.high
 
 
@@ -63,7 +68,7 @@ class TensorDeclaration(Frozen):
 
     @property
     def width(self) -> int:
-        """How many numbers one step along axis 0 holds."""
+        """The number of values in one step along axis 0."""
         width = 1
         for axis in self.shape[1:]:
             assert isinstance(axis, int)
@@ -74,15 +79,21 @@ class TensorDeclaration(Frozen):
 class InputDeclaration(TensorDeclaration):
     """An input, and how rows fill it.
 
-    By `batch`, a row has one value (or one vector, where there are more axes). By another dim it has any
-    number of them, and the input named in `lengths` holds how many. Whole numbers are ids: row numbers of a
-    table, 0 to `table_rows` - 1, in rows and in every call of the package.
+    With axis 0 `batch`, a row has one value (or one vector, if there are more axes). With another dim, a row
+    has any number of them, which the input named in `lengths` holds. Whole numbers are ids: row numbers of a
+    table, 0 to `table_rows` - 1, in the rows and in every call of the package.
     """
 
-    column: str | None = Field(default=None, min_length=1, description="Default: the input's own name.")
-    table_rows: int | None = Field(default=None, ge=1, description="Of whole numbers: how many there are.")
-    lengths: TensorName | None = Field(default=None, description="The input that counts each row's own.")
-    fill: float | None = Field(default=None, description="What stands where a row has null or nothing.")
+    column: str | None = Field(
+        default=None, min_length=1, description="Column that fills the input. Default: the input's own name."
+    )
+    table_rows: int | None = Field(
+        default=None, ge=1, description="For whole numbers: the number of rows of their table."
+    )
+    lengths: TensorName | None = Field(
+        default=None, description="Name of the input that holds the number of elements of each row."
+    )
+    fill: float | None = Field(default=None, description="Value for a row that has null or nothing.")
 
     @property
     def is_whole(self) -> bool:
@@ -94,22 +105,23 @@ class InputDeclaration(TensorDeclaration):
 
 
 class TowerDeclaration(Frozen):
-    """A tower of a family: what its module takes, by name, and which sizes vary."""
+    """One tower of a family: the inputs of its module, by name, and the sizes that vary."""
 
     name: TowerName = TowerName.MODEL
     inputs: tuple[InputDeclaration, ...] = Field(min_length=1)
     dims: tuple[DimDeclaration, ...] = ()
     embedded: tuple[TensorDeclaration, ...] = Field(
-        default=(), description="For two_stage: what the module's `lookup` returns and `compute` takes."
+        default=(),
+        description="For two_stage: the tensors that the module's `lookup` returns and `compute` takes.",
     )
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_consistency(self) -> Self:
         named = {dim.name for dim in self.dims}
-        distinct("dim", (ROWS, *(dim.name for dim in self.dims)))
-        distinct("input", (tensor.name for tensor in self.inputs))
-        distinct("embedded tensor", (tensor.name for tensor in self.embedded))
-        distinct("column", (tensor.source_column for tensor in self.filled))
+        require_distinct("dim", (ROWS, *(dim.name for dim in self.dims)))
+        require_distinct("input", (tensor.name for tensor in self.inputs))
+        require_distinct("embedded tensor", (tensor.name for tensor in self.embedded))
+        require_distinct("column", (tensor.source_column for tensor in self.filled))
         for tensor in (*self.inputs, *self.embedded):
             if tensor.dim not in named | {ROWS}:
                 raise ValueError(f"{tensor.name} has the dim {tensor.dim}, which is not declared in dims")
@@ -124,18 +136,18 @@ class TowerDeclaration(Frozen):
 
     @property
     def counting(self) -> tuple[InputDeclaration, ...]:
-        """The inputs that hold how many elements each row has of others."""
+        """The inputs that hold the number of elements per row of other inputs."""
         names = {tensor.lengths for tensor in self.inputs}
         return tuple(tensor for tensor in self.inputs if tensor.name in names)
 
     @property
     def filled(self) -> tuple[InputDeclaration, ...]:
-        """The inputs that come from a column each."""
+        """The inputs that are filled from a column each."""
         names = {tensor.lengths for tensor in self.inputs}
         return tuple(tensor for tensor in self.inputs if tensor.name not in names)
 
     def counted_by(self, lengths: str) -> tuple[InputDeclaration, ...]:
-        """The inputs whose elements an input counts."""
+        """Return the inputs whose elements the input named `lengths` counts."""
         return tuple(tensor for tensor in self.inputs if tensor.lengths == lengths)
 
     def dim(self, name: str) -> DimDeclaration:
@@ -154,22 +166,22 @@ class TowerDeclaration(Frozen):
 
 
 def invalid_declaration(error: ValidationError) -> InvalidDeclaration:
-    """What pydantic found first, in one sentence that names the place."""
+    """Convert pydantic's first complaint into an error of one sentence that names the place."""
     first = error.errors()[0]
     where = ".".join(str(step) for step in first["loc"])
-    told = first["msg"].removeprefix("Value error, ")
-    return InvalidDeclaration(f"{where}: {told}" if where else told, where=where)
+    problem = in_words(first["msg"])
+    return InvalidDeclaration(f"{where}: {problem}" if where else problem, where=where)
 
 
-def distinct(kind: str, names: Iterable[str]) -> None:
-    """ValueError for a name that comes twice."""
+def require_distinct(kind: str, names: Iterable[str]) -> None:
+    """Raise ValueError for a name that occurs twice."""
     for name, count in Counter(names).items():
         if count > 1:
             raise ValueError(f"two {kind}s are named {name}")
 
 
 def _check_filled(tensor: InputDeclaration) -> None:
-    """Whole numbers have a table, and elements of rows have lengths."""
+    """Require a table for whole numbers, and lengths for inputs with several elements per row."""
     if tensor.is_whole != (tensor.table_rows is not None):
         raise ValueError(
             f"{tensor.name} holds {tensor.dtype}: give table_rows, or declare float32"

@@ -1,25 +1,25 @@
-"""What towers compute in and by which kernels, and what the rows of their tables are kept in."""
+"""The precisions that towers compute in, the kernels of HSTU layers, and the dtypes of table rows."""
 
 from enum import StrEnum
 
 
 class Precision(StrEnum):
-    """What a whole tower is computed in."""
+    """The precision that a whole tower is computed in."""
 
     FP32 = "fp32"
-    BF16 = "bf16"  # autocast: products in bf16, what would suffer from it in fp32; outputs stay fp32
-    FP16 = "fp16"  # the same with fp16
+    BF16 = "bf16"  # autocast: matrix products in bf16, sensitive operators and outputs in fp32
+    FP16 = "fp16"  # autocast, with fp16 in place of bf16
 
 
 class Kernel(StrEnum):
-    """What computes the HSTU layers of a tower."""
+    """The implementation of a tower's HSTU layers."""
 
     TRITON = "triton"  # on CUDA: Slipway's own kernels, which are compiled into the package
     PYTORCH = "pytorch"  # torch's operators
 
 
 class TableDtype(StrEnum):
-    """What the rows of an embedding table are kept in; what is looked up is fp32 in any case."""
+    """The dtype in which the rows of an embedding table are stored; lookups return fp32 in any case."""
 
     FP32 = "fp32"
     FP16 = "fp16"
@@ -27,7 +27,7 @@ class TableDtype(StrEnum):
     INT4 = "int4"  # half a byte per number, and a scale and an offset per row in fp16
 
     def row_bytes(self, width: int) -> int:
-        """The bytes that a row of `width` numbers takes."""
+        """Return the bytes that a row of `width` numbers takes, scale and offset included."""
         match self:
             case TableDtype.FP32:
                 return 4 * width

@@ -2,11 +2,11 @@
 
 ExportError
 ├── InvalidSpec              the request contradicts itself or what the model offers
-│   ├── WrongArchitecture      the target is not what the machine at work is
+│   ├── WrongArchitecture      the machine is not of the requested target
 │   └── UriNotAllowed          a URI lies where the caller, or the service, may not read or write
 ├── InvalidPipelineConfig    the pipeline config does not parse or contradicts itself
 │   └── UnsupportedConfig    it parses, and asks for something Slipway does not build
-├── FamilyError              a model family of one's own
+├── FamilyError              a model family that comes from an installed package
 │   ├── FamilyNotListed        the operator has not listed it
 │   ├── FamilyUnusable         no installed package offers it, or what is offered is no family
 │   ├── FamilyFailed           its own code raised
@@ -51,8 +51,8 @@ class ExportError(Exception):
 
     code: str = "export_error"
     retryable: bool = False
-    advice: str = ""  # the hint of an error that is raised without one
-    report: str = ""  # all there is to say, torch's words or complete lists, where a message is too short
+    advice: str = ""  # the default of `hint`
+    report: str = ""  # details that are too long for a message: torch's output, complete lists of names
 
     def __init__(self, message: str, *, hint: str = "", where: str = "") -> None:
         """Say what happened (`message`), what to do (`hint`) and at which field, line or file (`where`)."""
@@ -70,10 +70,10 @@ class InvalidSpec(ExportError):
 
 
 class WrongArchitecture(InvalidSpec):
-    """The target is not what the machine at work is; packages are compiled where they can be tried."""
+    """The machine is not of the requested target; packages are compiled only where they can be run."""
 
     code = "wrong_architecture"
-    advice = "send the job to a worker for the target"
+    advice = "send the job to a worker of that target"
 
 
 class UriNotAllowed(InvalidSpec):
@@ -98,7 +98,7 @@ class UnsupportedConfig(InvalidPipelineConfig):
 
 
 class FamilyError(ExportError):
-    """A model family of one's own cannot be exported."""
+    """A model family of an installed package cannot be exported."""
 
     code = "family_error"
     advice = "see docs/families.md"
@@ -167,7 +167,7 @@ class CheckpointMismatch(CheckpointError):
         mismatched: list[str],
         where: str = "",
     ) -> None:
-        """Carry the evidence: `mismatched` entries read "name: checkpoint (…), model (…)"."""
+        """Take the names of the tensors; `mismatched` entries read "name: checkpoint (…), model (…)"."""
         lists = {"missing": missing, "unexpected": unexpected, "mismatched": mismatched}
         parts = [f"{len(names)} {kind}: {_first(names)}" for kind, names in lists.items() if names]
         super().__init__("checkpoint and model disagree; " + "; ".join(parts), where=where)
@@ -182,7 +182,7 @@ class WeightsNotFinite(CheckpointError):
     advice = "export a checkpoint from before the training diverged"
 
     def __init__(self, names: list[str]) -> None:
-        """Carry the names of the tensors."""
+        """Take the names of the tensors that are not finite."""
         super().__init__(f"{len(names)} weights hold NaN or infinity: {_first(names)}", where=names[0])
         self.report = "\n".join(names)
 
@@ -240,7 +240,7 @@ class WeightsDoNotFit(ExportError):
     """Weights are not of the names, shapes, dtypes or strides that compiled code was made for."""
 
     code = "weights_do_not_fit"
-    advice = "report it with the pipeline config: compiled code was taken for that of another model"
+    advice = "report it with the pipeline config: code that was compiled for another model was reused"
 
 
 class VerificationFailed(ExportError):
@@ -255,7 +255,7 @@ class PromiseBroken(VerificationFailed):
 
     code = "promise_broken"
     advice = "correct the shape rule of the operator that the message names, or the model's line"
-    case = ""  # the verification case it was met in; `where` is the line of code
+    case = ""  # the verification case in which it appeared; `where` is the line of code
 
 
 class PackageUnsteady(VerificationFailed):
@@ -277,14 +277,14 @@ class OutOfMemory(ExportError):
 
     code = "out_of_memory"
     advice = "use a larger GPU or machine, fewer `ranks`, a smaller max_batch_size or tables of fewer bits"
-    retryable = True  # what else was running there may have had it
+    retryable = True  # another program may have held the memory
 
 
 class IndexFailed(ExportError):
     """FAISS could not build an index over the item vectors."""
 
     code = "index_failed"
-    advice = "SIGKILL is most often too little memory: use a larger worker, or an index of kind ivf_pq"
+    advice = "SIGKILL mostly means too little memory: use a larger worker, or an index of kind ivf_pq"
 
 
 class InvalidArtifact(ExportError):
@@ -298,7 +298,7 @@ class SignatureRefused(InvalidArtifact):
     """The artifact is not signed, or not by the key it is to be verified with."""
 
     code = "signature_refused"
-    advice = "do not load it; export again, or ask for the key of who published it"
+    advice = "do not load it; export again, or ask its publisher for the right key"
 
 
 class AlreadyPublished(ExportError):
@@ -323,7 +323,7 @@ class StorageError(ExportError):
     retryable = True
 
     def __init__(self, message: str, *, hint: str = "", where: str = "", retryable: bool = True) -> None:
-        """As every error; `retryable=False` where trying again cannot help, as with denied access."""
+        """Take an error's arguments; `retryable=False` if another try cannot help, as with denied access."""
         super().__init__(message, hint=hint, where=where)
         self.retryable = retryable
 
@@ -337,7 +337,7 @@ class AttemptFailed(ExportError):
 
 
 class AttemptTimedOut(AttemptFailed):
-    """The attempt took longer than it may; it would again."""
+    """The attempt took longer than it may; another one would too."""
 
     code = "attempt_timed_out"
     advice = "raise the worker's limit, or ask for fewer towers"
@@ -345,10 +345,10 @@ class AttemptTimedOut(AttemptFailed):
 
 
 class StageTimedOut(AttemptFailed):
-    """A stage took longer than it may, and was ended with the stack it hung in."""
+    """A stage took longer than it may and was stopped; the report has the stack it hung in."""
 
     code = "stage_timed_out"
-    advice = "the report names where it hung; raise SLIPWAY_STAGE_TIME_LIMIT if it only was slow"
+    advice = "the report names where it hung; raise SLIPWAY_STAGE_TIME_LIMIT if it was only slow"
     retryable = False
 
 
@@ -360,7 +360,7 @@ class LeaseUnproven(AttemptFailed):
 
 
 class HostMissing(AttemptFailed):
-    """Not all hosts of the export came to where they were to meet, or one was lost."""
+    """Not all hosts of the export reached the rendezvous, or one of them was lost."""
 
     code = "host_missing"
     advice = "start the same command on every host; all must reach the address of --rdzv, at all ports"
@@ -371,7 +371,7 @@ class TowerDied(AttemptFailed):
     """The process of one tower ended without a result."""
 
     code = "tower_died"
-    advice = "SIGKILL is most often too little memory; else the attempt's log ends with the cause"
+    advice = "SIGKILL mostly means too little memory; otherwise the attempt's log ends with the cause"
 
 
 def _first(names: list[str]) -> str:

@@ -1,4 +1,4 @@
-"""The base of every value that crosses a process border."""
+"""Base class of every value that crosses a process border."""
 
 from pydantic import BaseModel, ConfigDict
 
@@ -10,5 +10,5 @@ class Frozen(BaseModel):
 
 
 def in_words(message: str) -> str:
-    """What pydantic says of a value, without the mark that it puts before what a model says itself."""
+    """Return pydantic's message without the prefix that it puts before a validator's own sentence."""
     return message.removeprefix("Value error, ")

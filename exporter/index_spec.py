@@ -1,4 +1,4 @@
-"""Which FAISS index is built over item vectors, with its parameters."""
+"""The FAISS index that is built over item vectors: its kind and parameters."""
 
 from typing import Annotated, Literal
 
@@ -8,43 +8,45 @@ from exporter.frozen import Frozen
 
 
 class FlatIndex(Frozen):
-    """Every vector as it is, all of them compared: exact."""
+    """Exact search: stores every vector as it is and compares the query with all of them."""
 
     kind: Literal["flat"] = "flat"
 
 
 class _Lists(Frozen):
     nlist: int | None = Field(
-        default=None, ge=1, le=65_536, description="Lists of neighbours; default: 4 * sqrt(items)."
+        default=None, ge=1, le=65_536, description="Number of lists; default: 4 * sqrt(items)."
     )
-    nprobe: int = Field(default=32, ge=1, le=65_536, description="Lists that a search looks into.")
+    nprobe: int = Field(default=32, ge=1, le=65_536, description="Number of lists that a search looks into.")
 
 
 class IvfFlatIndex(_Lists):
-    """Vectors in lists of neighbours; a search looks into some of them."""
+    """Vectors grouped in lists of neighbours; a search looks into `nprobe` of the lists."""
 
     kind: Literal["ivf_flat"] = "ivf_flat"
 
 
 class IvfPqIndex(_Lists):
-    """The same, each vector as a code of `m` bytes: for more items than memory holds vectors."""
+    """Lists of neighbours with each vector as a code of `m` bytes: for items whose vectors exceed memory."""
 
     kind: Literal["ivf_pq"] = "ivf_pq"
     m: int | None = Field(
         default=None,
         ge=1,
         le=1024,
-        description="Bytes per vector, a divisor of its width; default: the largest up to half of it.",
+        description="Bytes per vector, a divisor of its width; default: the largest up to half the width.",
     )
 
 
 class HnswIndex(Frozen):
-    """A graph of neighbours: fast to search, slow to build."""
+    """A graph that links each item with its neighbours: fast to search, slow to build."""
 
     kind: Literal["hnsw"] = "hnsw"
-    m: int = Field(default=32, ge=4, le=128, description="Neighbours per item.")
-    ef_construction: int = Field(default=80, ge=8, le=2048, description="Breadth while it is built.")
-    ef_search: int = Field(default=64, ge=8, le=2048, description="Breadth of a search.")
+    m: int = Field(default=32, ge=4, le=128, description="Neighbours that are linked per item.")
+    ef_construction: int = Field(
+        default=80, ge=8, le=2048, description="Candidates that are kept per item while the graph is built."
+    )
+    ef_search: int = Field(default=64, ge=8, le=2048, description="Candidates that are kept during a search.")
 
 
 IndexSpec = Annotated[FlatIndex | IvfFlatIndex | IvfPqIndex | HnswIndex, Field(discriminator="kind")]

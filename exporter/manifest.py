@@ -1,4 +1,4 @@
-"""The artifact's description: written by one type, read by the same type."""
+"""The manifest that describes an artifact; the same types write it and read it."""
 
 from enum import StrEnum
 from typing import Literal
@@ -11,11 +11,11 @@ from exporter.index_spec import IndexSpec
 from exporter.spec import Device, Frozen, IdWeights, Mode, Pass, TowerName
 
 MANIFEST_NAME = "manifest.json"
-VECTOR_COLUMN = "vector"  # beside the items' ids
+VECTOR_COLUMN = "vector"  # name of the column of item vectors, beside the items' ids
 
 
 class FileRef(Frozen):
-    """A file of the artifact, by its path below the artifact's root."""
+    """A file of the artifact: its path below the artifact's root, size and digest."""
 
     path: str
     size: int  # bytes
@@ -23,7 +23,7 @@ class FileRef(Frozen):
 
 
 class DimEntry(Frozen):
-    """A dynamic dim of a package's inputs: its bounds are the input contract."""
+    """A dynamic dim of a package's inputs; the package accepts sizes within its bounds."""
 
     name: str
     low: int
@@ -40,14 +40,14 @@ class TensorEntry(Frozen):
 
 
 class CaseKind(StrEnum):
-    """What a verification case proves."""
+    """The property that a verification case proves."""
 
     AGREES = "agrees"  # package and eager give the same numbers
     REFUSES = "refuses"  # the package rejects inputs that contradict each other
 
 
 class CaseReport(Frozen):
-    """One verification case: its sizes, and how far package and eager are apart."""
+    """One verification case: its sizes, and the difference between package and eager."""
 
     name: str
     kind: CaseKind
@@ -60,7 +60,7 @@ class CaseReport(Frozen):
 
 
 class Latency(Frozen):
-    """Median milliseconds per call at one batch size, eager and compiled, same process settings."""
+    """Median milliseconds per call at one batch size, eager and compiled, with the same process settings."""
 
     batch: int
     eager_ms: float
@@ -68,7 +68,7 @@ class Latency(Frozen):
 
 
 class OutputDifference(Frozen):
-    """How far an output of the package is from the model in fp32, over all cases that agree with eager."""
+    """Largest difference of one output from the model in fp32, over all cases that agree with eager."""
 
     output: str
     largest: float  # absolute
@@ -77,19 +77,19 @@ class OutputDifference(Frozen):
 
     @property
     def relative(self) -> float:
-        """The difference as a fraction of the scale; an output of zeros differs by nothing, or wholly."""
+        """The difference as a fraction of the scale; for an output of zeros 0 if equal, else 1."""
         return self.largest / self.scale if self.scale else float(self.largest > 0)
 
 
 class Fp32Report(Frozen):
-    """What tables or arithmetic of lower precision cost, output by output."""
+    """Accuracy lost by tables or arithmetic of lower precision, output by output."""
 
     tolerance: float  # allowed difference, as a fraction of an output's scale
     outputs: tuple[OutputDifference, ...]
 
 
 class VerificationReport(Frozen):
-    """What was tried on the package in a fresh process, and how closely it agreed."""
+    """The cases that the package was run on in a fresh process, and how closely it agreed with eager."""
 
     tolerance: float  # allowed difference, as a fraction of the output's scale
     largest_difference: float
@@ -97,13 +97,13 @@ class VerificationReport(Frozen):
     latency: tuple[Latency, ...] = ()
     fp32: Fp32Report | None = Field(
         default=None,
-        description="Where tables or arithmetic are of lower precision: the package against the model in "
-        "fp32. The cases hold it against eager with the same tables in the same precision.",
+        description="If tables or arithmetic have a lower precision: the package compared with the model in "
+        "fp32. The cases compare it with eager, with the same tables in the same precision.",
     )
     run_by_node: tuple[str, ...] = Field(
         default=(),
-        description="Cases in which every node of the traced program gave what tracing had promised. None "
-        "where nothing was traced: code of an equal request is kept once its own program has passed this.",
+        description="Cases in which every node of the traced program gave what tracing had promised. Empty "
+        "if nothing was traced: reused code of an equal request passed this with its own program.",
     )
 
 
@@ -135,10 +135,11 @@ class AppliedPass(Frozen):
 
 
 class RowError(Frozen):
-    """How far the rows of a quantised table are from what they were, over all rows.
+    """Errors of the rows of a quantised table, over all its rows.
 
-    A row's absolute error is the largest difference of one of its numbers; its relative error is that as a
-    fraction of the row's largest magnitude, of a row of zeros the absolute one.
+    A row's absolute error is the largest difference of one of its numbers from the original; its relative
+    error is the absolute one as a fraction of the row's largest magnitude (for a row of zeros, the absolute
+    error itself).
     """
 
     max_absolute: float
@@ -148,7 +149,7 @@ class RowError(Frozen):
 
 
 class TableEntry(Frozen):
-    """An embedding table of a tower: what its rows are kept in, and what that saves and costs."""
+    """An embedding table of a tower: the dtype of its rows, the bytes that saves, and the error it costs."""
 
     name: str
     path: str  # in the tower, and with "model." before it in the checkpoint
@@ -157,15 +158,15 @@ class TableEntry(Frozen):
     dtype: TableDtype
     fp32_bytes: int
     bytes: int
-    error: RowError | None = None  # None: the rows are as they were
+    error: RowError | None = None  # None: the rows are unchanged
 
 
 class InferredOp(Frozen):
-    """A custom operator whose shape rule was inferred from real runs, and not written by its author."""
+    """A custom operator whose shape rule was inferred from real runs, not written by its author."""
 
     name: str
     sizes: tuple[str, ...]  # of its result, in words
-    runs: int  # that bear the rule out
+    runs: int  # number of runs that confirm the rule
 
 
 class SlowNode(Frozen):
@@ -174,11 +175,11 @@ class SlowNode(Frozen):
     node: str
     operator: str
     place: str  # the line of code that it was traced from
-    seconds: float  # since the node before it
+    seconds: float  # since the previous node
 
 
 class TraceTime(Frozen):
-    """What tracing took, by graph node; of two packages, both together."""
+    """Time that tracing took, with the slowest graph nodes; the sum for a tower of two packages."""
 
     nodes: int
     seconds: float
@@ -186,10 +187,10 @@ class TraceTime(Frozen):
 
 
 class SparseEntry(Frozen):
-    """The first of a tower's two packages: run it on the tower's inputs, in their order.
+    """The first of a tower's two packages, which takes the tower's inputs, in their order.
 
-    What it returns are the inputs of the second one (`TowerEntry.package`), joined by name: pass them in
-    the order of `tensors`.
+    It returns the inputs of the second package (`TowerEntry.package`), matched by name: pass them in the
+    order of `tensors`.
     """
 
     package: FileRef
@@ -207,7 +208,7 @@ class TableRows(Frozen):
 
 
 class ShardedTable(Frozen):
-    """A table and where its rows are; together the shards have every row, in their order."""
+    """A table and the files of its rows; the shards together have every row, in order."""
 
     name: str
     tensor: str  # its name in the files, which is the checkpoint's without "model."
@@ -216,15 +217,15 @@ class ShardedTable(Frozen):
     dtype: str  # of the tensor in the files
     kept_in: TableDtype = Field(
         default=TableDtype.FP32,
-        description="What its rows are in. int8: `width` bytes, scale and offset in fp32; int4: half as many "
-        "bytes, the first number of two in the low bits, scale and offset in fp16. As fbgemm fuses rows.",
+        description="Dtype of its rows, fused as fbgemm does. int8: `width` bytes, scale and offset in fp32; "
+        "int4: half as many bytes, the first number of two in the low bits, scale and offset in fp16.",
     )
-    features: tuple[str, ...]  # that look it up
+    features: tuple[str, ...]  # features that are looked up in it
     shards: tuple[TableRows, ...]
 
 
 class TablesFile(Frozen):
-    """`tables.json`: the tables of a tower."""
+    """The content of `tables.json`: the sharded tables of a tower."""
 
     version: Literal[1] = 1
     tower: TowerName
@@ -232,25 +233,25 @@ class TablesFile(Frozen):
 
 
 class LookupReport(Frozen):
-    """What was tried on the shards: lookups in them against eager ones, by each rank in its own rows."""
+    """Verification of the shards: each rank compared lookups in its own rows with eager ones."""
 
-    cases: int  # of every rank together
-    refused: int  # of these, inputs that contradict each other
+    cases: int  # sum over all ranks
+    refused: int  # cases among them whose inputs contradict each other, which were refused
     own_rows: int = Field(
-        description="Rows that were also held one by one against the checkpoint's: of each rank's rows of "
+        description="Rows that were also compared one by one with the checkpoint's: of each rank's rows of "
         "each table the first, the last, and some between."
     )
     largest_difference: float
 
 
 class ShardedTables(Frozen):
-    """The tables of a tower without a package for them: look up in the shards, then run `TowerEntry.package`.
+    """Tables in shards instead of a package: look up in the shards, then run `TowerEntry.package`.
 
-    What is looked up are its inputs, joined by name: pass them in the order of `tensors`.
+    The looked-up tensors are that package's inputs, matched by name: pass them in the order of `tensors`.
     """
 
-    index: FileRef  # a `TablesFile`
-    shards: tuple[FileRef, ...]  # one per rank that had rows
+    index: FileRef  # the file `tables.json`, a `TablesFile`
+    shards: tuple[FileRef, ...]  # one file per rank that had rows
     tensors: tuple[TensorEntry, ...]
     dims: tuple[DimEntry, ...]  # that the tensors' shapes name
     verified: LookupReport
@@ -261,58 +262,59 @@ class ShardedTables(Frozen):
 
 
 class FamilyPackage(Frozen):
-    """The installed distribution that a model family of one's own came from."""
+    """The installed distribution that provides a custom model family."""
 
     distribution: str
     version: str
 
 
 class Metric(StrEnum):
-    """How an index compares a query and an item; what the model was trained to."""
+    """The measure by which an index compares a query and an item: the one the model was trained with."""
 
-    COSINE = "cosine"  # by inner product: items have unit length, queries need it too
+    COSINE = "cosine"  # searched by inner product: items have unit length, and queries must be scaled to it
     INNER_PRODUCT = "inner_product"
     L2 = "l2"
 
 
 class IndexEntry(Frozen):
-    """A FAISS index over all item vectors, and how well it finds them."""
+    """A FAISS index over all item vectors, and the recall that was measured on it."""
 
     file: FileRef
-    parameters: IndexSpec  # with nothing left open
+    parameters: IndexSpec  # with every default filled in
     metric: Metric
-    labels: Literal["item_ids", "row_numbers"]  # what a search returns: ids, or places in the vectors' parts
+    labels: Literal["item_ids", "row_numbers"]  # a search returns item ids, or row numbers over all files
     trained_rows: int  # a random sample; 0 for kinds that need no training
     recall_at_10: float | None = Field(
-        description="Of the 10 items most like an item by exact search, the share that the index finds; "
-        "over `queries` random items, the item itself left out, ties found either way. None: too few items."
+        description="Share that the index finds of the 10 items that exact search finds most like an item, "
+        "averaged over `queries` random items; the item itself does not count, and of equally good items "
+        "either counts. None: too few items."
     )
     queries: int
     seconds: float
-    peak_memory_bytes: int  # resident, of the process that built it, which holds all of it
+    peak_memory_bytes: int  # peak resident memory of the process that built the index
 
 
 class VectorsEntry(Frozen):
-    """The vectors of all items, in the order of the input's rows, checked against eager on a sample."""
+    """The vectors of all items, in the order of the input's rows; a sample was compared with eager."""
 
-    files: tuple[FileRef, ...]  # parquet, to be read in this order
+    files: tuple[FileRef, ...]  # parquet files, to be read in this order
     rows: int
-    id_column: str  # the input's, as it was
-    id_type: str  # in Arrow's words: "int64", "string", ...
-    vector_column: str  # a list of `width` numbers
+    id_column: str  # the input's column of ids, copied unchanged
+    id_type: str  # Arrow's name of the ids' type: "int64", "string", ...
+    vector_column: str  # name of the column of vectors, each a list of `width` numbers
     width: int
     dtype: str
-    output: str  # of the package
-    checked_rows: int  # spread at random over the whole input
+    output: str  # the package's output that the vectors come from
+    checked_rows: int  # rows that were compared with eager, drawn at random from the whole input
     tolerance: float  # allowed difference, as a fraction of the output's scale
     largest_difference: float
     scale: float  # largest magnitude of the eager output
     index: IndexEntry | None = None
-    seconds: float  # of reading rows, running the package and writing vectors
+    seconds: float  # spent on reading rows, running the package and writing vectors
     rows_per_second: float
     peak_memory_bytes: int = Field(
-        description="Largest resident memory while the vectors were made and checked: the peaks of the "
-        "tower's process and of the package's, added up."
+        description="Peak resident memory while the vectors were computed and checked: the sum of the peaks "
+        "of the tower's process and of the package's."
     )
 
     @property
@@ -321,46 +323,48 @@ class VectorsEntry(Frozen):
 
 
 class TowerEntry(Frozen):
-    """One published tower: a package, or a sparse one and a dense one to be run one after the other."""
+    """One published tower: a package, or a sparse and a dense package that run one after the other."""
 
     name: TowerName
     view: Literal["training", "scalar", "declared"]
-    package: FileRef  # of the whole tower; in two_stage of its dense part
+    package: FileRef  # the package of the whole tower; in two_stage, of its dense part
     sparse: SparseEntry | None = None  # two_stage only
-    tables: ShardedTables | None = None  # two_stage with tables: sharded, in place of `sparse`
-    files: tuple[FileRef, ...]  # pipeline.config, and of TorchEasyRec's families fg.json, model_acc.json
+    tables: ShardedTables | None = None  # in place of `sparse` if the tables are sharded
+    files: tuple[FileRef, ...]  # pipeline.config; for TorchEasyRec's families also fg.json, model_acc.json
     inputs: tuple[TensorEntry, ...]
     outputs: tuple[TensorEntry, ...]
     dims: tuple[DimEntry, ...]
-    declaration: TowerDeclaration | None = None  # of a family of one's own: how rows become the inputs
-    id_weights: IdWeights | None = None  # what it does with the weights of ids; None: it reads none
-    remarks: tuple[str, ...] = ()  # where its answers are not TorchEasyRec's own, in words
-    demands: tuple[str, ...] = ()  # a package that refuses "but received n" found the n-th unmet, from 1
+    declaration: TowerDeclaration | None = None  # custom families only: how rows become the inputs
+    id_weights: IdWeights | None = None  # treatment of the weights of ids; None: it reads no weights
+    remarks: tuple[str, ...] = ()  # sentences on differences from TorchEasyRec's own answers
+    demands: tuple[str, ...] = ()  # a refusal "but received n" means that the n-th, from 1, is not met
     inferred_ops: tuple[InferredOp, ...] = ()
-    embeddings: tuple[TableEntry, ...] = ()  # the tables of TorchEasyRec's families
-    precision: Precision = Precision.FP32  # other than fp32: by autocast, outputs are fp32 all the same
+    embeddings: tuple[TableEntry, ...] = ()  # the tables; TorchEasyRec's families only
+    precision: Precision = Precision.FP32  # below fp32: by autocast; the outputs are fp32 in any case
     tf32: bool = Field(
         default=False,
         description="Products of fp32 matrices may round their factors to TF32, if the server allows it too: "
-        "what a package calls of cuBLAS asks the process that runs it.",
+        "cuBLAS follows the setting of the process that runs the package.",
     )
     kernel: Kernel = Field(
         default=Kernel.PYTORCH,
-        description="What computes its HSTU layers. Triton's kernels are compiled into the package: it needs "
-        "nothing beside it to run them.",
+        description="Implementation of its HSTU layers. Triton's kernels are compiled into the package, "
+        "which needs nothing else to run them.",
     )
     passes: tuple[AppliedPass, ...] = ()  # in the order in which they were applied
     code: Literal["cold", "warm"] = "cold"  # compiled for this export, or taken from the code cache
-    reused: Literal["request", "graph"] | None = None  # warm: not traced and not compiled; not compiled
-    code_note: str = ""  # why it is cold; what became of an entry of the cache that was wrong
+    reused: Literal["request", "graph"] | None = (
+        None  # for warm code. request: not traced, not compiled; graph: not compiled
+    )
+    code_note: str = ""  # why the code is cold, or what happened to a bad entry of the cache
     verified: VerificationReport
-    vectors: VectorsEntry | None = None  # of the item tower, where they were asked for
+    vectors: VectorsEntry | None = None  # item tower only, if the request asks for them
     stage_seconds: dict[str, float]
-    trace: TraceTime | None = None  # None: it was not traced, the code of an equal request was reused
+    trace: TraceTime | None = None  # None: not traced, because the code of an equal request was reused
 
     @property
     def served_files(self) -> tuple[FileRef, ...]:
-        """What it takes to run the tower, packages first."""
+        """The files that are needed to run the tower, packages first."""
         sparse = (self.sparse.package,) if self.sparse else ()
         tables = self.tables.all_files if self.tables else ()
         return (self.package, *sparse, *tables, *self.files)
@@ -372,7 +376,7 @@ class TowerEntry(Frozen):
 
 
 class Manifest(Frozen):
-    """The artifact: its presence is success."""
+    """The content of manifest.json, which is uploaded last: its presence means success."""
 
     version: Literal[1] = 1
     job_id: str

@@ -1,4 +1,4 @@
-"""What became of an export: one record per tower, written by rank 0 as outcome.json."""
+"""The outcome of an export: one record per tower, which rank 0 writes as outcome.json."""
 
 import errno
 import os
@@ -17,20 +17,22 @@ _REPORT_IT = "report it with the log: it is a fault in Slipway"
 
 
 class Failure(Frozen):
-    """Why a tower, or the whole export, failed: what a caller can act on."""
+    """The reason why a tower or the whole export failed, and what the caller can do about it."""
 
     code: str
     message: str
     hint: str = ""
     where: str = ""
     retryable: bool = False
-    report: str = Field(default="", description="What is too long for `message`; its beginning.")
-    bundle_url: str = Field(default="", description="A zip of what it takes to find out why.")
+    report: str = Field(
+        default="", description="Details that are too long for `message`, cut after 8,000 characters."
+    )
+    bundle_url: str = Field(default="", description="URL of a zip with diagnostics of the failure.")
 
     @field_validator("message", "hint", "where", "report")
     @classmethod
     def _fit_to_show(cls, text: str) -> str:
-        """Whoever wrote it: it may be an attempt that reads what strangers wrote."""
+        """Remove secrets and hidden characters: an attempt repeats text from files of strangers."""
         return shown(text)
 
     @classmethod
@@ -45,7 +47,7 @@ class Failure(Frozen):
                 retryable=error.retryable,
                 report=error.report[:_LONGEST_REPORT],
             )
-        if _NO_SPACE in str(error):  # some of those who write files raise no OSError
+        if _NO_SPACE in str(error):  # some libraries that write files raise no OSError
             full = StorageError(f"a disk is full: {error}", hint=_MAKE_ROOM)
             return cls(code=full.code, message=full.message, hint=full.hint, retryable=full.retryable)
         return cls(code="internal_error", message=f"{type(error).__name__}: {error}", hint=_REPORT_IT)
@@ -61,9 +63,11 @@ class TowerOutcome(Frozen):
 
 
 class ExportOutcome(Frozen):
-    """The whole export. `failure` is set when nothing could be tried at all."""
+    """The outcome of all towers; `failure` is set if no tower could be tried at all."""
 
     towers: tuple[TowerOutcome, ...] = ()
     manifest_uri: str | None = None
-    manifest_sha256: str | None = None  # of what this attempt wrote; None for what an earlier one did
+    manifest_sha256: str | None = (
+        None  # of the manifest that this attempt wrote; None if an earlier attempt wrote it
+    )
     failure: Failure | None = None

@@ -1,11 +1,11 @@
-"""Text that may be shown: without what looks like a secret, and without characters that deceive a reader."""
+"""Make text fit to be shown: remove what looks like a secret and characters that deceive a reader."""
 
 import re
 from collections.abc import Iterable
 
 _NAMES = "signature|credential|token|secret|password|key"
 _FIELDS = "secret_access_key|session_token|api_key|password"
-_QUOTE = r"(?:\\?[\"'])?"  # as it stands in a text, or in that text as JSON
+_QUOTE = r"(?:\\?[\"'])?"  # plain, or escaped as in a JSON string
 _SECRETS = (
     (re.compile(r"(?<=://)[^/\s@\"']{1,1024}@"), "…@"),  # user and password of a URI
     (re.compile(rf"(?i)([?&][\w-]{{0,64}}(?:{_NAMES})[\w-]{{0,64}}=)[^&\s\"'\\]+"), r"\1…"),
@@ -25,7 +25,7 @@ _DECEIVING = re.compile(
 
 
 def redacted(text: str, known: Iterable[str] = ()) -> str:
-    """The text without what looks like a password, a token or a signature, and without the `known` ones."""
+    """Replace passwords, tokens, signatures and the `known` secrets in a text by "…"."""
     for secret in known:
         if len(secret) >= _SHORTEST:
             text = text.replace(secret, "…")
@@ -35,15 +35,15 @@ def redacted(text: str, known: Iterable[str] = ()) -> str:
 
 
 def visible(text: str) -> str:
-    """The text with every character written out by its number that could hide or reorder others."""
+    """Write every character that could hide or reorder others as its escape sequence."""
     return _DECEIVING.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def deceives(text: str) -> bool:
-    """Whether a reader would not see the text as it is."""
+    """Tell whether a text has characters that hide or reorder others."""
     return _DECEIVING.search(text) is not None
 
 
 def shown(text: str, known: Iterable[str] = ()) -> str:
-    """Text for people: redacted, and with every character visible."""
+    """Return the text as people may see it: redacted, and with every character visible."""
     return visible(redacted(text, known))

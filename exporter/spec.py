@@ -1,4 +1,4 @@
-"""What a caller asks for: one frozen request, from the HTTP body to the compiler call."""
+"""The request for an export: one frozen value, used from the HTTP body to the compiler call."""
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
@@ -33,28 +33,28 @@ class TowerName(StrEnum):
 
 
 class Mode(StrEnum):
-    """How a tower is packaged."""
+    """The packages of a tower: one, or two that run one after the other."""
 
     UNIFIED = "unified"  # one package holds tables and dense part
-    TWO_STAGE = "two_stage"  # a sparse package looks up, a dense package computes
+    TWO_STAGE = "two_stage"  # a sparse package looks up embeddings, a dense package computes the outputs
 
 
 class TableLayout(StrEnum):
-    """Where embedding tables go."""
+    """The place of embedding tables: inside a package, or in files of their own."""
 
-    PACKAGED = "packaged"  # into the package that looks up
-    SHARDED = "sharded"  # into files of rows, one per rank; nothing is compiled of the lookups
+    PACKAGED = "packaged"  # inside the package that looks them up
+    SHARDED = "sharded"  # in files of rows, one per rank; lookups are not compiled
 
 
 class IdWeights(StrEnum):
-    """What a package does with the factors of weighted ids."""
+    """The treatment of the weights of weighted ids in a package."""
 
     APPLY = "apply"  # multiply each id's row by its weight, as training does
-    IGNORE = "ignore"  # take every weight for 1, as packages that TorchEasyRec exports do
+    IGNORE = "ignore"  # treat every weight as 1, as packages that TorchEasyRec exports do
 
 
 class Device(StrEnum):
-    """Where the package runs."""
+    """The kind of device that a package runs on."""
 
     CPU = "cpu"
     CUDA = "cuda"
@@ -64,15 +64,15 @@ SubmoduleName = Annotated[str, Field(min_length=1, max_length=512, pattern=r"^\w
 
 
 class AttentionKind(StrEnum):
-    """How the attention of an HSTU layer is computed; all give the same numbers."""
+    """The way the attention of an HSTU layer is computed; all give the same numbers."""
 
-    ALL_HEADS = "all_heads"  # as it is traced: the heads in one product
+    ALL_HEADS = "all_heads"  # all heads in one product, as the model is traced
     HEAD_BY_HEAD = "head_by_head"  # one head after the other: less memory on long histories
-    TRITON = "triton"  # on CUDA: a kernel over the rows as they are, without padding
+    TRITON = "triton"  # on CUDA: a kernel over jagged rows, without padding
 
 
 class LowPrecision(StrEnum):
-    """What a submodule may be computed in, other than float32."""
+    """A precision below float32 that a submodule may be computed in."""
 
     BF16 = "bf16"
     FP16 = "fp16"
@@ -82,21 +82,21 @@ MAX_TABLES = 4096  # that a request may name
 
 
 class Tables(Frozen):
-    """What becomes of a model's embedding tables."""
+    """The layout of a model's embedding tables and the dtype of their rows."""
 
     layout: TableLayout = TableLayout.PACKAGED
     dtype: TableDtype = Field(
         default=TableDtype.FP32,
-        description="What the rows of all tables are kept in; what is looked up is fp32 in any case.",
+        description="Dtype in which the rows of all tables are stored; lookups return fp32 in any case.",
     )
     dtypes: Mapping[Annotated[str, Field(min_length=1, max_length=512)], TableDtype] = Field(
         default={},
         max_length=MAX_TABLES,
-        description="The same for single tables, by the names that `slipway plan` lists.",
+        description="Dtype of single tables, by the names that `slipway plan` lists; overrides `dtype`.",
     )
 
     def dtype_of(self, table: str) -> TableDtype:
-        """What the table of this name is kept in."""
+        """Return the dtype in which the rows of the table of this name are stored."""
         return self.dtypes.get(table, self.dtype)
 
     @property
@@ -105,12 +105,12 @@ class Tables(Frozen):
 
 
 def _with_layout(given: object) -> object:
-    """`"sharded"` stands for `{"layout": "sharded"}`."""
+    """Let `"sharded"` stand for `{"layout": "sharded"}`."""
     return {"layout": given} if isinstance(given, str) else given
 
 
 class _OrLayout:
-    """Says so in the schema, which is the same for what is sent and what comes back."""
+    """Adds the short form, a layout's name alone, to the JSON schema of requests and responses."""
 
     def __get_pydantic_json_schema__(
         self, core: CoreSchema, handler: GetJsonSchemaHandler
@@ -131,18 +131,20 @@ class SetPrecision(Frozen):
 
 
 class SwapAttention(Frozen):
-    """Compute HSTU attention in another way, in every layer below a submodule."""
+    """Compute the attention of every HSTU layer below a submodule in another way."""
 
     kind: Literal["attention"] = "attention"
     tower: TowerName
-    submodule: SubmoduleName = Field(description="A layer, or a module whose layers are all changed.")
+    submodule: SubmoduleName = Field(
+        description="Name of a layer, or of a module whose layers are all changed."
+    )
     attention: AttentionKind
 
 
 Pass = Annotated[SetPrecision | SwapAttention, Field(discriminator="kind")]
 
-# What a package is compiled for. `cpu` and `cuda`: whatever the worker that takes the job has. The others are
-# exact: a level of x86-64 (avx2 is x86-64-v3, avx512 is x86-64-v4), or a GPU's compute capability.
+# A package is compiled for a target. `cpu` and `cuda` mean whatever the worker that takes the job has. The
+# others are exact: a level of x86-64 (avx2 is x86-64-v3, avx512 is x86-64-v4), or a GPU's compute capability.
 _TARGET = r"^(cpu|avx2|avx512|cuda|sm_[1-9][0-9]{1,2})$"
 _ONE: JsonDict = {"type": "string", "pattern": _TARGET}
 Target = Annotated[str, Field(pattern=_TARGET)]
@@ -150,7 +152,7 @@ CPU_TARGETS = ("cpu", "avx2", "avx512")
 
 
 def device_of(target: Target) -> Device:
-    """The device that a target is a kind of."""
+    """Return the kind of device that packages for this target run on."""
     return Device.CPU if target in CPU_TARGETS else Device.CUDA
 
 
@@ -173,22 +175,22 @@ FamilyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 
 
 class ExportSpec(Frozen):
-    """One export: which model, from which weights, checked on which rows, published where."""
+    """One export: the model, its weights, the rows to verify it on, and where to publish it."""
 
     config_uri: Uri | None = Field(
-        default=None, description="Where the pipeline config is; or give its text in `config`."
+        default=None, description="URI of the pipeline config; or give its text in `config`."
     )
     config: str | None = Field(
         default=None, max_length=4_000_000, description="The pipeline config's text, inline."
     )
     family: FamilyName | None = Field(
         default=None,
-        description="A model family of one's own, from an installed package that the operator has listed; "
-        "the config is then any text, for that package. Default: the pipeline config decides.",
+        description="Name of your own model family, from an installed package that the operator has listed; "
+        "the config is then any text that this package reads. Default: the pipeline config decides.",
     )
     checkpoint_uri: Uri = Field(description="A checkpoint folder (DCP) or a .safetensors file.")
     item_input_uri: Uri | None = Field(
-        default=None, description="Parquet with one item per row; the item tower's rows."
+        default=None, description="Parquet with one item per row: the rows of the item tower."
     )
     sample_input_uri: Uri | None = Field(
         default=None,
@@ -201,7 +203,7 @@ class ExportSpec(Frozen):
     towers: tuple[TowerName, ...] | None = Field(
         default=None,
         min_length=1,
-        description="Default: every tower of the model; of a `family` the tower model.",
+        description="Towers to export. Default: every tower of the model; the tower `model` of a `family`.",
     )
     mode: Mode = Field(
         default=Mode.UNIFIED,
@@ -210,33 +212,33 @@ class ExportSpec(Frozen):
     device: Device = Device.CPU
     target: Targets | None = Field(
         default=None,
-        description="What to compile for: cpu, avx2, avx512, cuda, sm_80, ..., or a list of them for one "
-        "package of each tower per target. Default: whatever the worker has, of `device`.",
+        description="Target to compile for: cpu, avx2, avx512, cuda, sm_80, ..., or a list of them, for one "
+        "package of each tower per target. Default: the worker's own processor, of the kind `device`.",
     )
     id_weights: IdWeights = Field(
         default=IdWeights.APPLY,
-        description="Weighted ids: apply their weights, as training did; or ignore them, "
-        "as TorchEasyRec's own packages do.",
+        description="Treatment of weighted ids: apply their weights, as training did; or ignore them, as "
+        "TorchEasyRec's own packages do.",
     )
     allow_inferred_ops: bool = Field(
         default=False,
-        description="Custom operators without a shape rule: infer one from real runs, which others must bear "
-        "out, instead of refusing them.",
+        description="For custom operators without a shape rule: infer the rule from real runs and confirm it "
+        "with others, instead of refusing the operator.",
     )
     passes: tuple[Pass, ...] = Field(
         default=(),
         max_length=64,
         description="Edits of the traced programs, in this order: submodules in a lower precision, or with "
-        "their attention computed in another way. What comes out is held against the model as trained.",
+        "their attention computed in another way. The result is compared with the model as trained.",
     )
     tables: TablesOrLayout = Field(
         default=Tables(),
-        description="Embedding tables: what their rows are kept in; and whether packages hold them, or, with "
-        "layout sharded and mode two_stage, files of rows, which every rank writes for itself.",
+        description="Embedding tables: the dtype of their rows, and whether packages hold them or, with "
+        "layout sharded and mode two_stage, files of rows that every rank writes for itself.",
     )
     precision: Precision | None = Field(
         default=None,
-        description="What towers are computed in: fp32, or bf16 or fp16 by autocast, with outputs in fp32. "
+        description="Precision of the towers: fp32, or bf16 or fp16 by autocast, with outputs in fp32. "
         "Default: the config's export_config.mixed_precision, else fp32.",
     )
     tf32: StrictBool = Field(
@@ -245,47 +247,50 @@ class ExportSpec(Frozen):
     )
     kernel: Kernel | None = Field(
         default=None,
-        description="cuda only: what computes HSTU layers, pytorch's operators or Slipway's triton kernels. "
-        "Default: the config's model_config.kernel, else pytorch. Packages for a CPU are pytorch's.",
+        description="cuda only: compute HSTU layers with pytorch's operators or Slipway's triton kernels. "
+        "Default: the config's model_config.kernel, else pytorch. Packages for a CPU use pytorch.",
     )
     fp32_tolerance: float | None = Field(
         default=None,
         gt=0,
         le=10,
-        description="How far outputs may be from those of the model in fp32, as a fraction of an output's "
-        "scale, where tables or arithmetic are of lower precision. Default: by what is asked for.",
+        description="Largest allowed difference from the outputs of the model in fp32, as a fraction of an "
+        "output's scale, if tables or arithmetic have a lower precision. Default: by that precision.",
     )
     ranks: int | None = Field(
-        default=None, ge=1, le=MAX_RANKS, description="Processes per attempt; default: one per tower."
+        default=None,
+        ge=1,
+        le=MAX_RANKS,
+        description="Number of processes per attempt. Default: one per tower.",
     )
     nodes: int | None = Field(
         default=None,
         ge=1,
         le=MAX_RANKS,
-        description="Hosts that share the ranks, each with one or more. Default: 1.",
+        description="Number of hosts that share the ranks; each runs at least one. Default: 1.",
     )
     max_batch_size: int = Field(
-        default=512, ge=2, le=65_536, description="The largest batch a package accepts."
+        default=512, ge=2, le=65_536, description="Largest batch that a package accepts, in rows."
     )
     materialise_items: StrictBool = Field(
         default=False,
-        description="Run the item package over all of item_input_uri, and publish the vectors as parquet.",
+        description="Run the item package over all of item_input_uri and publish the vectors as parquet.",
     )
     item_id_column: str | None = Field(
         default=None,
         min_length=1,
         max_length=256,
-        description="The column of item_input_uri, of integers or strings, that names an item; default: "
-        "the sampler's item_id_field, or the item tower's first id feature.",
+        description="Column of item_input_uri, of integers or strings, that identifies an item. Default: the "
+        "sampler's item_id_field, or the item tower's first id feature.",
     )
     item_index: IndexSpec | None = Field(
-        default=None, description="A FAISS index over the item vectors; default: none."
+        default=None, description="FAISS index to build over the item vectors. Default: none."
     )
 
     @model_validator(mode="before")
     @classmethod
     def _target_implies_device(cls, given: object) -> object:
-        """Who names a target need not name its device."""
+        """Derive the device from the target where only the target is given."""
         if not isinstance(given, Mapping) or given.get("device") is not None:
             return given
         named = _several(given.get("target"))
@@ -339,7 +344,7 @@ class ExportSpec(Frozen):
         return self
 
     def only(self, towers: tuple[TowerName, ...]) -> Self:
-        """The same request for some of its towers; without the item tower, also without item vectors."""
+        """Return the request for some of its towers; without the item tower, also without item vectors."""
         kept: dict[str, object] = {"towers": towers}
         if TowerName.ITEM not in towers:
             kept |= {"materialise_items": False, "item_id_column": None, "item_index": None}
@@ -347,7 +352,7 @@ class ExportSpec(Frozen):
 
     @property
     def targets(self) -> tuple[Target, ...]:
-        """What packages are compiled for, one after the other."""
+        """The targets to compile for, one after the other."""
         return self.target or (self.device.value,)
 
     @property
@@ -355,7 +360,7 @@ class ExportSpec(Frozen):
         return Device.CUDA in map(device_of, self.targets)
 
     def for_target(self, target: Target) -> Self:
-        """The same export for one of its targets."""
+        """Return the request for one of its targets, without CUDA's options if that is a CPU."""
         one = (target,) if self.target else None
         device = device_of(target)
         here: dict[str, object] = {"target": one, "device": device}

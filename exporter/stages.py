@@ -10,24 +10,24 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Stage(StrEnum):
-    """A step inside one tower's export, in the order they run."""
+    """A step of one tower's export; the members stand in the order in which the steps run."""
 
-    TABLES = "tables"  # this rank's rows of the tables, written, tried and sent; only where sharded
+    TABLES = "tables"  # write, check and upload this rank's rows of the tables; only for sharded tables
     CONFIG = "config"  # read the pipeline config, choose the view, plan the dims
     CHECKPOINT = "checkpoint"  # read the weights, strictly
     ROWS = "rows"  # read rows and encode them
     TRACE = "trace"  # torch.export
     COMPILE = "compile"  # AOTInductor
-    VERIFY = "verify"  # package against eager, in a fresh process
-    ITEMS = "items"  # item vectors and their index; only where asked for
-    PUBLISH = "publish"  # upload, check digests; the manifest goes up when all towers are there
+    VERIFY = "verify"  # compare the package with eager, in a fresh process
+    ITEMS = "items"  # compute item vectors and build their index; only if the request asks for them
+    PUBLISH = "publish"  # upload and check digests; the manifest is uploaded once all towers are there
 
 
 Kind = Literal["started", "progress", "noted", "finished", "failed"]
 
 
 class StageEvent(BaseModel):
-    """One line of a rank's report: a tower entered, moved within, finished, or failed in a stage."""
+    """One line of a rank's report: the start, progress, end or failure of one stage of a tower, or a note."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -37,35 +37,35 @@ class StageEvent(BaseModel):
     at: float  # Unix seconds
     seconds: float | None = None  # with "finished" and "failed": how long the stage took
     fraction: float | None = None  # with "progress": 0 to 1 of this stage
-    detail: str = ""  # with "progress" what is being done, for people; with "failed" the error's class;
-    # with "noted" what became of code of the cache
+    detail: str = ""  # with "progress": what is being done, for people; with "failed": the error's class;
+    # with "noted": whether compiled code came from the cache
 
 
 OnStage = Callable[[StageEvent], None]  # receives the events of an export as they happen
 
 Progress = Callable[[float | None, str], None]  # fraction of the stage if it is known, what is being done
 
-_SELDOM_S = 0.5
+_INTERVAL_S = 0.5  # seconds between two reports that pass
 
 
-def seldom(progress: Progress) -> Progress:
-    """The same, no oftener than people can read."""
-    told_at = 0.0
+def throttle_progress(progress: Progress) -> Progress:
+    """Return a callback that passes on at most one report in half a second and drops the others."""
+    reported_at = 0.0
 
-    def tell(fraction: float | None, detail: str) -> None:
-        nonlocal told_at
-        if (now := time.monotonic()) - told_at >= _SELDOM_S:
-            told_at = now
+    def report(fraction: float | None, detail: str) -> None:
+        nonlocal reported_at
+        if (now := time.monotonic()) - reported_at >= _INTERVAL_S:
+            reported_at = now
             progress(fraction, detail)
 
-    return tell
+    return report
 
 
 def no_progress(fraction: float | None, detail: str) -> None:
-    """Drop it: for callers that do not report progress."""
+    """Drop the progress: the callback of callers that do not report it."""
 
 
-Within = Callable[[Stage], AbstractContextManager[None]]
+Within = Callable[[Stage], AbstractContextManager[None]]  # entered around a stage, such as its time limit
 
 
 def _unlimited(_: Stage) -> AbstractContextManager[None]:
@@ -73,22 +73,22 @@ def _unlimited(_: Stage) -> AbstractContextManager[None]:
 
 
 class StageClock:
-    """Reports the stages of one tower and keeps the seconds of each."""
+    """Reports the stages of one tower and records how many seconds each of them took."""
 
     def __init__(self, tower: str, on_stage: OnStage, within: Within = _unlimited) -> None:
-        """Report to `on_stage`; what is done in a stage happens inside of `within(stage)`."""
+        """Send events to `on_stage`, and run the body of every stage inside `within(stage)`."""
         self.tower = tower
         self._within = within
         self.seconds: dict[str, float] = {}
         self._on_stage = on_stage
 
     def note(self, stage: Stage, detail: str) -> None:
-        """Report what people will want to know of this export, besides how far it is."""
+        """Send a remark for people about this export that is no progress."""
         self._on_stage(StageEvent(tower=self.tower, stage=stage, kind="noted", at=time.time(), detail=detail))
 
     @contextmanager
     def stage(self, stage: Stage) -> Iterator[Progress]:
-        """Enter a stage; inside it, call what is yielded to report progress.
+        """Run a stage and report its start and end; the yielded callback reports progress within it.
 
         A stage that raises is reported as failed.
         """

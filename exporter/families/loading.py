@@ -7,7 +7,7 @@ from importlib.metadata import EntryPoint, entry_points
 
 from pydantic import ValidationError
 
-from exporter.declaration import TowerDeclaration, distinct, invalid_declaration
+from exporter.declaration import TowerDeclaration, invalid_declaration, require_distinct
 from exporter.errors import ExportError, FamilyFailed, FamilyUnusable, InvalidDeclaration, InvalidSpec
 from exporter.families.family import Family
 from exporter.manifest import FamilyPackage
@@ -61,7 +61,7 @@ def declared(family: Family, name: str, config: str) -> tuple[TowerDeclaration, 
     with family_code(name, "declaring its towers"):
         towers = tuple(family.towers(config))
         try:
-            distinct("tower", (tower.name for tower in towers))
+            require_distinct("tower", (tower.name for tower in towers))
         except ValueError as error:
             raise InvalidDeclaration(str(error)) from error
     return towers

@@ -3,7 +3,7 @@
 import yaml
 from pydantic import Field, ValidationError, model_validator
 
-from exporter.declaration import TowerDeclaration, distinct, invalid_declaration
+from exporter.declaration import TowerDeclaration, invalid_declaration, require_distinct
 from exporter.errors import InvalidDeclaration
 from exporter.spec import Frozen
 
@@ -15,7 +15,7 @@ class _Document(Frozen):
 
     @model_validator(mode="after")
     def _towers_are_distinct(self) -> "_Document":
-        distinct("tower", (tower.name for tower in self.towers))
+        require_distinct("tower", (tower.name for tower in self.towers))
         return self
 
 

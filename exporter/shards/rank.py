@@ -25,7 +25,7 @@ from exporter.outcome import Failure
 from exporter.shards.layout import RankTables, TableShard, rows_path
 from exporter.shards.verify import WrittenShards, verify_lookups
 from exporter.shards.write import write_rows
-from exporter.stages import OnStage, Progress, Stage, StageClock, seldom
+from exporter.stages import OnStage, Progress, Stage, StageClock, throttle_progress
 from exporter.towers.plan import TowerToExport
 
 _WRITTEN, _TRIED = 0.6, 0.7  # of the stage, about
@@ -60,8 +60,8 @@ def export_tables(order: TablesRequest, on_stage: OnStage) -> RankTables:
     local = order.attempt.workspace / f"{order.place}.safetensors"
     try:
         with clock.stage(Stage.TABLES) as progress:
-            made = write_tables(order, local, seldom(progress))
-            return _upload_rows(made, local, order.attempt, seldom(progress))
+            made = write_tables(order, local, throttle_progress(progress))
+            return _upload_rows(made, local, order.attempt, throttle_progress(progress))
     except Exception as error:
         log.exception("tables_failed", extra={"tower": order.planned.name, "rank": order.ranks.rank})
         return _failed_tables(order, error)

@@ -7,7 +7,7 @@ from torch.export import ExportedProgram
 from exporter.aoti.out_of_memory import as_out_of_memory
 from exporter.dims.torch_dims import check_program
 from exporter.errors import DimPlanViolated
-from exporter.stages import Progress, no_progress, seldom
+from exporter.stages import Progress, no_progress, throttle_progress
 from exporter.towers.tower import Tower
 from exporter.trace.capture import capture_tower
 from exporter.trace.untraceable import explain_failure
@@ -31,7 +31,7 @@ def trace_tower(
     """
     ordered = {tensor.name: inputs[tensor.name].to(device) for tensor in tower.plan.inputs}
     try:
-        program = capture_tower(tower, ordered, seldom(progress), preserved=preserved)
+        program = capture_tower(tower, ordered, throttle_progress(progress), preserved=preserved)
     except Exception as error:  # torch.export raises many unrelated types
         raise as_out_of_memory(error, f"{tower.title}: tracing") or explain_failure(
             tower, ordered, error

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from exporter.aoti.compile import compile_code
-from exporter.stages import seldom
+from exporter.stages import throttle_progress
 from exporter.towers.tower import Tower
 from exporter.trace.capture import capture_tower
 from tests.exporter.verify.conftest import clicks, tower
@@ -42,7 +42,7 @@ def test_every_compiled_file_is_counted(tower: Tower) -> None:
 
 def test_people_are_told_seldom() -> None:
     told = Told()
-    tell = seldom(told)
+    tell = throttle_progress(told)
     for number in range(1000):
         tell(None, str(number))
     assert told.details == ["0"]
