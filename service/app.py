@@ -33,7 +33,7 @@ from telemetry.setup import make_tracing
 
 
 def create_app(settings: ServiceSettings | None = None, backend: Backend | None = None) -> FastAPI:
-    """The application; without a `backend`, on the Redis of the settings."""
+    """Create the application; without a `backend` it uses the Redis of the settings."""
     settings = settings or settings_or_exit(ServiceSettings)
     tracing = make_tracing(settings.otlp_endpoint, "slipway-api")
 
@@ -53,7 +53,7 @@ def create_app(settings: ServiceSettings | None = None, backend: Backend | None 
         version=__version__,
         description="Turns trained TorchRec recommenders into verified, ahead-of-time compiled packages.",
         lifespan=lifespan,
-        # FastAPI's own pages run a third party's scripts beside the caller's cookie: service.routes.calls.
+        # FastAPI's own pages run a third party's scripts next to the caller's cookie; ours: routes/calls.py.
         docs_url=None,
         redoc_url=None,
     )
@@ -67,7 +67,7 @@ def create_app(settings: ServiceSettings | None = None, backend: Backend | None 
         app.include_router(each.router)
     app.state.hook_settings = settings.hooks
     if backend is None:  # webhooks need a Redis
-        app.include_router(webhooks.router)  # its callers sign what they send
+        app.include_router(webhooks.router)  # no key needed: its callers sign their requests
         for each in (triggers, subscriptions, deliveries):
             app.include_router(each.router, dependencies=[Depends(reading)])
     add_dashboard(app)

@@ -1,4 +1,4 @@
-"""A line in the log for every change that a caller asked for."""
+"""The audit log: a line for every change that a caller asked for."""
 
 from service.access.callers import Caller
 from telemetry.logging import logger
@@ -7,5 +7,5 @@ log = logger("slipway.audit")
 
 
 def record(caller: Caller, action: str, subject: str) -> None:
-    """Who did what, to which job, model or rule; written once it is done."""
+    """Log that `caller` did `action` to `subject`, a job, model or rule; call it once that is done."""
     log.info("audit", who=caller.name, action=action, subject=subject)

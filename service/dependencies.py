@@ -1,4 +1,4 @@
-"""What the routes are given: the jobs, what belongs to them, and the roster of workers."""
+"""Dependencies of the routes: the jobs with their logs and bundles, and the roster of workers."""
 
 from dataclasses import dataclass, field
 from typing import Annotated
@@ -17,7 +17,7 @@ from service.settings import ServiceSettings
 
 @dataclass(frozen=True)
 class Backend:
-    """What the API stands on, made once per application; what is not given is kept in memory."""
+    """The stores that the API uses, created once per application; those not given are in memory."""
 
     jobs: JobControl
     roster: Roster

@@ -1,10 +1,10 @@
-"""Every error as application/problem+json with a stable code: one table, one rendering.
+"""Errors as answers: each is application/problem+json with a stable code and a status of one table.
 
 ExportError
 ├── InvalidRequest   a field of the request is missing, unknown or has a wrong value
 ├── RequestTooLarge  the request's body is larger than the service takes
 ├── RequestTooSlow   the request's body took longer to arrive than the service waits
-├── TooManyGuesses   the caller's address was wrong about keys or signatures too often
+├── TooManyGuesses   the caller's address sent too many wrong keys or signatures
 ├── MethodNotAllowed the API has this path, but not with this method
 ├── CrossSiteRequest a page of another site asked for a change
 ├── Unauthenticated  the request carries no key that this service knows
@@ -33,7 +33,7 @@ from service.schemas import FieldProblem, Problem
 
 PROBLEM_JSON = "application/problem+json"
 RETRY_AFTER_S = 5
-_WORTH_REPEATING = {
+_RETRYABLE = {
     HTTPStatus.TOO_MANY_REQUESTS,
     HTTPStatus.SERVICE_UNAVAILABLE,
     HTTPStatus.BAD_GATEWAY,
@@ -63,15 +63,15 @@ class RequestTooSlow(ExportError):
     """The request's body took longer to arrive than the service waits."""
 
     code = "request_too_slow"
-    advice = "send it again, in one go"
+    advice = "send the request again, its body without pauses"
     retryable = True
 
 
 class TooManyGuesses(ExportError):
-    """The caller's address was wrong about keys or signatures too often."""
+    """The caller's address sent too many wrong keys or signatures."""
 
     code = "too_many_guesses"
-    advice = "wait a minute, and send a key that the service knows"
+    advice = "wait a minute, then send a key that the service knows"
     retryable = True
 
 
@@ -97,10 +97,10 @@ class Unauthenticated(ExportError):
 
 
 class IssuerUnreachable(ExportError):
-    """The keys of the tokens' issuer could not be fetched: nobody can say whether a token is good."""
+    """The keys of the tokens' issuer could not be fetched, so that tokens cannot be verified."""
 
     code = "issuer_unreachable"
-    advice = "send it again; if it stays so, the operator looks at SLIPWAY_OIDC_JWKS_URL"
+    advice = "send the request again; if it keeps failing, check SLIPWAY_OIDC_JWKS_URL of the service"
     retryable = True
 
 
@@ -118,7 +118,7 @@ class NoSuchCall(ExportError):
     advice = "the calls are at /docs"
 
 
-# The nearest class decides.
+# The status of an error: that of its class, or of the nearest parent that is listed.
 STATUS: dict[type[ExportError], HTTPStatus] = {
     ExportError: HTTPStatus.INTERNAL_SERVER_ERROR,
     export.InvalidSpec: HTTPStatus.UNPROCESSABLE_ENTITY,
@@ -166,8 +166,8 @@ STATUS: dict[type[ExportError], HTTPStatus] = {
     hook.DeliveryUnsendable: HTTPStatus.CONFLICT,
 }
 
-# What FastAPI answers by itself.
-_OF_STATUS: dict[int, type[ExportError]] = {
+# The errors that FastAPI answers with by itself, by status.
+_BY_STATUS: dict[int, type[ExportError]] = {
     HTTPStatus.BAD_REQUEST: InvalidRequest,
     HTTPStatus.METHOD_NOT_ALLOWED: MethodNotAllowed,
 }
@@ -178,7 +178,7 @@ def status_of(error: type[ExportError]) -> HTTPStatus:
 
 
 def problem_responses(*errors: type[ExportError]) -> dict[int | str, dict[str, object]]:
-    """What OpenAPI says of the errors that a route may answer with."""
+    """Describe in OpenAPI the errors that a route may answer with."""
     codes = {HTTPStatus.UNPROCESSABLE_ENTITY: [InvalidRequest.code]}
     for error in errors:
         codes.setdefault(status_of(error), []).append(error.code)
@@ -194,7 +194,7 @@ def problem_responses(*errors: type[ExportError]) -> dict[int | str, dict[str, o
 def problem(
     error: ExportError, status: HTTPStatus | None = None, fields: tuple[FieldProblem, ...] = ()
 ) -> Response:
-    """An answer that says what went wrong."""
+    """Return the answer for an error, by default with the status of its class."""
     status = status or status_of(type(error))
     body = Problem(
         type=f"urn:slipway:problem:{error.code}",
@@ -207,7 +207,7 @@ def problem(
         errors=fields,
     )
     answer = Response(body.model_dump_json(), status_code=status, media_type=PROBLEM_JSON)
-    if status in _WORTH_REPEATING or isinstance(error, job.KeyInFlight):
+    if status in _RETRYABLE or isinstance(error, job.KeyInFlight):
         answer.headers["Retry-After"] = str(RETRY_AFTER_S)
     if status is HTTPStatus.UNAUTHORIZED:
         answer.headers["WWW-Authenticate"] = "Bearer"
@@ -215,17 +215,17 @@ def problem(
 
 
 def handle_errors(app: FastAPI) -> None:
-    """Render all errors of `app` as problems, and say so in its OpenAPI document."""
+    """Answer all errors of `app` with problems, and define these in its OpenAPI document."""
     document = app.openapi
     app.add_exception_handler(ExportError, _export_error)
     app.add_exception_handler(RequestValidationError, _invalid_request)
     app.add_exception_handler(HTTPException, _http_error)
-    app.add_exception_handler(Exception, _our_fault)
-    app.openapi = lambda: _with_problem_schema(document())  # type: ignore[method-assign] # FastAPI's own way
+    app.add_exception_handler(Exception, _unexpected_error)
+    app.openapi = lambda: _with_problem_schema(document())  # type: ignore[method-assign] # as FastAPI's docs do
 
 
 def _with_problem_schema(document: dict[str, Any]) -> dict[str, Any]:
-    """Define what `problem_responses` refers to; FastAPI only knows the models of successful answers."""
+    """Define the schema that `problem_responses` names; FastAPI knows only those of successful answers."""
     schema = Problem.model_json_schema(ref_template=_SCHEMAS + "{model}")
     inner = schema.pop("$defs", {})
     document["components"]["schemas"].update({"Problem": schema, **inner})
@@ -255,43 +255,43 @@ def _invalid_request(request: Request, error: Exception) -> Response:
 
 
 def _unread_body(request: Request, error: RequestValidationError) -> InvalidRequest | None:
-    """Where no field is wrong, because the body as a whole was not taken for JSON."""
+    """Return the error of a body that was not read as JSON at all, so that no field of it is wrong."""
     first = error.errors()[0]
     if first["type"] == "json_invalid":
         why = shown(f"{first['ctx']['error']}, at character {first['loc'][-1]}")
         return InvalidRequest(f"the body is no JSON: {why}", hint="send one JSON object")
     if tuple(first["loc"]) == ("body",) and isinstance(error.body, bytes):
-        given = request.headers.get("content-type")
+        sent = request.headers.get("content-type")
         return InvalidRequest(
-            f"the body is not read as JSON: its Content-Type is {shown(given) if given else 'missing'}",
+            f"the body is not read as JSON: its Content-Type is {shown(sent) if sent else 'missing'}",
             hint="send the header `Content-Type: application/json`",
         )
     return None
 
 
 def _field(location: tuple[int | str, ...]) -> str:
-    """The field without the part of the request it is in, which is plain from the route."""
+    """Name the field without the part of the request that it is in, which the route makes plain."""
     return ".".join(str(step) for step in location[1:])
 
 
 def _http_error(request: Request, error: Exception) -> Response:
-    """FastAPI itself answers so where there is no route, or a body that it cannot parse."""
+    """Answer an error that FastAPI itself raises, for lack of a route or on a body that it cannot parse."""
     assert isinstance(error, HTTPException)
-    kind = _OF_STATUS.get(error.status_code, NoSuchCall)
-    said = kind(f"{request.method} {request.url.path}: {error.detail}")
-    # A body that cannot be parsed is 422, as one that can and is wrong.
+    kind = _BY_STATUS.get(error.status_code, NoSuchCall)
+    known = kind(f"{request.method} {request.url.path}: {error.detail}")
+    # A body that cannot be parsed is 422, like one that is parsed and found wrong.
     status = None if kind is InvalidRequest else HTTPStatus(error.status_code)
-    answer = problem(said, status)
+    answer = problem(known, status)
     answer.headers.update(error.headers or {})
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        answer.headers["Allow"] = ", ".join(_allowed(request))
+        answer.headers["Allow"] = ", ".join(_allowed_methods(request))
     return answer
 
 
-def _allowed(request: Request) -> list[str]:
-    """All methods of the path; its routes, one per method, each know of their own only."""
+def _allowed_methods(request: Request) -> list[str]:
+    """Return all methods of the path; each of its routes knows its own method only."""
     routes = request.app.routes
-    if documented := request.app.openapi()["paths"].get(request.url.path):  # no id that is called so
+    if documented := request.app.openapi()["paths"].get(request.url.path):  # a path without an id in it
         return [method.upper() for method in documented]
     scopes = {method: {**request.scope, "method": method} for method in _METHODS}
     return [
@@ -301,11 +301,9 @@ def _allowed(request: Request) -> list[str]:
     ]
 
 
-def _our_fault(request: Request, error: Exception) -> Response:
+def _unexpected_error(request: Request, error: Exception) -> Response:
     log.error("request_failed", exc_info=error, extra={"path": request.url.path})
     failure = Failure.of(error)
-    unforeseen = ExportError(
-        "an error that Slipway did not foresee", hint="the service's log has the details"
-    )
-    unforeseen.code = failure.code
-    return problem(unforeseen)
+    unexpected = ExportError("an unexpected error in Slipway", hint="the service's log has the details")
+    unexpected.code = failure.code
+    return problem(unexpected)

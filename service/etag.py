@@ -1,15 +1,15 @@
-"""Entity tags of jobs: a poller is told when nothing has changed."""
+"""Entity tags of jobs, by which a poller learns that nothing has changed."""
 
 from service.schemas import JobView
 
 
 def etag_of(job: JobView) -> str:
-    """The record's revision; and what it waits for in vain, which is no part of the record."""
+    """Return the record's revision, with the targets that no worker serves: those are not in the record."""
     return f'"{"-".join((str(job.revision), *job.unserved))}"'
 
 
 def matches(if_none_match: str | None, job: JobView) -> bool:
-    """Whether the header names the job's tag, weakly compared as RFC 9110 says."""
+    """Return whether the header names the job's tag, by the weak comparison of RFC 9110."""
     if if_none_match is None:
         return False
     tags = {tag.strip().removeprefix("W/") for tag in if_none_match.split(",")}

@@ -1,4 +1,4 @@
-"""Answering a repeated POST once: the first answer is kept under the caller's Idempotency-Key."""
+"""Carrying out a repeated POST once: the first answer is kept under the caller's Idempotency-Key."""
 
 import hashlib
 from collections.abc import Callable
@@ -15,7 +15,7 @@ IdempotencyKey = Annotated[
     Header(
         alias="Idempotency-Key",
         pattern=r"^[\x21-\x7e]{1,255}$",
-        description="Drawn by you: the same request with the same key is carried out once.",
+        description="Chosen by you: the same request with the same key is carried out once.",
     ),
 ]
 
@@ -23,15 +23,18 @@ IdempotencyKey = Annotated[
 def answer_once(
     answers: Answers, key: str | None, request: str, carry_out: Callable[[], JobView]
 ) -> Response:
-    """What `carry_out` comes to; with a key seen before, what it came to then. Failures are not kept."""
+    """Call `carry_out` and answer with its job, or repeat the earlier answer to the same key.
+
+    Only answers are kept: a request that failed is carried out again.
+    """
     if key is None:
         return _answer(carry_out())
     fingerprint = hashlib.sha256(request.encode()).hexdigest()
     kept = answers.begin(key, fingerprint)
     if kept is not None and kept.body is not None:
-        again = _answer(JobView.model_validate_json(kept.body))
-        again.headers["Idempotency-Replayed"] = "true"
-        return again
+        answer = _answer(JobView.model_validate_json(kept.body))
+        answer.headers["Idempotency-Replayed"] = "true"
+        return answer
     try:
         job = carry_out()
     except BaseException:
@@ -42,7 +45,7 @@ def answer_once(
 
 
 def _answer(job: JobView) -> Response:
-    """202 for a job that is to run, 200 for one that made the same artifact before."""
+    """Answer 202 for a job that is to run, 200 for one that made the same artifact before."""
     code = status.HTTP_200_OK if job.state.is_final else status.HTTP_202_ACCEPTED
     headers = {"Location": f"/exports/{job.id}", "ETag": etag_of(job)}
     return Response(job.model_dump_json(), code, headers, media_type="application/json")

@@ -1,4 +1,4 @@
-"""Metrics in Prometheus' terms, taken from Redis when they are asked for: the same from every replica."""
+"""Prometheus metrics, computed from Redis at every scrape, so that all replicas report the same."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -22,10 +22,10 @@ Labels = tuple[str, ...]
 
 
 class SlipwayCollector(Collector):
-    """Reads everything anew at every collection."""
+    """Reads the stores at every scrape."""
 
     def __init__(self, store: JobStore, roster: Roster, tallies: Tallies) -> None:
-        """Read from these."""
+        """Take the stores to read from."""
         self._store = store
         self._roster = roster
         self._tallies = tallies
@@ -48,10 +48,10 @@ class SlipwayCollector(Collector):
         return jobs
 
     def _target_jobs(self) -> Metric:
-        """What workers are scaled by: a job that waits for two targets is work for both."""
+        """Count the jobs of each target, to scale its workers by: a job for two targets counts for both."""
         jobs = GaugeMetricFamily(
             "slipway_target_jobs",
-            "Jobs that wait for a target's workers, or are run by them.",
+            "Jobs that wait for the workers of a target, or run on them.",
             labels=["target", "state"],
         )
         for state in (JobState.QUEUED, JobState.RUNNING):
@@ -85,7 +85,7 @@ Counted = Mapping[Tally, float]
 
 
 def render(store: JobStore, roster: Roster, tallies: Tallies) -> bytes:
-    """The metrics as text, for a scraper."""
+    """Return the metrics as text, for a scraper."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(SlipwayCollector(store, roster, tallies))
     return generate_latest(registry)
@@ -102,10 +102,14 @@ def _attempts(counted: Counted) -> Metric:
 
 
 def _gpus(alive: Iterable[WorkerNotice]) -> Iterator[Metric]:
-    """Once for each GPU, however many workers share its machine."""
-    used = GaugeMetricFamily("slipway_gpu_memory_used_bytes", "Of a GPU, by whomever.", labels=_GPU_LABELS)
-    total = GaugeMetricFamily("slipway_gpu_memory_bytes", "What a GPU has.", labels=_GPU_LABELS)
-    busy = GaugeMetricFamily("slipway_gpu_busy_ratio", "Of late, 0 to 1.", labels=_GPU_LABELS)
+    """Report each GPU once, however many workers share its machine."""
+    used = GaugeMetricFamily(
+        "slipway_gpu_memory_used_bytes", "Memory of a GPU that any process uses.", labels=_GPU_LABELS
+    )
+    total = GaugeMetricFamily("slipway_gpu_memory_bytes", "Memory of a GPU.", labels=_GPU_LABELS)
+    busy = GaugeMetricFamily(
+        "slipway_gpu_busy_ratio", "Recent utilisation of a GPU, 0 to 1.", labels=_GPU_LABELS
+    )
     found = {(worker.host, str(gpu.index), gpu.name): gpu for worker in alive for gpu in worker.gpus}
     for labels, gpu in sorted(found.items()):
         used.add_metric(labels, gpu.memory_used)
@@ -127,7 +131,7 @@ def _gate_failures(counted: Counted) -> Metric:
 
 def _stage_seconds(counted: Counted) -> Metric:
     family = HistogramMetricFamily(
-        "slipway_stage_seconds", "How long the stages of an export took.", labels=_STAGE_LABELS
+        "slipway_stage_seconds", "Duration of the stages of exports.", labels=_STAGE_LABELS
     )
     return _histogram(family, "stage", counted, _of_stage)
 
@@ -135,7 +139,7 @@ def _stage_seconds(counted: Counted) -> Metric:
 def _tower_seconds(counted: Counted) -> Metric:
     family = HistogramMetricFamily(
         "slipway_tower_seconds",
-        "How long published towers took in all; cold ones were compiled, warm ones took compiled code over.",
+        "Duration of published towers, all stages; cold ones were compiled, warm ones reused compiled code.",
         labels=_TOWER_LABELS,
     )
     return _histogram(family, "tower", counted, _of_tower)
@@ -152,7 +156,7 @@ def _of_tower(tally: Tally) -> Labels:
 def _histogram(
     family: HistogramMetricFamily, name: str, counted: Counted, labels_of: Callable[[Tally], Labels]
 ) -> Metric:
-    """The family with what was counted under the name's `_bucket`, `_count` and `_sum`."""
+    """Fill the family with the tallies named `<name>_bucket`, `<name>_count` and `<name>_sum`."""
     kinds: dict[Labels, dict[str, float]] = defaultdict(dict)
     for tally, amount in counted.items():
         if tally.name.startswith(f"{name}_"):

@@ -1,7 +1,7 @@
-"""The API's description as a file, and what of it callers would miss: `python -m service.openapi`.
+"""The API's OpenAPI document as a file, and its breaking changes: `python -m service.openapi`.
 
-Without arguments it writes docs/openapi.json anew, and refuses to when a caller of the old one could break;
-with `--breaking` it writes all the same, with `--against FILE` it only compares.
+Without arguments it writes docs/openapi.json, but refuses if a caller of the old version could break; with
+`--breaking` it writes in any case, with `--against FILE` it only compares.
 """
 
 import argparse
@@ -22,15 +22,15 @@ _REFERENCE = re.compile(r'"#/components/schemas/([^"]+)"')
 
 
 def current_text() -> str:
-    """The description of the API as it is."""
+    """Return the OpenAPI document of the code as it is."""
     return json.dumps(create_app(ServiceSettings()).openapi(), indent=1, sort_keys=True) + "\n"
 
 
 def breaking_changes(old: Json, new: Json) -> list[str]:
-    """What callers of `old` could miss in `new`: calls, parameters, fields, values.
+    """List the changes from `old` to `new` that can break callers: calls, parameters, fields, values.
 
     A field that goes or changes its type breaks readers of answers, one that becomes required breaks writers
-    of requests; which schemas are requests, the calls tell.
+    of requests; a schema is a request if the body of a call refers to it.
     """
     return [*_calls(_at(old, "paths"), _at(new, "paths")), *_schemas(old, new)]
 
@@ -59,14 +59,14 @@ def _parameters(call: Json) -> dict[str, bool]:
 
 def _schemas(old: Json, new: Json) -> Iterator[str]:
     after = _at(_at(new, "components"), "schemas")
-    asked_for = _requests(new)
+    request_schemas = _requests(new)
     for name, schema in _at(_at(old, "components"), "schemas").items():
         if name in after:
-            yield from _schema(name, _mapping(schema), _at(after, name), is_request=name in asked_for)
+            yield from _schema(name, _mapping(schema), _at(after, name), is_request=name in request_schemas)
 
 
 def _requests(document: Json) -> set[str]:
-    """The schemas that bodies of requests are made of, at whatever depth."""
+    """Return the schemas that bodies of requests are made of, at any depth."""
     schemas = _at(_at(document, "components"), "schemas")
     paths = [_mapping(path) for path in _at(document, "paths").values()]
     bodies = [_at(_mapping(call), "requestBody") for path in paths for call in path.values()]
@@ -81,17 +81,19 @@ def _requests(document: Json) -> set[str]:
 
 def _schema(name: str, old: Json, new: Json, *, is_request: bool) -> Iterator[str]:
     before, after = _at(old, "properties"), _at(new, "properties")
-    now_required = _listed(new, "required") - _listed(old, "required") if is_request else set()
+    now_required = _values_of(new, "required") - _values_of(old, "required") if is_request else set()
     yield from (f"{name}.{field} is gone" for field in before.keys() - after.keys())
     yield from (f"{name}.{field} is now required" for field in now_required)
-    yield from (f"{name} no longer knows {value}" for value in _listed(old, "enum") - _listed(new, "enum"))
+    yield from (
+        f"{name} no longer knows {value}" for value in _values_of(old, "enum") - _values_of(new, "enum")
+    )
     for field in before.keys() & after.keys():
         was, now = _mapping(before[field]).get("type"), _mapping(after[field]).get("type")
         if was != now:
             yield f"{name}.{field} is {now}, and was {was}"
 
 
-def _listed(schema: Json, key: str) -> set[str]:
+def _values_of(schema: Json, key: str) -> set[str]:
     values = schema.get(key, ())
     assert isinstance(values, list | tuple)
     return {str(value) for value in values}
@@ -106,11 +108,11 @@ def _mapping(given: object) -> Json:
 
 
 def main() -> int:
-    """Write or compare; 1 when something breaks."""
+    """Write or compare the document; return 1 if a change can break callers."""
     parser = argparse.ArgumentParser(prog="python -m service.openapi", description=__doc__)
-    parser.add_argument("--breaking", action="store_true", help="write even what callers could break on")
+    parser.add_argument("--breaking", action="store_true", help="write even if callers could break")
     parser.add_argument(
-        "--against", type=Path, metavar="FILE", help="compare with an earlier one, write nothing"
+        "--against", type=Path, metavar="FILE", help="compare with an earlier document, write nothing"
     )
     given = parser.parse_args()
     text, earlier = current_text(), given.against or DOCUMENT

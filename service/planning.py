@@ -1,4 +1,4 @@
-"""Planning at submit: read the pipeline config, and find what is wrong with it before anything runs."""
+"""Planning at submit: read the pipeline config, and find its mistakes before anything runs."""
 
 from collections.abc import Collection, Sequence
 from functools import partial
@@ -10,9 +10,9 @@ from service.schemas import PlanView, TowerPlan
 
 
 def plan(spec: ExportSpec, *, families: Collection[str] = ()) -> Plan:
-    """The pinned spec and the towers it comes to; raises what makes the spec impossible.
+    """Return the pinned spec and its towers; raise an ExportError if the spec cannot be exported.
 
-    `families` are the listed ones of one's own; nothing of theirs is loaded.
+    `families` are the names of the listed custom families; their packages are not loaded.
     """
     text = read_config(spec)
     planned = plan_export(spec, text, families=families)
@@ -20,17 +20,17 @@ def plan(spec: ExportSpec, *, families: Collection[str] = ()) -> Plan:
 
 
 def planner(families: Collection[str]) -> Planner:
-    """`plan` where these families are listed."""
+    """Return `plan` with these custom families listed."""
     return partial(plan, families=families)
 
 
 def view_plan(request: PlanRequest) -> PlanView:
-    """What an export would come to; raises what makes it impossible."""
+    """Plan an export for the caller to see; raise an ExportError if it cannot be exported."""
     return view_of(plan_towers(request, read_config(request)), request)
 
 
 def view_of(planned: Sequence[PlannedTower], request: PlanRequest) -> PlanView:
-    """Planned towers as callers see them."""
+    """Return planned towers as callers see them."""
     return PlanView(
         family=planned[0].family,
         mode=request.mode,

@@ -1,4 +1,4 @@
-"""What the API stands on when it runs: everything in one Redis."""
+"""The stores of a running API: all of them in one Redis."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,7 +25,7 @@ from telemetry.tracing import Tracing
 
 @contextmanager
 def running_backend(settings: ServiceSettings, tracing: Tracing) -> Iterator[tuple[Backend, HookBackend]]:
-    """Connect, and send callbacks, as long as the block lasts."""
+    """Connect to Redis, and send callbacks, as long as the block lasts."""
     client, celery = connect(settings.redis_url), make_celery(settings.redis_url)
     queue = TracedQueue(CeleryQueue(celery, client), tracing)
     backend = Backend(

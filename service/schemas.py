@@ -1,4 +1,4 @@
-"""Bodies of requests and answers."""
+"""Bodies of the API's requests and answers."""
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,7 +39,7 @@ from telemetry.tracing import trace_id
 
 
 class SpecView(Frozen):
-    """What the job was asked for; of the pipeline config its source and its digest."""
+    """The spec of a job as callers see it: the pipeline config by its source and digest only."""
 
     config_uri: str | None
     config_sha256: str
@@ -70,8 +70,8 @@ class SpecView(Frozen):
     @classmethod
     def of(cls, spec: ExportSpec, config_uri: str | None) -> "SpecView":
         digest = hashlib.sha256((spec.config or "").encode()).hexdigest()
-        shown = spec.model_dump(exclude={"config", "config_uri"})
-        return cls.model_validate({**shown, "config_uri": config_uri, "config_sha256": digest})
+        fields = spec.model_dump(exclude={"config", "config_uri"})
+        return cls.model_validate({**fields, "config_uri": config_uri, "config_sha256": digest})
 
 
 class JobView(Frozen):
@@ -80,34 +80,42 @@ class JobView(Frozen):
     id: JobId
     state: JobState
     towers: tuple[TowerProgress, ...]
-    failure: Failure | None = Field(description="Why the job failed, or why its last attempt broke.")
-    manifest_uri: str | None = Field(description="Of several targets: the first that was published.")
-    manifest_uris: Mapping[Target, str] = Field(description="By target, of a job with several.")
-    targets: tuple[Target, ...] = Field(description="What it is exported for, one after the other.")
+    failure: Failure | None = Field(description="Why the job failed, or why its last attempt broke off.")
+    manifest_uri: str | None = Field(
+        description="URI of the manifest; with several targets, of the first that was published."
+    )
+    manifest_uris: Mapping[Target, str] = Field(
+        description="URIs of the manifests by target, for a job with several targets."
+    )
+    targets: tuple[Target, ...] = Field(description="Targets to export for, one after the other.")
     unserved: tuple[Target, ...] = Field(
-        default=(), description="Targets it waits for that no worker alive takes jobs for."
+        default=(), description="Targets that the job waits for and no worker alive serves."
     )
     cancel_requested: bool
-    attempt: int = Field(description="How many attempts were begun.")
+    attempt: int = Field(description="Number of attempts that were started.")
     priority: Priority
     model: str | None
     labels: Mapping[str, str]
     callback_url: str | None
-    owner: str = Field(description="The key it was posted with.")
-    retry_of: JobId | None = Field(description="The job whose failed towers this one runs.")
-    worker: str | None = Field(description="Who runs it.")
-    trace_id: str | None = Field(description="Of the trace from its request to its stages, if there is one.")
+    owner: str = Field(description="Name of the key that the job was posted with.")
+    retry_of: JobId | None = Field(description="The job whose failed towers this one exports again.")
+    worker: str | None = Field(description="The worker that runs the job now.")
+    trace_id: str | None = Field(
+        description="Id of the trace that spans the job's request and stages, if there is one."
+    )
     spec: SpecView
     created_at: datetime
     updated_at: datetime
-    started_at: datetime | None = Field(description="Of the latest attempt.")
-    not_before: datetime | None = Field(description="A queued job whose attempt broke is begun again then.")
+    started_at: datetime | None = Field(description="Start of the latest attempt.")
+    not_before: datetime | None = Field(
+        description="Earliest start of the next attempt, for a queued job whose last attempt broke off."
+    )
     finished_at: datetime | None
-    revision: int = Field(description="Grows with every change; the ETag.")
+    revision: int = Field(description="Number of the record's version: it grows with every change.")
 
     @classmethod
     def of(cls, job: Job, alive: Iterable[WorkerNotice] | None = None) -> "JobView":
-        """The job; with the workers alive, it also says what nobody serves."""
+        """Show a job; given the workers alive, with the targets that none of them serves."""
         waits_for = job.pending_targets if job.state is JobState.QUEUED else ()
         return cls(
             id=job.id,
@@ -139,7 +147,7 @@ class JobView(Frozen):
 
 
 class JobList(Frozen):
-    """Jobs, newest first."""
+    """A page of jobs, newest first."""
 
     jobs: tuple[JobView, ...]
     next_cursor: str | None = Field(description="Give it as `cursor` for the page after this one.")
@@ -157,7 +165,7 @@ class JobLog(Frozen):
 
 
 class ModelList(Frozen):
-    """Models that have a release, by name."""
+    """A page of the models that have a release, by name."""
 
     models: tuple[str, ...]
     next_cursor: str | None = Field(description="Give it as `cursor` for the page after this one.")
@@ -168,27 +176,29 @@ class ModelList(Frozen):
 
 
 class Promotion(Frozen):
-    """Which release is to be promoted."""
+    """The release to promote."""
 
     job_id: str | None = Field(
-        default=None, pattern="^[0-9a-z]{26}$", description="The job that made it; default: the latest."
+        default=None,
+        pattern="^[0-9a-z]{26}$",
+        description="The job that published the release; default: the latest release.",
     )
 
 
 class TablePlan(Frozen):
-    """An embedding table that a tower reads: what its rows are kept in, and the bytes that takes."""
+    """An embedding table that a tower reads: the dtype of its rows, and its size in bytes."""
 
     name: str
     rows: int
     width: int
-    features: tuple[str, ...] = Field(description="That look rows up in it.")
+    features: tuple[str, ...] = Field(description="Features that look rows up in the table.")
     dtype: TableDtype
     fp32_bytes: int
     bytes: int
 
     @classmethod
     def of(cls, found: Sequence[Lookup], tables: Tables) -> "TablePlan":
-        """Of one table's lookups."""
+        """Plan one table from all its lookups."""
         table = found[0].table
         dtype = tables.dtype_of(table.name)
         return cls(
@@ -207,14 +217,16 @@ class TowerPlan(Frozen):
 
     name: TowerName
     view: Literal["training", "scalar", "declared"]
-    inputs: tuple[TensorEntry, ...] = Field(description="In call order; an axis is a size or a dim's name.")
+    inputs: tuple[TensorEntry, ...] = Field(
+        description="Inputs in call order; an axis is a size or the name of a dim."
+    )
     dims: tuple[DimEntry, ...]
     group_tensors: tuple[TensorEntry, ...] = Field(
-        default=(), description="two_stage only: what the sparse package hands to the dense one."
+        default=(), description="Only in mode two_stage: the tensors from the sparse to the dense package."
     )
     group_dims: tuple[DimEntry, ...] = ()
     tables: tuple[TablePlan, ...] = ()
-    kernel: Kernel = Field(default=Kernel.PYTORCH, description="What computes its HSTU layers on CUDA.")
+    kernel: Kernel = Field(default=Kernel.PYTORCH, description="Implementation of the HSTU layers on CUDA.")
 
     @classmethod
     def of(cls, planned: PlannedTower, spec: ExportSpec) -> "TowerPlan":
@@ -234,7 +246,7 @@ class TowerPlan(Frozen):
 
 
 def _tables(pipeline: PipelineConfig) -> tuple[TablePlan, ...]:
-    """The tables that a tower reads, in the order in which it first does."""
+    """Plan the tables that a tower reads, in the order of their first lookups."""
     features = {feature.name: feature for feature in pipeline.features}
     by_path: dict[tuple[str, ...], list[Lookup]] = {}
     for lookup in lookups(pipeline.embedded_groups, features):
@@ -243,17 +255,17 @@ def _tables(pipeline: PipelineConfig) -> tuple[TablePlan, ...]:
 
 
 class PlanView(Frozen):
-    """What an export would come to: the same dims that its manifest will hold."""
+    """The plan of an export: its towers, with the dims that the manifest will hold."""
 
     family: str
     mode: Mode
-    precision: Precision = Field(default=Precision.FP32, description="What towers are computed in.")
+    precision: Precision = Field(default=Precision.FP32, description="Precision in which towers compute.")
     max_batch_size: int
     towers: tuple[TowerPlan, ...]
 
 
 class FieldProblem(Frozen):
-    """One thing wrong with one field of a request."""
+    """One mistake in one field of a request."""
 
     where: str
     detail: str
@@ -265,22 +277,22 @@ class Problem(Frozen):
     type: str = Field(description="urn:slipway:problem:<code>")
     title: str
     status: int
-    detail: str = Field(description="What happened.")
-    code: str = Field(description="Stable, for programs.")
-    hint: str = Field(default="", description="What to do about it.")
+    detail: str = Field(description="What happened, in a sentence.")
+    code: str = Field(description="Stable code of the error, for programs.")
+    hint: str = Field(default="", description="What to do about the error.")
     where: str = Field(default="", description="The field; in a pipeline config file:line:column.")
-    errors: tuple[FieldProblem, ...] = Field(default=(), description="All of them, where there are several.")
+    errors: tuple[FieldProblem, ...] = Field(default=(), description="All mistakes in the request's fields.")
 
 
 class Health(Frozen):
-    """The process answers."""
+    """The answer of a process that is alive."""
 
     status: str = "ok"
     version: str
 
 
 class Readiness(Frozen):
-    """Jobs can be accepted; they run while a worker is alive."""
+    """The answer of a service that can accept jobs, with the workers that are alive to run them."""
 
     status: str = "ready"
     redis: str = "ok"

@@ -1,4 +1,4 @@
-"""Where the API finds things and whom it lets in; the one place where it reads the environment."""
+"""Settings of the API, read from the environment here and nowhere else."""
 
 import json
 from pathlib import Path
@@ -15,67 +15,92 @@ from service.hooks.settings import HookSettings
 from telemetry.choices import LogFormat, LogLevel, OtlpEndpoint
 
 
-def _decoded(given: object) -> object:
+def _read_json(given: object) -> object:
     return json.loads(given) if isinstance(given, str) else given
 
 
-TokenRules = Annotated[tuple[TokenRule, ...], NoDecode, BeforeValidator(_decoded)]
+TokenRules = Annotated[tuple[TokenRule, ...], NoDecode, BeforeValidator(_read_json)]
 
 
 class ServiceSettings(BaseSettings):
-    """Read from SLIPWAY_<NAME>."""
+    """Settings of the API, read from SLIPWAY_<NAME>."""
 
     model_config = SettingsConfigDict(env_prefix="SLIPWAY_", frozen=True)
 
-    redis_url: RedisUrl = Field(default="redis://127.0.0.1:6379/0", description="Where the jobs are.")
-    host: str = Field(default="127.0.0.1", description="Where it listens; others need keys to be there.")
-    api_keys_file: Path | None = Field(default=None, description="See docs/access.md.")
-    oidc_issuer: str | None = Field(default=None, description="Whose tokens are taken; see docs/access.md.")
-    oidc_audience: str | None = Field(default=None, description="Whom they must be meant for.")
-    oidc_jwks_url: str | None = Field(default=None, description="Tokens are taken when all three are set.")
+    redis_url: RedisUrl = Field(
+        default="redis://127.0.0.1:6379/0", description="URL of the Redis that holds the jobs."
+    )
+    host: str = Field(
+        default="127.0.0.1",
+        description="Address that the API listens on. Any other than loopback needs keys or tokens.",
+    )
+    api_keys_file: Path | None = Field(
+        default=None, description="JSON file of the API keys that are accepted; see docs/access.md."
+    )
+    oidc_issuer: str | None = Field(
+        default=None, description="OpenID Connect issuer whose tokens are accepted; see docs/access.md."
+    )
+    oidc_audience: str | None = Field(default=None, description="Audience that tokens must name.")
+    oidc_jwks_url: str | None = Field(
+        default=None,
+        description="URL of the issuer's keys. Tokens are accepted if issuer, audience and this are set.",
+    )
     oidc_rules: TokenRules = Field(
         default=(),
-        description="What bearers of tokens may read and write, and how many jobs they may have, by claim: a "
-        "JSON list, see docs/access.md. Default: anything.",
+        description="Rules by claim for the URIs that bearers of tokens may read and write, and for their "
+        "number of jobs: a JSON list, see docs/access.md. Default: no limits.",
     )
-    idempotency_retention: int = Field(default=86_400, gt=0, description="Seconds an answer is kept.")
+    idempotency_retention: int = Field(
+        default=86_400, gt=0, description="Seconds for which the answer to an Idempotency-Key is kept."
+    )
     link_endpoint: str | None = Field(
         default=None,
         pattern="^https?://.+$",
-        description="The object store's URL as callers reach it, where that is another than the API's: "
-        "links to packages lead there.",
+        description="URL of the object store in download links, if callers reach it under another URL than "
+        "the API does.",
     )
-    link_lifetime: int = Field(default=900, gt=0, le=604_800, description="Seconds a package's link works.")
+    link_lifetime: int = Field(
+        default=900, gt=0, le=604_800, description="Seconds for which a package's download link works."
+    )
     guess_limit: int = Field(
-        default=30, ge=0, description="Wrong keys or signatures that an address may send in a minute; 0: any."
+        default=30,
+        ge=0,
+        description="Wrong keys or signatures that an address may send in a minute; 0 for no limit.",
     )
-    max_request_time: float = Field(default=60.0, gt=0, description="Seconds a body may take to arrive.")
-    max_request_bytes: int = Field(default=8 << 20, gt=0, description="A pipeline config fits well.")
+    max_request_time: float = Field(
+        default=60.0, gt=0, description="Seconds within which a request's body must arrive."
+    )
+    max_request_bytes: int = Field(
+        default=8 << 20,
+        gt=0,
+        description="Largest request body, in bytes. The default has ample room for a pipeline config.",
+    )
     file_roots: Annotated[Folders, NoDecode] | None = Field(
         default=None,
-        description="Folders below which plain paths and file:// may lead, links followed; by commas, / is "
-        "anywhere. Default: nowhere, if keys or tokens are asked for; else anywhere.",
+        description="Folders that plain paths and file:// URIs must lie in, symbolic links resolved; "
+        "separated by commas, / for any. Default: none if keys or tokens are set up, else any.",
     )
     families: FamilyNames = Field(
-        default=(), description="Of one's own, that exports may name: docs/families.md. By commas."
+        default=(),
+        description="Custom model families that exports may name, separated by commas; see docs/families.md.",
     )
     log_format: LogFormat = Field(
         default=LogFormat.CONSOLE, description="console for people, json for machines."
     )
-    log_level: LogLevel = Field(default=LogLevel.INFO, description="What is less than this is not logged.")
+    log_level: LogLevel = Field(default=LogLevel.INFO, description="Least severe level that is logged.")
     otlp_endpoint: OtlpEndpoint = None
     hooks: HookSettings = Field(
         default_factory=HookSettings,
-        description="Of webhooks; its own variables, see service.hooks.settings.",
+        description="Settings of webhooks, from variables of their own: service.hooks.settings.",
     )
 
     @property
     def asks_who_calls(self) -> bool:
-        """Whether there are keys or tokens."""
+        """Whether requests must carry a key or a token."""
         oidc = self.oidc_issuer and self.oidc_audience and self.oidc_jwks_url
         return self.api_keys_file is not None or bool(oidc)
 
     @property
     def allowed_file_roots(self) -> tuple[Path, ...] | None:
-        """Where paths may lead; None is anywhere."""
+        """The folders that paths must lie in; None allows all."""
         return () if self.file_roots is None and self.asks_who_calls else self.file_roots

@@ -1,4 +1,4 @@
-"""Spans of the API: one per request, and one for every job that a request leaves to the workers."""
+"""Spans of the API: one per request, and one for every job that a request puts into the queue."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from jobs.queue import JobQueue
 from jobs.request import Priority
 from telemetry.tracing import SpanKind, Tracing
 
-_QUIET = ("/static/", "/healthz", "/readyz", "/metrics")  # asked for all the time
+_NOT_TRACED = ("/static/", "/healthz", "/readyz", "/metrics")  # requested all the time
 _SERVER_ERROR = 500
 
 
 class RequestSpans:
-    """ASGI middleware: a span per request, named for its route, below the caller's if that sends one."""
+    """ASGI middleware that records a span per request, named by its route, as a child of the caller's."""
 
     def __init__(self, app: ASGIApp, tracing: Tracing) -> None:
         """Trace the requests to `app`."""
@@ -24,22 +24,24 @@ class RequestSpans:
         self._tracing = tracing
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer within a span."""
-        if scope["type"] != "http" or scope["path"].startswith(_QUIET):
+        """Answer the request within a span."""
+        if scope["type"] != "http" or scope["path"].startswith(_NOT_TRACED):
             await self._app(scope, receive, send)
             return
         method = str(scope["method"])
-        told = {"http.request.method": method, "url.path": str(scope["path"])}
-        with self._tracing.span(method, SpanKind.SERVER, parent=_parent(scope), attributes=told) as span:
+        attributes = {"http.request.method": method, "url.path": str(scope["path"])}
+        with self._tracing.span(
+            method, SpanKind.SERVER, parent=_parent_of(scope), attributes=attributes
+        ) as span:
 
-            async def sending(message: Message) -> None:
+            async def send_and_note(message: Message) -> None:
                 if message["type"] == "http.response.start":
                     span.note({"http.response.status_code": message["status"]})
                     if message["status"] >= _SERVER_ERROR:
                         span.fail(f"status {message['status']}")
                 await send(message)
 
-            await self._app(scope, receive, sending)
+            await self._app(scope, receive, send_and_note)
             if (route := getattr(scope.get("route"), "path", None)) is not None:
                 span.rename(f"{method} {route}")
                 span.note({"http.route": route})
@@ -47,14 +49,14 @@ class RequestSpans:
 
 @dataclass(frozen=True)
 class TracedQueue:
-    """A queue whose messages have a span each."""
+    """A job queue that records a span for each message."""
 
     queue: JobQueue
     tracing: Tracing
 
     def enqueue(self, job_id: JobId, priority: Priority = Priority.NORMAL, target: Target = "cpu") -> None:
-        told = {"slipway.job": job_id, "slipway.priority": priority, "slipway.target": target}
-        with self.tracing.span("enqueue", SpanKind.PRODUCER, attributes=told):
+        attributes = {"slipway.job": job_id, "slipway.priority": priority, "slipway.target": target}
+        with self.tracing.span("enqueue", SpanKind.PRODUCER, attributes=attributes):
             self.queue.enqueue(job_id, priority, target)
 
     def find_undelivered(self, target: Target = "cpu") -> frozenset[JobId]:
@@ -64,6 +66,6 @@ class TracedQueue:
         return self.queue.count_waiting(targets)
 
 
-def _parent(scope: Scope) -> str | None:
+def _parent_of(scope: Scope) -> str | None:
     found = dict(scope["headers"]).get(b"traceparent")
     return found.decode("latin-1") if found else None

@@ -1,4 +1,4 @@
-"""Who calls, and what the caller may do."""
+"""The caller of a request, and the scopes that say what the caller may do."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,7 +8,7 @@ from jobs.model import ANYONE
 
 
 class Scope(StrEnum):
-    """What a key is good for; each covers those before it."""
+    """A right that a key or token gives; each scope includes those before it."""
 
     READ = "read"  # look at jobs, logs, artifacts, metrics
     SUBMIT = "submit"  # also start, cancel and retry exports
@@ -23,7 +23,7 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True)
 class Caller:
-    """Who sent a request, as its key or token says."""
+    """The sender of a request, as identified by its key or token."""
 
     name: str
     scopes: frozenset[Scope]
@@ -33,4 +33,4 @@ class Caller:
         return any(scope in given.covered for given in self.scopes)
 
 
-LOCAL = Caller(ANYONE, frozenset({Scope.ADMIN}), NO_OWNER)  # where no keys are asked for
+LOCAL = Caller(ANYONE, frozenset({Scope.ADMIN}), NO_OWNER)  # every caller of a service without keys

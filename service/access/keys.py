@@ -1,4 +1,4 @@
-"""API keys: read from a file, found by what a caller sends."""
+"""API keys: read from a file, and looked up by the secret that a caller sends."""
 
 import hashlib
 import hmac
@@ -18,15 +18,15 @@ KeyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 
 
 class ApiKey(Frozen):
-    """One key: its secret, or better the secret's digest, and what it is good for."""
+    """One API key: its secret, or better the secret's digest, with its scopes and limits."""
 
     name: KeyName
     secret: SecretStr | None = Field(default=None, min_length=16)
-    sha256: str | None = Field(default=None, pattern="^[0-9a-f]{64}$", description="Of the secret.")
+    sha256: str | None = Field(default=None, pattern="^[0-9a-f]{64}$", description="SHA-256 of the secret.")
     scopes: frozenset[Scope] = Field(min_length=1)
     max_queued: int | None = Field(default=None, ge=0)
     max_running: int | None = Field(default=None, ge=1)
-    uris: UriRules = Field(default=NO_RULES, description="What its exports may read and write.")
+    uris: UriRules = Field(default=NO_RULES, description="URIs that its exports may read and write.")
 
     @model_validator(mode="after")
     def _one_secret(self) -> Self:
@@ -44,7 +44,7 @@ class ApiKey(Frozen):
 
 
 class KeyFile(Frozen):
-    """The file of SLIPWAY_API_KEYS_FILE: {"keys": [...]}."""
+    """The file that SLIPWAY_API_KEYS_FILE names: {"keys": [...]}."""
 
     keys: tuple[ApiKey, ...] = Field(min_length=1)
 
@@ -57,23 +57,26 @@ class KeyFile(Frozen):
 
 
 class KeyRing:
-    """The keys a service knows."""
+    """The API keys that a service accepts."""
 
     def __init__(self, keys: Iterable[ApiKey]) -> None:
-        """Take the keys; of secrets only digests are kept."""
+        """Take the keys; only digests of their secrets are kept."""
         self._callers = tuple((key.digest, key.caller) for key in keys)
 
     def find(self, secret: str) -> Caller | None:
-        """Whose secret this is. All digests are compared, so that the time taken tells nothing."""
-        given, found = _digest(secret), None
+        """Return the caller with this secret, if there is one.
+
+        All digests are compared, so that the time it takes does not depend on the secret.
+        """
+        sent, found = _digest(secret), None
         for digest, caller in self._callers:
-            if hmac.compare_digest(given, digest):
+            if hmac.compare_digest(sent, digest):
                 found = caller
         return found
 
 
 def read_keys(path: Path) -> KeyRing:
-    """The keys of a file, or UnsafeSetup: a service does not start without the keys it was told of."""
+    """Read the keys of a file; UnsafeSetup if it holds none: a service does not start without its keys."""
     try:
         return KeyRing(KeyFile.model_validate_json(path.read_bytes()).keys)
     except OSError as error:
@@ -82,7 +85,7 @@ def read_keys(path: Path) -> KeyRing:
         problems = ", ".join(
             f"{'.'.join(str(step) for step in each['loc'])}: {each['msg']}" for each in error.errors()
         )
-        raise UnsafeSetup(f"{path} holds no keys: {problems}") from None  # its text would show secrets
+        raise UnsafeSetup(f"{path} holds no keys: {problems}") from None  # pydantic's text shows secrets
 
 
 def _digest(secret: str) -> str:

@@ -1,4 +1,4 @@
-"""What the bearers of tokens may read, write and have running: rules by claims."""
+"""Rules that give the bearers of tokens their limits and URIs, chosen by the claims of the token."""
 
 from collections.abc import Mapping, Sequence
 from typing import Self
@@ -11,16 +11,16 @@ from jobs.control.control import Owner
 
 
 class TokenRule(Frozen):
-    """One rule: for tokens whose claim is a value, or a list that holds it; without a claim, for all."""
+    """One rule, for tokens whose claim is `value` or a list that holds it; without a claim, for all."""
 
     claim: str | None = Field(default=None, min_length=1)
     value: str | None = Field(default=None, min_length=1)
     max_queued: int | None = Field(default=None, ge=0)
     max_running: int | None = Field(default=None, ge=1)
-    uris: UriRules = Field(default=NO_RULES, description="What the bearer's exports may read and write.")
+    uris: UriRules = Field(default=NO_RULES, description="URIs that the bearer's exports may read and write.")
 
     @model_validator(mode="after")
-    def _whole(self) -> Self:
+    def _claim_has_a_value(self) -> Self:
         if (self.claim is None) != (self.value is None):
             raise ValueError("give `claim` and `value` both, or neither")
         return self
@@ -36,7 +36,10 @@ class TokenRule(Frozen):
 
 
 def owner_by(rules: Sequence[TokenRule], name: str, claims: Mapping[str, object]) -> Owner | None:
-    """Whose jobs the bearer's are, by the first rule that fits; None where none does: nobody is let in so."""
+    """Return the owner of the bearer's jobs, by the first rule that fits.
+
+    None if there are rules and none fits: such a bearer is refused.
+    """
     if not rules:
         return Owner(name)
     return next((rule.owner(name) for rule in rules if rule.fits(claims)), None)

@@ -1,4 +1,4 @@
-"""OpenID Connect bearer tokens: checked against the issuer's published keys."""
+"""OpenID Connect bearer tokens, verified with the issuer's published keys."""
 
 from collections.abc import Sequence
 from json import JSONDecodeError
@@ -13,8 +13,8 @@ from service.access.rules import TokenRule, owner_by
 from service.errors import IssuerUnreachable
 
 _ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA")
-_PREFIX = "slipway:"  # of the scopes that are ours
-_OURS = "oidc:"  # before each subject: no name of a key holds a colon
+_SCOPE_PREFIX = "slipway:"
+_NAME_PREFIX = "oidc:"  # before each subject: no API key's name holds a colon, so the two cannot collide
 _LEEWAY_S = 30
 _TIMEOUT_S = 5
 
@@ -25,27 +25,30 @@ class _Claims(Frozen):
 
     @field_validator("scope", mode="before")
     @classmethod
-    def _ours(cls, given: object) -> object:
-        """Of the space-separated scopes, those that begin with `slipway:`."""
+    def _select_scopes(cls, given: object) -> object:
+        """Select the scopes that begin with `slipway:` from a space-separated list."""
         words = given.split() if isinstance(given, str) else ()
-        return [word.removeprefix(_PREFIX) for word in words if word.startswith(_PREFIX)]
+        return [word.removeprefix(_SCOPE_PREFIX) for word in words if word.startswith(_SCOPE_PREFIX)]
 
 
 class TokenCheck:
-    """Finds who a token speaks for."""
+    """Verifies tokens and finds the caller that a token speaks for."""
 
     def __init__(self, *, issuer: str, audience: str, jwks_url: str, rules: Sequence[TokenRule] = ()) -> None:
-        """Trust tokens that `issuer` signed for `audience`, by the keys at `jwks_url`; rules bind them."""
+        """Trust tokens that `issuer` signed for `audience` with a key at `jwks_url`; `rules` limit them."""
         self._rules = rules
         self._issuer = issuer
         self._audience = audience
         self._keys = jwt.PyJWKClient(jwks_url, timeout=_TIMEOUT_S)
 
     def find(self, token: str) -> Caller | None:
-        """The token's caller; None when it is none of the issuer's, expired, for others, or fits no rule.
+        """Return the token's caller, or None if the token is not accepted.
+
+        A token is not accepted if another issuer signed it, it has expired, it is for another audience, its
+        claims cannot be used, or no rule fits it.
 
         Raises:
-            IssuerUnreachable: the issuer's keys are needed, and are not to be had.
+            IssuerUnreachable: the issuer's keys are needed and cannot be fetched.
         """
         try:
             key = self._keys.get_signing_key_from_jwt(token)
@@ -65,8 +68,8 @@ class TokenCheck:
                 leeway=_LEEWAY_S,
                 options={"require": ["exp", "iss", "aud", "sub"]},
             )
-            told = _Claims.model_validate({"sub": claims["sub"], "scope": claims.get("scope", "")})
+            known = _Claims.model_validate({"sub": claims["sub"], "scope": claims.get("scope", "")})
         except (jwt.PyJWTError, ValidationError):
             return None
-        owner = owner_by(self._rules, f"{_OURS}{told.sub}", claims)
-        return Caller(owner.name, told.scope, owner) if owner else None
+        owner = owner_by(self._rules, f"{_NAME_PREFIX}{known.sub}", claims)
+        return Caller(owner.name, known.scope, owner) if owner else None

@@ -1,7 +1,7 @@
-"""Which addresses callbacks may reach: the public internet, and the networks that the settings allow.
+"""The addresses that callbacks may reach: the public internet, and the networks that the settings allow.
 
 A callback's URL is chosen by a caller, so that without this rule a caller could reach whatever the service
-can. Names are resolved here, and the connection goes to the very address that was judged.
+can. Names are resolved here, and the connection goes to the very address that was checked.
 """
 
 import socket
@@ -16,7 +16,7 @@ import httpcore
 Network = IPv4Network | IPv6Network
 
 _NAT64 = IPv6Network("64:ff9b::/96")
-_INTERNET = IPv6Network("2000::/3")  # all that is given out as global unicast
+_INTERNET = IPv6Network("2000::/3")  # all addresses that are assigned as global unicast
 
 
 class AddressRefused(Exception):
@@ -24,10 +24,10 @@ class AddressRefused(Exception):
 
 
 class GuardedNetwork(httpcore.NetworkBackend):
-    """Connects to permitted addresses only, and lets go of every connection at a deadline."""
+    """Connects to permitted addresses only, and drops every connection at a deadline."""
 
     def __init__(self, allowed: Iterable[Network], *, deadline_s: float) -> None:
-        """Permit `allowed` beside the internet; a connection may last `deadline_s`."""
+        """Permit `allowed` networks beside the internet; a connection may last `deadline_s` seconds."""
         self._allowed = tuple(allowed)
         self._deadline_s = deadline_s
         self._network = httpcore.SyncBackend()
@@ -50,12 +50,14 @@ class GuardedNetwork(httpcore.NetworkBackend):
                 stream = self._network.connect_tcp(str(address), port, _left(deadline), local_address)
             except (httpcore.ConnectError, httpcore.ConnectTimeout):
                 continue
-            return self._judged(stream, host, deadline)
+            return self._bound_to_peer(stream, host, deadline)
         stream = self._network.connect_tcp(str(last), port, _left(deadline), local_address)
-        return self._judged(stream, host, deadline)
+        return self._bound_to_peer(stream, host, deadline)
 
-    def _judged(self, stream: httpcore.NetworkStream, host: str, deadline: float) -> httpcore.NetworkStream:
-        """The stream, if the address it is connected to is permitted as well, whatever lies in between."""
+    def _bound_to_peer(
+        self, stream: httpcore.NetworkStream, host: str, deadline: float
+    ) -> httpcore.NetworkStream:
+        """Return the stream with its deadline, if the peer's address is permitted too, else refuse it."""
         peer = stream.get_extra_info("server_addr")
         if not permits(ip_address(str(peer[0]).partition("%")[0]), self._allowed):
             stream.close()
@@ -64,7 +66,7 @@ class GuardedNetwork(httpcore.NetworkBackend):
 
 
 class _Bounded(httpcore.NetworkStream):
-    """A stream whose every step ends by one deadline: a receiver cannot hold a sender byte by byte."""
+    """A stream whose reads and writes share one deadline: a receiver cannot hold a sender byte by byte."""
 
     def __init__(self, stream: httpcore.NetworkStream, deadline: float) -> None:
         self._stream = stream
@@ -90,17 +92,17 @@ class _Bounded(httpcore.NetworkStream):
 
 
 def permits(address: IPv4Address | IPv6Address, allowed: Iterable[Network]) -> bool:
-    """True for an address of the internet, and for one in an allowed network."""
-    address = _carried(address)
+    """Return whether the address is one of the internet, or lies in an allowed network."""
+    address = _embedded_ipv4(address)
     if any(address in network for network in allowed):
         return True
     if isinstance(address, IPv6Address) and address not in _INTERNET:
-        return False  # also forms that carry an IPv4 address and are none that _carried knows
+        return False  # also embeddings of an IPv4 address that _embedded_ipv4 does not know
     return address.is_global and not address.is_multicast
 
 
-def _carried(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
-    """The IPv4 address that an IPv6 one stands for, if it does."""
+def _embedded_ipv4(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
+    """Return the IPv4 address that an IPv6 one embeds, else the address itself."""
     if isinstance(address, IPv4Address):
         return address
     if address in _NAT64:
@@ -117,7 +119,7 @@ def _resolve(host: str, port: int) -> list[IPv4Address | IPv6Address]:
 
 
 def _left(deadline: float) -> float:
-    left = deadline - time.monotonic()
-    if left <= 0:
+    seconds = deadline - time.monotonic()
+    if seconds <= 0:
         raise httpcore.ReadTimeout("the receiver took too long")
-    return left
+    return seconds

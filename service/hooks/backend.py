@@ -1,4 +1,4 @@
-"""What the routes of webhooks stand on, and their senders' life."""
+"""The stores and limits that the routes of webhooks use, and the threads that send callbacks."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,14 +20,14 @@ from jobs.request import ExportRequest
 from service.access.callers import Caller, Scope
 from service.audit import record
 from service.hooks.dispatcher import Dispatcher, Senders
-from service.hooks.posting import Poster
-from service.hooks.receivers import checked_callback_url
+from service.hooks.poster import Poster
+from service.hooks.receivers import require_usable_callback
 from service.hooks.settings import HookSettings
 
 
 @dataclass(frozen=True, kw_only=True)
 class HookBackend:
-    """Rules, receivers and deliveries, made once per application."""
+    """Triggers, subscriptions and deliveries, created once per application."""
 
     settings: HookSettings
     triggers: RedisBook[Trigger]
@@ -80,7 +80,7 @@ HookLimits = Annotated[HookSettings, Depends(_settings)]
 
 
 def _answerable(request: ExportRequest, limits: HookLimits) -> ExportRequest:
-    checked_callback_url(request.callback_url, limits)
+    require_usable_callback(request.callback_url, limits)
     return request
 
 

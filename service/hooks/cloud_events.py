@@ -18,31 +18,33 @@ _JSON = "application/json"
 
 
 def read_event(headers: Mapping[str, str], body: bytes) -> TrainingEvent:
-    """The event in a request.
+    """Read the event in a request.
 
     Raises:
-        InvalidEvent: it is in neither mode, lacks an attribute, or its data is no JSON object.
+        InvalidEvent: the request is in neither mode, lacks an attribute, or its data is no JSON object.
     """
-    message, told = HTTPMessage(dict(headers), body), _Told()
+    message, factory = HTTPMessage(dict(headers), body), _RecordingFactory()
     media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
     try:
         if media_type == _STRUCTURED:
-            from_structured(message, JSONFormat(), told)
+            from_structured(message, JSONFormat(), factory)
         elif "ce-specversion" in headers and media_type in (_JSON, ""):
-            from_binary(message, JSONFormat(), told)
+            from_binary(message, JSONFormat(), factory)
         else:
-            raise InvalidEvent(f"Content-Type {media_type or 'missing'}, and no ce- headers beside JSON")
-        return TrainingEvent.model_validate(told.fields)
+            raise InvalidEvent(
+                f"the Content-Type is {media_type or 'missing'}, and there are no ce- headers beside JSON"
+            )
+        return TrainingEvent.model_validate(factory.fields)
     except ValidationError as error:
         first = error.errors()[0]
         raise InvalidEvent(first["msg"], where=".".join(str(step) for step in first["loc"])) from error
     except (BaseCloudEventException, ValueError, TypeError, AttributeError, RecursionError) as error:
-        # The library lets through what its parsers raise on a body of another shape.
+        # The library passes on whatever its parsers raise on a body of another shape.
         raise InvalidEvent(str(error)[:300]) from error
 
 
-class _Told:
-    """Makes the library's event, and keeps what was sent: the library makes up a missing id or time."""
+class _RecordingFactory:
+    """Creates the library's event, which invents a missing id or time, and records the fields as sent."""
 
     def __init__(self) -> None:
         self.fields: dict[str, object] = {}

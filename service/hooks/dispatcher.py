@@ -1,25 +1,25 @@
 """The senders: threads that turn the outbox into deliveries and deliveries into requests.
 
-Any number of processes may run them. What is due is claimed in Redis, longer than a request can take; what
-a killed process had claimed falls due again.
+Any number of processes may run them. A delivery that is due is claimed in Redis for longer than a request
+can take; deliveries that a killed process had claimed become due again.
 """
 
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from cloudevents.core.bindings.http import to_structured_event
 from cloudevents.core.v1.event import CloudEvent
 
 from jobs.errors import StoreUnavailable
 from jobs.events import JobEvent
-from jobs.hooks.deliveries import Answer, Delivery, DeliveryState, Try
+from jobs.hooks.deliveries import Delivery, DeliveryState, Try
 from jobs.hooks.redis_book import RedisBook
 from jobs.hooks.redis_outbox import Claim, RedisOutbox
 from jobs.hooks.subscriptions import Subscription
+from service.hooks.poster import Poster
 from service.hooks.settings import HookSettings
 from service.hooks.signatures import sign
 from telemetry.logging import logger
@@ -28,33 +28,27 @@ log = logger(__name__)
 
 SOURCE = "/exports"
 
-_CLAIM_PER_TIMEOUT = 2  # a request has ended long before its claim
+_CLAIM_PER_TIMEOUT = 2  # so that a request has ended long before its claim does
 _PRUNE_EVERY_S = 60.0
 _STOP_S = 5.0
 
 
-class Posts(Protocol):
-    """Sends a body to a URL."""
-
-    def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Answer: ...
-
-
 @dataclass(frozen=True, kw_only=True)
 class Dispatcher:
-    """One step at a time: what a sender does until there is nothing due."""
+    """The single steps of a sender, which repeats them as long as deliveries are due."""
 
     outbox: RedisOutbox
     subscriptions: RedisBook[Subscription]
-    poster: Posts
+    poster: Poster
     settings: HookSettings
 
     def fan_out(self) -> None:
-        """Make deliveries of all events in the outbox."""
+        """Turn all events in the outbox into deliveries, one for each receiver."""
         while (text := self.outbox.next_entry()) is not None:
             self.outbox.fan_out(text, self.subscriptions.all())
 
     def send_next(self) -> bool:
-        """Send the delivery that has waited longest; False when none is due."""
+        """Send the delivery that has waited longest; return False if none is due."""
         claim = self.outbox.claim(self.settings.callback_timeout * _CLAIM_PER_TIMEOUT)
         if claim is None:
             return False
@@ -76,7 +70,7 @@ class Dispatcher:
         answer = self.poster.post(delivery.url, headers, body)
         seconds = round(time.monotonic() - begun, 3)
         done = Try(at=self.outbox.now(), seconds=seconds, status=answer.status, error=answer.error)
-        if answer.unsubscribes:  # before it is written down: a restart in between does it again
+        if answer.unsubscribes:  # before the result is stored: after a restart in between it is done again
             self._unsubscribe(delivery)
         jitter = random.uniform(-1, 1)  # noqa: S311 (spreads load; nothing is secret)
         new = delivery.after_try(done, answer, pauses=self.settings.callback_pauses, jitter=jitter)
@@ -97,7 +91,7 @@ class Dispatcher:
         self.outbox.save_result(claim, dropped)
 
     def _secrets(self, delivery: Delivery) -> tuple[str, ...]:
-        """What to sign with; nothing when the receiver wants no more."""
+        """Return the secrets to sign with, or none if the receiver is to get no more events."""
         if delivery.subscription_id is not None:
             subscription = self.subscriptions.get(delivery.subscription_id)
             return (subscription.secret,) if subscription else ()
@@ -125,7 +119,7 @@ class Senders:
         self._poll_s = dispatcher.settings.callback_poll.total_seconds()
         self._stopping = threading.Event()
         count = dispatcher.settings.callback_senders
-        loops: list[Callable[[], None]] = [self._send] * count + [self._look_after] * (count > 0)
+        loops: list[Callable[[], None]] = [self._send] * count + [self._maintain_outbox] * (count > 0)
         self._threads = [threading.Thread(target=loop, name="callbacks", daemon=True) for loop in loops]
 
     def start(self) -> None:
@@ -133,7 +127,7 @@ class Senders:
             thread.start()
 
     def stop(self) -> None:
-        """Finish what is being sent, within seconds; the rest waits in Redis."""
+        """Finish the requests under way, within seconds; the other deliveries wait in Redis."""
         self._stopping.set()
         deadline = time.monotonic() + _STOP_S
         for thread in self._threads:
@@ -141,20 +135,20 @@ class Senders:
 
     def _send(self) -> None:
         while not self._stopping.is_set():
-            if not self._safely(self._dispatcher.send_next):
+            if not self._run_step(self._dispatcher.send_next):
                 self._stopping.wait(self._poll_s)
 
-    def _look_after(self) -> None:
-        """Fan out at once what happens, and forget now and then what is old."""
-        pruned = 0.0
+    def _maintain_outbox(self) -> None:
+        """Fan out new events at once, and delete old deliveries now and then."""
+        pruned_at = 0.0
         while not self._stopping.wait(self._poll_s):
-            self._safely(self._dispatcher.fan_out)
-            if time.monotonic() - pruned > _PRUNE_EVERY_S:
-                pruned = time.monotonic()
-                self._safely(self._dispatcher.prune)
+            self._run_step(self._dispatcher.fan_out)
+            if time.monotonic() - pruned_at > _PRUNE_EVERY_S:
+                pruned_at = time.monotonic()
+                self._run_step(self._dispatcher.prune)
 
-    def _safely(self, step: Callable[[], bool | None]) -> bool:
-        """True when there may be more to do at once."""
+    def _run_step(self, step: Callable[[], bool | None]) -> bool:
+        """Run one step and log its errors; return whether there may be more to do at once."""
         try:
             return bool(step())
         except StoreUnavailable as error:
@@ -165,7 +159,7 @@ class Senders:
 
 
 def cloud_event(event: JobEvent) -> tuple[str, bytes]:
-    """The event as it is sent: content type and body, the same bytes with every try."""
+    """Return the content type and the body of an event as sent: the same bytes with every try."""
     attributes = {
         "specversion": "1.0",
         "id": event.id,

@@ -1,4 +1,4 @@
-"""Whether events may be sent to a URL, as far as can be told before connecting."""
+"""Checks of the URLs that events are to be sent to, as far as is possible before connecting."""
 
 from ipaddress import ip_address
 from urllib.parse import urlsplit
@@ -9,12 +9,12 @@ from service.hooks.addresses import permits
 from service.hooks.settings import HookSettings
 
 
-def checked_receiver(url: str, settings: HookSettings) -> str:
-    """The URL, or CallbackRefused; what its name resolves to is judged at every sending."""
+def require_permitted_url(url: str, settings: HookSettings) -> str:
+    """Return the URL, or raise CallbackRefused; the addresses of a host name are checked at every sending."""
     host = urlsplit(require_callback_url(url)).hostname or ""
     try:
         address = ip_address("127.0.0.1" if host == "localhost" else host)
-    except ValueError:  # a name
+    except ValueError:  # a host name
         return url
     if not permits(address, settings.callback_networks):
         raise CallbackRefused(
@@ -25,14 +25,14 @@ def checked_receiver(url: str, settings: HookSettings) -> str:
     return url
 
 
-def checked_callback_url(url: str | None, settings: HookSettings) -> None:
-    """CallbackRefused when a job's events cannot be signed or sent there; None is no callback."""
+def require_usable_callback(url: str | None, settings: HookSettings) -> None:
+    """Raise CallbackRefused if a job's events cannot be signed or sent to the URL; None is no callback."""
     if url is None:
         return
-    checked_receiver(url, settings)
+    require_permitted_url(url, settings)
     if not settings.callback_secrets:
         raise CallbackRefused(
             "the service has no secret to sign a job's callbacks with",
-            hint="set SLIPWAY_CALLBACK_SECRETS, or subscribe with POST /subscriptions, which draws a secret",
+            hint="set SLIPWAY_CALLBACK_SECRETS, or use POST /subscriptions, which creates a secret",
             where="callback_url",
         )

@@ -1,4 +1,4 @@
-"""Bodies of requests and answers about webhooks, in and out."""
+"""Bodies of requests and answers about webhooks, incoming and outgoing."""
 
 from datetime import datetime
 from typing import Annotated
@@ -24,11 +24,11 @@ Secret = Annotated[str, Field(pattern=f"^whsec_{_BASE64}$")]
 
 
 class StartView(Frozen):
-    """What one trigger made of an event."""
+    """The result of one trigger for an event: a job, or the reason why there is none."""
 
     trigger: str
-    job: JobId | None = Field(description="At /exports/<job>.")
-    failure: Failure | None = Field(description="Why it started nothing.")
+    job: JobId | None = Field(description="The job that was started; see /exports/<job>.")
+    failure: Failure | None = Field(description="Why no job was started.")
 
     @classmethod
     def of(cls, start: Start) -> "StartView":
@@ -36,12 +36,14 @@ class StartView(Frozen):
 
 
 class EventAnswer(Frozen):
-    """What an event came to."""
+    """The result of an event: the triggers that it matches, and the jobs that they started."""
 
     id: str
     source: str
-    matched: int = Field(description="How many triggers it fits.")
-    duplicate: bool = Field(description="It had come before; these are the jobs it started then.")
+    matched: int = Field(description="Number of triggers that the event matches.")
+    duplicate: bool = Field(
+        description="Whether the event has been received before; `starts` are then the jobs of that time."
+    )
     starts: tuple[StartView, ...] = ()
 
     @classmethod
@@ -57,9 +59,9 @@ class EventAnswer(Frozen):
 
 
 class TriggerView(Trigger):
-    """A trigger and what came of it of late."""
+    """A trigger with its latest results."""
 
-    latest: tuple[Noted, ...] = Field(description="What it made of the latest events that fitted it.")
+    latest: tuple[Noted, ...] = Field(description="Results for the latest events that matched it.")
 
 
 class TriggerList(Frozen):
@@ -74,22 +76,27 @@ class TriggerList(Frozen):
 
 
 class TriggerTrial(Frozen):
-    """What an event would do."""
+    """The result that an event would have with a trigger, without starting an export."""
 
-    starts: bool = Field(description="An export would be accepted.")
-    misfits: tuple[str, ...] = Field(default=(), description="What of the event does not fit the trigger.")
+    starts: bool = Field(description="Whether an export would be accepted.")
+    misfits: tuple[str, ...] = Field(
+        default=(), description="Reasons why the event does not match the trigger."
+    )
     failure: Failure | None = Field(default=None, description="Why the export would be refused.")
-    request: ExportRequest | None = Field(default=None, description="The template, filled.")
+    request: ExportRequest | None = Field(
+        default=None, description="The trigger's template, filled with the event's data."
+    )
     towers: tuple[TowerName, ...] = ()
 
 
 class SubscriptionRequest(Frozen):
-    """Who is to be told, and of what."""
+    """A URL to send events to, and the types of events."""
 
     url: CallbackUrl
     events: tuple[EventType, ...] = Field(default=tuple(EventType), min_length=1, max_length=16)
     secret: Secret | None = Field(
-        default=None, description="whsec_ and base64; default: drawn, or the one it has."
+        default=None,
+        description="whsec_ and base64; default: a new random one, or when replacing the one it has.",
     )
 
 
@@ -114,9 +121,9 @@ class SubscriptionView(Frozen):
 
 
 class SubscriptionMade(SubscriptionView):
-    """A subscription as it is shown once."""
+    """A new subscription with its secret, which is shown only once."""
 
-    secret: str = Field(description="Verify with it; it is not shown again.")
+    secret: str = Field(description="Secret to verify events with; it is not shown again.")
 
 
 class SubscriptionList(Frozen):
@@ -127,26 +134,26 @@ class SubscriptionList(Frozen):
 
     @classmethod
     def of(cls, page: BookPage[Subscription]) -> "SubscriptionList":
-        shown = tuple(SubscriptionView.of(each) for each in page.records)
-        return cls(subscriptions=shown, next_cursor=page.next)
+        views = tuple(SubscriptionView.of(each) for each in page.records)
+        return cls(subscriptions=views, next_cursor=page.next)
 
 
 class DeliveryView(Frozen):
-    """One event on its way to one receiver."""
+    """One event to be sent to one receiver."""
 
-    id: str = Field(description="The receiver sees it as webhook-id, the same with every try.")
+    id: str = Field(description="The webhook-id that the receiver sees, the same with every try.")
     event_id: str
     event_type: EventType
     job: JobId
     url: str
-    subscription_id: str | None = Field(description="null: the job's own callback_url.")
+    subscription_id: str | None = Field(description="null for the job's own callback_url.")
     state: DeliveryState
     attempts: int
-    tries: tuple[Try, ...] = Field(description="The latest ones.")
+    tries: tuple[Try, ...] = Field(description="The latest tries.")
     last_status: int | None
     last_error: str
-    reason: str = Field(description="Why it was given up or dropped.")
-    next_at: datetime | None = Field(description="When it is sent next.")
+    reason: str = Field(description="Why the delivery was given up or dropped.")
+    next_at: datetime | None = Field(description="When the next try is due.")
     created_at: datetime
     ended_at: datetime | None
 
@@ -180,5 +187,5 @@ class DeliveryList(Frozen):
 
     @classmethod
     def of(cls, page: DeliveryPage) -> "DeliveryList":
-        shown = tuple(DeliveryView.of(each) for each in page.deliveries)
-        return cls(deliveries=shown, next_cursor=page.next)
+        views = tuple(DeliveryView.of(each) for each in page.deliveries)
+        return cls(deliveries=views, next_cursor=page.next)

@@ -1,4 +1,4 @@
-"""Secrets and limits of webhooks, in and out; reads the environment as service.settings does."""
+"""Secrets and limits of incoming and outgoing webhooks, read from the environment."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -13,65 +13,79 @@ from jobs.hooks.secret import require_webhook_secret
 
 
 def _split(value: object) -> object:
-    """A list as people write it in an environment variable: separated by commas or blanks."""
+    """Split a list as written in an environment variable: separated by commas or blanks."""
     return tuple(value.replace(",", " ").split()) if isinstance(value, str) else value
 
 
-def _checked(secret: SecretStr) -> SecretStr:
+def _require_webhook_secret(secret: SecretStr) -> SecretStr:
     require_webhook_secret(secret.get_secret_value())
     return secret
 
 
 def _seconds(value: object) -> object:
-    """An environment variable's number is text, which pydantic would not read as seconds."""
+    """Convert the text of an environment variable, which pydantic would not read as seconds."""
     return float(value) if isinstance(value, str) else value
 
 
 Duration = Annotated[timedelta, BeforeValidator(_seconds), Field(gt=timedelta())]
 Durations = Annotated[tuple[Duration, ...], NoDecode, BeforeValidator(_split)]
-Secret = Annotated[SecretStr, AfterValidator(_checked)]
+Secret = Annotated[SecretStr, AfterValidator(_require_webhook_secret)]
 Secrets = Annotated[tuple[Secret, ...], NoDecode, BeforeValidator(_split)]
 Networks = Annotated[tuple[IPvAnyNetwork, ...], NoDecode, BeforeValidator(_split)]
 
 
 class _SecretFile(Frozen):
-    """What a file of secrets holds, checked as the variable is."""
+    """The content of a file of secrets, with the checks of the environment variable."""
 
     secrets: Secrets = ()
 
 
 class HookSettings(BaseSettings):
-    """Read from SLIPWAY_<NAME>; durations are in seconds."""
+    """Settings of webhooks, read from SLIPWAY_<NAME>; durations are in seconds."""
 
     model_config = SettingsConfigDict(env_prefix="SLIPWAY_", frozen=True)
 
     webhook_secrets: Secrets = Field(
-        default=(), description="whsec_…, one or more; any of them may have signed what comes in."
+        default=(),
+        description="Secrets (whsec_…), any of which may have signed an incoming event; separated by commas.",
     )
     webhook_secrets_file: Path | None = Field(
-        default=None, description="More of them, separated by blanks or lines; read anew for every event."
+        default=None,
+        description="File with more such secrets, separated by blanks or lines; read again for every event.",
     )
-    max_event_bytes: int = Field(default=256 << 10, gt=0, description="Of an event that comes in.")
+    max_event_bytes: int = Field(default=256 << 10, gt=0, description="Largest incoming event, in bytes.")
     event_memory: Duration = Field(
-        default=timedelta(days=30), description="For so long the same event starts nothing again."
+        default=timedelta(days=30),
+        description="Seconds for which an event is remembered, so that it starts no second export.",
     )
 
     callback_secrets: Secrets = Field(
-        default=(), description="whsec_…; each of them signs what goes to a job's callback_url."
+        default=(),
+        description="Secrets (whsec_…), each of which signs the events sent to a job's callback_url.",
     )
     callback_networks: Networks = Field(
-        default=(), description="Private networks that callbacks may reach all the same, as 10.1.0.0/16."
+        default=(),
+        description="Private networks that callbacks may reach, such as 10.1.0.0/16. Default: only public "
+        "addresses.",
     )
     callback_pauses: Durations = Field(
-        default=PAUSES, description="Between the tries of a delivery; then it is given up."
+        default=PAUSES,
+        description="Seconds between the tries of a delivery, which is given up after the last.",
     )
-    callback_timeout: Duration = Field(default=timedelta(seconds=15), description="Of a try, in all.")
-    callback_senders: int = Field(default=4, ge=0, le=64, description="Threads; 0: others send.")
+    callback_timeout: Duration = Field(
+        default=timedelta(seconds=15), description="Seconds that one try to send an event may take in all."
+    )
+    callback_senders: int = Field(
+        default=4,
+        ge=0,
+        le=64,
+        description="Threads of this process that send events; 0 leaves sending to other replicas.",
+    )
     callback_poll: Duration = Field(
-        default=timedelta(seconds=0.5), description="Between two looks for deliveries that are due."
+        default=timedelta(seconds=0.5), description="Seconds between two looks for deliveries that are due."
     )
     delivery_memory: Duration = Field(
-        default=timedelta(days=14), description="For so long deliveries that ended can be seen."
+        default=timedelta(days=14), description="Seconds for which deliveries that have ended are kept."
     )
 
     @model_validator(mode="after")
@@ -80,7 +94,7 @@ class HookSettings(BaseSettings):
         return self
 
     def signing_secrets(self) -> tuple[str, ...]:
-        """The secrets that may have signed what comes in."""
+        """Return the secrets that may have signed an incoming event."""
         listed = self.webhook_secrets
         if self.webhook_secrets_file is not None:
             listed += _SecretFile(secrets=self.webhook_secrets_file.read_text()).secrets

@@ -1,4 +1,4 @@
-"""Signing and verifying as Standard Webhooks says: id, time and body under a shared secret."""
+"""Signing and verifying webhooks by the Standard Webhooks scheme: id, time and body with a shared secret."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -11,10 +11,10 @@ ID, TIMESTAMP, SIGNATURE = "webhook-id", "webhook-timestamp", "webhook-signature
 
 
 def verify(headers: Mapping[str, str], body: bytes, secrets: Sequence[str]) -> str:
-    """The message's id, when one of the secrets has signed it within the last five minutes.
+    """Return the message's id, if it was signed with one of the secrets within the last five minutes.
 
     Raises:
-        WebhookUnverified: it is not signed, not by us, or too long ago.
+        WebhookUnverified: the message is not signed, or with another secret, or too long ago.
     """
     if not secrets:
         raise WebhookUnverified("no secret is configured")
@@ -32,7 +32,7 @@ def verify(headers: Mapping[str, str], body: bytes, secrets: Sequence[str]) -> s
 
 
 def sign(message_id: str, body: bytes, secrets: Sequence[str], now: datetime) -> dict[str, str]:
-    """The headers that prove the body; one signature per secret, so that receivers can rotate."""
+    """Return the headers that sign the body: one signature per secret, so that receivers can rotate."""
     at = now.astimezone(UTC)  # the library takes any other clock's digits for UTC
     signatures = (Webhook(secret).sign(message_id, at, body.decode()) for secret in secrets)
     return {ID: message_id, TIMESTAMP: str(int(at.timestamp())), SIGNATURE: " ".join(signatures)}

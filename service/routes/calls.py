@@ -1,4 +1,4 @@
-"""The page that describes every call, at /docs."""
+"""The route of the page that describes every call of the API: /docs."""
 
 from typing import Annotated
 
@@ -13,6 +13,6 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 @router.get("/docs")
 def calls_page(request: Request, if_none_match: Annotated[str | None, Header()] = None) -> Response:
-    """All calls, for whoever asks: what they are is no secret."""
+    """Show all calls, without asking for a key: the API's description is no secret."""
     document = Document.model_validate(request.app.openapi())
     return answer(CallsPage(document=document), if_none_match)

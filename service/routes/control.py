@@ -1,4 +1,4 @@
-"""Cancel, retry and delete exports."""
+"""Routes that cancel, retry and delete exports."""
 
 from fastapi import APIRouter, Response, status
 
@@ -29,9 +29,9 @@ router = APIRouter(prefix="/exports", tags=["exports"])
     responses=problem_responses(JobNotFound, JobFinished, StoreUnavailable, Unauthenticated, Forbidden),
 )
 def cancel(job_id: str, jobs: Jobs, caller: Submitter) -> JobView:
-    """Cancel a job at once that was never begun; stop a running one within seconds.
+    """Cancel a job that has not been started, at once; stop a running one within seconds.
 
-    One that is queued between two attempts is cancelled once a worker has seen to what these left.
+    A job that is queued between two attempts is cancelled once a worker has cleaned up after the earlier one.
     """
     job = jobs.cancel(job_id)
     record(caller, "cancel", job.id)
@@ -62,9 +62,9 @@ def retry(
     workers: Workers,
     key: IdempotencyKey = None,
 ) -> Response:
-    """Export the towers that failed once more, as a new job with an artifact of its own.
+    """Export the failed towers of a job again, as a new job with an artifact of its own.
 
-    What the first job published stays as it is; a model's release joins the two.
+    The artifact of the first job stays as it is; a model's release combines the towers of both.
     """
 
     def carry_out() -> JobView:
@@ -81,6 +81,6 @@ def retry(
     responses=problem_responses(JobNotFound, JobNotFinished, StoreUnavailable, Unauthenticated, Forbidden),
 )
 def delete(job_id: str, jobs: Jobs, caller: Admin) -> None:
-    """Forget a finished job. Its artifact stays."""
+    """Delete the record of a finished job. Its artifact stays."""
     jobs.remove(job_id)
     record(caller, "delete", job_id)

@@ -1,4 +1,4 @@
-"""The pages for people: jobs, one job, workers and queue."""
+"""Routes of the dashboard: the pages of jobs, of one job, and of workers and queue."""
 
 from functools import lru_cache
 from typing import Annotated
@@ -43,17 +43,17 @@ Before = Annotated[str | None, Query(pattern="^[0-9a-z]{26}$")]
 
 
 class Fresh(StaticFiles):
-    """Files that a browser asks about each time, so that pages and scripts are of one version."""
+    """Static files that a browser checks for changes each time, so that pages and scripts fit together."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
-        """The file, or that it has not changed."""
+        """Return the file, or 304 if the browser has it already."""
         response = await super().get_response(path, scope)
         response.headers["Cache-Control"] = "no-cache"
         return response
 
 
 def add_dashboard(app: FastAPI) -> None:
-    """Serve the pages and what they are drawn with."""
+    """Serve the pages, with their styles and scripts."""
     app.include_router(router)
     app.include_router(calls.router)
     app.include_router(sign_in.router)
@@ -69,7 +69,7 @@ def jobs_page(
     before: Before = None,
     if_none_match: IfNoneMatch = None,
 ) -> Response:
-    """All jobs, newest first."""
+    """Show all jobs, newest first."""
     page = JobsPage(
         reader=reader,
         found=find(jobs, q, state, before),
@@ -83,13 +83,13 @@ def jobs_page(
 
 @router.get("/jobs/{job_id}")
 def job_page(job_id: str, jobs: Jobs, reader: Reader, if_none_match: IfNoneMatch = None) -> Response:
-    """One job as it is now."""
+    """Show one job as it is now."""
     return answer(JobPage(reader=reader, job=jobs.get(job_id)), if_none_match)
 
 
 @router.get("/jobs/{job_id}/plan")
 def plan_page(job_id: str, jobs: Jobs, reader: Reader, if_none_match: IfNoneMatch = None) -> Response:
-    """The job's dim plan."""
+    """Show the job's dim plan."""
     job = jobs.get(job_id)
     plan = view_plan(PlanRequest.model_validate(job.spec.model_dump()))
     return answer(PlanPage(reader=reader, job=job, plan=plan), if_none_match)
@@ -103,12 +103,12 @@ def report_page(
     target: Target | None = None,
     if_none_match: IfNoneMatch = None,
 ) -> Response:
-    """The job's verification, from its manifests: for all of its targets, or for the one asked for."""
+    """Show the job's verification, from its manifests: for all of its targets, or for one of them."""
     job = jobs.get(job_id)
     several = len(job.spec.targets) > 1
     chosen = target if several and target in job.spec.targets else None
-    wanted = (chosen,) if chosen else job.spec.targets if several else (None,)
-    reports = tuple(_report(job, each) for each in wanted)
+    targets = (chosen,) if chosen else job.spec.targets if several else (None,)
+    reports = tuple(_report(job, each) for each in targets)
     return answer(ReportPage(reader=reader, job=job, reports=reports, chosen=chosen), if_none_match)
 
 
@@ -116,14 +116,14 @@ def report_page(
 def log_page(
     job_id: str, jobs: Jobs, logs: Logs, reader: Reader, if_none_match: IfNoneMatch = None
 ) -> Response:
-    """What the ranks wrote, by tower and stage."""
+    """Show the job's log, by tower and stage."""
     job = jobs.get(job_id)
     return answer(LogPage(reader=reader, job=job, parts=logs.read(job.id)), if_none_match)
 
 
 @router.get("/workers")
 def workers_page(jobs: Jobs, workers: Workers, reader: Reader, if_none_match: IfNoneMatch = None) -> Response:
-    """Workers and queue."""
+    """Show the workers that are alive, and the queue."""
     queued = jobs.page(limit=_MOST_SHOWN, state=JobState.QUEUED, before=None)
     page = WorkersPage(
         reader=reader,
@@ -138,7 +138,7 @@ def workers_page(jobs: Jobs, workers: Workers, reader: Reader, if_none_match: If
 
 @router.post("/jobs/{job_id}/cancel", dependencies=[Depends(require_same_site)])
 def cancel(job_id: str, jobs: Jobs, caller: Submitter) -> Response:
-    """Cancel, and show the job again."""
+    """Cancel the job, and show its page again."""
     job = jobs.cancel(job_id)
     record(caller, "cancel", job.id)
     return _show(job)
@@ -157,17 +157,19 @@ def _show(job: Job) -> Response:
 
 
 def _report(job: Job, target: Target | None) -> TargetReport:
-    """What the manifest says of one target, or why there is none to show."""
+    """Read the manifest of one target, or say why there is none to show."""
     uri = job.manifest_uris.get(target) if target else job.manifest_uri
     if uri is None:
-        return TargetReport(target=target, problem="Nothing is published, so there is nothing to report.")
+        return TargetReport(
+            target=target, problem="Nothing is published, so there is no verification to show."
+        )
     try:
         return TargetReport(target=target, manifest=_manifest(uri))
-    except ExportError as error:  # the job's page stays of use without it
+    except ExportError as error:  # the rest of the page is still useful
         return TargetReport(target=target, problem=f"The manifest cannot be read: {error.message}.")
 
 
 @lru_cache(maxsize=_MANIFESTS_KEPT)
 def _manifest(uri: str) -> Manifest:
-    """Manifests are written once."""
+    """Read a manifest once: it never changes after it has been published."""
     return read_manifest(uri)

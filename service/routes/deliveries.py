@@ -1,4 +1,4 @@
-"""What callers were told, or are still to be told."""
+"""Routes for deliveries: events that were sent, or are still to be sent, to callers' URLs."""
 
 from typing import Annotated
 
@@ -28,13 +28,16 @@ def _refusals(*errors: type[ExportError]) -> dict[int | str, dict[str, object]]:
 def list_deliveries(
     hooks: Hooks, job: Id = None, state: DeliveryState | None = None, limit: Limit = 20, cursor: Id = None
 ) -> DeliveryList:
-    """Deliveries, newest first, of one job or all, in one state or any; a page may hold fewer than asked."""
+    """List deliveries, newest first, of one job or all and in one state or any.
+
+    A page may hold fewer deliveries than `limit`.
+    """
     return DeliveryList.of(hooks.outbox.page(limit=limit, job=job, state=state, before=cursor))
 
 
 @router.get("/{delivery_id}", dependencies=[Depends(reading)], responses=_refusals(DeliveryNotFound))
 def show(delivery_id: str, hooks: Hooks) -> DeliveryView:
-    """One delivery with its latest tries."""
+    """Return one delivery with its latest tries."""
     return DeliveryView.of(hooks.outbox.get(delivery_id))
 
 
@@ -44,7 +47,7 @@ def show(delivery_id: str, hooks: Hooks) -> DeliveryView:
     responses=_refusals(DeliveryNotFound, DeliveryBusy, DeliveryUnsendable),
 )
 def replay(delivery_id: str, hooks: Hooks, caller: Admin) -> DeliveryView:
-    """Send it once more, at once, whatever became of it; the receiver sees the same webhook-id."""
+    """Send a delivery once more, at once, whatever its state; the receiver sees the same webhook-id."""
     receiver = hooks.outbox.get(delivery_id).subscription_id
     if receiver is not None and hooks.subscriptions.get(receiver) is None:
         raise DeliveryUnsendable(delivery_id)

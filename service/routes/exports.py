@@ -1,4 +1,4 @@
-"""Submit, look at and list exports."""
+"""Routes that submit, plan, show and list exports."""
 
 from typing import Annotated
 
@@ -29,10 +29,10 @@ from service.schemas import JobList, JobView, PlanView
 
 router = APIRouter(prefix="/exports", tags=["exports"])
 
-IfNoneMatch = Annotated[str | None, Header(description="The ETag of what you have.")]
+IfNoneMatch = Annotated[str | None, Header(description="The ETag of the version you have.")]
 Limit = Annotated[int, Query(ge=1, le=100)]
 Cursor = Annotated[str | None, Query(pattern="^[0-9a-z]{26}$", description="`next_cursor` of a page.")]
-# Where a job can be asked about; tools that follow them know what an id is good for.
+# OpenAPI links from a new job to the calls that take its id, for tools that follow links.
 _LINKS = {
     name: {"operationId": f"{name}_{path}_{method}", "parameters": {"job_id": "$response.body#/id"}}
     for name, path, method in (
@@ -72,7 +72,7 @@ _LINKS = {
         status.HTTP_200_OK: {
             "links": _LINKS,
             "model": JobView,
-            "description": "The job that made the same artifact before; `force` exports again.",
+            "description": "An earlier job made the same artifact: this is that job. `force` exports again.",
         },
     },
 )
@@ -91,8 +91,8 @@ def submit(
         record(caller, "submit", job.id)
         return JobView.of(job, workers.alive())
 
-    kept_under = f"{caller.name}:{key}" if key else None
-    return answer_once(answers, kept_under, request.model_dump_json(), carry_out)
+    answer_key = f"{caller.name}:{key}" if key else None
+    return answer_once(answers, answer_key, request.model_dump_json(), carry_out)
 
 
 @router.post(
@@ -109,7 +109,7 @@ def submit(
     ),
 )
 def plan(request: PlanRequest, jobs: Jobs, caller: Reader) -> PlanView:
-    """Show the inputs an export would have, and which of their sizes vary together; nothing is run."""
+    """Show the inputs that an export would have, and which of their sizes vary together; nothing is run."""
     jobs.require_readable_config(request, caller.owner)
     return view_plan(request)
 
@@ -122,7 +122,7 @@ def plan(request: PlanRequest, jobs: Jobs, caller: Reader) -> PlanView:
 def list_exports(
     jobs: Jobs, workers: Workers, state: JobState | None = None, limit: Limit = 20, cursor: Cursor = None
 ) -> JobList:
-    """Jobs, newest first, in one state or in any."""
+    """List jobs, newest first, in one state or in any."""
     return JobList.of(jobs.page(limit=limit, state=state, before=cursor), workers.alive())
 
 
@@ -132,13 +132,13 @@ def list_exports(
     response_model=JobView,
     responses={
         **problem_responses(JobNotFound, StoreUnavailable, Unauthenticated, Forbidden),
-        status.HTTP_304_NOT_MODIFIED: {"description": "It has not changed since `If-None-Match`."},
+        status.HTTP_304_NOT_MODIFIED: {"description": "The job has not changed since `If-None-Match`."},
     },
 )
 def show(
     job_id: str, jobs: Jobs, workers: Workers, response: Response, if_none_match: IfNoneMatch = None
 ) -> JobView | Response:
-    """One job: its state, its towers, their packages or what went wrong."""
+    """Return one job: its state, and its towers with their packages or failures."""
     view = JobView.of(jobs.get(job_id), workers.alive())
     headers = {"ETag": etag_of(view), "Cache-Control": "no-cache"}
     if matches(if_none_match, view):

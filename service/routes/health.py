@@ -1,4 +1,4 @@
-"""Is the process alive, and can it do its work?"""
+"""Routes for health checks: whether the process is alive, and whether it can accept jobs."""
 
 from fastapi import APIRouter
 
@@ -13,11 +13,11 @@ router = APIRouter(tags=["health"])
 
 @router.get("/healthz")
 def healthz() -> Health:
-    """The process answers; Redis is not asked."""
+    """Return 200 as long as the process answers; Redis is not asked."""
     return Health(version=__version__)
 
 
 @router.get("/readyz", responses=problem_responses(StoreUnavailable))
 def readyz(workers: Workers) -> Readiness:
-    """Redis is reachable; this many workers are alive."""
+    """Return 200 if Redis is reachable, with the workers that are alive."""
     return Readiness.of(workers.alive())

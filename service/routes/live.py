@@ -1,4 +1,4 @@
-"""Follow a job: its record as it changes, what its ranks write, and what is kept of their failures."""
+"""Routes to follow a job: its record as it changes, its log, and the bundles of its failures."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -20,15 +20,16 @@ from service.schemas import JobLog, JobView
 
 router = APIRouter(prefix="/exports", tags=["live"], dependencies=[Depends(reading)])
 
-_LOOK_S = 0.5
+_POLL_S = 0.5
 
 LastEventId = Annotated[
-    str | None, Header(alias="Last-Event-ID", description="The revision you have; it is not told again.")
+    str | None,
+    Header(alias="Last-Event-ID", description="The revision you have; events begin after it."),
 ]
 
 
 def _existing(job_id: str, jobs: Jobs) -> Job:
-    """The job, or a problem while there still can be one: before the first event."""
+    """Return the job; without one the answer is a problem, which it cannot be after the first event."""
     return jobs.get(job_id)
 
 
@@ -43,31 +44,31 @@ async def events(
     workers: Workers,
     last_event_id: LastEventId = None,
 ) -> AsyncIterator[ServerSentEvent]:
-    """The job after every change, as events named `job`; an event named `end` is the last.
+    """Stream the job after every change, as events named `job`; an event named `end` is the last.
 
     An event's id is the job's revision. Comments are sent in between, so that the connection stays open.
     """
-    told = last_event_id
+    sent_revision = last_event_id
     latest: Job | None = job
     while latest is not None:
-        if str(latest.revision) != told:
-            told = str(latest.revision)
+        if str(latest.revision) != sent_revision:
+            sent_revision = str(latest.revision)
             alive = await run_in_threadpool(workers.alive)
-            yield ServerSentEvent(event="job", id=told, data=JobView.of(latest, alive))
+            yield ServerSentEvent(event="job", id=sent_revision, data=JobView.of(latest, alive))
         if latest.state.is_final:
             break
-        latest = await _after(latest, jobs)
+        latest = await _next_revision(latest, jobs)
     yield ServerSentEvent(event="end", data=latest.state if latest else "deleted")
 
 
-async def _after(known: Job, jobs: JobControl) -> Job | None:
-    """The job's next revision, as soon as there is one; None when it has been deleted."""
+async def _next_revision(known: Job, jobs: JobControl) -> Job | None:
+    """Wait for the job's next revision and return it, or None if the job has been deleted."""
     while True:
-        await asyncio.sleep(_LOOK_S)
+        await asyncio.sleep(_POLL_S)
         try:
             if await run_in_threadpool(jobs.revision, known.id) != known.revision:
                 return await run_in_threadpool(jobs.get, known.id)
-        except StoreUnavailable:  # the reader waits as long as the store is away
+        except StoreUnavailable:  # the client waits until the store is back
             continue
         except JobNotFound:
             return None
@@ -79,7 +80,7 @@ async def _after(known: Job, jobs: JobControl) -> Job | None:
 def log(
     job_id: str, jobs: Jobs, logs: Logs, tower: TowerName | None = None, stage: Stage | None = None
 ) -> JobLog:
-    """The latest lines that the ranks wrote, of one tower or stage or of all; kept for a week."""
+    """Return the latest lines that the ranks wrote, of one tower or stage or of all; kept for a week."""
     job = jobs.get(job_id)
     return JobLog(job_id=job.id, parts=logs.read(job.id, tower, stage))
 
@@ -90,17 +91,20 @@ def log(
     responses={
         **problem_responses(JobNotFound, NoBundle, StoreUnavailable, Unauthenticated, Forbidden),
         status.HTTP_200_OK: {
-            "description": "A zip: failure, spec, config, dim plan, versions, log, and what the stages had.",
+            "description": "A zip: failure, spec, config, dim plan, versions, log, and files of the stages.",
             "content": {"application/zip": {"schema": {"type": "string", "format": "binary"}}},
         },
     },
 )
 def bundle(job_id: str, jobs: Jobs, bundles: FailureBundles, tower: TowerName | None = None) -> Response:
-    """What is kept of a tower's failure, or of an attempt's that failed as a whole; for a week."""
+    """Return the diagnostics of a tower's failure, or of an attempt that failed as a whole.
+
+    They are kept for a week.
+    """
     job = jobs.get(job_id)
     content = bundles.get(job.id, tower)
     if content is None:
-        raise NoBundle(f"no bundle is kept of {f'the {tower} tower of ' if tower else ''}job {job.id}")
+        raise NoBundle(f"there is no bundle of {f'the {tower} tower of ' if tower else ''}job {job.id}")
     name = f"{job.id}-{tower or 'attempt'}.zip"
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     return Response(content, media_type="application/zip", headers=headers)

@@ -1,4 +1,4 @@
-"""What Prometheus scrapes."""
+"""The route that Prometheus scrapes."""
 
 from fastapi import APIRouter, Depends, Response
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -21,6 +21,6 @@ router = APIRouter(tags=["health"], dependencies=[Depends(reading)])
     },
 )
 def metrics(backend: Everything) -> Response:
-    """Jobs by state, queue age, workers, attempts, gate failures and the stages' seconds, as text."""
+    """Return jobs by state, queue age, workers, attempts, gate failures and stage times for Prometheus."""
     text = render(backend.jobs.store, backend.roster, backend.tallies)
     return Response(text, media_type=CONTENT_TYPE_LATEST)

@@ -1,4 +1,4 @@
-"""A model's releases: the latest, the promoted one, and moving between them."""
+"""Routes for a model's releases: the latest, the promoted one, promoting and rolling back."""
 
 from typing import Annotated
 
@@ -24,7 +24,7 @@ Limit = Annotated[int, Query(ge=1, le=100)]
 Cursor = Annotated[str | None, Query(pattern=_NAME, description="`next_cursor` of a page.")]
 Wanted = Annotated[
     tuple[Annotated[str, StringConstraints(pattern=_LABEL)], ...],
-    Query(description="name:value, as `labels` of the export had it; may be repeated.", max_length=32),
+    Query(description="name:value, one of the export's `labels`; may be repeated.", max_length=32),
 ]
 Promote = Annotated[Promotion, Body(default_factory=Promotion)]
 
@@ -33,25 +33,25 @@ _COMMON = (ModelNotFound, StoreUnavailable, Unauthenticated, Forbidden)
 
 @router.get("", responses=problem_responses(StoreUnavailable, Unauthenticated, Forbidden))
 def list_models(models: Models, limit: Limit = 20, cursor: Cursor = None) -> ModelList:
-    """The models that have a release, by name."""
+    """List the models that have a release, by name."""
     return ModelList.of(models.models(limit=limit, after=cursor))
 
 
 @router.get("/{name}/latest", responses=problem_responses(*_COMMON))
 def latest(name: Name, models: Models, label: Wanted = ()) -> Release:
-    """What the model's newest successful export published, of those with these labels if any are given."""
+    """Return the release of the model's newest successful export, or of the newest with these labels."""
     return models.find_latest(name, {key: value for key, _, value in (each.partition(":") for each in label)})
 
 
 @router.get("/{name}/promoted", responses=problem_responses(*_COMMON))
 def promoted(name: Name, models: Models) -> Release:
-    """The release that was promoted."""
+    """Return the release that is promoted now."""
     return models.get_promoted(name)
 
 
 @router.post("/{name}/promote", responses=problem_responses(*_COMMON, JobNotFound, NoArtifact))
 def promote(name: Name, promotion: Promote, models: Models, caller: Admin) -> Release:
-    """Promote one job's release, or without `job_id` the latest; readers see the old or the new one."""
+    """Promote one job's release, or without `job_id` the latest; the change is atomic for readers."""
     release = models.promote(name, JobId(promotion.job_id) if promotion.job_id else None)
     record(caller, "promote", f"{name} to {release.job_id}")
     return release
@@ -59,7 +59,7 @@ def promote(name: Name, promotion: Promote, models: Models, caller: Admin) -> Re
 
 @router.post("/{name}/roll-back", responses=problem_responses(*_COMMON))
 def roll_back(name: Name, models: Models, caller: Admin) -> Release:
-    """Promote again what was promoted before."""
+    """Promote the release again that was promoted before the current one."""
     release = models.roll_back(name)
     record(caller, "roll-back", f"{name} to {release.job_id}")
     return release

@@ -1,4 +1,4 @@
-"""Signing in to the pages with an API key, which the browser then keeps as a cookie."""
+"""Routes to sign in to the dashboard with an API key, which the browser then keeps as a cookie."""
 
 from typing import Annotated
 from urllib.parse import parse_qs
@@ -16,14 +16,14 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False, dependencies=
 
 
 async def _form(request: Request) -> dict[str, str]:
-    """The fields of a submitted form."""
+    """Return the fields of a submitted form."""
     fields = parse_qs((await request.body()).decode(errors="replace"))
     return {name: values[0] for name, values in fields.items()}
 
 
 @router.post("/sign-in")
 def sign_in(request: Request, form: Annotated[dict[str, str], Depends(_form)]) -> Response:
-    """Keep a key that this service knows, and show the page that was asked for."""
+    """Set a valid key as the browser's cookie, and redirect to the page that was asked for."""
     key, wanted = form.get("key", "").strip(), _own_path(form.get("wanted", "/"))
     server = request.scope.get("server")
     try:
@@ -31,22 +31,22 @@ def sign_in(request: Request, form: Annotated[dict[str, str], Depends(_form)]) -
     except (Unauthenticated, TooManyGuesses) as error:
         page = SignInPage(wanted=wanted, refused=error.message)
         return answer(page, status=status_of(type(error)))
-    kept = RedirectResponse(wanted, status.HTTP_303_SEE_OTHER)
-    kept.set_cookie(
+    redirect = RedirectResponse(wanted, status.HTTP_303_SEE_OTHER)
+    redirect.set_cookie(
         KEY_COOKIE, key, httponly=True, samesite="lax", secure=request.url.scheme == "https", path="/"
     )
-    return kept
+    return redirect
 
 
 @router.post("/sign-out")
 def sign_out() -> Response:
-    """Forget the key."""
-    gone = RedirectResponse("/", status.HTTP_303_SEE_OTHER)
-    gone.delete_cookie(KEY_COOKIE, path="/")
-    return gone
+    """Delete the browser's cookie with the key."""
+    redirect = RedirectResponse("/", status.HTTP_303_SEE_OTHER)
+    redirect.delete_cookie(KEY_COOKIE, path="/")
+    return redirect
 
 
 def _own_path(wanted: str) -> str:
-    """A path of this service; anything that could lead elsewhere is the first page."""
+    """Return `wanted` if it is a path of this service, else the path of the first page."""
     plain = wanted.startswith("/") and not wanted.startswith("//") and "\\" not in wanted
     return wanted if plain and wanted.isprintable() else "/"

@@ -1,4 +1,4 @@
-"""Receivers of every job's events."""
+"""Routes for subscriptions: receivers of every job's events."""
 
 from typing import Annotated
 
@@ -14,7 +14,7 @@ from service.access.guard import Admin, reading
 from service.audit import record
 from service.errors import Forbidden, Unauthenticated, problem_responses
 from service.hooks.backend import HookBackend, Hooks
-from service.hooks.receivers import checked_receiver
+from service.hooks.receivers import require_permitted_url
 from service.hooks.schemas import (
     SubscriptionList,
     SubscriptionMade,
@@ -38,11 +38,14 @@ def _refusals(*errors: type[ExportError]) -> dict[int | str, dict[str, object]]:
     responses=_refusals(CallbackRefused),
 )
 def subscribe(request: SubscriptionRequest, hooks: Hooks, caller: Admin) -> SubscriptionMade:
-    """Be told of every job from now on; the answer holds the secret to verify with, this once."""
+    """Subscribe a URL to the events of every job from now on.
+
+    The answer holds the secret to verify events with; it is not shown again.
+    """
     now = hooks.outbox.now()
     subscription = Subscription(
         id=new_job_id(),
-        url=checked_receiver(request.url, hooks.settings),
+        url=require_permitted_url(request.url, hooks.settings),
         events=frozenset(request.events),
         secret=request.secret or new_secret(),
         created_at=now,
@@ -50,19 +53,19 @@ def subscribe(request: SubscriptionRequest, hooks: Hooks, caller: Admin) -> Subs
     )
     hooks.subscriptions.put(subscription.id, subscription)
     record(caller, "subscribe", subscription.id)
-    shown = SubscriptionView.of(subscription)
-    return SubscriptionMade(**dict(shown), secret=subscription.secret)
+    view = SubscriptionView.of(subscription)
+    return SubscriptionMade(**dict(view), secret=subscription.secret)
 
 
 @router.get("", dependencies=[Depends(reading)], responses=_refusals())
 def list_subscriptions(hooks: Hooks, limit: Limit = 20, cursor: Cursor = None) -> SubscriptionList:
-    """Subscriptions, oldest first."""
+    """List subscriptions, oldest first."""
     return SubscriptionList.of(hooks.subscriptions.page(limit=limit, after=cursor))
 
 
 @router.get("/{subscription_id}", dependencies=[Depends(reading)], responses=_refusals(SubscriptionNotFound))
 def show(subscription_id: str, hooks: Hooks) -> SubscriptionView:
-    """One subscription."""
+    """Return one subscription."""
     return SubscriptionView.of(_subscription(hooks, subscription_id))
 
 
@@ -73,11 +76,11 @@ def show(subscription_id: str, hooks: Hooks) -> SubscriptionView:
 def replace(
     subscription_id: str, request: SubscriptionRequest, hooks: Hooks, caller: Admin
 ) -> SubscriptionView:
-    """Change where it goes, what it is told, or its secret; deliveries under way keep their URL."""
+    """Change a subscription's URL, events or secret; deliveries under way keep their URL."""
     old = _subscription(hooks, subscription_id)
     new = old.model_copy(
         update={
-            "url": checked_receiver(request.url, hooks.settings),
+            "url": require_permitted_url(request.url, hooks.settings),
             "events": frozenset(request.events),
             "secret": request.secret or old.secret,
             "updated_at": hooks.outbox.now(),
@@ -94,7 +97,7 @@ def replace(
     responses=_refusals(SubscriptionNotFound),
 )
 def unsubscribe(subscription_id: str, hooks: Hooks, caller: Admin) -> None:
-    """Be told no more; what is under way is dropped."""
+    """Delete a subscription; its deliveries under way are dropped."""
     if not hooks.subscriptions.delete(subscription_id):
         raise SubscriptionNotFound(subscription_id)
     record(caller, "unsubscribe", subscription_id)

@@ -1,4 +1,4 @@
-"""Rules by which training events start exports."""
+"""Routes for triggers: rules by which training events start exports."""
 
 from typing import Annotated
 
@@ -17,7 +17,7 @@ from service.audit import record
 from service.dependencies import Jobs
 from service.errors import Forbidden, Unauthenticated, problem_responses
 from service.hooks.backend import HookBackend, Hooks
-from service.hooks.receivers import checked_callback_url
+from service.hooks.receivers import require_usable_callback
 from service.hooks.schemas import TriggerList, TriggerTrial, TriggerView
 
 router = APIRouter(prefix="/triggers", tags=["triggers"])
@@ -33,7 +33,7 @@ def _refusals(*errors: type[ExportError]) -> dict[int | str, dict[str, object]]:
 
 @router.get("", dependencies=[Depends(reading)], responses=_refusals())
 def list_triggers(hooks: Hooks, limit: Limit = 20, cursor: Cursor = None) -> TriggerList:
-    """Triggers, by name."""
+    """List triggers, by name."""
     return TriggerList.of(hooks.triggers.page(limit=limit, after=cursor))
 
 
@@ -45,8 +45,8 @@ def list_triggers(hooks: Hooks, limit: Limit = 20, cursor: Cursor = None) -> Tri
     },
 )
 def put(name: Name, rule: TriggerRule, hooks: Hooks, caller: Admin, response: Response) -> Trigger:
-    """Make or replace a trigger; events that come from now on are judged by it."""
-    checked_callback_url(rule.template.callback_url, hooks.settings)
+    """Create or replace a trigger; it applies to events that arrive from now on."""
+    require_usable_callback(rule.template.callback_url, hooks.settings)
     require_sound_uris(rule.template)
     now = hooks.outbox.now()
     old = hooks.triggers.get(name)
@@ -60,7 +60,7 @@ def put(name: Name, rule: TriggerRule, hooks: Hooks, caller: Admin, response: Re
 
 @router.get("/{name}", dependencies=[Depends(reading)], responses=_refusals(TriggerNotFound))
 def show(name: Name, hooks: Hooks) -> TriggerView:
-    """One trigger, and what it made of the latest events."""
+    """Return one trigger, with its results for the latest events."""
     return TriggerView(**dict(_trigger(hooks, name)), latest=hooks.intake.receipts.latest(name))
 
 
@@ -70,7 +70,7 @@ def show(name: Name, hooks: Hooks) -> TriggerView:
     responses=_refusals(TriggerNotFound),
 )
 def delete(name: Name, hooks: Hooks, caller: Admin) -> None:
-    """Remove a trigger; the jobs it started go on."""
+    """Delete a trigger; the jobs that it started go on."""
     if not hooks.triggers.delete(name):
         raise TriggerNotFound(name)
     hooks.intake.receipts.forget(name)
@@ -79,7 +79,7 @@ def delete(name: Name, hooks: Hooks, caller: Admin) -> None:
 
 @router.post("/{name}/test", responses=_refusals(TriggerNotFound))
 def test(name: Name, event: TrainingEvent, hooks: Hooks, jobs: Jobs, caller: Submitter) -> TriggerTrial:
-    """Show what an event would do, and do nothing; the event need not be signed."""
+    """Show what an event would do, without doing it; the event need not be signed."""
     trigger = _trigger(hooks, name)
     if misfits := trigger.find_misfits(event):
         return TriggerTrial(starts=False, misfits=misfits)
@@ -87,7 +87,7 @@ def test(name: Name, event: TrainingEvent, hooks: Hooks, jobs: Jobs, caller: Sub
     try:
         request = trigger.template.fill(event)
         towers = jobs.plan_export(request.spec, Owner(uris=trigger.uris)).towers
-        jobs.plan_export(request.spec, caller.owner)  # who tries learns nothing of other places
+        jobs.plan_export(request.spec, caller.owner)  # a caller learns nothing of URIs that it may not read
     except ExportError as error:
         return TriggerTrial(starts=False, failure=Failure.of(error), request=request)
     return TriggerTrial(starts=True, request=request, towers=towers)

@@ -1,4 +1,4 @@
-"""Webhooks in: a training job's completion starts exports."""
+"""The route for incoming webhooks: a finished training job starts exports."""
 
 from typing import Annotated
 
@@ -8,7 +8,7 @@ from exporter.errors import StorageError
 from jobs.errors import QuotaExceeded, StoreUnavailable
 from jobs.hooks.errors import InvalidEvent, WebhookUnverified
 from service.access.guard import peer_of
-from service.access.rate_limit import Guesses
+from service.access.rate_limit import GuessLimit
 from service.errors import RequestTooLarge, TooManyGuesses, problem_responses
 from service.hooks.backend import Hooks
 from service.hooks.cloud_events import read_event
@@ -28,15 +28,15 @@ _SIGNED = [
     {"name": name, "in": "header", "schema": {"type": "string"}, "description": what}
     for name, what in (
         ("webhook-id", "The message's id."),
-        ("webhook-timestamp", "Unix seconds; five minutes off at most."),
-        ("webhook-signature", "v1,<base64>; several separated by blanks."),
+        ("webhook-timestamp", "Unix seconds, at most five minutes from the service's clock."),
+        ("webhook-signature", "v1,<base64>; several are separated by blanks."),
         ("ce-specversion", "Binary mode: 1.0, with ce-id, ce-source and ce-type."),
     )
 ]
 _DOCUMENTED: dict[str, object] = {
     "parameters": _SIGNED,
     "requestBody": {
-        "description": "A CloudEvent: whole (structured mode), or its data (binary mode).",
+        "description": "A CloudEvent: the whole event (structured mode), or its data (binary mode).",
         "content": {
             "application/cloudevents+json": {"schema": {"$ref": "#/components/schemas/TrainingEvent"}},
             "application/json": {"schema": {"type": "object"}},
@@ -60,16 +60,19 @@ _DOCUMENTED: dict[str, object] = {
     openapi_extra=_DOCUMENTED,
 )
 def training(request: Request, body: Body, hooks: Hooks) -> EventAnswer:
-    """Start the exports of every trigger that the event fits, once; it is signed by Standard Webhooks."""
+    """Start the exports of every trigger that matches the event, once.
+
+    The event is signed as Standard Webhooks says.
+    """
     limit = hooks.settings.max_event_bytes
     if len(body) > limit:
         raise RequestTooLarge(f"the event is larger than {limit} bytes", hint="send URIs in it, not contents")
-    guesses: Guesses = request.app.state.access.guesses
-    guesses.require_patience(peer_of(request))
+    rate_limit: GuessLimit = request.app.state.access.rate_limit
+    rate_limit.require_below(peer_of(request))
     try:
         message_id = verify(request.headers, body, hooks.settings.signing_secrets())
     except WebhookUnverified:
-        guesses.note(peer_of(request), right=False)
+        rate_limit.count(peer_of(request), right=False)
         raise
     event = read_event(request.headers, body)
     hooks.intake.refuse_replays(message_id, event, body)

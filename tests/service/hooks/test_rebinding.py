@@ -11,8 +11,8 @@ import pytest
 
 from jobs.hooks.errors import CallbackRefused
 from service.hooks.addresses import AddressRefused, GuardedNetwork
-from service.hooks.posting import Poster
-from service.hooks.receivers import checked_receiver
+from service.hooks.poster import Poster
+from service.hooks.receivers import require_permitted_url
 from service.hooks.settings import HookSettings
 from tests.service.hooks.receiver import Receiver
 
@@ -122,4 +122,4 @@ def test_this_machine_is_known_under_all_its_names(receiver: Receiver, host: str
 )
 def test_metadata_and_link_local_addresses_are_refused_at_submit(host: str) -> None:
     with pytest.raises(CallbackRefused, match="not an address of the internet"):
-        checked_receiver(f"http://{host}/latest/meta-data", HookSettings())
+        require_permitted_url(f"http://{host}/latest/meta-data", HookSettings())

@@ -1,4 +1,4 @@
-"""Sending one body to one URL: no redirects, no proxy, an end to waiting and to reading."""
+"""Sending one body to one URL: without redirects or a proxy, and with limits on time and on reading."""
 
 import ssl
 import time
@@ -15,16 +15,16 @@ _MAX_READ = 64 << 10
 
 
 class Poster:
-    """Posts to permitted addresses; everything that goes wrong becomes an Answer."""
+    """Posts to permitted addresses; every failure is returned as an Answer."""
 
     def __init__(self, allowed: Iterable[Network], timeout: timedelta) -> None:
-        """Reach the internet and the `allowed` networks; a request may take `timeout` in all."""
+        """Permit the internet and the `allowed` networks; a whole request may take `timeout`."""
         self._allowed = tuple(allowed)
         self._timeout_s = timeout.total_seconds()
         self._tls = ssl.create_default_context()
 
     def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Answer:
-        """Send, and say how the receiver answered; its body is read a little and not kept."""
+        """Send the body, and return how the receiver answered; only the start of its answer is read."""
         network = GuardedNetwork(self._allowed, deadline_s=self._timeout_s)
         sent = [*headers.items(), ("user-agent", f"Slipway/{__version__}")]
         try:
@@ -45,7 +45,7 @@ class Poster:
 
 
 def _drain(response: httpcore.Response, deadline: float) -> None:
-    """Read a little, so that the receiver sees an orderly end; the status is known already."""
+    """Read some of the body, so that the receiver sees an orderly end; the status is known already."""
     read = 0
     try:
         for chunk in response.iter_stream():

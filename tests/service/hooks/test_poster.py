@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from service.hooks.posting import Poster
+from service.hooks.poster import Poster
 from tests.service.hooks.receiver import Receiver, running_receiver, self_signed
 
 LOOPBACK = (ip_network("127.0.0.0/8"),)

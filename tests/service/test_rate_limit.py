@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from service.access.rate_limit import WINDOW_S, Guesses
+from service.access.rate_limit import WINDOW_S, GuessLimit
 from service.app import create_app
 from service.dependencies import Backend
 from service.errors import TooManyGuesses
@@ -70,32 +70,32 @@ def test_a_request_without_any_key_is_no_guess(guarded: TestClient) -> None:
 
 def test_addresses_are_counted_apart_and_forgiven() -> None:
     clock = Clock()
-    guesses = Guesses(2, clock)
+    limit = GuessLimit(2, clock)
     for _ in range(2):
-        guesses.note("192.0.2.1", right=False)
+        limit.count("192.0.2.1", right=False)
     with pytest.raises(TooManyGuesses):
-        guesses.require_patience("192.0.2.1")
-    guesses.require_patience("192.0.2.2")
+        limit.require_below("192.0.2.1")
+    limit.require_below("192.0.2.2")
     clock.now += WINDOW_S + 1
-    guesses.require_patience("192.0.2.1")
+    limit.require_below("192.0.2.1")
 
 
 def test_a_network_of_ipv6_is_one_address() -> None:
-    guesses = Guesses(3)
+    limit = GuessLimit(3)
     for number in range(3):
-        guesses.note(f"2001:db8::{number:x}", right=False)
+        limit.count(f"2001:db8::{number:x}", right=False)
     with pytest.raises(TooManyGuesses):
-        guesses.require_patience("2001:db8::ffff")
-    guesses.require_patience("2001:db8:0:1::1")
+        limit.require_below("2001:db8::ffff")
+    limit.require_below("2001:db8:0:1::1")
 
 
 def test_memory_does_not_grow_with_the_addresses() -> None:
-    guesses = Guesses(1)
+    limit = GuessLimit(1)
     for number in range(12_000):
-        guesses.note(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}", right=False)
-    guesses.require_patience("10.0.0.1")  # the oldest are forgotten
+        limit.count(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}", right=False)
+    limit.require_below("10.0.0.1")  # the oldest are forgotten
     with pytest.raises(TooManyGuesses):
-        guesses.require_patience("10.0.46.223")
+        limit.require_below("10.0.46.223")
 
 
 @pytest.mark.parametrize("length", [b"content-length: 1000", b"transfer-encoding: chunked"])
