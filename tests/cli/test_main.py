@@ -10,6 +10,7 @@ import pytest
 
 from cli.main import main
 from processes.settings import inherited_environment
+from tests.signals import HEARS_HANGUP
 
 CONFIG = Path(__file__).parents[1] / "fixtures" / "torcheasyrec" / "hstu_match" / "pipeline.config"
 COMMANDS = ["plan", "export", "predict", "inspect", "submit", "watch", "logs", "list", "cancel", "retry"]
@@ -106,7 +107,8 @@ def test_a_signal_ends_a_command_as_an_interrupt_does(number: signal.Signals, tm
         "inspect.read_manifest = run\n"
         "sys.exit(cli.main.main(['inspect', 'x']))"
     )
-    ended = subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=False)
+    command = [*HEARS_HANGUP, sys.executable, "-c", program, str(tmp_path)]
+    ended = subprocess.run(command, check=False)
     assert (ended.returncode, list(tmp_path.iterdir())) == (130, [])
 
 

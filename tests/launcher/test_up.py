@@ -16,6 +16,7 @@ from launcher.ports import claim_port
 from launcher.redis_server import running_redis
 from launcher.up import Stack, running_stack
 from processes.settings import inherited_environment
+from tests.signals import HEARS_HANGUP
 
 
 def test_a_taken_port_is_refused_with_its_number(stack: Stack) -> None:
@@ -100,7 +101,7 @@ def test_a_program_that_ends_by_itself_is_told(tmp_path: Path, name: str) -> Non
 @pytest.fixture
 def program(tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
     """`python -m launcher`, once it has printed its URLs."""
-    command = [sys.executable, "-m", "launcher", "--port", "0", "--data", str(tmp_path)]
+    command = [*HEARS_HANGUP, sys.executable, "-m", "launcher", "--port", "0", "--data", str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
         assert program.stdout is not None
         assert program.stdout.readline().startswith("API     http://127.0.0.1:")

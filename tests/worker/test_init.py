@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.architecture.tree import ROOT
+from tests.signals import HEARS_HANGUP
 
 NOBODY = 65534
 HELD = {"PYTHONPATH": str(ROOT), "PATH": os.defpath, "HELD": "planted"}
@@ -23,7 +24,7 @@ sys.exit(main(sys.argv[1:]))
 
 
 def started(*command: str, how: tuple[str, ...] = ("-m", "worker.init")) -> subprocess.Popen[bytes]:
-    init = [sys.executable, *how, *command]
+    init = [*HEARS_HANGUP, sys.executable, *how, *command]
     return subprocess.Popen(init, env=HELD, cwd="/", stdout=subprocess.PIPE)
 
 
