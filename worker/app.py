@@ -26,7 +26,7 @@ from worker.wiring import make_runner
 
 
 def build_app(settings: WorkerSettings) -> Celery:
-    """The Celery app with its task, and what lives as long as the worker."""
+    """Return the Celery app with its tasks, connected to everything that lives as long as the worker."""
     machine = machine_or_exit(settings.targets)
     app, client = make_celery(settings.redis_url, machine.targets), connect(settings.redis_url)
     queue = CeleryQueue(app, client)
@@ -40,7 +40,7 @@ def build_app(settings: WorkerSettings) -> Celery:
 def _connect_signals(
     settings: WorkerSettings, runner: Runner, roster: RedisRoster, forget: Callable[[], object]
 ) -> None:
-    """Connect Celery's signals: begin when the worker is ready, end its attempts when it is told to."""
+    """Start heartbeat and sweeper when the worker is ready; end its attempts when it is told to stop."""
     heartbeat = Heartbeat(roster, runner, settings.heartbeat_interval, datetime.now(UTC), settings.alive_file)
     sweeper = Sweeper(roster, runner, settings.sweep_interval, forget)
 
@@ -58,7 +58,7 @@ def _connect_signals(
     def end(**_: object) -> None:
         sweeper.stop()
         heartbeat.stop()
-        with contextlib.suppress(OSError):  # there is none if it never had a job
+        with contextlib.suppress(OSError):  # no such folder if the worker never had a job
             own_worker_dir(settings.work_dir, os.getpid()).rmdir()
         runner.tracing.close()
 

@@ -1,7 +1,8 @@
-"""Before a worker goes: `python -m worker.drain` lets it take no more jobs, and waits for the end of its own.
+"""Drain a worker before it stops: `python -m worker.drain` stops it from taking jobs and waits for its own to
+end.
 
-For a container's preStop hook. Whoever ends a worker without it loses nothing: the job goes back to the queue
-and begins anew.
+It is meant for a container's preStop hook. A worker that is stopped without it loses no job: its job returns
+to the queue and starts again.
 """
 
 import socket
@@ -23,10 +24,10 @@ from processes.privacy import keep_private
 from processes.startup import settings_or_exit
 from worker.settings import WorkerSettings
 
-_QUIET_LOOKS = 2  # a message that was on its way shows in the next beat
-_ABSENT_LOOKS = 5  # a store that was away knows a worker from its next beat on, and it may miss three
-_DEAF_LOOKS = 60  # one that does not answer, and takes nothing for so long, takes nothing more
-_ENDING = timedelta(seconds=60)  # past its time an attempt is ended, and what it came to is written down
+_QUIET_LOOKS = 2  # a message that was on its way shows up in the next beat
+_ABSENT_LOOKS = 5  # after an outage the store learns of a worker at its next beat, and three may be missed
+_DEAF_LOOKS = 60  # a worker that answers nothing and takes nothing for so long will take nothing more
+_ENDING = timedelta(seconds=60)  # for ending an attempt past its time limit, and recording its result
 _ANSWER_S = 5.0
 
 StopListening = Callable[[Collection[str]], bool]
@@ -48,10 +49,10 @@ def main() -> None:
 
 
 def stop_listening(app: Celery, host: str, queues: Collection[str]) -> bool:
-    """Whether the worker of this host has answered that it takes nothing more from these queues.
+    """Tell this host's worker to take nothing more from these queues; return whether it confirmed.
 
     Raises:
-        StoreUnavailable: it could not be asked.
+        StoreUnavailable: the broker could not be reached.
     """
     worker = [f"celery@{host}"]
     try:
@@ -70,11 +71,11 @@ def stop_listening(app: Celery, host: str, queues: Collection[str]) -> bool:
 
 @dataclass
 class _Observation:
-    """What the looks at a worker have come to."""
+    """The results of looking at a worker several times."""
 
     stopped_listening: bool = False
-    quiet: int = 0  # looks in a row that found it there and idle
-    absent: int = 0  # that found no worker
+    quiet: int = 0  # looks in a row that found it alive and idle
+    absent: int = 0  # looks that found no worker
 
     @property
     def drained(self) -> bool:
@@ -90,10 +91,10 @@ def drain(
     beat: timedelta,
     patience: timedelta,
 ) -> bool:
-    """Let the worker of this host hear of no more jobs; True as soon as it has none left.
+    """Stop the worker of this host from taking jobs; return True once it has none, False after `patience`.
 
-    While the store is away nobody knows whether the worker is busy: it counts as busy, and is told anew
-    afterwards.
+    While the store is away it is unknown whether the worker is busy: it counts as busy, and is told again to
+    stop listening afterwards.
     """
     deadline, seen = time.monotonic() + patience.total_seconds(), _Observation()
     while not seen.drained:

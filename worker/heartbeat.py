@@ -1,4 +1,4 @@
-"""What every worker does in the background: announce itself, and see that no job is forgotten."""
+"""The worker's background threads: one announces that it is alive, one looks for forgotten jobs."""
 
 import os
 import socket
@@ -24,15 +24,15 @@ from worker.tasks import Runner
 
 log = logger(__name__)
 
-_MISSED_BEATS = 3  # a worker that misses these is not alive
-_LOOK = timedelta(seconds=1)  # for jobs to be closed
+_MISSED_BEATS = 3  # a worker that misses so many counts as dead
+_LOOK = timedelta(seconds=1)  # between two looks for orphaned jobs
 
 
 class PeriodicThread:
-    """A thread that calls `action` every `interval` until stopped; a store that is away is waited for."""
+    """A thread that calls `action` every `interval` until stopped; errors are logged, and it goes on."""
 
     def __init__(self, name: str, interval: timedelta, action: Callable[[], None]) -> None:
-        """Does nothing before `start`."""
+        """Create the thread without starting it."""
         self._interval_s = interval.total_seconds()
         self._action = action
         self._stopping = threading.Event()
@@ -58,7 +58,7 @@ class PeriodicThread:
 
 
 class Heartbeat:
-    """Announces the worker as long as it lives; a worker that misses some beats counts as dead."""
+    """Announces the worker while it lives; a worker that misses some beats counts as dead."""
 
     def __init__(
         self,
@@ -68,7 +68,9 @@ class Heartbeat:
         started_at: datetime,
         alive_file: Path | None = None,
     ) -> None:
-        """Announce `runner`'s worker every `interval`, and note each beat in `alive_file`."""
+        """Announce `runner`'s worker every `interval`, and write each beat to `alive_file` if there is
+        one.
+        """
         self._liveness_file = LivenessFile(alive_file, interval)
         self._roster = roster
         self._runner = runner
@@ -80,7 +82,7 @@ class Heartbeat:
         self._thread.start()
 
     def stop(self) -> None:
-        """Say goodbye; a store that is away forgets the worker by itself."""
+        """Withdraw the worker; if the store is away, its announcement expires by itself."""
         self._thread.stop()
         try:
             self._roster.withdraw(self._notice.id)
@@ -88,33 +90,35 @@ class Heartbeat:
             log.warning("job_store_away", message=error.message)
 
     def _beat(self) -> None:
-        told = {"jobs": tuple(self._runner.running), "gpus": list_gpus()}
-        busy = self._notice.model_copy(update=told)
+        now = {"jobs": tuple(self._runner.running), "gpus": list_gpus()}
+        busy = self._notice.model_copy(update=now)
         hungry = False
         try:
             self._roster.announce(busy, self._lifetime)
-            self._runner.lease_monitor.note_write(self._runner.store.now())  # the notice was taken
+            self._runner.lease_monitor.note_write(
+                self._runner.store.now()
+            )  # the store has accepted the notice
             hungry = not busy.jobs and self._runner.queue.count_waiting(self._notice.targets) > 0
         finally:
             self._liveness_file.write(hungry=hungry)
 
 
 class Sweeper:
-    """One worker per interval looks for jobs that nobody would otherwise run."""
+    """Looks, once per interval for all workers together, for jobs that nobody would otherwise run."""
 
     def __init__(
         self, roster: Roster, runner: Runner, interval: timedelta, forget: Callable[[], object]
     ) -> None:
-        """Take turns with the other workers of the roster; `forget` removes what nobody asks for any more."""
+        """Take turns with the other workers of the roster; `forget` removes old records."""
         self._roster = roster
         self._forget = forget
         self._runner = runner
         self._interval = interval
         self._thread = PeriodicThread("sweep", interval, self._take_turn)
-        # In a thread of its own: to look through what attempts left may take minutes.
+        # In a thread of its own, because removing what attempts left behind may take minutes.
         self._closing = PeriodicThread("closing", min(interval, _LOOK), self._close)
         self._stopped = threading.Event()
-        self._over: Mapping[JobId, datetime] = {}
+        self._expired: Mapping[JobId, datetime] = {}
 
     def start(self) -> None:
         self._thread.start()
@@ -127,32 +131,34 @@ class Sweeper:
 
     def _take_turn(self) -> None:
         if self._roster.may_sweep(self._runner.worker, self._interval):
-            self._over = release_jobs(self._runner)
+            self._expired = release_jobs(self._runner)
             self._forget()
 
     def _close(self) -> None:
-        over, self._over = self._over, {}
-        close_orphans(self._runner, over, self._stopped)
+        expired, self._expired = self._expired, {}
+        close_orphans(self._runner, expired, self._stopped)
 
 
 def release_jobs(runner: Runner) -> Mapping[JobId, datetime]:
-    """Take jobs from workers that are gone, and enqueue those that no message names.
+    """Take jobs from workers that are gone, and enqueue queued jobs that no message names.
 
     Returns:
-        The leases that have ended, among which are those of jobs to be closed.
+        The expired leases by job, among them those of jobs that are to be closed.
     """
     store, queue = runner.store, runner.queue
     ended = runner.lease_monitor.find_expired(store.leases(), store.now())
     for job in release_expired(store, ended):
         log.warning("expired_job_released", job_id=job.id)
-        tell_workers(queue, job)  # the dead worker's message may still count as on its way
+        tell_workers(queue, job)  # the dead worker's message may still count as undelivered
     for job_id in enqueue_lost(store, queue):
         log.warning("job_enqueued_again", job_id=job_id)
     return ended
 
 
 def close_orphans(runner: Runner, ended: Mapping[JobId, datetime], stopped: threading.Event) -> None:
-    """Close those of the jobs that are over; what cannot be now, another sweep will try again."""
+    """Close the jobs among these that nobody will work on again; leave those that fail now to the next
+    sweep.
+    """
     for job_id, until in ended.items():
         try:
             runner.close(job_id, until, stopped)
@@ -163,7 +169,7 @@ def close_orphans(runner: Runner, ended: Mapping[JobId, datetime], stopped: thre
 
 
 def _describe_worker(runner: Runner, started_at: datetime) -> WorkerNotice:
-    """What this worker announces of itself; packages are named without being imported."""
+    """Return this worker's notice; versions of packages are read without importing them."""
     machine = runner.machine
     return WorkerNotice(
         id=runner.worker,

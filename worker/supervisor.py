@@ -1,4 +1,4 @@
-"""One attempt from start to end: watch the ranks, keep the lease, obey time limit and cancel."""
+"""Supervise an attempt from start to end: watch the ranks, renew the lease, obey time limit and cancel."""
 
 import threading
 from collections.abc import Callable
@@ -53,10 +53,10 @@ class Supervisor:
         signing_key: SigningKey | None = None,
         poll_s: float = _POLL_S,
     ) -> None:
-        """Keep workspaces under `worker_dir`; an attempt may take `time_limit`; its lines go to `logs`.
+        """Keep workspaces below `worker_dir`; end an attempt after `time_limit`; store log lines in `logs`.
 
-        What is kept of a failure goes to `bundles`, if there are any. What is published is signed with the
-        `signing_key`, here and not in the attempt, which never sees it.
+        Bundles of failures go to `bundles`, if there are any. Artifacts are signed with `signing_key` here
+        and not in the attempt, which never sees the key.
         """
         self._launcher = launcher
         self._worker_dir = worker_dir
@@ -79,10 +79,10 @@ class Supervisor:
         traceparent: str | None = None,
         place: Rendezvous | None = None,
     ) -> Job | None:
-        """Run the attempt and record its end; None when the job was lost to another worker.
+        """Run the attempt and record its result; return None if the job was lost to another worker.
 
-        `on_beat` is called as long as the attempt lives, some times a second. The ranks' spans stand below
-        `traceparent`. With a `place`, other hosts run some of the ranks, and meet these there.
+        `on_beat` is called several times a second while the attempt lives. The ranks' spans are children of
+        `traceparent`. With a `place`, other hosts run some of the ranks and meet these there.
         """
         policy = WaitPolicy(stopped=self._stopping, on_beat=on_beat)
         try:
@@ -93,7 +93,9 @@ class Supervisor:
                         finalize_artifact(ending, holding, policy), holding, self.signing_key, policy
                     )
                 if place is not None and not place.called:
-                    ending = forbid_retries(ending)  # or each host would, by itself, and wait for the others
+                    ending = forbid_retries(
+                        ending
+                    )  # a retry on this host alone would wait for the others in vain
                 ending = redact_failures(self._secrets, ending)
                 ending = self._bundle_storage.store_bundles(ending, holding.job, workspace)
             job = record_result(holding, ending)
@@ -108,12 +110,12 @@ class Supervisor:
         return job
 
     def join(self, joined: JoinedAttempt, place: Rendezvous, on_beat: Callable[[], None]) -> None:
-        """Run this host's ranks of an attempt that is another worker's, which records what becomes of it."""
+        """Run this host's ranks of another worker's attempt; that worker records the result."""
         try:
             with open_workspace(joined.job, self._worker_dir) as workspace:
                 ending = self._run_attempt(joined, workspace, on_beat, place)
             log.info("joined_attempt_ended", ending=type(ending).__name__)
-        except LeaseLost as error:  # it has ended, or is another's now
+        except LeaseLost as error:  # the attempt has ended, or another worker holds the job
             log.info("joined_attempt_left", message=error.message)
 
     def _run_attempt(
@@ -151,13 +153,13 @@ class Supervisor:
         proof: LeaseProof,
         on_beat: Callable[[], None],
     ) -> AttemptResult | None:
-        """Until the ranks end by themselves (None), or are to be ended."""
+        """Watch until the ranks exit by themselves (None), or return why they are to be ended."""
         deadline = clock() + self._time_limit.total_seconds()
         running = True
         while running:
             if self._stopping.wait(self._poll_s):
                 return HandedBack()
-            running = process.exit_status() is None  # before the last look at the events
+            running = process.exit_status() is None  # asked before the events are read for the last time
             job = _renew_lease(holding, tail, proof, on_beat)
             if running and job is not None and job.cancel_requested:
                 return Cancelled()
@@ -169,14 +171,14 @@ class Supervisor:
 def _renew_lease(
     holding: Holding, tail: EventTail, proof: LeaseProof, on_beat: Callable[[], None]
 ) -> Job | None:
-    """Renew and report; a store that is away is tried again at the next beat."""
+    """Renew the lease and save the new events; if the store is away, the next beat tries again."""
     events, asked_at = tail.read(), clock()
     try:
-        kept = holding.renew(events)
-        proof.renew(asked_at, kept.remaining)
+        renewal = holding.renew(events)
+        proof.renew(asked_at, renewal.remaining)
         log_events(events)
         on_beat()
-        return kept.job
+        return renewal.job
     except LeaseLost:
         proof.withdraw()
         raise
@@ -187,7 +189,7 @@ def _renew_lease(
 
 
 def _forward_logs(lines: LogTail) -> None:
-    """Pass on what the ranks wrote; an attempt does not depend on it."""
+    """Store new log lines; the attempt goes on if that fails."""
     try:
         lines.forward()
     except StoreUnavailable as error:

@@ -1,4 +1,6 @@
-"""The Celery tasks: take the job a message names, run it, record its end; or help with another's."""
+"""The Celery tasks: run the job that a message names and record its end, or help with another worker's
+job.
+"""
 
 import threading
 import time
@@ -22,7 +24,7 @@ from jobs.queue import HostCall, WorkerQueue, enqueue_if_possible
 from jobs.stores.job_store import JobStore
 from telemetry.logging import logger
 from telemetry.tracing import SpanKind, Tracing
-from worker.hosts.call_workers import HostCaller, meeting_place_of
+from worker.hosts.call_workers import HostCaller, rendezvous_of
 from worker.lease.finalize import close_orphan
 from worker.machine.targets import Machine
 from worker.supervisor import Supervisor
@@ -32,7 +34,7 @@ log = logger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Runner:
-    """A worker's way with a job id."""
+    """Runs, joins and closes jobs, given their ids."""
 
     store: JobStore
     queue: WorkerQueue
@@ -40,7 +42,7 @@ class Runner:
     supervisor: Supervisor
     worker: str
     lease: timedelta
-    pause: timedelta = timedelta(0)  # before a job is begun again
+    pause: timedelta = timedelta(0)  # before the next attempt at a job that broke
     tallies: Tallies
     machine: Machine
     host_caller: HostCaller = field(default_factory=lambda: HostCaller(address="127.0.0.1"))
@@ -48,8 +50,8 @@ class Runner:
     running: set[JobId] = field(default_factory=set)  # read by the heartbeat
 
     def run(self, job_id: JobId, on_beat: Callable[[], None] = lambda: None) -> None:
-        """Run the job; does nothing when another worker has it, or it is finished."""
-        asked = time.time()
+        """Run the job; do nothing if another worker holds it or it has ended."""
+        asked_at = time.time()
         holding = claim(
             self.store,
             job_id,
@@ -62,7 +64,7 @@ class Runner:
         if holding is None:
             log.info("job_not_free", job_id=job_id)
             return
-        self.tracing.record("claim", asked, time.time(), parent=holding.job.traceparent)
+        self.tracing.record("claim", asked_at, time.time(), parent=holding.job.traceparent)
         self.running.add(job_id)
         try:
             with bound_contextvars(job_id=job_id, attempt=holding.job.attempt):
@@ -75,8 +77,8 @@ class Runner:
         self._notify_workers(job)
 
     def _notify_workers(self, job: Job) -> None:
-        """Let workers know of a job that goes on at once."""
-        at_once = job.not_before is None and not job.cancel_requested  # else the sweep does, in its time
+        """Send a message for a job that is to go on at once."""
+        at_once = job.not_before is None and not job.cancel_requested  # else the sweep does it later
         if job.state is JobState.QUEUED and at_once:
             enqueue_if_possible(self.queue, job)
 
@@ -97,7 +99,7 @@ class Runner:
             return job
 
     def join(self, call: HostCall, on_beat: Callable[[], None] = lambda: None) -> None:
-        """Run some of the ranks of another worker's attempt; does nothing once that is over."""
+        """Run some of the ranks of another worker's attempt; do nothing if that has ended."""
         part = join_attempt(self.store, call.job_id, call.attempt, self.lease)
         if part is None:
             log.info("attempt_not_joined", job_id=call.job_id)
@@ -105,16 +107,16 @@ class Runner:
         self.running.add(call.job_id)
         try:
             with bound_contextvars(job_id=call.job_id, attempt=call.attempt):
-                self.supervisor.join(part, meeting_place_of(call), on_beat)
+                self.supervisor.join(part, rendezvous_of(call), on_beat)
         finally:
             self.running.discard(call.job_id)
 
     def close(self, job_id: JobId, ended: datetime, stopped: threading.Event | None = None) -> None:
-        """End a job that nobody is at work on, whose lease `ended` then; does nothing where one may be.
+        """End a job that nobody works on any more, if its lease still ends at `ended`; else do nothing.
 
         Raises:
-            StorageError, StoreUnavailable: not now.
-            Stopped: nor once `stopped` is set.
+            StorageError, StoreUnavailable: it failed for now.
+            Stopped: `stopped` was set.
         """
         closing = take_orphan(self.store, job_id, ended, worker=self.worker, length=self.lease)
         if closing is None:
@@ -126,7 +128,7 @@ class Runner:
                 log.warning("lease_lost", message=error.message)
                 return
             log.info("job_closed", state=job.state)
-        if closing.job.state is JobState.RUNNING:  # its last attempt could not be counted by who ran it
+        if closing.job.state is JobState.RUNNING:  # the worker that ran its last attempt could not count it
             self._count_attempt(job)
         self._notify_workers(job)
 
@@ -138,7 +140,7 @@ class Runner:
 
 
 def register_tasks(app: Celery, runner: Runner, queue: CeleryQueue) -> None:
-    """Make `runner` the app's task."""
+    """Register the tasks that `runner` carries out."""
 
     @app.task(name=RUN_EXPORT, bind=True)
     def run_export(task: "Task[[str], None]", job_id: str) -> None:

@@ -1,7 +1,8 @@
-"""What a machine pays once, paid when Slipway is installed: `python -m worker.warm_up [target ...]`.
+"""Warm up a machine's compiler when Slipway is installed: `python -m worker.warm_up [target ...]`.
 
-The compiler asks a machine for its instructions and compiles headers for it, twenty seconds in all. Attempts
-find both where this leaves them. Doing it again costs little, and is needed after a change of torch or g++.
+The compiler probes the machine's instructions and precompiles headers, twenty seconds in all. Attempts find
+the results where this program leaves them. Running it again costs little, and is needed after a change of
+torch or g++.
 """
 
 import argparse
@@ -14,7 +15,7 @@ from processes.settings import CompilerSettings, inherited_environment
 
 
 def main() -> int:
-    """Warm up for the targets that are named; of one that this machine does not compile for, say so."""
+    """Warm up for the given targets; report each one that this machine cannot compile for."""
     parser = argparse.ArgumentParser(prog="worker.warm_up", description=__doc__)
     parser.add_argument("targets", nargs="*", help="cpu, avx2, avx512; default: cpu")
     parser.add_argument("--folder", type=Path, help="for an image; default: where attempts look")

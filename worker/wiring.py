@@ -1,4 +1,4 @@
-"""What a worker runs attempts with, made from its settings: launcher, supervisor, stores."""
+"""Build a worker's launcher, supervisor and stores from its settings."""
 
 import os
 import secrets
@@ -24,7 +24,7 @@ from worker.tasks import Runner
 def make_runner(
     settings: WorkerSettings, client: RedisClient, queue: WorkerQueue, machine: Machine
 ) -> Runner:
-    """A worker's way with a job id."""
+    """Return the runner that the settings describe."""
     supervisor = Supervisor(
         make_launcher(settings.attempt_command, settings_or_exit(AttemptEnvironmentSettings)),
         worker_dir=own_worker_dir(settings.work_dir, os.getpid()),

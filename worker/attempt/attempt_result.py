@@ -1,4 +1,4 @@
-"""How an attempt ended, and what is done about it before it is recorded."""
+"""The ways an attempt can end, and how a result is edited before it is recorded."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,33 +9,33 @@ from exporter.redaction import shown
 
 @dataclass(frozen=True)
 class Finished:
-    """The ranks ended by themselves and told the outcome."""
+    """The ranks exited by themselves and reported an outcome."""
 
     outcome: ExportOutcome
 
 
 @dataclass(frozen=True)
 class NoOutcome:
-    """The attempt ended without an outcome."""
+    """The attempt ended without an outcome: it crashed, timed out or could not start."""
 
     failure: Failure
 
 
 @dataclass(frozen=True)
 class Cancelled:
-    """The caller asked to stop."""
+    """The caller asked to stop the job."""
 
 
 @dataclass(frozen=True)
 class HandedBack:
-    """This worker is shutting down."""
+    """The worker is shutting down, and gives the job back to the queue."""
 
 
 AttemptResult = Finished | NoOutcome | Cancelled | HandedBack
 
 
 def redact_failures(secrets: Sequence[str], ending: AttemptResult) -> AttemptResult:
-    """The same ending, whose failures do not hold these, whoever wrote them."""
+    """Return the result with every occurrence of `secrets` removed from the texts of its failures."""
 
     def clean(failure: Failure | None) -> Failure | None:
         if failure is None:
@@ -56,7 +56,7 @@ def redact_failures(secrets: Sequence[str], ending: AttemptResult) -> AttemptRes
 
 
 def forbid_retries(ending: AttemptResult) -> AttemptResult:
-    """The same ending, after which nobody tries again."""
+    """Return the result with every failure marked as final, so that no further attempt follows."""
 
     def last(failure: Failure | None) -> Failure | None:
         return failure and failure.model_copy(update={"retryable": False})

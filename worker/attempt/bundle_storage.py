@@ -1,4 +1,4 @@
-"""Keeping bundles of failures, and saying in each failure where its bundle is."""
+"""Store the bundles of failures, and note in each failure where its bundle is."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,24 +18,24 @@ log = logger(__name__)
 
 @dataclass(frozen=True)
 class BundleStorage:
-    """Where bundles are kept, and what goes into each beside the workspace's own files."""
+    """Builds and stores a bundle for each failure of an attempt."""
 
-    bundles: Bundles | None  # None: nothing is kept
+    bundles: Bundles | None  # None: no bundles are stored
     logs: JobLogs
     secrets: Sequence[str]
 
     def store_bundles(self, ending: AttemptResult, job: Job, workspace: Workspace) -> AttemptResult:
-        """The same ending, whose failures say where the bundles are that are kept of them."""
+        """Return the result with a `bundle_url` in each failure whose bundle could be stored."""
         match ending:
             case Finished(outcome):
-                kept = {"failure": self._store_bundle(outcome.failure, None, job, workspace)}
+                stored = {"failure": self._store_bundle(outcome.failure, None, job, workspace)}
                 towers = tuple(
                     each.model_copy(
                         update={"failure": self._store_bundle(each.failure, each.tower, job, workspace)}
                     )
                     for each in outcome.towers
                 )
-                return Finished(outcome.model_copy(update={**kept, "towers": towers}))
+                return Finished(outcome.model_copy(update={**stored, "towers": towers}))
             case NoOutcome(failure):
                 return NoOutcome(self._store_bundle(failure, None, job, workspace) or failure)
             case _:
@@ -48,10 +48,10 @@ class BundleStorage:
             return failure
         try:
             lines = self.logs.read(job.id, tower)
-            kept_at = self.bundles.put(
+            url = self.bundles.put(
                 job.id, tower, build_bundle(job, tower, failure, workspace, lines, self.secrets)
             )
-        except Exception:  # whatever it is: the failure is told all the same
+        except Exception:  # the failure is reported in any case
             log.exception("bundle_not_kept", tower=tower)
             return failure
-        return failure.model_copy(update={"bundle_url": kept_at})
+        return failure.model_copy(update={"bundle_url": url})

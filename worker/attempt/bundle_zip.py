@@ -1,4 +1,6 @@
-"""A failure's bundle: what a person needs to find out why, in one small zip without weights and secrets."""
+"""Build the bundle of a failure: one small zip with what a person needs to find the cause, without
+weights.
+"""
 
 import io
 import json
@@ -20,8 +22,8 @@ from jobs.model import Job
 from worker.attempt.workspace import Workspace
 from worker.machine.versions import all_versions
 
-_LONGEST = 4 << 20  # characters of one file
-_DIRECTORY = 16 << 10  # what the zip's own lists may take
+_LONGEST = 4 << 20  # characters kept of one file
+_DIRECTORY = 16 << 10  # bytes reserved for the zip's own directory
 
 
 def build_bundle(
@@ -32,36 +34,39 @@ def build_bundle(
     logs: tuple[LogPart, ...],
     secrets: Sequence[str] = (),
 ) -> bytes:
-    """The bundle of one tower, or of an attempt that failed as a whole; `secrets` are left out of it."""
-    return _packed(_files(job, tower, failure, workspace, logs), secrets)
+    """Return the zip for one tower's failure, or, without a tower, for an attempt that failed as a whole.
+
+    All `secrets` are removed from every file.
+    """
+    return _write_zip(_list_files(job, tower, failure, workspace, logs), secrets)
 
 
-def _files(
+def _list_files(
     job: Job, tower: TowerName | None, failure: Failure, workspace: Workspace, logs: tuple[LogPart, ...]
 ) -> Iterator[tuple[str, str]]:
-    """The files, the most important first."""
+    """Yield the name and text of each file, the most important first."""
     attempt = {"job": job.id, "attempt": job.attempt, "tower": tower, "failure": failure.model_dump()}
     yield "failure.json", _json(attempt)
     yield "spec.json", job.spec.model_dump_json(indent=2, exclude={"config"})
     yield "pipeline.config", job.spec.config or ""
     yield "versions.json", _json(all_versions())
-    yield "plan.json", _plan(job.spec)
-    yield "log.txt", _log(logs)
+    yield "plan.json", _describe_plan(job.spec)
+    yield "log.txt", _format_log(logs)
     for folder in [workspace.path / tower] if tower else sorted(workspace.path.glob("*")):
         for file in sorted((folder / EVIDENCE).glob("*"), key=_by_size):
-            yield file.name if tower else f"{folder.name}/{file.name}", _beginning(file)
+            yield file.name if tower else f"{folder.name}/{file.name}", _read_beginning(file)
 
 
 def _by_size(file: Path) -> tuple[int, str]:
     return file.stat().st_size, file.name
 
 
-def _beginning(file: Path) -> str:
+def _read_beginning(file: Path) -> str:
     with file.open(errors="replace") as text:
         return text.read(_LONGEST)
 
 
-def _log(parts: tuple[LogPart, ...]) -> str:
+def _format_log(parts: tuple[LogPart, ...]) -> str:
     lines = [
         line
         for part in parts
@@ -70,8 +75,10 @@ def _log(parts: tuple[LogPart, ...]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _plan(spec: ExportSpec) -> str:
-    """The inputs of every tower and how their sizes vary, or why that cannot be told."""
+def _describe_plan(spec: ExportSpec) -> str:
+    """Return the inputs of every tower and their dynamic dims as JSON, or the error that prevents
+    planning.
+    """
     try:
         planned = plan_towers(spec, spec.config or "")
     except ExportError as error:
@@ -91,19 +98,19 @@ def _json(value: object) -> str:
     return json.dumps(value, indent=2)
 
 
-def _packed_size(text: str) -> int:
+def _compressed_size(text: str) -> int:
     return len(zlib.compress(text.encode()))
 
 
-def _packed(files: Iterator[tuple[str, str]], secrets: Sequence[str]) -> bytes:
-    """A zip of the files; one that would make it too large is cut to its beginning, then left out."""
+def _write_zip(files: Iterator[tuple[str, str]], secrets: Sequence[str]) -> bytes:
+    """Return a zip of the files; a file that does not fit is cut to its first eighth, or else left out."""
     buffer, left_out = io.BytesIO(), []
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as bundle:
         for name, text in files:
             clean = redacted(text[-_LONGEST:] if name == "log.txt" else text[:_LONGEST], secrets)
-            for attempted in (clean, clean[: len(clean) // 8]):
-                if buffer.tell() + _packed_size(attempted) <= MAX_BYTES - _DIRECTORY:
-                    bundle.writestr(name, attempted)
+            for shortened in (clean, clean[: len(clean) // 8]):
+                if buffer.tell() + _compressed_size(shortened) <= MAX_BYTES - _DIRECTORY:
+                    bundle.writestr(name, shortened)
                     break
             else:
                 left_out.append(name)

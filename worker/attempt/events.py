@@ -1,4 +1,4 @@
-"""Reading the stage events that the ranks of an attempt append to their files."""
+"""Read the stage events that the ranks of an attempt append to their event files."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,44 +10,44 @@ from telemetry.logging import logger
 
 log = logger(__name__)
 
-_AT_A_TIME = 16 << 20  # bytes of one rank's file; the rest waits for the next look
-_SHOWN = 200  # characters of a line that is no event
+_AT_A_TIME = 16 << 20  # bytes read of one rank's file; the rest waits for the next call
+_SHOWN = 200  # characters logged of a line that is not an event
 
 
 class EventTail:
-    """What the ranks reported since the last look."""
+    """Reads the events that the ranks have written since the previous call."""
 
     def __init__(self, workspace: Path, *, at_a_time: int = _AT_A_TIME) -> None:
-        """Begin before the first event; no more than `at_a_time` of a file is taken into memory."""
+        """Start before the first event; read at most `at_a_time` bytes of each file per call."""
         self._workspace = workspace
         self._at_a_time = at_a_time
         self._offsets: dict[Path, int] = {}
         self._put_back: list[StageEvent] = []
 
     def read(self) -> list[StageEvent]:
-        """The new events of all ranks, in the order of their time."""
+        """Return the new events of all ranks, ordered by time."""
         events, self._put_back = self._put_back, []
         for path in self._workspace.glob("events-*.jsonl"):
             events += self._read(path)
         return sorted(events, key=lambda event: event.at)
 
     def put_back(self, events: list[StageEvent]) -> None:
-        """Give these again at the next look: nobody could be told of them."""
+        """Return these events again at the next `read`, because they could not be saved."""
         self._put_back = events
 
     def _read(self, path: Path) -> list[StageEvent]:
         with path.open("rb") as file:
             file.seek(self._offsets.get(path, 0))
             text = file.read(self._at_a_time)
-        complete = text[: text.rfind(b"\n") + 1]  # a line still being written waits for the next look
+        complete = text[: text.rfind(b"\n") + 1]  # a line still being written waits for the next call
         if not complete and len(text) == self._at_a_time:
-            complete = text  # no event is so long
+            complete = text  # longer than any event: skip it
         self._offsets[path] = self._offsets.get(path, 0) + len(complete)
-        return [event for line in complete.splitlines() if (event := _parse(line))]
+        return [event for line in complete.splitlines() if (event := _parse_event(line))]
 
 
 def log_events(events: Iterable[StageEvent]) -> None:
-    """A line for every stage that a tower entered or left, and for what is worth noting."""
+    """Log each stage that a tower entered or left, and each note."""
     for event in events:
         match event.kind:
             case "started":
@@ -62,7 +62,7 @@ def log_events(events: Iterable[StageEvent]) -> None:
                 pass
 
 
-def _parse(line: bytes) -> StageEvent | None:
+def _parse_event(line: bytes) -> StageEvent | None:
     try:
         return StageEvent.model_validate_json(line)
     except ValidationError as error:

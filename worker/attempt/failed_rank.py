@@ -1,14 +1,14 @@
-"""Which rank of an attempt was the first to fail, how, and what it wrote last: read from the log."""
+"""Find in an attempt's log which rank failed first, how, and the last lines it wrote."""
 
 import re
 
-# What `exporter.distributed.fork_ranks` writes, as it ends the others.
+# Written by `exporter.distributed.fork_ranks` when it ends the other ranks.
 _FAILED = re.compile(r"^rank (?P<rank>\d+) (?P<how>.+); the other ranks are ended$", re.MULTILINE)
 _LINES = 20
 
 
 def describe_failed_rank(log: str) -> str | None:
-    """What ended all ranks, in words; None where no rank did."""
+    """Return a description of the first rank that failed, with its last lines; None if no rank did."""
     *_, failed = (None, *_FAILED.finditer(log))
     if failed is None:
         return None

@@ -1,4 +1,4 @@
-"""Starting the ranks of an attempt as one family of processes."""
+"""Start the ranks of an attempt as one group of processes that end together."""
 
 import contextlib
 import math
@@ -17,7 +17,7 @@ from worker.environment.attempt_environment import AttemptEnvironment, make_atte
 from worker.machine.compiler_files import copy_precompiled, remove_old_files
 from worker.settings import AttemptEnvironmentSettings, AttemptSettings
 
-# Between asking the ranks to end and killing them: a cancel takes effect within five seconds.
+# From asking the ranks to end until killing them: a cancel must take effect within five seconds.
 _GRACE = timedelta(seconds=2)
 _OOM_SCORE = "500"  # of at most 1000; a worker's is 0
 
@@ -26,15 +26,15 @@ class Launcher(Protocol):
     """Starts an attempt's processes on a workspace that holds attempt.json."""
 
     def start(self, workspace: Workspace, *, ranks: int, place: Rendezvous | None = None) -> GuardedProcess:
-        """All ranks; or, where there is a place at which several hosts meet, this host's."""
+        """Start all ranks, or, for an attempt on several hosts that meet at `place`, this host's ranks."""
         ...
 
 
 class RanksLauncher:
-    """One process per rank; several are forks of one, see `worker.attempt.ranks`."""
+    """Starts Slipway's own ranks: one process each, forked from one parent (see `worker.attempt.ranks`)."""
 
     def __init__(self, environment: AttemptEnvironment, code_cache: str | None = None) -> None:
-        """Let attempts use `code_cache`; by default the one that the environment names."""
+        """Let attempts use `code_cache`, or by default the one that the environment names."""
         self._environment = environment
         self._code_cache = code_cache
 
@@ -46,16 +46,16 @@ class RanksLauncher:
             copy_precompiled(compiler.slipway_compiled_ahead, compiler.torchinductor_cache_dir)
         if place is not None:
             ranks = math.ceil(ranks / place.hosts)
-            # They leave a file there, to see that it is the same for all; and may yet agree on the job.
+            # Hosts write a file there to prove that all see the same place, and agree on the job only later.
             workspace = replace(workspace, artifact_uri=workspace.read_request().spec.output_uri)
         return _start_process(command, workspace, ranks, self._environment, self._code_cache)
 
 
 class CommandLauncher:
-    """One process of a given program, which does what rank 0 would."""
+    """Starts one process of a given program, which stands in for rank 0."""
 
     def __init__(self, command: tuple[str, ...], environment: AttemptEnvironment) -> None:
-        """Take the program and its first arguments; the workspace follows them."""
+        """Run `command` with the workspace's path as its last argument."""
         self._command = command
         self._environment = environment
 
@@ -76,7 +76,7 @@ def _module_arguments(workspace: Workspace, ranks: int, place: Rendezvous | None
 
 
 def make_launcher(command: tuple[str, ...] | None, settings: AttemptEnvironmentSettings) -> Launcher:
-    """Of a program in place of Slipway's own, if there is one."""
+    """Return the launcher of `command`, or of Slipway's own ranks if there is none."""
     environment = make_attempt_environment(settings)
     return RanksLauncher(environment) if command is None else CommandLauncher(command, environment)
 
@@ -97,14 +97,14 @@ def _start_process(
         grace=_GRACE,
         environment={
             "TMPDIR": str(workspace.tmp),
-            # Not below TMPDIR: what the compiler finds out about the machine is to outlive the attempt.
+            # Not below TMPDIR: what the compiler learns about the machine must outlive the attempt.
             "TORCHINDUCTOR_CACHE_DIR": str(CompilerSettings().torchinductor_cache_dir),
             "OMP_NUM_THREADS": str(threads),
-            # Threads that wait by spinning hold cores that others need: on two cores with three times the
-            # work they can do, a package took ten times as long, and an index five times.
+            # Spinning threads hold cores that others need: on two cores with three times too much work, a
+            # package took ten times as long to compile, and an index five times as long to build.
             "OMP_WAIT_POLICY": "passive",
-            # Libraries ask, as they are imported, whether there is a GPU. Asked in the usual way the driver
-            # starts, and then no fork of that process can use the GPU: and each tower is exported in a fork.
+            # Libraries ask at import whether there is a GPU. The usual way starts the driver, after which no
+            # fork of that process can use the GPU; and each tower is exported in a fork.
             "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
             "PYTHONUNBUFFERED": "1",
             "GLOO_SOCKET_IFNAME": "lo",  # ranks meet on this machine, whatever its name resolves to
@@ -115,7 +115,7 @@ def _start_process(
     )
     if renewal is not None:
         renewal.renew_until(lambda: process.exit_status() is not None)
-    # Where memory ends, the kernel is to end the attempt and not the worker, which is to say what happened.
+    # When memory runs out, the kernel should kill the attempt, not the worker that reports what happened.
     with contextlib.suppress(OSError):
         Path(f"/proc/{process.guard.pid}/oom_score_adj").write_text(_OOM_SCORE)
     return process

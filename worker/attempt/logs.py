@@ -19,18 +19,18 @@ from telemetry.logging import logger
 
 log = logger(__name__)
 
-_AT_A_TIME = 16 << 20  # bytes; of more than that the latest are read, as only the latest lines are kept
+_AT_A_TIME = 16 << 20  # bytes read per call; of more only the latest, as only the latest lines are kept
 _RANK = re.compile(r"^\[[\w-]*?(\d+)\]: ?")
 _MARK = re.compile(r"^slipway-stage (\w+)(?:\.\d+)? (\w+)$")  # "user.1": rank 1 helps with that tower
 
 
 def format_stage_mark(tower: str, stage: Stage) -> str:
-    """The line by which a rank says that what it writes next is of this tower and stage."""
+    """Return the line by which a rank announces the tower and stage of all lines that follow it."""
     return f"slipway-stage {tower} {stage}"
 
 
 def format_event(event: StageEvent) -> list[str]:
-    """What a rank writes of an event into its log: first of all where it is."""
+    """Return the lines that a rank writes into its log for an event."""
     match event.kind:
         case "started":
             return [format_stage_mark(event.tower, event.stage), f"{event.stage} of {event.tower}"]
@@ -45,7 +45,7 @@ def format_event(event: StageEvent) -> list[str]:
 
 
 class LogTail:
-    """Moves new lines of an attempt's log to where callers can read them."""
+    """Moves new lines of an attempt's log to the store that callers read them from."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class LogTail:
         *,
         at_a_time: int = _AT_A_TIME,
     ) -> None:
-        """Begin before the first line of `log`; `secrets` are left out wherever a line holds them."""
+        """Start before the first line of `log`; remove `secrets` from every line."""
         self._secrets = secrets
         self._at_a_time = at_a_time
         self._log = log
@@ -66,9 +66,10 @@ class LogTail:
         self._places: dict[str, Place] = {}
 
     def forward(self) -> None:
-        """Pass on the lines that are complete; if the store is away, they are tried again.
+        """Store the complete lines written since the last call; if the store is away, the next call tries
+        again.
 
-        What an attempt writes, it may write in any amount: no more than `at_a_time` is taken into memory.
+        At most `at_a_time` bytes are read into memory, however much an attempt writes.
         """
         if not self._log.exists():
             return
@@ -79,7 +80,7 @@ class LogTail:
             text = file.read(self._at_a_time)
         complete = text[: text.rfind(b"\n") + 1]
         if not complete and len(text) == self._at_a_time:
-            complete = text  # a line without an end
+            complete = text  # one endless line
         parts = self._split_into_parts(complete.decode(errors="replace").splitlines())
         if parts:
             self._logs.append(self._job_id, parts)
@@ -96,11 +97,11 @@ class LogTail:
         found: dict[Place, list[str]] = {}
         for line in lines:
             rank = _RANK.match(line)
-            who, said = (rank[1], line[rank.end() :]) if rank else ("", line)
-            if place := _parse_stage_mark(said):
-                places[who] = place
+            rank_number, text = (rank[1], line[rank.end() :]) if rank else ("", line)
+            if place := _parse_stage_mark(text):
+                places[rank_number] = place
             else:
-                found.setdefault(places.get(who, (None, None)), []).append(self._redact(said))
+                found.setdefault(places.get(rank_number, (None, None)), []).append(self._redact(text))
         self._places = places
         return [
             LogPart(tower=tower, stage=stage, lines=tuple(each)) for (tower, stage), each in found.items()
@@ -112,5 +113,5 @@ def _parse_stage_mark(line: str) -> Place | None:
         return None
     try:
         return TowerName(found[1]), Stage(found[2])
-    except ValueError:  # somebody else's line, by a strange chance
+    except ValueError:  # another program's line that happens to look like a mark
         return None

@@ -1,4 +1,4 @@
-"""What became of an attempt: reading it from what its ranks left, and writing it into the job's record."""
+"""Read the result of an attempt from what its ranks left, and record it in the job."""
 
 import time
 from datetime import timedelta
@@ -23,15 +23,17 @@ _STORE_RETRY_S = 1.0
 
 
 def read_result(workspace: Workspace, process: GuardedProcess) -> AttemptResult:
-    """How an attempt ended that ended by itself."""
+    """Return the result of an attempt whose processes have exited by themselves."""
     status = process.exit_status()
     if status != 0:
         if (failure := workspace.read_rank_failure()) is not None:
             return Finished(ExportOutcome(failure=failure))
-        told = describe_failed_rank(read_log_end(process.log)) if status == _A_RANK_FAILED else None
+        description = describe_failed_rank(read_log_end(process.log)) if status == _A_RANK_FAILED else None
         return NoOutcome(
             Failure.of(
-                _rank_failure(told) if told else _process_failure(f"ended with exit status {status}", process)
+                _rank_failure(description)
+                if description
+                else _process_failure(f"ended with exit status {status}", process)
             )
         )
     try:
@@ -43,19 +45,19 @@ def read_result(workspace: Workspace, process: GuardedProcess) -> AttemptResult:
     return Finished(outcome)
 
 
-def _rank_failure(told: str) -> AttemptFailed:
-    return AttemptFailed(told, hint="a rank killed by SIGKILL had most often too little memory")
+def _rank_failure(description: str) -> AttemptFailed:
+    return AttemptFailed(description, hint="a rank killed by SIGKILL most often ran out of memory")
 
 
-def _process_failure(what: str, process: GuardedProcess) -> AttemptFailed:
+def _process_failure(how: str, process: GuardedProcess) -> AttemptFailed:
     return AttemptFailed(
-        f"the attempt's processes {what}; the log ends:\n{process.last_lines(_LOG_LINES)}",
-        hint="the log's last lines tell the cause; status 137 is often too little memory",
+        f"the attempt's processes {how}; the log ends:\n{process.last_lines(_LOG_LINES)}",
+        hint="the log's last lines name the cause; status 137 often means too little memory",
     )
 
 
 def timeout_error(limit: timedelta, process: GuardedProcess) -> AttemptTimedOut:
-    """Why an attempt was ended."""
+    """Return the error of an attempt that was ended because it exceeded `limit`."""
     return AttemptTimedOut(
         f"the attempt took longer than {limit} and was ended; the log ends:\n"
         f"{process.last_lines(_LOG_LINES)}",
@@ -64,7 +66,10 @@ def timeout_error(limit: timedelta, process: GuardedProcess) -> AttemptTimedOut:
 
 
 def record_result(holding: Holding, ending: AttemptResult) -> Job:
-    """Write the end down; an outcome is worth waiting for a store that is away."""
+    """Record the result in the job; wait up to five minutes for a store that is away.
+
+    A job that is handed back is not waited for: the sweep returns it to the queue once its lease expires.
+    """
     deadline = time.monotonic() + _STORE_PATIENCE_S
     while True:
         try:

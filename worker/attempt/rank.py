@@ -1,8 +1,8 @@
-"""One rank of one attempt: `python -m worker.attempt.rank <workspace>`; for several see `ranks`.
+"""Run one rank of an attempt: `python -m worker.attempt.rank <workspace>`; for several see `ranks`.
 
-Reads `attempt.json`, reports stages as lines of `events-<rank>.jsonl`; rank 0 writes `outcome.json`,
+It reads `attempt.json` and reports stages as lines of `events-<rank>.jsonl`. Rank 0 writes `outcome.json`,
 and every rank then exits with 0. Another rank that fails before it can meet the others writes
-`failed-<rank>.json` and exits with 1, which ends them all. Without either file, the attempt has crashed.
+`failed-<rank>.json` and exits with 1, which ends them all. If neither file is there, the attempt has crashed.
 """
 
 import argparse
@@ -40,7 +40,7 @@ WrapReport = Callable[[OnStage], OnStage]
 
 
 def main() -> None:
-    """Run the rank that the command line and torchrun's environment describe; by default one alone."""
+    """Run the rank that the command line and torchrun's variables describe; by default the only one."""
     parser = argparse.ArgumentParser(
         prog="worker.attempt.rank", description="Run one rank of one export attempt."
     )
@@ -53,7 +53,7 @@ def main() -> None:
 def run_rank(workspace: Path, ranks: Ranks, wrap_report: WrapReport = lambda report: report) -> None:
     """Run one rank in this process.
 
-    `wrap_report` may add to what happens when a stage is reported: fault tests stop a rank there.
+    `wrap_report` may wrap the function that reports stages: fault tests stop a rank there.
     """
     die_with_parent()
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # one stream, so that marks and lines keep their order
@@ -61,7 +61,8 @@ def run_rank(workspace: Path, ranks: Ranks, wrap_report: WrapReport = lambda rep
     request = AttemptFile.model_validate_json((workspace / "attempt.json").read_text())
     settings, shared = RankSettings(), AttemptSettings()
     bind_contextvars(job_id=request.job_id, attempt=request.attempt)
-    tracing = make_tracing(settings.otlp_endpoint, "slipway-rank", at_once=True)  # forked, it has no threads
+    # At once, because a forked rank has no thread that could send spans in the background.
+    tracing = make_tracing(settings.otlp_endpoint, "slipway-rank", at_once=True)
     attempt = Attempt(
         job_id=request.job_id,
         spec=request.spec,
@@ -83,7 +84,7 @@ def run_rank(workspace: Path, ranks: Ranks, wrap_report: WrapReport = lambda rep
     tracing.close()
     if ranks.rank == 0 and outcome is not None:
         write_outcome(outcome, workspace)
-    elif outcome is not None and outcome.failure is not None:  # rank 0 would wait for this one
+    elif outcome is not None and outcome.failure is not None:  # rank 0 would wait for this rank
         write_failure(outcome.failure, ranks.rank, workspace)
         exit_process(1)
 
@@ -91,11 +92,11 @@ def run_rank(workspace: Path, ranks: Ranks, wrap_report: WrapReport = lambda rep
 def run_export(
     attempt: Attempt, shared: AttemptSettings, ranks: Ranks, report: OnStage
 ) -> ExportOutcome | None:
-    """Export what may be read, and is not too much; a failure of the whole becomes the outcome."""
+    """Check the job's paths and input sizes, then export; an error of the whole becomes the outcome."""
     try:
         FileRoots(roots=shared.file_roots).require_within(attempt.spec)
         _input_limits(shared).require(attempt.spec)
-        require_writable_output(attempt.spec)  # and not only once all is compiled
+        require_writable_output(attempt.spec)  # now, and not only after everything is compiled
         return export(attempt, ranks, report)
     except ExportError as error:
         log.exception("export_failed")

@@ -1,8 +1,8 @@
-"""All ranks of an attempt on this machine: `python -m worker.attempt.ranks <workspace> <ranks>`.
+"""Run all ranks of an attempt on this machine: `python -m worker.attempt.ranks <workspace> <ranks>`.
 
-On one of several hosts (see `worker.hosts.host`) these are every `--step`-th rank from `--first` on, and
-they meet the others at `--meeting`. What a rank imports takes longer than most of a warm export: it is
-imported here, once, before the ranks are forked.
+On one of several hosts (see `worker.hosts.host`), these are every `--step`-th rank from `--first` on, and
+they meet the others at `--meeting`. Imports take longer than most of a warm export, so they happen here,
+once, before the ranks are forked.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from worker.attempt.rank import WrapReport, run_rank
 
 
 def main(wrap_report: WrapReport = lambda report: report) -> None:
-    """Run the ranks; the exit code is 1 when one of them died, or failed to say what became of it."""
+    """Run the ranks; exit with 1 when one of them died or failed without reporting an outcome."""
     die_with_parent()
     parser = argparse.ArgumentParser(
         prog="worker.attempt.ranks", description="Run all ranks of one export attempt."

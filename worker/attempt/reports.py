@@ -1,4 +1,4 @@
-"""What a rank tells of its stages: lines for its supervisor and for people, and a span for each."""
+"""Report the stages of a rank: as lines for its supervisor, as log lines for people, and as spans."""
 
 import sys
 from typing import TextIO
@@ -11,7 +11,9 @@ from worker.attempt.logs import format_event
 
 
 def make_reporter(events: TextIO, tracing: Tracing, traceparent: str | None) -> OnStage:
-    """Pass events on: to the file of them, to the log, and, once a stage is over, to the trace."""
+    """Return a function that passes events on to the event file, to the log and, once a stage ends, to the
+    trace.
+    """
     begun: dict[tuple[str, Stage], float] = {}
 
     def report(event: StageEvent) -> None:
@@ -30,7 +32,7 @@ def make_reporter(events: TextIO, tracing: Tracing, traceparent: str | None) -> 
                     attributes={"slipway.tower": event.tower, "slipway.stage": event.stage},
                     failed=event.detail if event.kind == "failed" else None,
                 )
-                if event.kind == "finished":  # what is said of a failure is still the stage's
+                if event.kind == "finished":  # messages about a failure still belong to the stage
                     unbind_contextvars("stage")
             case "progress" | "noted":
                 pass

@@ -1,4 +1,4 @@
-"""The directories of attempts: one per attempt below one per worker process, removed afterwards."""
+"""The directories of attempts: one per attempt, below one per worker process, removed afterwards."""
 
 import hashlib
 import shutil
@@ -21,27 +21,27 @@ _HELPS = "helps"
 
 
 class AttemptFile(Frozen):
-    """attempt.json: what the ranks are to do."""
+    """attempt.json: the request that the ranks carry out."""
 
     job_id: str
     attempt: int
     spec: ExportSpec
-    config_uri: str | None = None  # where the spec's inline config was read
-    folder: str  # of the artifact, below the spec's output_uri
+    config_uri: str | None = None  # source of the spec's inline config
+    folder: str  # folder of the artifact, below the spec's output_uri
     replace_unfinished: bool  # an earlier attempt may have left files without a manifest
-    traceparent: str | None = None  # the span of the attempt, where it is traced
+    traceparent: str | None = None  # span of the attempt, if it is traced
 
 
 @dataclass(frozen=True)
 class Workspace:
-    """One attempt's directory, shared with its ranks."""
+    """The directory of one attempt, shared between its supervisor and its ranks."""
 
     path: Path
-    artifact_uri: str  # where its attempt's artifact is to be
+    artifact_uri: str  # where the attempt publishes its artifact
 
     @classmethod
     def at(cls, path: Path) -> Self:
-        """The one that a supervisor has made there."""
+        """Open the workspace that a supervisor has made at `path`."""
         request = AttemptFile.model_validate_json((path / "attempt.json").read_bytes())
         return cls(path, artifact_uri=f"{request.spec.output_uri.rstrip('/')}/{request.folder}")
 
@@ -54,69 +54,71 @@ class Workspace:
         return self.path / "tmp"
 
     def read_request(self) -> AttemptFile:
-        """What the ranks are to do, as `write` left it."""
+        """Return the content of attempt.json."""
         return AttemptFile.model_validate_json((self.path / "attempt.json").read_bytes())
 
     def write_request(self, request: AttemptFile) -> None:
-        """Give the ranks this request, in place of an earlier one."""
+        """Write attempt.json, in place of an earlier one."""
         (self.path / "attempt.json").write_text(request.model_dump_json())
 
     def mark_as_helper(self) -> None:
-        """Mark the workspace as that of a host that helps with another's attempt."""
+        """Mark this host as one that helps with an attempt which another worker leads."""
         (self.path / _HELPS).touch()
 
     @property
     def is_helper(self) -> bool:
-        """Whether another host publishes, and cleans up, what this attempt makes."""
+        """True if another host publishes, and cleans up, what this attempt writes."""
         return (self.path / _HELPS).exists()
 
     def remove_failures(self) -> None:
-        """Remove what failing ranks wrote: the attempt has one failure for all of them."""
-        for told in self.path.glob(_FAILURES):
-            told.unlink()
+        """Remove the failures that ranks wrote, because one failure is reported for all of them."""
+        for file in self.path.glob(_FAILURES):
+            file.unlink()
 
     def read_rank_failure(self) -> Failure | None:
-        """The failure that a rank left when it could not tell rank 0; None if there is none."""
+        """Return the failure of a rank that failed before it could meet rank 0; None if there is none."""
         files = sorted(self.path.glob(_FAILURES))
         return Failure.model_validate_json(files[0].read_bytes()) if files else None
 
     def read_outcome(self) -> ExportOutcome | None:
-        """What rank 0 wrote; None if it wrote nothing."""
+        """Return the outcome that rank 0 wrote; None if there is none."""
         path = self.path / "outcome.json"
         return ExportOutcome.model_validate_json(path.read_bytes()) if path.exists() else None
 
 
 def write_outcome(outcome: ExportOutcome, workspace: Path) -> None:
-    """Called by rank 0, for all ranks."""
+    """Write the outcome of all ranks; called by rank 0."""
     _write_atomically(outcome, workspace / "outcome.json")
 
 
 def write_failure(failure: Failure, rank: int, workspace: Path) -> None:
-    """Called by a rank that failed as a whole and cannot tell rank 0."""
+    """Write the failure of a rank that failed before it could meet rank 0."""
     _write_atomically(failure, workspace / f"failed-{rank}.json")
 
 
 def _write_atomically(value: Frozen, path: Path) -> None:
-    """Write the file whole or not at all."""
+    """Write the file completely or not at all."""
     partial = path.with_name(f"{path.name}.partial")
     partial.write_text(value.model_dump_json(indent=2))
     partial.rename(path)
 
 
 def artifact_folder(job: Job, target: Target | None = None) -> str:
-    """Where attempts for a target publish, by default the current one, below the spec's output_uri."""
+    """Return the folder, below the spec's output_uri, where attempts for a target publish; by default the
+    current.
+    """
     return f"{job.id}/{target or job.current_target}" if len(job.spec.targets) > 1 else job.id
 
 
 def artifact_uri_of(job: Job, target: Target | None = None) -> str:
-    """The URI of the artifact for a target, by default of the current attempt."""
+    """Return the URI of the artifact for a target, by default the current one."""
     return f"{job.spec.output_uri.rstrip('/')}/{artifact_folder(job, target)}"
 
 
 @contextmanager
 def open_workspace(job: Job, worker_dir: Path, traceparent: str | None = None) -> Iterator[Workspace]:
-    """Make the directory of a job's attempt, and remove it with all it holds."""
-    # Short: a Unix socket below TMPDIR may have a path of 108 bytes at most.
+    """Create the directory of a job's attempt; remove it with all its content afterwards."""
+    # Short, because the path of a Unix socket below TMPDIR may have at most 108 bytes.
     workspace = Workspace(worker_dir / f"{job.id[-8:]}-{job.attempt}", artifact_uri=artifact_uri_of(job))
     workspace.path.mkdir(parents=True, mode=0o700)
     workspace.tmp.mkdir()
@@ -137,16 +139,18 @@ def open_workspace(job: Job, worker_dir: Path, traceparent: str | None = None) -
 
 
 def own_worker_dir(work_dir: Path, pid: int) -> Path:
-    """The directory of a worker process.
+    """Return the directory of a worker process.
 
-    Its name is HOST-PID-INCARNATION: host and incarnation are digests, the latter of the boot and the
-    process's start, so that a process number used again is not taken for its first owner.
+    Its name is HOST-PID-INCARNATION. Host and incarnation are digests, the latter of the boot id and the
+    start time of the process, so that a reused process number is not taken for its first owner.
     """
     return work_dir.absolute() / f"{_host()}-{pid}-{_incarnation(pid)}"
 
 
 def remove_leftovers(work_dir: Path) -> None:
-    """Remove the directories of dead workers on this host; those of other hosts cannot be judged."""
+    """Remove the directories of dead workers of this host; whether those of other hosts are alive is
+    unknown.
+    """
     for left in work_dir.absolute().glob(f"{_host()}-*-*"):
         _, pid, incarnation = left.name.split("-")
         if incarnation != _incarnation(int(pid)):
@@ -159,7 +163,7 @@ def _host() -> str:
 
 
 def _incarnation(pid: int) -> str | None:
-    """Which process now has this number; None when there is none."""
+    """Return a digest that identifies the process with this number; None if there is no such process."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

@@ -1,8 +1,8 @@
-"""What an attempt is given of its worker: variables by a list, limits, and credentials of its own.
+"""The environment of an attempt: variables by an allow-list, resource limits, and credentials of its own.
 
-An attempt reads what strangers wrote. Should one of them get code to run after all, it is to find little: no
-address of the job store, no key of the API, and where a role for it is configured, no credentials but those
-for the places of its own job.
+An attempt reads files that strangers wrote. If one of them gets code to run after all, that code should find
+little: no address of the job store, no key of the API and, where SLIPWAY_STORAGE_ROLE is set, only
+credentials for the places of its own job.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from worker.environment.credential_renewal import CredentialRenewal
 from worker.environment.credentials import RoleCredentials
 from worker.settings import AttemptEnvironmentSettings, AttemptSettings, RankSettings, variables_of
 
-_OF_THE_MACHINE = (
+_MACHINE_VARIABLES = (
     *("PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "LC_*", "TZ", "XDG_CACHE_HOME"),
     *(
         "PYTHON*",
@@ -26,18 +26,18 @@ _OF_THE_MACHINE = (
         "MALLOC_*",
     ),
 )
-_OF_THE_COMPILER = (
+_COMPILER_VARIABLES = (
     *("CC", "CXX", "CFLAGS", "CXXFLAGS", "LDFLAGS", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH"),
     *("LIBRARY_PATH", "CUDA_*", "NVIDIA_*", "NCCL_*", "GLOO_*", "TORCH*", "PYTORCH_*", "AOTI_*", "TRITON_*"),
     *("FBGEMM_*", "OMP_*", "GOMP_*", "KMP_*", "MKL_*", "OPENBLAS_*"),
 )
-_OF_THE_NETWORK = (
+_NETWORK_VARIABLES = (
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
     *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
 )
-_STORAGE = ("AWS_*",)
-# Where the store is, without what opens it.
-_STORAGE_PLACE = (
+_STORAGE_VARIABLES = ("AWS_*",)
+# The address of the object store, without credentials.
+_STORAGE_ADDRESS_VARIABLES = (
     "AWS_REGION",
     "AWS_DEFAULT_REGION",
     "AWS_ENDPOINT_URL",
@@ -48,25 +48,32 @@ _STORAGE_PLACE = (
 
 @dataclass(frozen=True, kw_only=True)
 class AttemptEnvironment:
-    """What every attempt of a worker is given."""
+    """The environment that every attempt of a worker gets."""
 
     settings: AttemptEnvironmentSettings
-    credentials: RoleCredentials | None = None  # None: attempts get the worker's own for the object store
+    credentials: RoleCredentials | None = None  # None: attempts use the worker's own
 
     def make_confinement(self) -> Confinement:
-        """The variables and the limits."""
+        """Return the names of the variables that attempts may see, and their resource limits."""
         own = (*variables_of(AttemptSettings), *variables_of(RankSettings))
-        storage = _STORAGE if self.credentials is None else _STORAGE_PLACE
+        storage = _STORAGE_VARIABLES if self.credentials is None else _STORAGE_ADDRESS_VARIABLES
         listed = self.settings.attempt_variables
         return Confinement(
-            variables=(*_OF_THE_MACHINE, *_OF_THE_COMPILER, *_OF_THE_NETWORK, *storage, *own, *listed),
+            variables=(
+                *_MACHINE_VARIABLES,
+                *_COMPILER_VARIABLES,
+                *_NETWORK_VARIABLES,
+                *storage,
+                *own,
+                *listed,
+            ),
             limits=self._limits(),
         )
 
     def plan_credential_renewal(
         self, workspace: Workspace, code_cache: str | None
     ) -> CredentialRenewal | None:
-        """The credentials of this attempt, to be asked for; None if it uses the worker's."""
+        """Return the renewal of this attempt's credentials, not started; None if it uses the worker's own."""
         if self.credentials is None:
             return None
         spec, artifact_uri = workspace.read_request().spec, workspace.artifact_uri
@@ -76,9 +83,12 @@ class AttemptEnvironment:
         )
 
     def _limits(self) -> dict[str, int]:
-        """No limit of address space: mapped tables and CUDA take many times the memory that they use."""
+        """Return the limits by name, without one for address space.
+
+        Mapped tables and CUDA reserve many times the address space that they use as memory.
+        """
         given = {
-            "core": 0,  # it would hold weights and credentials
+            "core": 0,  # a core dump would hold weights and credentials
             "nofile": self.settings.attempt_open_files,
             "fsize": self.settings.attempt_file_bytes,
             "nproc": self.settings.attempt_processes,
@@ -87,7 +97,9 @@ class AttemptEnvironment:
 
 
 def make_attempt_environment(settings: AttemptEnvironmentSettings) -> AttemptEnvironment:
-    """As the settings say; with a role of theirs, attempts get credentials of their own."""
+    """Return the environment that the settings describe; with a storage role, attempts get its
+    credentials.
+    """
     if settings.storage_role is None:
         return AttemptEnvironment(settings=settings)
     role = RoleCredentials(role=settings.storage_role, lifetime=settings.storage_role_lifetime)

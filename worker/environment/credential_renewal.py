@@ -1,7 +1,7 @@
-"""Handing temporary credentials to an attempt, and newer ones while it runs.
+"""Give temporary credentials to an attempt, and renew them while it runs.
 
-boto3 asks a program for them, as its configuration file says, and again when they are about to expire; the
-program shows a file, which the worker writes anew. Both files lie in the attempt's workspace.
+boto3 gets credentials from a program, as its configuration file says, and runs that program again when they
+are about to expire. Ours prints a file, which the worker rewrites. Both files lie in the attempt's workspace.
 """
 
 import json
@@ -22,9 +22,9 @@ from telemetry.logging import logger
 
 log = logger(__name__)
 
-_LOOK = timedelta(seconds=1)  # whether the attempt has ended
-_RETRY = timedelta(minutes=1)  # after a renewal that did not succeed; no two are asked for sooner
-_CREDENTIAL_SETTINGS = (  # what the worker gets its own by, which is no attempt's business
+_LOOK = timedelta(seconds=1)  # between two checks whether the attempt has ended
+_RETRY = timedelta(minutes=1)  # pause after a failed renewal, and the shortest time between two requests
+_CREDENTIAL_SETTINGS = (  # how the worker gets its own credentials: not for attempts
     "aws_access",
     "aws_secret",
     "aws_session",
@@ -43,7 +43,7 @@ _CREDENTIAL_SETTINGS = (  # what the worker gets its own by, which is no attempt
 
 @dataclass(frozen=True, kw_only=True)
 class TemporaryCredentials:
-    """Credentials that expire."""
+    """Credentials of the object store that expire."""
 
     access_key: str
     secret_key: str
@@ -51,7 +51,7 @@ class TemporaryCredentials:
     expires: datetime
 
     def as_json(self) -> str:
-        """In the form that boto3 takes from a program."""
+        """Return them as the JSON that boto3 expects from a credential process."""
         return json.dumps(
             {
                 "Version": 1,
@@ -65,19 +65,19 @@ class TemporaryCredentials:
 
 @dataclass(frozen=True, kw_only=True)
 class CredentialRenewal:
-    """The credentials of one attempt: where they are, and where newer ones come from."""
+    """Credentials of one attempt: the folder they are written to, and the source of newer ones."""
 
     folder: Path
     request: Callable[[], TemporaryCredentials]  # raises StorageError
-    lifetime: timedelta  # that is asked for
+    lifetime: timedelta  # the lifetime that is requested
 
     clock: Callable[[], float] = since_boot
 
     def start(self) -> Mapping[str, str | None]:
-        """Ask for them for the first time; the variables by which the attempt finds them.
+        """Request credentials for the first time; return the variables by which the attempt finds them.
 
         Raises:
-            StorageError: nobody gives them, or they cannot be written down.
+            StorageError: they are refused, or cannot be written.
         """
         given = self.request()
         try:
@@ -89,13 +89,14 @@ class CredentialRenewal:
         return {
             "AWS_CONFIG_FILE": str(self._config),
             "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
-            "AWS_EC2_METADATA_DISABLED": "true",  # boto3 would else ask the machine for its own
+            "AWS_EC2_METADATA_DISABLED": "true",  # else boto3 would use the machine's own
         }
 
     def renew_until(self, has_ended: Callable[[], bool]) -> None:
-        """Renew them in a thread, when half of their time has passed, until the attempt has ended.
+        """Renew the credentials in a thread after half of their lifetime, until the attempt has ended.
 
-        By a clock that nobody sets: by the wall's, which is, they would be renewed too late or all the time.
+        Time is measured since boot, because a change of the wall clock would renew them too late or all the
+        time.
         """
         threading.Thread(target=self._renew_until, args=(has_ended,), name="credentials", daemon=True).start()
 
@@ -134,10 +135,10 @@ class CredentialRenewal:
 
 
 def format_aws_config(file: Path) -> str:
-    """A boto3 configuration file: credentials are in `file`, all else is as in the worker's own profile.
+    """Return a boto3 configuration file: credentials from `file`, everything else from the worker's profile.
 
-    Such as region, endpoint, bundle of authorities, and how buckets are addressed; with its section of
-    endpoints by service, where it names one.
+    Such settings are region, endpoint, CA bundle and bucket addressing, and the section of service endpoints
+    if the profile names one.
     """
     session = botocore.session.get_session()
     try:
@@ -153,7 +154,7 @@ def format_aws_config(file: Path) -> str:
 
 
 def _format_settings(settings: Mapping[str, object]) -> Iterator[str]:
-    """As the file has them; what stands below another one is indented."""
+    """Yield the lines of settings; nested settings are indented."""
     for name, value in settings.items():
         if isinstance(value, Mapping):
             yield f"{name} ="

@@ -1,7 +1,7 @@
-"""Credentials for the places of one job: asked of the object store's STS, for some time, and then again.
+"""Credentials for the places of one job, requested from the object store's STS.
 
-The role that is asked for must allow what any job may need; the policy that goes with each request takes
-away everything but the prefixes of one job (AWS calls it a session policy).
+The role must allow whatever any job may need. The policy sent with each request (AWS calls it a session
+policy) removes everything but the prefixes of one job.
 """
 
 import json
@@ -19,7 +19,7 @@ from exporter.errors import StorageError
 from exporter.spec import ExportSpec
 from worker.environment.credential_renewal import TemporaryCredentials
 
-_SHORTEST, _LONGEST = timedelta(minutes=15), timedelta(hours=12)  # of STS
+_SHORTEST, _LONGEST = timedelta(minutes=15), timedelta(hours=12)  # lifetimes that STS accepts
 _READ = ("s3:GetObject",)
 _WRITE = ("s3:PutObject", "s3:AbortMultipartUpload", "s3:ListMultipartUploadParts")
 _DELETE = ("s3:DeleteObject",)
@@ -29,18 +29,18 @@ _SCHEME = "s3://"
 
 @dataclass(frozen=True, kw_only=True)
 class RoleCredentials:
-    """Temporary credentials of a role, narrowed to one job."""
+    """Requests temporary credentials of a role, narrowed to one job."""
 
-    role: str  # its ARN
+    role: str  # the ARN
     lifetime: timedelta
 
     @property
     def duration(self) -> timedelta:
-        """The lifetime, as far as STS gives any so short or long."""
+        """The lifetime, limited to what STS accepts."""
         return min(max(self.lifetime, _SHORTEST), _LONGEST)
 
     def request(self, spec: ExportSpec, artifact_uri: str, code_cache: str | None) -> TemporaryCredentials:
-        """Ask for them.
+        """Request credentials that reach the places of one job, and no others.
 
         Raises:
             StorageError: STS refused or could not be reached.
@@ -58,8 +58,8 @@ class RoleCredentials:
                 )["Credentials"]
         except (BotoCoreError, ClientError, ValueError) as error:
             raise StorageError(
-                f"no credentials of {self.role} for this job: {error}",
-                hint="may the worker assume SLIPWAY_STORAGE_ROLE, and for SLIPWAY_STORAGE_ROLE_LIFETIME?",
+                f"STS gave no credentials of {self.role} for this job: {error}",
+                hint="may the worker assume SLIPWAY_STORAGE_ROLE for SLIPWAY_STORAGE_ROLE_LIFETIME?",
                 where=self.role,
             ) from error
         return TemporaryCredentials(
@@ -71,10 +71,10 @@ class RoleCredentials:
 
 
 def make_policy(spec: ExportSpec, artifact_uri: str, code_cache: str | None) -> dict[str, object]:
-    """What an attempt needs: to read its export's sources, to write its artifact, to fill the code cache.
+    """Return a policy that lets an attempt read its sources, write its artifact and fill the code cache.
 
-    Of the spec's output only the artifact's own folder is the attempt's, as other jobs publish beside it.
-    From the code cache, which all jobs share, it may take nothing away.
+    Below the spec's output_uri, an attempt may use only its artifact's own folder, because other jobs publish
+    beside it. From the code cache, which all jobs share, it may delete nothing.
     """
     sources = (spec.config_uri, spec.checkpoint_uri, spec.item_input_uri, spec.sample_input_uri)
     reads = [place for uri in sources if uri for place in _parse_places(uri)]
@@ -92,11 +92,11 @@ _NOTHING: dict[str, object] = {
     "Effect": "Deny",
     "Action": "s3:*",
     "Resource": "*",
-}  # a policy has a statement
+}  # a policy needs at least one statement
 
 
 def _parse_places(uris: str) -> Iterator[tuple[str, str]]:
-    """Bucket and prefix of each; of a pattern what comes before its first sign."""
+    """Yield bucket and prefix of each URI; of a pattern, the folder before its first wildcard."""
     for uri in (part.strip() for part in uris.split(",")):
         if uri.startswith(_SCHEME):
             bucket, _, key = uri.removeprefix(_SCHEME).partition("/")
@@ -105,7 +105,7 @@ def _parse_places(uris: str) -> Iterator[tuple[str, str]]:
 
 
 def _parse_place(uri: str) -> list[tuple[str, str]]:
-    """Bucket and prefix of one place, which is no pattern: signs that IAM would take for one are quoted."""
+    """Return bucket and prefix of one URI that is no pattern, with the characters quoted that IAM expands."""
     if not uri.startswith(_SCHEME):
         return []
     bucket, _, key = uri.removeprefix(_SCHEME).partition("/")
@@ -119,13 +119,13 @@ def _allow_objects(actions: tuple[str, ...], places: list[tuple[str, str]]) -> I
 
 
 def _object_arns(bucket: str, prefix: str) -> tuple[str, ...]:
-    """The file of this name, and what lies below the folder of this name."""
+    """Return the ARNs of the file of this name, and of everything below the folder of this name."""
     root = f"arn:aws:s3:::{bucket}/"
     return (f"{root}{prefix}", f"{root}{prefix}/*") if prefix else (f"{root}*",)
 
 
 def _allow_listing(places: list[tuple[str, str]]) -> Iterator[dict[str, object]]:
-    """One statement for each bucket: a policy may have 2,048 characters."""
+    """Yield one statement per bucket, to stay below the 2,048 characters that a policy may have."""
     for bucket in sorted({bucket for bucket, _ in places}):
         prefixes = sorted({prefix for at, prefix in places if at == bucket})
         below = [each for prefix in prefixes for each in (prefix, f"{prefix}/*")]

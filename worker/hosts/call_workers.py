@@ -1,4 +1,4 @@
-"""Attempts on several hosts: the worker that has the job calls others, through the queue."""
+"""Attempts on several hosts: the worker that holds the job calls other workers through the queue."""
 
 import socket
 from dataclasses import dataclass, replace
@@ -12,15 +12,15 @@ from worker.settings import WorkerSettings
 
 @dataclass(frozen=True, kw_only=True)
 class HostCaller:
-    """Where other workers reach this one, and for how long it waits for them."""
+    """Calls other workers: the address where they meet this one, and how long it waits for them."""
 
     address: str
-    port: int = 0  # any that is free
+    port: int = 0  # 0: any free port
     time_limit: timedelta = timedelta(minutes=10)
 
     @classmethod
     def from_settings(cls, settings: WorkerSettings) -> "HostCaller":
-        """As the settings have it; by default, the address of the host's name, or else that name."""
+        """Return the caller that the settings describe; the default address is that of the host's name."""
         return cls(
             address=settings.rdzv_host or _own_address(),
             port=settings.rdzv_port,
@@ -28,10 +28,11 @@ class HostCaller:
         )
 
     def call_hosts(self, job: Job, queue: WorkerQueue) -> Rendezvous | None:
-        """Call the other hosts of the job's attempt; None of a job that is to run on one.
+        """Call the other hosts of the job's attempt, and return the meeting place; None for a job on one
+        host.
 
         Raises:
-            StoreUnavailable: they could not be called.
+            StoreUnavailable: the queue could not be reached.
         """
         if job.hosts == 1:
             return None
@@ -45,19 +46,19 @@ class HostCaller:
         )
         for _ in range(1, job.hosts):
             queue.call_host(call, job.current_target)
-        return replace(meeting_place_of(call), leads=True)
+        return replace(rendezvous_of(call), leads=True)
 
 
 def _own_address() -> str:
     name = socket.gethostname()
     try:
         return socket.gethostbyname(name)
-    except OSError:  # most workers call nobody, and need none; of those that do, the attempt says so
+    except OSError:  # only workers that call others need an address, and their attempt reports it
         return name
 
 
-def meeting_place_of(call: HostCall) -> Rendezvous:
-    """Where a called worker meets the one that called it."""
+def rendezvous_of(call: HostCall) -> Rendezvous:
+    """Return the place where a called worker meets the worker that called it."""
     return Rendezvous(
         hosts=call.hosts,
         address=call.address,

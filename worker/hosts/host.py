@@ -1,8 +1,8 @@
-"""This host's part of an attempt on several: `python -m worker.hosts.host <workspace> <ranks> ...`.
+"""Run this host's part of an attempt on several hosts: `python -m worker.hosts.host <workspace> <ranks> ...`.
 
-Every host's supervisor starts one. They meet, agree on one job, and each runs its own ranks as a single host
-would. Whatever ends one of them ends all, with the failure that was reported first; the outcome is the one
-that the host of rank 0 reports. No host reads another's workspace.
+Every host's supervisor starts one of these processes. They meet, agree on one job, and each runs its own
+ranks as a single host would. Whatever ends one of them ends all, with the failure that was reported first;
+the outcome is the one that the host of rank 0 reports. No host reads another's workspace.
 """
 
 import argparse
@@ -28,26 +28,26 @@ from worker.attempt.failed_rank import describe_failed_rank
 from worker.attempt.workspace import Workspace, write_failure, write_outcome
 from worker.hosts.host_consistency import AgreedJob, HostFacts, collect_host_facts
 
-_REQUEST, _OUTCOME = "order", "outcome"  # what the host of rank 0 tells
+_REQUEST, _OUTCOME = "order", "outcome"  # names of messages from the host of rank 0
 _LOOK_S = 0.2
 _CAUSE_S = 3.0
 _GRACE_S = 1.0  # between asking ranks to end and killing them
-_OVERHANG_S = 10.0  # ranks of other hosts may be at work for so long after the outcome
-_FOLDER_S = 30.0  # a shared folder may show new files late
+_OVERHANG_S = 10.0  # ranks of other hosts may run for so long after the outcome
+_FOLDER_S = 30.0  # a shared folder may show new files with a delay
 
 
 @dataclass(frozen=True)
 class HostOfRanks:
-    """This host, with its workspace, among the others."""
+    """This host's part of an attempt, with its workspace and its connection to the other hosts."""
 
     hosts: Hosts
     place: Rendezvous
     workspace: Workspace
-    ranks: int  # of all hosts
-    own: HostFacts | Failure  # a failure to find it out is reported as well, once all have met
+    ranks: int  # on all hosts together
+    own: HostFacts | Failure  # a failure to collect them is reported too, once all have met
 
     def run(self) -> Failure | None:
-        """Run the ranks that are here, to the outcome of all; or to the failure of any."""
+        """Run this host's ranks until the outcome (None), or until the failure of any host."""
         own = self.own if isinstance(self.own, Failure) else None
         try:
             if isinstance(self.own, HostFacts):
@@ -56,18 +56,20 @@ class HostOfRanks:
         except ExportError as error:
             own = Failure.of(error)
         except KeyboardInterrupt:
-            own = Failure.of(AttemptFailed(f"host {self.hosts.index} was told to end"))
+            own = Failure.of(AttemptFailed(f"host {self.hosts.index} was told to stop"))
         if own is None or self.hosts.lost_host:
             return own
         try:
-            told = self.hosts.announce_failure(own.model_dump_json())
+            first = self.hosts.announce_failure(own.model_dump_json())
         except HostMissing:
             return own
         self.hosts.leave()
-        return Failure.model_validate_json(told)
+        return Failure.model_validate_json(first)
 
     def _agree_on_job(self, own: HostFacts) -> None:
-        """Make the job of the host of rank 0 this host's; see that all mean the same export and store."""
+        """Adopt the job of the host of rank 0; check that all hosts mean the same export and the same
+        store.
+        """
         request = self.workspace.read_request()
         store = open_store(request.spec.output_uri)
         if self.hosts.leads:
@@ -102,14 +104,14 @@ class HostOfRanks:
             time.sleep(_LOOK_S)
 
     def _await_message(self, name: str) -> str:
-        while (told := self.hosts.read_announcement(name)) is None:
+        while (message := self.hosts.read_announcement(name)) is None:
             self._require_all_hosts()
             time.sleep(_LOOK_S)
-        return told
+        return message
 
     def _run_ranks(self) -> Failure | None:
-        """None once there is an outcome; else how the ranks that are here failed."""
-        # Every so many, and not one after the other: towers are shared out from the first rank on.
+        """Run this host's ranks; return None once there is an outcome, else how they failed."""
+        # Every n-th rank, not a consecutive block: towers are assigned from the first rank on.
         own = ["--first", str(self.hosts.index), "--step", str(self.hosts.count)]
         meeting = ["--meeting", f"tcp://{self.place.endpoint}"]
         ranks = subprocess.Popen(
@@ -130,12 +132,12 @@ class HostOfRanks:
             _end_ranks(ranks)
 
     def _await_ranks(self, ranks: "subprocess.Popen[bytes]") -> Failure | None:
-        told_at: float | None = None
+        outcome_at: float | None = None
         while (status := ranks.poll()) is None:
             self._require_all_hosts()
             if not self.hosts.leads and self.hosts.read_announcement(_OUTCOME) is not None:
-                told_at = told_at or time.monotonic()
-                if time.monotonic() - told_at > _OVERHANG_S:
+                outcome_at = outcome_at or time.monotonic()
+                if time.monotonic() - outcome_at > _OVERHANG_S:
                     break
             time.sleep(_LOOK_S)
         if status:
@@ -154,27 +156,31 @@ class HostOfRanks:
     def _find_failure(self, status: int) -> Failure:
         if (failure := self.workspace.read_rank_failure()) is not None:
             return failure
-        told = describe_failed_rank(read_log_end(self.workspace.log))
-        if told is None or "was killed" not in told:
+        description = describe_failed_rank(read_log_end(self.workspace.log))
+        if description is None or "was killed" not in description:
             self._await_cause()
-        return Failure.of(AttemptFailed(told or f"ranks of host {self.hosts.index} ended with {status}"))
+        return Failure.of(
+            AttemptFailed(description or f"ranks of host {self.hosts.index} ended with {status}")
+        )
 
     def _await_cause(self) -> None:
-        """A rank that fails as it meets the others may do so because one of them, elsewhere, has died."""
+        """Wait a moment for another host's failure, which may be why a rank here could not meet the
+        others.
+        """
         deadline = time.monotonic() + _CAUSE_S
         while self.hosts.failure is None and self.hosts.lost_host is None and time.monotonic() < deadline:
             time.sleep(_LOOK_S)
 
     def _require_all_hosts(self) -> None:
-        """Raise what ends this host's ranks, if anything does."""
+        """Raise if another host has failed, or is no longer heard of."""
         if self.hosts.failure is not None:
-            raise AttemptFailed("another host has failed")  # which one, and how, it has told itself
+            raise AttemptFailed("another host has failed")  # that host has reported its failure itself
         if lost := self.hosts.lost_host:
-            raise HostMissing(f"{lost} has not been heard of any more", where=self.place.endpoint)
+            raise HostMissing(f"{lost} is no longer heard of", where=self.place.endpoint)
 
 
 def main() -> None:
-    """Run this host's part; the exit code is 1 when the attempt failed without an outcome."""
+    """Run this host's part; exit with 1 when the attempt failed without an outcome."""
     parser = argparse.ArgumentParser(
         prog="worker.hosts.host", description="Run this host's part of an attempt."
     )
@@ -198,7 +204,7 @@ def main() -> None:
     try:
         own = collect_host_facts(workspace.read_request().spec, hosts=place.hosts, ranks=given.ranks)
         failure = HostOfRanks(join_rendezvous(place), place, workspace, given.ranks, own).run()
-    except KeyboardInterrupt:  # while nobody else knew of this host
+    except KeyboardInterrupt:  # the other hosts do not know of this one yet
         exit_process(1)
     except ExportError as error:
         failure = Failure.of(error)

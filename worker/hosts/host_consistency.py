@@ -1,4 +1,7 @@
-"""What hosts of one attempt must have in common, and whether they do: else each would make its own export."""
+"""Check that the hosts of one attempt have the same spec, checkpoint, target and versions.
+
+Hosts that differ would each make an export of their own.
+"""
 
 import hashlib
 from collections.abc import Iterator
@@ -17,26 +20,28 @@ from exporter.storage.uris import FileRoots
 from exporter.version import __version__
 from worker.settings import AttemptSettings
 
-_ALIKE = "start the same command on every host"
-_SAMPLE_BYTES = 1 << 16  # of each end, and of the middle, of a file that each host may have a copy of
+_SAME_COMMAND_HINT = "start the same command on every host"
+_SAMPLE_BYTES = (
+    1 << 16
+)  # read at the start, the middle and the end of a file that each host may have a copy of
 
 
 class HostFacts(Frozen):
-    """What one host has; it must be the same on all of them."""
+    """Facts about one host that must be the same on all hosts."""
 
     hosts: int
     ranks: int  # of all hosts
-    spec: str  # its digest
-    checkpoint: str  # a digest of its files' names and sizes, and of samples where they are a host's own
-    architecture: str  # what packages that are compiled there run on
+    spec: str  # digest of the spec
+    checkpoint: str  # digest of its files' names and sizes, and of samples of local files
+    architecture: str  # the architecture that packages compiled there run on
     versions: Versions
 
     @classmethod
     def collect(cls, spec: ExportSpec, *, hosts: int, ranks: int) -> Self:
-        """Of this host.
+        """Collect the facts of this host.
 
         Raises:
-            ExportError: it may not, or cannot, read the checkpoint.
+            ExportError: this host may not, or cannot, read the checkpoint.
         """
         from exporter.aoti.architecture import architecture  # these take seconds to import
         from exporter.aoti.compile import versions
@@ -52,7 +57,7 @@ class HostFacts(Frozen):
         )
 
     def require_same_as(self, first: "HostFacts", host: int) -> None:
-        """InvalidSpec, naming the first difference from what the first host has."""
+        """Raise InvalidSpec, naming the first difference from the first host's facts."""
         own, others = self.versions.model_dump(), first.versions.model_dump()
         for name, version in own.items():
             if version != others[name]:
@@ -60,15 +65,20 @@ class HostFacts(Frozen):
                     f"host {host} has {name} {version}, and the first host {others[name]}",
                     hint="run the same image on every host",
                 )
-        for same, what, hint, where in (
+        for is_same, difference, hint, where in (
             (
                 (self.hosts, self.ranks) == (first.hosts, first.ranks),
-                f"was told of {self.hosts} hosts with {self.ranks} ranks in all, and the first host of "
+                f"was given {self.hosts} hosts with {self.ranks} ranks in all, and the first host "
                 f"{first.hosts} with {first.ranks}",
-                _ALIKE,
+                _SAME_COMMAND_HINT,
                 "nodes",
             ),
-            (self.spec == first.spec, "was asked for another export than the first host", _ALIKE, ""),
+            (
+                self.spec == first.spec,
+                "was asked for another export than the first host",
+                _SAME_COMMAND_HINT,
+                "",
+            ),
             (
                 self.checkpoint == first.checkpoint,
                 "reads another checkpoint than the first host",
@@ -82,12 +92,12 @@ class HostFacts(Frozen):
                 "target",
             ),
         ):
-            if not same:
-                raise InvalidSpec(f"host {host} {what}", hint=hint, where=where)
+            if not is_same:
+                raise InvalidSpec(f"host {host} {difference}", hint=hint, where=where)
 
 
 class AgreedJob(Frozen):
-    """Which job it is, and how: that of the host of rank 0."""
+    """The job that all hosts of an attempt work on: that of the host of rank 0."""
 
     job_id: str
     folder: str
@@ -95,14 +105,14 @@ class AgreedJob(Frozen):
 
     @property
     def mark(self) -> str:
-        """A file that lies where artifacts are to be until all hosts have found it."""
+        """The name of a file that lies where artifacts go until all hosts have found it."""
         return f"{self.job_id}.meeting"
 
     @classmethod
-    def read(cls, told: str, host: int) -> Self:
-        """What the first host told; InvalidSpec where another release of Slipway wrote it."""
+    def read(cls, message: str, host: int) -> Self:
+        """Parse the first host's message; InvalidSpec where another release of Slipway wrote it."""
         try:
-            return cls.model_validate_json(told)
+            return cls.model_validate_json(message)
         except ValidationError as error:
             raise InvalidSpec(
                 f"host {host} has slipway {__version__}, and the first host another release",
@@ -111,7 +121,9 @@ class AgreedJob(Frozen):
 
 
 def collect_host_facts(spec: ExportSpec, *, hosts: int, ranks: int) -> HostFacts | Failure:
-    """What this host has, found out by a child: it imports a compiler, and may ask a GPU."""
+    """Collect this host's facts in a child process, because that imports a compiler and may start a GPU
+    driver.
+    """
 
     def collect() -> HostFacts | Failure:
         try:
@@ -125,7 +137,7 @@ def collect_host_facts(spec: ExportSpec, *, hosts: int, ranks: int) -> HostFacts
 
 
 def digest_checkpoint(uri: str) -> str:
-    """Cheap: no file is read whole, however large."""
+    """Return a digest of the checkpoint's files without reading any file whole."""
     return _digest(_identify_files(uri))
 
 

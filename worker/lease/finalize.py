@@ -1,4 +1,4 @@
-"""Before a job ends: what its attempts published is adopted, and what they left otherwise is removed."""
+"""Finalize a job before it ends: adopt the artifact that its attempts published, or remove what they left."""
 
 import threading
 import time
@@ -31,25 +31,27 @@ _RETRY_S = 2.0
 
 @dataclass(frozen=True, kw_only=True)
 class WaitPolicy:
-    """How an attempt's end is waited for."""
+    """How long to wait, and what to do meanwhile, while an attempt is finalized."""
 
-    retry_limit_s: float = _RETRY_LIMIT_S  # with what may pass
-    stopped: threading.Event = field(default_factory=threading.Event)  # the worker is to end
-    on_beat: Callable[[], None] = lambda: None  # called some times in each lease
-
-
-_USUAL = WaitPolicy()
+    retry_limit_s: float = _RETRY_LIMIT_S  # for transient errors
+    stopped: threading.Event = field(default_factory=threading.Event)  # set when the worker is to stop
+    on_beat: Callable[[], None] = lambda: None  # called several times per lease
 
 
-def finalize_artifact(ending: AttemptResult, holding: Holding, policy: WaitPolicy = _USUAL) -> AttemptResult:
-    """The same ending, once nothing is left of the job's attempts; or what they turn out to have published.
+_DEFAULT_POLICY = WaitPolicy()
 
-    Where another attempt follows, it will see to that. So it will where the worker is to end before: then
+
+def finalize_artifact(
+    ending: AttemptResult, holding: Holding, policy: WaitPolicy = _DEFAULT_POLICY
+) -> AttemptResult:
+    """Adopt what the job's attempts published, or remove what they left, if no further attempt follows.
+
+    Return the result, or a new one if an artifact was adopted. If the worker is to stop before that is done,
     the job is handed back.
 
     Raises:
-        LeaseLost: the job is another's.
-        StoreUnavailable: nobody could say whose it is for minutes.
+        LeaseLost: another worker holds the job.
+        StoreUnavailable: the job store could not be reached for minutes.
     """
     job, deadline = holding.job, _RetryDeadline(policy.retry_limit_s, policy.stopped)
 
@@ -63,7 +65,7 @@ def finalize_artifact(ending: AttemptResult, holding: Holding, policy: WaitPolic
             return ending
         with renew_lease(renew, holding.length, policy.stopped) as lease:
             towers = tuple(tower.name for tower in job.current_towers)
-            outcome = _adopt_or_remove(artifact_uri_of(job), job, towers, lease.require, deadline.extend)
+            outcome = _adopt_or_remove(artifact_uri_of(job), job, towers, lease.require, deadline.reset)
         return ending if outcome is None else Finished(outcome)
 
     def give_up(error: ExportError) -> AttemptResult:
@@ -79,14 +81,14 @@ def finalize_artifact(ending: AttemptResult, holding: Holding, policy: WaitPolic
 
 
 def sign_published(
-    ending: AttemptResult, holding: Holding, key: SigningKey | None, policy: WaitPolicy = _USUAL
+    ending: AttemptResult, holding: Holding, key: SigningKey | None, policy: WaitPolicy = _DEFAULT_POLICY
 ) -> AttemptResult:
-    """The same ending, once what it published is signed; a failure, if that is not possible.
+    """Sign the artifact that the result published; return the result, or a failure if that is not possible.
 
-    A worker that is to end goes on with that: nobody else knows what the attempt wrote.
+    A worker that is to stop still does this, because nobody else knows the manifest's digest.
 
     Raises:
-        LeaseLost: the job is another's.
+        LeaseLost: another worker holds the job.
     """
     if key is None or not isinstance(ending, Finished) or not ending.outcome.manifest_uri:
         return ending
@@ -104,12 +106,12 @@ def sign_published(
 
 
 def close_orphan(closing: OrphanedJob, key: SigningKey | None, stopped: threading.Event | None = None) -> Job:
-    """End a job that nobody is at work on, as what its attempts left would have it.
+    """End a job that nobody works on any more: adopt the artifact it left, or end it without one.
 
     Raises:
-        LeaseLost: the job is another's.
-        StorageError, StoreUnavailable: not now; another sweep will try again.
-        Stopped: the worker is to end; another sweep will try again.
+        LeaseLost: another worker holds the job.
+        StorageError, StoreUnavailable: it failed for now; another sweep will try again.
+        Stopped: the worker is to stop; another sweep will try again.
     """
     job, refused = closing.job, None
     with renew_lease(closing.renew, closing.length, stopped) as lease:
@@ -125,24 +127,27 @@ def close_orphan(closing: OrphanedJob, key: SigningKey | None, stopped: threadin
                 if _is_transient(error) or isinstance(error, LeaseLost):
                     raise
                 log.warning("artifact_not_adopted", uri=uri, message=error.message)
-                if isinstance(error, SignatureRefused):  # else why the attempts ended says more
+                if isinstance(
+                    error, SignatureRefused
+                ):  # any other error says less than why the attempts ended
                     refused = Failure.of(error)
                 continue
             return closing.adopt(target, outcome)
     return closing.end(refused)
 
 
-def clean_up_after_loss(holding: Holding, policy: WaitPolicy = _USUAL) -> None:
-    """Remove what the attempt may have sent after its target was ended by another; it is ended itself by now.
+def clean_up_after_loss(holding: Holding, policy: WaitPolicy = _DEFAULT_POLICY) -> None:
+    """Remove what the attempt may have written after another worker ended its target.
 
-    Who is about to end it is waited for. Another attempt sees to it itself.
+    The attempt's own processes have ended by now. Wait while another worker is about to end the job; a next
+    attempt removes leftovers itself.
     """
     deadline, uri = _RetryDeadline(policy.retry_limit_s, policy.stopped), artifact_uri_of(holding.job)
     while True:
         try:
             job = holding.store.get(holding.job.id)
             if _has_ended(job, holding):
-                remove_unfinished_artifact(uri, on_removed=deadline.extend)
+                remove_unfinished_artifact(uri, on_removed=deadline.reset)
             elif _is_being_closed(job, holding):
                 raise StorageError(f"job {job.id} has not ended yet")
             return
@@ -155,12 +160,12 @@ def clean_up_after_loss(holding: Holding, policy: WaitPolicy = _USUAL) -> None:
 
 
 def _has_ended(job: Job, holding: Holding) -> bool:
-    """Whether nobody will be at work again where the attempt was."""
+    """True if no attempt will write again where this one did."""
     return job.state.is_final or holding.job.current_target in job.ended_targets
 
 
 def _is_being_closed(job: Job, holding: Holding) -> bool:
-    """Whether no attempt follows this one, though the job is not yet ended."""
+    """True if no attempt follows this one although the job has not ended yet."""
     if job.attempt != holding.job.attempt:
         return False
     return job.state is JobState.RUNNING or job.cancel_requested
@@ -173,7 +178,9 @@ def _adopt_or_remove(
     still_ours: Permission,
     on_removed: Callable[[], None] = lambda: None,
 ) -> ExportOutcome | None:
-    """What stands there as an artifact; else nothing is left there."""
+    """Return the outcome of the artifact published there; if there is none, remove what was left and return
+    None.
+    """
     still_ours()
     outcome = recover_published_outcome(artifact_uri, job.id, towers, still_ours)
     if outcome is None:
@@ -182,7 +189,7 @@ def _adopt_or_remove(
 
 
 def _is_last(ending: AttemptResult, holding: Holding) -> bool:
-    """Whether no attempt follows this one, and nothing was published as far as it knows."""
+    """True if no attempt follows this one and, as far as is known, nothing was published."""
     match ending:
         case HandedBack():
             return False
@@ -198,13 +205,13 @@ def _is_last(ending: AttemptResult, holding: Holding) -> bool:
 
 @dataclass
 class _RetryDeadline:
-    """How long what may pass is tried again: from its first failure, and anew after progress."""
+    """Time limit for retrying transient errors, measured from the first error and reset by every progress."""
 
     length_s: float
     stopped: threading.Event = field(default_factory=threading.Event)
     _deadline: float | None = None
 
-    def extend(self) -> None:
+    def reset(self) -> None:
         self._deadline = None
 
     def is_over(self) -> bool:
@@ -223,10 +230,11 @@ def _retry_transient(
     give_up: Callable[[ExportError], AttemptResult],
     deadline: _RetryDeadline,
 ) -> AttemptResult:
-    """Again and again, until it succeeds, cannot, or has failed for too long.
+    """Call `act` again after transient errors, until the deadline passes; then return `give_up(error)`.
 
     Raises:
-        Stopped: the worker is to end before.
+        LeaseLost: another worker holds the job.
+        Stopped: the worker is to stop.
     """
     while True:
         try:

@@ -1,7 +1,7 @@
-"""How the ranks of an attempt know that the job is still theirs: a file that their supervisor renews.
+"""Prove to the ranks of an attempt that the job is still theirs, by a file that their supervisor renews.
 
-Ranks never see the job store. Should the supervisor lose it, stall or die, the proof runs out at the latest
-when the lease does, by a clock that nobody sets; and what has run out publishes nothing.
+Ranks have no access to the job store. If the supervisor loses it, stalls or dies, the proof expires at the
+latest when the lease does, by a clock that nobody sets. Without a valid proof, ranks publish nothing.
 """
 
 import time
@@ -14,10 +14,10 @@ from exporter.spec import Frozen
 from jobs.lease.lease_expiry import since_boot
 from telemetry.logging import logger
 
-PATIENCE = timedelta(minutes=5)  # a job store may be away for some time, and the attempt has cost minutes
+PATIENCE = timedelta(minutes=5)  # the job store may be away for a while, and the attempt has taken minutes
 
 log = logger(__name__)
-clock = since_boot  # by which proofs run out
+clock = since_boot  # the clock of proofs
 
 _NAME = "lease.json"
 _LARGEST_MARGIN_S = 10.0
@@ -26,20 +26,22 @@ _LOOK_S = 0.1
 
 
 class _Proof(Frozen):
-    until: float  # seconds of the clock that runs since boot
-    margin: float  # what must be left of it, in seconds: the manifest is on its way for a while
+    until: float  # seconds since boot
+    margin: float  # seconds that must remain: uploading the manifest takes a while
 
 
 @dataclass
 class LeaseProof:
-    """The supervisor's side: tells the ranks until when the job is theirs."""
+    """Writes the proof; used by the supervisor."""
 
     workspace: Path
     length: timedelta  # of the lease
     _proved_until: float = 0.0
 
     def renew(self, asked_at: float, remaining: timedelta) -> None:
-        """The lease had `remaining` to go when the store was asked at `asked_at`, see `lease_expiry`."""
+        """Extend the proof: the lease had `remaining` to go when the store was asked at `asked_at` (since
+        boot).
+        """
         until = asked_at + remaining.total_seconds()
         if abs(until - self._proved_until) < _WORTH_WRITING_S:
             return
@@ -48,21 +50,21 @@ class LeaseProof:
         try:
             partial.write_text(proof.model_dump_json())
             partial.rename(self.workspace / _NAME)
-        except OSError:  # a full disk, which the ranks will tell of; unproven, they publish nothing
+        except OSError:  # a full disk, which the ranks will report; without proof they publish nothing
             log.warning("lease_not_proved", exc_info=True)
             return
         self._proved_until = until
 
     def withdraw(self) -> None:
-        """The job is another's now."""
+        """Remove the proof: another worker holds the job now."""
         (self.workspace / _NAME).unlink(missing_ok=True)
 
 
 def await_proof(workspace: Path, patience: timedelta = PATIENCE) -> timedelta:
-    """The ranks' side: return once the job is certainly theirs, and for how long it is.
+    """Wait until the lease is proven and return how long it lasts; used by the ranks.
 
     Raises:
-        LeaseUnproven: nobody said so for `patience`.
+        LeaseUnproven: there was no valid proof for `patience`.
     """
     deadline = time.monotonic() + patience.total_seconds()
     while (remaining := _remaining(workspace / _NAME)) is None:
@@ -73,7 +75,7 @@ def await_proof(workspace: Path, patience: timedelta = PATIENCE) -> timedelta:
 
 
 def _remaining(path: Path) -> timedelta | None:
-    """How long the job is the attempt's yet; None if that is too short to begin anything, or unknown."""
+    """Return how long the lease lasts; None if that is unknown, or too short to begin anything."""
     try:
         proof = _Proof.model_validate_json(path.read_bytes())
     except FileNotFoundError:

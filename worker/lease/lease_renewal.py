@@ -1,4 +1,4 @@
-"""Keeping a lease while something is done that takes its time and reports nothing."""
+"""Renew a lease in the background during work that takes time and reports nothing."""
 
 import math
 import threading
@@ -14,33 +14,33 @@ from telemetry.logging import logger
 
 log = logger(__name__)
 
-_MARGIN = 0.1  # of a lease: what is done once it is asked for takes its time too
+_MARGIN = 0.1  # share of a lease, kept for the work done right after it was checked
 _LOOK_S = 0.05
 _PATIENCE_S = 300.0
 
 
 class Stopped(Exception):
-    """The worker is to end: who has the job next sees to what is left to do."""
+    """The worker is to stop; whoever gets the job next does what is left."""
 
 
 @dataclass
 class RenewedLease:
     """A lease that a thread renews."""
 
-    renew_once: Callable[[], timedelta]  # renews it; returns how long it is then
-    stopped: threading.Event = field(default_factory=threading.Event)  # the worker is to end
+    renew_once: Callable[[], timedelta]  # renews the lease, and returns how long it lasts from then
+    stopped: threading.Event = field(default_factory=threading.Event)  # set when the worker is to stop
     _until: float = 0.0
-    _short: float = 0.0  # with less to go than that, nothing is begun
+    _short: float = 0.0  # with less than so many seconds left, nothing is begun
     _lost: LeaseLost | None = None
     _stopping: threading.Event = field(default_factory=threading.Event)
 
     def require(self) -> timedelta:
-        """Return how long the job is certainly held, after a while if nobody can say so now.
+        """Return how long the job is certainly held; wait if that is unknown for now.
 
         Raises:
-            LeaseLost: it is another's.
-            StoreUnavailable: nobody could say so for minutes.
-            Stopped: the worker is to end.
+            LeaseLost: another worker holds the job.
+            StoreUnavailable: the job store could not be reached for minutes.
+            Stopped: the worker is to stop.
         """
         deadline = time.monotonic() + _PATIENCE_S
         self._require_not_stopped()
@@ -80,13 +80,13 @@ class RenewedLease:
 def renew_lease(
     renew_once: Callable[[], timedelta], length: timedelta, stopped: threading.Event | None = None
 ) -> Iterator[RenewedLease]:
-    """Renew a lease of this `length` by `keep`, at once and then again and again while the block runs.
+    """Renew a lease of this `length` at once and then regularly while the block runs.
 
-    Once `stopped` is set, nothing more is begun under it.
+    Once `stopped` is set, the lease permits nothing more.
 
     Raises:
-        LeaseLost: it is another's already.
-        StoreUnavailable: nobody can say so.
+        LeaseLost: another worker holds the job already.
+        StoreUnavailable: the job store cannot be reached.
     """
     lease = RenewedLease(renew_once, stopped or threading.Event())
     lease.renew()

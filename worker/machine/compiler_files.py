@@ -1,4 +1,6 @@
-"""What the compiler keeps on a machine: laid in ahead, kept where it spares work, else removed."""
+"""The files that the compiler keeps on a machine: copied in when precompiled, kept if reusable, else
+removed.
+"""
 
 import secrets
 import shutil
@@ -8,16 +10,16 @@ from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
-_HEADERS = "precompiled_headers"  # seconds of every compile
+_HEADERS = "precompiled_headers"  # save seconds of every compile
 _LIFETIME = timedelta(days=1)  # longer than any attempt may take
-_LIMIT = 4 << 30  # bytes of what was generated; beyond them what is old goes earlier
-_IN_USE = timedelta(hours=1)  # another attempt of this machine may still need what is younger
+_LIMIT = 4 << 30  # bytes of generated files; above it old ones are removed earlier
+_IN_USE = timedelta(hours=1)  # another attempt on this machine may still need younger files
 
 
 def remove_old_files(folder: Path, limit: int = _LIMIT) -> None:
-    """Remove what was generated for programs a day ago or earlier; `folder` must be Slipway's own.
+    """Remove files generated for programs a day ago or earlier; `folder` must be Slipway's own.
 
-    Where more than `limit` bytes are left, the oldest go as well, but for those of the last hour.
+    If more than `limit` bytes remain, remove the oldest too, but none from the last hour.
     """
     if not folder.is_dir():
         return
@@ -30,15 +32,15 @@ def remove_old_files(folder: Path, limit: int = _LIMIT) -> None:
 
 
 def _list_generated(folder: Path) -> Iterator[tuple[float, Path]]:
-    """What was generated for programs, and when."""
+    """Yield the folders generated for programs, with their time of change."""
     for left in folder.iterdir():
-        with suppress(OSError):  # another attempt was quicker
+        with suppress(OSError):  # another attempt has removed it
             if left.is_dir() and not _is_about_machine(left):
                 yield left.stat().st_mtime, left
 
 
 def _size(folder: Path) -> int:
-    """Bytes of all files."""
+    """Return the bytes of all files below the folder."""
     total = 0
     for path in folder.rglob("*"):
         with suppress(OSError):
@@ -47,7 +49,9 @@ def _size(folder: Path) -> int:
 
 
 def copy_precompiled(ahead: Path, folder: Path) -> None:
-    """Copy to `folder` what was compiled ahead and is not there yet, each file whole or not at all."""
+    """Copy precompiled files from `ahead` to `folder` unless they are there, each completely or not at
+    all.
+    """
     kept = [each for each in ahead.glob("*") if each.is_dir() and _is_about_machine(each)]
     for source in [path for each in kept for path in each.rglob("*") if path.is_file()]:
         target = folder / source.relative_to(ahead)
@@ -63,8 +67,8 @@ def copy_precompiled(ahead: Path, folder: Path) -> None:
 
 
 def _is_about_machine(folder: Path) -> bool:
-    """Whether what is there was found out about the machine: compiled headers, and probes of instructions.
+    """True if the folder holds facts about the machine: compiled headers, or probes of its instructions.
 
-    A program's library lies in a folder with a name of its own; a probe's in one of two letters.
+    A program's library lies in a folder with a name of its own; a probe's lies in one of two letters.
     """
     return folder.name == _HEADERS or (len(folder.name) == 2 and any(folder.glob("*.so")))

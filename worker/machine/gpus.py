@@ -1,4 +1,4 @@
-"""This machine's GPUs as NVIDIA's driver tells of them: the worker itself never loads torch."""
+"""Describe this machine's GPUs by NVIDIA's management library; the worker itself never loads torch."""
 
 from pathlib import Path
 
@@ -11,11 +11,11 @@ log = logger(__name__)
 
 
 def list_gpus() -> tuple[Gpu, ...]:
-    """All of them; none where there is no driver, or nothing to ask it with, or no answer."""
+    """Return all GPUs; none where there is no driver, no management library, or no answer."""
     if not DRIVER.exists():
         return ()
     try:
-        import pynvml  # nothing is loaded where there is nothing to ask
+        import pynvml  # not loaded on machines without a driver
     except ImportError:
         return ()
     try:
@@ -30,13 +30,13 @@ def list_gpus() -> tuple[Gpu, ...]:
 
 
 def _describe_gpu(index: int) -> Gpu:
-    import pynvml  # see `gpus`
+    import pynvml  # see `list_gpus`
 
     handle = pynvml.nvmlDeviceGetHandleByIndex(index)
     memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
     try:
         busy = pynvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100
-    except pynvml.NVMLError:  # a MIG slice has no figure of its own
+    except pynvml.NVMLError:  # a MIG slice reports no utilization
         busy = None
     name = pynvml.nvmlDeviceGetName(handle)
     return Gpu(index=index, name=name, memory_total=memory.total, memory_used=memory.used, busy=busy)

@@ -1,4 +1,4 @@
-"""Whether this worker lives, for probes: a file that it writes with every beat."""
+"""The liveness file that a worker writes at every beat, and how a probe judges it."""
 
 import time
 from datetime import timedelta
@@ -12,14 +12,18 @@ _MISSED_BEATS = 6
 
 
 class Beat(Frozen):
-    """What a worker wrote of itself at its latest beat. A store that is away does not make it ill."""
+    """The latest beat of a worker; an outage of the job store does not make a worker unhealthy."""
 
     at: float  # Unix seconds
-    beat_s: float  # between two beats
-    hungry_s: float = 0.0  # idle, while messages waited for it
+    beat_s: float  # seconds between two beats
+    hungry_s: float = 0.0  # seconds it has been idle while messages waited for it
 
     def problem(self, now: float, longest_hunger: timedelta) -> str | None:
-        """What is wrong, or None; idle for longer beside a queue that holds messages, it is deaf."""
+        """Return what is wrong, or None.
+
+        A worker that is idle for longer than `longest_hunger` beside a queue that holds messages receives
+        none.
+        """
         if now - self.at > _MISSED_BEATS * self.beat_s + 5:
             return f"the latest beat was {now - self.at:.0f} s ago"
         if self.hungry_s > longest_hunger.total_seconds():
@@ -28,16 +32,16 @@ class Beat(Frozen):
 
 
 class LivenessFile:
-    """The file that a worker keeps."""
+    """Writes a worker's liveness file."""
 
     def __init__(self, path: Path | None, beat: timedelta) -> None:
-        """Keep no file where `path` is None."""
+        """Write no file where `path` is None."""
         self._path = path
         self._beat_s = beat.total_seconds()
         self._hungry_since: float | None = None
 
     def write(self, *, hungry: bool) -> None:
-        """Note a beat; `hungry` says that the worker is idle and messages wait."""
+        """Write a beat; `hungry` says that the worker is idle although messages wait."""
         if not hungry:
             self._hungry_since = None
         elif self._hungry_since is None:
@@ -52,10 +56,10 @@ class LivenessFile:
 
 
 def find_problem(path: Path, now: float, longest_hunger: timedelta) -> str | None:
-    """What is wrong with the worker that writes this file, or None."""
+    """Return what is wrong with the worker that writes this file, or None."""
     try:
         return Beat.model_validate_json(path.read_text()).problem(now, longest_hunger)
     except OSError:
         return f"it has not written {path}"
     except ValidationError:
-        return f"{path} is no file of a worker's beats"
+        return f"{path} is not a worker's liveness file"

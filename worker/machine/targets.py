@@ -1,4 +1,4 @@
-"""What this machine can compile for, found without torch."""
+"""Find which targets this machine can compile for, without torch."""
 
 import os
 import platform
@@ -20,22 +20,22 @@ _CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.lim
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """One machine, and what its worker takes jobs for."""
+    """One machine, and the targets that its worker takes jobs for."""
 
     device: Device
     targets: tuple[Target, ...]
     architecture: str
-    memory: int | None  # bytes: the smallest GPU's, or what processes here may use
+    memory: int | None  # bytes: the smallest GPU's, or what processes may use here
 
 
 def machine_or_exit(wanted: Sequence[Target]) -> Machine:
-    """This machine with the targets wanted of it, or all of its own; ends the program when it lacks one."""
+    """Return this machine with the `wanted` targets, or all of its own; exit if it lacks one of them."""
     here = detect_machine()
     if lacking := [target for target in wanted if target not in here.targets]:
         own = ", ".join(here.targets)
         error = InvalidSettings(
             f"SLIPWAY_TARGETS: this machine cannot compile for {', '.join(lacking)}; it can for {own}",
-            hint="a worker takes jobs only for what its machine is: correct the variable, or move the worker",
+            hint="a worker takes jobs only for its own machine: correct the variable, or move the worker",
             where="SLIPWAY_TARGETS",
         )
         sys.exit(format_error(error))
@@ -43,7 +43,7 @@ def machine_or_exit(wanted: Sequence[Target]) -> Machine:
 
 
 def narrow_machine(machine: Machine, wanted: Sequence[Target]) -> Machine:
-    """The machine as a worker of fewer targets."""
+    """Return the machine with only the wanted targets; with all of its own if none are named."""
     if not wanted:
         return machine
     return Machine(
@@ -55,7 +55,7 @@ def narrow_machine(machine: Machine, wanted: Sequence[Target]) -> Machine:
 
 
 def detect_machine() -> Machine:
-    """A machine with GPUs compiles for them; one without for its CPU."""
+    """Describe this machine: with GPUs it compiles for them, without any for its CPU."""
     if Path("/dev/nvidiactl").exists() and (found := parse_gpus(_query_nvidia_smi())):
         return describe_gpu_machine(found)
     levels = cpu_levels()
@@ -69,14 +69,14 @@ def detect_machine() -> Machine:
 
 @dataclass(frozen=True)
 class DetectedGpu:
-    """One GPU as nvidia-smi tells of it."""
+    """One GPU as nvidia-smi reports it."""
 
     target: Target
-    memory: int | None  # bytes; None where it has none of its own
+    memory: int | None  # bytes; None if it has no memory of its own
 
 
 def describe_gpu_machine(gpus: Sequence[DetectedGpu]) -> Machine:
-    """A machine with these GPUs; of several kinds it is what the first is, which torch takes."""
+    """Describe a machine with these GPUs; of several kinds, only the first counts, as torch uses that one."""
     alike = [gpu for gpu in gpus if gpu.target == gpus[0].target]
     own = [gpu.memory for gpu in alike if gpu.memory is not None]
     return Machine(
@@ -88,7 +88,7 @@ def describe_gpu_machine(gpus: Sequence[DetectedGpu]) -> Machine:
 
 
 def parse_gpus(answer: str) -> tuple[DetectedGpu, ...]:
-    """The GPUs of nvidia-smi's answer: lines as `9.0, 143771`; `[N/A]`: what uses the machine's memory."""
+    """Parse nvidia-smi's lines, such as `9.0, 143771`; `[N/A]` is a GPU that uses the machine's memory."""
     rows = [line.split(",") for line in answer.splitlines() if line.strip()]
     return tuple(
         DetectedGpu(target="sm_" + capability.strip().replace(".", ""), memory=_mebibytes(memory.strip()))
@@ -108,7 +108,7 @@ def _query_nvidia_smi() -> str:
 
 
 def _usable_memory() -> int | None:
-    """What processes here may use: the container's limit, else the machine's memory."""
+    """Return the bytes that processes may use here: the container's limit, or else the machine's memory."""
     installed = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for path in map(Path, _CGROUP_LIMITS):
         if path.exists() and (text := path.read_text().strip()).isdigit():

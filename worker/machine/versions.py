@@ -1,4 +1,4 @@
-"""Which versions this worker runs, without importing what it names."""
+"""Find the versions that this worker runs, without importing the packages."""
 
 import platform
 from importlib.metadata import PackageNotFoundError, version
@@ -9,12 +9,12 @@ _PACKAGES = ("torch", "torchrec", "fbgemm-gpu", "fbgemm-gpu-cpu", "triton")
 
 
 def installed_versions() -> dict[str, str]:
-    """Of the packages that exports depend on, as far as they are there."""
+    """Return the versions of those packages that exports depend on and that are installed."""
     return {package: found for package in _PACKAGES if (found := _version(package))}
 
 
 def all_versions() -> dict[str, str]:
-    """The same, with Slipway's own and Python's."""
+    """Return the installed versions with those of Slipway and Python."""
     return {"slipway": __version__, "python": platform.python_version(), **installed_versions()}
 
 

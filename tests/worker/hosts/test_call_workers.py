@@ -15,7 +15,7 @@ from jobs.model import JobState
 from jobs.queue import HostCall, MemoryQueue
 from jobs.stores.memory_store import MemoryJobStore
 from tests.jobs.factories import MINUTE, make_job
-from worker.hosts.call_workers import HostCaller, meeting_place_of
+from worker.hosts.call_workers import HostCaller, rendezvous_of
 from worker.settings import WorkerSettings
 from worker.supervisor import Supervisor
 
@@ -37,7 +37,7 @@ def test_every_other_host_is_called_to_one_place(store: MemoryJobStore) -> None:
     queue, holding = MemoryQueue(), claimed(store, 3)
     place = HERE.call_hosts(holding.job, queue)
     assert place is not None and place.port > 0 and place.leads
-    assert [meeting_place_of(call) for call in queue.calls] == [replace(place, leads=False)] * 2
+    assert [rendezvous_of(call) for call in queue.calls] == [replace(place, leads=False)] * 2
     assert {(call.job_id, call.attempt) for call in queue.calls} == {(holding.job.id, 1)}
 
 
@@ -76,7 +76,7 @@ def test_who_helps_stops_once_the_attempt_is_anothers(
         if pids.exists() and store.get(holding.job.id).state is JobState.RUNNING:
             holding.hand_back()
 
-    make_supervisor("hang").join(part, meeting_place_of(call), hand_back_once_it_hangs)
+    make_supervisor("hang").join(part, rendezvous_of(call), hand_back_once_it_hangs)
     assert store.get(holding.job.id).state is JobState.QUEUED
     assert not list(worker_dir.iterdir())
 

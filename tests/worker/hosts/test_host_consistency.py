@@ -29,8 +29,8 @@ PLACE = Rendezvous(hosts=2, address="127.0.0.1", port=1, time_limit=timedelta(se
 @pytest.mark.parametrize(
     ("own", "said"),
     [
-        ({"hosts": 3}, "host 1 was told of 3 hosts with 4 ranks in all, and the first host of 2 with 4"),
-        ({"ranks": 2}, "host 1 was told of 2 hosts with 2 ranks in all, and the first host of 2 with 4"),
+        ({"hosts": 3}, "host 1 was given 3 hosts with 4 ranks in all, and the first host 2 with 4"),
+        ({"ranks": 2}, "host 1 was given 2 hosts with 2 ranks in all, and the first host 2 with 4"),
         ({"spec": "t"}, "host 1 was asked for another export than the first host"),
         ({"checkpoint": "d"}, "host 1 reads another checkpoint than the first host"),
         ({"architecture": "aarch64"}, "host 1 compiles for aarch64, and the first host for x86_64 avx2"),
