@@ -345,10 +345,18 @@ class ExportSpec(Frozen):
 
     def only(self, towers: tuple[TowerName, ...]) -> Self:
         """Return the request for some of its towers; without the item tower, also without item vectors."""
-        kept: dict[str, object] = {"towers": towers}
-        if TowerName.ITEM not in towers:
-            kept |= {"materialise_items": False, "item_id_column": None, "item_index": None}
-        return self.model_copy(update=kept)
+        request = self if TowerName.ITEM in towers else self.without_items()
+        return request.model_copy(update={"towers": towers})
+
+    def passes_of(self, tower: TowerName) -> tuple[Pass, ...]:
+        """Return the passes that edit one tower."""
+        return tuple(each for each in self.passes if each.tower is tower)
+
+    def without_items(self) -> Self:
+        """Return the same request without item vectors."""
+        return self.model_copy(
+            update={"materialise_items": False, "item_id_column": None, "item_index": None}
+        )
 
     @property
     def targets(self) -> tuple[Target, ...]:

@@ -99,7 +99,8 @@ def _exported(request: Path, folder: Path, code_cache: str | None) -> dict[str, 
         torch.cuda.is_available = lambda: True
     import exporter.packages.package_tower
     import exporter.pipeline.export
-    from exporter.attempt.attempt import EVIDENCE, Attempt
+    import exporter.verify.cases
+    from exporter.attempt.attempt import DIAGNOSTICS, Attempt
     from exporter.data.batch import contradicting_batches
     from exporter.distributed.ranks import Ranks
     from exporter.spec import ExportSpec
@@ -115,9 +116,9 @@ def _exported(request: Path, folder: Path, code_cache: str | None) -> dict[str, 
 
     mend_old_torch()
     for module, name, instead in (
-        (exporter.packages.package_tower, "failures_made_small", lambda *_: nullcontext()),
-        (exporter.packages.package_tower, "untraceable_made_small", lambda *_: nullcontext()),
-        (exporter.pipeline.export, "contradicting_batches", refused_here(contradicting_batches)),
+        (exporter.packages.package_tower, "minify_failure", lambda *_: nullcontext()),
+        (exporter.packages.package_tower, "minify_trace_failure", lambda *_: nullcontext()),
+        (exporter.verify.cases, "contradicting_batches", refused_here(contradicting_batches)),
     ):
         setattr(module, name, instead)
     spec = ExportSpec.model_validate_json(request.read_text())
@@ -127,7 +128,7 @@ def _exported(request: Path, folder: Path, code_cache: str | None) -> dict[str, 
     failures = {} if outcome.failure is None else {"": f"{outcome.failure.code}: {outcome.failure.message}"}
     for tower in outcome.towers:
         if tower.failure is not None:
-            trace = workspace / tower.tower / EVIDENCE / "traceback.txt"
+            trace = workspace / tower.tower / DIAGNOSTICS / "traceback.txt"
             told = trace.read_text()[-_LAST_WORDS:] if trace.exists() else ""
             failures[tower.tower] = f"{tower.failure.code}: {tower.failure.message}\n{told}"
     return failures

@@ -159,7 +159,7 @@ def _subject(order: dict[str, object], tell: Callable[..., None]) -> Subject:
     import numpy as np
 
     from exporter.checkpoint.read import open_checkpoint
-    from exporter.construction.blueprint import ConfiguredTower
+    from exporter.construction.open_blueprint import ConfiguredBlueprint
     from exporter.construction.sources import open_rows
     from exporter.data.batch import named_batch, trace_inputs
     from exporter.spec import ExportSpec
@@ -172,7 +172,7 @@ def _subject(order: dict[str, object], tell: Callable[..., None]) -> Subject:
     spec = ExportSpec.model_validate(order["spec"])
     config = Path(str(spec.config_uri)).read_text()
     [planned] = [each for each in plan_towers(spec, config) if each.name == order["tower"]]
-    blueprint = ConfiguredTower(planned, spec.tables)
+    blueprint = ConfiguredBlueprint(planned, spec.tables)
     tower = blueprint.build()
     blueprint.fill(tower, open_checkpoint(Path(spec.checkpoint_uri)))
     tower.module.to(gpu)

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from torch import Tensor
 
 from exporter.checkpoint.read import open_checkpoint
-from exporter.construction.blueprint import ConfiguredTower
+from exporter.construction.open_blueprint import ConfiguredBlueprint
 from exporter.construction.sources import open_rows
 from exporter.data.batch import Rows, named_batch, trace_inputs
 from exporter.serving.downloaded_tower import download
@@ -94,7 +94,7 @@ def main() -> None:
 def _measure(subject: Subject, order: LatencyOrder) -> list[Times]:
     config = Path(str(subject.spec.config_uri).removeprefix("file://")).read_text()
     [planned] = [each for each in plan_towers(subject.spec, config) if each.name is subject.tower]
-    blueprint = ConfiguredTower(planned, subject.spec.tables)
+    blueprint = ConfiguredBlueprint(planned, subject.spec.tables)
     tower = blueprint.build()
     blueprint.fill(tower, open_checkpoint(Path(subject.spec.checkpoint_uri)))
     rows, _ = open_rows(planned, subject.spec)

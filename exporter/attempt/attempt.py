@@ -13,7 +13,7 @@ from exporter.spec import ExportSpec
 from exporter.storage.store import StoredFile
 from exporter.towers.plan import TowerToExport
 
-EVIDENCE = "evidence"  # the folder, below a tower's
+DIAGNOSTICS = "evidence"  # the folder, below a tower's
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class TowerResult:
     failure: Failure | None = None
 
 
-class Evidence:
+class Diagnostics:
     """Texts that a failure will want to have beside it; none is made before that."""
 
     def __init__(self, folder: Path) -> None:

@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 
 from torch import Tensor
@@ -15,6 +14,7 @@ from exporter.dims.plan import DimPlan
 from exporter.dims.torch_dims import check_program, input_sizes
 from exporter.errors import DimPlanViolated, ExportError, PackageCrashed
 from exporter.manifest import CaseReport
+from exporter.verify.cases import Cases
 from exporter.verify.gate import Gate
 from exporter.verify.nodes import first_broken
 from exporter.verify.runner import PackageRunner
@@ -22,14 +22,6 @@ from exporter.verify.runner import PackageRunner
 _LONGEST = 500  # characters of what a case raised
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cases:
-    """What to try: batches that must agree, and ones that must be refused."""
-
-    agreeing: Sequence[NamedBatch]
-    contradicting: Sequence[NamedBatch]
 
 
 def findings_of(
@@ -41,13 +33,13 @@ def findings_of(
     """Everything there is to find out, as it is found: each program with the plan it must keep to."""
     for program, planned in programs:
         yield from of_plan(program, planned)
-    for batch in cases.agreeing:
+    for batch in cases.must_agree:
         try:
             yield of_nodes([program for program, _ in programs], batch, plan, gate.entering(batch))
         except Exception as error:  # noqa: BLE001  a program that raises at a size is what was found
             yield _raised(Subject.NODES, batch, error)
     try:
-        gate.learn_scales(cases.agreeing)
+        gate.learn_scales(cases.must_agree)
     except Exception:  # each case is then held against its own scale, and tells what eager raises
         log.exception("scales_unknown")
     yield from _of_packages(gate, plan, cases)
@@ -119,10 +111,10 @@ def _trials(gate: Gate, plan: DimPlan, cases: Cases) -> Iterable[Trial]:
     def refuses(batch: NamedBatch, runner: PackageRunner) -> Finding:
         return _of_report(Subject.REFUSES, gate.refuses(runner, batch), gate.tolerance)
 
-    for batch in cases.agreeing:
+    for batch in cases.must_agree:
         yield Subject.AGREES, batch, partial(agrees, batch)
         yield Subject.STEADY, batch, partial(steady, batch)
-    for batch in cases.contradicting:
+    for batch in cases.must_be_refused:
         yield Subject.REFUSES, batch, partial(refuses, batch)
 
 

@@ -6,17 +6,17 @@ from pathlib import Path
 
 from torch import Tensor
 
-from exporter.check.cases import Cases
 from exporter.check.tower import Wanted
-from exporter.construction.open_tower import Opened
 from exporter.errors import ExportError
 from exporter.minify.on_failure import CANDIDATES_FOLDER, minify_programs, minify_trace_failure
 from exporter.minify.script_runner import ExpectedEnding
 from exporter.minify.search import SCRIPT_NAME
-from exporter.packages.parts import Packaging, TracedPart
+from exporter.packages.parts import PackagePlan, TracedPart
 from exporter.packages.request import untraced_libraries
+from exporter.pipeline.open_tower import OpenedTower
 from exporter.spec import TowerName
 from exporter.trace.op_libraries import all_graphs, find_known_libraries
+from exporter.verify.cases import Cases
 
 
 def smallest_of(
@@ -38,13 +38,13 @@ def smallest_of(
 
 
 def smallest_untraced(
-    error: ExportError, packaging: Packaging, opened: Opened, cases: Cases, wanted: Wanted
+    error: ExportError, packages: PackagePlan, opened: OpenedTower, cases: Cases, wanted: Wanted
 ) -> str:
     """The same for a tower that could not be traced, as `error` says."""
     if wanted.shrink_into is None:
         return ""
-    towers = [part.tower for part in packaging.parts]
-    inputs, others = packaging.entering(opened.inputs), packaging.entering(cases.agreeing[-1].inputs)
+    towers = [part.tower for part in packages.parts]
+    inputs, others = packages.first_inputs(opened.inputs), packages.first_inputs(cases.must_agree[-1].inputs)
     folder, libraries = wanted.shrink_into / opened.tower.name, untraced_libraries(opened.tower)
     return _kept(minify_trace_failure(error, towers, inputs, others, folder, libraries=libraries), folder)
 

@@ -11,11 +11,10 @@ from pathlib import Path
 
 from exporter.aoti.out_of_memory import as_out_of_memory
 from exporter.attempt.stage_timeout import TRACE_LOG
-from exporter.check.cases import Cases, findings_of
+from exporter.check.cases import findings_of
 from exporter.check.minify_failure import smallest_of, smallest_untraced
 from exporter.check.report import CheckReport, Finding, Subject, TowerCheck
 from exporter.check.tower import Wanted, packages_of
-from exporter.construction.open_tower import Opened, open_tower
 from exporter.construction.sources import config_source
 from exporter.data.batch import contradicting_batches, verification_batches
 from exporter.data.sweep import sweep
@@ -30,10 +29,12 @@ from exporter.errors import (
 )
 from exporter.minify.on_failure import expected_ending
 from exporter.outcome import Failure
-from exporter.packages.parts import Packaging, TracedPart, packaging_of, trace_parts
+from exporter.packages.parts import PackagePlan, TracedPart, plan_packages, trace_parts
+from exporter.pipeline.open_tower import OpenedTower, open_tower
 from exporter.towers.plan import TowerToExport, plan_export, read_config
 from exporter.trace.op_libraries import find_op_libraries
 from exporter.trace.trace_log import log_nodes
+from exporter.verify.cases import Cases
 from exporter.verify.gate import Gate
 
 OnFinding = Callable[[str, Finding], None]  # the tower's name and what was found, as it comes
@@ -80,19 +81,20 @@ def _checked(
 ) -> TowerCheck:
     folder = scratch / planned.name
     folder.mkdir()
+    spec = wanted.spec.without_items()
     require = wanted.published.require_made_from if wanted.published else lambda source: None
-    opened = open_tower(planned, wanted.spec, config_text, scratch, require)
-    passes = tuple(each for each in wanted.spec.passes if each.tower is planned.name)
-    packaging = packaging_of(opened.tower, wanted.spec)
-    inputs, cases = packaging.entering(opened.inputs), _cases(opened, wanted)
+    opened = open_tower(planned, spec, config_text, scratch, require_source=require)
+    passes = spec.passes_of(planned.name)
+    packages = plan_packages(opened.tower, spec)
+    inputs, cases = packages.first_inputs(opened.inputs), _cases(opened, wanted)
     with log_nodes(folder / TRACE_LOG) as log:
         try:
-            traced = trace_parts(packaging.parts, inputs, opened.device, passes=passes)
+            traced = trace_parts(packages.parts, inputs, opened.device, passes=passes)
         except (TraceFailed, DimPlanViolated) as error:
-            smallest = smallest_untraced(error, packaging, opened, cases, wanted)
+            smallest = smallest_untraced(error, packages, opened, cases, wanted)
             return TowerCheck(tower=planned.name, failure=Failure.of(error), smallest=smallest)
     try:
-        packages = packages_of(planned.name, traced, wanted, folder)
+        compiled = packages_of(planned.name, traced, wanted, folder)
     except CompileFailed as error:
         smallest = smallest_of(planned.name, traced, inputs, wanted, expected=expected_ending(error))
         return TowerCheck(
@@ -100,12 +102,12 @@ def _checked(
         )
     gate = Gate(
         opened.tower,
-        packages.chain,
+        compiled.chain,
         op_libraries=find_op_libraries(each.program for each in traced),
         scratch=folder,
         device=opened.device,
         passes=passes,
-        lookup=packages.lookup or packaging.lookup,
+        lookup=compiled.lookup or packages.lookup,
     )
     programs = [(each.program, each.part.tower.plan) for each in traced]
     findings = []
@@ -116,31 +118,31 @@ def _checked(
         tower=planned.name,
         findings=tuple(findings),
         trace=log.summary(),
-        smallest=_of_first_failure(traced, packaging, findings, cases, wanted),
+        smallest=_of_first_failure(traced, packages, findings, cases, wanted),
     )
 
 
 def _of_first_failure(
     traced: Sequence[TracedPart],
-    packaging: Packaging,
+    packages: PackagePlan,
     findings: Sequence[Finding],
     cases: Cases,
     wanted: Wanted,
 ) -> str:
-    inputs = {batch.name: batch.inputs for batch in cases.agreeing}
+    inputs = {batch.name: batch.inputs for batch in cases.must_agree}
     failed = next((each for each in findings if not each.passed and each.case in inputs), None)
     if failed is None:
         return ""
     error = PromiseBroken("") if failed.subject is Subject.NODES else VerificationFailed("")
     expected = replace(expected_ending(error), kinds=())  # a finding may tell of a crash as well
-    entering = packaging.entering(inputs[failed.case])
+    entering = packages.first_inputs(inputs[failed.case])
     return smallest_of(traced[0].part.tower.name, traced, entering, wanted, expected=expected)
 
 
-def _cases(opened: Opened, wanted: Wanted) -> Cases:
+def _cases(opened: OpenedTower, wanted: Wanted) -> Cases:
     rows, plan = opened.rows, opened.tower.plan
     drawn = sweep(rows, plan, seed=wanted.seed, count=wanted.sizes)
     return Cases(
-        agreeing=[*verification_batches(rows, plan), *drawn],
-        contradicting=list(contradicting_batches(rows, plan)),
+        must_agree=[*verification_batches(rows, plan), *drawn],
+        must_be_refused=list(contradicting_batches(rows, plan)),
     )

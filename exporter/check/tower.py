@@ -8,7 +8,7 @@ from exporter.aoti.architecture import require_target
 from exporter.check.artifact import Published
 from exporter.code_cache.cache import CodeCache, open_code_cache
 from exporter.code_cache.fingerprint import graph_fingerprint
-from exporter.packages.parts import CodedPart, TracedPart, assemble_parts, compile_part, weights_of
+from exporter.packages.parts import CodedPart, TracedPart, assemble_parts, compile_part
 from exporter.spec import ExportSpec, Target, TowerName
 from exporter.towers.lookup import LookUp
 from exporter.verify.reload import Link
@@ -47,7 +47,7 @@ def packages_of(tower: TowerName, traced: Sequence[TracedPart], wanted: Wanted, 
 
 def _coded(traced: TracedPart, cache: CodeCache | None, target: Target) -> CodedPart:
     fingerprint = graph_fingerprint(traced.program, require_target(target), target)
-    known, weights = cache.find_graph(fingerprint) if cache else None, weights_of(traced)
-    if known is None or known.find_mismatch(weights):
+    code, weights = cache.find_graph(fingerprint) if cache else None, traced.weights
+    if code is None or code.find_mismatch(weights):
         return compile_part(traced, fingerprint, target=target)
-    return CodedPart(part=traced.part, known=known, weights=weights, passes=traced.passes)
+    return CodedPart(part=traced.part, code=code, weights=weights, passes=traced.passes)

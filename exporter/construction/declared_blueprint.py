@@ -1,4 +1,4 @@
-"""A tower that a family of one's own declares and builds; Slipway holds the module to the declaration."""
+"""A tower that a custom family declares and builds; Slipway holds the module to the declaration."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -30,7 +30,9 @@ from exporter.towers.plan import (
 from exporter.towers.tower import Tower
 
 
-def open_tower(unopened: UnopenedTower, spec: ExportSpec, config_text: str) -> "DeclaredTower":
+def open_declared_blueprint(
+    unopened: UnopenedTower, spec: ExportSpec, config_text: str
+) -> "DeclaredBlueprint":
     """Load the family, and ask it for the tower.
 
     Raises:
@@ -39,16 +41,18 @@ def open_tower(unopened: UnopenedTower, spec: ExportSpec, config_text: str) -> "
     """
     family = load_family(unopened.family)
     towers = declared(family, unopened.family, config_text)
-    planned = _planned(tower_of(towers, unopened.name, unopened.family), unopened.family, spec, config_text)
-    return DeclaredTower(planned, family, towers, mode=spec.mode)
+    planned = _plan_tower(
+        tower_of(towers, unopened.name, unopened.family), unopened.family, spec, config_text
+    )
+    return DeclaredBlueprint(planned, family, towers, mode=spec.mode)
 
 
 def plan_family(spec: ExportSpec, config_text: str, *, families: Collection[str]) -> tuple[PlannedTower, ...]:
-    """The towers of the family that the spec names, or those of them it asks for; the family is loaded.
+    """Plan the towers of the family that the spec names, or those of them it asks for; loads the family.
 
     Raises:
-        FamilyError: as `open_tower`, or it is not among `families`.
-        InvalidSpec: as `open_tower`.
+        FamilyError: as `open_declared_blueprint`, or it is not among `families`.
+        InvalidSpec: as `open_declared_blueprint`.
     """
     name = spec.family
     assert name is not None, "asked for a plan of TorchEasyRec's model"
@@ -56,10 +60,12 @@ def plan_family(spec: ExportSpec, config_text: str, *, families: Collection[str]
     require_of_family(spec)
     towers = declared(load_family(name), name, config_text)
     wanted = spec.towers or tuple(tower.name for tower in towers)
-    return tuple(_planned(tower_of(towers, each, name), name, spec, config_text) for each in wanted)
+    return tuple(_plan_tower(tower_of(towers, each, name), name, spec, config_text) for each in wanted)
 
 
-def _planned(declaration: TowerDeclaration, family: str, spec: ExportSpec, config_text: str) -> PlannedTower:
+def _plan_tower(
+    declaration: TowerDeclaration, family: str, spec: ExportSpec, config_text: str
+) -> PlannedTower:
     if spec.mode is Mode.TWO_STAGE and not declaration.embedded:
         raise InvalidSpec(
             f"family {family} declares no embedded tensors for its {declaration.name} tower, which two_stage "
@@ -76,7 +82,7 @@ def _planned(declaration: TowerDeclaration, family: str, spec: ExportSpec, confi
     )
 
 
-class DeclaredTower(Blueprint):
+class DeclaredBlueprint(Blueprint):
     """A tower whose module and declaration come from an installed package."""
 
     def __init__(
@@ -90,7 +96,7 @@ class DeclaredTower(Blueprint):
         self.declaration = tower_of(towers, planned.name, planned.family)
 
     def build(self) -> Tower:
-        module = DeclaredModule(self._built(self.planned.name), self.declaration)
+        module = DeclaredModule(self._build_module(self.planned.name), self.declaration)
         if self._mode is Mode.TWO_STAGE and not isinstance(module.module, TwoStep):
             raise InvalidDeclaration(
                 f"{self._title}: its module has no lookup and compute, though `embedded` is declared",
@@ -99,7 +105,7 @@ class DeclaredTower(Blueprint):
         return Tower(config=self.planned.config, module=module.eval(), plan=self.planned.plan)
 
     def fill(self, tower: Tower, checkpoint: Checkpoint) -> None:
-        """As every tower is filled: the checkpoint may hold other towers' weights, and no others."""
+        """Load the weights; the checkpoint may also hold those of the family's other towers, and no more."""
         assert isinstance(tower.module, DeclaredModule)
         found = checkpoint.tensors()
         known = {*tower.module.module.state_dict(), *self._weights_of_others()}
@@ -109,7 +115,7 @@ class DeclaredTower(Blueprint):
         load_weights(tower.module.module, checkpoint, prefix=prefix, known=known | ignored)
 
     def try_out(self, tower: Tower, inputs: dict[str, Tensor]) -> None:
-        """Hold what the module takes and returns against the declaration.
+        """Run the module once, and hold its inputs and outputs against the declaration.
 
         Raises:
             InvalidDeclaration: it reads an input that is not declared, or returns no dict of tensors, or
@@ -135,14 +141,14 @@ class DeclaredTower(Blueprint):
                 self._check_outputs(tower.served.compute(embedded), set(sizes.values()))
 
     def files(self, spec: ExportSpec) -> Mapping[str, str]:
-        """The config as it was given; the manifest carries the declaration."""
+        """Return the config as it was given; the manifest carries the declaration."""
         return {"pipeline.config": self._text}
 
     @property
     def _title(self) -> str:
         return f"family {self.planned.family}, {self.planned.name} tower"
 
-    def _built(self, tower: TowerName) -> torch.nn.Module:
+    def _build_module(self, tower: TowerName) -> torch.nn.Module:
         with family_code(self.planned.family, f"building the {tower} tower"):
             module: object = self.family.build(self._text, tower)
             if not isinstance(module, torch.nn.Module):
@@ -152,10 +158,10 @@ class DeclaredTower(Blueprint):
         return module
 
     def _weights_of_others(self) -> set[str]:
-        """The names of every weight of the other towers."""
+        """Return the names of all weights of the family's other towers."""
         others = (tower.name for tower in self._towers if tower.name is not self.planned.name)
         with torch.device("meta"):
-            return {name for tower in others for name in self._built(tower).state_dict()}
+            return {name for tower in others for name in self._build_module(tower).state_dict()}
 
     def _check_outputs(self, outputs: Mapping[str, object], sizes: set[int]) -> None:
         problems = [problem for name, value in outputs.items() if (problem := _problem(name, value, sizes))]
@@ -179,7 +185,7 @@ class DeclaredTower(Blueprint):
 
 
 def _problem(name: object, value: object, sizes: set[int]) -> str:
-    """What is wrong with an output, or nothing."""
+    """Return what is wrong with an output, in words; empty if nothing is."""
     if not isinstance(name, str):
         return f"an output named by {type(name).__name__} {name!r}"
     if not isinstance(value, Tensor):

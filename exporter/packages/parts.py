@@ -1,4 +1,4 @@
-"""The packages a tower becomes: one, or a sparse and a dense one, traced and compiled one by one."""
+"""The parts of a tower, each a package: all of it, or lookups and dense part; traced and compiled in turn."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -49,13 +49,18 @@ class TracedPart:
     program: ExportedProgram
     passes: tuple[AppliedPass, ...] = ()
 
+    @property
+    def weights(self) -> Mapping[str, Tensor]:
+        """The weights of the part's package: the module's, unless a pass gave the program others."""
+        return self.program.state_dict if self.passes else self.part.tower.module.state_dict()
+
 
 @dataclass(frozen=True, kw_only=True)
 class CodedPart:
     """A part and its code, compiled now or at an earlier export."""
 
     part: Part
-    known: ProgramCode
+    code: ProgramCode
     weights: Mapping[str, Tensor]
     passes: tuple[AppliedPass, ...] = ()
 
@@ -65,7 +70,7 @@ class CompiledPart:
     """A part's package on disk."""
 
     part: Part
-    known: ProgramCode
+    code: ProgramCode
     passes: tuple[AppliedPass, ...] = ()
     package: WrittenFile
 
@@ -76,27 +81,27 @@ class CompiledPart:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Packaging:
-    """The parts that a tower is packaged in; what looks up in front of them, where none of them does."""
+class PackagePlan:
+    """The parts that a tower is packaged in, and the lookup in front of them where none of them looks up."""
 
     parts: tuple[Part, ...]
     lookup: LookUp | None = None
 
-    def entering(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """What the first part is given where the tower is given `inputs`."""
+    def first_inputs(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return the inputs of the first part for a call of the tower with `inputs`."""
         return dict(inputs) if self.lookup is None else self.lookup(inputs)
 
 
-def packaging_of(tower: Tower, spec: ExportSpec) -> Packaging:
-    """How the spec wants the tower packaged; where its tables go into shards, only its dense part is."""
-    parts = parts_of(tower, spec.mode, max_batch_size=spec.max_batch_size)
+def plan_packages(tower: Tower, spec: ExportSpec) -> PackagePlan:
+    """Plan the packages that the spec asks for; where tables are sharded, only the dense part is packaged."""
+    parts = plan_parts(tower, spec.mode, max_batch_size=spec.max_batch_size)
     if not spec.tables.sharded:
-        return Packaging(parts=parts)
-    return Packaging(parts=parts[1:], lookup=lookup_of(tower, max_batch_size=spec.max_batch_size))
+        return PackagePlan(parts=parts)
+    return PackagePlan(parts=parts[1:], lookup=lookup_of(tower, max_batch_size=spec.max_batch_size))
 
 
-def parts_of(tower: Tower, mode: Mode, *, max_batch_size: int) -> tuple[Part, ...]:
-    """The whole tower, or its lookups and then its dense part."""
+def plan_parts(tower: Tower, mode: Mode, *, max_batch_size: int) -> tuple[Part, ...]:
+    """Return the parts by mode: the whole tower, or its lookups and then its dense part."""
     if mode is Mode.UNIFIED:
         return (Part(tower=tower, path=PACKAGE_PATH),)
     sparse, dense = split(tower, max_batch_size=max_batch_size)
@@ -111,9 +116,9 @@ def trace_parts(
     *,
     passes: Sequence[Pass] = (),
 ) -> tuple[TracedPart, ...]:
-    """Trace each part on what the one before it returns, the first on `inputs`; then apply the passes.
+    """Trace each part on the outputs of the one before it, the first on `inputs`; then apply the passes.
 
-    What is traced has the kernels that its config asks for; what is returned in between is eager's.
+    The traced modules have the kernels that the config asks for; the outputs in between are eager's.
 
     Raises:
         PassRefused: a pass fits no part.
@@ -121,10 +126,10 @@ def trace_parts(
     traced = []
     tensors = {name: tensor.to(device) for name, tensor in inputs.items()}
     for done, part in enumerate(parts):
-        told = of_part(progress, done, len(parts))
+        report = part_progress(progress, done, len(parts))
         preserved = preserved_calls(part.tower, passes)
         tower = with_kernels(part.tower, device, kept=preserved)
-        program = trace_tower(tower, tensors, device, told, preserved=preserved)
+        program = trace_tower(tower, tensors, device, report, preserved=preserved)
         program, applied = apply_passes(part.tower, program, passes, tensors)
         traced.append(TracedPart(part=part, program=program, passes=applied))
         with torch.no_grad():
@@ -133,45 +138,35 @@ def trace_parts(
     return tuple(traced)
 
 
-def sizes_text(inputs: dict[str, Tensor]) -> str:
-    """The dtypes and sizes of a tower's inputs, for people."""
-    return "".join(f"{name}: {tensor.dtype} {list(tensor.shape)}\n" for name, tensor in inputs.items())
-
-
-def weights_of(traced: TracedPart) -> Mapping[str, Tensor]:
-    """What the part's package holds: the module's weights, unless a pass gave the program others."""
-    return traced.program.state_dict if traced.passes else traced.part.tower.module.state_dict()
-
-
 def compile_part(
     traced: TracedPart, fingerprint: str, progress: Progress = no_progress, *, target: Target = "cpu"
 ) -> CodedPart:
     """Compile a part, whose graph has this fingerprint, for `target`."""
-    program, weights = traced.program, weights_of(traced)
-    known = ProgramCode(
+    program, weights = traced.program, traced.weights
+    code = ProgramCode(
         fingerprint=fingerprint,
         code=compile_code(program, progress, target=target),
         state=describe_layouts(weights),
         outputs=output_entries(program, traced.part.tower.plan),
         op_libraries=find_op_libraries([program]),
     )
-    return CodedPart(part=traced.part, known=known, weights=weights, passes=traced.passes)
+    return CodedPart(part=traced.part, code=code, weights=weights, passes=traced.passes)
 
 
 def assemble_parts(coded: Sequence[CodedPart], folder: Path) -> tuple[CompiledPart, ...]:
-    """Put the package of each part together below `folder`, with its weights."""
+    """Write the package of each part, code and weights, below `folder`."""
     return tuple(
         CompiledPart(
             part=each.part,
-            known=each.known,
+            code=each.code,
             passes=each.passes,
-            package=each.known.assemble(each.weights, folder / each.part.path),
+            package=each.code.assemble(each.weights, folder / each.part.path),
         )
         for each in coded
     )
 
 
-def of_part(progress: Progress, done: int, parts: int) -> Progress:
-    """Progress within one part, as progress of all; how far a part itself is, nobody knows."""
+def part_progress(progress: Progress, done: int, parts: int) -> Progress:
+    """Report progress within one part as progress of all parts; the fraction within a part is unknown."""
     fraction = done / parts if parts > 1 else None
     return lambda _, detail: progress(fraction, detail)

@@ -1,4 +1,4 @@
-"""What a manifest and the files beside a package say about an exported tower."""
+"""The manifest of an artifact, the entries of its towers, and the files beside their packages."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -14,10 +14,8 @@ from exporter.declaration import TowerDeclaration
 from exporter.dims.entries import dim_entries, tensor_entries
 from exporter.dims.plan import DimPlan
 from exporter.families.loading import family_package
-from exporter.lowering.lower_tower import Lowered
 from exporter.manifest import (
     FileRef,
-    InferredOp,
     Manifest,
     SourceRef,
     SparseEntry,
@@ -26,6 +24,7 @@ from exporter.manifest import (
 )
 from exporter.packages.package_tower import Packaged
 from exporter.packages.parts import CompiledPart
+from exporter.pipeline.open_tower import OpenedTower
 from exporter.spec import IdWeights, TowerName
 from exporter.towers.plan import TowerToExport, UnopenedTower
 from exporter.towers.tower import Tower
@@ -34,9 +33,9 @@ from exporter.towers.tower import Tower
 def write_tower_files(
     tower: TowerName, texts: Mapping[str, str], compiled: Sequence[CompiledPart], folder: Path
 ) -> dict[str, Path]:
-    """Write what goes beside the package.
+    """Write the files that go beside the package, by file name.
 
-    Returns every file of the tower, packages included: its path in the artifact, and where it is now.
+    Returns every file of the tower, packages included: the local file by its path in the artifact.
     """
     for name, text in texts.items():
         (folder / name).write_text(text)
@@ -45,17 +44,15 @@ def write_tower_files(
 
 
 def tower_entry(
-    lowered: Lowered,
+    opened: OpenedTower,
     packaged: Packaged,
     files: Mapping[str, Path],
     stage_seconds: Mapping[str, float],
     *,
-    demands: tuple[str, ...],
-    inferred: tuple[InferredOp, ...] = (),
     vectors: VectorsEntry | None = None,
 ) -> TowerEntry:
-    """The tower's entry; asking for the verification report is what keeps the unverified out."""
-    tower = lowered.tower
+    """Make the tower's entry; it needs the verification report, which only verified packages have."""
+    tower, rows = opened.tower, opened.rows
     *sparse, last = packaged.parts
     packages = [_package_ref(tower, part) for part in packaged.parts]
     written = {package.path for package in packages}
@@ -67,17 +64,17 @@ def tower_entry(
         sparse=_sparse_entry(packages[0], last.part.tower.plan) if sparse else None,
         files=others,
         inputs=tensor_entries(tower.plan),
-        outputs=last.known.outputs,
+        outputs=last.code.outputs,
         dims=dim_entries(tower.plan),
         declaration=_declaration(tower),
         id_weights=_id_weights(tower),
         remarks=tower.served.remarks(),
-        inferred_ops=inferred,
-        embeddings=lowered.tables,
+        inferred_ops=opened.inferred_ops,
+        embeddings=opened.lowered.tables,
         precision=tower.config.pipeline.precision,
         tf32=tower.config.pipeline.tf32,
         kernel=tower.config.pipeline.kernel,
-        demands=demands,
+        demands=tower.served.demands(rows.take(1).tensors(tower.plan)),
         code=packaged.origin.code,
         reused=packaged.origin.reused,
         code_note=packaged.origin.note,
@@ -111,7 +108,7 @@ def _sparse_entry(package: FileRef, plan: DimPlan) -> SparseEntry:
 
 
 def manifest_of(exported: Sequence[ExportedTower], planned: TowerToExport, attempt: Attempt) -> Manifest:
-    """The manifest of the towers that passed the gate."""
+    """Make the manifest of the towers that passed the gate."""
     spec = attempt.spec
     return Manifest(
         job_id=attempt.job_id,
@@ -124,10 +121,10 @@ def manifest_of(exported: Sequence[ExportedTower], planned: TowerToExport, attem
         max_batch_size=spec.max_batch_size,
         versions=versions(),
         op_libraries=tuple(sorted({library for tower in exported for library in tower.op_libraries})),
-        sources=_distinct(source for tower in exported for source in tower.sources),
+        sources=_without_repetitions(source for tower in exported for source in tower.sources),
         towers=tuple(tower.entry for tower in exported),
     )
 
 
-def _distinct(sources: Iterable[SourceRef]) -> tuple[SourceRef, ...]:
+def _without_repetitions(sources: Iterable[SourceRef]) -> tuple[SourceRef, ...]:
     return tuple(dict.fromkeys(sources))

@@ -9,7 +9,7 @@ from itertools import chain
 from exporter.artifact.read import recover_published_outcome, successful_outcome
 from exporter.artifact.upload import manifest_digest, publish_manifest, remove_uploads, upload_tower
 from exporter.attempt.attempt import Attempt, TowerResult
-from exporter.attempt.stage_timeout import limits_of, overran
+from exporter.attempt.stage_timeout import find_stage_timeout, limit_stage
 from exporter.distributed.isolation import ForkedChild, start_child
 from exporter.errors import AttemptFailed, ExportError
 from exporter.outcome import ExportOutcome, Failure, TowerOutcome
@@ -20,7 +20,7 @@ from exporter.towers.plan import TowerToExport
 log = logging.getLogger(__name__)
 
 
-def sent_while_others_work(
+def export_and_send_towers(
     planned: Sequence[TowerToExport],
     export: Callable[[TowerToExport], TowerResult],
     attempt: Attempt,
@@ -34,7 +34,7 @@ def sent_while_others_work(
             ended.append(result)
         else:
             send = partial(send_exported, result, attempt, on_stage)
-            ended.append(start_child(send, on_death=partial(sender_died, result, attempt)))
+            ended.append(start_child(send, on_death=partial(report_dead_sender, result, attempt)))
     return [each.result() if isinstance(each, ForkedChild) else each for each in ended]
 
 
@@ -43,7 +43,7 @@ def send_exported(result: TowerResult, attempt: Attempt, on_stage: OnStage) -> T
     assert result.exported is not None
     entry, files = result.exported.entry, result.exported.files
     try:
-        clock = StageClock(entry.name, on_stage, within=partial(limits_of, attempt, entry.name))
+        clock = StageClock(entry.name, on_stage, within=partial(limit_stage, attempt, entry.name))
         with clock.stage(Stage.PUBLISH) as report:
             attempt.await_lease()  # what a straggler would send could meet what its successor sends
             sent = upload_tower(
@@ -60,10 +60,12 @@ def send_exported(result: TowerResult, attempt: Attempt, on_stage: OnStage) -> T
     return replace(result, sent=sent)
 
 
-def sender_died(result: TowerResult, attempt: Attempt, how: str) -> TowerResult:
+def report_dead_sender(result: TowerResult, attempt: Attempt, how: str) -> TowerResult:
     """The result of a tower whose files were being sent when the process that did so ended."""
     name = result.planned.name
-    error = overran(attempt, name) or AttemptFailed(f"the process that sent the {name} tower {how}")
+    error = find_stage_timeout(attempt, name) or AttemptFailed(
+        f"the process that sent the {name} tower {how}"
+    )
     return replace(result, unsent=Failure.of(error))
 
 
@@ -95,7 +97,7 @@ def publish_towers(results: Sequence[TowerResult], attempt: Attempt) -> ExportOu
     )
 
 
-def published_earlier(attempt: Attempt, planned: Sequence[TowerToExport]) -> ExportOutcome | None:
+def find_earlier_outcome(attempt: Attempt, planned: Sequence[TowerToExport]) -> ExportOutcome | None:
     """What an attempt published that died before it could say so; None if there was none.
 
     Raises:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from exporter.artifact.upload import upload_file
 from exporter.attempt.attempt import Attempt
-from exporter.attempt.stage_timeout import limits_of, overran
-from exporter.construction.open_tower import blueprint_of
+from exporter.attempt.stage_timeout import find_stage_timeout, limit_stage
+from exporter.construction.open_blueprint import open_blueprint
 from exporter.construction.sources import fetch_checkpoint_once
 from exporter.distributed.isolation import run_isolated
 from exporter.distributed.ranks import Ranks
@@ -56,7 +56,7 @@ def export_tables_isolated(order: TablesRequest, on_stage: OnStage) -> RankTable
 
 def export_tables(order: TablesRequest, on_stage: OnStage) -> RankTables:
     """The same in this process."""
-    clock = StageClock(order.place, on_stage, within=partial(limits_of, order.attempt, order.place))
+    clock = StageClock(order.place, on_stage, within=partial(limit_stage, order.attempt, order.place))
     local = order.attempt.workspace / f"{order.place}.safetensors"
     try:
         with clock.stage(Stage.TABLES) as progress:
@@ -70,7 +70,7 @@ def export_tables(order: TablesRequest, on_stage: OnStage) -> RankTables:
 def _process_died(order: TablesRequest, how: str) -> RankTables:
     name, rank = order.planned.name, order.ranks.rank
     died = TowerDied(f"the process that wrote the {name} tower's tables on rank {rank} {how}")
-    return replace(_failed_tables(order, overran(order.attempt, order.place) or died), died=True)
+    return replace(_failed_tables(order, find_stage_timeout(order.attempt, order.place) or died), died=True)
 
 
 def _failed_tables(order: TablesRequest, error: Exception) -> RankTables:
@@ -85,7 +85,7 @@ def write_tables(order: TablesRequest, local: Path, progress: Progress) -> RankT
         VerificationFailed: what is looked up in the file is not what eager looks up.
     """
     spec, ranks, name = order.attempt.spec, order.ranks, order.planned.name
-    blueprint = blueprint_of(order.planned, spec, order.config_text)
+    blueprint = open_blueprint(order.planned, spec, order.config_text)
     tower = blueprint.build()
     tables = {table.weight: table for table in tables_of(tower.module)}
     plan = row_wise_plan({weight: _rows_and_width(table) for weight, table in tables.items()}, ranks.size)

@@ -16,14 +16,14 @@ from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from exporter.aoti.architecture import architecture, require_target
-from exporter.construction.open_tower import blueprint_of, fill
-from exporter.construction.sources import open_rows
+from exporter.construction.open_blueprint import open_blueprint
+from exporter.construction.sources import fetch_checkpoint_once, open_rows
 from exporter.data.batch import trace_inputs
 from exporter.lowering.kernels import with_kernels
 from exporter.lowering.lower_tower import lower
 from exporter.lowering.tables import table_modules
 from exporter.models.hstu.attention import AllHeads, HeadByHead, TritonAttention
-from exporter.packages.parts import SPARSE_PATH, Part, TracedPart, assemble_parts, compile_part, parts_of
+from exporter.packages.parts import SPARSE_PATH, Part, TracedPart, assemble_parts, compile_part, plan_parts
 from exporter.spec import Device, ExportSpec, Mode
 from exporter.towers.plan import TowerToExport, plan_export, read_config
 from exporter.towers.tower import Tower
@@ -47,8 +47,10 @@ def packages_of(
 ) -> Iterator[Built]:
     """The packages of a tower, by the steps of an export."""
     target, device = spec.targets[0], require_target(spec.targets[0])
-    blueprint = blueprint_of(planned, spec, text)
-    tower, _ = fill(blueprint, blueprint.build(), spec, folder)
+    blueprint = open_blueprint(planned, spec, text)
+    tower = blueprint.build()
+    averaged = tower.config.pipeline.averaged_weights
+    blueprint.fill(tower, fetch_checkpoint_once(spec, folder, averaged=averaged)[0])
     tower = lower(tower, torch.device("cpu")).tower  # where its weights stay: the GPU's have no values
     rows, _ = open_rows(blueprint.planned, spec)
     mode = FakeTensorMode(shape_env=ShapeEnv(tracked_fakes=[]), allow_non_fake_inputs=True, export=True)
@@ -66,7 +68,7 @@ def packages_of(
             tower=planned.name,
             package=str(made.package.path),
             architecture=architecture(Device.CUDA),
-            op_libraries=coded.known.op_libraries,
+            op_libraries=coded.code.op_libraries,
             tables={name: tuple(weights[name].shape) for name in _tables(real)},
             looks_up=real.path == SPARSE_PATH or spec.mode is Mode.UNIFIED,
             attention=_attention(real, device),
@@ -75,7 +77,7 @@ def packages_of(
 
 
 def _parts(tower: Tower, spec: ExportSpec) -> tuple[Part, ...]:
-    return parts_of(tower, spec.mode, max_batch_size=spec.max_batch_size)
+    return plan_parts(tower, spec.mode, max_batch_size=spec.max_batch_size)
 
 
 def _without_values(tower: Tower, mode: FakeTensorMode) -> Tower:

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from exporter.attempt.attempt import EVIDENCE
+from exporter.attempt.attempt import DIAGNOSTICS
 from exporter.dims.entries import dim_entries, tensor_entries
 from exporter.errors import ExportError
 from exporter.outcome import Failure
@@ -53,7 +53,7 @@ def _list_files(
     yield "plan.json", _describe_plan(job.spec)
     yield "log.txt", _format_log(logs)
     for folder in [workspace.path / tower] if tower else sorted(workspace.path.glob("*")):
-        for file in sorted((folder / EVIDENCE).glob("*"), key=_by_size):
+        for file in sorted((folder / DIAGNOSTICS).glob("*"), key=_by_size):
             yield file.name if tower else f"{folder.name}/{file.name}", _read_beginning(file)
 
 

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from exporter.attempt.attempt import Evidence
+from exporter.attempt.attempt import Diagnostics
 
 
-def fail(evidence: Evidence) -> None:
+def fail(evidence: Diagnostics) -> None:
     try:
         raise RuntimeError("no such op")
     except RuntimeError as error:
@@ -13,7 +13,7 @@ def fail(evidence: Evidence) -> None:
 
 
 def test_what_was_kept_is_written_with_the_traceback(tmp_path: Path) -> None:
-    evidence = Evidence(tmp_path / "user" / "evidence")
+    evidence = Diagnostics(tmp_path / "user" / "evidence")
     evidence.keep("sizes.txt", lambda: "batch 2")
     fail(evidence)
     written = {file.name: file.read_text() for file in (tmp_path / "user" / "evidence").iterdir()}
@@ -22,7 +22,7 @@ def test_what_was_kept_is_written_with_the_traceback(tmp_path: Path) -> None:
 
 
 def test_a_text_that_cannot_be_made_leaves_the_others(tmp_path: Path) -> None:
-    evidence = Evidence(tmp_path)
+    evidence = Diagnostics(tmp_path)
     evidence.keep("program.txt", lambda: str(1 / 0))
     evidence.keep("sizes.txt", lambda: "batch 2")
     fail(evidence)
@@ -30,5 +30,5 @@ def test_a_text_that_cannot_be_made_leaves_the_others(tmp_path: Path) -> None:
 
 
 def test_nothing_is_made_before_a_failure(tmp_path: Path) -> None:
-    Evidence(tmp_path / "evidence").keep("program.txt", lambda: str(1 / 0))
+    Diagnostics(tmp_path / "evidence").keep("program.txt", lambda: str(1 / 0))
     assert list(tmp_path.iterdir()) == []

@@ -8,19 +8,20 @@ import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 
-from exporter.check.cases import Cases, findings_of, of_plan
+from exporter.check.cases import findings_of, of_plan
 from exporter.check.report import Finding, Subject
 from exporter.data.batch import NamedBatch
 from exporter.towers.tower import Tower
 from exporter.trace.trace_tower import trace_tower
+from exporter.verify.cases import Cases
 from exporter.verify.gate import Gate
 from exporter.verify.reload import Link
 from tests.exporter.verify.conftest import batch, clicks, mean_price_tower
 
 CPU = torch.device("cpu")
 SOUND = Cases(
-    agreeing=[batch("batch_1", 3), batch("batch_3", 2, 0, 1)],
-    contradicting=[
+    must_agree=[batch("batch_1", 3), batch("batch_3", 2, 0, 1)],
+    must_be_refused=[
         NamedBatch(name="wrong_sum", inputs={**clicks(3, 4), "clicks.lengths": torch.tensor([3, 5])})
     ],
 )

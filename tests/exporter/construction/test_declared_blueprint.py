@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from exporter.checkpoint.safetensors import SafetensorsCheckpoint
-from exporter.construction.declared_blueprint import DeclaredTower, open_tower
+from exporter.construction.declared_blueprint import DeclaredBlueprint, open_declared_blueprint
 from exporter.errors import CheckpointMismatch, FamilyFailed, InvalidDeclaration, InvalidSpec
 from exporter.spec import Mode, TowerName
 from exporter.towers.plan import UnopenedTower
@@ -20,17 +20,17 @@ from tests.installed_families import SOUND, Install
 INPUTS = {"x": torch.ones(5, 2)}
 WEIGHTS = {"scale.weight": torch.tensor([[2.0, 3.0]]), "scale.bias": torch.zeros(1)}
 
-Open = Callable[..., DeclaredTower]
+Open = Callable[..., DeclaredBlueprint]
 
 
 @pytest.fixture
 def opened(install: Install) -> Open:
     """The tower of a family whose module's forward returns `returns`."""
 
-    def opened(returns: str = "", *, more: str = "", mode: Mode = Mode.UNIFIED) -> DeclaredTower:
+    def opened(returns: str = "", *, more: str = "", mode: Mode = Mode.UNIFIED) -> DeclaredBlueprint:
         source = SOUND.replace('{"score": self.scale(inputs["x"]).squeeze(1)}', returns) if returns else SOUND
         unopened = UnopenedTower(name=TowerName.MODEL, family=install("opened_family", source + more))
-        return open_tower(unopened, spec_of("opened_family", mode=mode), "anything")
+        return open_declared_blueprint(unopened, spec_of("opened_family", mode=mode), "anything")
 
     return opened
 
@@ -84,8 +84,8 @@ def test_vectors_of_all_items_can_be_wanted_of_it(install: Install) -> None:
     unopened = UnopenedTower(name=TowerName.ITEM, family=name)
     spec = spec_of(name, TowerName.ITEM)
     wanted = spec.model_copy(update={"materialise_items": True})
-    assert open_tower(unopened, wanted, "anything").planned.item_id_column == "i"
-    assert open_tower(unopened, spec, "anything").planned.item_id_column is None
+    assert open_declared_blueprint(unopened, wanted, "anything").planned.item_id_column == "i"
+    assert open_declared_blueprint(unopened, spec, "anything").planned.item_id_column is None
 
 
 def test_what_is_built_is_a_module(opened: Open) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from exporter.construction.declared_blueprint import DeclaredTower
+from exporter.construction.declared_blueprint import DeclaredBlueprint
 from exporter.dims.declared_dims import plan_declared
 from exporter.families.family import (
     DimDeclaration,
@@ -79,9 +79,9 @@ class WeightedFamily(Family):
         return self.module
 
 
-def blueprint_of(family: WeightedFamily, mode: Mode = Mode.UNIFIED) -> DeclaredTower:
+def blueprint_of(family: WeightedFamily, mode: Mode = Mode.UNIFIED) -> DeclaredBlueprint:
     planned = PlannedTower(
         config=declared_tower(family.declaration, family="weighted", text=""),
         plan=plan_declared(family.declaration, max_batch_size=16),
     )
-    return DeclaredTower(planned, family, (family.declaration,), mode=mode)
+    return DeclaredBlueprint(planned, family, (family.declaration,), mode=mode)

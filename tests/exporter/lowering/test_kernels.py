@@ -10,7 +10,7 @@ from exporter.dtypes import Kernel, Precision
 from exporter.lowering.kernels import with_kernels
 from exporter.lowering.precision import InPrecision
 from exporter.models.hstu.attention import AllHeads, TritonAttention
-from exporter.packages.parts import parts_of, trace_parts
+from exporter.packages.parts import plan_parts, trace_parts
 from exporter.spec import AttentionKind, Mode, SwapAttention, TowerName
 from exporter.towers.tower import Tower
 from exporter.trace.op_libraries import all_graphs
@@ -64,7 +64,7 @@ def test_the_tower_itself_stays_as_it_is_and_shares_its_weights() -> None:
 def test_for_a_cpu_nothing_changes_and_torch_alone_is_traced() -> None:
     tower = by_triton("hstu_match", "user")
     assert with_kernels(tower, CPU) is tower
-    [traced] = trace_parts(parts_of(tower, Mode.UNIFIED, max_batch_size=64), drawn(tower), CPU)
+    [traced] = trace_parts(plan_parts(tower, Mode.UNIFIED, max_batch_size=64), drawn(tower), CPU)
     assert not any(each.startswith("slipway.") for each in operators(traced.program))
 
 
@@ -75,7 +75,7 @@ def test_a_model_that_does_not_ask_for_kernels_gets_none() -> None:
 
 def test_a_program_calls_the_kernels_of_each_layer_and_makes_no_mask() -> None:
     tower = by_triton("dlrm_hstu", "model")
-    [part] = parts_of(with_kernels(tower, CUDA), Mode.UNIFIED, max_batch_size=64)
+    [part] = plan_parts(with_kernels(tower, CUDA), Mode.UNIFIED, max_batch_size=64)
     [traced] = trace_parts([part], drawn(tower), CPU)
     called = operators(traced.program)
     layers = sum(isinstance(each, AllHeads) for each in tower.module.modules())
@@ -86,7 +86,7 @@ def test_a_program_calls_the_kernels_of_each_layer_and_makes_no_mask() -> None:
 def test_the_dense_part_of_two_has_the_kernels_under_autocast() -> None:
     tower = by_triton("hstu_match", "user")
     served = InPrecision(tower.served, Precision.BF16).eval()
-    _, dense = parts_of(replace(tower, module=served), Mode.TWO_STAGE, max_batch_size=64)
+    _, dense = plan_parts(replace(tower, module=served), Mode.TWO_STAGE, max_batch_size=64)
     found = [
         each for each in with_kernels(dense.tower, CUDA).module.modules() if type(each) is TritonAttention
     ]
@@ -105,7 +105,7 @@ def test_a_pass_swaps_attention_for_the_kernel() -> None:
     tower = recorded_tower("hstu_match", "user")
     asked = SwapAttention(tower=TowerName.USER, submodule=STACK, attention=AttentionKind.TRITON)
     inputs = drawn(tower)
-    [traced] = trace_parts(parts_of(tower, Mode.UNIFIED, max_batch_size=64), inputs, CPU, passes=[asked])
+    [traced] = trace_parts(plan_parts(tower, Mode.UNIFIED, max_batch_size=64), inputs, CPU, passes=[asked])
     called = operators(traced.program)
     assert called.count(KERNEL) == 2
     with torch.no_grad():
@@ -127,6 +127,6 @@ def test_the_host_reads_numbers_of_the_device_for_checks_masks_and_truncation_al
     tower = by_triton(model, "model")
     pipeline = replace(tower.config.pipeline, kernel=kernel)
     tower = replace(tower, config=replace(tower.config, pipeline=pipeline))
-    parts = parts_of(with_kernels(tower, CUDA), Mode.TWO_STAGE, max_batch_size=64)
+    parts = plan_parts(with_kernels(tower, CUDA), Mode.TWO_STAGE, max_batch_size=64)
     traced = trace_parts(parts, drawn(tower), CPU)
     assert [operators(each.program).count("aten.item.default") for each in traced] == waits

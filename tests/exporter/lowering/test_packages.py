@@ -22,10 +22,11 @@ from exporter.dtypes import Precision, TableDtype
 from exporter.lowering.errors import PrecisionLost
 from exporter.lowering.lower_tower import Lowered, lower
 from exporter.packages.package_tower import Packaged, package_tower
-from exporter.packages.parts import assemble_parts, compile_part, parts_of, trace_parts
-from exporter.packages.request import PackageOrder
+from exporter.packages.parts import assemble_parts, compile_part, plan_parts, trace_parts
+from exporter.packages.request import PackagingRequest
 from exporter.spec import Mode, Tables
 from exporter.stages import StageClock, no_progress
+from exporter.verify.cases import Cases
 from exporter.verify.fp32 import AgainstFp32
 from exporter.verify.gate import Gate
 from tests.exporter.families.conftest import Weighted, WeightedFamily, blueprint_of
@@ -67,12 +68,14 @@ def package(cache: CodeCache, tmp_path: Path) -> Package:
 
     def package(lowered: Lowered, mode: Mode = Mode.UNIFIED) -> Packaged:
         rows, plan = item_rows(), lowered.tower.plan
-        order = PackageOrder(
+        order = PackagingRequest(
             tower=lowered.tower,
-            parts=parts_of(lowered.tower, mode, max_batch_size=64),
+            parts=plan_parts(lowered.tower, mode, max_batch_size=64),
             inputs=trace_inputs(rows, plan),
-            agreeing=lambda: verification_batches(rows, plan),
-            contradicting=lambda: contradicting_batches(rows, plan),
+            make_cases=lambda: Cases(
+                must_agree=list(verification_batches(rows, plan)),
+                must_be_refused=list(contradicting_batches(rows, plan)),
+            ),
             device=CPU,
             folder=tmp_path,
             fp32=lowered.fp32,
@@ -139,7 +142,7 @@ def test_a_family_of_ones_own_computes_under_autocast(tmp_path: Path) -> None:
     tower = blueprint_of(WeightedFamily(Multiplied())).build()
     asked = replace(tower.config.pipeline, precision=Precision.BF16)
     lowered = lower(replace(tower, config=replace(tower.config, pipeline=asked)), CPU)
-    traced = trace_parts(parts_of(lowered.tower, Mode.UNIFIED, max_batch_size=16), weighted_inputs(5), CPU)
+    traced = trace_parts(plan_parts(lowered.tower, Mode.UNIFIED, max_batch_size=16), weighted_inputs(5), CPU)
     chain = [
         part.link for part in assemble_parts([compile_part(each, "unused") for each in traced], tmp_path)
     ]

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from exporter.data.batch import contradicting_batches, trace_inputs, verification_batches
-from exporter.packages.parts import assemble_parts, compile_part, parts_of, trace_parts
+from exporter.packages.parts import assemble_parts, compile_part, plan_parts, trace_parts
 from exporter.spec import Mode, TowerName
 from exporter.towers.tower import Tower
 from exporter.trace.op_libraries import find_op_libraries
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.slow
 def run(tower: Tower, mode: Mode, seed: int) -> int:
     """Trace the tower's parts, hold them against eager at sizes never traced, and count those."""
     rows = random_rows(seed, tower)
-    parts = parts_of(tower, mode, max_batch_size=MAX_BATCH_SIZE)
+    parts = plan_parts(tower, mode, max_batch_size=MAX_BATCH_SIZE)
     traced = trace_parts(parts, trace_inputs(rows, tower.plan), CPU)
     programs = [(part.program.module(), part.part.tower.plan) for part in traced]
     sizes = 0
@@ -56,7 +56,7 @@ def test_traced_programs_equal_eager_in_both_modes(seed: int) -> None:
 def test_packages_of_a_random_config_pass_the_gate(mode: Mode, tmp_path: Path) -> None:
     tower = random_tower(CONFIGS, TowerName.USER)
     rows = random_rows(CONFIGS, tower)
-    parts = parts_of(tower, mode, max_batch_size=MAX_BATCH_SIZE)
+    parts = plan_parts(tower, mode, max_batch_size=MAX_BATCH_SIZE)
     traced = trace_parts(parts, trace_inputs(rows, tower.plan), CPU)
     compiled = assemble_parts([compile_part(part, "unused") for part in traced], tmp_path)
     gate = Gate(

@@ -15,9 +15,10 @@ from exporter.config.families.hstu_match import HstuMatchConfig
 from exporter.errors import WeightsDoNotFit
 from exporter.packages.package_tower import CodeOrigin, Packaged, package_tower
 from exporter.packages.parts import PACKAGE_PATH, Part
-from exporter.packages.request import PackageOrder
+from exporter.packages.request import PackagingRequest
 from exporter.stages import StageClock, StageEvent
 from exporter.towers.tower import Tower
+from exporter.verify.cases import Cases
 from tests.exporter.stage_events import ignore_stages
 from tests.exporter.verify.conftest import MeanPrice, batch, clicks, mean_price_tower
 
@@ -26,13 +27,14 @@ pytestmark = pytest.mark.slow
 Export = Callable[..., Packaged]
 
 
-def order_of(tower: Tower, folder: Path) -> PackageOrder:
-    return PackageOrder(
+def order_of(tower: Tower, folder: Path) -> PackagingRequest:
+    return PackagingRequest(
         tower=tower,
         parts=(Part(tower=tower, path=PACKAGE_PATH),),
         inputs=clicks(3, 0, 4),
-        agreeing=lambda: [batch("one_row", 3), batch("batch_7", 2, 0, 1, 1, 0, 3, 1)],
-        contradicting=list,
+        make_cases=lambda: Cases(
+            must_agree=[batch("one_row", 3), batch("batch_7", 2, 0, 1, 1, 0, 3, 1)], must_be_refused=[]
+        ),
         device=torch.device("cpu"),
         folder=folder,
     )

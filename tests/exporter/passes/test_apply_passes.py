@@ -7,7 +7,7 @@ import torch
 
 from exporter.errors import PassRefused
 from exporter.manifest import AppliedPass
-from exporter.packages.parts import TracedPart, parts_of, trace_parts
+from exporter.packages.parts import TracedPart, plan_parts, trace_parts
 from exporter.spec import Mode, Pass, SetPrecision, SwapAttention, TowerName
 from exporter.towers.tower import Tower
 from exporter.verify.numerics import tolerance_of
@@ -28,7 +28,7 @@ def tower() -> Tower:
 @pytest.fixture(scope="module")
 def traced(tower: Tower) -> tuple[TracedPart, ...]:
     inputs = random_inputs(tower, [3, 9, 5, 0, 4, 2, 6])
-    parts = parts_of(tower, Mode.TWO_STAGE, max_batch_size=64)
+    parts = plan_parts(tower, Mode.TWO_STAGE, max_batch_size=64)
     return trace_parts(parts, inputs, torch.device("cpu"), passes=[BY_HEAD, IN_BF16])
 
 
@@ -71,7 +71,7 @@ def test_an_edited_tower_stays_within_its_tolerance(
 )
 def test_a_pass_that_changes_nothing_is_refused(asked: Pass) -> None:
     tower = recorded_tower("hstu_match", "item")
-    parts = parts_of(tower, Mode.UNIFIED, max_batch_size=64)
+    parts = plan_parts(tower, Mode.UNIFIED, max_batch_size=64)
     with pytest.raises(PassRefused, match=f"the item tower calls no {asked.submodule}") as refused:
         trace_parts(parts, random_inputs(tower, [1] * 5), torch.device("cpu"), passes=[asked])
     assert "item_tower.mlp" in refused.value.hint

@@ -25,10 +25,10 @@ from exporter.manifest import TowerEntry, VerificationReport
 from exporter.outcome import Failure
 from exporter.pipeline.export import export
 from exporter.pipeline.publish import (
+    export_and_send_towers,
+    find_earlier_outcome,
     publish_towers,
-    published_earlier,
     send_exported,
-    sent_while_others_work,
 )
 from exporter.spec import ExportSpec, TowerName
 from exporter.stages import Stage, StageClock, StageEvent
@@ -132,7 +132,7 @@ def test_a_tower_is_sent_while_the_next_one_is_still_at_work(
             assert not (folder / "manifest.json").exists()
             return exported(tower)
 
-    results = sent_while_others_work(planned, export, attempt, note)
+    results = export_and_send_towers(planned, export, attempt, note)
     lines = told.read_text().splitlines()
     assert lines.index("item verify started") < lines.index("item verify finished")
     assert lines.index("user publish finished") < lines.index("item verify finished")
@@ -161,7 +161,7 @@ def test_a_sender_that_is_killed_leaves_a_failure_that_may_pass(
             os.kill(os.getpid(), signal.SIGKILL)
 
     ready = exported(planned[0])
-    [result] = sent_while_others_work(planned[:1], lambda tower: ready, attempt, die)
+    [result] = export_and_send_towers(planned[:1], lambda tower: ready, attempt, die)
     assert result.unsent is not None and result.unsent.retryable
     assert "sent the user tower was killed by SIGKILL" in result.unsent.message
 
@@ -171,7 +171,7 @@ def test_a_sender_that_hangs_is_ended_and_the_failure_says_in_which_stage(
 ) -> None:
     hanging = replace(attempt, stage_limit_s=0.3, await_lease=partial(time.sleep, 30))
     ready, begun = exported(planned[0]), time.monotonic()
-    [result] = sent_while_others_work(planned[:1], lambda tower: ready, hanging, ignore_stages)
+    [result] = export_and_send_towers(planned[:1], lambda tower: ready, hanging, ignore_stages)
     assert time.monotonic() - begun < 20
     assert result.unsent is not None and result.unsent.code == "stage_timed_out"
     assert "user tower: stage publish took more than 0.3 s" in result.unsent.message
@@ -206,9 +206,9 @@ def test_a_second_attempt_finds_what_the_first_published(
     attempt: Attempt, planned: tuple[PlannedTower, ...], sent: Exported
 ) -> None:
     user, item = planned
-    assert published_earlier(attempt, planned) is None
+    assert find_earlier_outcome(attempt, planned) is None
     first = publish_towers([sent(user), TowerResult(planned=item, failure=FAILURE)], attempt)
-    found = published_earlier(attempt, planned)
+    found = find_earlier_outcome(attempt, planned)
     assert found is not None
     assert found.manifest_uri == first.manifest_uri
     written = Path(str(first.manifest_uri)).read_bytes()
@@ -225,7 +225,7 @@ def test_a_second_attempt_does_not_take_another_jobs_manifest_for_its_own(
     publish_towers([sent(tower) for tower in planned], attempt)
     other = replace(attempt, job_id="other", folder=attempt.folder or attempt.job_id)
     with pytest.raises(InvalidArtifact, match="not of other"):
-        published_earlier(other, planned)
+        find_earlier_outcome(other, planned)
 
 
 @pytest.mark.parametrize("lost", [True, False])
@@ -244,7 +244,7 @@ def test_a_manifest_without_its_files_is_left_to_who_has_the_job_by_now(
                 raise LeaseUnproven("another has the job")
 
     with pytest.raises(LeaseUnproven if lost else StorageError):
-        published_earlier(replace(attempt, await_lease=still_ours), planned[:1])
+        find_earlier_outcome(replace(attempt, await_lease=still_ours), planned[:1])
     assert manifest.read_text() == "of the newer attempt"
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from exporter.attempt.attempt import Attempt
-from exporter.construction.open_tower import Opened, open_tower
 from exporter.distributed.ranks import Ranks
+from exporter.pipeline.open_tower import OpenedTower, open_tower
 from exporter.shards.layout import RankTables, rows_path
 from exporter.shards.rank import TablesRequest, write_tables
 from exporter.spec import ExportSpec
@@ -25,7 +25,7 @@ class Sharded:
 
     spec: ExportSpec
     planned: PlannedTower
-    opened: Opened
+    opened: OpenedTower
     made: tuple[RankTables, ...]
     root: Path
 

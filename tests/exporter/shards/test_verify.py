@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from exporter.checkpoint.read import open_checkpoint
-from exporter.construction.open_tower import blueprint_of
+from exporter.construction.open_blueprint import open_blueprint
 from exporter.distributed.ranks import Ranks
 from exporter.errors import VerificationFailed
 from exporter.manifest import LookupReport
@@ -26,7 +26,7 @@ def try_again(request: pytest.FixtureRequest, tmp_path: Path) -> Try:
     order, local = order_of(spec, tmp_path, Ranks(rank=1, size=2)), tmp_path / "rows"
     shares = write_tables(order, local, no_progress).shares
     blueprint, checkpoint = (
-        blueprint_of(order.planned, spec, order.config_text),
+        open_blueprint(order.planned, spec, order.config_text),
         open_checkpoint(FIXTURES / MODEL / "model.ckpt-0"),
     )
     tower = blueprint.build()

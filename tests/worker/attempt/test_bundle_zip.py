@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.attempt.attempt import EVIDENCE
+from exporter.attempt.attempt import DIAGNOSTICS
 from exporter.redaction import redacted
 from exporter.spec import TowerName
 from exporter.stages import Stage
@@ -30,7 +30,7 @@ def job() -> Job:
 
 
 def evidence(workspace: Path, tower: str, name: str, text: str) -> None:
-    folder = workspace / tower / EVIDENCE
+    folder = workspace / tower / DIAGNOSTICS
     folder.mkdir(parents=True, exist_ok=True)
     (folder / name).write_text(text)
 

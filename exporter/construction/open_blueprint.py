@@ -1,0 +1,63 @@
+"""Choosing the blueprint of a tower: from the pipeline config, or from the package of a custom family."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from exporter.checkpoint.keymap import PREFIX
+from exporter.checkpoint.load import load_weights, require_match
+from exporter.checkpoint.read import Checkpoint
+from exporter.config.parse import parse_pipeline_config
+from exporter.config.render import render_fg_json, render_model_acc, render_pipeline_config
+from exporter.construction.blueprint import Blueprint
+from exporter.construction.declared_blueprint import open_declared_blueprint
+from exporter.models.embedding.table_uses import look_up_in_pieces
+from exporter.models.registry import build_tower, weight_names
+from exporter.spec import ExportSpec, Tables
+from exporter.towers.plan import PlannedTower, TowerToExport, UnopenedTower
+from exporter.towers.tower import Tower
+
+
+def open_blueprint(planned: TowerToExport, spec: ExportSpec, config_text: str) -> Blueprint:
+    """Return the blueprint of a planned tower; this is where the code of a custom family is first loaded.
+
+    Raises:
+        FamilyError: the family cannot be loaded, raised, or declares what cannot be.
+        InvalidSpec: the family has no such tower, or does not say how to package it in two stages.
+    """
+    if isinstance(planned, UnopenedTower):
+        return open_declared_blueprint(planned, spec, config_text)
+    return ConfiguredBlueprint(planned, spec.tables)
+
+
+class ConfiguredBlueprint(Blueprint):
+    """A tower of one of TorchEasyRec's models, which Slipway builds from the pipeline config."""
+
+    def __init__(self, planned: PlannedTower, tables: Tables) -> None:
+        super().__init__(planned)
+        self._tables = tables
+
+    def build(self) -> Tower:
+        with torch.device("meta"):  # its weights will be mapped files; until then it needs none
+            return build_tower(self.planned.config, self.planned.plan)
+
+    def fill(self, tower: Tower, checkpoint: Checkpoint) -> None:
+        """Load the weights; tables to be sharded stay in the checkpoint's files and are looked up there."""
+        known = weight_names(parse_pipeline_config(self.planned.config.pipeline.text))
+        if self._tables.sharded:
+            require_match(tower.module, checkpoint, known=known)
+            look_up_in_pieces(tower.module, lambda table: checkpoint.pieces(PREFIX + table.weight))
+        load_weights(tower.module, checkpoint, known=known)
+
+    def try_out(self, tower: Tower, inputs: dict[str, Tensor]) -> None:
+        """Do nothing: Slipway's own modules accept the inputs that are planned for them."""
+
+    def files(self, spec: ExportSpec) -> Mapping[str, str]:
+        """Return the files that TorchEasyRec's servers read, for the tower's view."""
+        config = self.planned.config
+        return {
+            "pipeline.config": render_pipeline_config(config),
+            "fg.json": render_fg_json(config),
+            "model_acc.json": render_model_acc(config, mode=spec.mode, max_batch_size=spec.max_batch_size),
+        }
