@@ -5,7 +5,7 @@ import contextlib
 import subprocess
 import sys
 
-from benchmarks.needs import NEEDS, Needs
+from benchmarks.harness.requirements import REQUIREMENTS, Requirements
 from processes.interrupts import interrupt_on_end_signals
 
 _INTERRUPTED = 130
@@ -17,17 +17,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
         description="Run all benchmarks, or those that are named; results go to benchmarks/results/.",
-        epilog="\n".join(f"{name:14} {needs.text()}" for name, needs in NEEDS.items()),
+        epilog="\n".join(f"{name:14} {needs.text()}" for name, needs in REQUIREMENTS.items()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NEEDS)}; default: all")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"of {', '.join(REQUIREMENTS)}; default: all"
+    )
     parser.add_argument("--quick", action="store_true", help="tiny sizes, only to see that they work")
     parser.add_argument("--results", metavar="DIR", help="default: benchmarks/results")
     given = parser.parse_args()
-    if unknown := set(given.names) - NEEDS.keys():
+    if unknown := set(given.names) - REQUIREMENTS.keys():
         parser.error(f"there is no benchmark {', '.join(sorted(unknown))}")
     interrupt_on_end_signals()
-    chosen = [name for name in NEEDS if name in given.names or not given.names]
+    chosen = [name for name in REQUIREMENTS if name in given.names or not given.names]
     options = ["--quick"] * given.quick + (["--results", given.results] if given.results else [])
     sys.stdout.write(f"{', '.join(chosen)}: {_altogether(chosen).text()}\n")
     sys.stdout.flush()
@@ -56,10 +58,12 @@ def _run(command: list[str]) -> int:
             return _INTERRUPTED
 
 
-def _altogether(names: list[str]) -> Needs:
+def _altogether(names: list[str]) -> Requirements:
     """The disk is given back after each."""
-    needs = [NEEDS[name] for name in names]
-    return Needs(minutes=sum(each.minutes for each in needs), disk_gb=max(each.disk_gb for each in needs))
+    needs = [REQUIREMENTS[name] for name in names]
+    return Requirements(
+        minutes=sum(each.minutes for each in needs), disk_gb=max(each.disk_gb for each in needs)
+    )
 
 
 if __name__ == "__main__":

@@ -14,12 +14,12 @@ from pathlib import Path
 from matplotlib.figure import Figure
 from pydantic import BaseModel, TypeAdapter
 
-from benchmarks.command import Run, carry_out, parser_of
+from benchmarks.harness.command import Run, build_parser, run_benchmark
+from benchmarks.harness.plots import Titles, draw_stacks
+from benchmarks.harness.report import Report, Table
+from benchmarks.harness.statistics import rounded
 from benchmarks.measure.catalogue import write_checkpoint, write_config, write_items
 from benchmarks.measure.exports import ExportRun, Place, export
-from benchmarks.plots import Titles, draw_stacks
-from benchmarks.report import Report, Table
-from benchmarks.spread import rounded
 from exporter.artifact.read import read_manifest
 from exporter.data.batch import read_rows
 from exporter.index_spec import INDEX_KINDS, IndexSpec
@@ -54,12 +54,12 @@ class ItemsFigures(BaseModel):
 
 
 def main() -> int:
-    parser = parser_of("items", __doc__)
+    parser = build_parser("items", __doc__)
     parser.add_argument("--items", type=int, metavar="N", help="default: ten million")
     parser.add_argument("--index", default="ivf_flat", choices=INDEX_KINDS)
     parser.add_argument("--max-batch-size", type=int, default=8192, metavar="N")
     given = parser.parse_args()
-    return carry_out("items", given, functools.partial(measure, given))
+    return run_benchmark("items", given, functools.partial(measure, given))
 
 
 def measure(given: argparse.Namespace, run: Run) -> Report:

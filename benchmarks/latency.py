@@ -13,7 +13,10 @@ from datetime import timedelta
 from matplotlib.figure import Figure
 from pydantic import BaseModel
 
-from benchmarks.command import Run, carry_out, parser_of
+from benchmarks.harness.command import Run, build_parser, run_benchmark
+from benchmarks.harness.plots import Titles, draw_bars
+from benchmarks.harness.report import Report, Table
+from benchmarks.harness.statistics import Spread, percentile, ratios, rounded
 from benchmarks.measure.exports import Place, export
 from benchmarks.measure.latency_process import (
     COMPILED,
@@ -27,9 +30,6 @@ from benchmarks.measure.latency_process import (
     Times,
 )
 from benchmarks.measure.models import Model, demo_model, ranking_model
-from benchmarks.plots import Titles, draw_bars
-from benchmarks.report import Report, Table
-from benchmarks.spread import Spread, percentile, ratios, rounded
 from exporter.spec import Mode, TowerName
 from processes.guarded_process import GuardedProcess
 
@@ -62,7 +62,7 @@ class LatencyFigures(BaseModel):
 
 
 def main() -> int:
-    return carry_out("latency", parser_of("latency", __doc__).parse_args(), measure)
+    return run_benchmark("latency", build_parser("latency", __doc__).parse_args(), measure)
 
 
 def measure(run: Run) -> Report:

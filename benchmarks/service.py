@@ -16,13 +16,13 @@ from contextlib import ExitStack
 from matplotlib.figure import Figure
 from pydantic import BaseModel
 
-from benchmarks.command import Run, carry_out, parser_of
+from benchmarks.harness.command import Run, build_parser, run_benchmark
+from benchmarks.harness.plots import Titles, draw_bars
+from benchmarks.harness.report import Report, Table
+from benchmarks.harness.statistics import Spread, percentile, ratios
 from benchmarks.measure.api_process import Api, running_api
 from benchmarks.measure.http_load import Caller, per_second
 from benchmarks.measure.models import demo_model
-from benchmarks.plots import Titles, draw_bars
-from benchmarks.report import Report, Table
-from benchmarks.spread import Spread, percentile, ratios
 from exporter.spec import ExportSpec
 from launcher.up import running_stack
 from service.client.rest import SlipwayClient
@@ -72,7 +72,7 @@ class ServiceFigures(BaseModel):
 
 
 def main() -> int:
-    return carry_out("service", parser_of("service", __doc__).parse_args(), measure)
+    return run_benchmark("service", build_parser("service", __doc__).parse_args(), measure)
 
 
 def measure(run: Run) -> Report:

@@ -19,13 +19,13 @@ import torch.distributed.checkpoint as dcp
 from matplotlib.figure import Figure
 from pydantic import BaseModel
 
-from benchmarks.command import Run, carry_out, parser_of
+from benchmarks.harness.command import Run, build_parser, run_benchmark
+from benchmarks.harness.plots import Titles, draw_lines
+from benchmarks.harness.report import Report, Table
+from benchmarks.harness.statistics import Spread, ratios
 from benchmarks.measure.exports import Place, export
 from benchmarks.measure.large_table import add_sizes_option, large_table_spec
 from benchmarks.measure.process_memory import family, memory_of
-from benchmarks.plots import Titles, draw_lines
-from benchmarks.report import Report, Table
-from benchmarks.spread import Spread, ratios
 from exporter.checkpoint.keymap import PREFIX
 from exporter.checkpoint.read import open_checkpoint
 from exporter.shards.write import PIECE_BYTES
@@ -98,10 +98,10 @@ def _is_rank(pid: int) -> bool:
 
 
 def main() -> int:
-    parser = parser_of("shards", __doc__)
+    parser = build_parser("shards", __doc__)
     add_sizes_option(parser)
     given = parser.parse_args()
-    return carry_out("shards", given, functools.partial(measure, given))
+    return run_benchmark("shards", given, functools.partial(measure, given))
 
 
 def measure(given: argparse.Namespace, run: Run) -> Report:

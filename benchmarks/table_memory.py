@@ -13,12 +13,12 @@ import sys
 from matplotlib.figure import Figure
 from pydantic import BaseModel
 
-from benchmarks.command import Run, carry_out, parser_of
+from benchmarks.harness.command import Run, build_parser, run_benchmark
+from benchmarks.harness.plots import Titles, draw_lines
+from benchmarks.harness.report import Report, Table
+from benchmarks.harness.statistics import rounded, slope
 from benchmarks.measure.exports import ExportRun, Place, export
 from benchmarks.measure.large_table import add_sizes_option, large_table_spec
-from benchmarks.plots import Titles, draw_lines
-from benchmarks.report import Report, Table
-from benchmarks.spread import rounded, slope
 
 _SIZES = (0.1e9, 0.4e9, 1e9, 2e9, 4e9, 8e9)  # the slope is theirs
 _BEYOND = (40e9,)  # more than the machine's memory: a point of its own
@@ -52,10 +52,10 @@ class MemoryFigures(BaseModel):
 
 
 def main() -> int:
-    parser = parser_of("table_memory", __doc__)
+    parser = build_parser("table_memory", __doc__)
     add_sizes_option(parser)
     given = parser.parse_args()
-    return carry_out("table_memory", given, functools.partial(measure, given))
+    return run_benchmark("table_memory", given, functools.partial(measure, given))
 
 
 def measure(given: argparse.Namespace, run: Run) -> Report:

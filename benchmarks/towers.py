@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 from pydantic import BaseModel
 
-from benchmarks.command import Run, carry_out, parser_of
+from benchmarks.harness.command import Run, build_parser, run_benchmark
+from benchmarks.harness.plots import Titles, draw_bars
+from benchmarks.harness.report import Report, Table
+from benchmarks.harness.statistics import Spread, ratios
 from benchmarks.measure.exports import ExportRun, Place, export, fresh_compiler
 from benchmarks.measure.models import Model, demo_model
-from benchmarks.plots import Titles, draw_bars
-from benchmarks.report import Report, Table
-from benchmarks.spread import Spread, ratios
 from exporter.spec import TowerName
 
 _RANKS = {"together": 2, "one after the other": 1}
@@ -41,7 +41,7 @@ class TowersFigures(BaseModel):
 
 
 def main() -> int:
-    return carry_out("towers", parser_of("towers", __doc__).parse_args(), measure)
+    return run_benchmark("towers", build_parser("towers", __doc__).parse_args(), measure)
 
 
 def measure(run: Run) -> Report:

@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from matplotlib.figure import Figure
 from pydantic import BaseModel
 
-from benchmarks.command import Run, carry_out, parser_of
+from benchmarks.harness.command import Run, build_parser, run_benchmark
+from benchmarks.harness.plots import Titles, draw_bars, draw_stacks
+from benchmarks.harness.report import Report, Table
+from benchmarks.harness.statistics import Spread, ratios
 from benchmarks.measure.exports import ExportRun, Place, export, fresh_compiler
 from benchmarks.measure.models import Model, demo_model
-from benchmarks.plots import Titles, draw_bars, draw_stacks
-from benchmarks.report import Report, Table
-from benchmarks.spread import Spread, ratios
 from exporter.spec import TowerName
 from exporter.stages import Stage
 
@@ -62,7 +62,7 @@ class WarmFigures(BaseModel):
 
 
 def main() -> int:
-    return carry_out("warm", parser_of("warm", __doc__).parse_args(), measure)
+    return run_benchmark("warm", build_parser("warm", __doc__).parse_args(), measure)
 
 
 def measure(run: Run) -> Report:

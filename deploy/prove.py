@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deploy.dockerfile import CLEAN, Follower, stages_of
-from deploy.together import run_together
+from deploy.run_services import run_compose_services
 
 ROOT = Path(__file__).parents[1]
 _FAMILIES = "torch, torchrec, fbgemm_gpu"
@@ -67,7 +67,7 @@ def main() -> None:
         if COMPOSE in wanted:
             together = Path(folder) / COMPOSE
             together.mkdir()
-            _say(COMPOSE, run_together(made["service"], made["worker-cpu"], together))
+            _say(COMPOSE, run_compose_services(made["service"], made["worker-cpu"], together))
 
 
 def _say(name: str, lines: Iterator[str]) -> None:

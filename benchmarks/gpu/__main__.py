@@ -13,8 +13,8 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.gpu.apart import run_apart
-from benchmarks.gpu.parts import PARTS
+from benchmarks.gpu.guarded_command import run_guarded
+from benchmarks.gpu.part_process import PARTS
 
 _SPARE_S = 120.0  # for what was begun in time
 _LONGEST_S = 900.0  # of a part that is none of packages, which see to their own processes
@@ -37,7 +37,7 @@ def main() -> int:
         parser.error(f"torch {torch.__version__} finds no CUDA device on this machine")
 
     def command(name: str, left_s: float) -> Sequence[str]:
-        return [sys.executable, "-m", "benchmarks.gpu.parts", name, str(given.out), str(left_s)]
+        return [sys.executable, "-m", "benchmarks.gpu.part_process", name, str(given.out), str(left_s)]
 
     wanted = [name for name in PARTS if not given.parts or name in given.parts]
     return go_through(wanted, given.out, given.budget_seconds, command)
@@ -57,7 +57,7 @@ def go_through(parts: Sequence[str], out: Path, budget_s: float, command: Comman
         sys.stdout.flush()
         limit_s = left_s + _SPARE_S if name == "packages" else min(left_s + _SPARE_S, _LONGEST_S)
         try:
-            endings[name] = run_apart(command(name, left_s), limit_s=limit_s)
+            endings[name] = run_guarded(command(name, left_s), limit_s=limit_s)
         except KeyboardInterrupt:
             endings |= dict.fromkeys(parts[parts.index(name) :], "interrupted")
             is_interrupted = True

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from benchmarks.gpu.cases.attention import AttentionCase
-from benchmarks.gpu.measure import Ceilings, Missing, Spread, failure_of, milliseconds, of_each, table
+from benchmarks.gpu.device_timing import Ceilings, Missing, Spread, failure_of, milliseconds, of_each, table
 from exporter.models.hstu.kernels.attention import AttentionForm, visible
 
 ELEMENTS = 65_536

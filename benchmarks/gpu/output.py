@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.gpu.cases.output import Layer
-from benchmarks.gpu.measure import (
+from benchmarks.gpu.device_timing import (
     Ceilings,
     Missing,
     Spread,

@@ -16,8 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.gpu.apart import run_apart
-from benchmarks.gpu.exporting import ENVIRONMENT, Exported, export_apart
+from benchmarks.gpu.export_process import ENVIRONMENT, Exported, export_in_process
+from benchmarks.gpu.guarded_command import run_guarded
 
 FIXTURES = Path(__file__).parents[2] / "tests" / "fixtures" / "torcheasyrec"
 SIZES = (1, 8, 64, 512)
@@ -89,7 +89,9 @@ def _exports(results: Results, scratch: Path, until: float) -> dict[Case, Path]:
         try:
             folder = scratch / name.replace(" ", "-")
             limit_s = max(_LEAST_S, min(300.0, until - time.monotonic()))
-            made = export_apart(spec_of(*case), folder, compiler=compiler, code_cache=cache, limit_s=limit_s)
+            made = export_in_process(
+                spec_of(*case), folder, compiler=compiler, code_cache=cache, limit_s=limit_s
+            )
         except Exception:  # noqa: BLE001  it is this case's
             results.exports[name] = {"failed": traceback.format_exc()[-2000:]}
         else:
@@ -144,13 +146,13 @@ def _timed(
         )
     )
     lines.unlink(missing_ok=True)
-    command = [sys.executable, "-W", "ignore", "-m", "benchmarks.gpu.timing", str(order), str(lines)]
+    command = [sys.executable, "-W", "ignore", "-m", "benchmarks.gpu.timing_process", str(order), str(lines)]
     places = (f"TMPDIR={scratch}", f"TORCHINDUCTOR_CACHE_DIR={scratch / 'compiler'}")
     checked = ("AOTI_RUNTIME_CHECK_INPUTS=1",)  # as servers are told to have it
     log = results.out / f"times-{model}-{tower}.txt"
     with log.open("w") as words:
         command = ["env", *ENVIRONMENT, *checked, *places, *command]
-        ending = run_apart(command, limit_s=min(left_s, 200.0), log=words)
+        ending = run_guarded(command, limit_s=min(left_s, 200.0), log=words)
     if ending:
         last = log.read_text(errors="replace")[-1500:]
         results.notes.append(f"timing {name}: {ending}: {last}")

@@ -14,8 +14,8 @@ import torch
 from benchmarks.gpu import attention
 from benchmarks.gpu.__main__ import go_through
 from benchmarks.gpu.attention import AttentionFigures
-from benchmarks.gpu.measure import Missing, Spread, of_each
-from benchmarks.gpu.parts import Run
+from benchmarks.gpu.device_timing import Missing, Spread, of_each
+from benchmarks.gpu.part_process import Run
 
 # An import of anything that torch and triton do not bring fails, as it would where there is nothing else.
 _ALONE = """

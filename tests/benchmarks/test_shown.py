@@ -4,11 +4,11 @@ import pytest
 from matplotlib.figure import Figure
 
 from benchmarks import latency, service, table_memory, towers, warm
+from benchmarks.harness.report import Table
+from benchmarks.harness.statistics import Spread
 from benchmarks.measure.exports import ExportRun
 from benchmarks.measure.latency_process import CONTENDERS, LatencyTimes, Times
 from benchmarks.measure.process_memory import Peak
-from benchmarks.report import Table
-from benchmarks.spread import Spread
 from exporter.stages import Stage
 
 _SPREAD = Spread.of([1.0, 2.0, 3.0])

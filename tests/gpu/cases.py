@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from benchmarks.gpu.exporting import Exported
+    from benchmarks.gpu.export_process import Exported
 
 ZOO = Path(__file__).parents[1] / "board" / "zoo.json"
 FAMILIES = ("hstu_match", "dlrm_hstu", "dlrm_hstu_trunc", "dssm", "dat", "mind", "multi_tower_din", "dbmtl")
@@ -60,6 +60,6 @@ def request_of(case: Case, folder: Path) -> dict[str, object]:
 
 def made(case: Case, folder: Path, compiler: Path) -> "Exported":
     """Export a case below `folder`."""
-    from benchmarks.gpu.exporting import export_apart
+    from benchmarks.gpu.export_process import export_in_process
 
-    return export_apart(request_of(case, folder), folder, compiler=compiler)
+    return export_in_process(request_of(case, folder), folder, compiler=compiler)

@@ -14,7 +14,7 @@ import torch
 from tests.gpu.cases import CASES, Case, made
 
 if TYPE_CHECKING:
-    from benchmarks.gpu.exporting import Exported
+    from benchmarks.gpu.export_process import Exported
 
 _AT_A_TIME = 6
 _HERE = Path(__file__).parent

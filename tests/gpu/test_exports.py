@@ -13,7 +13,7 @@ import torch
 from tests.gpu.cases import CASES, IN_BOTH_MODES, QUANTISED, WITH_KERNELS, Case
 
 if TYPE_CHECKING:
-    from benchmarks.gpu.exporting import Exported
+    from benchmarks.gpu.export_process import Exported
     from exporter.manifest import Manifest
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "torcheasyrec"

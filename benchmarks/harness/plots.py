@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 
-from benchmarks.spread import Spread
+from benchmarks.harness.statistics import Spread
 
 Bars = Mapping[str, Sequence[Spread]]  # series -> a figure for each group
 

@@ -7,24 +7,24 @@ import pytest
 
 import benchmarks
 from benchmarks.__main__ import main as run_all
-from benchmarks.command import Run, carry_out, parser_of
-from benchmarks.needs import NEEDS
-from benchmarks.report import Report
+from benchmarks.harness.command import Run, build_parser, run_benchmark
+from benchmarks.harness.report import Report
+from benchmarks.harness.requirements import REQUIREMENTS
 
 _README = Path(benchmarks.__path__[0]) / "README.md"
 
 
-@pytest.mark.parametrize("name", NEEDS)
+@pytest.mark.parametrize("name", REQUIREMENTS)
 def test_every_benchmark_is_a_command_that_says_what_it_needs(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.argv", [name, "--help"])
     with pytest.raises(SystemExit, match="0"):
         importlib.import_module(f"benchmarks.{name}").main()
-    assert NEEDS[name].text() in " ".join(capsys.readouterr().out.split())
+    assert REQUIREMENTS[name].text() in " ".join(capsys.readouterr().out.split())
 
 
-@pytest.mark.parametrize("name", NEEDS)
+@pytest.mark.parametrize("name", REQUIREMENTS)
 def test_every_benchmark_is_described(name: str) -> None:
     assert f"\n## `{name}`" in _README.read_text()
 
@@ -35,7 +35,7 @@ def test_an_interrupted_benchmark_leaves_nothing(tmp_path: Path) -> None:
         raise KeyboardInterrupt
 
     folders = ["--folder", str(tmp_path / "work"), "--results", str(tmp_path / "results"), "--quick"]
-    assert carry_out("warm", parser_of("warm", "").parse_args(folders), measure) == 130
+    assert run_benchmark("warm", build_parser("warm", "").parse_args(folders), measure) == 130
     assert list((tmp_path / "work").iterdir()) == []
     assert not (tmp_path / "results").exists()
 

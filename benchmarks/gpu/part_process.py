@@ -1,4 +1,4 @@
-"""One part of the benchmark, in a process of its own: `python -m benchmarks.gpu.parts NAME OUT SECONDS`.
+"""One part of the benchmark, in a process of its own: `python -m benchmarks.gpu.part_process NAME OUT SECONDS`.
 
 What is found out is written as it comes: figures to gpu.json below OUT, and the part's table to NAME.txt.
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from benchmarks.gpu import attention, output
 from benchmarks.gpu.check import check
-from benchmarks.gpu.measure import Ceilings, ceilings
+from benchmarks.gpu.device_timing import Ceilings, ceilings
 from processes.interrupts import interrupt_on_end_signals
 
 _NEEDED_FOR_PACKAGES = ("fbgemm_gpu", "torchrec", "pyarrow", "pydantic")

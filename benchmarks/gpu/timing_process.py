@@ -1,6 +1,6 @@
 """One tower on this GPU, in a process of its own: eager, torch.compile, packages, CUDA graphs of packages.
 
-`python -m benchmarks.gpu.timing order.json lines.jsonl`. A line per contender and batch size, written at
+`python -m benchmarks.gpu.timing_process order.json lines.jsonl`. A line per contender and batch size, written at
 once: a process that dies leaves those it had. A contender that fails is told with its traceback.
 """
 

@@ -7,10 +7,10 @@ import pytest
 from matplotlib.figure import Figure
 from pydantic import BaseModel
 
-from benchmarks.machine import Machine
-from benchmarks.plots import Titles, draw_bars, draw_lines, draw_stacks
-from benchmarks.report import Report, Table, write_report
-from benchmarks.spread import Spread
+from benchmarks.harness.machine import Machine
+from benchmarks.harness.plots import Titles, draw_bars, draw_lines, draw_stacks
+from benchmarks.harness.report import Report, Table, write_report
+from benchmarks.harness.statistics import Spread
 
 
 class Figures(BaseModel):

@@ -10,9 +10,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from pydantic import BaseModel, SerializeAsAny
 
-from benchmarks.machine import Machine
+from benchmarks.harness.machine import Machine
 
-RESULTS = Path(__file__).parent / "results"
+RESULTS = Path(__file__).parents[1] / "results"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.spread import Spread, percentile, ratios, rounded, slope
+from benchmarks.harness.statistics import Spread, percentile, ratios, rounded, slope
 
 
 def test_a_spread_is_the_median_and_the_extremes() -> None:

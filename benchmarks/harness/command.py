@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.machine import Machine, load
-from benchmarks.needs import NEEDS, Needs
-from benchmarks.report import RESULTS, Report, write_report
+from benchmarks.harness.machine import Machine, load
+from benchmarks.harness.report import RESULTS, Report, write_report
+from benchmarks.harness.requirements import REQUIREMENTS, Requirements
 from processes.interrupts import interrupt_on_end_signals
 
 ROUNDS = 5  # that a median is taken of
@@ -33,12 +33,12 @@ class Run:
         sys.stdout.flush()
 
 
-def parser_of(name: str, description: str | None) -> argparse.ArgumentParser:
+def build_parser(name: str, description: str | None) -> argparse.ArgumentParser:
     """The options that all benchmarks have."""
     parser = argparse.ArgumentParser(
         prog=f"python -m benchmarks.{name}",
         description=description,
-        epilog=f"Needs {NEEDS[name].text()}.",
+        epilog=f"Requirements {REQUIREMENTS[name].text()}.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--rounds", type=int, default=ROUNDS, metavar="N", help="default: %(default)s")
@@ -50,7 +50,7 @@ def parser_of(name: str, description: str | None) -> argparse.ArgumentParser:
     return parser
 
 
-def carry_out(name: str, given: argparse.Namespace, measure: Callable[[Run], Report]) -> int:
+def run_benchmark(name: str, given: argparse.Namespace, measure: Callable[[Run], Report]) -> int:
     """Measure in a folder of its own and write the report; interrupted, nothing is left and nothing written.
 
     The exit code is 130 then, and 1 where the disk is too small.
@@ -58,7 +58,7 @@ def carry_out(name: str, given: argparse.Namespace, measure: Callable[[Run], Rep
     interrupt_on_end_signals()
     parent: Path = given.folder.absolute()
     parent.mkdir(parents=True, exist_ok=True)
-    if not given.quick and (missing := _missing(NEEDS[name], parent)):
+    if not given.quick and (missing := _missing(REQUIREMENTS[name], parent)):
         sys.stderr.write(f"{name} needs {missing / 1e9:.0f} GB more of disk below {parent}\n")
         return 1
     begun, load_before = time.monotonic(), load()
@@ -78,6 +78,6 @@ def carry_out(name: str, given: argparse.Namespace, measure: Callable[[Run], Rep
     return 0
 
 
-def _missing(needs: Needs, folder: Path) -> float:
+def _missing(requirements: Requirements, folder: Path) -> float:
     """Bytes of disk that are not there."""
-    return max(0.0, needs.disk_gb * 1e9 - shutil.disk_usage(folder).free)
+    return max(0.0, requirements.disk_gb * 1e9 - shutil.disk_usage(folder).free)

@@ -1,4 +1,4 @@
-"""Times on the device, its ceilings, and tables of what was measured. Needs torch and triton alone."""
+"""Times on the device, its ceilings, and tables of what was measured. Requirements torch and triton alone."""
 
 import statistics
 import traceback

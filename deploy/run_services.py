@@ -31,7 +31,7 @@ _START_S = 120.0
 _DRAIN_S = 120.0
 
 
-def run_together(service: Path, worker: Path, folder: Path) -> Iterator[str]:
+def run_compose_services(service: Path, worker: Path, folder: Path) -> Iterator[str]:
     """What was seen, line by line; `service` and `worker` are the environments of the images."""
     given = {name: secrets.token_hex(16) for name in ("REDIS_PASSWORD", "S3_ACCESS_KEY", "S3_SECRET_KEY")}
     services = services_in((ROOT / "compose.yaml").read_text(), given)

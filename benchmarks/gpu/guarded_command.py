@@ -11,7 +11,7 @@ from typing import IO
 _GRACE_S = 20  # to write down what there is
 
 
-def run_apart(command: Sequence[str], *, limit_s: float, log: IO[str] | None = None) -> str:
+def run_guarded(command: Sequence[str], *, limit_s: float, log: IO[str] | None = None) -> str:
     """How the command ended, in words; "" if well. What it says goes to `log`, else where ours does."""
     guarded = [sys.executable, "-m", "processes.guard", str(_GRACE_S), "", *command]
     process = subprocess.Popen(guarded, stdin=subprocess.PIPE, stdout=log, stderr=log and subprocess.STDOUT)

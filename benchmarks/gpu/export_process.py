@@ -1,4 +1,4 @@
-"""One export in a process of its own, told by files: `python -m benchmarks.gpu.exporting spec.json folder`.
+"""One export in a process of its own, told by files: `python -m benchmarks.gpu.export_process spec.json folder`.
 
 Of GPU machines little is known beforehand, so whatever happens is written down: events as they come, every
 failure with its traceback, the process's own words. What fails is not made small, which would take minutes.
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from benchmarks.gpu.apart import run_apart
+from benchmarks.gpu.guarded_command import run_guarded
 
 if TYPE_CHECKING:
     from torch.fx import Graph
@@ -36,7 +36,7 @@ class Exported:
     failures: dict[str, str]
 
 
-def export_apart(
+def export_in_process(
     spec: dict[str, object],
     folder: Path,
     *,
@@ -49,11 +49,19 @@ def export_apart(
     request = folder / "spec.json"
     request.write_text(json.dumps({**spec, "output_uri": str(folder / "out")}))
     places = (f"TMPDIR={folder / 'tmp'}", f"TORCHINDUCTOR_CACHE_DIR={compiler}")
-    command = [sys.executable, "-W", "ignore", "-m", "benchmarks.gpu.exporting", str(request), str(folder)]
+    command = [
+        sys.executable,
+        "-W",
+        "ignore",
+        "-m",
+        "benchmarks.gpu.export_process",
+        str(request),
+        str(folder),
+    ]
     begun = time.monotonic()
     with (folder / "log.txt").open("w") as log:
         cache = [str(code_cache)] if code_cache else []
-        ending = run_apart(["env", *ENVIRONMENT, *places, *command, *cache], limit_s=limit_s, log=log)
+        ending = run_guarded(["env", *ENVIRONMENT, *places, *command, *cache], limit_s=limit_s, log=log)
     outcome = folder / "outcome.json"
     if outcome.exists():
         failures = {str(name): str(text) for name, text in json.loads(outcome.read_text()).items()}
@@ -114,7 +122,7 @@ def _exported(request: Path, folder: Path, code_cache: str | None) -> dict[str, 
             with (folder / "events.jsonl").open("a") as lines:
                 lines.write(event.model_dump_json() + "\n")
 
-    mend_old_torch()
+    patch_old_torch()
     for module, name, instead in (
         (exporter.packages.package_tower, "minify_failure", lambda *_: nullcontext()),
         (exporter.packages.package_tower, "minify_trace_failure", lambda *_: nullcontext()),
@@ -134,7 +142,7 @@ def _exported(request: Path, folder: Path, code_cache: str | None) -> dict[str, 
     return failures
 
 
-def mend_old_torch() -> None:
+def patch_old_torch() -> None:
     """Let torch before 2.13 compile calls of Triton kernels over sizes that vary.
 
     It traces each call with eager's sizes and with its own, and asserts that both give equally many nodes.

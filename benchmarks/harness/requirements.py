@@ -1,0 +1,26 @@
+"""The benchmarks there are, in the order in which they are run, and what each needs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Requirements:
+    """On two cores that nobody else uses."""
+
+    minutes: int
+    disk_gb: int
+
+    def text(self) -> str:
+        return f"{self.minutes} minutes and {self.disk_gb} GB of disk"
+
+
+REQUIREMENTS: Mapping[str, Requirements] = {
+    "service": Requirements(minutes=6, disk_gb=2),
+    "latency": Requirements(minutes=15, disk_gb=1),
+    "table_memory": Requirements(minutes=10, disk_gb=25),
+    "shards": Requirements(minutes=15, disk_gb=20),
+    "warm": Requirements(minutes=20, disk_gb=1),
+    "towers": Requirements(minutes=10, disk_gb=1),
+    "items": Requirements(minutes=30, disk_gb=7),
+}
