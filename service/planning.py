@@ -34,7 +34,7 @@ def view_of(planned: Sequence[PlannedTower], request: PlanRequest) -> PlanView:
     return PlanView(
         family=planned[0].family,
         mode=request.mode,
-        precision=planned[0].config.pipeline.precision,
+        precision=planned[0].config.options.precision,
         max_batch_size=request.max_batch_size,
         towers=tuple(TowerPlan.of(tower, request) for tower in planned),
     )

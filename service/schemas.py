@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from exporter.config.features.tables import Lookup, lookups
-from exporter.config.schema import PipelineConfig
+from exporter.config.schema import TowerConfig
 from exporter.dims.entries import dim_entries, tensor_entries
 from exporter.dims.package_interface import plan_between
 from exporter.dtypes import Kernel, Precision, TableDtype
@@ -240,18 +240,18 @@ class TowerPlan(Frozen):
             dims=dim_entries(planned.plan),
             group_tensors=tensor_entries(groups) if groups else (),
             group_dims=dim_entries(groups) if groups else (),
-            tables=_tables(planned.config.pipeline),
-            kernel=planned.config.pipeline.kernel,
+            tables=_tables(planned.config),
+            kernel=planned.config.options.kernel,
         )
 
 
-def _tables(pipeline: PipelineConfig) -> tuple[TablePlan, ...]:
+def _tables(tower: TowerConfig) -> tuple[TablePlan, ...]:
     """Plan the tables that a tower reads, in the order of their first lookups."""
-    features = {feature.name: feature for feature in pipeline.features}
+    features = {feature.name: feature for feature in tower.pipeline.features}
     by_path: dict[tuple[str, ...], list[Lookup]] = {}
-    for lookup in lookups(pipeline.embedded_groups, features):
+    for lookup in lookups(tower.pipeline.embedded_groups, features):
         by_path.setdefault(lookup.path, []).append(lookup)
-    return tuple(TablePlan.of(found, pipeline.tables) for found in by_path.values())
+    return tuple(TablePlan.of(found, tower.options.tables) for found in by_path.values())
 
 
 class PlanView(Frozen):

@@ -31,8 +31,11 @@ from exporter.trace.op_libraries import all_graphs, find_compiled_in_modules
 _OUR_CODE = ("aoti", "config", "dims", "lowering", "models", "towers")
 _VERSIONED = frozenset({"torch", "torchrec", "fbgemm_gpu", "exporter"})  # their versions are in the key
 _IGNORED_FIELDS = frozenset(
-    {"text", "train_input_path", "train_rows_are_encoded", "averaged_weights", "reason"}
-)
+    {
+        "text", "train_input_path", "train_rows_are_encoded", "averaged_weights", "reason",
+        "default_precision", "default_kernel",  # a tower's options hold what they led to
+    }
+)  # fmt: skip
 
 
 def request_key(

@@ -72,8 +72,8 @@ def parse_published_config(text: str, *, where: str = "config") -> PipelineConfi
         train_rows_are_encoded=_train_rows_are_encoded(message),
         item_id_field=_item_id_field(message.data_config),
         averaged_weights=_averaged_weights(message),
-        precision=_precision(message),
-        kernel=_KERNELS[message.model_config.kernel],
+        default_precision=_precision(message),
+        default_kernel=_KERNELS[message.model_config.kernel],
         variational_dropout=message.model_config.HasField("variational_dropout"),
     )
 

@@ -5,9 +5,10 @@ from enum import StrEnum
 from typing import Literal
 
 from exporter.config.blocks.sequence_encoders import SequenceEncoderConfig
+from exporter.config.build_options import BuildOptions
 from exporter.config.family import FamilyConfig
 from exporter.dtypes import Kernel, Precision
-from exporter.spec import IdWeights, Tables, TowerName
+from exporter.spec import TowerName
 
 
 class FeatureKind(StrEnum):
@@ -147,11 +148,8 @@ class PipelineConfig:
     train_rows_are_encoded: bool = True  # False: raw rows, which feature generation must turn into ids first
     item_id_field: str = ""  # the training rows' column that names an item, where a sampler needs it
     averaged_weights: bool = False  # dense weights are those of the checkpoint's dense_ema
-    id_weights: IdWeights = IdWeights.APPLY  # what becomes of the factors of weighted ids
-    tables: Tables = field(default_factory=Tables)  # as packaged; a checkpoint's are fp32
-    precision: Precision = Precision.FP32  # what towers are computed in
-    kernel: Kernel = Kernel.PYTORCH  # what computes HSTU layers on CUDA; on a CPU it is pytorch in any case
-    tf32: bool = False  # products of fp32 matrices on CUDA may round their factors
+    default_precision: Precision = Precision.FP32  # export_config.mixed_precision
+    default_kernel: Kernel = Kernel.PYTORCH  # model_config.kernel, on CUDA
     variational_dropout: bool = False  # groups of several features scale each by how often it was kept
 
     def feature(self, name: str) -> Feature:
@@ -159,6 +157,11 @@ class PipelineConfig:
 
     def group(self, name: str) -> FeatureGroup:
         return next(group for group in self.groups if group.name == name)
+
+    @property
+    def default_options(self) -> BuildOptions:
+        """Options of a tower where a request leaves the choice to the config."""
+        return BuildOptions(precision=self.default_precision, kernel=self.default_kernel)
 
     @property
     def embedded_groups(self) -> tuple[FeatureGroup, ...]:
@@ -177,3 +180,4 @@ class TowerConfig:
     name: TowerName
     view: Literal["training", "scalar", "declared"]
     pipeline: PipelineConfig
+    options: BuildOptions = field(default_factory=BuildOptions)

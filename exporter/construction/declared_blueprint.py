@@ -22,7 +22,7 @@ from exporter.towers.declared_view import declared_tower
 from exporter.towers.plan import (
     PlannedTower,
     UnopenedTower,
-    as_asked,
+    build_options,
     item_id_column,
     require_listed,
     require_of_family,
@@ -74,7 +74,7 @@ def _plan_tower(
             where="mode",
         )
     tower = declared_tower(declaration, family=family, text=config_text)
-    tower = replace(tower, pipeline=as_asked(tower.pipeline, spec))
+    tower = replace(tower, options=build_options(tower.pipeline, spec))
     return PlannedTower(
         config=tower,
         plan=plan_declared(declaration, max_batch_size=spec.max_batch_size),

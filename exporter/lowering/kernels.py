@@ -45,7 +45,7 @@ def with_kernels(tower: Tower, device: torch.device, *, kept: Collection[str] = 
     The tower stays as it is, for the gate, and both read the same weights. Submodules of the names `kept`
     stay torch's in the copy as well: a pass is to find them.
     """
-    if device.type != "cuda" or tower.config.pipeline.kernel is not Kernel.TRITON:
+    if device.type != "cuda" or tower.config.options.kernel is not Kernel.TRITON:
         return tower
     root = tower.module
     old = {

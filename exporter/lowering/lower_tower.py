@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from exporter.config.schema import PipelineConfig
+from exporter.config.build_options import BuildOptions
 from exporter.dtypes import Precision, TableDtype
 from exporter.lowering.precision import InPrecision, allow_tf32, without_tf32
 from exporter.lowering.tables import quantise
@@ -59,36 +59,38 @@ def lower(tower: Tower, device: torch.device, *, tolerance: float | None = None)
     Raises:
         TableOutOfRange: a table has numbers that its dtype cannot hold.
     """
-    asked = tower.config.pipeline
+    options = tower.config.options
     reference, at = tower.module, device
     served = tower.served
-    if _quantises(asked):
+    if _quantises(options):
         reference, at = _sharing(served), torch.device("cpu")
-    tables = quantise(served, asked.tables)
+    tables = quantise(served, options.tables)
     served.to(device)
-    allow_tf32(allowed=asked.tf32)
-    if asked.precision is not Precision.FP32:
-        served = InPrecision(served, asked.precision).eval()
-    bound = tolerance or _bound(asked, tables)
+    allow_tf32(allowed=options.tf32)
+    if options.precision is not Precision.FP32:
+        served = InPrecision(served, options.precision).eval()
+    bound = tolerance or _bound(options, tables)
     return Lowered(
         tower=replace(tower, module=served),
         tables=tables,
-        fp32=Fp32Reference(module=reference, device=at, tolerance=bound) if _is_low(asked, tables) else None,
+        fp32=Fp32Reference(module=reference, device=at, tolerance=bound)
+        if _is_low(options, tables)
+        else None,
     )
 
 
-def _quantises(asked: PipelineConfig) -> bool:
-    return {asked.tables.dtype, *asked.tables.dtypes.values()} != {TableDtype.FP32}
+def _quantises(options: BuildOptions) -> bool:
+    return {options.tables.dtype, *options.tables.dtypes.values()} != {TableDtype.FP32}
 
 
-def _is_low(asked: PipelineConfig, tables: tuple[TableEntry, ...]) -> bool:
+def _is_low(options: BuildOptions, tables: tuple[TableEntry, ...]) -> bool:
     """Whether anything of this very tower is of lower precision."""
-    return _bound(asked, tables) > 0
+    return _bound(options, tables) > 0
 
 
-def _bound(asked: PipelineConfig, tables: tuple[TableEntry, ...]) -> float:
+def _bound(options: BuildOptions, tables: tuple[TableEntry, ...]) -> float:
     of_tables = max((_OF_TABLES[table.dtype] for table in tables), default=0.0)
-    return of_tables + _OF_ARITHMETIC[asked.precision] + (_OF_TF32 if asked.tf32 else 0.0)
+    return of_tables + _OF_ARITHMETIC[options.precision] + (_OF_TF32 if options.tf32 else 0.0)
 
 
 def _sharing(module: nn.Module) -> nn.Module:

@@ -13,6 +13,7 @@ from torch import nn
 from exporter.config.schema import PipelineConfig, TowerConfig
 from exporter.dims.plan import DimPlan
 from exporter.models.blocks.dropout import Dropout
+from exporter.models.embedding.embedding_group import EmbeddingGroup
 from exporter.towers.tower import ServedModule, Tower
 
 
@@ -33,6 +34,9 @@ class FamilyModule(Protocol):
 def build_tower(config: TowerConfig, plan: DimPlan) -> Tower:
     """Build a tower to serve, untrained; its state dict has the checkpoint's names without "model."."""
     module = _family_module(config.pipeline.model.family).build_served(config)
+    for part in module.modules():
+        if isinstance(part, EmbeddingGroup):
+            part.id_weights = config.options.id_weights
     return Tower(config=config, module=module.eval(), plan=plan)
 
 

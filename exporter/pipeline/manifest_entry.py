@@ -71,9 +71,9 @@ def tower_entry(
         remarks=tower.served.remarks(),
         inferred_ops=opened.inferred_ops,
         embeddings=opened.lowered.tables,
-        precision=tower.config.pipeline.precision,
-        tf32=tower.config.pipeline.tf32,
-        kernel=tower.config.pipeline.kernel,
+        precision=tower.config.options.precision,
+        tf32=tower.config.options.tf32,
+        kernel=tower.config.options.kernel,
         demands=tower.served.demands(rows.take(1).tensors(tower.plan)),
         code=packaged.origin.code,
         reused=packaged.origin.reused,
@@ -100,7 +100,7 @@ def _id_weights(tower: Tower) -> IdWeights | None:
     pipeline = tower.config.pipeline
     deep = [group for group in pipeline.groups if group.kind is GroupKind.DEEP]
     weighted = any(pipeline.feature(name).weighted for group in deep for name in group.features)
-    return pipeline.id_weights if weighted else None
+    return tower.config.options.id_weights if weighted else None
 
 
 def _sparse_entry(package: FileRef, plan: DimPlan) -> SparseEntry:

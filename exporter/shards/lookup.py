@@ -48,8 +48,8 @@ def open_shard_lookup(
     if entry.tables is None:
         return None
     tables = read_tables(root / entry.tables.index.path)
-    weights = entry.id_weights or config.pipeline.id_weights
-    config = replace(config, pipeline=replace(config.pipeline, id_weights=weights))
+    id_weights = entry.id_weights or config.options.id_weights
+    config = replace(config, options=replace(config.options, id_weights=id_weights))
     return build_lookup(tables, config, plan, root, max_batch_size=manifest.max_batch_size)
 
 

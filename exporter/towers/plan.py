@@ -1,10 +1,11 @@
 """What a spec and a pipeline config amount to: the towers, their views and their dims. No torch."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pydantic import Field
 
+from exporter.config.build_options import BuildOptions
 from exporter.config.features.tables import lookups
 from exporter.config.parse import parse_pipeline_config
 from exporter.config.schema import FeatureKind, PipelineConfig, TowerConfig
@@ -154,9 +155,10 @@ def plan_towers(spec: ExportSpec, config_text: str) -> tuple[PlannedTower, ...]:
             hint="export it, and its manifest lists them; or run slipway plan where the package is installed",
             where="family",
         )
-    pipeline = as_asked(parse_pipeline_config(config_text, where=spec.config_uri or "config"), spec)
-    _require_tables(pipeline)
-    towers = tower_configs(pipeline, spec.towers)
+    pipeline = parse_pipeline_config(config_text, where=spec.config_uri or "config")
+    options = build_options(pipeline, spec)
+    _require_tables(pipeline, options.tables)
+    towers = tower_configs(pipeline, spec.towers, options)
     _require_item_tower([tower.name for tower in towers], spec)
     return tuple(
         PlannedTower(
@@ -168,29 +170,28 @@ def plan_towers(spec: ExportSpec, config_text: str) -> tuple[PlannedTower, ...]:
     )
 
 
-def as_asked(pipeline: PipelineConfig, spec: ExportSpec) -> PipelineConfig:
-    """The model with what the request says of its arithmetic; where it is silent, the config decides.
+def build_options(pipeline: PipelineConfig, spec: ExportSpec) -> BuildOptions:
+    """Return the options that the request asks for; where it names none, the config's own.
 
     Raises:
         InvalidSpec: the passes would edit a program that computes in a lower precision.
         PassRefused: they ask for kernels that a target does not run.
     """
     _require_runnable(spec)
-    asked = replace(
-        pipeline,
+    options = BuildOptions(
         id_weights=spec.id_weights,
         tables=spec.tables,
-        precision=spec.precision or pipeline.precision,
+        precision=spec.precision or pipeline.default_precision,
         tf32=spec.tf32,
-        kernel=(spec.kernel or pipeline.kernel) if spec.has_cuda_target else Kernel.PYTORCH,
+        kernel=(spec.kernel or pipeline.default_kernel) if spec.has_cuda_target else Kernel.PYTORCH,
     )
-    if spec.passes and asked.precision is not Precision.FP32:
+    if spec.passes and options.precision is not Precision.FP32:
         raise InvalidSpec(
-            f"passes edit what is traced in fp32, and the towers are to compute in {asked.precision}",
+            f"passes edit what is traced in fp32, and the towers are to compute in {options.precision}",
             hint="leave passes out, or set precision to fp32",
             where="passes",
         )
-    return asked
+    return options
 
 
 def _require_runnable(spec: ExportSpec) -> None:
@@ -205,11 +206,11 @@ def _require_runnable(spec: ExportSpec) -> None:
             )
 
 
-def _require_tables(pipeline: PipelineConfig) -> None:
-    """InvalidSpec, if a dtype is asked for a table that the model does not have."""
+def _require_tables(pipeline: PipelineConfig, tables: Tables) -> None:
+    """Raise InvalidSpec if the request names a table that the model does not have."""
     features = {feature.name: feature for feature in pipeline.features}
     known = sorted({lookup.table.name for lookup in lookups(pipeline.embedded_groups, features)})
-    for name in pipeline.tables.dtypes:
+    for name in tables.dtypes:
         if name not in known:
             raise InvalidSpec(
                 f"the model has no table {name}; its tables are {', '.join(known) or 'none'}",

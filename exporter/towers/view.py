@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from exporter.config.build_options import BuildOptions
 from exporter.config.parse import parse_published_config
 from exporter.config.schema import PipelineConfig
 from exporter.config.schema import TowerConfig as TowerConfig  # builders of towers import it from here
@@ -11,7 +12,9 @@ from exporter.spec import TowerName
 from exporter.towers.scalar_view import scalar_view
 
 
-def tower_configs(pipeline: PipelineConfig, wanted: tuple[TowerName, ...] | None) -> tuple[TowerConfig, ...]:
+def tower_configs(
+    pipeline: PipelineConfig, wanted: tuple[TowerName, ...] | None, options: BuildOptions | None = None
+) -> tuple[TowerConfig, ...]:
     """The wanted towers, or all of them, each in the view it is served in.
 
     Raises:
@@ -26,11 +29,14 @@ def tower_configs(pipeline: PipelineConfig, wanted: tuple[TowerName, ...] | None
                 hint=f"its towers are {' and '.join(towers)}",
                 where="towers",
             )
-    return tuple(_served(pipeline, name) for name in wanted or towers)
+    return tuple(_served(pipeline, name, options) for name in wanted or towers)
 
 
-def training_tower(pipeline: PipelineConfig, name: TowerName) -> TowerConfig:
-    """A tower as training sees it, with the groups that it reads."""
+def training_tower(
+    pipeline: PipelineConfig, name: TowerName, options: BuildOptions | None = None
+) -> TowerConfig:
+    """Return a tower in the training view, with the groups that it reads; options default to the config's."""
+    options = options or pipeline.default_options
     groups = tuple(group for group in pipeline.groups if pipeline.model.reads(name, group.name))
     names = dict.fromkeys(feature for group in groups for feature in group.all_features)
     return TowerConfig(
@@ -40,8 +46,8 @@ def training_tower(pipeline: PipelineConfig, name: TowerName) -> TowerConfig:
             pipeline,
             groups=groups,
             features=tuple(pipeline.feature(feature) for feature in names),
-            kernel=pipeline.kernel if pipeline.model.attends(name) else Kernel.PYTORCH,
         ),
+        options=options if pipeline.model.attends(name) else replace(options, kernel=Kernel.PYTORCH),
     )
 
 
@@ -51,8 +57,8 @@ def published_tower(text: str, name: TowerName, *, where: str = "config") -> Tow
     return replace(tower, view="scalar") if _is_projected(tower) else tower
 
 
-def _served(pipeline: PipelineConfig, name: TowerName) -> TowerConfig:
-    tower = training_tower(pipeline, name)
+def _served(pipeline: PipelineConfig, name: TowerName, options: BuildOptions | None) -> TowerConfig:
+    tower = training_tower(pipeline, name, options)
     return scalar_view(tower) if _is_projected(tower) else tower
 
 

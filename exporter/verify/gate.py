@@ -61,7 +61,7 @@ class Gate:
         self._op_libraries = op_libraries
         self._scratch = scratch
         self._device = device
-        self._tolerance = tolerance_of(passes, tower.config.pipeline)
+        self._tolerance = tolerance_of(passes, tower.config.options)
         self._programs = programs
         self._lookup = lookup
         self._fp32 = fp32
@@ -155,7 +155,7 @@ class Gate:
             op_libraries=self._op_libraries,
             scratch=self._scratch,
             device=str(self._device),
-            tf32=self._tower.config.pipeline.tf32,
+            tf32=self._tower.config.options.tf32,
             threads=torch.get_num_threads(),
             lookup=self._lookup,
             limit_s=self._call_limit_s,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from exporter.config.schema import PipelineConfig
+from exporter.config.build_options import BuildOptions
 from exporter.dtypes import Precision
 from exporter.spec import LowPrecision, Pass, SetPrecision
 
@@ -21,14 +21,14 @@ _AUTOCAST_TOLERANCES = {Precision.FP32: FP32_TOLERANCE, Precision.FP16: 5e-3, Pr
 _TF32_TOLERANCE = 5e-3  # its factors have as many bits as fp16's
 
 
-def tolerance_of(passes: Iterable[Pass], asked: PipelineConfig) -> float:
+def tolerance_of(passes: Iterable[Pass], options: BuildOptions) -> float:
     """What a package may differ by from eager, as a fraction of the output's scale.
 
     Eager has the same tables, quantised or not, and computes in the same precision, passes apart: what
     these change is held against the model as trained.
     """
     low = [_LOW_TOLERANCES[each.precision] for each in passes if isinstance(each, SetPrecision)]
-    return max(*low, _AUTOCAST_TOLERANCES[asked.precision], _TF32_TOLERANCE if asked.tf32 else 0.0)
+    return max(*low, _AUTOCAST_TOLERANCES[options.precision], _TF32_TOLERANCE if options.tf32 else 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,7 +33,7 @@ class EmbeddingGroup(nn.Module):
         super().__init__()
         self._groups = pipeline.embedded_groups
         self._features = {feature.name: feature for feature in pipeline.features}
-        self._apply_weights = pipeline.id_weights is IdWeights.APPLY
+        self.id_weights = IdWeights.APPLY  # build_tower sets what the tower's options say
         self.emb_impls, self.seq_emb_impls = nn.ModuleDict(), nn.ModuleDict()
         self._tables: dict[tuple[FeatureGroup, str], str] = {}  # group and feature -> the table's path
         for lookup in lookups(self._groups, self._features):
@@ -100,7 +100,8 @@ class EmbeddingGroup(nn.Module):
         offsets = cumulated(inputs[f"{feature.name}.lengths"])
         if feature.is_sequence and feature.is_multivalued:
             offsets = cumulated(inputs[f"{feature.name}.key_lengths"])[offsets]
-        weights = inputs[f"{feature.name}.weights"] if feature.weighted and self._apply_weights else None
+        is_weighted = feature.weighted and self.id_weights is IdWeights.APPLY
+        weights = inputs[f"{feature.name}.weights"] if is_weighted else None
         return self._table(feature, group).bags(values, offsets, feature.pooling, weights)
 
     def _query(self, feature: Feature, group: FeatureGroup, inputs: Mapping[str, Tensor]) -> Tensor:

@@ -39,7 +39,7 @@ def test_training_only_fields_are_ignored(parse_edited: ParseEdited) -> None:
 def test_the_kernel_that_trained_it_is_read(
     parse_edited: ParseEdited, written: str | None, read: str
 ) -> None:
-    assert parse_edited(("kernel: PYTORCH", f"kernel: {written}" if written else "")).kernel == read
+    assert parse_edited(("kernel: PYTORCH", f"kernel: {written}" if written else "")).default_kernel == read
 
 
 @pytest.mark.parametrize("mode", ["FG_NORMAL", "FG_DAG", "FG_BUCKETIZE"])

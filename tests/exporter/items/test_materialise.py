@@ -29,7 +29,7 @@ ROWS = 48
 def item_tower(precision: Precision) -> Tower:
     """The recorded one, to compute in this precision."""
     config = recorded_tower("hstu_match", "item").config
-    tower = untrained(replace(config, pipeline=replace(config.pipeline, precision=precision)))
+    tower = untrained(replace(config, options=replace(config.options, precision=precision)))
     load_recorded_weights(tower.module, "hstu_match")
     return lower(tower, CPU).tower
 

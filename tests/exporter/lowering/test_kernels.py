@@ -26,8 +26,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:_check_is_size will be removed:F
 
 def by_triton(model: str, name: str) -> Tower:
     tower = recorded_tower(model, name)
-    pipeline = replace(tower.config.pipeline, kernel=Kernel.TRITON)
-    return replace(tower, config=replace(tower.config, pipeline=pipeline))
+    options = replace(tower.config.options, kernel=Kernel.TRITON)
+    return replace(tower, config=replace(tower.config, options=options))
 
 
 def drawn(tower: Tower) -> Batch:
@@ -125,8 +125,8 @@ def test_the_host_reads_numbers_of_the_device_for_checks_masks_and_truncation_al
     model: str, kernel: Kernel, waits: list[int]
 ) -> None:
     tower = by_triton(model, "model")
-    pipeline = replace(tower.config.pipeline, kernel=kernel)
-    tower = replace(tower, config=replace(tower.config, pipeline=pipeline))
+    options = replace(tower.config.options, kernel=kernel)
+    tower = replace(tower, config=replace(tower.config, options=options))
     parts = plan_parts(with_kernels(tower, CUDA), Mode.TWO_STAGE, max_batch_size=64)
     traced = trace_parts(parts, drawn(tower), CPU)
     assert [operators(each.program).count("aten.item.default") for each in traced] == waits

@@ -22,7 +22,7 @@ CPU = torch.device("cpu")
 def fresh_tower(tables: Tables, precision: Precision = Precision.FP32) -> Tower:
     """The recorded user tower, of which there is no other, asked to be so."""
     config = recorded_tower("hstu_match", "user").config
-    tower = untrained(replace(config, pipeline=replace(config.pipeline, tables=tables, precision=precision)))
+    tower = untrained(replace(config, options=replace(config.options, tables=tables, precision=precision)))
     load_recorded_weights(tower.module, "hstu_match")
     return tower
 
@@ -96,10 +96,10 @@ def test_the_bound_is_the_requests_where_it_names_one() -> None:
 
 def test_tf32_is_allowed_to_the_tower_and_not_to_its_reference() -> None:
     tower, seen = fresh_tower(Tables()), []
-    pipeline = replace(tower.config.pipeline, tf32=True)
+    options = replace(tower.config.options, tf32=True)
     with without_tf32():  # puts back what is allowed
         before = compiler_settings()
-        lowered = lower(replace(tower, config=replace(tower.config, pipeline=pipeline)), CPU)
+        lowered = lower(replace(tower, config=replace(tower.config, options=options)), CPU)
         assert torch.backends.cuda.matmul.allow_tf32 and compiler_settings() != before
         assert lowered.fp32 is not None and lowered.fp32.tolerance == 0.005
         lowered.fp32.module.register_forward_hook(

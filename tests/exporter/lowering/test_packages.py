@@ -51,7 +51,7 @@ def lowered_item_tower(
     tables: Tables, precision: Precision, *, trained: bool = True, tolerance: float | None = None
 ) -> Lowered:
     config = recorded_tower("hstu_match", "item").config
-    tower = untrained(replace(config, pipeline=replace(config.pipeline, tables=tables, precision=precision)))
+    tower = untrained(replace(config, options=replace(config.options, tables=tables, precision=precision)))
     if trained:
         load_recorded_weights(tower.module, "hstu_match")
     return lower(tower, CPU, tolerance=tolerance)
@@ -140,8 +140,8 @@ def weighted_inputs(rows: int) -> dict[str, Tensor]:
 
 def test_a_family_of_ones_own_computes_under_autocast(tmp_path: Path) -> None:
     tower = blueprint_of(WeightedFamily(Multiplied())).build()
-    asked = replace(tower.config.pipeline, precision=Precision.BF16)
-    lowered = lower(replace(tower, config=replace(tower.config, pipeline=asked)), CPU)
+    options = replace(tower.config.options, precision=Precision.BF16)
+    lowered = lower(replace(tower, config=replace(tower.config, options=options)), CPU)
     traced = trace_parts(plan_parts(lowered.tower, Mode.UNIFIED, max_batch_size=16), weighted_inputs(5), CPU)
     chain = [
         part.link for part in assemble_parts([compile_part(each, "unused") for each in traced], tmp_path)

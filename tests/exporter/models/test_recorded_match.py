@@ -30,7 +30,7 @@ RECORDED = [
 
 def ignoring_weights(config: TowerConfig) -> TowerConfig:
     """The recordings are of TorchEasyRec's export, which ignores the weights of ids."""
-    return replace(config, pipeline=replace(config.pipeline, id_weights=IdWeights.IGNORE))
+    return replace(config, options=replace(config.options, id_weights=IdWeights.IGNORE))
 
 
 @cache

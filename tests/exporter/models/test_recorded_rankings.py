@@ -1,6 +1,5 @@
 """Every output that TorchEasyRec recorded for the ranking models over whole groups."""
 
-from dataclasses import replace
 from functools import cache
 
 import pyarrow.parquet as pq
@@ -8,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from exporter.config.build_options import BuildOptions
 from exporter.config.schema import TowerConfig
 from exporter.spec import IdWeights, TowerName
 from exporter.towers.tower import Tower
@@ -33,7 +33,8 @@ RECORDED = [
 
 @cache
 def tower_of(model: str, weights: IdWeights) -> Tower:
-    config: TowerConfig = training_tower(replace(pipeline_of(model), id_weights=weights), TowerName.MODEL)
+    options = BuildOptions(id_weights=weights)
+    config: TowerConfig = training_tower(pipeline_of(model), TowerName.MODEL, options)
     tower = untrained(config)
     load_recorded_weights(tower.module, model)
     return tower

@@ -58,7 +58,7 @@ def test_an_edited_tower_stays_within_its_tolerance(
         names = [tensor.name for tensor in each.part.tower.plan.inputs]
         tensors = each.program.module()({name: tensors[name] for name in names})
     difference = (tensors["user_tower_emb"].detach() - expected).abs().max() / expected.abs().max()
-    assert float(difference) < tolerance_of([BY_HEAD, IN_BF16], tower.config.pipeline)
+    assert float(difference) < tolerance_of([BY_HEAD, IN_BF16], tower.config.options)
 
 
 @pytest.mark.parametrize(

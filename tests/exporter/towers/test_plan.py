@@ -92,7 +92,7 @@ def test_on_cuda_the_request_or_the_config_chooses_the_kernel(
     planned = plan_towers(
         ExportSpec.model_validate(given), text.replace("kernel: PYTORCH", f"kernel: {config}")
     )
-    kernels = {tower.name: tower.config.pipeline.kernel for tower in planned}
+    kernels = {tower.name: tower.config.options.kernel for tower in planned}
     assert kernels == {TowerName.USER: user, TowerName.ITEM: "pytorch"}  # the item tower has no such layers
 
 

@@ -86,9 +86,9 @@ def test_weights_may_be_ignored() -> None:
         pipeline_of("hstu_match"),
         features=(replace(COLOR, weighted=True),),
         groups=(group,),
-        id_weights=IdWeights.IGNORE,
     )
     module = EmbeddingGroup(pipeline)
+    module.id_weights = IdWeights.IGNORE
     [(_, weight)] = module.named_parameters()
     rows = module(INPUTS | {"color.weights": torch.tensor([0.5, 2.0, -1.0])})["g"]
     torch.testing.assert_close(rows[0], weight[1] + weight[2])
