@@ -1,4 +1,4 @@
-"""The model families of one's own that an operator lists, as settings of several programs read them."""
+"""The setting that lists an operator's custom model families, which several programs read."""
 
 from typing import Annotated
 
@@ -9,7 +9,7 @@ from exporter.spec import FamilyName
 
 
 def split_list(value: object) -> object:
-    """A list as people write it in an environment variable: separated by commas or blanks."""
+    """Split a list that is separated by commas or blanks."""
     return tuple(value.replace(",", " ").split()) if isinstance(value, str) else value
 
 

@@ -1,4 +1,4 @@
-"""`python -m launcher`: start Redis, the API and a worker, print their URLs, and stay."""
+"""Start Redis, the API and a worker, print their URLs, and stay: `python -m launcher`."""
 
 import argparse
 import sys
@@ -15,7 +15,7 @@ _LOOK_S = 0.5
 
 
 def main() -> int:
-    """Run until interrupted; 1 when a program does not start or ends by itself."""
+    """Run until interrupted; return 1 if a program does not start or ends by itself."""
     settings = _settings()
     interrupt_on_end_signals()
     try:
@@ -41,9 +41,13 @@ def _settings() -> LauncherSettings:
         description="Start Redis (or use SLIPWAY_REDIS_URL), the API and a worker; ctrl-C stops them.",
         epilog="example: python -m launcher --port 9000 --data slipway-data",
     )
-    parser.add_argument("--host", default=defaults.host, help="default: %(default)s")
-    parser.add_argument("--port", default=defaults.port, help="0: any; default: %(default)s")
-    parser.add_argument("--data", type=Path, default=defaults.data_dir, help="default: %(default)s")
+    parser.add_argument("--host", default=defaults.host, help="address of the API (default: %(default)s)")
+    parser.add_argument(
+        "--port", default=defaults.port, help="port of the API; 0: any free one (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--data", type=Path, default=defaults.data_dir, help="folder of data and logs (default: %(default)s)"
+    )
     given = parser.parse_args()
     return settings_or_exit(lambda: LauncherSettings(host=given.host, port=given.port, data_dir=given.data))
 

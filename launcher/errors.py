@@ -1,4 +1,4 @@
-"""Why a stack does not start."""
+"""Errors of starting the programs together."""
 
 from exporter.errors import ExportError
 

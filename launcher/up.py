@@ -1,4 +1,4 @@
-"""The whole of Slipway on one machine: Redis, the API and one worker, as children of this process."""
+"""Run all of Slipway on one machine: Redis, the API and one worker, as children of this process."""
 
 import contextlib
 import fcntl
@@ -24,9 +24,9 @@ _LOG_LINES = 15
 
 @dataclass(frozen=True, kw_only=True)
 class Stack:
-    """A running Slipway."""
+    """The running programs and their addresses."""
 
-    url: str  # of the API
+    url: str  # URL of the API
     redis_url: str
     data_dir: Path
     programs: Mapping[str, GuardedProcess]
@@ -51,10 +51,10 @@ def running_stack(
     redis_url: str | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[Stack]:
-    """Start what is missing, wait until a worker is ready, and end all of it with the block.
+    """Start the programs, wait until a worker is ready, and end all of them with the block.
 
-    Data and logs are kept below `data_dir`. The programs end as well when this process is killed.
-    `environment` is laid over the programs' own.
+    Data and logs are kept below `data_dir`. The programs end as well when this process is killed. The
+    variables of `environment` replace those of this process.
     """
     data_dir = data_dir.absolute()
     with contextlib.ExitStack() as exits:
@@ -107,7 +107,7 @@ def _run_program(
 
 @contextlib.contextmanager
 def _lock_data_dir(data_dir: Path) -> Iterator[None]:
-    """Make the folder and hold its lock, which the kernel releases however this process ends."""
+    """Create the folder and hold its lock, which the kernel releases however this process ends."""
     with _open_lock(data_dir) as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,10 +1,10 @@
-"""Why a program does not start."""
+"""Errors of starting a program."""
 
 from exporter.errors import ExportError
 
 
 class InvalidSettings(ExportError):
-    """A setting, from the environment or an option, has a value that it cannot have."""
+    """A setting, from the environment or an option, has an invalid value."""
 
     code = "invalid_settings"
     advice = "correct the environment variable, or the option that stands for it"

@@ -1,13 +1,13 @@
-"""Run a command and end everything it started: when it exits, when told to, and when the parent dies.
+"""Run a command and end everything it started: when it exits, on request, or when the parent dies.
 
     python -m processes.guard GRACE_SECONDS LIMITS COMMAND...
 
-LIMITS are what the kernel holds the command and all its children to, as `core=0,nofile=1024`; none if empty.
+LIMITS are resource limits of the command and all its children, such as `core=0,nofile=1024`, or empty.
 
-Standard input is a pipe that the parent holds open; its end means that the parent is gone, however it
-went. The guard adopts orphans (PR_SET_CHILD_SUBREAPER), so that processes in sessions of their own, as
-torchrun's ranks are, cannot slip away. It exits with the command's status. Should the guard itself be
-killed, so is the command; what that has started must see to the same (see exporter.distributed.isolation).
+Standard input is a pipe that the parent holds open; its end means that the parent is gone, however it ended.
+The guard adopts orphans (PR_SET_CHILD_SUBREAPER), so that processes in sessions of their own, such as
+torchrun's ranks, cannot escape. It exits with the command's status. If the guard itself is killed, so is the
+command, which must end its own children likewise (see exporter.distributed.isolation).
 """
 
 import contextlib
@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> int:
     """Run the command given after the grace period and the limits; return its exit status."""
     grace_s, limits, command = float(arguments[0]), arguments[1], arguments[2:]
     adopt_orphans()
-    _limit(limits)
+    _set_limits(limits)
     wake = _signals_as_bytes()
     try:
         child = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent)  # noqa: PLW1509 (no threads)
@@ -51,17 +51,17 @@ def main(arguments: list[str]) -> int:
     return status
 
 
-def _limit(limits: str) -> None:
-    """Hold this process and its children to the limits, as far as it is not held to less already."""
+def _set_limits(limits: str) -> None:
+    """Set the limits for this process and its children, unless lower ones hold already."""
     for name, _, text in (each.partition("=") for each in limits.split(",") if each):
         kind: int = getattr(resource, f"RLIMIT_{name.upper()}")
-        _, most = resource.getrlimit(kind)
-        value = int(text) if most == resource.RLIM_INFINITY else min(int(text), most)
+        _, hard_limit = resource.getrlimit(kind)
+        value = int(text) if hard_limit == resource.RLIM_INFINITY else min(int(text), hard_limit)
         resource.setrlimit(kind, (value, value))
 
 
 def _wait_for_end(child: int, wake: int) -> int | None:
-    """The child's exit status; None when the guard is to stop before that."""
+    """Return the child's exit status; None if the guard is asked to stop before that."""
     while True:
         ready, _, _ = select.select([sys.stdin.fileno(), wake], [], [])
         if sys.stdin.fileno() in ready and not os.read(sys.stdin.fileno(), 1):
@@ -75,7 +75,7 @@ def _wait_for_end(child: int, wake: int) -> int | None:
 
 
 def reap(child: int) -> int | None:
-    """Collect every process that ended; the child's exit status if it is among them."""
+    """Reap every process that has ended; return the child's exit status if it is among them."""
     status = None
     while True:
         try:
@@ -90,7 +90,7 @@ def reap(child: int) -> int | None:
 
 
 def _kill_descendants() -> None:
-    """Kill until none is left: an ended process hands its children to the guard."""
+    """Kill all descendants, again until none is left: an ended process hands its children to the guard."""
     while pids := _descendants(os.getpid()):
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
@@ -124,7 +124,7 @@ def adopt_orphans() -> None:
 
 
 def _signals_as_bytes() -> int:
-    """A descriptor that becomes readable, with the signals' numbers, when one arrives."""
+    """Return a descriptor that becomes readable when a signal arrives, and yields the signals' numbers."""
     readable, writable = os.pipe()
     os.set_blocking(writable, False)
     signal.set_wakeup_fd(writable)
@@ -134,7 +134,7 @@ def _signals_as_bytes() -> int:
 
 
 def _note(number: int, frame: object) -> None:
-    """The wake-up descriptor carries the signal; a handler must exist for it to be written."""
+    """Do nothing: the wake-up descriptor carries the signal, but only if a handler is set."""
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""A child process whose whole family ends with it, with us, or when told to."""
+"""A child process that ends together with all its descendants: by itself, on request, or with this
+process.
+"""
 
 import os
 import signal
@@ -13,7 +15,7 @@ from processes.confinement import Confinement, format_limits
 from processes.log_end import read_log_end
 from processes.settings import inherited_environment
 
-# Between the end of the grace period and killing the guard itself, which should have ended by then.
+# From the end of the grace period until the guard itself is killed, which should have exited by then.
 _MARGIN_S = 2.0
 
 
@@ -35,10 +37,10 @@ class GuardedProcess:
         environment: Mapping[str, str | None] | None = None,
         confinement: Confinement | None = None,
     ) -> "GuardedProcess":
-        """Start `command`; on stop it has `grace` to end by itself before all its family is killed.
+        """Start `command`; when stopped it has `grace` to exit before all its descendants are killed.
 
-        Without a `confinement` it is given all of this process's environment; `environment` is laid over
-        what it is given.
+        Without a `confinement` it sees this process's whole environment. The variables of `environment`
+        replace inherited ones, and None removes one.
         """
         limits = format_limits(confinement.limits) if confinement else ""
         guarded = [sys.executable, "-m", "processes.guard", str(grace.total_seconds()), limits, *command]
@@ -57,11 +59,11 @@ class GuardedProcess:
         return cls(guard, grace, log)
 
     def exit_status(self) -> int | None:
-        """None while the command runs; 128 + n when signal n ended it."""
+        """Return the exit status, 128 + n if signal n ended the command; None while it runs."""
         return self.guard.poll()
 
     def wait(self, timeout: timedelta | None = None) -> int | None:
-        """Wait for the end; None when the timeout came first."""
+        """Wait for the end and return the exit status; None if the timeout came first."""
         try:
             return self.guard.wait(timeout.total_seconds() if timeout else None)
         except subprocess.TimeoutExpired:
@@ -78,5 +80,5 @@ class GuardedProcess:
             self.guard.stdin.close()
 
     def last_lines(self, count: int) -> str:
-        """The end of the log, for people."""
+        """Return the last lines of the log."""
         return "\n".join(read_log_end(self.log).splitlines()[-count:])

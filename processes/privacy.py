@@ -1,4 +1,4 @@
-"""Keeping what a process knows from other processes of the same user."""
+"""Hide this process's environment and memory from other processes of the same user."""
 
 import ctypes
 
@@ -6,9 +6,9 @@ _PR_SET_DUMPABLE = 4
 
 
 def keep_private() -> None:
-    """Let no other process of this user read the environment or the memory of this one and those it forks.
+    """Let no other process of this user read the environment or memory of this process and its forks.
 
-    A child that executes a program of its own is not covered: it has only what it was given.
+    A child that executes another program is not covered; it has only what it was given.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:

@@ -1,4 +1,4 @@
-"""What the environment gives: to child processes, with changes; and a place for what can be made again."""
+"""Settings that several programs share, and the environment that child processes inherit."""
 
 import os
 import re
@@ -12,43 +12,47 @@ _SECRET = re.compile(
     r"(?i)(secret|token|password|(api|access|signing|private)_key|credential)(?!.*(_file|_uri|_url|_id)$)"
 )
 _PASSWORD = re.compile(r"://[^/\s:@]*:([^/\s@]+)@")
-NO_CODE_CACHE = "off"  # what stands for the URI where there is to be none
+NO_CODE_CACHE = "off"  # the setting's value for no code cache
 
 
 def inherited_environment(
     changes: Mapping[str, str | None], permits: Callable[[str], bool] = lambda name: True
 ) -> dict[str, str]:
-    """What `permits` of this process's environment, with `changes` laid over it; None removes a variable."""
+    """Return the variables of this process that `permits` accepts, with `changes` applied; None removes
+    one.
+    """
     kept = {name: value for name, value in os.environ.items() if permits(name)}
     environment: dict[str, str | None] = {**kept, **changes}
     return {name: value for name, value in environment.items() if value is not None}
 
 
 def secret_values() -> tuple[str, ...]:
-    """What this process's environment holds and nobody is to read in a log: by the names of variables."""
+    """Return the values of this process's environment that no log may show: secrets by name, URL
+    passwords.
+    """
     by_name = [value for name, value in os.environ.items() if _SECRET.search(name)]
     in_urls = [found[1] for value in os.environ.values() for found in _PASSWORD.finditer(value)]
     return tuple(dict.fromkeys([*by_name, *in_urls]))
 
 
 def user_cache(name: str) -> Path:
-    """The folder of this name in which Slipway keeps for the user what can be made again."""
+    """Return the folder `name` in the user's cache folder, for files that can be made again."""
     given = os.environ.get("XDG_CACHE_HOME", "")
     return (Path(given) if given.startswith("/") else Path.home() / ".cache") / "slipway" / name
 
 
 def compiler_folder() -> Path:
-    """Where they are unless the environment says otherwise: for all attempts of this user on this machine."""
+    """Return the compiler's default folder, which all attempts of this user on this machine share."""
     return user_cache("compiler")
 
 
 class CodeCacheSetting(BaseModel):
-    """Where compiled code is shared: a part of the settings of every program that uses it."""
+    """The setting of the shared code cache, part of the settings of every program that uses it."""
 
     code_cache: str | None = Field(
         default=None,
-        description="Compiled code that exports share: a folder or an object-store prefix, or `off` for "
-        "no reuse. Default: ~/.cache/slipway/code.",
+        description="Folder or object-store prefix of compiled code that exports share; `off`: no reuse. "
+        "Default: ~/.cache/slipway/code.",
     )
 
     @property
@@ -57,17 +61,17 @@ class CodeCacheSetting(BaseModel):
 
 
 class CompilerSettings(BaseSettings):
-    """Where torch's compiler keeps its own files, by torch's name for it, and finds those of an image."""
+    """Settings of the files that torch's compiler keeps on a machine, and of precompiled ones."""
 
     model_config = SettingsConfigDict(frozen=True)
 
     torchinductor_cache_dir: Path = Field(
         default_factory=compiler_folder,
-        description="Where torch's compiler keeps what it asks a machine once. "
+        description="Folder where torch's compiler keeps probes and compiled headers of the machine. "
         "Default: ~/.cache/slipway/compiler.",
     )
     slipway_compiled_ahead: Path | None = Field(
         default=None,
-        description="What `python -m worker.warm_up` made when an image was built; attempts copy it to "
-        "where the compiler keeps its files.",
+        description="Folder that `python -m worker.warm_up` filled when an image was built; attempts copy "
+        "it to the compiler's folder.",
     )

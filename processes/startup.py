@@ -1,4 +1,4 @@
-"""A program's settings, or its end in one line that says which of them is wrong."""
+"""Read a program's settings, or exit with one line that says which of them is wrong."""
 
 import sys
 from collections.abc import Callable
@@ -14,10 +14,10 @@ _Settings = TypeVar("_Settings", bound=BaseSettings)
 
 
 def settings_or_exit(read: Callable[[], _Settings]) -> _Settings:
-    """What `read` gives; of settings that are not valid the program ends."""
+    """Return the settings that `read` gives; exit with one line if they are invalid."""
     try:
         return read()
-    except ValidationError as error:  # its values are not shown: a URL may hold a password
+    except ValidationError as error:  # without the values, because a URL may hold a password
         first = error.errors()[0]
         name = f"SLIPWAY_{'_'.join(str(step) for step in first['loc'])}".upper()
         sys.exit(format_error(InvalidSettings(f"{name}: {first['msg']}", where=name)))
@@ -26,5 +26,5 @@ def settings_or_exit(read: Callable[[], _Settings]) -> _Settings:
 
 
 def format_error(error: ExportError) -> str:
-    """`error [code]: message (hint)`."""
+    """Return `error [code]: message (hint)`."""
     return f"error [{error.code}]: {error.message} ({error.hint})"
