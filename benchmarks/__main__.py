@@ -1,4 +1,4 @@
-"""Run the benchmarks, or those that are named, one after the other: `python -m benchmarks [NAME ...]`."""
+"""Run all benchmarks, or the named ones, one after the other: `python -m benchmarks [NAME ...]`."""
 
 import argparse
 import contextlib
@@ -13,17 +13,19 @@ _PATIENCE_S = 15.0
 
 
 def main() -> int:
-    """1 when any did not end well; the others are run all the same."""
+    """Run the chosen benchmarks; return 1 if one of them failed, which does not stop the others."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
-        description="Run all benchmarks, or those that are named; results go to benchmarks/results/.",
-        epilog="\n".join(f"{name:14} {needs.text()}" for name, needs in REQUIREMENTS.items()),
+        description="Run all benchmarks, or the named ones; results go to benchmarks/results/.",
+        epilog="\n".join(f"{name:14} {required.text()}" for name, required in REQUIREMENTS.items()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "names", nargs="*", metavar="NAME", help=f"of {', '.join(REQUIREMENTS)}; default: all"
     )
-    parser.add_argument("--quick", action="store_true", help="tiny sizes, only to see that they work")
+    parser.add_argument(
+        "--quick", action="store_true", help="run with tiny sizes, only to see that they work"
+    )
     parser.add_argument("--results", metavar="DIR", help="default: benchmarks/results")
     given = parser.parse_args()
     if unknown := set(given.names) - REQUIREMENTS.keys():
@@ -31,7 +33,7 @@ def main() -> int:
     interrupt_on_end_signals()
     chosen = [name for name in REQUIREMENTS if name in given.names or not given.names]
     options = ["--quick"] * given.quick + (["--results", given.results] if given.results else [])
-    sys.stdout.write(f"{', '.join(chosen)}: {_altogether(chosen).text()}\n")
+    sys.stdout.write(f"{', '.join(chosen)}: {_total_requirements(chosen).text()}\n")
     sys.stdout.flush()
     failed = []
     for name in chosen:
@@ -41,28 +43,29 @@ def main() -> int:
         if status:
             failed.append(name)
     if failed:
-        sys.stderr.write(f"did not end well: {', '.join(failed)}\n")
+        sys.stderr.write(f"failed: {', '.join(failed)}\n")
     return 1 if failed else 0
 
 
 def _run(command: list[str]) -> int:
-    """Its exit status; interrupted, it is given the time to clean up after itself."""
+    """Run a command and return its exit status; on an interrupt, give it time to clean up first."""
     with subprocess.Popen(command) as benchmark:
         try:
             return benchmark.wait()
         except KeyboardInterrupt:
-            with contextlib.suppress(subprocess.TimeoutExpired):  # ctrl-C reaches it as well
+            with contextlib.suppress(subprocess.TimeoutExpired):  # ctrl-C reaches the benchmark as well
                 benchmark.wait(_PATIENCE_S)
             benchmark.terminate()
             benchmark.wait()
             return _INTERRUPTED
 
 
-def _altogether(names: list[str]) -> Requirements:
-    """The disk is given back after each."""
-    needs = [REQUIREMENTS[name] for name in names]
+def _total_requirements(names: list[str]) -> Requirements:
+    """Return what running these takes: their minutes add up, their disk space is freed in between."""
+    each_required = [REQUIREMENTS[name] for name in names]
     return Requirements(
-        minutes=sum(each.minutes for each in needs), disk_gb=max(each.disk_gb for each in needs)
+        minutes=sum(each.minutes for each in each_required),
+        disk_gb=max(each.disk_gb for each in each_required),
     )
 
 

@@ -1,7 +1,7 @@
-"""Two towers exported together, in two ranks, against one after the other, in one: the demo's model, cold.
+"""Compare exporting two towers in two ranks at once with exporting them in one rank: demo model, cold.
 
-Rounds of both, in changing order, each with new weights, drawn and never trained. No code cache, and no more
-of the compiler's own files than an installation has.
+Each round runs both, in alternating order, with new random weights. There is no code cache, and no more of
+the compiler's own files than an installation has.
 """
 
 import functools
@@ -23,11 +23,11 @@ _RANKS = {"together": 2, "one after the other": 1}
 
 
 class TowersFigures(BaseModel):
-    """What the rounds come to."""
+    """Figures of all rounds."""
 
     together: tuple[ExportRun, ...]
     apart: tuple[ExportRun, ...]
-    attempt: Spread  # together against one after the other
+    attempt: Spread  # ratio of together to one after the other
     command: Spread
 
     @classmethod
@@ -45,7 +45,7 @@ def main() -> int:
 
 
 def measure(run: Run) -> Report:
-    """All rounds."""
+    """Run all rounds."""
     model = demo_model(run.folder)
     run.say("one export to fill the compiler's own files")
     small = model.spec(run.folder, seed=0).only((TowerName.ITEM,))
@@ -67,7 +67,7 @@ def _one(run: Run, model: Model, name: str, *, seed: int) -> ExportRun:
 
 
 def tables(result: TowersFigures) -> tuple[Table, ...]:
-    """The ratio, and the seconds of each."""
+    """Return tables of the ratio and of the seconds."""
     both = (("together", result.together), ("one after the other", result.apart))
     return (
         Table(
@@ -85,7 +85,7 @@ def tables(result: TowersFigures) -> tuple[Table, ...]:
 
 
 def draw(result: TowersFigures, figure: Figure) -> None:
-    """Left the seconds, right the ratio."""
+    """Plot the seconds on the left and the ratio on the right."""
     left, right = figure.subplots(1, 2)
     seconds = {
         "together": [Spread.of(each.attempt_s for each in result.together)],

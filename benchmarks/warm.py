@@ -1,7 +1,7 @@
-"""A warm export against a cold one, per stage, of the demo's model and of one with eight layers.
+"""Compare a warm export with a cold one, per stage, for the demo model and for one with eight layers.
 
-Rounds of one cold export and one warm export, each with new weights, drawn and never trained. Cold is with an
-empty code cache of its own, and with no more of the compiler's own files than an installation has.
+Each round is one cold export and one warm export, each with new random weights. A cold export has an empty
+code cache, and no more of the compiler's own files than an installation has.
 """
 
 import functools
@@ -21,27 +21,27 @@ from benchmarks.measure.models import Model, demo_model
 from exporter.spec import TowerName
 from exporter.stages import Stage
 
-MADE = (Stage.TRACE, Stage.COMPILE)  # packages are put together in the stage that compiles
+MADE = (Stage.TRACE, Stage.COMPILE)  # packages are assembled in the stage that compiles
 _LAYERS = (2, 8)
 _AIM_WHOLE = 0.2
 _REST = "starting"
 
 
 class Round(BaseModel):
-    """Both exports, one after the other."""
+    """One cold and one warm export."""
 
     cold: ExportRun
     warm: ExportRun
 
 
 class ModelFigures(BaseModel):
-    """What the rounds of one model come to."""
+    """Figures of all rounds of one model."""
 
     model: str
     rounds: tuple[Round, ...]
-    made: Spread  # trace, compile and package: warm against cold
+    made: Spread  # trace, compile and package: ratio of warm to cold
     attempt: Spread  # the whole attempt
-    command: Spread  # the whole command, which a worker does not pay
+    command: Spread  # the whole command, including start-up that a worker does not repeat
 
     @classmethod
     def of(cls, model: str, rounds: Sequence[Round]) -> "ModelFigures":
@@ -56,7 +56,7 @@ class ModelFigures(BaseModel):
 
 
 class WarmFigures(BaseModel):
-    """Of all models."""
+    """Figures of all models."""
 
     models: tuple[ModelFigures, ...]
 
@@ -66,7 +66,7 @@ def main() -> int:
 
 
 def measure(run: Run) -> Report:
-    """All rounds of all models."""
+    """Run all rounds of all models."""
     known = run.folder / "compiler"
     demo = demo_model(run.folder)
     run.say("one export to fill the compiler's own files")
@@ -102,7 +102,7 @@ def _round(run: Run, model: Model, number: int) -> Round:
 
 
 def tables(result: WarmFigures) -> tuple[Table, ...]:
-    """The ratios, and the seconds of each stage."""
+    """Return tables of the ratios and of the seconds of each stage."""
     summary = Table(
         title="Warm against cold: median of the rounds' ratios (lowest to highest)",
         columns=("model", "rounds", "trace, compile, package", "whole attempt", "whole command"),
@@ -130,7 +130,7 @@ def _stage_table(figures: ModelFigures) -> Table:
 
 
 def draw(result: WarmFigures, figure: Figure) -> None:
-    """Left the seconds per stage of the slower tower; right the ratios."""
+    """Plot the seconds per stage of the slower tower on the left and the ratios on the right."""
     left, right = figure.subplots(1, 2)
     columns = {
         f"{each.model}\n{name}": _stack([getattr(one, name) for one in each.rounds])
@@ -147,7 +147,7 @@ def draw(result: WarmFigures, figure: Figure) -> None:
 
 
 def _stack(runs: Sequence[ExportRun]) -> Mapping[str, float]:
-    """Of the run with the median attempt: each stage of its slower tower, and what is no stage."""
+    """Return seconds of the run with the median attempt: each stage of its slower tower, and the rest."""
     run = sorted(runs, key=lambda each: each.attempt_s)[len(runs) // 2]
     slower = max(run.stages_s.values(), key=lambda stages: sum(stages.values()))
     rest = max(0.0, run.attempt_s - sum(slower.values()))

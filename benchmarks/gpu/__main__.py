@@ -1,8 +1,8 @@
-"""Check the kernels on this machine's GPU, and measure them and packages with them.
+"""Check the kernels on this machine's GPU, and measure kernels and packages: `python -m benchmarks.gpu`.
 
-`python -m benchmarks.gpu`. Kernels need torch (2.11 or later) and triton (3.6 or later) alone; packages need
-an installed Slipway, and are left out where there is none. What was measured is written as it comes; short
-tables come last. A part that raises, hangs or dies, and a Ctrl-C, leave what there was until then.
+Kernels need only torch (2.11 or later) and triton (3.6 or later). Packages need an installed Slipway, and are
+left out where there is none. Results are written while parts run, and short tables are printed at the end. A
+part that raises, hangs or dies, and a Ctrl-C, leave the results so far.
 """
 
 import argparse
@@ -16,19 +16,23 @@ import torch
 from benchmarks.gpu.guarded_command import run_guarded
 from benchmarks.gpu.part_process import PARTS
 
-_SPARE_S = 120.0  # for what was begun in time
-_LONGEST_S = 900.0  # of a part that is none of packages, which see to their own processes
+_SPARE_S = 120.0  # for work that began in time
+_LONGEST_S = 900.0  # limit of every part but `packages`, which limits its own processes
 
-Command = Callable[[str, float], Sequence[str]]  # for a part, with so many seconds left
+Command = Callable[[str, float], Sequence[str]]  # builds the command of a part with this many seconds left
 
 
 def main() -> int:
-    """1 if a kernel is wrong or a part could not be measured, 130 if it was interrupted."""
+    """Run the chosen parts; return 1 if a kernel is wrong or a part failed, 130 after an interrupt."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__)
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; default: all")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"one of {', '.join(PARTS)}; default: all")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/gpu"), metavar="DIR")
     parser.add_argument(
-        "--budget-seconds", type=float, default=1800, metavar="S", help="begin nothing after that"
+        "--budget-seconds",
+        type=float,
+        default=1800,
+        metavar="S",
+        help="begin nothing after this many seconds",
     )
     given = parser.parse_args()
     if unknown := set(given.parts) - PARTS.keys():
@@ -40,11 +44,11 @@ def main() -> int:
         return [sys.executable, "-m", "benchmarks.gpu.part_process", name, str(given.out), str(left_s)]
 
     wanted = [name for name in PARTS if not given.parts or name in given.parts]
-    return go_through(wanted, given.out, given.budget_seconds, command)
+    return run_parts(wanted, given.out, given.budget_seconds, command)
 
 
-def go_through(parts: Sequence[str], out: Path, budget_s: float, command: Command) -> int:
-    """Run each part, then print all tables; see `main`."""
+def run_parts(parts: Sequence[str], out: Path, budget_s: float, command: Command) -> int:
+    """Run each part, then print all tables; return the exit code of `main`."""
     out.mkdir(parents=True, exist_ok=True)
     for old in ("gpu.json", *(f"{name}.txt" for name in parts)):
         (out / old).unlink(missing_ok=True)
@@ -64,10 +68,10 @@ def go_through(parts: Sequence[str], out: Path, budget_s: float, command: Comman
             break
     for name, ending in endings.items():
         table = out / f"{name}.txt"
-        told = table.read_text() if table.exists() else ""
-        sys.stdout.write("\n".join(filter(None, [f"\n{name}", told.rstrip("\n"), ending])) + "\n")
+        lines = table.read_text() if table.exists() else ""
+        sys.stdout.write("\n".join(filter(None, [f"\n{name}", lines.rstrip("\n"), ending])) + "\n")
     if failed := [name for name, ending in endings.items() if ending]:
-        sys.stderr.write(f"did not end well: {', '.join(failed)}\n")
+        sys.stderr.write(f"failed: {', '.join(failed)}\n")
     return 130 if is_interrupted else min(len(failed), 1)
 
 

@@ -1,7 +1,8 @@
-"""One export in a process of its own, told by files: `python -m benchmarks.gpu.export_process spec.json folder`.
+"""One export in its own process: `python -m benchmarks.gpu.export_process spec.json folder [code-cache]`.
 
-Of GPU machines little is known beforehand, so whatever happens is written down: events as they come, every
-failure with its traceback, the process's own words. What fails is not made small, which would take minutes.
+Little is known about a GPU machine beforehand, so everything that happens is written to the folder: events
+as they come, every failure with its traceback, and the process's output. Failures are not minimised, which
+would take minutes.
 """
 
 import json
@@ -27,8 +28,8 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Exported:
-    """What became of an export; `failures` by tower, or under "" of the whole."""
+class ExportResult:
+    """The result of an export; `failures` are by tower, with "" for a failure of the whole export."""
 
     artifact: Path
     seconds: float  # of the process, its imports included
@@ -43,8 +44,8 @@ def export_in_process(
     compiler: Path,
     code_cache: Path | None = None,
     limit_s: float = 400.0,
-) -> Exported:
-    """Export; never raises for what goes wrong in it. The process's words are in the folder's `log.txt`."""
+) -> ExportResult:
+    """Export in a child process whose output goes to `log.txt`; its failures are results, not exceptions."""
     (folder / "tmp").mkdir(parents=True, exist_ok=True)
     request = folder / "spec.json"
     request.write_text(json.dumps({**spec, "output_uri": str(folder / "out")}))
@@ -68,7 +69,7 @@ def export_in_process(
     else:
         words = (folder / "log.txt").read_text(errors="replace")[-_LAST_WORDS:]
         failures = {"": f"there is no outcome; {ending}: {words}"}
-    return Exported(
+    return ExportResult(
         artifact=folder / "out" / "gpu",
         seconds=time.monotonic() - begun,
         stages=_stages(folder / "events.jsonl"),
@@ -77,7 +78,7 @@ def export_in_process(
 
 
 def _stages(events: Path) -> dict[str, dict[str, float]]:
-    """Seconds of each stage of each tower that was finished."""
+    """Return the seconds of each finished stage, by tower."""
     found: dict[str, dict[str, float]] = {}
     for line in events.read_text().splitlines() if events.exists() else ():
         event = json.loads(line)
@@ -87,23 +88,23 @@ def _stages(events: Path) -> dict[str, dict[str, float]]:
 
 
 def main() -> None:
-    """In the process: export the spec, write outcome.json."""
+    """Export the spec and write outcome.json; this runs in the child process."""
     import logging
 
     logging.basicConfig(level=logging.WARNING)
     folder = Path(sys.argv[2])
     try:
-        failures = _exported(Path(sys.argv[1]), folder, sys.argv[3] if len(sys.argv) > 3 else None)
-    except Exception:  # noqa: BLE001  whatever it is, it is to be read in the outcome
+        failures = _export_spec(Path(sys.argv[1]), folder, sys.argv[3] if len(sys.argv) > 3 else None)
+    except Exception:  # noqa: BLE001  any failure is reported in the outcome
         failures = {"": traceback.format_exc()[-_LAST_WORDS:]}
     (folder / "outcome.json").write_text(json.dumps(failures))
 
 
-def _exported(request: Path, folder: Path, code_cache: str | None) -> dict[str, str]:
+def _export_spec(request: Path, folder: Path, code_cache: str | None) -> dict[str, str]:
     import torch
 
     if json.loads(request.read_text())["device"] == "cuda":
-        # Asking the driver would keep forks from the GPU; and whether there is one, they find out.
+        # Asking the driver would keep forks from using the GPU; they find out whether there is one.
         torch.cuda.is_available = lambda: True
     import exporter.packages.package_tower
     import exporter.pipeline.export
@@ -117,7 +118,7 @@ def _exported(request: Path, folder: Path, code_cache: str | None) -> dict[str, 
     workspace = folder / "work"
     workspace.mkdir(exist_ok=True)
 
-    def report(event: StageEvent) -> None:  # towers run in processes of their own, so by a file
+    def report(event: StageEvent) -> None:  # towers run in separate processes, so events go through a file
         if event.kind != "progress":
             with (folder / "events.jsonl").open("a") as lines:
                 lines.write(event.model_dump_json() + "\n")

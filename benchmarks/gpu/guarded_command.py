@@ -1,4 +1,4 @@
-"""A command in a process of its own, which ends with all that it started when its time is up.
+"""Run a command under a guard that ends it, and everything it started, when its time is up.
 
 A hanging kernel, an illegal access or too little memory then costs one part of a benchmark, not the others.
 """
@@ -8,11 +8,11 @@ import sys
 from collections.abc import Sequence
 from typing import IO
 
-_GRACE_S = 20  # to write down what there is
+_GRACE_S = 20  # for writing down partial results
 
 
 def run_guarded(command: Sequence[str], *, limit_s: float, log: IO[str] | None = None) -> str:
-    """How the command ended, in words; "" if well. What it says goes to `log`, else where ours does."""
+    """Run the command; return how it failed, or "" if it succeeded. Output goes to `log`, else to our own."""
     guarded = [sys.executable, "-m", "processes.guard", str(_GRACE_S), "", *command]
     process = subprocess.Popen(guarded, stdin=subprocess.PIPE, stdout=log, stderr=log and subprocess.STDOUT)
     try:
@@ -25,7 +25,7 @@ def run_guarded(command: Sequence[str], *, limit_s: float, log: IO[str] | None =
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """The guard ends the command's family; and if it does not, the kernel ends both."""
+    """End the command's process family through the guard; if the guard hangs, the kernel ends both."""
     assert process.stdin is not None
     if process.poll() is None:
         process.terminate()

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.gpu.export_process import ENVIRONMENT, Exported, export_in_process
+from benchmarks.gpu.export_process import ENVIRONMENT, ExportResult, export_in_process
 from benchmarks.gpu.guarded_command import run_guarded
 
 FIXTURES = Path(__file__).parents[2] / "tests" / "fixtures" / "torcheasyrec"
@@ -115,7 +115,7 @@ def _exports(results: Results, scratch: Path, until: float) -> dict[Case, Path]:
     return artifacts
 
 
-def _told(made: Exported) -> dict[str, object]:
+def _told(made: ExportResult) -> dict[str, object]:
     return {"seconds": round(made.seconds, 1), "stages": made.stages, "failures": made.failures}
 
 

@@ -1,6 +1,6 @@
-"""One part of the benchmark, in a process of its own: `python -m benchmarks.gpu.part_process NAME OUT SECONDS`.
+"""One part of the GPU benchmark in its own process: `python -m benchmarks.gpu.part_process NAME OUT SECONDS`.
 
-What is found out is written as it comes: figures to gpu.json below OUT, and the part's table to NAME.txt.
+Results are written while the part runs: figures to gpu.json below OUT, and the part's table to NAME.txt.
 """
 
 import importlib.util
@@ -23,7 +23,7 @@ _NEEDED_FOR_PACKAGES = ("fbgemm_gpu", "torchrec", "pyarrow", "pydantic")
 
 
 class Run:
-    """One part at work: where it writes, and how long it may begin anything."""
+    """A running part: where it writes, and until when it may begin new work."""
 
     def __init__(self, out: Path, budget_s: float) -> None:
         self.out = out
@@ -35,30 +35,30 @@ class Run:
         return self._until - time.monotonic()
 
     def ceilings(self) -> Ceilings:
-        """Of this device, measured by whichever part needs them first."""
-        if "ceilings" in (known := self.kept()):
-            return Ceilings(**known["ceilings"])  # type: ignore[arg-type]  # as kept below
+        """Return the device's ceilings, which the first part that needs them measures."""
+        if "ceilings" in (known := self.read_figures()):
+            return Ceilings(**known["ceilings"])  # type: ignore[arg-type]  # as written below
         found = ceilings()
         self.keep("ceilings", asdict(found))
         return found
 
-    def kept(self) -> dict[str, dict[str, str | float]]:
-        """What this and earlier parts have found out."""
+    def read_figures(self) -> dict[str, dict[str, str | float]]:
+        """Return the figures of this and earlier parts."""
         read: dict[str, dict[str, str | float]] = (
             json.loads(self._kept.read_text()) if self._kept.exists() else {}
         )
         return read
 
     def keep(self, name: str, figures: object) -> None:
-        """Write gpu.json anew, with these figures in it; never half of it."""
+        """Add figures to gpu.json, which is replaced as a whole."""
         anew = self._kept.with_suffix(".new")
-        anew.write_text(json.dumps({**self.kept(), name: figures}, indent=1) + "\n")
+        anew.write_text(json.dumps({**self.read_figures(), name: figures}, indent=1) + "\n")
         anew.replace(self._kept)
 
 
 def main() -> int:
-    """1 if something is wrong in the part, or it raised; its table then ends with that."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the guard, which a Ctrl-C ends, sends the other signal
+    """Run one part; return 1 if a case of it failed. If it raises, its table ends with the traceback."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the guard ends on a Ctrl-C and sends another signal
     interrupt_on_end_signals()
     name, out, budget_s = sys.argv[1:]
     run, is_well = Run(Path(out), float(budget_s)), True
@@ -73,7 +73,7 @@ def main() -> int:
     return 0 if is_well else 1
 
 
-def _checked(run: Run) -> Iterator[str]:
+def _check(run: Run) -> Iterator[str]:
     seed, lines = secrets.randbits(32), list[str]()
     for line in check([], seed=seed, until=time.monotonic() + run.left_s):
         lines.append(line)
@@ -91,7 +91,7 @@ def _attention(run: Run) -> Iterator[str]:
         for figure in attention.measure(most, lambda: run.left_s):
             figures.append(figure)
             run.keep("attention", attention.recorded(figures))
-    finally:  # of what there is, whatever ends it
+    finally:  # also if an error or a signal ends the part
         yield attention.shown(figures)
 
 
@@ -117,7 +117,7 @@ def _packages(run: Run) -> Iterator[str]:
 
 Part = Callable[[Run], Iterator[str]]  # yields the lines of its table
 PARTS: dict[str, Part] = {
-    "check": _checked,
+    "check": _check,
     "attention": _attention,
     "output": _output,
     "packages": _packages,

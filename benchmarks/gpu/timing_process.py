@@ -1,7 +1,8 @@
-"""One tower on this GPU, in a process of its own: eager, torch.compile, packages, CUDA graphs of packages.
+"""Time one tower on this GPU in its own process: eager, torch.compile, packages, CUDA graphs of packages.
 
-`python -m benchmarks.gpu.timing_process order.json lines.jsonl`. A line per contender and batch size, written at
-once: a process that dies leaves those it had. A contender that fails is told with its traceback.
+`python -m benchmarks.gpu.timing_process request.json lines.jsonl` writes a line per contender and batch size
+as soon as it has it, so a process that dies leaves the earlier ones. A failing contender's line holds its
+traceback.
 """
 
 import json

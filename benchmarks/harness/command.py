@@ -1,4 +1,4 @@
-"""What every benchmark's command has in common: its options, a folder that goes away, and a report."""
+"""The parts that every benchmark's command shares: options, a temporary folder, and a report."""
 
 import argparse
 import shutil
@@ -14,27 +14,27 @@ from benchmarks.harness.report import RESULTS, Report, write_report
 from benchmarks.harness.requirements import REQUIREMENTS, Requirements
 from processes.interrupts import interrupt_on_end_signals
 
-ROUNDS = 5  # that a median is taken of
+ROUNDS = 5  # measurements behind each median
 _INTERRUPTED = 130
 _FOLDER = Path(".slipway/bench")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """One benchmark: how often its variants are measured, whether only to see that it works, and where."""
+    """One run of a benchmark: number of rounds, tiny sizes or real ones, and the folder to work in."""
 
     rounds: int
     quick: bool
     folder: Path
 
     def say(self, text: str) -> None:
-        """Tell the person who waits how far it is."""
+        """Print progress with the time of day."""
         sys.stdout.write(f"{time.strftime('%H:%M:%S')} {text}\n")
         sys.stdout.flush()
 
 
 def build_parser(name: str, description: str | None) -> argparse.ArgumentParser:
-    """The options that all benchmarks have."""
+    """Return a parser with the options that all benchmarks have."""
     parser = argparse.ArgumentParser(
         prog=f"python -m benchmarks.{name}",
         description=description,
@@ -42,18 +42,18 @@ def build_parser(name: str, description: str | None) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--rounds", type=int, default=ROUNDS, metavar="N", help="default: %(default)s")
-    parser.add_argument("--quick", action="store_true", help="tiny sizes, only to see that it works")
+    parser.add_argument("--quick", action="store_true", help="run with tiny sizes, only to see that it works")
     parser.add_argument(
-        "--folder", type=Path, default=_FOLDER, metavar="DIR", help="where to work; default: %(default)s"
+        "--folder", type=Path, default=_FOLDER, metavar="DIR", help="folder to work in; default: %(default)s"
     )
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="DIR")
     return parser
 
 
 def run_benchmark(name: str, given: argparse.Namespace, measure: Callable[[Run], Report]) -> int:
-    """Measure in a folder of its own and write the report; interrupted, nothing is left and nothing written.
+    """Measure in a temporary folder, write the report, and return the exit code.
 
-    The exit code is 130 then, and 1 where the disk is too small.
+    An interrupt leaves no files and writes no report; the code is then 130. It is 1 if the disk is too small.
     """
     interrupt_on_end_signals()
     parent: Path = given.folder.absolute()
@@ -79,5 +79,5 @@ def run_benchmark(name: str, given: argparse.Namespace, measure: Callable[[Run],
 
 
 def _missing(requirements: Requirements, folder: Path) -> float:
-    """Bytes of disk that are not there."""
+    """Return how many bytes of disk space are missing."""
     return max(0.0, requirements.disk_gb * 1e9 - shutil.disk_usage(folder).free)

@@ -1,4 +1,4 @@
-"""The machine that figures were measured on, and how busy it was: what they cannot be read without."""
+"""The machine that figures were measured on, and how busy it was."""
 
 import os
 import platform
@@ -12,7 +12,7 @@ _CPU = "model name"
 
 
 class Machine(BaseModel):
-    """What it has, and its load: the processes that wanted to run, over the minute before."""
+    """Hardware and versions, with the load: processes that wanted to run, averaged over the last minute."""
 
     cpu: str
     cores: int
@@ -24,7 +24,7 @@ class Machine(BaseModel):
 
     @classmethod
     def since(cls, load_before: float) -> Self:
-        """This machine, at the end of a benchmark that began under `load_before`."""
+        """Describe this machine at the end of a benchmark that began under `load_before`."""
         named = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith(_CPU)]
         return cls(
             cpu=named[0].partition(":")[2].strip() if named else platform.machine(),
@@ -44,5 +44,5 @@ class Machine(BaseModel):
 
 
 def load() -> float:
-    """The load of the last minute."""
+    """Return the load of the last minute."""
     return os.getloadavg()[0]

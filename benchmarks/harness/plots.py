@@ -1,4 +1,4 @@
-"""The two kinds of plots: bars of a figure with its spread, and lines over a size."""
+"""Plots of benchmarks: bars with error lines, stacked columns, and lines over a size."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ Bars = Mapping[str, Sequence[Spread]]  # series -> a figure for each group
 
 @dataclass(frozen=True, kw_only=True)
 class Titles:
-    """What stands above a plot and at its axes."""
+    """Title of a plot and labels of its axes."""
 
     title: str
     x: str = ""
@@ -22,7 +22,7 @@ class Titles:
 def draw_bars(
     axes: Axes, groups: Sequence[str], series: Bars, titles: Titles, *, aim: float | None = None
 ) -> None:
-    """A bar per series in each group, with a line from the lowest value to the highest."""
+    """Draw a bar per series in each group, with a line from the lowest value to the highest."""
     width = 0.8 / len(series)
     for number, (label, spreads) in enumerate(series.items()):
         places = [group + (number + 0.5) * width - 0.4 for group in range(len(groups))]
@@ -34,7 +34,7 @@ def draw_bars(
 
 
 def draw_stacks(axes: Axes, columns: Mapping[str, Mapping[str, float]], titles: Titles) -> None:
-    """A column for each name, its parts one above the other; parts in the order of their first mention."""
+    """Draw a column of stacked parts for each name; parts appear in the order of their first mention."""
     parts = dict.fromkeys(part for stack in columns.values() for part in stack)
     base = [0.0] * len(columns)
     for part in parts:
@@ -47,7 +47,7 @@ def draw_stacks(axes: Axes, columns: Mapping[str, Mapping[str, float]], titles: 
 def draw_lines(
     axes: Axes, xs: Sequence[float], series: Mapping[str, Sequence[float]], titles: Titles
 ) -> None:
-    """A line per series."""
+    """Draw a line per series."""
     for label, ys in series.items():
         axes.plot(xs, ys, marker="o", markersize=4, label=label)
     _finish(axes, titles)

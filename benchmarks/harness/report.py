@@ -1,4 +1,4 @@
-"""What a benchmark leaves: its figures as JSON, the same as tables to read, and a plot."""
+"""The results of a benchmark: figures as JSON, the same figures as Markdown tables, and a plot."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -17,28 +17,28 @@ RESULTS = Path(__file__).parents[1] / "results"
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """Figures to read: what stands above them, and rows of texts."""
+    """A Markdown table: title, column names, and rows of text."""
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
 
-    def markdown(self) -> str:
+    def to_markdown(self) -> str:
         lines = [self.columns, ("---",) * len(self.columns), *self.rows]
         return f"{self.title}\n\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """What was measured, and how it is shown."""
+    """Figures of a benchmark, with their tables and the function that plots them."""
 
     figures: BaseModel
     tables: tuple[Table, ...]
     draw: Callable[[Figure], None]
 
 
-class Recorded(BaseModel):
-    """<name>.json"""
+class RecordedReport(BaseModel):
+    """The contents of `<name>.json`."""
 
     benchmark: str
     machine: Machine
@@ -47,10 +47,12 @@ class Recorded(BaseModel):
 
 
 def write_report(report: Report, *, name: str, machine: Machine, seconds: float, folder: Path) -> None:
-    """Write <name>.json, <name>.md and <name>.png, each whole or not at all, and print the tables."""
+    """Write <name>.json, <name>.md and <name>.png, each completely or not at all, and print the tables."""
     folder.mkdir(parents=True, exist_ok=True)
-    recorded = Recorded(benchmark=name, machine=machine, seconds=round(seconds, 1), figures=report.figures)
-    tables = "\n".join(table.markdown() for table in report.tables)
+    recorded = RecordedReport(
+        benchmark=name, machine=machine, seconds=round(seconds, 1), figures=report.figures
+    )
+    tables = "\n".join(table.to_markdown() for table in report.tables)
     with _replacing(folder / f"{name}.json") as path:
         path.write_text(recorded.model_dump_json(indent=1) + "\n")
     with _replacing(folder / f"{name}.md") as path:
@@ -70,7 +72,7 @@ def _plot(draw: Callable[[Figure], None], path: Path) -> None:
 
 @contextmanager
 def _replacing(target: Path) -> Iterator[Path]:
-    """A file beside the target, which takes its place at the end."""
+    """Yield a file beside the target that replaces it at the end."""
     partial = target.with_name(f".{target.name}.partial")
     try:
         yield partial

@@ -1,4 +1,4 @@
-"""The benchmarks there are, in the order in which they are run, and what each needs."""
+"""All benchmarks in the order in which they run, with the time and disk space that each needs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Requirements:
-    """On two cores that nobody else uses."""
+    """Time on two idle cores, and disk space."""
 
     minutes: int
     disk_gb: int

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from benchmarks.gpu import attention
-from benchmarks.gpu.__main__ import go_through
+from benchmarks.gpu.__main__ import run_parts
 from benchmarks.gpu.attention import AttentionFigures
 from benchmarks.gpu.device_timing import Missing, Spread, of_each
 from benchmarks.gpu.part_process import Run
@@ -84,16 +84,16 @@ def test_a_part_that_dies_or_hangs_costs_no_other_its_table(
         assert left_s > 0
         return [sys.executable, "-c", _PART, name, str(tmp_path)]
 
-    status = go_through(["before", broken, "well"], tmp_path, 60.0, command)
+    status = run_parts(["before", broken, "well"], tmp_path, 60.0, command)
     told = capsys.readouterr()
-    assert status == 1 and f"did not end well: {broken}" in told.err
+    assert status == 1 and f"failed: {broken}" in told.err
     for name in ("before", broken, "well"):
         assert f"\n{name}\ntable of {name}\n" in told.out
     assert ("status 137" if broken == "dies" else "took more than 5 s") in told.out
 
 
 def test_parts_without_time_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert go_through(["check", "output"], tmp_path, 0.0, lambda name, left_s: ["false"]) == 1
+    assert run_parts(["check", "output"], tmp_path, 0.0, lambda name, left_s: ["false"]) == 1
     assert capsys.readouterr().out.count("not begun: no time was left") == 2
 
 
@@ -131,11 +131,11 @@ def test_a_failing_contender_is_told_below_the_table() -> None:
 
 def test_an_interrupt_leaves_the_tables_that_there_are(tmp_path: Path) -> None:
     program = (
-        "import signal, sys; from pathlib import Path; from benchmarks.gpu.__main__ import go_through\n"
+        "import signal, sys; from pathlib import Path; from benchmarks.gpu.__main__ import run_parts\n"
         # As in a terminal, even where the tests run in the background, which is started deaf to it.
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         f"part = lambda name, left_s: [sys.executable, '-c', {_PART!r}, name, {str(tmp_path)!r}]\n"
-        f"sys.exit(go_through(['before', 'hangs', 'well'], Path({str(tmp_path)!r}), 99.0, part))"
+        f"sys.exit(run_parts(['before', 'hangs', 'well'], Path({str(tmp_path)!r}), 99.0, part))"
     )
     running = subprocess.Popen(
         [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, start_new_session=True

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from benchmarks.gpu.export_process import Exported
+    from benchmarks.gpu.export_process import ExportResult
 
 ZOO = Path(__file__).parents[1] / "board" / "zoo.json"
 FAMILIES = ("hstu_match", "dlrm_hstu", "dlrm_hstu_trunc", "dssm", "dat", "mind", "multi_tower_din", "dbmtl")
@@ -58,7 +58,7 @@ def request_of(case: Case, folder: Path) -> dict[str, object]:
     return told
 
 
-def made(case: Case, folder: Path, compiler: Path) -> "Exported":
+def made(case: Case, folder: Path, compiler: Path) -> "ExportResult":
     """Export a case below `folder`."""
     from benchmarks.gpu.export_process import export_in_process
 

@@ -14,7 +14,7 @@ import torch
 from tests.gpu.cases import CASES, Case, made
 
 if TYPE_CHECKING:
-    from benchmarks.gpu.export_process import Exported
+    from benchmarks.gpu.export_process import ExportResult
 
 _AT_A_TIME = 6
 _HERE = Path(__file__).parent
@@ -32,7 +32,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def exports(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dict[Case, Future["Exported"]]]:
+) -> Iterator[dict[Case, Future["ExportResult"]]]:
     """The exports of every case that a test of this session is about; several at a time."""
     asked = (
         item.callspec.params.get("case")
@@ -51,6 +51,6 @@ def exports(
 
 
 @pytest.fixture
-def export(case: Case, exports: dict[Case, Future["Exported"]]) -> "Exported":
+def export(case: Case, exports: dict[Case, Future["ExportResult"]]) -> "ExportResult":
     """The export of a test's case, once it is done."""
     return exports[case].result()

@@ -1,4 +1,4 @@
-"""Recorded models are exported on this machine's GPU, pass the gate on it, and say what they are for."""
+"""Exports of recorded models on this machine's GPU pass the gate there, and their manifests say what they are for."""
 
 import json
 import shutil
@@ -13,14 +13,14 @@ import torch
 from tests.gpu.cases import CASES, IN_BOTH_MODES, QUANTISED, WITH_KERNELS, Case
 
 if TYPE_CHECKING:
-    from benchmarks.gpu.export_process import Exported
+    from benchmarks.gpu.export_process import ExportResult
     from exporter.manifest import Manifest
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "torcheasyrec"
 _RECORDED = 1e-3  # of an output's scale: recorded were fp32 outputs of a CPU
 
 
-def manifest_of(export: "Exported") -> "Manifest":
+def manifest_of(export: "ExportResult") -> "Manifest":
     """Of an export that must have worked; its failure is the test's."""
     from exporter.artifact.read import read_manifest
 
@@ -29,14 +29,14 @@ def manifest_of(export: "Exported") -> "Manifest":
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_every_tower_passes_the_gate_at_all_sizes(case: Case, export: "Exported") -> None:
+def test_every_tower_passes_the_gate_at_all_sizes(case: Case, export: "ExportResult") -> None:
     for tower in manifest_of(export).towers:
         sizes = {each.sizes.get("batch") for each in tower.verified.cases}
         assert all(each.passed for each in tower.verified.cases) and sizes >= {1, 2, 7, 32, 64}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_a_manifest_names_the_gpu_and_no_library(case: Case, export: "Exported") -> None:
+def test_a_manifest_names_the_gpu_and_no_library(case: Case, export: "ExportResult") -> None:
     manifest = manifest_of(export)
     major, minor = torch.cuda.get_device_capability()
     assert (manifest.device, manifest.architecture) == ("cuda", f"sm_{major}{minor}")
@@ -45,7 +45,7 @@ def test_a_manifest_names_the_gpu_and_no_library(case: Case, export: "Exported")
 
 
 @pytest.mark.parametrize("case", [*IN_BOTH_MODES, *WITH_KERNELS], ids=lambda case: case.name)
-def test_packages_give_the_recorded_outputs(case: Case, export: "Exported", tmp_path: Path) -> None:
+def test_packages_give_the_recorded_outputs(case: Case, export: "ExportResult", tmp_path: Path) -> None:
     from safetensors.torch import load_file
 
     from exporter.serving.downloaded_tower import download
@@ -72,7 +72,7 @@ def test_packages_give_the_recorded_outputs(case: Case, export: "Exported", tmp_
 
 
 @pytest.mark.parametrize("case", IN_BOTH_MODES[:1], ids=lambda case: case.name)
-def test_a_package_of_another_gpu_is_refused(case: Case, export: "Exported", tmp_path: Path) -> None:
+def test_a_package_of_another_gpu_is_refused(case: Case, export: "ExportResult", tmp_path: Path) -> None:
     from exporter.errors import InvalidArtifact
     from exporter.serving.downloaded_tower import download
 
@@ -85,7 +85,7 @@ def test_a_package_of_another_gpu_is_refused(case: Case, export: "Exported", tmp
 
 
 @pytest.mark.parametrize("case", QUANTISED, ids=lambda case: case.name)
-def test_quantised_tables_are_told_with_what_they_cost(case: Case, export: "Exported") -> None:
+def test_quantised_tables_are_told_with_what_they_cost(case: Case, export: "ExportResult") -> None:
     for tower in manifest_of(export).towers:
         assert tower.verified.fp32 is not None
         assert {str(table.dtype) for table in tower.embeddings} == {dict(case.changes)["tables"]}
@@ -93,7 +93,7 @@ def test_quantised_tables_are_told_with_what_they_cost(case: Case, export: "Expo
 
 @pytest.mark.parametrize("case", [*WITH_KERNELS[:1], *IN_BOTH_MODES[:1]], ids=lambda case: case.name)
 def test_two_runners_on_two_streams_give_what_one_gives(
-    case: Case, export: "Exported", tmp_path: Path
+    case: Case, export: "ExportResult", tmp_path: Path
 ) -> None:
     manifest_of(export)
     command = [
