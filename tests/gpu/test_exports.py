@@ -1,4 +1,4 @@
-"""Exports of recorded models on this machine's GPU pass the gate there, and their manifests say what they are for."""
+"""Exports of recorded models on this GPU pass the gate there, and their manifests say what they are for."""
 
 import json
 import shutil
