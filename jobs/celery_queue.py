@@ -1,4 +1,4 @@
-"""The queue on Celery and Redis: its settings, the task's name, and looking into the broker."""
+"""The queue on Celery and Redis: its configuration, the names of its tasks, and a look into the broker."""
 
 import json
 import time
@@ -18,13 +18,13 @@ from jobs.stores.redis_store import translate_redis_errors
 
 RUN_EXPORT = "slipway.run_export"
 JOIN_EXPORT = "slipway.join_export"
-QUEUE = "slipway.exports"  # of target cpu; that of another has its name behind it
+QUEUE = "slipway.exports"  # the queue of target cpu; other targets append their name
 
 # A message is delivered again this long after its worker last touched it (see `put_off_redelivery`).
 VISIBILITY_TIMEOUT = timedelta(minutes=3)
 
-# A worker asks for a message of the first step that has any; each is a list of its own in Redis, the
-# first under the queue's plain name.
+# A worker takes a message of the first step that has any. Each step is a list of its own in Redis, the
+# first one under the queue's plain name.
 _STEPS = {Priority.HIGH: 0, Priority.NORMAL: 3, Priority.LOW: 6}
 _SEPARATOR = ":"
 
@@ -34,14 +34,14 @@ _UNACKED_INDEX_KEY = "unacked_index"
 
 
 def make_celery(redis_url: str, targets: Sequence[Target] = ("cpu",)) -> Celery:
-    """The Celery app of both programs, a worker's with its targets.
+    """Return the Celery app of the API, or of a worker with these targets.
 
-    The job store knows the truth; a lost or repeated id is harmless.
+    Messages may be lost or repeated, because the job store knows the truth.
     """
     app = Celery("slipway", broker=redis_url)
     app.conf.update(
         accept_content=["json"],
-        broker_connection_max_retries=None,  # Redis may be away for as long as it likes
+        broker_connection_max_retries=None,  # reconnect for as long as Redis is away
         broker_connection_retry_on_startup=True,
         broker_transport_options={
             "priority_steps": sorted(_STEPS.values()),
@@ -59,13 +59,13 @@ def make_celery(redis_url: str, targets: Sequence[Target] = ("cpu",)) -> Celery:
         task_default_queue=QUEUE,
         task_ignore_result=True,
         task_queues={name: {"exchange": name, "routing_key": name} for name in map(queue_name, targets)},
-        task_reject_on_worker_lost=False,  # a crash that repeats would repeat for ever
+        task_reject_on_worker_lost=False,  # a job that crashes its worker would be delivered for ever
         task_serializer="json",
         task_store_errors_even_if_ignored=False,
         worker_concurrency=1,  # compiling uses every core
         worker_disable_prefetch=True,
         worker_hijack_root_logger=False,
-        worker_pool="threads",  # the work is in child processes; see worker.supervisor
+        worker_pool="threads",  # the work is done by child processes, see worker.supervisor
         worker_prefetch_multiplier=1,
         worker_send_task_events=False,
     )
@@ -73,18 +73,18 @@ def make_celery(redis_url: str, targets: Sequence[Target] = ("cpu",)) -> Celery:
 
 
 def queue_name(target: Target) -> str:
-    """The queue of the workers that serve a target."""
+    """Return the name of the queue of workers that serve a target."""
     return QUEUE if target == "cpu" else f"{QUEUE}.{target}"
 
 
 def message_lists(target: Target = "cpu") -> tuple[str, ...]:
-    """The lists that hold the waiting messages of a target, in the order workers look at them."""
+    """Return the lists that hold a target's waiting messages, in the order in which workers read them."""
     queue = queue_name(target)
     return tuple(f"{queue}{_SEPARATOR}{step}" if step else queue for step in sorted(_STEPS.values()))
 
 
 class CeleryQueue:
-    """Messages through Celery on Redis. A message's id is its job's, so that it can be found."""
+    """Messages through Celery on Redis; a message has its job's id, by which it can be found."""
 
     def __init__(self, app: Celery, client: redis.Redis) -> None:
         """Publish through `app`; look into its broker with `client`."""
@@ -106,7 +106,7 @@ class CeleryQueue:
                 JOIN_EXPORT,
                 args=[call.model_dump(mode="json")],
                 queue=queue_name(target),
-                priority=_STEPS[Priority.HIGH],  # others wait for it already
+                priority=_STEPS[Priority.HIGH],  # the other hosts are waiting already
                 expires=call.time_limit_s,
                 retry=False,
             )
@@ -122,7 +122,7 @@ class CeleryQueue:
         return frozenset(JobId(message["headers"]["id"]) for message in messages)
 
     def count_waiting(self, targets: Sequence[Target]) -> int:
-        """How many messages lie in the queues of these targets."""
+        """Return the number of messages that lie in the queues of these targets."""
         with translate_redis_errors():
             return sum(int(self._redis.llen(key)) for each in targets for key in message_lists(each))
 

@@ -1,4 +1,4 @@
-"""What can go wrong with a job, as a branch of the exporter's tree.
+"""Errors about jobs, as a branch of the exporter's tree of errors.
 
 ExportError
 └── JobError
@@ -6,14 +6,14 @@ ExportError
     ├── JobFinished       a finished job cannot be cancelled
     ├── JobNotFinished    a job that may still run cannot be deleted
     ├── JobNotRetryable   no tower of the job has failed
-    ├── QuotaExceeded     the caller has as many jobs as it may (retryable)
-    ├── KeyReused         an idempotency key came with another request before
+    ├── QuotaExceeded     the caller has as many jobs as it may have (retryable)
+    ├── KeyReused         the idempotency key was used for another request
     ├── KeyInFlight       the request with this idempotency key is still being answered (retryable)
-    ├── NoArtifact        the job has published nothing of the kind
-    ├── NoBundle          of this job or tower no failure's bundle is kept
-    ├── ModelNotFound     no successful export carries this model's name
+    ├── NoArtifact        the job has published no such artifact
+    ├── NoBundle          no bundle of this job or tower is stored
+    ├── ModelNotFound     no successful export has this model's name
     ├── IllegalMove       the table of moves does not have this move
-    ├── LeaseLost         the lease has expired or another attempt holds the job
+    ├── LeaseLost         the lease has expired, or another attempt holds the job
     ├── RecordTooNew      a newer program wrote the job's record (retryable)
     └── StoreUnavailable  the job store cannot be reached, or refuses (retryable)
 """
@@ -22,10 +22,10 @@ from exporter.errors import ExportError
 
 
 class JobError(ExportError):
-    """Something about a job, not about its export."""
+    """An error about a job, not about its export."""
 
     code = "job_error"
-    advice = "look at the job again"
+    advice = "get the job's current state"
 
 
 class JobNotFound(JobError):
@@ -43,14 +43,14 @@ class JobFinished(JobError):
     """A finished job cannot be cancelled."""
 
     code = "job_finished"
-    advice = "there is nothing to do: it has ended"
+    advice = "nothing to do: the job has ended"
 
 
 class JobNotFinished(JobError):
     """A job that may still run cannot be deleted."""
 
     code = "job_not_finished"
-    advice = "cancel it, and delete it once it has ended"
+    advice = "cancel the job, and delete it once it has ended"
 
 
 class JobNotRetryable(JobError):
@@ -64,28 +64,28 @@ class QuotaExceeded(JobError):
     """The caller has as many jobs as it may have."""
 
     code = "quota_exceeded"
-    advice = "wait for some to end, or cancel them"
+    advice = "wait until some have ended, or cancel them"
     retryable = True
 
     def __init__(self, owner: str, limit: int, state: str) -> None:
-        """Name the limit that was met."""
+        """Name the owner and the limit."""
         super().__init__(
             f"{owner} has {limit} {state} jobs, and may have no more",
-            hint="wait for some to end, or cancel them; the limits stand with the API key",
+            hint="wait until some have ended, or cancel them; the limits are set with the API key",
         )
 
 
 class KeyReused(JobError):
-    """An idempotency key came with another request before."""
+    """The idempotency key was used for another request."""
 
     code = "idempotency_key_reused"
-    advice = "draw a new key for every new request"
+    advice = "use a new key for every new request"
 
     def __init__(self, key: str) -> None:
         """Name the key."""
         super().__init__(
             f"Idempotency-Key {key} was used before, for another request",
-            hint="draw a new key for every new request",
+            hint="use a new key for every new request",
             where="Idempotency-Key",
         )
 
@@ -94,40 +94,40 @@ class KeyInFlight(JobError):
     """The request with this idempotency key is still being answered."""
 
     code = "idempotency_key_in_flight"
-    advice = "repeat it in a moment"
+    advice = "repeat the request in a moment"
     retryable = True
 
     def __init__(self, key: str) -> None:
         """Name the key."""
         super().__init__(
             f"the request with Idempotency-Key {key} is still being answered",
-            hint="repeat it in a moment",
+            hint="repeat the request in a moment",
             where="Idempotency-Key",
         )
 
 
 class NoArtifact(JobError):
-    """The job has published nothing of the kind."""
+    """The job has published no such artifact."""
 
     code = "no_artifact"
-    advice = "see the job's towers for what it published, and why not"
+    advice = "see the job's towers for what was published, and for the failures of the others"
 
 
 class NoBundle(JobError):
-    """Of this job or tower no failure's bundle is kept."""
+    """No bundle of this job or tower is stored."""
 
     code = "no_bundle"
     advice = "a failure names its bundle in `bundle_url`; it is kept for a week"
 
 
 class ModelNotFound(JobError):
-    """No successful export carries this model's name."""
+    """No successful export has this model's name."""
 
     code = "model_not_found"
     advice = "name the model in `model` when posting an export"
 
     def __init__(self, name: str, what: str = "successful export") -> None:
-        """Name the model, and what of it there is not."""
+        """Name the model and what was not found."""
         super().__init__(
             f"there is no {what} of a model {name}", hint="name the model in `model` when posting an export"
         )
@@ -137,14 +137,14 @@ class IllegalMove(JobError):
     """The table of moves does not have this move."""
 
     code = "illegal_move"
-    advice = "look at the job again: its state has changed"
+    advice = "get the job again: its state has changed"
 
 
 class LeaseLost(JobError):
-    """The lease has expired or another attempt holds the job."""
+    """The lease has expired, or another attempt holds the job."""
 
     code = "lease_lost"
-    advice = "there is nothing to do: the job goes on elsewhere"
+    advice = "nothing to do: another worker holds the job"
 
 
 class RecordTooNew(JobError):
@@ -152,7 +152,7 @@ class RecordTooNew(JobError):
 
     code = "record_too_new"
     retryable = True
-    advice = "finish the upgrade: programs of the newer version read it"
+    advice = "finish the upgrade: programs of the newer version can read it"
 
     def __init__(self, job_id: str, version: object) -> None:
         """Name the job and the layout of its record."""
@@ -160,12 +160,12 @@ class RecordTooNew(JobError):
 
 
 class StoreUnavailable(JobError):
-    """The job store cannot be reached, or refuses: out of memory, read-only."""
+    """The job store cannot be reached, or refuses because it is out of memory or read-only."""
 
     code = "store_unavailable"
     advice = "check that Redis runs at SLIPWAY_REDIS_URL; the request can be repeated"
     retryable = True
 
     def __init__(self, cause: BaseException) -> None:
-        """Name the cause; the address may hold a password and is left out."""
+        """Name the cause, without the address, which may hold a password."""
         super().__init__(f"the job store cannot be reached or refuses: {type(cause).__name__}")

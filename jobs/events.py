@@ -1,4 +1,4 @@
-"""What callers are told of a job: pure functions of two states of its record."""
+"""The events about a job that callers receive: pure functions of two states of its record."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -13,29 +13,29 @@ _TOWER_ENDS = frozenset({TowerState.SUCCEEDED, TowerState.FAILED})
 
 
 class EventType(StrEnum):
-    """What can happen to a job that callers are told of."""
+    """The kinds of events that callers receive about a job."""
 
-    EXPORT_STARTED = "export.started"  # an attempt began
+    EXPORT_STARTED = "export.started"  # an attempt started
     TOWER_FINISHED = "tower.finished"  # published, or failed for good
-    EXPORT_FINISHED = "export.finished"  # the job has ended, however it did
+    EXPORT_FINISHED = "export.finished"  # the job has ended, in whatever state
 
 
 class JobNews(Frozen):
-    """An event's data: the job as it was right after the event."""
+    """The data of an event: the job right after the event."""
 
     job: JobId
     state: JobState
     attempt: int
     manifest_uri: str | None
     failure: Failure | None
-    tower: TowerName | None = None  # of tower.finished
-    target: Target | None = None  # what that tower's package is for, where the spec names targets
+    tower: TowerName | None = None  # in tower.finished
+    target: Target | None = None  # the package's target, if the spec names targets
     package_uri: str | None = None
     digest: str | None = None
 
 
 class JobEvent(Frozen):
-    """One thing that happened to one job; its id is the same however often it is told."""
+    """One event of one job; its id is the same however often it is delivered."""
 
     id: str
     type: EventType
@@ -44,14 +44,14 @@ class JobEvent(Frozen):
 
 
 class OutboxEntry(Frozen):
-    """An event on its way to those who asked for it."""
+    """An event on its way to its receivers."""
 
     event: JobEvent
     callback_url: str | None
 
 
 def make_outbox_entries(old: Job | None, new: Job) -> tuple[OutboxEntry, ...]:
-    """What the step from `old` to `new` is worth telling; `old` is None for a job just added."""
+    """Return the events of the step from `old` to `new`; `old` is None for a job just added."""
     events = tuple(
         JobEvent(id=f"{new.id}.{new.revision}.{number}", type=kind, time=new.updated_at, data=data)
         for number, (kind, data) in enumerate(_find_events(old, new))
@@ -64,9 +64,9 @@ def _find_events(old: Job | None, new: Job) -> Iterator[tuple[EventType, JobNews
     if new.state is JobState.RUNNING and (old is None or old.attempt < new.attempt):
         yield EventType.EXPORT_STARTED, _make_news(new)
     ended_before = _ended_towers(old) if old else frozenset()
-    for tower in new.towers:  # a job that was set back tries the towers of its target again
-        for_good = new.state is not JobState.QUEUED or tower.target in new.ended_targets
-        if for_good and (tower.name, tower.target) in _ended_towers(new) - ended_before:
+    for tower in new.towers:  # a job that was set back exports its target's towers again
+        is_final = new.state is not JobState.QUEUED or tower.target in new.ended_targets
+        if is_final and (tower.name, tower.target) in _ended_towers(new) - ended_before:
             yield EventType.TOWER_FINISHED, _make_news(new, tower)
     if new.state.is_final and (old is None or not old.state.is_final):
         yield EventType.EXPORT_FINISHED, _make_news(new)

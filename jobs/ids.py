@@ -1,4 +1,4 @@
-"""Job ids: in the order of their making, and not to be guessed."""
+"""Job ids: ordered by time of creation, and not guessable."""
 
 import re
 import secrets
@@ -14,13 +14,13 @@ _PATTERN = re.compile(f"[{_ALPHABET}]{{{_TIME_DIGITS + _RANDOM_DIGITS}}}")
 
 
 def new_job_id() -> JobId:
-    """A new id; a later one sorts after an earlier one, to the millisecond."""
+    """Return a new id; later ids sort after earlier ones, to the millisecond."""
     milliseconds = time.time_ns() // 1_000_000
     return JobId(_digits(milliseconds, _TIME_DIGITS) + _digits(secrets.randbits(80), _RANDOM_DIGITS))
 
 
 def first_id_at(when: datetime) -> JobId:
-    """What sorts before every id that is made from then on, and after those made earlier."""
+    """Return an id that sorts before all ids made from then on, and after all made earlier."""
     return JobId(_digits(int(when.timestamp() * 1000), _TIME_DIGITS) + _ALPHABET[0] * _RANDOM_DIGITS)
 
 

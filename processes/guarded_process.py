@@ -1,6 +1,4 @@
-"""A child process that ends together with all its descendants: by itself, on request, or with this
-process.
-"""
+"""A child process that ends with all its descendants: by itself, on request, or with this process."""
 
 import os
 import signal

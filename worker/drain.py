@@ -1,5 +1,4 @@
-"""Drain a worker before it stops: `python -m worker.drain` stops it from taking jobs and waits for its own to
-end.
+"""Drain a worker before it stops: `python -m worker.drain` lets it take no more jobs and finish its own.
 
 It is meant for a container's preStop hook. A worker that is stopped without it loses no job: its job returns
 to the queue and starts again.

@@ -1,6 +1,4 @@
-"""The Celery tasks: run the job that a message names and record its end, or help with another worker's
-job.
-"""
+"""The Celery tasks: run the job that a message names and record its end, or help another worker's job."""
 
 import threading
 import time

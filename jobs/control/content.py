@@ -1,8 +1,8 @@
-"""When two exports would make the same artifact: a digest over everything that decides what comes out.
+"""The content key: a digest that is equal for exports which would make the same artifact.
 
-Weights and rows are not read for it. They are taken to be the same when names, sizes and versions of their
-files are, a version being an object's entity tag or a file's time of change; who rewrites a file in place
-within the clock's grain and keeps its size needs `force`.
+Weights and rows are not read for it. Files count as unchanged while their names, sizes and versions are the
+same; a version is an object's entity tag or a file's time of change. Whoever rewrites a file in place within
+the clock's resolution, with the same size, needs `force`.
 """
 
 import hashlib
@@ -17,13 +17,15 @@ from exporter.version import __version__
 
 Identify = Callable[[str], tuple[StoredFile, ...]]
 
-# What is done to make an artifact does not show in it, and sources count by what they hold.
+# Left out: how the work is spread does not change the artifact, and sources count by their content.
 _SOURCES = {"config", "config_uri", "checkpoint_uri", "item_input_uri", "sample_input_uri"}
 _LEFT_OUT = {"ranks", "nodes", *_SOURCES}
 
 
 def stat_files(uri: str) -> tuple[StoredFile, ...]:
-    """The file a URI names, or those below the folder it names; SourceNotFound."""
+    """Return the file that a URI names, or those below the folder that it names; SourceNotFound if
+    neither.
+    """
     folder, name = split_uri(uri.rstrip("/"))
     store = open_store(folder)
     try:
@@ -35,24 +37,25 @@ def stat_files(uri: str) -> tuple[StoredFile, ...]:
 
 
 def compute_content_key(spec: ExportSpec, identify: Identify = stat_files) -> str | None:
-    """Equal for pinned specs that come to the same artifact; None where a source cannot be looked at.
+    """Return a key that is equal for pinned specs with the same artifact; None if that cannot be known.
 
-    Nor can the package of a family of one's own, which may be another by now.
+    It cannot be known if a source cannot be listed, or for a custom model family, whose package may have
+    changed.
     """
     if spec.family is not None:
         return None
     sources = (spec.checkpoint_uri, spec.item_input_uri, spec.sample_input_uri)
     try:
         files = [uri and _identity(uri, identify) for uri in sources]
-    except (ExportError, OSError):  # the attempt will say what is wrong with it
+    except (ExportError, OSError):  # the attempt will report the error
         return None
-    asked = {
+    content = {
         "slipway": __version__,
         "config": hashlib.sha256((spec.config or "").encode()).hexdigest(),
         "spec": spec.model_dump(mode="json", exclude=_LEFT_OUT - _shard_fields(spec)),
         "sources": files,
     }
-    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def _identity(uri: str, identify: Identify) -> list[object]:
@@ -60,5 +63,5 @@ def _identity(uri: str, identify: Identify) -> list[object]:
 
 
 def _shard_fields(spec: ExportSpec) -> set[str]:
-    """What shows in an artifact whose tables are in shards: there is one of each for every rank."""
+    """Return the fields that show in an artifact with sharded tables, which has one shard per rank."""
     return {"ranks", "nodes"} if spec.tables.sharded else set()

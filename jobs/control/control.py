@@ -1,4 +1,4 @@
-"""What callers can do with jobs: submit, look, list, cancel, retry, delete."""
+"""The operations that callers have on jobs: submit, get, list, cancel, retry, delete."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -16,14 +16,14 @@ from jobs.queue import JobQueue, enqueue_if_possible
 from jobs.request import JobOptions
 from jobs.stores.job_store import JobStore, Page
 
-_SCAN = 200  # queued jobs looked at together
+_SCAN = 200  # queued jobs read per page
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a spec comes to before anything runs."""
+    """A spec that was checked before anything runs, and the towers it exports."""
 
-    spec: ExportSpec  # pinned: with the config's text, as it was read
+    spec: ExportSpec  # pinned: it holds the text of its config
     towers: tuple[TowerName, ...]
 
 
@@ -33,12 +33,12 @@ Planner = Callable[[ExportSpec], Plan]
 
 @dataclass(frozen=True)
 class Owner:
-    """Whose job it is, how many jobs the owner may have, and on what."""
+    """The owner of a job, with the owner's quotas and allowed places."""
 
     name: str = ANYONE
     max_queued: int | None = None
     max_running: int | None = None
-    uris: UriRules = NO_RULES  # what its jobs may read and write
+    uris: UriRules = NO_RULES  # places that its jobs may read and write
 
 
 NO_OPTIONS = JobOptions()
@@ -47,14 +47,14 @@ NO_OWNER = Owner()
 
 @dataclass(frozen=True)
 class JobControl:
-    """The jobs, as the routes call them."""
+    """The operations on jobs that the API's routes call."""
 
     store: JobStore
     queue: JobQueue
     plan: Planner
     identify: Identify = stat_files
-    folders: FileRoots = ANYWHERE  # of this machine, that jobs may use
-    trace: Callable[[], str | None] = lambda: None  # the traceparent of the request at hand
+    folders: FileRoots = ANYWHERE  # folders of this machine that jobs may use
+    trace: Callable[[], str | None] = lambda: None  # returns the traceparent of the current request
 
     def submit(
         self,
@@ -65,15 +65,15 @@ class JobControl:
         force: bool = False,
         job_id: JobId | None = None,
     ) -> Job:
-        """Accept an export, or give the finished job that made the same artifact before.
+        """Accept an export, or return the successful job that made the same artifact before.
 
-        The job keeps the config's text: a later change of the file does not reach it. With a `job_id` of
-        the caller's choosing, the second such call gives the job of the first.
+        The job keeps the config's text, so a later change of the file does not affect it. If the caller
+        chooses the `job_id`, a second call with it returns the job of the first.
         """
         plan = self.plan_export(spec, owner)
         key = compute_content_key(plan.spec, self.identify)
-        if key is not None and not force and (made := self._find_same_export(key, options)):
-            return made
+        if key is not None and not force and (earlier := self._find_same_export(key, options)):
+            return earlier
         towers = tuple(
             TowerProgress(name=name, target=target)
             for target in plan.spec.target or (None,)
@@ -84,14 +84,14 @@ class JobControl:
         return self._add_job(job.model_copy(update=origin), owner)
 
     def plan_export(self, spec: ExportSpec, owner: Owner = NO_OWNER) -> Plan:
-        """What the spec comes to, if its owner may name the places that it names; raises why not."""
+        """Plan the spec if its owner may name the places that it names; raise the reason if not."""
         self._require_allowed(spec, owner)
         plan = self.plan(spec)
-        self._require_allowed(plan.spec, owner)  # the config may have named rows
+        self._require_allowed(plan.spec, owner)  # the config may name rows too
         return plan
 
     def require_readable_config(self, spec: ExportSpec, owner: Owner) -> None:
-        """UriNotAllowed, where the owner may not read the spec's config."""
+        """Raise UriNotAllowed if the owner may not read the spec's config."""
         require_sound_uris(spec)
         config = [named for named in uris_of(spec) if named.field == "config_uri"]
         owner.uris.require(config)
@@ -100,7 +100,7 @@ class JobControl:
     def retry(self, job_id: str, owner: Owner = NO_OWNER) -> Job:
         """Export the failed towers of a finished job again, as a new job with an artifact of its own.
 
-        Keys are written once, so the first artifact stays as it is; a model's release joins the two.
+        An artifact is written once, so the first one stays as it is; a model's release joins the two.
         """
         first = self.get(job_id)
         failed = first.towers_to_retry()
@@ -120,15 +120,15 @@ class JobControl:
         return self.store.revision(_require_job_id(job_id))
 
     def page(self, *, limit: int, state: JobState | None, before: str | None) -> Page:
-        """Jobs, newest first; `before` is a page's `next`."""
+        """Return jobs, newest first; `before` is the previous page's `next`."""
         return self.store.page(limit=limit, state=state, before=JobId(before) if before else None)
 
     def cancel(self, job_id: str) -> Job:
-        """Cancel a job that was never begun; ask for the end of one that was."""
+        """Cancel a job that was never started; ask the worker to stop one that was."""
         return update_job(self.store, _require_job_id(job_id), lambda job, now: job.request_cancel(now))
 
     def remove(self, job_id: str) -> Job:
-        """Forget a finished job; what it published stays."""
+        """Remove the record of a finished job; its artifacts stay."""
         while True:
             job = self.get(job_id).require_removable()
             if self.store.remove(job):
@@ -165,15 +165,16 @@ class JobControl:
         return job
 
     def _find_same_export(self, key: str, options: JobOptions) -> Job | None:
-        """The job that made this artifact for the same model, if its record and manifest are still there.
+        """Return the job that made this artifact for the same model, if its record and manifest are still
+        there.
 
-        Where that cannot be found out, an export anew is better than none.
+        If that cannot be found out, exporting again is better than failing.
         """
         found = self.store.find_content(key)
         try:
             job = found and self.store.get(found)
-            same = job and (job.model, job.labels) == (options.model, options.labels)
-            if job and same and job.manifest_uri and self.identify(job.manifest_uri):
+            is_same_model = job and (job.model, job.labels) == (options.model, options.labels)
+            if job and is_same_model and job.manifest_uri and self.identify(job.manifest_uri):
                 return job
         except (JobNotFound, RecordTooNew, SourceNotFound, StorageError):
             return None
@@ -187,7 +188,7 @@ def _require_job_id(job_id: str) -> JobId:
 
 
 def enqueue_lost(store: JobStore, queue: JobQueue) -> tuple[JobId, ...]:
-    """Enqueue again the queued jobs that no message names; running twice is harmless, waiting is not."""
+    """Enqueue queued jobs again that no message names; a second message does no harm."""
     by_target: dict[Target, list[Job]] = defaultdict(list)
     now = store.now()
     for job in _list_queued(store):
@@ -195,14 +196,14 @@ def enqueue_lost(store: JobStore, queue: JobQueue) -> tuple[JobId, ...]:
             continue
         for target in job.pending_targets:
             by_target[target].append(job)
-    found: list[JobId] = []
+    enqueued: list[JobId] = []
     for target, queued in by_target.items():
         undelivered = queue.find_undelivered(target)
         lost = [job for job in queued if job.id not in undelivered]
         for job in lost:
             queue.enqueue(job.id, job.priority, target)
-        found += [job.id for job in lost]
-    return tuple(dict.fromkeys(found))
+        enqueued += [job.id for job in lost]
+    return tuple(dict.fromkeys(enqueued))
 
 
 def _list_queued(store: JobStore) -> Iterator[Job]:

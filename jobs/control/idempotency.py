@@ -1,4 +1,4 @@
-"""Answers that are kept by the caller's idempotency key, so that a repeated request is answered once."""
+"""Stored answers by the caller's idempotency key, so that a repeated request is answered only once."""
 
 import threading
 from datetime import timedelta
@@ -9,38 +9,38 @@ from jobs.errors import KeyInFlight, KeyReused
 
 
 class StoredAnswer(Frozen):
-    """What a request with an idempotency key came to; without a body it is still being answered."""
+    """The answer to a request with an idempotency key; without a body it is still being made."""
 
-    fingerprint: str  # of the request
+    fingerprint: str  # digest of the request
     body: str | None = None
 
 
 class Answers(Protocol):
-    """Kept answers by key; keys are the caller's own, prefixed with who the caller is."""
+    """Stored answers by key; keys are the caller's own, prefixed with the caller's name."""
 
     def begin(self, key: str, fingerprint: str) -> StoredAnswer | None:
-        """The kept answer; None when there is none yet and the caller is to find it.
+        """Return the stored answer; None if there is none and this caller is to make it.
 
         Raises:
             KeyReused: the key belongs to another request.
-            KeyInFlight: the answer is being worked on.
+            KeyInFlight: the answer is still being made.
         """
         ...
 
     def keep(self, key: str, answer: StoredAnswer) -> None:
-        """Keep the answer that `begin` asked for."""
+        """Store the answer to a request that `begin` returned None for."""
         ...
 
     def drop(self, key: str) -> None:
-        """There is no answer to keep: the next request with this key is tried anew."""
+        """Forget the request: the next one with this key is answered anew."""
         ...
 
 
-IN_FLIGHT = timedelta(minutes=2)  # then the program that was to answer counts as dead
+IN_FLIGHT = timedelta(minutes=2)  # after this time the program that was to answer counts as dead
 
 
 def match_answer(key: str, fingerprint: str, kept: StoredAnswer) -> StoredAnswer:
-    """The kept answer, if it is one and it is to this request."""
+    """Return the stored answer; raise if it is unfinished, or belongs to another request."""
     name = key.partition(":")[2]
     if kept.fingerprint != fingerprint:
         raise KeyReused(name)
@@ -50,10 +50,10 @@ def match_answer(key: str, fingerprint: str, kept: StoredAnswer) -> StoredAnswer
 
 
 class MemoryAnswers:
-    """Answers in a dict, kept for ever; for tests."""
+    """Answers in a dict, never forgotten; for tests."""
 
     def __init__(self) -> None:
-        """Begin empty."""
+        """Start without answers."""
         self._kept: dict[str, StoredAnswer] = {}
         self._lock = threading.Lock()
 

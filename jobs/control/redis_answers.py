@@ -1,4 +1,4 @@
-"""Kept answers in Redis, which forgets them by itself."""
+"""Stored answers in Redis, under keys that expire."""
 
 from datetime import timedelta
 
@@ -14,7 +14,7 @@ class RedisAnswers:
     """Answers under keys that expire."""
 
     def __init__(self, client: redis.Redis, retention: timedelta) -> None:
-        """Keep each answer for `retention`; `client` stays the caller's to close."""
+        """Keep each answer for `retention`; the caller closes `client`."""
         self._redis = client
         self._retention = retention
 
@@ -25,7 +25,7 @@ class RedisAnswers:
                 if self._redis.set(ANSWER_KEY + key, mark, nx=True, px=IN_FLIGHT):
                     return None
                 found = self._redis.get(ANSWER_KEY + key)
-                if found is not None:  # else it expired between the two
+                if found is not None:  # else it has just expired
                     return match_answer(key, fingerprint, StoredAnswer.model_validate_json(str(found)))
 
     def keep(self, key: str, answer: StoredAnswer) -> None:

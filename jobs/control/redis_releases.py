@@ -1,4 +1,4 @@
-"""Releases in Redis: the jobs of a model in a sorted set, the promoted ones in a list, newest first."""
+"""Releases in Redis: a sorted set of each model's jobs, and a list of its promoted releases."""
 
 import redis
 
@@ -28,10 +28,10 @@ return redis.call('LINDEX', KEYS[1], 0)
 
 
 class RedisPointers:
-    """Pointers that change in one step of Redis."""
+    """Release pointers that change in one step of Redis."""
 
     def __init__(self, client: redis.Redis) -> None:
-        """Use `client`, which stays the caller's to close."""
+        """Use `client`, which the caller closes."""
         self._redis = client
         self._promote = client.register_script(_PROMOTE)
         self._roll_back = client.register_script(_ROLL_BACK)

@@ -1,4 +1,4 @@
-"""A model's releases: what its successful exports published, and which of them is promoted."""
+"""A model's releases: the artifacts of its successful exports, and which of them is promoted."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class ReleasedTower(Frozen):
     """One tower's package, and the job that published it."""
 
     name: TowerName
-    target: Target | None = None  # what it was compiled for, where the export named targets
+    target: Target | None = None  # the package's target, if the export named targets
     job_id: JobId
     package_uri: str
     package_size: int | None
@@ -27,7 +27,7 @@ class ReleasedTower(Frozen):
 
 
 class Release(Frozen):
-    """One successful export of a model; a retry's is completed by the job whose failed towers it ran."""
+    """One successful export of a model; a retry's release includes the towers of the job it retries."""
 
     model: str
     job_id: JobId
@@ -38,19 +38,19 @@ class Release(Frozen):
 
 @dataclass(frozen=True)
 class ModelPage:
-    """Models by name; `next` continues after the last of them, None at the end."""
+    """Model names in order; `next` continues after the last of them, None at the end."""
 
     names: tuple[str, ...]
     next: str | None
 
 
 class ReleasePointers(Protocol):
-    """Which jobs released a model, and which release is promoted; every step is one and whole."""
+    """Stores which jobs released a model, and which release is promoted; every change is atomic."""
 
     def models(self, *, limit: int, after: str | None) -> ModelPage: ...
 
     def jobs(self, model: str) -> tuple[JobId, ...]:
-        """Its successful jobs, newest first; one may have been deleted since."""
+        """Return the model's successful jobs, newest first; one may have been removed since."""
         ...
 
     def get_promoted(self, model: str) -> Release | None: ...
@@ -58,23 +58,25 @@ class ReleasePointers(Protocol):
     def promote(self, release: Release) -> None: ...
 
     def roll_back(self, model: str) -> Release | None:
-        """Promote again what was promoted before; None, and nothing done, if there was nothing."""
+        """Promote the previously promoted release again; return None, and change nothing, if there is
+        none.
+        """
         ...
 
 
 @dataclass(frozen=True)
 class Releases:
-    """The models' releases, as the routes call them."""
+    """The operations on releases that the API's routes call."""
 
     store: JobStore
     pointers: ReleasePointers
 
     def models(self, *, limit: int, after: str | None = None) -> ModelPage:
-        """The models that have a release; `after` is a page's `next`."""
+        """Return the models that have a release; `after` is the previous page's `next`."""
         return self.pointers.models(limit=limit, after=after)
 
     def find_latest(self, model: str, labels: Mapping[str, str] = NO_LABELS) -> Release:
-        """The newest release whose labels include these."""
+        """Return the newest release whose labels include these."""
         for job_id in self.pointers.jobs(model):
             try:
                 job = self.store.get(job_id)
@@ -90,7 +92,7 @@ class Releases:
         return release
 
     def promote(self, model: str, job_id: JobId | None) -> Release:
-        """Promote one job's release, or the latest."""
+        """Promote one job's release, or the latest one."""
         release = self.find_latest(model) if job_id is None else self._make_release(self.store.get(job_id))
         if release.model != model:
             raise ModelNotFound(model, f"release by job {job_id}")
@@ -105,8 +107,8 @@ class Releases:
     def _make_release(self, job: Job) -> Release:
         if job.state is not JobState.SUCCEEDED or job.model is None:
             raise NoArtifact(
-                f"job {job.id} is no release: it has {job.state}, of model {job.model or '(none named)'}",
-                hint="a release takes `model` in the request and every tower's success; retry what failed",
+                f"job {job.id} is not a release: it has {job.state}, of model {job.model or '(none named)'}",
+                hint="a release needs `model` in the request and every tower's success; retry failed towers",
             )
         towers = {
             (tower.name, tower.target): tower for each in self._chain(job) for tower in _released_towers(each)
@@ -120,7 +122,7 @@ class Releases:
         )
 
     def _chain(self, job: Job) -> list[Job]:
-        """The job after those it is a retry of: what they published stands until a later one does better."""
+        """Return the job after the jobs that it retries: a tower's package is the latest one published."""
         chain = [job]
         while (earlier := chain[0].retry_of) is not None:
             chain.insert(0, self.store.get(earlier))
@@ -144,10 +146,10 @@ def _released_towers(job: Job) -> list[ReleasedTower]:
 
 
 class MemoryPointers:
-    """Pointers in this process's memory, for tests, which say themselves what is released."""
+    """Release pointers in memory, for tests, which set `released` themselves."""
 
     def __init__(self) -> None:
-        """Begin empty."""
+        """Start without releases."""
         self.released: dict[str, list[JobId]] = {}
         self._promoted: dict[str, list[Release]] = {}
 

@@ -1,4 +1,4 @@
-"""Forgetting jobs that ended long ago; what they published is never touched."""
+"""Remove the records of jobs that ended long ago; artifacts are never touched."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -13,10 +13,10 @@ _PAGE = 200
 
 
 def forget_old_jobs(store: JobStore, pointers: ReleasePointers, keep: timedelta) -> tuple[JobId, ...]:
-    """Remove the records of jobs that ended longer than `keep` ago, and give their ids.
+    """Remove the records of jobs that ended longer than `keep` ago, and return their ids.
 
-    The latest release of every model stays, with the jobs that it is a retry of: their records say where its
-    packages are. A promoted release has a record of its own.
+    The latest release of every model stays, with the jobs that it retries, because their records name its
+    packages. A promoted release has a record of its own.
     """
     ended_before = store.now() - keep
     forgotten = []
@@ -28,7 +28,7 @@ def forget_old_jobs(store: JobStore, pointers: ReleasePointers, keep: timedelta)
 
 
 def _list_ended(store: JobStore, made_before: datetime) -> Iterator[Job]:
-    """Jobs that have ended, of those made before a time: they may have ended later."""
+    """Yield ended jobs that were created before a time; they may have ended later."""
     for state in JobState:
         before: JobId | None = first_id_at(made_before)
         while state.is_final and before is not None:
@@ -44,7 +44,7 @@ def _is_needed(job: Job, store: JobStore, pointers: ReleasePointers) -> bool:
 
 
 def _chain(latest: tuple[JobId, ...], store: JobStore) -> set[JobId]:
-    """The latest release's job and those it is a retry of."""
+    """Return the job of the latest release and those that it retries."""
     chain: set[JobId] = set()
     at = next(iter(latest), None)
     while at is not None:

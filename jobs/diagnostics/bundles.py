@@ -1,4 +1,4 @@
-"""What is kept of a failure for whoever is to find out why: a small zip per tower, or of the attempt."""
+"""Bundles: for each failed tower or attempt, a small zip of diagnostic data."""
 
 from pathlib import Path
 from typing import Protocol
@@ -11,16 +11,18 @@ MAX_BYTES = 1 << 20
 
 
 class Bundles(Protocol):
-    """The latest bundle of every job's towers; without a tower, of an attempt that failed as a whole."""
+    """Stores the latest bundle per job and tower; without a tower, that of an attempt that failed as a
+    whole.
+    """
 
     def put(self, job_id: JobId, tower: TowerName | None, content: bytes) -> str:
-        """Keep it; returns where it is to be had."""
+        """Store the bundle and return the URL or path where people find it."""
 
     def get(self, job_id: JobId, tower: TowerName | None) -> bytes | None: ...
 
 
 def bundle_url(job_id: JobId, tower: TowerName | None) -> str:
-    """Where the API serves it."""
+    """Return the path under which the API serves the bundle."""
     return f"/exports/{job_id}/bundle" + (f"?tower={tower}" if tower else "")
 
 
@@ -28,7 +30,7 @@ class MemoryBundles:
     """Bundles in a dict, for tests."""
 
     def __init__(self) -> None:
-        """Begin empty."""
+        """Start without bundles."""
         self._contents: dict[tuple[JobId, TowerName | None], bytes] = {}
 
     def put(self, job_id: JobId, tower: TowerName | None, content: bytes) -> str:
@@ -40,10 +42,10 @@ class MemoryBundles:
 
 
 class FolderBundles:
-    """Bundles as files of a folder of this machine: <job id>-<tower>.zip."""
+    """Bundles as files of a local folder: <job id>-<tower>.zip."""
 
     def __init__(self, folder: Path) -> None:
-        """Keep them below `folder`, which need not exist; StorageError if it plainly cannot be written to."""
+        """Store them below `folder`, which need not exist; StorageError if it cannot be written to."""
         LocalStore(folder).require_writable()
         self._folder = folder
 

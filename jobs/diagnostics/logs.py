@@ -1,4 +1,4 @@
-"""What the ranks of a job wrote, by tower and stage: the latest lines of each."""
+"""Job logs: the latest lines that the ranks of a job wrote, by tower and stage."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -7,12 +7,12 @@ from exporter.spec import Frozen, TowerName
 from exporter.stages import Stage
 from jobs.ids import JobId
 
-MAX_LINES = 1000  # kept of each tower's stage
+MAX_LINES = 1000  # kept per tower and stage
 MAX_LINE_LENGTH = 2000  # characters
 
 
 class LogPart(Frozen):
-    """Lines of one tower in one stage; without them, of what came before the first stage."""
+    """Lines of one tower in one stage; without both, the lines before the first stage."""
 
     tower: TowerName | None = None
     stage: Stage | None = None
@@ -20,14 +20,16 @@ class LogPart(Frozen):
 
 
 class JobLogs(Protocol):
-    """The latest lines of every job's towers and stages."""
+    """Stores the latest lines of every job, by tower and stage."""
 
     def append(self, job_id: JobId, parts: Sequence[LogPart]) -> None: ...
 
     def read(
         self, job_id: JobId, tower: TowerName | None = None, stage: Stage | None = None
     ) -> tuple[LogPart, ...]:
-        """Parts that have lines, in the order of towers and stages; all, or of one tower or stage."""
+        """Return the parts that have lines, ordered by tower and stage; all, or those of one tower or
+        stage.
+        """
         ...
 
 
@@ -35,7 +37,7 @@ Place = tuple[TowerName | None, Stage | None]
 
 
 def parts_to_read(tower: TowerName | None, stage: Stage | None) -> list[Place]:
-    """The parts there may be, of one tower or stage or of all."""
+    """Return the parts that may exist, for one tower or stage or for all."""
     before: list[Place] = [] if tower or stage else [(None, None)]
     towers = [tower] if tower else list(TowerName)
     stages = [stage] if stage else list(Stage)
@@ -46,7 +48,7 @@ class MemoryLogs:
     """Lines in a dict, for tests."""
 
     def __init__(self) -> None:
-        """Begin empty."""
+        """Start without lines."""
         self._lines: dict[tuple[JobId, TowerName | None, Stage | None], list[str]] = {}
 
     def append(self, job_id: JobId, parts: Sequence[LogPart]) -> None:

@@ -1,4 +1,4 @@
-"""Failures' bundles in Redis, which forgets them together with the logs."""
+"""Bundles in Redis, which expire together with the logs."""
 
 import base64
 
@@ -10,14 +10,14 @@ from jobs.diagnostics.redis_logs import RETENTION
 from jobs.ids import JobId
 from jobs.stores.redis_store import translate_redis_errors
 
-BUNDLE_KEY = "slipway:bundle:"  # + id:tower, expires; base64, because the connection speaks text
+BUNDLE_KEY = "slipway:bundle:"  # + id:tower, expires; base64, because the connection decodes text
 
 
 class RedisBundles:
     """The latest bundles in Redis."""
 
     def __init__(self, client: redis.Redis) -> None:
-        """Use `client`, which stays the caller's to close."""
+        """Use `client`, which the caller closes."""
         self._redis = client
 
     def put(self, job_id: JobId, tower: TowerName | None, content: bytes) -> str:

@@ -1,4 +1,4 @@
-"""Jobs' logs in Redis: a bounded list per tower and stage, which Redis forgets in time."""
+"""Job logs in Redis: a bounded list per tower and stage, under keys that expire."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -19,7 +19,7 @@ class RedisLogs:
     """The latest lines in Redis."""
 
     def __init__(self, client: redis.Redis) -> None:
-        """Use `client`, which stays the caller's to close."""
+        """Use `client`, which the caller closes."""
         self._redis = client
 
     def append(self, job_id: JobId, parts: Sequence[LogPart]) -> None:

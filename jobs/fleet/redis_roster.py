@@ -1,4 +1,4 @@
-"""The roster of workers in Redis: notices under keys that expire."""
+"""The roster of workers in Redis: one notice per worker, under keys that expire."""
 
 from datetime import timedelta
 
@@ -9,14 +9,14 @@ from jobs.stores.redis_store import translate_redis_errors
 
 WORKER_KEY = "slipway:worker:"  # + id, expires
 WORKERS_KEY = "slipway:workers"  # sorted set: id by the Unix second it expires
-SWEEP_KEY = "slipway:sweep"  # the worker that swept last, expires
+SWEEP_KEY = "slipway:sweep"  # the worker that swept last; expires
 
 
 class RedisRoster:
-    """The roster in Redis, whose clock ends the notices."""
+    """The roster in Redis, whose clock expires the notices."""
 
     def __init__(self, client: redis.Redis) -> None:
-        """Use `client`, which stays the caller's to close."""
+        """Use `client`, which the caller closes."""
         self._redis = client
 
     def announce(self, notice: WorkerNotice, lifetime: timedelta) -> None:

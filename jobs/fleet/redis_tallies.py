@@ -14,7 +14,7 @@ class RedisTallies:
     """Counts in Redis."""
 
     def __init__(self, client: redis.Redis) -> None:
-        """Use `client`, which stays the caller's to close."""
+        """Use `client`, which the caller closes."""
         self._redis = client
 
     def add(self, amounts: Mapping[Tally, float]) -> None:

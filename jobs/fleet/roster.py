@@ -1,4 +1,4 @@
-"""Which workers are alive: each announces itself again and again."""
+"""The roster: workers announce themselves regularly, and expire when they stop doing so."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
@@ -16,12 +16,12 @@ class Gpu(Frozen):
     index: int
     name: str
     memory_total: int  # bytes
-    memory_used: int  # bytes, by whomever
-    busy: float | None  # of late, 0 to 1; None where that is not known
+    memory_used: int  # bytes, by all programs
+    busy: float | None  # recent utilization, 0 to 1; None if unknown
 
 
 class WorkerNotice(Frozen):
-    """What a worker says of itself; what a newer one says besides is passed over."""
+    """A worker's announcement of itself; fields of newer workers are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -29,23 +29,23 @@ class WorkerNotice(Frozen):
     host: str
     pid: int
     device: Device
-    targets: tuple[Target, ...] = ("cpu",)  # what it takes jobs for
+    targets: tuple[Target, ...] = ("cpu",)  # targets that it takes jobs for
     architecture: str = ""  # "x86_64 avx2 avx512", "sm_90"
     memory: int | None = None  # bytes: the GPU's, or what the worker's processes may use
     versions: Mapping[str, str]
     started_at: datetime
-    jobs: tuple[JobId, ...] = ()  # being worked on
-    gpus: tuple[Gpu, ...] = ()  # of its machine
+    jobs: tuple[JobId, ...] = ()  # jobs that it is working on
+    gpus: tuple[Gpu, ...] = ()  # GPUs of its machine
 
 
 def find_unserved(targets: Iterable[Target], alive: Iterable[WorkerNotice]) -> tuple[Target, ...]:
-    """Those of the targets that no worker alive takes jobs for."""
+    """Return the targets that no worker alive takes jobs for."""
     served = {target for worker in alive for target in worker.targets}
     return tuple(target for target in targets if target not in served)
 
 
 class Roster(Protocol):
-    """The workers that announced themselves of late."""
+    """The workers that have announced themselves recently."""
 
     def announce(self, notice: WorkerNotice, lifetime: timedelta) -> None: ...
 
@@ -54,15 +54,15 @@ class Roster(Protocol):
     def alive(self) -> tuple[WorkerNotice, ...]: ...
 
     def may_sweep(self, worker: str, interval: timedelta) -> bool:
-        """True for one worker per interval: sweeping is harmless, but once is enough."""
+        """Return True to one worker per interval, because one sweep per interval is enough."""
         ...
 
 
 class MemoryRoster:
-    """The roster in this process's memory, for tests; notices do not expire."""
+    """The roster in memory, for tests; notices do not expire."""
 
     def __init__(self) -> None:
-        """Begin empty."""
+        """Start without workers."""
         self._notices: dict[str, WorkerNotice] = {}
 
     def announce(self, notice: WorkerNotice, lifetime: timedelta) -> None:

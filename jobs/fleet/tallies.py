@@ -1,4 +1,4 @@
-"""What the workers have counted since the beginning: attempts, seconds of stages and towers, failures."""
+"""Tallies: what the workers have counted so far, such as attempts, seconds of stages, and failures."""
 
 from collections.abc import Iterator, Mapping
 from typing import Protocol
@@ -8,7 +8,7 @@ from exporter.spec import Device, Frozen, Mode, TowerName, device_of
 from exporter.stages import Stage
 from jobs.model import Job
 
-# Seconds up to which a stage or a tower counts into each bucket of its histogram.
+# Upper bounds of the histogram buckets of stages and towers, in seconds.
 BUCKETS = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200)
 
 _GATE_FAILURES = frozenset(
@@ -17,16 +17,16 @@ _GATE_FAILURES = frozenset(
 
 
 class Tally(Frozen):
-    """One count: what is counted, and of which kind."""
+    """The name and labels of one count."""
 
     name: str  # attempts, gate_failures; stage_ or tower_ with bucket, count or sum
-    ending: str = ""  # the state an attempt left its job in
+    ending: str = ""  # the job's state after the attempt
     tower: TowerName | None = None
     stage: Stage | None = None
     mode: Mode | None = None
     device: Device | None = None
-    cold: bool | None = None  # of tower_…: whether the published code was compiled for it
-    up_to: int | None = None  # of …bucket
+    cold: bool | None = None  # in tower_…: whether the code was compiled for this export
+    up_to: int | None = None  # in …bucket: upper bound in seconds
 
 
 class Tallies(Protocol):
@@ -41,7 +41,7 @@ class MemoryTallies:
     """Counts in a dict, for tests."""
 
     def __init__(self) -> None:
-        """Begin empty."""
+        """Start without counts."""
         self._amounts: dict[Tally, float] = {}
 
     def add(self, amounts: Mapping[Tally, float]) -> None:
@@ -53,7 +53,7 @@ class MemoryTallies:
 
 
 def count_attempt(job: Job) -> dict[Tally, float]:
-    """What an attempt that has just ended adds."""
+    """Return what an attempt that has just ended adds to the counts."""
     amounts: dict[Tally, float] = {}
     for tally, amount in _list_tallies(job):
         amounts[tally] = amounts.get(tally, 0.0) + amount
@@ -65,7 +65,7 @@ def _list_tallies(job: Job) -> Iterator[tuple[Tally, float]]:
     for tower in job.current_towers:
         if tower.failure is not None and tower.failure.code in _GATE_FAILURES:
             yield Tally(name="gate_failures", tower=tower.name), 1
-        device = device_of(job.current_target)  # the spec's is that of its first target
+        device = device_of(job.current_target)  # the spec's device is that of its first target
         kind = Tally(name="", tower=tower.name, mode=job.spec.mode, device=device)
         for stage, seconds in tower.stage_seconds.items():
             yield from _observe_seconds("stage", kind.model_copy(update={"stage": stage}), seconds)
@@ -76,7 +76,7 @@ def _list_tallies(job: Job) -> Iterator[tuple[Tally, float]]:
 
 
 def _observe_seconds(name: str, kind: Tally, seconds: float) -> Iterator[tuple[Tally, float]]:
-    """One observation of a histogram."""
+    """Yield the counts of one observation of a histogram."""
     yield kind.model_copy(update={"name": f"{name}_count"}), 1
     yield kind.model_copy(update={"name": f"{name}_sum"}), seconds
     for up_to in (bound for bound in BUCKETS if seconds <= bound):

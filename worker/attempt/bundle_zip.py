@@ -1,6 +1,4 @@
-"""Build the bundle of a failure: one small zip with what a person needs to find the cause, without
-weights.
-"""
+"""Build the bundle of a failure: a small zip with what a person needs to find the cause, without weights."""
 
 import io
 import json

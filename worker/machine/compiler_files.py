@@ -1,6 +1,4 @@
-"""The files that the compiler keeps on a machine: copied in when precompiled, kept if reusable, else
-removed.
-"""
+"""Files that the compiler keeps on a machine: copied in if precompiled, kept if reusable, else removed."""
 
 import secrets
 import shutil
