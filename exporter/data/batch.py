@@ -1,4 +1,4 @@
-"""Batches made of real rows: one to trace with, several to verify at, and some that must be refused."""
+"""Batches made of real rows: one to trace with, several to verify with, and some that must be refused."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,24 +15,24 @@ from exporter.dims.plan import BATCH, DimPlan
 from exporter.dims.sizes import sizes_of, trace_sizes, verification_batch_sizes
 
 _ROWS_READ = 8192  # enough to fill large batches and meet long histories; bounds memory
-_SEVERAL = 3  # rows of a small mixed batch, values of a multi-valued row
+_SEVERAL = 3  # rows of a small mixed batch, and values of a multi-valued row
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NamedBatch:
-    """One verification case: a tower's inputs, named for what they try."""
+    """One verification case: a tower's inputs, and a name that says what they test."""
 
     name: str
     inputs: dict[str, Tensor]
-    note: str = ""  # what was done to the rows, if anything
+    note: str = ""  # how the rows were changed, if at all
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Rows:
-    """Real rows of one tower's features; tensors are made when asked for."""
+    """Real rows of one tower's features, from which tensors are made on demand."""
 
     uri: str
-    sha256: str  # of the files that were read
+    sha256: str  # digest of the files that were read
     features: Sequence[Feature]
     columns: Mapping[str, Ragged]
 
@@ -49,12 +49,12 @@ class Rows:
         return self.select([index])
 
     def take(self, count: int) -> "Rows":
-        """The first `count` rows; from the start again where there are fewer."""
+        """Return the first `count` rows, repeated from the start if there are fewer."""
         return self.select(np.arange(count) % len(self))
 
     @cached_property
     def longest(self) -> int:
-        """The row with the most events, over all its sequences."""
+        """The number of the row with the most events, over all its sequences."""
         events = np.zeros(len(self), dtype=np.int64)
         for feature in self.sequences:
             events += self.columns[feature.name].per_row
@@ -66,19 +66,19 @@ class Rows:
 
     @property
     def multivalued(self) -> list[Feature]:
-        """Those outside sequences."""
+        """The multi-valued features outside sequences."""
         return [feature for feature in self.features if feature.is_multivalued and not feature.is_sequence]
 
     def without_history(self) -> "Rows":
-        """The same rows, every sequence emptied."""
+        """Return the rows with every sequence emptied."""
         return self.resize(self.sequences, np.zeros(len(self), dtype=np.int64))
 
     def resize(self, features: Sequence[Feature], per_row: Counts) -> "Rows":
-        """The same rows, holding other numbers of elements of these features, made of the real ones."""
-        return self._with({f.name: _resized(self.columns[f.name], f, per_row) for f in features})
+        """Return the rows with other numbers of elements of these features, repeated from the real ones."""
+        return self._with({f.name: _resize(self.columns[f.name], f, per_row) for f in features})
 
     def with_values_per_event(self, count: int) -> "Rows":
-        """The same rows, the multi-valued features of their sequences holding `count` values per event."""
+        """Return the rows with `count` values per event in the multi-valued features of their sequences."""
         columns = {f.name: self.columns[f.name] for f in self.sequences if f.is_multivalued}
         return self._with(
             {
@@ -88,12 +88,12 @@ class Rows:
         )
 
     def with_other_weights(self) -> "Rows":
-        """The same rows, every weighted id with a weight unlike its neighbours': some 0, some negative."""
+        """Return the rows with other weights of ids, each unlike its neighbours': some 0, some negative."""
         columns = {f.name: self.columns[f.name] for f in self.features if f.weighted}
-        return self._with({name: column.reweighed() for name, column in columns.items()})
+        return self._with({name: column.with_other_weights() for name, column in columns.items()})
 
     def cut(self) -> "Rows":
-        """The same rows, none with more events or values than the config declares."""
+        """Return the rows, cut to the numbers of events and values that the config declares."""
         columns = dict(self.columns)
         for feature in self.sequences:
             assert feature.sequence is not None
@@ -111,7 +111,7 @@ class Rows:
 
 
 def read_rows(uri: str, features: Sequence[Feature], *, limit: int = _ROWS_READ) -> Rows:
-    """Read and check the first `limit` rows behind `uri`, of the columns that `features` need.
+    """Read and check the first `limit` rows of `uri`, only the columns that `features` need.
 
     Raises:
         SourceNotFound: the URI names no parquet file.
@@ -137,7 +137,7 @@ def read_rows(uri: str, features: Sequence[Feature], *, limit: int = _ROWS_READ)
 
 
 def trace_inputs(rows: Rows, plan: DimPlan) -> dict[str, Tensor]:
-    """Inputs whose dynamic sizes are all at least 2 and pairwise different: real values, made-up lengths."""
+    """Return inputs to trace with: real values, with dynamic sizes of at least 2 that all differ."""
     sizes = trace_sizes(plan)
     shaped = rows.take(sizes[BATCH])
     totals = _planned_totals(rows.sequences, plan, sizes)
@@ -146,9 +146,9 @@ def trace_inputs(rows: Rows, plan: DimPlan) -> dict[str, Tensor]:
         column = shaped.columns[feature.name]
         total_values = sizes[_dim_of(feature, plan)]
         if feature.sequence is None:
-            columns[feature.name] = _resized(column, feature, _spread(total_values, sizes[BATCH]))
+            columns[feature.name] = _resize(column, feature, _spread(total_values, sizes[BATCH]))
             continue
-        column = _resized(column, feature, _spread(totals[feature.sequence.name], sizes[BATCH]))
+        column = _resize(column, feature, _spread(totals[feature.sequence.name], sizes[BATCH]))
         if feature.is_multivalued:
             column = column.resize_elements(_spread(total_values, len(column.per_element)))
         columns[feature.name] = column
@@ -156,11 +156,11 @@ def trace_inputs(rows: Rows, plan: DimPlan) -> dict[str, Tensor]:
 
 
 def verification_batches(rows: Rows, plan: DimPlan) -> Iterator[NamedBatch]:
-    """Batches at which package and eager must agree: many sizes, and every edge the features have.
+    """Yield the batches on which package and eager must agree: many sizes, and every edge of the features.
 
-    Those of sizes that the plan lets no call have are left out.
+    Batches with a size that the plan does not allow are left out.
     """
-    return (batch for batch in _batches(rows, plan) if not _beyond(batch.inputs, plan))
+    return (batch for batch in _batches(rows, plan) if not _exceeds_plan(batch.inputs, plan))
 
 
 def _batches(rows: Rows, plan: DimPlan) -> Iterator[NamedBatch]:
@@ -174,7 +174,7 @@ def _batches(rows: Rows, plan: DimPlan) -> Iterator[NamedBatch]:
         yield named_batch("full_history", _full(longest), plan, "as many events as the config declares")
         yield named_batch("empty_history", longest.without_history(), plan)
         yield named_batch("all_histories_empty", few.without_history(), plan)
-        yield named_batch("empty_among_others", _first_emptied(few), plan)
+        yield named_batch("empty_among_others", _empty_first(few), plan)
         yield from _one_sequence_changed(few, longest, plan)
         if any(feature.is_multivalued for feature in rows.sequences):
             yield named_batch("events_without_values", few.with_values_per_event(0), plan)
@@ -188,8 +188,8 @@ def _batches(rows: Rows, plan: DimPlan) -> Iterator[NamedBatch]:
 
 
 def _one_sequence_changed(few: Rows, longest: Rows, plan: DimPlan) -> Iterator[NamedBatch]:
-    """Where a model reads several sequences: each of them alone empty, or of one element."""
-    sequences = _by_sequence(few.sequences)
+    """Yield, for a model of several sequences, batches with one of them empty or of one element."""
+    sequences = group_by_sequence(few.sequences)
     if len(sequences) == 1:
         return
     for name, siblings in sequences.items():
@@ -199,19 +199,19 @@ def _one_sequence_changed(few: Rows, longest: Rows, plan: DimPlan) -> Iterator[N
 
 
 def contradicting_batches(rows: Rows, plan: DimPlan) -> Iterator[NamedBatch]:
-    """Inputs that contradict themselves, which a package must refuse; one of each kind per sequence."""
+    """Yield inputs that contradict themselves and must be refused; one of each kind per sequence."""
     inputs = trace_inputs(rows, plan)
     *others, last = plan.inputs_of(BATCH)
     if others:
-        yield _changed(f"one_row_short:{last.name}", inputs, {last.name: inputs[last.name][:-1]})
-    for siblings in _by_sequence(rows.sequences).values():
+        yield _with_changes(f"one_row_short:{last.name}", inputs, {last.name: inputs[last.name][:-1]})
+    for siblings in group_by_sequence(rows.sequences).values():
         yield from _contradicting_sequence(siblings, inputs, plan)
     for feature in rows.features:
         lengths = plan.presenting(f"{feature.name}.lengths")
         if feature.is_sparse and not feature.is_sequence and lengths is not None:
             longer = {lengths.name: _one_more(inputs[lengths.name])}
-            yield _changed(f"lengths_exceed_values:{feature.name}", inputs, longer)
-            break  # one of them stands for all
+            yield _with_changes(f"lengths_exceed_values:{feature.name}", inputs, longer)
+            break  # one feature stands for all
 
 
 def _contradicting_sequence(
@@ -219,41 +219,41 @@ def _contradicting_sequence(
 ) -> Iterator[NamedBatch]:
     lengths = {f.name: tensor.name for f in siblings if (tensor := plan.presenting(f"{f.name}.lengths"))}
     longer = {name: _one_more(inputs[name]) for name in lengths.values()}
-    yield _changed(f"lengths_exceed_values:{siblings[0].name}", inputs, longer)
+    yield _with_changes(f"lengths_exceed_values:{siblings[0].name}", inputs, longer)
     for feature in siblings:
         if per_event := plan.presenting(f"{feature.name}.key_lengths"):
             more = {per_event.name: _one_more(inputs[per_event.name])}
-            yield _changed(f"key_lengths_exceed_values:{feature.name}", inputs, more)
-            break  # one of them stands for all
+            yield _with_changes(f"key_lengths_exceed_values:{feature.name}", inputs, more)
+            break  # one feature stands for all
     *others, (counted, last) = lengths.items()
     if others:
         moved = inputs[last].clone()
         moved[0] -= 1
         moved[-1] += 1
-        yield _changed(f"lengths_differ:{counted}", inputs, {last: moved})
+        yield _with_changes(f"lengths_differ:{counted}", inputs, {last: moved})
     sharing = [f.name for f in siblings if not f.is_multivalued]
     values = plan.presenting(f"{sharing[-1]}.values") if len(sharing) > 1 else None
     if values is not None:
-        yield _changed(f"one_event_short:{sharing[-1]}", inputs, {values.name: inputs[values.name][:-1]})
+        yield _with_changes(f"one_event_short:{sharing[-1]}", inputs, {values.name: inputs[values.name][:-1]})
 
 
 def named_batch(name: str, rows: Rows, plan: DimPlan, note: str = "") -> NamedBatch:
-    """A case from these rows; if they exceed what the plan allows, cut to what the config declares."""
+    """Make a case of these rows, cut to the lengths that the config declares if they exceed the plan."""
     inputs = rows.tensors(plan)
-    if _beyond(inputs, plan):
+    if _exceeds_plan(inputs, plan):
         inputs = rows.cut().tensors(plan)
         note = "; ".join(filter(None, [note, "histories cut to the declared length"]))
     return NamedBatch(name=name, inputs=inputs, note=note)
 
 
-def _beyond(inputs: Mapping[str, Tensor], plan: DimPlan) -> bool:
-    """Whether any size is below or above what the plan allows."""
+def _exceeds_plan(inputs: Mapping[str, Tensor], plan: DimPlan) -> bool:
+    """Tell whether any size is below or above the bounds of the plan."""
     sizes = sizes_of(plan, {name: tensor.shape for name, tensor in inputs.items()})
     bounds = ((size, plan.dim(name)) for name, size in sizes.items())
     return any(size < dim.low or (dim.high is not None and size > dim.high) for size, dim in bounds)
 
 
-def _changed(name: str, inputs: dict[str, Tensor], changes: dict[str, Tensor]) -> NamedBatch:
+def _with_changes(name: str, inputs: dict[str, Tensor], changes: dict[str, Tensor]) -> NamedBatch:
     return NamedBatch(name=name, inputs={**inputs, **changes})
 
 
@@ -263,21 +263,21 @@ def _one_more(lengths: Tensor) -> Tensor:
     return more
 
 
-def _resized(column: Ragged, feature: Feature, per_row: Counts) -> Ragged:
+def _resize(column: Ragged, feature: Feature, per_row: Counts) -> Ragged:
     return column.resize(per_row, width=1 if feature.is_multivalued else feature.value_dim)
 
 
 def _full(row: Rows) -> Rows:
-    """A row whose every sequence has its declared length, where one is declared."""
+    """Return the row with every sequence of its declared length, if one is declared."""
     columns = dict(row.columns)
     for feature in row.sequences:
         if feature.sequence is not None and feature.sequence.length:
             length = np.array([feature.sequence.length], dtype=np.int64)
-            columns[feature.name] = _resized(columns[feature.name], feature, length)
+            columns[feature.name] = _resize(columns[feature.name], feature, length)
     return replace(row, columns=columns)
 
 
-def _first_emptied(rows: Rows) -> Rows:
+def _empty_first(rows: Rows) -> Rows:
     emptied, rest = rows.row(0).without_history(), rows.select(range(1, len(rows)))
     columns = {name: concatenate([emptied.columns[name], rest.columns[name]]) for name in rows.columns}
     return replace(rows, columns=columns)
@@ -288,13 +288,14 @@ def _several(rows: Rows) -> Counts:
 
 
 def _spread(total: int, groups: int) -> Counts:
-    """Counts that differ and add up to `total`."""
+    """Return counts that differ by at most 1 and add up to `total`."""
     counts = np.full(groups, total // groups, dtype=np.int64)
     counts[: total % groups] += 1
     return counts
 
 
-def _by_sequence(features: Sequence[Feature]) -> dict[str, list[Feature]]:
+def group_by_sequence(features: Sequence[Feature]) -> dict[str, list[Feature]]:
+    """Group features by the name of their sequence; the features of a sequence have equal lengths."""
     siblings: dict[str, list[Feature]] = {}
     for feature in features:
         assert feature.sequence is not None
@@ -303,16 +304,16 @@ def _by_sequence(features: Sequence[Feature]) -> dict[str, list[Feature]]:
 
 
 def _planned_totals(features: Sequence[Feature], plan: DimPlan, sizes: Mapping[str, int]) -> dict[str, int]:
-    """The events of each sequence: the size of the dim that its features share."""
+    """Return the number of events of each sequence: the size of the dim that its features share."""
     totals = {}
-    for name, siblings in _by_sequence(features).items():
+    for name, siblings in group_by_sequence(features).items():
         per_event = "key_lengths" if siblings[0].is_multivalued else "values"
         totals[name] = sizes[_dim_of(siblings[0], plan, tensor=per_event)]
     return totals
 
 
 def _dim_of(feature: Feature, plan: DimPlan, *, tensor: str = "values") -> str:
-    """The first dim of one of a feature's tensors."""
+    """Return the dim on axis 0 of one of a feature's tensors."""
     planned = plan.presenting(f"{feature.name}.{tensor}")
     axis = planned.shape[0] if planned else None
     assert isinstance(axis, str)

@@ -1,4 +1,4 @@
-"""One parquet column becomes one feature's ragged values, or an error that names the row."""
+"""Convert a parquet column into one feature's ragged values, or raise an error that names the row."""
 
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -20,10 +20,10 @@ _WEIGHTED_ID = f"{_ID[:-1]}:{_NUMBER[1:]}"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
-    """Where a column's rows come from, for errors."""
+class ColumnPlace:
+    """The file, column and first row of some rows, for error messages."""
 
-    where: str  # the file
+    where: str  # URI of the file
     column: str
     first_row: int
 
@@ -32,19 +32,19 @@ class Place:
         raise InvalidRows(f"{self.where}, column {self.column}{at}: {problem}", hint=hint, where=self.where)
 
 
-def read_column(array: pa.Array, feature: Feature, place: Place) -> Ragged:
-    """Take a column apart and check every value. Values are used as they are: nothing is cut or bucketised.
+def read_column(array: pa.Array, feature: Feature, place: ColumnPlace) -> Ragged:
+    """Read a column and check every value. Values are used as they are: nothing is cut or bucketised.
 
-    Accepts numbers, strings of digits, lists of either, lists of lists, and delimited strings; of weighted
-    ids maps, and the others with "id:weight" for an id. Null, "" and [] are an empty row, or the feature's
-    `fill_value` (of weight 1) where it has one.
+    Accepts numbers, strings of digits, lists of either, lists of lists, and delimited strings; for weighted
+    ids also maps, or any of these with "id:weight" in place of an id. Null, "" and [] make an empty row, or
+    the feature's `fill_value` (with weight 1) if it has one.
 
     Raises:
         InvalidRows: naming file, column and row (counted from 0).
     """
     array = _plain(array)
     if pa.types.is_null(array.type):
-        array = array.cast(pa.list_(pa.int64()))  # a column that was null in every row it was written from
+        array = array.cast(pa.list_(pa.int64()))  # a column that is null in every row has no type
     if feature.sequence is None:
         leaves, per_row = _split(array, feature.separator, place)
         per_element = np.ones(len(leaves), dtype=np.int64)
@@ -59,7 +59,7 @@ def read_column(array: pa.Array, feature: Feature, place: Place) -> Ragged:
     checked = _Leaves(place, per_element=per_element, per_row=per_row)
     weights = None
     if feature.weighted:
-        leaves, weights = checked.weighted(leaves)
+        leaves, weights = checked.split_weights(leaves)
     values = checked.numbers(leaves) if feature.table is None else checked.ids(leaves, feature.table)
     ragged = Ragged(values=values, per_element=per_element, per_row=per_row, weights=weights)
     if feature.fill_value:
@@ -71,7 +71,7 @@ def read_column(array: pa.Array, feature: Feature, place: Place) -> Ragged:
 class _Leaves:
     """Turns a column's innermost values into numbers; knows the row of each for errors."""
 
-    def __init__(self, place: Place, *, per_element: Counts, per_row: Counts) -> None:
+    def __init__(self, place: ColumnPlace, *, per_element: Counts, per_row: Counts) -> None:
         self._place = place
         self._per_element = per_element
         self._per_row = per_row
@@ -90,9 +90,9 @@ class _Leaves:
         return numbers.astype(np.int64)
 
     def numbers(self, leaves: pa.Array) -> NDArray[np.float32]:
-        """To float32 as training does it, so Unix seconds are rounded to steps of 128."""
+        """Convert to float32 as training does, which rounds Unix seconds to multiples of 128."""
         parsed = self._parse(leaves, pa.float32(), _NUMBER, "is not a number")
-        with np.errstate(over="ignore"):  # what does not fit becomes infinite, and is refused
+        with np.errstate(over="ignore"):  # numbers that do not fit become infinite, and are refused
             numbers = parsed.astype(np.float32)
         self._refuse_first(
             ~np.isfinite(numbers),
@@ -102,8 +102,8 @@ class _Leaves:
         )
         return numbers
 
-    def weighted(self, leaves: pa.Array) -> tuple[pa.Array, NDArray[np.float32]]:
-        """The ids, still to be read, and their weights."""
+    def split_weights(self, leaves: pa.Array) -> tuple[pa.Array, NDArray[np.float32]]:
+        """Split weighted ids into the ids, which are still to be read, and their weights."""
         if pa.types.is_struct(leaves.type):  # the entries of maps
             ids, weights = leaves.flatten()
             return ids, self.numbers(weights)
@@ -164,8 +164,8 @@ class _Leaves:
         self._place.refuse(f"{shown} {problem}", row=row, hint=hint)
 
 
-def _split(array: pa.Array, delim: str, place: Place) -> tuple[pa.Array, Counts]:
-    """Go down one level: what every entry holds, and how many; a null or an empty string holds nothing."""
+def _split(array: pa.Array, delim: str, place: ColumnPlace) -> tuple[pa.Array, Counts]:
+    """Return the contents of all entries and the count of each; a null or empty string holds nothing."""
     if _is_text(array.type):
         present = pc.if_else(pc.equal(array, ""), pa.scalar(None, array.type), array)
         array = pc.split_pattern(present, delim)
@@ -184,14 +184,14 @@ def _split(array: pa.Array, delim: str, place: Place) -> tuple[pa.Array, Counts]
 
 
 def _plain(array: pa.Array) -> pa.Array:
-    """The same values without the encodings that pyarrow's kernels do not take."""
+    """Decode dictionaries and string views, which pyarrow's kernels do not take."""
     if isinstance(array.type, pa.DictionaryType):
         array = array.dictionary_decode()
     return array.cast(pa.large_string()) if pa.types.is_string_view(array.type) else array
 
 
 def _filler(feature: Feature) -> Values:
-    """The values of `fg_encoded_default_value`, which FG_NONE puts into empty rows."""
+    """Return the values of `fg_encoded_default_value`, which FG_NONE puts into empty rows."""
     assert feature.fill_value is not None
     texts = feature.fill_value.split(feature.separator)
     try:
@@ -208,8 +208,8 @@ def _filler(feature: Feature) -> Values:
     return ids
 
 
-def _check_counts(ragged: Ragged, feature: Feature, place: Place) -> None:
-    """Dense vectors are `value_dim` wide, and single-valued features hold exactly one value."""
+def _check_counts(ragged: Ragged, feature: Feature, place: ColumnPlace) -> None:
+    """Require `value_dim` values of dense vectors, and one value of single-valued features."""
     if feature.is_multivalued:
         return
     wanted = feature.value_dim

@@ -1,4 +1,4 @@
-"""Rows of a table become the tensors that TorchEasyRec's models take."""
+"""Encode rows of a parquet table as the tensors that a tower takes."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from exporter.config.schema import Feature
-from exporter.data.column import Place, read_column
+from exporter.data.column import ColumnPlace, read_column
 from exporter.data.ragged import Ragged
 from exporter.dims.plan import DimPlan, TensorInput
 from exporter.dims.sizes import sizes_of
@@ -18,12 +18,12 @@ from exporter.errors import InvalidRows
 def encode(
     table: pa.Table, features: Sequence[Feature], plan: DimPlan, *, where: str, first_row: int = 0
 ) -> dict[str, Tensor]:
-    """The tensors of all rows, keyed and ordered as `plan.inputs`.
+    """Return the tensors of all rows, keyed and ordered as `plan.inputs`.
 
-    `where` and `first_row` say which file the rows are from and where in it they start, for errors.
+    `where` is the rows' file and `first_row` the number of the first of them there, for errors.
 
     Raises:
-        InvalidRows: naming file, column, row (counted from 0) and value; or together the rows
+        InvalidRows: naming file, column, row (counted from 0) and value; or the rows together
             exceed what the plan lets one call take.
     """
     tensors = to_tensors(read_features(table, features, where=where, first_row=first_row), features, plan)
@@ -41,7 +41,7 @@ def encode(
 def encode_in_calls(
     table: pa.Table, features: Sequence[Feature], plan: DimPlan, *, where: str, first_row: int = 0
 ) -> Iterator[dict[str, Tensor]]:
-    """As `encode`, in as many calls as the plan's bounds make of these rows, in their order."""
+    """Yield the tensors of the rows, in order, for as many calls as the plan's bounds make necessary."""
     tensors = to_tensors(read_features(table, features, where=where, first_row=first_row), features, plan)
     if not _exceeding(tensors, plan):
         yield tensors
@@ -55,7 +55,7 @@ def encode_in_calls(
 
 
 def _exceeding(tensors: Mapping[str, Tensor], plan: DimPlan) -> list[tuple[str, int]]:
-    """The dims whose size in `tensors` is beyond the plan's bound."""
+    """Return the dims whose size in `tensors` exceeds the plan's bound, with that size."""
     sizes = sizes_of(plan, {name: tensor.shape for name, tensor in tensors.items()})
     return [
         (name, size)
@@ -67,11 +67,11 @@ def _exceeding(tensors: Mapping[str, Tensor], plan: DimPlan) -> list[tuple[str, 
 def read_features(
     table: pa.Table, features: Sequence[Feature], *, where: str, first_row: int = 0
 ) -> dict[str, Ragged]:
-    """Every feature's values, checked one by one and against their siblings of one parent sequence."""
+    """Read every feature's values, check them, and compare lengths of features of one sequence."""
     columns: dict[str, Ragged] = {}
     leaders: dict[str, Feature] = {}
     for feature in features:
-        place = Place(where=where, column=feature.name, first_row=first_row)
+        place = ColumnPlace(where=where, column=feature.name, first_row=first_row)
         if feature.name not in table.column_names:
             place.refuse("is not in the file", hint="a feature is read from the column of its name")
         columns[feature.name] = read_column(_whole(table, feature.name), feature, place)
@@ -84,7 +84,7 @@ def read_features(
 def to_tensors(
     columns: Mapping[str, Ragged], features: Sequence[Feature], plan: DimPlan
 ) -> dict[str, Tensor]:
-    """The features' values as tensors, keyed and ordered as `plan.inputs`."""
+    """Return the features' values as tensors, keyed and ordered as `plan.inputs`."""
     tensors: dict[str, Tensor] = {}
     for feature in features:
         column = columns[feature.name]
@@ -99,7 +99,7 @@ def to_tensors(
 
 
 def _as_planned(values: Tensor, tensor: TensorInput) -> Tensor:
-    """Of the planned type and width; what TorchEasyRec's models take is so already."""
+    """Convert values to the planned dtype and width; inputs of TorchEasyRec's models have them already."""
     dtype: torch.dtype = getattr(torch, tensor.dtype)
     width = [axis for axis in tensor.shape[1:] if isinstance(axis, int)]
     return values.to(dtype).reshape(-1, *width)
@@ -110,7 +110,7 @@ def _whole(table: pa.Table, name: str) -> pa.Array:
     return pa.concat_arrays(column.chunks) if isinstance(column, pa.ChunkedArray) else column
 
 
-def _check_siblings(column: Ragged, leading: Ragged, leader: Feature, place: Place) -> None:
+def _check_siblings(column: Ragged, leading: Ragged, leader: Feature, place: ColumnPlace) -> None:
     differ = column.per_row != leading.per_row
     if differ.any():
         row = int(differ.argmax())

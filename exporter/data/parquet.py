@@ -15,19 +15,19 @@ from exporter.errors import InvalidRows, InvalidSpec, SourceNotFound, StorageErr
 from exporter.storage.open import local_path, open_store
 from exporter.storage.store import ArtifactStore, StoredFile
 
-MOST_COLUMNS = 20_000  # of a file
-MOST_ROW_VALUES = 1 << 20  # of a column in one row, on average over a group of rows
+MOST_COLUMNS = 20_000  # columns of a file
+MOST_ROW_VALUES = 1 << 20  # values of a column per row, on average over a group of rows
 
-_READ_AHEAD = 8 << 20  # bytes of each column, while streaming rows
-_SIGNS = "*?["  # of a pattern
+_READ_AHEAD = 8 << 20  # bytes of each column that are read at a time
+_SIGNS = "*?["  # characters that make a name a pattern
 
 
 @dataclass(frozen=True, kw_only=True)
 class RowBatch:
     """Consecutive rows of one file."""
 
-    where: str  # the file
-    first_row: int  # place of the first of them in that file, counted from 0
+    where: str  # URI of the file
+    first_row: int  # number of the first of these rows in the file, counted from 0
     table: pa.Table
 
 
@@ -44,7 +44,7 @@ class ParquetFile:
 
     def batches(self, columns: Sequence[str], rows_per_batch: int) -> Iterator[RowBatch]:
         """Stream `columns`, at most `rows_per_batch` rows at a time."""
-        with self._opened() as file:
+        with self._open() as file:
             _require_columns(self.uri, columns, Counter(file.schema_arrow.names))
             _refuse_unfolding(self.uri, columns, file.metadata)
             batches = file.iter_batches(batch_size=rows_per_batch, columns=list(columns))
@@ -56,19 +56,19 @@ class ParquetFile:
 
     def count_rows(self) -> int:
         """Return the number of rows that the footer states."""
-        with self._opened() as file:
+        with self._open() as file:
             return int(file.metadata.num_rows)
 
     def sha256(self) -> str:
-        with _translated(self.uri):
+        with _translate_errors(self.uri):
             return self.store.sha256(self.stored.key)
 
     @contextmanager
-    def _opened(self) -> Iterator[pq.ParquetFile]:
-        with _translated(self.uri):
+    def _open(self) -> Iterator[pq.ParquetFile]:
+        with _translate_errors(self.uri):
             stream = self.store.open_file(self.stored.key)
         with closing(stream):
-            with _translated(self.uri):
+            with _translate_errors(self.uri):
                 # pyarrow's own way of reading ahead keeps all that it has read while the file is open.
                 file = pq.ParquetFile(stream, pre_buffer=False, buffer_size=_READ_AHEAD)
             yield file
@@ -145,7 +145,7 @@ def _expand(uri: str, opened: Callable[[str], ArtifactStore]) -> list[ParquetFil
     except InvalidSpec as error:
         problem = f"rows cannot be read from {uri!r}: {error.message}"
         raise InvalidSpec(problem, hint=error.hint, where=uri) from error
-    with _translated(uri):
+    with _translate_errors(uri):
         files = (
             _file(store, name)
             or [file for file in _files_below(store, name) if file.stored.key.endswith(".parquet")]
@@ -191,7 +191,7 @@ def _files_below(store: ArtifactStore, prefix: str) -> list[ParquetFile]:
 
 
 def _matching(uri: str, opened: Callable[[str], ArtifactStore]) -> list[ParquetFile]:
-    """List the files that match a pattern, whose signs stand for no "/"."""
+    """List the files that match a pattern, whose `*` and `?` match no "/"."""
     folder, name = _split(uri)
     parts = [*folder.rstrip("/").split("/"), name]
     first = next((at for at, part in enumerate(parts) if any(sign in part for sign in _SIGNS)), None)
@@ -224,11 +224,11 @@ def _require_columns(path: str, columns: Sequence[str], present: Mapping[str, in
 
 
 def _refuse_unfolding(path: str, columns: Sequence[str], footer: pq.FileMetaData) -> None:
-    """Refuse a file of a few bytes that would fill the memory: values that are equal take no room in it."""
+    """Refuse a small file that would fill the memory: equal values take almost no room in a file."""
     if footer.num_columns > MOST_COLUMNS:
         raise InvalidRows(
             f"{path} has {footer.num_columns:,} columns, more than the {MOST_COLUMNS:,} that are read",
-            hint="write the features that the model takes",
+            hint="write only the features that the model takes",
             where=path,
         )
     wanted = set(columns)
@@ -247,12 +247,12 @@ def _refuse_unfolding(path: str, columns: Sequence[str], footer: pq.FileMetaData
 
 
 def _next(uri: str, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
-    with _translated(uri):
+    with _translate_errors(uri):
         return next(batches, None)
 
 
 @contextmanager
-def _translated(uri: str) -> Iterator[None]:
+def _translate_errors(uri: str) -> Iterator[None]:
     """Raise InvalidRows for what pyarrow says of a file, and for a local file that may not be read."""
     try:
         yield

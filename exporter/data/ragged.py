@@ -1,4 +1,4 @@
-"""A feature's values over rows of different lengths, as flat arrays."""
+"""The values of one feature over rows of different lengths, as flat arrays."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,28 +13,28 @@ Values = NDArray[np.int64] | NDArray[np.float32]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Ragged:
-    """Rows hold elements, elements hold values; everything is laid end to end.
+    """Values of rows that hold elements that hold values; each level is laid end to end.
 
     An element is an event of a sequence; outside a sequence every value is an element of its own.
     """
 
     values: Values
-    per_element: Counts  # values of each element
-    per_row: Counts  # elements of each row
-    weights: NDArray[np.float32] | None = None  # of each value, where the feature is weighted
+    per_element: Counts  # number of values of each element
+    per_row: Counts  # number of elements of each row
+    weights: NDArray[np.float32] | None = None  # weight of each value, if the feature is weighted
 
     def __len__(self) -> int:
         return len(self.per_row)
 
     def select(self, rows: Sequence[int] | Counts) -> "Ragged":
-        """These rows, in this order; a row may come several times."""
+        """Return the rows of these numbers, in this order; a row may come several times."""
         chosen = np.asarray(rows, dtype=np.int64)
         return self._gather(_spans(self.per_row, chosen), self.per_row[chosen])
 
     def resize(self, per_row: Counts, *, width: int = 1) -> "Ragged":
-        """Rows of the given lengths, filled with these elements over and over.
+        """Return rows of the given lengths, filled with these elements over and over.
 
-        Where there are no elements at all: with zeros, `width` values each.
+        Without any elements, they are filled with elements of `width` zeros.
         """
         total = int(per_row.sum())
         if len(self.per_element):
@@ -47,7 +47,7 @@ class Ragged:
         )
 
     def resize_elements(self, per_element: Counts) -> "Ragged":
-        """The same elements holding other numbers of values, made of these; zeros if there are none."""
+        """Return the elements with other numbers of values, repeated from these; zeros if there are none."""
         total = int(per_element.sum())
         pool = self.values if len(self.values) else np.zeros(1, dtype=self.values.dtype)
         weights = self.weights
@@ -55,13 +55,13 @@ class Ragged:
             weights = np.resize(weights if len(weights) else np.ones(1, dtype=np.float32), total)
         return replace(self, values=np.resize(pool, total), per_element=per_element, weights=weights)
 
-    def reweighed(self) -> "Ragged":
-        """The same ids with weights of both signs, and with some of 0."""
+    def with_other_weights(self) -> "Ragged":
+        """Return the same ids with other weights: positive, negative and 0."""
         pattern = np.array([0.5, -1.25, 0.0, 2.0], dtype=np.float32)
         return replace(self, weights=np.resize(pattern, len(self.values)))
 
     def cut_elements(self, most: int) -> "Ragged":
-        """The first `most` values of every element."""
+        """Keep the first `most` values of every element."""
         within = np.arange(len(self.values)) - np.repeat(_starts(self.per_element), self.per_element) < most
         return replace(
             self,
@@ -71,7 +71,7 @@ class Ragged:
         )
 
     def cut(self, longest: int) -> "Ragged":
-        """The first `longest` elements of every row."""
+        """Keep the first `longest` elements of every row."""
         place_in_row = np.arange(len(self.per_element)) - np.repeat(_starts(self.per_row), self.per_row)
         return self._gather(np.flatnonzero(place_in_row < longest), np.minimum(self.per_row, longest))
 
@@ -99,7 +99,7 @@ class Ragged:
 
 
 def concatenate(parts: Sequence[Ragged]) -> Ragged:
-    """The rows of all parts, one part after another."""
+    """Return the rows of all parts, one part after another."""
     weights = [part.weights for part in parts if part.weights is not None]
     return Ragged(
         values=np.concatenate([part.values for part in parts]),
@@ -114,7 +114,7 @@ def _starts(counts: Counts) -> Counts:
 
 
 def _spans(counts: Counts, chosen: Counts) -> Counts:
-    """The positions that the chosen groups cover: group i starts where the counts before it end."""
+    """Return the positions of the chosen groups; group i starts at the sum of the counts before it."""
     lengths = counts[chosen]
     offsets = _starts(counts)[chosen] - _starts(lengths)
     return np.repeat(offsets, lengths) + np.arange(lengths.sum())

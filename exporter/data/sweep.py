@@ -1,34 +1,33 @@
-"""Batches at sizes drawn by chance, as the rows themselves have them; and rare corners."""
+"""Batches of random sizes, with lengths drawn from the rows themselves, and rare corner cases."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
-from exporter.config.schema import Feature
-from exporter.data.batch import NamedBatch, Rows, named_batch, verification_batches
+from exporter.data.batch import NamedBatch, Rows, group_by_sequence, named_batch, verification_batches
 from exporter.data.ragged import Counts
 from exporter.dims.plan import BATCH, DimPlan
 
-_FEW = 5  # rows of a corner
-_SHORT = 3  # lengths of 0, 1 and 2
-_SEED, _DRAWN = 20, 4  # of the sizes that are drawn: the same in every export, so that a failure comes again
+_FEW = 5  # rows of a corner case
+_SHORT = 3  # histories of a corner case have lengths 0, 1 and 2
+_SEED, _DRAWN = 20, 4  # the same random sizes in every export, so that a failure can be reproduced
 
 
 def agreeing_batches(rows: Rows, plan: DimPlan) -> Iterator[NamedBatch]:
-    """The cases at which package and eager must agree: chosen ones, and ones that are drawn."""
+    """Yield the cases on which package and eager must agree: chosen ones, then random ones."""
     yield from verification_batches(rows, plan)
     yield from sweep(rows, plan, seed=_SEED, count=_DRAWN)
 
 
 def sweep(rows: Rows, plan: DimPlan, *, seed: int, count: int) -> Iterator[NamedBatch]:
-    """`count` batches of random sizes, the same for one seed, and the corners that rows rarely have."""
+    """Yield `count` batches of random sizes, the same for one seed, then the corner cases."""
     generator = np.random.default_rng(seed)
     largest = plan.dim(BATCH).high or len(rows)
     for number in range(count):
         size = round(float(np.exp(generator.uniform(0, np.log(largest)))))
         drawn = rows.select(generator.integers(len(rows), size=size))
-        for siblings in _sequences(rows):
-            # Lengths of other rows than the values', so that sequences of one row come in new combinations.
+        for siblings in group_by_sequence(rows.sequences).values():
+            # Lengths come from other rows than the values, so that sequences are combined in new ways.
             observed = rows.columns[siblings[0].name].per_row
             drawn = drawn.resize(siblings, generator.choice(observed, size=size))
         yield named_batch(f"random_{number}", drawn, plan, f"{size} rows, seed {seed}")
@@ -36,7 +35,7 @@ def sweep(rows: Rows, plan: DimPlan, *, seed: int, count: int) -> Iterator[Named
 
 
 def _corners(rows: Rows, plan: DimPlan, size: int) -> Iterator[NamedBatch]:
-    few, sequences = rows.take(size), _sequences(rows)
+    few, sequences = rows.take(size), list(group_by_sequence(rows.sequences).values())
     if not sequences:
         return
     equal, uneven, short = few, few, few
@@ -52,12 +51,3 @@ def _corners(rows: Rows, plan: DimPlan, size: int) -> Iterator[NamedBatch]:
     yield named_batch("equal_histories", equal, plan)
     yield named_batch("none_one_and_two", short, plan)
     yield named_batch("one_long_among_short", uneven, plan, "as long as the config declares")
-
-
-def _sequences(rows: Rows) -> list[Sequence[Feature]]:
-    """The features of each sequence; they have their lengths in common."""
-    siblings: dict[str, list[Feature]] = {}
-    for feature in rows.sequences:
-        assert feature.sequence is not None
-        siblings.setdefault(feature.sequence.name, []).append(feature)
-    return list(siblings.values())

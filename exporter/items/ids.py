@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from exporter.data.column import Place
+from exporter.data.column import ColumnPlace
 from exporter.data.parquet import ParquetSource, RowBatch
 from exporter.errors import InvalidRows
 
@@ -149,8 +149,8 @@ def _read_ids_at(source: ParquetSource, column: str, rows: list[int]) -> Iterato
         start += batch.table.num_rows
 
 
-def _place(batch: RowBatch, column: str) -> Place:
-    return Place(where=batch.where, column=column, first_row=batch.first_row)
+def _place(batch: RowBatch, column: str) -> ColumnPlace:
+    return ColumnPlace(where=batch.where, column=column, first_row=batch.first_row)
 
 
 def _is_text(kind: pa.DataType) -> bool:

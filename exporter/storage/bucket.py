@@ -1,13 +1,13 @@
-"""Make the bucket of a URI, if it is not there: `python -m exporter.storage.bucket s3://bucket`.
+"""Create the bucket of a URI unless it exists: `python -m exporter.storage.bucket s3://bucket`.
 
-For a store that one starts oneself, as compose.yaml does.
+It is meant for a store that you start yourself, as compose.yaml does; S3 only.
 """
 
 import argparse
 import sys
 
 from exporter.errors import ExportError
-from exporter.storage.object_store import make_bucket
+from exporter.storage.object_store import create_bucket
 
 
 def main() -> None:
@@ -15,10 +15,10 @@ def main() -> None:
     parser.add_argument("uri", help="s3://bucket, with or without a prefix")
     uri: str = parser.parse_args().uri
     try:
-        made = make_bucket(uri)
+        is_new = create_bucket(uri)
     except ExportError as error:
         sys.exit(f"error [{error.code}]: {error.message}")
-    sys.stdout.write(f"{uri}: {'made' if made else 'there already'}\n")
+    sys.stdout.write(f"{uri}: {'created' if is_new else 'exists already'}\n")
 
 
 if __name__ == "__main__":

@@ -24,14 +24,14 @@ from exporter.storage.store import (
 )
 
 _ZEROS = bytes(CHUNK_SIZE)
-_UNFINISHED = ".unfinished"  # suffix of a file that is being written; never listed
+_UNFINISHED = ".unfinished"  # suffix of a file that is being written; such files are not listed
 _FULL = {errno.ENOSPC, errno.EDQUOT}
-_NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS}  # as FAT and some that are mounted by FUSE answer
-_LASTING = {errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP}
+_NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS}  # the answers of FAT and of some FUSE file systems
+_PERMANENT = {errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP}  # errors that another try cannot help
 
 
 class LocalStore(ArtifactStore):
-    """Keeps files below a folder. As in an object store, folders come and go with their files."""
+    """Stores files below a folder; subfolders come and go with their files, as in an object store."""
 
     def __init__(self, root: Path) -> None:
         self._root = root.absolute()
@@ -40,52 +40,52 @@ class LocalStore(ArtifactStore):
         return str(self._root / key)
 
     def require_writable(self) -> None:
-        there = next(path for path in (self._root, *self._root.parents) if os.path.lexists(path))
-        if not there.is_dir():
+        nearest = next(path for path in (self._root, *self._root.parents) if os.path.lexists(path))
+        if not nearest.is_dir():
             raise StorageError(
-                f"nothing can be written to {self._root}: {there} is no folder",
+                f"nothing can be written to {self._root}: {nearest} is no folder",
                 hint="choose another place",
                 where=str(self._root),
                 retryable=False,
             )
         if not os.access(
-            there, os.W_OK | os.X_OK, effective_ids=True
-        ):  # false as well where all of the disk is read-only
+            nearest, os.W_OK | os.X_OK, effective_ids=True
+        ):  # also false on a file system that is mounted read-only
             raise StorageError(
-                f"nothing can be written to {self._root}: {there} is read-only",
-                hint="check the folder's rights, or choose another place",
+                f"nothing can be written to {self._root}: {nearest} is read-only",
+                hint="check the folder's permissions, or choose another place",
                 where=str(self._root),
                 retryable=False,
             )
 
     def stat(self, key: str) -> StoredFile:
         path = self._path(key)
-        with translated(path):
+        with translate_errors(path):
             _stat_of_file(path)
-            return self._stored(path)
+            return self._describe(path)
 
     def chunks(self, key: str) -> Iterator[bytes]:
         path = self._path(key)
-        with translated(path), _opened(path) as file:
+        with translate_errors(path), _open_regular(path) as file:
             while chunk := file.read(CHUNK_SIZE):
                 yield chunk
 
     def open_file(self, key: str) -> BinaryIO:
         path = self._path(key)
-        with translated(path):
-            return _opened(path)
+        with translate_errors(path):
+            return _open_regular(path)
 
     def list(self, prefix: str = "") -> tuple[StoredFile, ...]:
         folder = self._root / check_prefix(prefix)
         if not folder.is_dir():
             return ()
-        with translated(folder):
-            return tuple(sorted(self._stored(path) for path in _files_below(folder)))
+        with translate_errors(folder):
+            return tuple(sorted(self._describe(path) for path in _files_below(folder)))
 
     def write(self, source: BinaryIO, size: int, key: str, on_sent: OnSent = ignore_sent) -> None:
         target = self._path(key)
         unfinished = target.with_name(f".{target.name}.{secrets.token_hex(8)}{_UNFINISHED}")
-        with translated(target):
+        with translate_errors(target):
             target.parent.mkdir(parents=True, exist_ok=True)
             try:
                 _copy(source, unfinished, on_sent)
@@ -96,7 +96,7 @@ class LocalStore(ArtifactStore):
     def delete(self, key: str, permission: Permission = always) -> None:
         path = self._path(key)
         permission()
-        with translated(path):
+        with translate_errors(path):
             path.unlink(missing_ok=True)
             self._remove_empty_folders(path.parent)
 
@@ -105,14 +105,14 @@ class LocalStore(ArtifactStore):
         if not folder.is_dir():
             return
         permission()
-        with translated(folder):
+        with translate_errors(folder):
             shutil.rmtree(folder)
             self._remove_empty_folders(folder.parent)
 
     def _path(self, key: str) -> Path:
         return self._root / check_key(key)
 
-    def _stored(self, path: Path) -> StoredFile:
+    def _describe(self, path: Path) -> StoredFile:
         found = path.stat()
         key = path.relative_to(self._root).as_posix()
         return StoredFile(key=key, size=found.st_size, version=str(found.st_mtime_ns))
@@ -139,13 +139,13 @@ def _files_below(folder: Path) -> Iterator[Path]:
                 yield path
 
 
-def _opened(path: Path) -> BinaryIO:
+def _open_regular(path: Path) -> BinaryIO:
     _stat_of_file(path)
     return path.open("rb")
 
 
 def _stat_of_file(path: Path) -> os.stat_result:
-    """Of a regular file alone: reading a pipe or a device would wait, perhaps for ever."""
+    """Return the status of a regular file; reading a pipe or a device might wait for ever."""
     found = path.stat()
     if not stat.S_ISREG(found.st_mode):
         raise SourceNotFound(f"{path} is not a regular file", hint="give the path of a file", where=str(path))
@@ -155,18 +155,18 @@ def _stat_of_file(path: Path) -> os.stat_result:
 def _copy(source: BinaryIO, path: Path, on_sent: OnSent) -> None:
     with path.open("xb") as file:
         while chunk := source.read(CHUNK_SIZE):
-            if chunk == _ZEROS:  # a hole, which takes no disk
+            if chunk == _ZEROS:  # leave a hole, which takes no disk space
                 file.seek(len(chunk), os.SEEK_CUR)
             else:
                 file.write(chunk)
             on_sent(len(chunk))
-        file.truncate()  # it may end in a hole
+        file.truncate()  # sets the length where the file ends in a hole
         file.flush()
         os.fsync(file.fileno())
 
 
 def publish(unfinished: Path, target: Path) -> None:
-    """Give the finished file its name: a link, because a rename would replace what is there."""
+    """Give the finished file its name by a hard link, because a rename would replace an existing file."""
     try:
         os.link(unfinished, target)
     except FileExistsError:
@@ -183,8 +183,8 @@ def publish(unfinished: Path, target: Path) -> None:
 
 
 @contextmanager
-def translated(path: Path) -> Iterator[None]:
-    """The system's errors in the exporter's words."""
+def translate_errors(path: Path) -> Iterator[None]:
+    """Convert the system's errors on `path` into the exporter's errors."""
     try:
         yield
     except FileNotFoundError as error:
@@ -193,12 +193,12 @@ def translated(path: Path) -> Iterator[None]:
         raise SourceNotFound(f"{path} is not a file, or lies below one", where=str(path)) from error
     except PermissionError as error:
         raise StorageError(
-            f"{path}: access denied", hint="check the file's rights", where=str(path), retryable=False
+            f"{path}: access denied", hint="check the file's permissions", where=str(path), retryable=False
         ) from error
     except OSError as error:
         raise StorageError(
             f"{path}: {error.strerror}",
             hint="make room there, or choose another place" if error.errno in _FULL else "check the disk",
             where=str(path),
-            retryable=error.errno not in _LASTING,
+            retryable=error.errno not in _PERMANENT,
         ) from error

@@ -1,4 +1,4 @@
-"""A store in memory, for tests of what uses one."""
+"""A store in memory, for tests of code that uses a store."""
 
 from collections.abc import Iterator
 from io import BytesIO
@@ -19,7 +19,7 @@ from exporter.storage.store import (
 
 
 class MemoryStore(ArtifactStore):
-    """Keeps files in a dict; gone with the object."""
+    """Stores files in a dict, which is lost with the object."""
 
     def __init__(self, uri: str = "memory://store") -> None:
         self._uri = uri

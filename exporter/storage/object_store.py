@@ -1,7 +1,7 @@
-"""A store in an S3 bucket, or in anything that speaks its protocol.
+"""A store in an S3 bucket, or in any server that speaks the S3 protocol.
 
 Endpoint, region and credentials come from boto3's own sources (environment, config file, instance role).
-The rights it needs: GetObject, PutObject, DeleteObject, ListBucket, AbortMultipartUpload,
+The permissions it needs: GetObject, PutObject, DeleteObject, ListBucket, AbortMultipartUpload,
 ListMultipartUploadParts and ListBucketMultipartUploads.
 """
 
@@ -48,28 +48,33 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_s3.type_defs import CompletedPartTypeDef
 
-PART_SIZE = 32 << 20  # bytes; larger files go up in parts, one of which is held in memory
-MAX_PARTS = 10_000  # of one upload, by the protocol
+PART_SIZE = 32 << 20  # bytes; larger files are uploaded in parts, one of which is held in memory
+MAX_PARTS = 10_000  # parts of one upload, by the protocol
 
-_TRIES = 5  # of what may be tried only for a while, each on its own
-# Of any other call. botocore waits at most 50 ms after the first and twice as long after each further one, so
-# that a store may be away for some seconds; twenty times as long where the store says to slow down.
+_TRIES = 5  # of a request that is repeated here, because each try needs a new permission or a new connection
+# Tries of any other request. botocore waits at most 50 ms after the first and twice as long after each later
+# one, so that a store may be away for some seconds; twenty times as long if the store answers "slow down".
 _CALLS = 9
-_PAUSE_S = 0.5  # before the second; one more before each further one
-_TOKEN = "slipway-write"  # metadata by which a write recognises its own object
+_PAUSE_S = 0.5  # seconds before the second of `_TRIES`; half a second more before each further one
+_TOKEN = "slipway-write"  # metadata key by which a write recognises its own object
 _RETRYABLE_CODES = {"ExpiredToken", "RequestTimeout", "SlowDown", "ThrottlingException"}
-_RETRYABLE_STATUS = {408, 409, 429}  # 409: another write to the same key is under way
-_BROKEN_OFF = (IncompleteReadError, ReadTimeoutError, ResponseStreamingError)  # within the body of an answer
+_RETRYABLE_STATUS = {408, 409, 429}  # 409: another write to the same key is in progress
+_BROKEN_OFF = (
+    IncompleteReadError,
+    ReadTimeoutError,
+    ResponseStreamingError,
+)  # the connection broke within the body of an answer
 _NEVER_RETRYABLE = (NoCredentialsError, PartialCredentialsError, ParamValidationError)
 
-# Of services: to read S3's is most of what it takes to make a client, more than a tenth of a second.
+# Service descriptions, shared by all clients: reading S3's takes more than a tenth of a second, most of the
+# time that it takes to create a client.
 _DESCRIPTIONS = create_loader()
 
 log = logging.getLogger(__name__)
 
 
 class ObjectStore(ArtifactStore):
-    """Keeps files below a prefix of a bucket."""
+    """Stores files below a prefix of a bucket."""
 
     def __init__(
         self, client: "S3Client", bucket: str, prefix: str = "", *, part_size: int = PART_SIZE
@@ -83,15 +88,15 @@ class ObjectStore(ArtifactStore):
         return f"s3://{self._bucket}/{self._root}{key}".rstrip("/")
 
     def stat(self, key: str) -> StoredFile:
-        with _translated(self.uri_of(key)):
+        with _translate_errors(self.uri_of(key)):
             found = self._client.head_object(Bucket=self._bucket, Key=self._path(key))
         token = found["Metadata"].get(_TOKEN, "")
         return StoredFile(key=key, size=found["ContentLength"], version=found["ETag"], token=token)
 
     def link(self, key: str, lifetime: timedelta, endpoint: str | None = None) -> str | None:
-        with _translated(self.uri_of(key)):
-            # The signature covers the host: a link for another one is signed for it.
-            client = _client(endpoint) if endpoint else self._client
+        with _translate_errors(self.uri_of(key)):
+            # The signature covers the host, so a client of that endpoint has to sign.
+            client = _create_client(endpoint) if endpoint else self._client
             return client.generate_presigned_url(
                 "get_object",
                 Params={"Bucket": self._bucket, "Key": self._path(key)},
@@ -99,7 +104,7 @@ class ObjectStore(ArtifactStore):
             )
 
     def chunks(self, key: str) -> Iterator[bytes]:
-        with _translated(self.uri_of(key)):
+        with _translate_errors(self.uri_of(key)):
             response = self._client.get_object(Bucket=self._bucket, Key=self._path(key))
             with closing(response["Body"]) as body:  # `with body` would skip its check of the length
                 yield from body.iter_chunks(CHUNK_SIZE)
@@ -109,7 +114,7 @@ class ObjectStore(ArtifactStore):
 
     def _read_range(self, key: str, start: int, end: int) -> bytes:
         """Return the bytes from `start` up to `end`; ask again where the connection breaks half way."""
-        with _translated(self.uri_of(key)):
+        with _translate_errors(self.uri_of(key)):
             for tries_left in reversed(range(_TRIES)):
                 response = self._client.get_object(
                     Bucket=self._bucket, Key=self._path(key), Range=f"bytes={start}-{end - 1}"
@@ -125,7 +130,7 @@ class ObjectStore(ArtifactStore):
 
     def list(self, prefix: str = "") -> tuple[StoredFile, ...]:
         pages = self._client.get_paginator("list_objects_v2")
-        with _translated(self.uri_of(prefix)):
+        with _translate_errors(self.uri_of(prefix)):
             return tuple(
                 sorted(
                     StoredFile(
@@ -133,30 +138,30 @@ class ObjectStore(ArtifactStore):
                     )
                     for page in pages.paginate(Bucket=self._bucket, Prefix=self._folder(prefix))
                     for entry in page.get("Contents", ())
-                    if not entry["Key"].endswith("/")  # the marks some programs leave for folders
+                    if not entry["Key"].endswith("/")  # markers that some programs leave for folders
                 )
             )
 
     def write(self, source: BinaryIO, size: int, key: str, on_sent: OnSent = ignore_sent) -> None:
-        if self.exists(key):  # spares sending a large file; the condition on the write decides
+        if self.exists(key):  # saves the upload of a large file; the condition on the write decides
             raise _already_published(self.uri_of(key))
         token = uuid4().hex
-        with _translated(self.uri_of(key)):
+        with _translate_errors(self.uri_of(key)):
             try:
                 if size <= self._part_size:
                     self._write_whole(source, size, self._path(key), token, on_sent)
                 else:
                     self._write_parts(source, size, self._path(key), token, on_sent)
             except ClientError as error:
-                if not self._landed(error, key, token):
+                if not self._was_written(error, key, token):
                     raise
 
     def put_bytes(self, data: bytes, key: str, *, within: timedelta | None = None) -> None:
         if within is None:
             return super().put_bytes(data, key)
-        with _translated(self.uri_of(key)):
-            # As bytes, not as a stream: then boto3 does not first ask whether they are welcome.
-            _client(within=within).put_object(
+        with _translate_errors(self.uri_of(key)):
+            # Send bytes, because for a stream boto3 first asks whether the store expects them.
+            _create_client(within=within).put_object(
                 Bucket=self._bucket, Key=self._path(key), Body=data, IfNoneMatch="*"
             )
         return None
@@ -172,13 +177,13 @@ class ObjectStore(ArtifactStore):
             self.delete(file.key, permission)
         for path, upload in self._uploads(prefix):
             abort = partial(self._abort_by, path=path, upload=upload)
-            with suppress(SourceNotFound):  # it is gone, perhaps by a try whose answer was lost
+            with suppress(SourceNotFound):  # already aborted, perhaps by a try whose answer was lost
                 self._as_permitted(permission, self.uri_of(prefix), abort)
 
     def _uploads(self, prefix: str) -> tuple[tuple[str, str], ...]:
-        """Those that never ended: path and id of each."""
+        """Return path and id of every multipart upload that was never completed."""
         pages = self._client.get_paginator("list_multipart_uploads")
-        with _translated(self.uri_of(prefix)):
+        with _translate_errors(self.uri_of(prefix)):
             return tuple(
                 (upload["Key"], upload["UploadId"])
                 for page in pages.paginate(Bucket=self._bucket, Prefix=self._folder(prefix))
@@ -189,12 +194,12 @@ class ObjectStore(ArtifactStore):
         client.abort_multipart_upload(Bucket=self._bucket, Key=path, UploadId=upload)
 
     def _as_permitted(self, permission: Permission, uri: str, act: "Callable[[S3Client], object]") -> None:
-        """Try once at a time for as long as one may; where that has no end, as the client would."""
+        """Ask for permission before each try of `act`; let the client retry if permission has no end."""
         for left in reversed(range(_TRIES)):
             within = permission()
             try:
-                with _translated(uri):
-                    act(self._client if within is None else _client(within=within))
+                with _translate_errors(uri):
+                    act(self._client if within is None else _create_client(within=within))
                 return
             except StorageError as error:
                 if within is None or not error.retryable or not left:
@@ -231,7 +236,7 @@ class ObjectStore(ArtifactStore):
                 MultipartUpload={"Parts": parts},
                 IfNoneMatch="*",
             )
-        except BaseException:  # whatever ends the upload, its parts would be kept, and paid for
+        except BaseException:  # otherwise the store would keep, and bill, the parts that were sent
             self._abort(path, upload)
             raise
 
@@ -253,11 +258,11 @@ class ObjectStore(ArtifactStore):
         except (BotoCoreError, ClientError):
             log.warning("upload_not_aborted", exc_info=True, extra={"key": path, "upload": upload})
 
-    def _landed(self, error: ClientError, key: str, token: str) -> bool:
-        """Whether a refused write is there all the same.
+    def _was_written(self, error: ClientError, key: str, token: str) -> bool:
+        """Tell whether this write succeeded although its last request was refused.
 
-        boto3 sends a request again when its answer is lost; the second one then meets the object, or
-        misses the upload, of the first.
+        boto3 repeats a request whose answer was lost; the second one then finds that the object exists, or
+        that the upload is gone, because the first one succeeded.
         """
         if _status(error) not in (404, 412) or not self.exists(key):
             return False
@@ -266,16 +271,16 @@ class ObjectStore(ArtifactStore):
 
 
 def open_uri(uri: str) -> ObjectStore:
-    """The store of `s3://bucket/prefix`."""
-    bucket, prefix = _parts(uri)
-    return ObjectStore(_client(), bucket, prefix, part_size=PART_SIZE)
+    """Open the store of `s3://bucket/prefix`."""
+    bucket, prefix = _split_bucket(uri)
+    return ObjectStore(_create_client(), bucket, prefix, part_size=PART_SIZE)
 
 
-def make_bucket(uri: str) -> bool:
-    """Make the bucket that the URI names; False where it is there already."""
-    bucket, _ = _parts(uri)
-    client = _client()
-    with _translated(uri):
+def create_bucket(uri: str) -> bool:
+    """Create the bucket that the URI names; return False if it exists already."""
+    bucket, _ = _split_bucket(uri)
+    client = _create_client()
+    with _translate_errors(uri):
         try:
             client.head_bucket(Bucket=bucket)
         except ClientError as error:
@@ -287,20 +292,20 @@ def make_bucket(uri: str) -> bool:
         return True
 
 
-def _parts(uri: str) -> tuple[str, str]:
-    """Bucket and prefix."""
+def _split_bucket(uri: str) -> tuple[str, str]:
+    """Split a URI into bucket and prefix."""
     bucket, _, prefix = uri.removeprefix("s3://").partition("/")
     if not uri.startswith("s3://") or not bucket:
         raise InvalidSpec(f"{uri!r} names no bucket", hint="write s3://bucket/prefix", where=uri)
     return bucket, check_prefix(prefix.rstrip("/"))
 
 
-def _client(endpoint: str | None = None, *, within: timedelta | None = None) -> "S3Client":
-    """A client that gives up after some tries, in minutes and not hours; or after one, `within` a time.
+def _create_client(endpoint: str | None = None, *, within: timedelta | None = None) -> "S3Client":
+    """Create a client that gives up within minutes, after several tries; or, with `within`, after one try.
 
-    Checksums are off where the protocol does not ask for them: many stores other than AWS refuse them,
-    and digests are compared after every upload. Those stores are also reached by path, not by a host
-    name per bucket, unless the AWS config file sets `addressing_style`.
+    Checksums are off unless the protocol requires them: many stores other than AWS refuse them, and
+    digests are compared after every upload anyway. Stores other than AWS are addressed by path, not by a
+    host name per bucket, unless the AWS config file sets `addressing_style`.
     """
     config = Config(
         connect_timeout=10,
@@ -316,7 +321,7 @@ def _client(endpoint: str | None = None, *, within: timedelta | None = None) -> 
         config = config.merge(once)
     session = botocore.session.get_session()
     session.register_component("data_loader", _DESCRIPTIONS)
-    with _translated("s3://"):
+    with _translate_errors("s3://"):
         client = cast("S3Client", session.create_client("s3", config=config, endpoint_url=endpoint))
         if _is_aws(client.meta.endpoint_url) or _has_addressing_style(client):
             return client
@@ -338,8 +343,8 @@ def _already_published(uri: str) -> AlreadyPublished:
 
 
 @contextmanager
-def _translated(uri: str) -> Iterator[None]:
-    """boto3's errors in the exporter's words."""
+def _translate_errors(uri: str) -> Iterator[None]:
+    """Convert boto3's errors on `uri` into the exporter's errors."""
     try:
         yield
     except ClientError as error:
@@ -347,7 +352,7 @@ def _translated(uri: str) -> Iterator[None]:
     except BotoCoreError as error:
         can_retry = not isinstance(error, _NEVER_RETRYABLE)
         raise StorageError(f"{uri}: {error}", where=uri, retryable=can_retry) from error
-    except ValueError as error:  # what boto3 raises for an endpoint that is no URL
+    except ValueError as error:  # raised by boto3 for an endpoint that is no URL
         raise StorageError(f"{uri}: {error}", where=uri, retryable=False) from error
 
 

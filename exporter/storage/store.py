@@ -1,4 +1,4 @@
-"""The interface that every artifact store implements, and the keys of files in a store."""
+"""The interface of all artifact stores, and the rules for keys of files in a store."""
 
 import hashlib
 import os
@@ -13,10 +13,10 @@ from typing import BinaryIO, Protocol
 from exporter.errors import SourceNotFound, StorageError
 
 CHUNK_SIZE = 1 << 20  # bytes held at a time while a file is copied or digested
-READ_LIMIT = 16 << 20  # bytes `read` takes into memory unless told otherwise
+READ_LIMIT = 16 << 20  # bytes that `read` takes into memory by default
 
-OnSent = Callable[[int], None]  # bytes sent since the last call
-# Waits for the right to write; may tell how long it lasts from then on.
+OnSent = Callable[[int], None]  # takes the number of bytes sent since the last call
+# Waits until the caller may write, and returns how long it may from then on; None: for as long as it likes.
 Permission = Callable[[], timedelta | None]
 
 
@@ -26,66 +26,71 @@ class StoredFile:
 
     key: str
     size: int  # bytes
-    version: str = field(default="", compare=False)  # another one after every change: entity tag or time
-    token: str = field(default="", compare=False)  # of the write that made it; only `stat` tells, if any does
+    version: str = field(
+        default="", compare=False
+    )  # differs after every change: entity tag or modification time
+    token: str = field(
+        default="", compare=False
+    )  # of the write that created the file; set by `stat` in stores that keep it
 
 
 def ignore_sent(count: int) -> None:
-    """Drop the count: the listener of callers that do not report progress."""
+    """Drop the count: the callback of callers that do not report progress."""
 
 
 def always() -> None:
-    """The permission of who needs none."""
+    """Permit every write: for callers that hold no lease."""
 
 
 class ArtifactStore(Protocol):
-    """Files below one URI, each by its key: relative, "/" between names, never leaving that URI.
+    """Files below one URI, each under a key: a relative path with "/" between names, without "." and "..".
 
     A key is written once. Every error names the URI: SourceNotFound, AlreadyPublished or StorageError.
     """
 
     @abstractmethod
     def uri_of(self, key: str) -> str:
-        """The URI under which `open_store` and `split_uri` find this key again; of "" the store's own."""
+        """Return the URI of a key, which `split_uri` and `open_store` accept; for "" that of the store."""
 
     def require_writable(self) -> None:
-        """StorageError, if it is plain without a try that nothing can be written here."""
+        """Raise StorageError if a write here is sure to fail, as far as can be told without trying one."""
         return
 
     @abstractmethod
-    def stat(self, key: str) -> StoredFile: ...
+    def stat(self, key: str) -> StoredFile:
+        """Return the size and version of a file."""
 
     @abstractmethod
     def chunks(self, key: str) -> Iterator[bytes]:
-        """The file's bytes in order, a bounded piece at a time."""
+        """Yield the bytes of a file in order, at most `CHUNK_SIZE` at a time."""
 
     @abstractmethod
     def open_file(self, key: str) -> BinaryIO:
-        """Open a file to be read at any position, without copying all of it here; the caller closes it."""
+        """Open a file for reading at any position, without a copy of all of it; the caller closes it."""
 
     @abstractmethod
     def list(self, prefix: str = "") -> tuple[StoredFile, ...]:
-        """Every file below a folder, sorted by key; none where there is no such folder."""
+        """Return every file below a folder, sorted by key; nothing if there is no such folder."""
 
     @abstractmethod
     def write(self, source: BinaryIO, size: int, key: str, on_sent: OnSent = ignore_sent) -> None:
-        """Store `size` bytes of `source`, whole or not at all; a key that exists is AlreadyPublished."""
+        """Store `size` bytes of `source`, all or nothing; raise AlreadyPublished for a key that exists."""
 
     @abstractmethod
     def delete(self, key: str, permission: Permission = always) -> None:
-        """Remove a file of an unfinished artifact; one that is not there is fine.
+        """Delete a file of an unfinished artifact, if it exists.
 
-        `permission` is asked before each try, none of which is waited for longer than it lasts.
+        `permission` is asked before each try, and no try outlasts the time that it grants.
         """
 
     @abstractmethod
     def delete_prefix(self, prefix: str, permission: Permission = always) -> None:
-        """Remove a folder of an unfinished artifact, uploads that never ended included; as `delete`."""
+        """Delete a folder of an unfinished artifact and its incomplete uploads; asks as `delete` does."""
 
     def link(self, key: str, lifetime: timedelta, endpoint: str | None = None) -> str | None:
-        """A URL from which anybody can read the file for a while; None where the store has no such.
+        """Return a URL by which anybody can read the file for `lifetime`; None if the store has no such URLs.
 
-        It leads to `endpoint` where callers reach the store under another URL than this program does.
+        `endpoint` is the store's URL for callers, if they reach it under another one than this program.
         """
         return None
 
@@ -100,7 +105,7 @@ class ArtifactStore(Protocol):
         return True
 
     def read(self, key: str, *, limit: int = READ_LIMIT) -> bytes:
-        """A small file's bytes; one of more than `limit` bytes is refused."""
+        """Return the bytes of a small file; raise StorageError if it holds more than `limit` bytes."""
         data = bytearray()
         for chunk in self.chunks(key):
             data += chunk
@@ -109,14 +114,14 @@ class ArtifactStore(Protocol):
         return bytes(data)
 
     def sha256(self, key: str) -> str:
-        """The digest of what the store holds now, read back from it."""
+        """Return the digest of the file, read back from the store."""
         digest = hashlib.sha256()
         for chunk in self.chunks(key):
             digest.update(chunk)
         return digest.hexdigest()
 
     def fetch(self, key: str, local: Path) -> None:
-        """Copy a file here; `local` appears whole or not at all."""
+        """Copy a file to the path `local`, which appears whole or not at all."""
         partial = local.with_name(local.name + ".partial")
         try:
             local.parent.mkdir(parents=True, exist_ok=True)
@@ -144,22 +149,24 @@ class ArtifactStore(Protocol):
     def put_bytes(self, data: bytes, key: str, *, within: timedelta | None = None) -> None:
         """Store a small file under a key that does not exist yet.
 
-        With `within`, by one request that is given up after so long; it may have been followed all the same.
+        With `within`, send a single request and give it up after that time; the store may have carried it
+        out all the same.
         """
         self.write(BytesIO(data), len(data), key)
 
 
 def join_uri(uri: str, key: str) -> str:
+    """Return the URI of a key below a folder's URI."""
     return f"{uri.rstrip('/')}/{check_key(key)}"
 
 
 def check_key(key: str) -> str:
-    """The key itself, if it stays below the store's root."""
+    """Return the key; raise StorageError if it could leave the store's root."""
     if "\0" in key or any(name in ("", ".", "..") for name in key.split("/")):
         raise StorageError(f"{key!r} is no key: it could leave its folder", where=key, retryable=False)
     return key
 
 
 def check_prefix(prefix: str) -> str:
-    """The prefix itself, if it is empty or stays below the store's root."""
+    """Return the prefix; raise StorageError if it could leave the store's root. It may be empty."""
     return prefix and check_key(prefix)

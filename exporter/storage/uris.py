@@ -1,4 +1,4 @@
-"""Which URIs a request may name: sound ones, and where there are rules, below their prefixes."""
+"""Rules for the URIs of a request: sound ones only, and only below the prefixes that a key allows."""
 
 import os
 import re
@@ -20,8 +20,8 @@ _USER = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*@")
 _SECRETS = "signature|credential|token|secret|password|access_?key"
 _SIGNED = re.compile(rf"(?i)[?&;][\w-]{{0,64}}({_SECRETS})[\w-]{{0,64}}=")
 _USER_IN_TEXT = re.compile(r"://[^/\s\"'@:]{0,256}:[^/\s\"'@]{1,256}@")
-_SIGNS = "*?["  # of a pattern
-_MOST_ENTRIES = 1_000_000  # of a folder that is looked through for links
+_SIGNS = "*?["  # characters that make a path a pattern
+_MOST_ENTRIES = 1_000_000  # of a folder that is searched for links
 
 _INPUTS = ("config_uri", "checkpoint_uri", "item_input_uri", "sample_input_uri")
 
@@ -36,18 +36,18 @@ UriPrefix = Annotated[str, Field(min_length=1, max_length=4096), AfterValidator(
 
 
 class UriRules(Frozen):
-    """Below which prefixes URIs lie: a bucket, a folder of it, or a folder of the machine; null: anywhere."""
+    """Prefixes that URIs must lie below: a bucket, a folder in one, or a local folder; null: anywhere."""
 
     inputs: tuple[UriPrefix, ...] | None = None
     outputs: tuple[UriPrefix, ...] | None = None
 
     def require(self, uris: "Iterable[NamedUri]") -> None:
-        """UriNotAllowed, if one of them lies elsewhere."""
+        """Raise UriNotAllowed if one of the URIs lies below none of the prefixes."""
         for named in uris:
             allowed = self.outputs if named.is_output else self.inputs
             if allowed is not None and not any(_is_below(named.uri, prefix) for prefix in allowed):
                 raise UriNotAllowed(
-                    f"{named.field} names {named.uri}, which is outside of what this key may "
+                    f"{named.field} names {named.uri}, which lies outside of what this key may "
                     f"{'write' if named.is_output else 'read'}",
                     where=named.field,
                 )
@@ -60,20 +60,20 @@ def _split(given: object) -> object:
     return tuple(Path(part) for part in given.replace(",", " ").split()) if isinstance(given, str) else given
 
 
-Folders = Annotated[tuple[Path, ...], BeforeValidator(_split)]  # by commas, as people write them
+Folders = Annotated[tuple[Path, ...], BeforeValidator(_split)]  # in settings: a list separated by commas
 
 
 @dataclass(frozen=True, kw_only=True)
 class FileRoots:
-    """The folders of this machine below which plain paths and file:// may lead, links followed."""
+    """Folders of this machine that plain paths and file:// URIs must lie below, after following links."""
 
     roots: tuple[Path, ...] | None = None  # None: anywhere
 
     def require(self, uris: "Iterable[NamedUri]") -> None:
-        """UriNotAllowed, if a path among them leads elsewhere, as far as this machine can tell."""
+        """Raise UriNotAllowed if a path leads elsewhere, as far as it exists on this machine."""
         for named in uris:
             path = local_path(named.uri)
-            if self.roots is not None and path is not None and not self._hold(_fixed(path)):
+            if self.roots is not None and path is not None and not self._contain(_before_pattern(path)):
                 raise UriNotAllowed(
                     f"{named.field} names {named.uri}, below none of the folders that exports may use",
                     hint="name a place in an object store, or ask the operator to add to SLIPWAY_FILE_ROOTS",
@@ -81,21 +81,21 @@ class FileRoots:
                 )
 
     def require_within(self, spec: ExportSpec) -> None:
-        """As `require`, and that no link inside of a folder that is read leads elsewhere."""
+        """Apply `require` to a spec, and refuse links in the folders it reads that lead elsewhere."""
         self.require(uris_of(spec))
         for named in uris_of(spec):
             path = local_path(named.uri)
             if self.roots is None or path is None or named.is_output:
                 continue
-            for link in _links_below(_fixed(path)):
-                if not self._hold(link):
+            for link in _links_below(_before_pattern(path)):
+                if not self._contain(link):
                     raise UriNotAllowed(
                         f"{named.field} names {named.uri}, where {link} leads out of the folders that "
                         "exports may use",
                         where=named.field,
                     )
 
-    def _hold(self, path: Path) -> bool:
+    def _contain(self, path: Path) -> bool:
         real = _real(path)
         return any(real.is_relative_to(_real(root)) for root in self.roots or ())
 
@@ -105,41 +105,44 @@ ANYWHERE = FileRoots()
 
 @dataclass(frozen=True, kw_only=True)
 class NamedUri:
-    """One URI of a spec, and the field that names it."""
+    """One URI of a spec, with the field that names it."""
 
     field: str
     uri: str
     is_output: bool
 
     def require_sound(self) -> Self:
-        """InvalidSpec for credentials, characters that deceive, steps out of a folder, and unknown stores.
+        """Return the URI itself, or refuse it.
 
-        The error does not repeat what could be a secret or deceive.
+        The error does not repeat text that could be a secret or deceive a reader.
+
+        Raises:
+            InvalidSpec: it has credentials, deceiving characters or "..", is blank, or names no known store.
         """
         if _USER.search(self.uri) or _SIGNED.search(self.uri):
-            raise self._refused(
-                "holds credentials, which would be kept and shown",
+            raise self._refusal(
+                "holds credentials, which would be stored and shown",
                 "leave them out; the service and its workers have their own",
             )
         if deceives(self.uri) or "\n" in self.uri or "\t" in self.uri:
-            raise self._refused("holds control characters, or such as turn the direction of text", "")
+            raise self._refusal("holds control characters, or characters that turn the direction of text", "")
         if _SCHEME.match(self.uri) and local_path(self.uri) is None and ".." in self.uri.split("/"):
-            raise self._refused("climbs with '..', which no object store does", "write the URI out")
+            raise self._refusal("climbs with '..', which object stores do not know", "write the URI out")
         if not self.uri.strip():
-            raise self._refused("is blank", ADVICE)
+            raise self._refusal("is blank", ADVICE)
         if local_path(self.uri) is None and not (is_known(self.uri) and _BUCKET.match(self.uri)):
-            raise self._refused(
+            raise self._refusal(
                 f"names {self.uri}, which is in no store that Slipway knows",
                 ADVICE,
             )
         return self
 
-    def _refused(self, why: str, hint: str) -> InvalidSpec:
+    def _refusal(self, why: str, hint: str) -> InvalidSpec:
         return InvalidSpec(f"{self.field} {why}", hint=hint, where=self.field)
 
 
 def uris_of(spec: ExportSpec) -> Iterator[NamedUri]:
-    """Every URI of the spec; rows may be of several, by commas."""
+    """Yield every URI of the spec; fields for rows may hold several, separated by commas."""
     for field in _INPUTS:
         given: str | None = getattr(spec, field)
         parts = given.split(",") if given and field.endswith("_input_uri") else [given or ""]
@@ -149,18 +152,18 @@ def uris_of(spec: ExportSpec) -> Iterator[NamedUri]:
 
 
 def require_sound_uris(spec: ExportSpec) -> None:
-    """InvalidSpec for a URI that holds credentials, or characters that a reader would not see."""
+    """Raise InvalidSpec for the first URI of the spec that is not sound; see `NamedUri.require_sound`."""
     for named in uris_of(spec):
         named.require_sound()
 
 
 def require_writable_output(spec: ExportSpec) -> None:
-    """StorageError, if it is plain without a try that nothing can be published there."""
+    """Raise StorageError if publishing is sure to fail, as far as can be told without trying."""
     open_store(spec.output_uri).require_writable()
 
 
 def require_no_credentials_in(text: str, where: str) -> None:
-    """InvalidPipelineConfig, if a URI in the text holds a password: the text is kept, shown and published."""
+    """Raise InvalidPipelineConfig if a URI in the text holds a password: the text will be published."""
     if found := _USER_IN_TEXT.search(text):
         line = text.count("\n", 0, found.start()) + 1
         raise InvalidPipelineConfig(
@@ -173,23 +176,25 @@ def require_no_credentials_in(text: str, where: str) -> None:
 def _is_below(uri: str, prefix: str) -> bool:
     path, root = local_path(uri), local_path(prefix)
     if path is not None or root is not None:
-        return path is not None and root is not None and _real(_fixed(path)).is_relative_to(_real(root))
+        return (
+            path is not None and root is not None and _real(_before_pattern(path)).is_relative_to(_real(root))
+        )
     wanted, given = prefix.rstrip("/").split("/"), uri.split("/")
     if prefix.endswith("://"):
         return uri.startswith(prefix)
     return given[: len(wanted)] == wanted and not {".", ".."} & set(given)
 
 
-def _fixed(path: Path) -> Path:
-    """What comes before the first part with a sign of a pattern; a file may have such a name, too."""
+def _before_pattern(path: Path) -> Path:
+    """Return the folders before the first pattern; all of the path if it is none, or names a file."""
     if not any(sign in str(path) for sign in _SIGNS) or path.exists():
         return path
-    fixed = Path()
+    folders = Path()
     for part in path.parts:
         if any(sign in part for sign in _SIGNS):
             break
-        fixed /= part
-    return fixed
+        folders /= part
+    return folders
 
 
 def _real(path: Path) -> Path:
@@ -197,11 +202,13 @@ def _real(path: Path) -> Path:
 
 
 def _links_below(folder: Path) -> Iterator[Path]:
-    """Every symbolic link in a folder, however deep; links are not followed."""
+    """Yield every symbolic link in a folder, however deep; links are not followed."""
     seen = 0
     for parent, folders, files in os.walk(folder):
         names: Sequence[str] = (*folders, *files)
         seen += len(names)
         if seen > _MOST_ENTRIES:
-            raise UriNotAllowed(f"{folder} holds more than {_MOST_ENTRIES:,} files, too many to look through")
+            raise UriNotAllowed(
+                f"{folder} holds more than {_MOST_ENTRIES:,} files, too many to search for links"
+            )
         yield from (path for path in (Path(parent, name) for name in names) if path.is_symlink())

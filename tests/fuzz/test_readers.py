@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from exporter.checkpoint.dcp_metadata import read_metadata
 from exporter.config.parse import parse_pipeline_config
 from exporter.config.schema import Feature
-from exporter.data.column import Place, read_column
+from exporter.data.column import ColumnPlace, read_column
 from exporter.errors import ExportError
 from exporter.spec import ExportSpec
 from service.planning import plan
@@ -101,7 +101,7 @@ _COLUMNS = st.one_of(
 def fuzz_encoder(examples: int, features: tuple[Feature, ...]) -> Count:
     """Columns of whatever types for features of all kinds."""
     count = Count()
-    place = Place(where="x.parquet", column="c", first_row=0)
+    place = ColumnPlace(where="x.parquet", column="c", first_row=0)
 
     def check(drawn: tuple[int, Sequence[object]]) -> None:
         which, values = drawn

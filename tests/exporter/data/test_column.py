@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 
 from exporter.config.schema import Feature, FeatureKind, Sequence, Table
-from exporter.data.column import Place, read_column
+from exporter.data.column import ColumnPlace, read_column
 from exporter.data.ragged import Ragged, concatenate
 from exporter.errors import InvalidPipelineConfig, InvalidRows
 
-PLACE = Place(where="rows.parquet", column="x", first_row=100)
+PLACE = ColumnPlace(where="rows.parquet", column="x", first_row=100)
 _ID = Feature(name="x", bare_name="x", kind=FeatureKind.ID, table=Table(name="t", rows=50, dim=4))
 _RAW = Feature(name="x", bare_name="x", kind=FeatureKind.RAW)
 _CLICKS = Sequence(name="clicks", length=8, delim=";")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from exporter.errors import SourceNotFound, StorageError
-from exporter.storage.local import LocalStore, publish, translated
+from exporter.storage.local import LocalStore, publish, translate_errors
 
 
 class _Breaks(io.BytesIO):
@@ -107,6 +107,6 @@ def test_a_file_system_without_links_is_named_as_such(tmp_path: Path) -> None:
 def test_a_full_disk_is_said_to_be_full() -> None:
     with pytest.raises(OSError, match="No space left") as raised, Path("/dev/full").open("wb", 0) as full:
         full.write(b"x")
-    with pytest.raises(StorageError) as refused, translated(Path("/dev/full")):
+    with pytest.raises(StorageError) as refused, translate_errors(Path("/dev/full")):
         raise raised.value
     assert (refused.value.retryable, refused.value.hint) == (True, "make room there, or choose another place")

@@ -15,7 +15,7 @@ from botocore.exceptions import ClientError
 from botocore.response import StreamingBody
 
 from exporter.errors import AlreadyPublished, InvalidSpec, LeaseUnproven, SourceNotFound, StorageError
-from exporter.storage.object_store import ObjectStore, make_bucket, open_uri
+from exporter.storage.object_store import ObjectStore, create_bucket, open_uri
 
 PART_SIZE = 5 << 20
 LARGE = bytes(11 << 20)
@@ -232,7 +232,7 @@ def test_storage_is_imported_without_torch_or_boto3() -> None:
 
 def test_a_bucket_is_made_once(s3_uri: str) -> None:
     bucket = f"{s3_uri.split('/')[2]}-new"
-    made = [make_bucket(f"s3://{bucket}/prefix") for _ in range(2)]
+    made = [create_bucket(f"s3://{bucket}/prefix") for _ in range(2)]
     assert made == [True, False]
     with pytest.raises(InvalidSpec, match="names no bucket"):
-        make_bucket("bucket")
+        create_bucket("bucket")
