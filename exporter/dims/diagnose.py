@@ -53,7 +53,7 @@ def sizes_in(source: str) -> tuple[tuple[str, int], ...]:
     return tuple((name, int(axis)) for name, axis in _SIZE.findall(source))
 
 
-def violations(message: str) -> tuple[Equality | Narrowing, ...]:
+def parse_violations(message: str) -> tuple[Equality | Narrowing, ...]:
     """What torch.export's message says of dims, by their names; nothing where it is about something else."""
     suggested = dict(_SUGGESTED.findall(message.partition("Suggested fixes:")[2]))
     equal = (Equality(left=left, right=right) for left, right in _EQUAL.findall(message))
@@ -87,7 +87,7 @@ def diagnose(
     )
 
 
-def report(guards: Iterable[SizeGuard], plan: DimPlan) -> str:
+def report_guards(guards: Iterable[SizeGuard], plan: DimPlan) -> str:
     """The conditions that code put on the inputs, a line each; those that the plan grants are left out."""
     lines = []
     for guard in guards:

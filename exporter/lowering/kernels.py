@@ -39,7 +39,7 @@ _TWINS: Mapping[type[nn.Module], Callable[[nn.Module], nn.Module]] = {
 }
 
 
-def with_kernels(tower: Tower, device: torch.device, *, kept: Collection[str] = ()) -> Tower:
+def with_triton_kernels(tower: Tower, device: torch.device, *, kept: Collection[str] = ()) -> Tower:
     """What to trace for `device`: on CUDA with Triton twins where the config says so, else the tower itself.
 
     The tower stays as it is, for the gate, and both read the same weights. Submodules of the names `kept`

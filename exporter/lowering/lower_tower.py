@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from exporter.config.build_options import BuildOptions
 from exporter.dtypes import Precision, TableDtype
 from exporter.lowering.precision import InPrecision, allow_tf32, without_tf32
-from exporter.lowering.tables import quantise
+from exporter.lowering.tables import quantise_tables
 from exporter.manifest import TableEntry
 from exporter.towers.tower import Tower
 
@@ -42,7 +42,7 @@ class Fp32Reference:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Lowered:
+class LoweredTower:
     """A tower on its device, what became of its tables, and itself in fp32 if it is not."""
 
     tower: Tower
@@ -50,7 +50,7 @@ class Lowered:
     fp32: Fp32Reference | None
 
 
-def lower(tower: Tower, device: torch.device, *, tolerance: float | None = None) -> Lowered:
+def lower_tower(tower: Tower, device: torch.device, *, tolerance: float | None = None) -> LoweredTower:
     """The tower, filled with its weights, on `device` and in the precision that its config asks for.
 
     Weights that do not change are shared with the reference. Where tables are quantised, the reference stays
@@ -64,13 +64,13 @@ def lower(tower: Tower, device: torch.device, *, tolerance: float | None = None)
     served = tower.served
     if _quantises(options):
         reference, at = _sharing(served), torch.device("cpu")
-    tables = quantise(served, options.tables)
+    tables = quantise_tables(served, options.tables)
     served.to(device)
     allow_tf32(allowed=options.tf32)
     if options.precision is not Precision.FP32:
         served = InPrecision(served, options.precision).eval()
     bound = tolerance or _bound(options, tables)
-    return Lowered(
+    return LoweredTower(
         tower=replace(tower, module=served),
         tables=tables,
         fp32=Fp32Reference(module=reference, device=at, tolerance=bound)

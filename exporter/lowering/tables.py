@@ -23,7 +23,7 @@ def table_modules(module: nn.Module) -> dict[str, Table]:
     return {path: child for path, child in module.named_modules() if isinstance(child, Table)}
 
 
-def quantise(module: nn.Module, tables: Tables) -> tuple[TableEntry, ...]:
+def quantise_tables(module: nn.Module, tables: Tables) -> tuple[TableEntry, ...]:
     """Keep tables of `module`, all of them fp32, in what `tables` asks for; tells of each of them.
 
     One that is looked up in pieces gives rows as if its pieces were quantised.
@@ -43,13 +43,13 @@ def quantise(module: nn.Module, tables: Tables) -> tuple[TableEntry, ...]:
             assert isinstance(table, Fp32Table)
             shape = tuple(table.weight.shape)
             if dtype is not TableDtype.FP32:
-                low, error = quantised(table.weight.detach(), dtype, name=name)
+                low, error = quantise_table(table.weight.detach(), dtype, name=name)
                 module.get_submodule(parent).register_module(name, low)
-        entries.append(entry_of(path, shape, dtype, error))
+        entries.append(table_entry(path, shape, dtype, error))
     return tuple(entries)
 
 
-def entry_of(path: str, shape: Sequence[int], dtype: TableDtype, error: RowError | None) -> TableEntry:
+def table_entry(path: str, shape: Sequence[int], dtype: TableDtype, error: RowError | None) -> TableEntry:
     """What the manifest says of a table that is kept in `dtype`."""
     rows, width = shape
     return TableEntry(
@@ -64,18 +64,18 @@ def entry_of(path: str, shape: Sequence[int], dtype: TableDtype, error: RowError
     )
 
 
-def quantised(weight_RD: Tensor, dtype: TableDtype, *, name: str) -> tuple[LowTable, RowError]:
+def quantise_table(weight_RD: Tensor, dtype: TableDtype, *, name: str) -> tuple[LowTable, RowError]:
     """The rows in `dtype`, and how far they are from what they were; no more than a piece is in memory."""
     kind, width = LOW_TABLES[dtype], weight_RD.shape[1]
     packed: dict[str, Tensor] = {}
     errors = RowErrors()
     for start, rows_PD in _pieces(weight_RD):
-        packed_piece = kind.split(fused(rows_PD, dtype, errors, name=name, first=start), width)
+        packed_piece = kind.split(fuse_rows(rows_PD, dtype, errors, name=name, first=start), width)
         if not packed:
             packed = {key: _room(value, weight_RD.shape[0]) for key, value in packed_piece.items()}
         for key, value in packed_piece.items():
             packed[key][start : start + len(value)] = value
-    return kind(packed or kind.pack(weight_RD), width), errors.told()
+    return kind(packed or kind.pack(weight_RD), width), errors.summarise()
 
 
 def _pieces(weight_RD: Tensor) -> Iterator[tuple[int, Tensor]]:
@@ -85,7 +85,7 @@ def _pieces(weight_RD: Tensor) -> Iterator[tuple[int, Tensor]]:
         yield start, weight_RD[start : start + count].contiguous()
 
 
-def fused(rows_PD: Tensor, dtype: TableDtype, errors: "RowErrors", *, name: str, first: int) -> Tensor:
+def fuse_rows(rows_PD: Tensor, dtype: TableDtype, errors: "RowErrors", *, name: str, first: int) -> Tensor:
     """Some rows of the table of this name, fused as `dtype` has it; their errors go into `errors`.
 
     Raises:
@@ -139,7 +139,7 @@ class RowErrors:
         self.absolute_sum += others.absolute_sum
         self.relative_sum += others.relative_sum
 
-    def told(self) -> RowError:
+    def summarise(self) -> RowError:
         rows = max(1, self.rows)
         return RowError(
             max_absolute=self.absolute,

@@ -11,7 +11,7 @@ from torch.export import ExportedProgram
 from exporter.errors import PassRefused
 from exporter.manifest import AppliedPass
 from exporter.models.hstu.attention import ATTENTION, Attention
-from exporter.passes.editable import EditableProgram, near
+from exporter.passes.editable import EditableProgram, similar_names
 from exporter.passes.precision import set_precision
 from exporter.passes.swap import swap_module
 from exporter.passes.variants import called_modules
@@ -72,7 +72,7 @@ def require_applied(
             known = [name for program in programs for name in called_modules(EditableProgram(program))]
             raise PassRefused(
                 f"the {each.tower} tower calls no {each.submodule} that the {each.kind} pass could change",
-                hint=f"it calls {near(each.submodule, [name.removeprefix(_PART) for name in known])}",
+                hint=f"it calls {similar_names(each.submodule, [name.removeprefix(_PART) for name in known])}",
                 where=f"passes: {each.submodule}",
             )
 

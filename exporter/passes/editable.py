@@ -80,7 +80,7 @@ class EditableProgram(nn.Module):
         return tree_unflatten(out, self._spec.out_spec)
 
 
-def near(name: str, known: Sequence[str]) -> str:
+def similar_names(name: str, known: Sequence[str]) -> str:
     """For a name that is unknown: those that begin alike, else some of them."""
     beginning = name.split(".")[0]
     alike = [each for each in known if each.startswith(beginning)] or list(known)

@@ -16,7 +16,7 @@ from torch.utils._pytree import MappingKey, SequenceKey, tree_flatten, tree_flat
 
 from exporter.errors import PassRefused
 from exporter.passes.editable import EditableProgram
-from exporter.passes.variants import Call
+from exporter.passes.variants import SubmoduleCall
 
 Values = tuple[tuple[object, ...], dict[str, object]]
 Path = tuple[int | str, ...]  # from what a call returns to one tensor of it
@@ -32,7 +32,7 @@ class Interface:
     sizes: tuple[Node, ...]  # of results, that others read
 
 
-def interface_of(program: EditableProgram, call: Call) -> Interface:
+def interface_of(program: EditableProgram, call: SubmoduleCall) -> Interface:
     """As the model's code called the submodule if tracing preserved that; else tensors by first use.
 
     Raises:
@@ -60,7 +60,7 @@ def interface_of(program: EditableProgram, call: Call) -> Interface:
 
 
 def _preserved(
-    program: EditableProgram, call: Call, signature: ModuleCallSignature
+    program: EditableProgram, call: SubmoduleCall, signature: ModuleCallSignature
 ) -> tuple[tuple[Argument, ...], dict[str, Argument], dict[Node, Path]]:
     nodes = program.nodes_named()
 
@@ -94,7 +94,7 @@ def _step(key: object) -> int | str:
     raise PassRefused(f"a module that returns {type(key).__name__} cannot be swapped")
 
 
-def require_fit(call: Call, interface: Interface, new: nn.Module) -> None:
+def require_fit(call: SubmoduleCall, interface: Interface, new: nn.Module) -> None:
     """Hold `new` against a call: it takes its arguments, and returns tensors like those it returned.
 
     Raises:
@@ -120,7 +120,7 @@ def require_fit(call: Call, interface: Interface, new: nn.Module) -> None:
             )
 
 
-def _tried(call: Call, interface: Interface, new: nn.Module) -> object:
+def _tried(call: SubmoduleCall, interface: Interface, new: nn.Module) -> object:
     """What `new` returns for tensors without values, whose sizes are the program's symbols."""
     given: Argument = (interface.args, interface.kwargs)
     values = cast(Values, map_arg(given, lambda node: node.meta["val"]))

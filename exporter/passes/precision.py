@@ -7,7 +7,7 @@ from torch.fx import Node
 from exporter.errors import PassRefused
 from exporter.passes.editable import EditableProgram
 from exporter.passes.swap import swap_attribute
-from exporter.passes.variants import Call, aliases, calls, variants, weights_below
+from exporter.passes.variants import SubmoduleCall, aliases, calls, variants, weights_below
 
 
 def set_precision(program: EditableProgram, name: str, dtype: torch.dtype) -> tuple[str, ...]:
@@ -36,7 +36,7 @@ def _distinct(program: EditableProgram, name: str) -> dict[str, Tensor]:
     return {key: tensors[key] for key in by_id.values()}
 
 
-def _require_own_weights(program: EditableProgram, name: str, found: list[Call]) -> None:
+def _require_own_weights(program: EditableProgram, name: str, found: list[SubmoduleCall]) -> None:
     tensors = program.tensors()
     own = {id(tensor) for tensor in weights_below(program, name).values()}
     inside = {node for call in found for node in call.nodes}
@@ -51,13 +51,13 @@ def _require_own_weights(program: EditableProgram, name: str, found: list[Call])
                 )
 
 
-def _cast(program: EditableProgram, call: Call, dtype: torch.dtype) -> None:
+def _cast(program: EditableProgram, call: SubmoduleCall, dtype: torch.dtype) -> None:
     members = set(call.nodes)
     for node in call.inputs:
         if _is_floating(node) and node.meta["val"].dtype is not dtype:
             computed = node.op not in {"placeholder", "get_attr"}
-            near = program.graph.inserting_after if computed else program.graph.inserting_before
-            with near(node if computed else call.nodes[0]):
+            insert_at = program.graph.inserting_after if computed else program.graph.inserting_before
+            with insert_at(node if computed else call.nodes[0]):
                 cast = _to(program, node, dtype, call)
             node.replace_all_uses_with(cast, delete_user_cb=members.__contains__)
     for node in call.outputs:
@@ -67,7 +67,7 @@ def _cast(program: EditableProgram, call: Call, dtype: torch.dtype) -> None:
             program.replace(node, cast, readers_in=frozenset(members | {cast}))
 
 
-def _to(program: EditableProgram, node: Node, dtype: torch.dtype, call: Call) -> Node:
+def _to(program: EditableProgram, node: Node, dtype: torch.dtype, call: SubmoduleCall) -> Node:
     cast = program.graph.call_function(torch.ops.aten.to.dtype, (node, dtype))
     value = node.meta["val"]
     cast.meta["val"] = value.to(dtype)  # of a tensor without values

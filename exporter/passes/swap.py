@@ -9,15 +9,15 @@ from torch import Tensor, nn
 from torch.fx import Node, map_arg
 
 from exporter.errors import PassRefused
-from exporter.passes.editable import EditableProgram, near
+from exporter.passes.editable import EditableProgram, similar_names
 from exporter.passes.interface import Interface, interface_of, require_fit
-from exporter.passes.variants import Call, in_calling_order, variants, weights_below
+from exporter.passes.variants import SubmoduleCall, in_calling_order, variants, weights_below
 
 
 def swap_module(
     program: EditableProgram, name: str, new: nn.Module, *, only: Sequence[str] | None = None
 ) -> tuple[str, ...]:
-    """Call `new` wherever the program calls `name`, or only for the variants of these names.
+    """SubmoduleCall `new` wherever the program calls `name`, or only for the variants of these names.
 
     Where the program was traced with the submodule's call signature preserved, `new` is called as the old
     one was, arguments that are no tensors included; else with the tensors that flow in, in the order of
@@ -68,7 +68,7 @@ def swap_attribute(
     if name not in tensors:
         raise PassRefused(
             f"the program has no parameter or buffer {name}",
-            hint=f"it has {near(name, list(tensors))}",
+            hint=f"it has {similar_names(name, list(tensors))}",
             where=name,
         )
     old = tensors[name]
@@ -82,7 +82,7 @@ def swap_attribute(
     return names
 
 
-def _replace(program: EditableProgram, call: Call, interface: Interface, target: str) -> Node:
+def _replace(program: EditableProgram, call: SubmoduleCall, interface: Interface, target: str) -> Node:
     """Put a call of `target` behind the call's nodes, and make everyone read what that returns."""
     graph, members = program.graph, frozenset(call.nodes)
     now = program.nodes_named()

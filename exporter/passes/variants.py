@@ -12,14 +12,14 @@ import torch
 from torch.fx import Node
 
 from exporter.errors import PassRefused
-from exporter.passes.editable import EditableProgram, near
+from exporter.passes.editable import EditableProgram, similar_names
 from exporter.trace.source_line import source_line_of
 
 Stack = dict[str, tuple[str, object]]  # a key for the call -> the module's name, its type
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Call:
+class SubmoduleCall:
     """One call: the nodes that were traced in it, what flows into them and what flows out."""
 
     name: str  # as torch counts the calls of one name: "encoder.stu", "encoder.stu@1"
@@ -34,7 +34,7 @@ class Variant:
     """One graph of a submodule, and the calls that it serves."""
 
     name: str  # of the first call
-    calls: tuple[Call, ...]
+    calls: tuple[SubmoduleCall, ...]
     names: tuple[str, ...]  # that the module has: the one it was asked for by, and its aliases
 
 
@@ -45,19 +45,19 @@ def variants(program: EditableProgram, name: str) -> tuple[Variant, ...]:
         PassRefused: no such submodule was called.
     """
     names = aliases(program, name)
-    found: dict[str, list[Call]] = {}
+    found: dict[str, list[SubmoduleCall]] = {}
     for call in calls(program, names):
         found.setdefault(_text(program, call), []).append(call)
     if not found:
         raise PassRefused(
             f"the program has no call of {name}",
-            hint=f"it calls {near(name, called_modules(program))}",
+            hint=f"it calls {similar_names(name, called_modules(program))}",
             where=name,
         )
     return tuple(Variant(name=alike[0].name, calls=tuple(alike), names=names) for alike in found.values())
 
 
-def in_calling_order(program: EditableProgram, chosen: Iterable[Variant]) -> list[Call]:
+def in_calling_order(program: EditableProgram, chosen: Iterable[Variant]) -> list[SubmoduleCall]:
     """The calls of several variants, as the program makes them."""
     places = {node: place for place, node in enumerate(program.graph.nodes)}
     return sorted(
@@ -101,7 +101,7 @@ def weights_below(program: EditableProgram, name: str) -> dict[str, torch.Tensor
     return {key: tensor for key, tensor in program.tensors().items() if key.startswith(f"{name}.")}
 
 
-def calls(program: EditableProgram, names: Sequence[str]) -> tuple[Call, ...]:
+def calls(program: EditableProgram, names: Sequence[str]) -> tuple[SubmoduleCall, ...]:
     """Every call of a module of these names, in calling order."""
     inside: dict[str, list[Node]] = {}
     called: dict[str, str] = {}
@@ -119,11 +119,11 @@ def calls(program: EditableProgram, names: Sequence[str]) -> tuple[Call, ...]:
     return tuple(made)
 
 
-def _call(program: EditableProgram, name: str, keyed: list[Node], names: Sequence[str]) -> Call:
+def _call(program: EditableProgram, name: str, keyed: list[Node], names: Sequence[str]) -> SubmoduleCall:
     nodes = _without_sizes_from_outside(_with_stackless(program, keyed))
     members = set(nodes)
     taken = (each for node in nodes for each in node.all_input_nodes if each not in members)
-    return Call(
+    return SubmoduleCall(
         name=name,
         nodes=nodes,
         inputs=tuple(dict.fromkeys(each for each in taken if not _is_own(each, nodes, names))),
@@ -163,7 +163,7 @@ def _is_own(node: Node, nodes: Iterable[Node], names: Sequence[str]) -> bool:
     return below or set(node.users) <= set(nodes)
 
 
-def _text(program: EditableProgram, call: Call) -> str:
+def _text(program: EditableProgram, call: SubmoduleCall) -> str:
     """The call's graph in words that are the same for calls that compute the same."""
     words: dict[Node, str] = {node: f"in{n}" for n, node in enumerate(call.inputs)}
     words |= {node: f"v{n}" for n, node in enumerate(call.nodes)}

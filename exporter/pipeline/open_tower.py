@@ -15,7 +15,7 @@ from exporter.construction.open_blueprint import open_blueprint
 from exporter.construction.sources import fetch_checkpoint_once, open_rows
 from exporter.data.batch import Rows, trace_inputs
 from exporter.items.plan import Items, open_items
-from exporter.lowering.lower_tower import Lowered, lower
+from exporter.lowering.lower_tower import LoweredTower, lower_tower
 from exporter.manifest import InferredOp, SourceRef
 from exporter.spec import ExportSpec
 from exporter.stages import Stage, StageClock
@@ -29,7 +29,7 @@ class OpenedTower:
     """A tower with its weights on its device, rows to try it on, and the sources of both."""
 
     blueprint: Blueprint
-    lowered: Lowered
+    lowered: LoweredTower
     rows: Rows
     inputs: dict[str, Tensor]  # to trace it on
     items: Items | None  # every item of the input, where their vectors are wanted
@@ -72,7 +72,7 @@ def open_tower(
         checkpoint, checkpoint_source = fetch_checkpoint_once(spec, workspace, averaged=averaged)
         require_source(checkpoint_source)
         blueprint.fill(tower, checkpoint)
-        lowered = lower(tower, device, tolerance=spec.fp32_tolerance)
+        lowered = lower_tower(tower, device, tolerance=spec.fp32_tolerance)
     tower = lowered.tower
     with clock.stage(Stage.ROWS):
         rows, rows_source = open_rows(blueprint.planned, spec)

@@ -174,7 +174,7 @@ def _add_row_errors(embeddings: Sequence[TableEntry], made: Sequence[RankTables]
         for weight, errors in each.errors:
             found.setdefault(weight, RowErrors()).join(errors)
     return tuple(
-        entry.model_copy(update={"error": found[weight].told()})
+        entry.model_copy(update={"error": found[weight].summarise()})
         if (weight := f"{entry.path}.weight") in found
         else entry
         for entry in embeddings

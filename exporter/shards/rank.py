@@ -18,7 +18,7 @@ from exporter.distributed.isolation import run_isolated
 from exporter.distributed.ranks import Ranks
 from exporter.distributed.topology import plan_digest, row_wise_plan, rows_of_rank
 from exporter.errors import ExportError, TowerDied
-from exporter.lowering.tables import quantise
+from exporter.lowering.tables import quantise_tables
 from exporter.manifest import FileRef
 from exporter.models.embedding.table_uses import TableUse, tables_of
 from exporter.outcome import Failure
@@ -109,7 +109,7 @@ def write_tables(order: TablesRequest, local: Path, progress: Progress) -> RankT
         shares=shares,
     )
     blueprint.fill(tower, checkpoint)
-    quantise(tower.module, spec.tables)
+    quantise_tables(tower.module, spec.tables)
     if not shares:
         return made
     written = write_rows(

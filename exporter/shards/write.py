@@ -10,7 +10,7 @@ from exporter.checkpoint.keymap import PREFIX
 from exporter.checkpoint.read import Checkpoint
 from exporter.checkpoint.safetensors import write_safetensors
 from exporter.errors import WeightsNotFinite
-from exporter.lowering.tables import RowErrors, fused
+from exporter.lowering.tables import RowErrors, fuse_rows
 from exporter.shards.layout import TableShard
 
 PIECE_BYTES = 32 << 20  # of a table, in memory at a time
@@ -55,7 +55,7 @@ def _values(
             if rows.is_floating_point() and not bool(rows.isfinite().all()):
                 raise WeightsNotFinite([name])
             if share.is_quantised:
-                rows = fused(rows, share.kept_in, errors[table.weight], name=table.name, first=first)
+                rows = fuse_rows(rows, share.kept_in, errors[table.weight], name=table.name, first=first)
             yield rows
             done += rows.nbytes
             on_bytes(done, total)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from exporter.aoti.torch_private import draft_guards
-from exporter.dims.diagnose import SizeGuard, diagnose, report, violations
+from exporter.dims.diagnose import SizeGuard, diagnose, parse_violations, report_guards
 from exporter.dims.plan import DimPlan
 from exporter.dims.sizes import common_size
 from exporter.dims.torch_dims import to_torch_dims
@@ -36,7 +36,7 @@ def explain_failure(
     told = message
     if "Constraints violated" not in message and _OF_SIZES.search(message):
         told = _trace_alike(tower, alike)
-    found = violations(told)
+    found = parse_violations(told)
     if not found:
         return TraceFailed(
             f"{tower.title}: {type(error).__name__}: {message[:_LONGEST_MESSAGE]}",
@@ -44,7 +44,7 @@ def explain_failure(
         )
     guards = _draft_guards(tower, alike)
     raised = diagnose(found, tower.plan, tower.config.pipeline, tower=tower.title, guards=guards)
-    raised.report = "\n\n".join([told, "draft_export:", report(guards, tower.plan) or "nothing"])
+    raised.report = "\n\n".join([told, "draft_export:", report_guards(guards, tower.plan) or "nothing"])
     return raised
 
 

@@ -19,8 +19,8 @@ from exporter.aoti.architecture import architecture, require_target
 from exporter.construction.open_blueprint import open_blueprint
 from exporter.construction.sources import fetch_checkpoint_once, open_rows
 from exporter.data.batch import trace_inputs
-from exporter.lowering.kernels import with_kernels
-from exporter.lowering.lower_tower import lower
+from exporter.lowering.kernels import with_triton_kernels
+from exporter.lowering.lower_tower import lower_tower
 from exporter.lowering.tables import table_modules
 from exporter.models.hstu.attention import AllHeads, HeadByHead, TritonAttention
 from exporter.packages.parts import SPARSE_PATH, Part, TracedPart, assemble_parts, compile_part, plan_parts
@@ -51,13 +51,15 @@ def packages_of(
     tower = blueprint.build()
     averaged = tower.config.pipeline.averaged_weights
     blueprint.fill(tower, fetch_checkpoint_once(spec, folder, averaged=averaged)[0])
-    tower = lower(tower, torch.device("cpu")).tower  # where its weights stay: the GPU's have no values
+    tower = lower_tower(tower, torch.device("cpu")).tower  # where its weights stay: the GPU's have no values
     rows, _ = open_rows(blueprint.planned, spec)
     mode = FakeTensorMode(shape_env=ShapeEnv(tracked_fakes=[]), allow_non_fake_inputs=True, export=True)
     tensors = trace_inputs(rows, tower.plan)
     for part, real in zip(_parts(_without_values(tower, mode), spec), _parts(tower, spec), strict=True):
         given = {name: on_device(each, mode) for name, each in tensors.items()}
-        traced = TracedPart(part=part, program=trace_tower(with_kernels(part.tower, device), given, device))
+        traced = TracedPart(
+            part=part, program=trace_tower(with_triton_kernels(part.tower, device), given, device)
+        )
         with torch.no_grad():
             tensors = real.tower.module(tensors)  # for the next part
         tuned.clear()
@@ -97,7 +99,7 @@ def _attention(part: Part, device: torch.device) -> dict[str, int]:
     """How many layers of attention are traced, by what computes them."""
     if part.path == SPARSE_PATH:
         return {}
-    modules = [type(each) for each in with_kernels(part.tower, device).module.modules()]
+    modules = [type(each) for each in with_triton_kernels(part.tower, device).module.modules()]
     torchs = sum(each in (AllHeads, HeadByHead) for each in modules)
     return {"pytorch": torchs, "triton": modules.count(TritonAttention)}
 

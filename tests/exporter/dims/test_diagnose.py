@@ -7,7 +7,15 @@ import pytest
 
 from exporter.config.parse import parse_pipeline_config
 from exporter.config.schema import Feature, PipelineConfig
-from exporter.dims.diagnose import Equality, Narrowing, SizeGuard, diagnose, report, sizes_in, violations
+from exporter.dims.diagnose import (
+    Equality,
+    Narrowing,
+    SizeGuard,
+    diagnose,
+    parse_violations,
+    report_guards,
+    sizes_in,
+)
 from exporter.dims.plan import DimPlan, plan_dims, plan_group_tensors
 from exporter.errors import DimsConflict, DimSpecialised
 
@@ -52,7 +60,7 @@ Suggested fixes:
     ids=["equal", "fixed", "narrowed", "derived", "other"],
 )
 def test_torchs_message_is_read(message: str, found: tuple[Equality | Narrowing, ...]) -> None:
-    assert violations(message) == found
+    assert parse_violations(message) == found
 
 
 def test_sources_name_inputs_and_axes() -> None:
@@ -128,7 +136,7 @@ def test_what_should_be_one_per_row_is_told_so(
 
 
 def test_a_narrowed_dim_names_an_input_and_both_ranges(pipeline: PipelineConfig, plan: DimPlan) -> None:
-    [found] = violations(NARROWED)
+    [found] = parse_violations(NARROWED)
     error = diagnose([found], plan, pipeline, tower="user tower", guards=GUARDS)
     assert isinstance(error, DimSpecialised)
     assert "dim batch of cand_seq__video_id.lengths and" in error.message
@@ -137,7 +145,7 @@ def test_a_narrowed_dim_names_an_input_and_both_ranges(pipeline: PipelineConfig,
 
 
 def test_the_report_leaves_out_what_the_plan_grants(plan: DimPlan) -> None:
-    assert report([*GUARDS, GUARDS[1]], plan) == (
+    assert report_guards([*GUARDS, GUARDS[1]], plan) == (
         "exporter/models/hstu/action_encoder.py:38: masks | times\n"
         "    Eq(s3, s4), of uih_seq__action_weight.values axis 0, uih_seq__watch_time.values axis 0"
     )

@@ -16,7 +16,7 @@ from exporter.items.materialise import compare_with_eager
 from exporter.items.plan import Items, VectorsPlan
 from exporter.items.stream import WrittenVectors, encode_calls
 from exporter.items.vector_files import VectorsWriter
-from exporter.lowering.lower_tower import lower
+from exporter.lowering.lower_tower import lower_tower
 from exporter.manifest import Metric
 from exporter.towers.tower import Tower
 from exporter.verify.gate import Gate
@@ -31,7 +31,7 @@ def item_tower(precision: Precision) -> Tower:
     config = recorded_tower("hstu_match", "item").config
     tower = untrained(replace(config, options=replace(config.options, precision=precision)))
     load_recorded_weights(tower.module, "hstu_match")
-    return lower(tower, CPU).tower
+    return lower_tower(tower, CPU).tower
 
 
 def vectors_by(tower: Tower, wanted: VectorsPlan, written: WrittenVectors) -> torch.Tensor:

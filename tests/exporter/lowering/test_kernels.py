@@ -7,7 +7,7 @@ import torch
 from torch.export import ExportedProgram
 
 from exporter.dtypes import Kernel, Precision
-from exporter.lowering.kernels import with_kernels
+from exporter.lowering.kernels import with_triton_kernels
 from exporter.lowering.precision import InPrecision
 from exporter.models.hstu.attention import AllHeads, TritonAttention
 from exporter.packages.parts import plan_parts, trace_parts
@@ -46,13 +46,13 @@ def test_a_tower_computes_the_same_with_kernels(model: str, name: str) -> None:
     tower = by_triton(model, name)
     inputs = drawn(tower)
     with torch.no_grad():
-        expected, outputs = tower.module(inputs), with_kernels(tower, CUDA).module(inputs)
+        expected, outputs = tower.module(inputs), with_triton_kernels(tower, CUDA).module(inputs)
     torch.testing.assert_close(outputs, expected)
 
 
 def test_the_tower_itself_stays_as_it_is_and_shares_its_weights() -> None:
     tower = by_triton("hstu_match", "user")
-    copied = with_kernels(tower, CUDA).module
+    copied = with_triton_kernels(tower, CUDA).module
     assert {type(each) for each in tower.module.modules()} & {AllHeads, TritonAttention} == {AllHeads}
     assert {type(each) for each in copied.modules()} & {AllHeads, TritonAttention} == {TritonAttention}
     assert copied.get_submodule("embedding_group") is tower.module.get_submodule("embedding_group")
@@ -63,19 +63,19 @@ def test_the_tower_itself_stays_as_it_is_and_shares_its_weights() -> None:
 
 def test_for_a_cpu_nothing_changes_and_torch_alone_is_traced() -> None:
     tower = by_triton("hstu_match", "user")
-    assert with_kernels(tower, CPU) is tower
+    assert with_triton_kernels(tower, CPU) is tower
     [traced] = trace_parts(plan_parts(tower, Mode.UNIFIED, max_batch_size=64), drawn(tower), CPU)
     assert not any(each.startswith("slipway.") for each in operators(traced.program))
 
 
 def test_a_model_that_does_not_ask_for_kernels_gets_none() -> None:
     tower = recorded_tower("hstu_match", "user")
-    assert with_kernels(tower, CUDA) is tower
+    assert with_triton_kernels(tower, CUDA) is tower
 
 
 def test_a_program_calls_the_kernels_of_each_layer_and_makes_no_mask() -> None:
     tower = by_triton("dlrm_hstu", "model")
-    [part] = plan_parts(with_kernels(tower, CUDA), Mode.UNIFIED, max_batch_size=64)
+    [part] = plan_parts(with_triton_kernels(tower, CUDA), Mode.UNIFIED, max_batch_size=64)
     [traced] = trace_parts([part], drawn(tower), CPU)
     called = operators(traced.program)
     layers = sum(isinstance(each, AllHeads) for each in tower.module.modules())
@@ -88,7 +88,9 @@ def test_the_dense_part_of_two_has_the_kernels_under_autocast() -> None:
     served = InPrecision(tower.served, Precision.BF16).eval()
     _, dense = plan_parts(replace(tower, module=served), Mode.TWO_STAGE, max_batch_size=64)
     found = [
-        each for each in with_kernels(dense.tower, CUDA).module.modules() if type(each) is TritonAttention
+        each
+        for each in with_triton_kernels(dense.tower, CUDA).module.modules()
+        if type(each) is TritonAttention
     ]
     assert len(found) == 2
 
@@ -96,7 +98,7 @@ def test_the_dense_part_of_two_has_the_kernels_under_autocast() -> None:
 def test_what_a_pass_names_is_left_to_the_pass() -> None:
     tower = by_triton("hstu_match", "user")
     kept = f"{STACK}._stu_layers.1._attention"
-    copied = with_kernels(tower, CUDA, kept=[kept]).module
+    copied = with_triton_kernels(tower, CUDA, kept=[kept]).module
     assert type(copied.get_submodule(kept)) is AllHeads
     assert type(copied.get_submodule(kept.replace("1", "0"))) is TritonAttention
 
@@ -127,6 +129,6 @@ def test_the_host_reads_numbers_of_the_device_for_checks_masks_and_truncation_al
     tower = by_triton(model, "model")
     options = replace(tower.config.options, kernel=kernel)
     tower = replace(tower, config=replace(tower.config, options=options))
-    parts = plan_parts(with_kernels(tower, CUDA), Mode.TWO_STAGE, max_batch_size=64)
+    parts = plan_parts(with_triton_kernels(tower, CUDA), Mode.TWO_STAGE, max_batch_size=64)
     traced = trace_parts(parts, drawn(tower), CPU)
     assert [operators(each.program).count("aten.item.default") for each in traced] == waits

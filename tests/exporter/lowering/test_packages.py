@@ -20,7 +20,7 @@ from exporter.data.batch import (
 )
 from exporter.dtypes import Precision, TableDtype
 from exporter.lowering.errors import PrecisionLost
-from exporter.lowering.lower_tower import Lowered, lower
+from exporter.lowering.lower_tower import LoweredTower, lower_tower
 from exporter.packages.package_tower import Packaged, package_tower
 from exporter.packages.parts import assemble_parts, compile_part, plan_parts, trace_parts
 from exporter.packages.request import PackagingRequest
@@ -49,12 +49,12 @@ def item_rows() -> Rows:
 
 def lowered_item_tower(
     tables: Tables, precision: Precision, *, trained: bool = True, tolerance: float | None = None
-) -> Lowered:
+) -> LoweredTower:
     config = recorded_tower("hstu_match", "item").config
     tower = untrained(replace(config, options=replace(config.options, tables=tables, precision=precision)))
     if trained:
         load_recorded_weights(tower.module, "hstu_match")
-    return lower(tower, CPU, tolerance=tolerance)
+    return lower_tower(tower, CPU, tolerance=tolerance)
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> CodeCache:
 def package(cache: CodeCache, tmp_path: Path) -> Package:
     """A lowered item tower's packages, verified."""
 
-    def package(lowered: Lowered, mode: Mode = Mode.UNIFIED) -> Packaged:
+    def package(lowered: LoweredTower, mode: Mode = Mode.UNIFIED) -> Packaged:
         rows, plan = item_rows(), lowered.tower.plan
         order = PackagingRequest(
             tower=lowered.tower,
@@ -141,7 +141,7 @@ def weighted_inputs(rows: int) -> dict[str, Tensor]:
 def test_a_family_of_ones_own_computes_under_autocast(tmp_path: Path) -> None:
     tower = blueprint_of(WeightedFamily(Multiplied())).build()
     options = replace(tower.config.options, precision=Precision.BF16)
-    lowered = lower(replace(tower, config=replace(tower.config, options=options)), CPU)
+    lowered = lower_tower(replace(tower, config=replace(tower.config, options=options)), CPU)
     traced = trace_parts(plan_parts(lowered.tower, Mode.UNIFIED, max_batch_size=16), weighted_inputs(5), CPU)
     chain = [
         part.link for part in assemble_parts([compile_part(each, "unused") for each in traced], tmp_path)

@@ -12,7 +12,7 @@ from exporter.checkpoint.tensors import TensorMeta
 from exporter.dtypes import TableDtype
 from exporter.lowering import tables
 from exporter.lowering.errors import TableOutOfRange
-from exporter.lowering.tables import quantised
+from exporter.lowering.tables import quantise_table
 from tests.memory_taken import memory_taken
 
 TABLE_BYTES, QUANTISED_BYTES = 128 << 20, 48 << 20
@@ -25,9 +25,9 @@ def rows_of(count: int, width: int = 8) -> Tensor:
 
 @pytest.mark.parametrize("dtype", LOW)
 def test_pieces_make_the_same_table(dtype: TableDtype, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole, error = quantised(rows_of(50), dtype, name="t")
+    whole, error = quantise_table(rows_of(50), dtype, name="t")
     monkeypatch.setattr(tables, "PIECE", 7 * 32)  # seven rows
-    in_pieces, same_error = quantised(rows_of(50), dtype, name="t")
+    in_pieces, same_error = quantise_table(rows_of(50), dtype, name="t")
     assert all(torch.equal(each, in_pieces.state_dict()[key]) for key, each in whole.state_dict().items())
     assert same_error.max_absolute == error.max_absolute
     assert same_error.mean_relative == pytest.approx(error.mean_relative)
@@ -37,7 +37,7 @@ def test_pieces_make_the_same_table(dtype: TableDtype, monkeypatch: pytest.Monke
 def test_the_error_of_rows_is_what_it_says(dtype: TableDtype) -> None:
     rows = rows_of(40)
     rows[4] = 0.0
-    low, error = quantised(rows, dtype, name="t")
+    low, error = quantise_table(rows, dtype, name="t")
     apart = (low.rows(torch.arange(40)) - rows).abs().amax(dim=1)
     relative = apart / rows.abs().amax(dim=1).clamp(min=1e-30)
     assert error.max_absolute == pytest.approx(apart.max().item())
@@ -51,15 +51,15 @@ def test_numbers_beyond_fp16_are_refused_with_their_row(dtype: TableDtype) -> No
     rows = rows_of(40)
     rows[31, 2] = -1e6
     with pytest.raises(TableOutOfRange, match=f"table ids: row 31 has numbers that {dtype} cannot hold"):
-        quantised(rows, dtype, name="ids")
-    quantised(rows, TableDtype.INT8, name="ids")
+        quantise_table(rows, dtype, name="ids")
+    quantise_table(rows, TableDtype.INT8, name="ids")
 
 
 def quantise_a_large_table(folder: Path) -> None:
     (folder / "rows").touch()
     os.truncate(folder / "rows", TABLE_BYTES)
     meta = TensorMeta(shape=(TABLE_BYTES // 64, 16), dtype=torch.float32)
-    low, _ = quantised(map_tensor(folder / "rows", 0, meta), TableDtype.INT8, name="t")
+    low, _ = quantise_table(map_tensor(folder / "rows", 0, meta), TableDtype.INT8, name="t")
     assert sum(each.nbytes for each in low.state_dict().values()) == QUANTISED_BYTES
 
 

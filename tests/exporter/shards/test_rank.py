@@ -15,7 +15,7 @@ from exporter.checkpoint.read import open_checkpoint
 from exporter.distributed.ranks import Ranks
 from exporter.dtypes import TableDtype
 from exporter.errors import CheckpointMismatch, CheckpointUnreadable, WeightsNotFinite
-from exporter.lowering.tables import RowErrors, quantised
+from exporter.lowering.tables import RowErrors, quantise_table
 from exporter.shards import write
 from exporter.shards.rank import export_tables, export_tables_isolated, write_tables
 from exporter.stages import StageEvent, no_progress
@@ -56,8 +56,8 @@ def test_quantised_rows_are_fbgemms_fused_ones_and_their_errors_add_up(shard: Sh
     for made in sharded.made:
         [(_, errors)] = made.errors
         together.join(errors)
-    _, whole = quantised(before, TableDtype.INT4, name="video_id_emb")
-    assert together.told().model_dump() == pytest.approx(whole.model_dump())
+    _, whole = quantise_table(before, TableDtype.INT4, name="video_id_emb")
+    assert together.summarise().model_dump() == pytest.approx(whole.model_dump())
 
 
 def test_every_rank_makes_the_same_plan_for_itself(shard: Shard) -> None:
