@@ -69,10 +69,14 @@ def require_applied(
     done = [each.asked for each in applied]
     for each in passes:
         if each not in done:
-            known = [name for program in programs for name in called_modules(EditableProgram(program))]
+            known = [
+                name.removeprefix(_PART)
+                for program in programs
+                for name in called_modules(EditableProgram(program))
+            ]
             raise PassRefused(
                 f"the {each.tower} tower calls no {each.submodule} that the {each.kind} pass could change",
-                hint=f"it calls {similar_names(each.submodule, [name.removeprefix(_PART) for name in known])}",
+                hint=f"it calls {similar_names(each.submodule, known)}",
                 where=f"passes: {each.submodule}",
             )
 

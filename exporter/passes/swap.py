@@ -17,7 +17,7 @@ from exporter.passes.variants import SubmoduleCall, in_calling_order, variants, 
 def swap_module(
     program: EditableProgram, name: str, new: nn.Module, *, only: Sequence[str] | None = None
 ) -> tuple[str, ...]:
-    """SubmoduleCall `new` wherever the program calls `name`, or only for the variants of these names.
+    """Call `new` wherever the program calls `name`, or only for the variants of these names.
 
     Where the program was traced with the submodule's call signature preserved, `new` is called as the old
     one was, arguments that are no tensors included; else with the tensors that flow in, in the order of
