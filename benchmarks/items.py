@@ -1,7 +1,7 @@
-"""Vectors and an index of a large catalogue, in one job: `python -m benchmarks.items`.
+"""Make vectors and an index of a large catalogue in one job: `python -m benchmarks.items`.
 
-Runs `slipway export` of an item tower over made-up items, once over a tenth of them and once over all, and
-shows what the manifests say, the memory of the whole job, and the package's own speed to compare with.
+The benchmark runs `slipway export` of an item tower over generated items, once over a tenth of them and once
+over all, and reports the manifests' figures, the memory of the whole job, and the speed of the package alone.
 """
 
 import argparse
@@ -40,22 +40,22 @@ class ItemsRun(BaseModel):
     export: ExportRun
     vectors: VectorsEntry
     artifact_bytes: int
-    package_rows_per_second: float  # alone, on resident tensors, at the largest batch
-    share_of_package_speed: float  # rows per second in the job, against that
+    package_rows_per_second: float  # the package alone, on resident tensors, at the largest batch
+    share_of_package_speed: float  # rows per second in the job, as a fraction of that
 
 
 class ItemsFigures(BaseModel):
-    """Both runs, and what the tenfold number of items costs in memory."""
+    """Figures of both runs, and the ratio of their memory."""
 
     cores: int
     max_batch_size: int
     runs: tuple[ItemsRun, ...]
-    memory_of_vectors_ratio: float  # the larger run's to the smaller one's
+    memory_of_vectors_ratio: float  # ratio of the larger run to the smaller one
 
 
 def main() -> int:
     parser = build_parser("items", __doc__)
-    parser.add_argument("--items", type=int, metavar="N", help="default: ten million")
+    parser.add_argument("--items", type=int, metavar="N", help="number of items; default: ten million")
     parser.add_argument("--index", default="ivf_flat", choices=INDEX_KINDS)
     parser.add_argument("--max-batch-size", type=int, default=8192, metavar="N")
     given = parser.parse_args()
@@ -63,7 +63,7 @@ def main() -> int:
 
 
 def measure(given: argparse.Namespace, run: Run) -> Report:
-    """Two jobs; what is asked is how memory and time grow from the one to the other."""
+    """Run two jobs, to see how memory and time grow from one to the other."""
     items = given.items or (_QUICK if run.quick else _ITEMS)
     write_config(run.folder / "pipeline.config")
     write_checkpoint(run.folder / "pipeline.config", run.folder / "model.safetensors")
@@ -80,7 +80,7 @@ def measure(given: argparse.Namespace, run: Run) -> Report:
 
 
 def _one(run: Run, items: int, index: IndexSpec, max_batch_size: int) -> ItemsRun:
-    """Export over so many items, and measure."""
+    """Export over this many items, and measure."""
     rows, artifact = run.folder / f"items-{items}.parquet", run.folder / f"artifact-{items}"
     write_items(rows, items)
     spec = ExportSpec(
@@ -98,13 +98,13 @@ def _one(run: Run, items: int, index: IndexSpec, max_batch_size: int) -> ItemsRu
         spec, Place(folder=run.folder, compiler=run.folder / "compiler"), keep=artifact, watched=True
     )
     run.say(f"{items:,} items: {done.command_s:.0f} s")
-    measured = _measured(read_manifest(str(artifact)), artifact, rows, done)
+    measured = _figures_of(read_manifest(str(artifact)), artifact, rows, done)
     shutil.rmtree(artifact)
     rows.unlink()
     return measured
 
 
-def _measured(manifest: Manifest, artifact: Path, rows: Path, done: ExportRun) -> ItemsRun:
+def _figures_of(manifest: Manifest, artifact: Path, rows: Path, done: ExportRun) -> ItemsRun:
     (tower,) = manifest.towers
     assert tower.vectors is not None
     alone = _package_speed(manifest, artifact, rows)
@@ -119,7 +119,7 @@ def _measured(manifest: Manifest, artifact: Path, rows: Path, done: ExportRun) -
 
 
 def _package_speed(manifest: Manifest, artifact: Path, rows: Path) -> float:
-    """Rows per second of the package alone: tensors in place, the largest batch, the same threads."""
+    """Return rows per second of the package alone: resident tensors, the largest batch, the same threads."""
     served = download(str(artifact), TowerName.ITEM, artifact.parent / "served")
     size = manifest.max_batch_size
     inputs = read_rows(str(rows), served.features, limit=size).take(size).tensors(served.plan)
@@ -135,7 +135,7 @@ def _package_speed(manifest: Manifest, artifact: Path, rows: Path) -> float:
 
 
 def tables(figures: ItemsFigures) -> tuple[Table, ...]:
-    """A row for each figure, a column for each run."""
+    """Return a table with a row for each figure and a column for each run."""
     shown = {
         "rows per second, rows to parquet": [f"{each.vectors.rows_per_second:,.0f}" for each in figures.runs],
         "the same, against the package alone": [rounded(e.share_of_package_speed, 2) for e in figures.runs],
@@ -162,7 +162,7 @@ def tables(figures: ItemsFigures) -> tuple[Table, ...]:
 
 
 def draw(figures: ItemsFigures, figure: Figure) -> None:
-    """Where the seconds go."""
+    """Plot the seconds of each stage."""
     columns = {
         f"{each.items:,} items": {
             stage.value: seconds for stage, seconds in each.export.stages_s[TowerName.ITEM].items()

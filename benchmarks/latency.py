@@ -1,8 +1,9 @@
-"""What a call of a tower costs: its package against eager, `torch.compile` and the two packages of two_stage.
+"""Time calls of a tower: package, eager, `torch.compile`, and the two packages of `two_stage`.
 
-Towers of the demo's model on MovieLens rows and a recorded ranking model on its rows, weights drawn. A
-process for each number of threads calls every contender in turn on the same batches; packages check their
-inputs. `torch.compile` is given the traced program: the modules themselves it breaks into many pieces.
+The towers are those of the demo model on MovieLens rows and of a recorded ranking model on its rows, with
+random weights. A process for each number of threads calls every contender in turn on the same batches, with
+the input checks of packages on. `torch.compile` gets the traced program, because it would break the modules
+themselves into many pieces.
 """
 
 import functools
@@ -40,23 +41,25 @@ _GRACE = timedelta(seconds=2)
 
 
 class Latencies(BaseModel):
-    """A contender's calls, and how they compare with eager's of the same rounds."""
+    """Times of a contender's calls, and their ratios to eager's in the same rounds."""
 
     subject: str
     threads: int
     size: int
     contender: str
     calls: int
-    p50: Spread  # of each round, in milliseconds
-    p99: float  # of all calls
+    p50: Spread  # milliseconds, median of each round
+    p99: float  # milliseconds, over all calls
     rows_per_second: Spread
     p50_to_eager: Spread
     p99_to_eager: float
-    work_to_eager: Spread  # processor time of all threads, p50: what other work on the machine leaves alone
+    work_to_eager: (
+        Spread  # ratio of processor times of all threads, p50: other work on the machine does not change it
+    )
 
 
 class LatencyFigures(BaseModel):
-    """All of them."""
+    """Figures of all contenders, towers, batches and threads."""
 
     latencies: tuple[Latencies, ...]
 
@@ -66,13 +69,13 @@ def main() -> int:
 
 
 def measure(run: Run) -> Report:
-    """Export in both modes, then a process for each number of threads."""
+    """Export in both modes, then measure in one process for each number of threads."""
     demo = demo_model(run.folder)
     subjects = _subjects(run, demo, (TowerName.ITEM,) if run.quick else (TowerName.USER, TowerName.ITEM))
     if not run.quick:
         subjects += _subjects(run, ranking_model(), (TowerName.MODEL,))
     times = [_process(run, subjects, threads) for threads in _THREADS]
-    figures = LatencyFigures(latencies=tuple(each for one in times for each in compared(one)))
+    figures = LatencyFigures(latencies=tuple(each for one in times for each in compare_to_eager(one)))
     return Report(figures=figures, tables=tables(figures), draw=functools.partial(draw, figures))
 
 
@@ -116,7 +119,7 @@ def _process(run: Run, subjects: list[Subject], threads: int) -> LatencyTimes:
         environment={
             "AOTI_RUNTIME_CHECK_INPUTS": "1",
             "OMP_NUM_THREADS": str(threads),
-            "OMP_WAIT_POLICY": "passive",  # as attempts and servers of Slipway's have it
+            "OMP_WAIT_POLICY": "passive",  # as in attempts and in servers of Slipway packages
             "TORCHINDUCTOR_CACHE_DIR": str(run.folder / "compiler"),
             "TMPDIR": str(scratch),
         },
@@ -130,8 +133,8 @@ def _process(run: Run, subjects: list[Subject], threads: int) -> LatencyTimes:
     return LatencyTimes.model_validate_json(order.result.read_text())
 
 
-def compared(measured: LatencyTimes) -> list[Latencies]:
-    """Each contender against eager."""
+def compare_to_eager(measured: LatencyTimes) -> list[Latencies]:
+    """Compare each contender with eager."""
     eager = {(each.subject, each.size): each for each in measured.times if each.contender == EAGER}
     return [_one(each, eager[each.subject, each.size], measured.threads) for each in measured.times]
 
@@ -157,7 +160,7 @@ def _one(times: Times, eager: Times, threads: int) -> Latencies:
 
 
 def tables(figures: LatencyFigures) -> tuple[Table, ...]:
-    """The ratios to eager for each tower, and then everything."""
+    """Return a table of ratios to eager for each tower, then one of all times."""
     return (
         Table(
             title="p50 against eager's, round by round: median (lowest to highest); 1 or less is as fast",
@@ -180,7 +183,7 @@ def tables(figures: LatencyFigures) -> tuple[Table, ...]:
                     rounded(by_name[PACKAGE].p99_to_eager),
                     by_name[PACKAGE].work_to_eager.text(),
                 )
-                for (subject, threads, size), by_name in grouped(figures.latencies).items()
+                for (subject, threads, size), by_name in group_contenders(figures.latencies).items()
             ),
         ),
         Table(
@@ -203,8 +206,10 @@ def tables(figures: LatencyFigures) -> tuple[Table, ...]:
     )
 
 
-def grouped(latencies: Sequence[Latencies]) -> Mapping[tuple[str, int, int], Mapping[str, Latencies]]:
-    """The contenders of each tower, number of threads and batch."""
+def group_contenders(
+    latencies: Sequence[Latencies],
+) -> Mapping[tuple[str, int, int], Mapping[str, Latencies]]:
+    """Group the contenders by tower, number of threads and batch."""
     found: dict[tuple[str, int, int], dict[str, Latencies]] = {}
     for each in latencies:
         found.setdefault((each.subject, each.threads, each.size), {})[each.contender] = each
@@ -212,7 +217,7 @@ def grouped(latencies: Sequence[Latencies]) -> Mapping[tuple[str, int, int], Map
 
 
 def draw(figures: LatencyFigures, figure: Figure) -> None:
-    """A plot for each tower and number of threads: p50 against eager's."""
+    """Plot p50 against eager's, for each tower and number of threads."""
     subjects = list(dict.fromkeys(each.subject for each in figures.latencies))
     threads = sorted({each.threads for each in figures.latencies})
     figure.set_size_inches(4 * len(subjects), 3.2 * len(threads))

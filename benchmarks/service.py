@@ -1,8 +1,9 @@
-"""The service: accepted jobs per second, polls beside few and many stored jobs, and the wait for a stage.
+"""Measure the service: accepted jobs per second, polls beside few and many jobs, time to the first stage.
 
-The real API and a redis-server over loopback. Polls go in turn to services that differ in the jobs they hold,
-with and without the entity tag of what is known; accepted jobs stand beside bare requests. With a worker:
-from the POST until the job's record names a stage, beside what importing torch takes in a process of its own.
+The benchmark runs the real API and a redis-server over loopback. Polls go in turn to services that hold
+different numbers of jobs, with and without an entity tag. Accepted jobs are compared with bare requests. With
+a worker, it times from the POST until the job's record names a stage, and compares that with importing torch
+in a new process.
 """
 
 import functools
@@ -29,16 +30,16 @@ from service.client.rest import SlipwayClient
 
 _STORED, _FEW_STORED = (1, 1_000, 100_000), (1, 100)
 _CLIENTS = (1, 4)
-_POLLS, _REQUESTS = 500, 200  # of each kind in a round
+_POLLS, _REQUESTS = 500, 200  # number of each kind in a round
 _LOOK_S = 0.02
 _STAGE_S = 120.0
 
 
 class Polls(BaseModel):
-    """Status polls of one service, by round, in milliseconds; the last two against the emptiest service."""
+    """Status polls of one service, by round, in milliseconds; ratios are to the service with fewest jobs."""
 
     stored: int
-    answered: str  # "200", or "304" where the entity tag was sent
+    answered: str  # "200", or "304" if the entity tag was sent
     p50: Spread
     p99: Spread
     p50_ratio: Spread
@@ -46,25 +47,25 @@ class Polls(BaseModel):
 
 
 class Accepted(BaseModel):
-    """Jobs accepted per second, and bare requests, by round."""
+    """Jobs accepted per second and bare requests per second, by round."""
 
     clients: int
     jobs: Spread
     bare: Spread
-    ratio: Spread  # jobs to bare requests
+    ratio: Spread  # accepted jobs to bare requests
 
 
 class FirstStage(BaseModel):
-    """From the POST, in seconds, by round."""
+    """Seconds from the POST, by round."""
 
-    running: Spread  # until a worker had it
+    running: Spread  # until a worker had the job
     stage: Spread  # until a tower was in a stage
-    importing: Spread  # torch, by a Python process started for it
-    ratio: Spread  # the second to the third
+    importing: Spread  # importing torch in a new Python process
+    ratio: Spread  # `stage` to `importing`
 
 
 class ServiceFigures(BaseModel):
-    """All of it."""
+    """Figures of polls, accepted jobs and the first stage."""
 
     polls: tuple[Polls, ...]
     accepted: tuple[Accepted, ...]
@@ -76,7 +77,7 @@ def main() -> int:
 
 
 def measure(run: Run) -> Report:
-    """Polls, then accepted jobs on the emptiest service, then a whole stack."""
+    """Measure polls, then accepted jobs on the service with the fewest jobs, then a complete stack."""
     spec = demo_model(run.folder).spec(run.folder, seed=1)
     inline = spec.model_copy(update={"config": demo_model(run.folder).config, "config_uri": None})
     with ExitStack() as running:
@@ -87,13 +88,13 @@ def measure(run: Run) -> Report:
             apis.append(running.enter_context(running_api(folder, inline, stored=stored)))
             run.say(f"{stored} jobs stored")
         polls = _poll(run, apis)
-        accepted = tuple(_accept(run, apis[0], inline, clients) for clients in _CLIENTS)
+        accepted = tuple(_accept_jobs(run, apis[0], inline, clients) for clients in _CLIENTS)
     result = ServiceFigures(polls=polls, accepted=accepted, first_stage=_first_stage(run, spec))
     return Report(figures=result, tables=tables(result), draw=functools.partial(draw, result))
 
 
 def _poll(run: Run, apis: Sequence[Api]) -> tuple[Polls, ...]:
-    """Each service in turn, a poll with a full answer and one without."""
+    """Poll each service in turn, once for a full answer and once with the entity tag."""
     kinds = [(api, expect) for api in apis for expect in (200, 304)]
     p50: dict[tuple[int, int], list[float]] = {(api.stored, expect): [] for api, expect in kinds}
     p99: dict[tuple[int, int], list[float]] = {key: [] for key in p50}
@@ -103,7 +104,7 @@ def _poll(run: Run, apis: Sequence[Api]) -> tuple[Polls, ...]:
             callers = [connected.enter_context(Caller(api.port)) for api in apis]
             for poll in range(20 if run.quick else _POLLS):
                 for place in range(len(apis)):
-                    turn = (place + poll) % len(apis)  # none is always asked after the same other
+                    turn = (place + poll) % len(apis)  # so that no service always follows the same other
                     api, caller = apis[turn], callers[turn]
                     path = f"/exports/{api.some[poll % len(api.some)]}"
                     full, tag = caller.get(path, {}, expect=200)
@@ -128,8 +129,8 @@ def _poll(run: Run, apis: Sequence[Api]) -> tuple[Polls, ...]:
     )
 
 
-def _accept(run: Run, api: Api, spec: ExportSpec, clients: int) -> Accepted:
-    """Jobs and bare requests in turn."""
+def _accept_jobs(run: Run, api: Api, spec: ExportSpec, clients: int) -> Accepted:
+    """Post jobs and send bare requests in turn."""
     body = spec.model_dump_json(exclude_unset=True, exclude_none=True).encode()
     requests = 20 if run.quick else _REQUESTS
     jobs, bare = [], []
@@ -162,7 +163,7 @@ def _first_stage(run: Run, spec: ExportSpec) -> FirstStage:
 
 
 def _one_job(client: SlipwayClient, spec: ExportSpec) -> tuple[float, float]:
-    """Seconds until it ran, and until a tower was in a stage; then it is cancelled."""
+    """Return seconds until the job ran and until a tower was in a stage; then cancel the job."""
     begun = time.monotonic()
     job = client.submit(spec)
     running = None
@@ -183,7 +184,7 @@ def _one_job(client: SlipwayClient, spec: ExportSpec) -> tuple[float, float]:
 
 
 def tables(result: ServiceFigures) -> tuple[Table, ...]:
-    """One for each question."""
+    """Return a table for each question."""
     polls = Table(
         title="A status poll, in milliseconds; ratios to the full answer with the fewest jobs stored",
         columns=("jobs stored", "answer", "p50", "p99", "p50 ratio", "p99 ratio"),
@@ -208,7 +209,7 @@ def tables(result: ServiceFigures) -> tuple[Table, ...]:
 
 
 def draw(result: ServiceFigures, figure: Figure) -> None:
-    """Left the polls, right the rates."""
+    """Plot the polls on the left and the rates on the right."""
     left, right = figure.subplots(1, 2)
     full, short = (
         [each for each in result.polls if each.answered == answered] for answered in ("200", "304")

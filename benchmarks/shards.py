@@ -1,8 +1,8 @@
-"""Tables in shards: seconds and memory of a rank at 1, 2 and 4 of them; reading a checkpoint against `cat`.
+"""Measure sharded tables: seconds and memory at 1, 2 and 4 ranks, and reading a checkpoint against `cat`.
 
-Each export is one `slipway export` of an item tower with `tables: sharded`, cold, whose checkpoint is a file
-with real values at the table's start and end and a hole between them. What is read for the second figure is
-real throughout: a distributed checkpoint, in pieces of rows as a rank reads them, in turn with `cat`.
+Each export is one cold `slipway export` of an item tower with `tables: sharded`, whose checkpoint is a file
+with real values at the table's start and end and a hole between them. The reading benchmark uses real values
+throughout: a distributed checkpoint, read in pieces of rows as a rank reads them, in turn with `cat`.
 """
 
 import argparse
@@ -35,12 +35,12 @@ from exporter.stages import Stage
 _SIZES = (4e9, 16e9)
 _RANKS = (1, 2, 4)
 _QUICK = (0.1e9,)
-_READ, _QUICK_READ, _WIDTH = 2 << 30, 64 << 20, 64  # bytes of the checkpoint, and numbers of a row
+_READ, _QUICK_READ, _WIDTH = 2 << 30, 64 << 20, 64  # bytes of the checkpoint, and numbers in a row
 _PERIOD_S = 0.1
 
 
 class ShardedRun(BaseModel):
-    """One export; memory is that of the rank that took most, and of all that it started."""
+    """One export; memory is that of the rank that used most, with all processes that it started."""
 
     table_bytes: int
     ranks: int
@@ -51,19 +51,19 @@ class ShardedRun(BaseModel):
 
 
 class ShardsFigures(BaseModel):
-    """All exports, and the rounds of reading."""
+    """Figures of all exports, and of the rounds of reading."""
 
     runs: tuple[ShardedRun, ...]
     read_s: tuple[float, ...]
     cat_s: tuple[float, ...]
-    reading: Spread  # read against cat
+    reading: Spread  # ratio of reading to cat
 
 
 class RankWatch:
-    """Looks at the ranks below a process while the context lasts; see `ShardedRun`."""
+    """Samples the memory of the ranks below a process while the context lasts; see `ShardedRun`."""
 
     def __init__(self) -> None:
-        """Watch what this process starts."""
+        """Watch the descendants of this process."""
         self.anonymous = self.mapped = 0
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -86,7 +86,7 @@ class RankWatch:
 
 
 def _is_rank(pid: int) -> bool:
-    """The process of one rank: a fork named so, or of one alone its program, as `ps` would show them."""
+    """Return whether this is a rank, by its name in `ps`: a named fork, or the program of a single rank."""
     try:
         name = Path(f"/proc/{pid}/comm").read_text()
         command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
@@ -105,7 +105,7 @@ def main() -> int:
 
 
 def measure(given: argparse.Namespace, run: Run) -> Report:
-    """Each size at each number of ranks once, and reading as often as there are rounds."""
+    """Export each size once at each number of ranks, and read in as many rounds as requested."""
     sizes = given.sizes or (_QUICK if run.quick else _SIZES)
     read_s, cat_s = _reading(run)
     runs = [_one(run, int(size), ranks) for size in sizes for ranks in _RANKS]
@@ -137,7 +137,7 @@ def _one(run: Run, table_bytes: int, ranks: int) -> ShardedRun:
 
 
 def _reading(run: Run) -> tuple[list[float], list[float]]:
-    """Seconds of reading all rows of a table in pieces, and of `cat` on the same files, in turn."""
+    """Return seconds of reading all rows of a table in pieces and of `cat` on the same files, in turn."""
     rows = (_QUICK_READ if run.quick else _READ) // (_WIDTH * 4)
     folder, name = run.folder / "read" / "model", f"{PREFIX}table"
     dcp.save({name: torch.rand(rows, _WIDTH)}, checkpoint_id=folder, no_dist=True)
@@ -150,7 +150,7 @@ def _reading(run: Run) -> tuple[list[float], list[float]]:
         between = time.monotonic()
         with Path("/dev/null").open("wb") as nowhere:
             subprocess.run(["cat", *sorted(folder.glob("*.distcp"))], check=True, stdout=nowhere)
-        if number:  # the first round brings the files into memory
+        if number:  # the first round only brings the files into memory
             read_s.append(between - begun)
             cat_s.append(time.monotonic() - between)
     shutil.rmtree(folder)
@@ -159,9 +159,9 @@ def _reading(run: Run) -> tuple[list[float], list[float]]:
 
 
 def tables(figures: ShardsFigures) -> tuple[Table, ...]:
-    """Reading, and each export."""
+    """Return a table of reading and one of the exports."""
     reading = Table(
-        title="All rows of a checkpoint in memory's cache: seconds, and the ratio (lowest to highest)",
+        title="All rows of a checkpoint, from the page cache: seconds, and the ratio (lowest to highest)",
         columns=("rounds", "read", "cat", "read against cat"),
         rows=(
             (
@@ -173,7 +173,7 @@ def tables(figures: ShardsFigures) -> tuple[Table, ...]:
         ),
     )
     exports = Table(
-        title="Exports with tables in shards; memory of the rank that took most",
+        title="Exports with sharded tables; memory of the rank that used most",
         columns=("table", "ranks", "seconds", "of them writing tables", "anonymous", "mapped"),
         rows=tuple(
             (
@@ -191,12 +191,12 @@ def tables(figures: ShardsFigures) -> tuple[Table, ...]:
 
 
 def draw(figures: ShardsFigures, figure: Figure) -> None:
-    """Memory of a rank over the number of ranks, for each size of table."""
+    """Plot the memory of a rank over the number of ranks, for each size of table."""
     lines: dict[str, list[float]] = {}
     for each in figures.runs:
         lines.setdefault(f"{each.table_bytes / 1e9:g} GB: anonymous", []).append(each.anonymous / 1e9)
         lines.setdefault(f"{each.table_bytes / 1e9:g} GB: mapped", []).append(each.mapped / 1e9)
-    titles = Titles(title="Peak memory of a rank, tables in shards", x="ranks", y="GB")
+    titles = Titles(title="Peak memory of a rank, sharded tables", x="ranks", y="GB")
     draw_lines(figure.subplots(), [float(ranks) for ranks in _RANKS], lines, titles)
 
 

@@ -1,8 +1,8 @@
-"""Memory of an export against the size of its table, the largest of which no memory holds.
+"""Measure the memory of an export against the size of its table, up to tables larger than the memory.
 
-Each size is one `slipway export` of an item tower, cold, whose checkpoint is a sparse file with real values
-at the table's start and end; what is written of zeros has holes as well, so that 40 GB fit on any disk. One
-size is measured once more with real values throughout, which takes three times its bytes of disk.
+Each size is one cold `slipway export` of an item tower, whose checkpoint is a sparse file with real values
+at the table's start and end. Zeros are written as holes as well, so that 40 GB fit on any disk. One size is
+measured once more with real values throughout, which takes three times its bytes of disk.
 """
 
 import argparse
@@ -20,11 +20,11 @@ from benchmarks.harness.statistics import rounded, slope
 from benchmarks.measure.exports import ExportRun, Place, export
 from benchmarks.measure.large_table import add_sizes_option, large_table_spec
 
-_SIZES = (0.1e9, 0.4e9, 1e9, 2e9, 4e9, 8e9)  # the slope is theirs
-_BEYOND = (40e9,)  # more than the machine's memory: a point of its own
-_REAL = 8e9  # once more without holes
+_SIZES = (0.1e9, 0.4e9, 1e9, 2e9, 4e9, 8e9)  # sizes that the slope is fitted to
+_BEYOND = (40e9,)  # larger than the machine's memory: not part of the slope
+_REAL = 8e9  # measured once more without holes
 _QUICK = (0.1e9, 0.2e9)
-_ALLOWED, _ALLOWED_SHARE = 1.5e9, 0.1  # bytes of a rank, and of the table
+_ALLOWED, _ALLOWED_SHARE = 1.5e9, 0.1  # bytes of a rank, and a fraction of the table
 
 
 class TableRun(BaseModel):
@@ -33,7 +33,7 @@ class TableRun(BaseModel):
     table_bytes: int
     real_values: bool
     export: ExportRun
-    allowed_share: float  # anonymous memory, against what is allowed
+    allowed_share: float  # anonymous memory as a fraction of the allowed
 
     @classmethod
     def of(cls, table_bytes: int, done: ExportRun, *, real: bool) -> "TableRun":
@@ -42,11 +42,11 @@ class TableRun(BaseModel):
 
 
 class MemoryFigures(BaseModel):
-    """All sizes, and the slopes over those that fit into memory: bytes of memory per byte of table."""
+    """Figures of all sizes; slopes, over sizes that fit, are bytes of memory per byte of table."""
 
     runs: tuple[TableRun, ...]
-    others: tuple[TableRun, ...]  # larger than memory, or of real values
-    failed: tuple[str, ...]  # of the others
+    others: tuple[TableRun, ...]  # tables larger than memory, or with real values throughout
+    failed: tuple[str, ...]  # failures among `others`
     anonymous_slope: float
     mapped_slope: float
 
@@ -59,7 +59,7 @@ def main() -> int:
 
 
 def measure(given: argparse.Namespace, run: Run) -> Report:
-    """Each size once: it is the slope that is asked for, and the line is fitted to all of them."""
+    """Measure each size once and fit a line to all of them, because the slope is the result."""
     sizes = given.sizes or (_QUICK if run.quick else _SIZES)
     runs = [_one(run, int(size), real=False) for size in sizes]
     asked = [] if given.sizes else [(_QUICK[0] if run.quick else _REAL, True)]
@@ -68,7 +68,7 @@ def measure(given: argparse.Namespace, run: Run) -> Report:
     for size, real in asked:
         try:
             others.append(_one(run, int(size), real=real))
-        except SystemExit as error:  # the sizes before it have been measured all the same
+        except SystemExit as error:  # keep the sizes that have been measured
             failed.append(f"{size / 1e9:g} GB: {error}")
     tables_ = [float(each.table_bytes) for each in runs]
     figures = MemoryFigures(
@@ -92,7 +92,7 @@ def _one(run: Run, table_bytes: int, *, real: bool) -> TableRun:
 
 
 def tables(figures: MemoryFigures) -> tuple[Table, ...]:
-    """The slopes, and each size."""
+    """Return a table of the slopes and one of all sizes."""
     slopes = Table(
         title="Bytes of memory per byte of table, over the sizes that fit into memory",
         columns=("anonymous", "mapped"),
@@ -114,7 +114,7 @@ def tables(figures: MemoryFigures) -> tuple[Table, ...]:
 
 
 def draw(figures: MemoryFigures, figure: Figure) -> None:
-    """Peaks over the table's size, and what is allowed."""
+    """Plot peaks over the table's size, with the allowed memory."""
     gigabytes = [each.table_bytes / 1e9 for each in figures.runs]
     lines = {
         "anonymous": [each.export.peak.anonymous / 1e9 for each in figures.runs],

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rich.table import Table
 
-from benchmarks.board.page import page_of, summary, told
+from benchmarks.board.page import describe_changes, page_of, summary
 from benchmarks.board.record import (
     SIZE_CLASSES,
     STAGES,
@@ -17,9 +17,9 @@ from benchmarks.board.record import (
     Result,
     Row,
     changes,
-    merged,
+    merge_records,
+    merge_unfinished,
     read_record,
-    so_far,
 )
 from benchmarks.board.zoo import read_zoo
 from cli.settings import leave_the_gpu_to_forks
@@ -30,7 +30,7 @@ from telemetry.logging import configure_logging
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the board, show it, and record it; the exit code is 1 if a row fails."""
+    """Run the command line of the board; return 1 if a row fails."""
     interrupt_on_end_signals()
     configure_logging(LogFormat.CONSOLE, LogLevel.WARNING)
     leave_the_gpu_to_forks()
@@ -38,33 +38,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def options() -> argparse.ArgumentParser:
-    """The command line of the board."""
+    """Return the parser of the board's options."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.board",
         description="Export every model of a zoo in every mode and precision. Exit code: 1 if a row fails.",
         epilog="example: python -m benchmarks.board --zoo tests/board/zoo.json --record .slipway/board.json",
     )
     parser.add_argument("--zoo", metavar="FILE", type=Path, required=True, help="the models, as JSON")
-    parser.add_argument("--record", metavar="FILE", type=Path, help="the last run; written with every row")
     parser.add_argument(
-        "--against", metavar="FILE", type=Path, help="another run to compare with; default: the last one"
+        "--record", metavar="FILE", type=Path, help="the recorded run, which is updated with every row"
     )
-    parser.add_argument("--html", metavar="FILE", type=Path, help="write the board as a page")
     parser.add_argument(
-        "--model", action="append", default=[], metavar="NAME", help="only this one; may be repeated"
+        "--against", metavar="FILE", type=Path, help="a run to compare with; default: the recorded one"
+    )
+    parser.add_argument("--html", metavar="FILE", type=Path, help="write the board as an HTML page")
+    parser.add_argument(
+        "--model", action="append", default=[], metavar="NAME", help="only this model; may be repeated"
     )
     parser.add_argument(
         "--reduced",
         action="store_true",
-        help="one tower of a model of each family, in fp32; modes take turns",
+        help="one tower of one model of each family, in fp32, in alternating modes",
     )
     parser.add_argument("--json", action="store_true", help="print the board as JSON")
     return parser
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the board, show it, and record it."""
-    from benchmarks.board.run import run_board  # torch loads after the options are found right
+    """Run the board, print it, and record it; return 1 if a row fails."""
+    from benchmarks.board.run import run_board  # torch loads only after the options were accepted
 
     earlier = read_record(arguments.record) if arguments.record else None
     compared = read_record(arguments.against) if arguments.against else earlier
@@ -73,7 +75,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     def show(row: Row) -> None:
         rows.append(row)
-        _write(arguments.record, so_far(earlier, rows, torch=version("torch")))  # a run takes long
+        _write(
+            arguments.record, merge_unfinished(earlier, rows, torch=version("torch"))
+        )  # a run takes long and may be interrupted
         if not arguments.json:
             console().print(" ".join((*row.key, row.result, row.why)), soft_wrap=True, markup=False)
 
@@ -82,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
         read_zoo(zoo), zoo.absolute().parent, reduced=arguments.reduced, only=arguments.model, on_row=show
     )
     changed = changes(compared, record)
-    whole = merged(earlier, record)
+    whole = merge_records(earlier, record)
     _write(arguments.record, whole)
     if arguments.html:
         arguments.html.write_text(page_of(whole, changed))
@@ -90,7 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps({"changes": changed.model_dump(), **record.model_dump(mode="json")}, indent=2))
     else:
         console().print(_table(record.rows))
-        for line in (summary(record), *told(changed)):
+        for line in (summary(record), *describe_changes(changed)):
             console().print(line, markup=False)
     return 1 if record.failed else 0
 
@@ -100,7 +104,7 @@ def _write(file: Path | None, record: Record) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         unfinished = file.with_name(f".{file.name}.unfinished")
         unfinished.write_text(record.model_dump_json(indent=1) + "\n")
-        unfinished.replace(file)  # a run that is ended while it writes leaves the last record whole
+        unfinished.replace(file)  # a run that is killed while it writes leaves the last record complete
 
 
 def _table(rows: tuple[Row, ...]) -> Table:

@@ -1,4 +1,4 @@
-"""A run of the board as an HTML page, whole in one file."""
+"""A run of the board as one self-contained HTML page."""
 
 from collections.abc import Iterable
 from html import escape
@@ -14,14 +14,14 @@ table { border-collapse: collapse } td, th { padding: .2rem .5rem; border: 1px s
 
 
 def page_of(record: Record, changed: Changes) -> str:
-    """The page."""
+    """Render a run, and its changes against an earlier one, as HTML."""
     named = ("family", "model", "tower", "mode", "precision")
     heads = (*named, *STAGES, *SIZE_CLASSES, "of allowed", "s", "why")
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>Slipway board</title>'
         f"<style>{_STYLE}</style><h1>Board</h1>"
         f"<p>{escape(record.at)}, torch {escape(record.torch)}: {summary(record)}</p>"
-        + "".join(f"<p>{escape(line)}</p>" for line in told(changed))
+        + "".join(f"<p>{escape(line)}</p>" for line in describe_changes(changed))
         + f"<table><thead><tr>{_cells('th', heads)}</tr></thead><tbody>"
         + "".join(f"<tr>{_row(row)}</tr>" for row in record.rows)
         + "</tbody></table></html>\n"
@@ -29,13 +29,13 @@ def page_of(record: Record, changed: Changes) -> str:
 
 
 def summary(record: Record) -> str:
-    """How many rows passed, failed and were left out."""
+    """Count the rows that passed, failed and were left out."""
     count = {result: sum(row.result is result for row in record.rows) for result in Result}
     return f"{count[Result.PASS]} pass, {count[Result.FAIL]} fail, {count[Result.LEFT_OUT]} left out"
 
 
-def told(changed: Changes) -> list[str]:
-    """What changed, a line for each way in which something can."""
+def describe_changes(changed: Changes) -> list[str]:
+    """Return a line for each kind of change that occurred."""
     return [f"{way}: {', '.join(rows)}" for way, rows in changed.model_dump().items() if rows]
 
 

@@ -1,4 +1,4 @@
-"""What a run of the board came to, and how it differs from the run before. No torch."""
+"""The record of a run of the board, and how it differs from an earlier run; needs no torch."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -11,7 +11,7 @@ from exporter.outcome import Failure, TowerOutcome
 from exporter.spec import Frozen
 from exporter.stages import Stage
 
-# A verification case by the beginning of its name -> the class of sizes that it stands for.
+# Beginning of a verification case's name -> the class of sizes that the case belongs to.
 SIZES: Mapping[str, str] = {
     "batch_1": "one row",
     "batch_": "many rows",
@@ -26,25 +26,26 @@ SIZES: Mapping[str, str] = {
     "full": "long histories",
 }
 _OTHER_SIZES, _REFUSED = "other sizes", "contradictions refused"
-_NAME_A_CASE = (VerificationFailed.code, PackageUnsteady.code, PackageCrashed.code)  # in Failure.where
+# Codes of failures whose `where` names a verification case.
+_NAME_A_CASE = (VerificationFailed.code, PackageUnsteady.code, PackageCrashed.code)
 SIZE_CLASSES = (*dict.fromkeys(SIZES.values()), _OTHER_SIZES, _REFUSED)
 STAGES = (Stage.CONFIG, Stage.CHECKPOINT, Stage.ROWS, Stage.TRACE, Stage.COMPILE, Stage.VERIFY, Stage.PUBLISH)
 
 
-ALL = "all"  # of a row: the towers of an export, of which none is known
+ALL = "all"  # the `tower` of a row for an export whose towers are unknown
 
 
 class Result(StrEnum):
-    """What became of a cell."""
+    """The result of a row, or of one of its stages or size classes."""
 
     PASS = "pass"
     FAIL = "fail"
-    LEFT_OUT = "left out"  # for a reason that is written
+    LEFT_OUT = "left out"  # the row says why
     NOT_REACHED = "-"  # an earlier stage failed
 
 
 class Row(Frozen):
-    """One tower of one case: its stages, and what the gate found at each class of sizes."""
+    """One tower of one case: results of its stages, and of the gate at each class of sizes."""
 
     family: str
     model: str
@@ -54,8 +55,8 @@ class Row(Frozen):
     result: Result
     stages: dict[str, Result] = {}
     sizes: dict[str, Result] = {}
-    why: str = ""  # it failed, or is left out
-    difference: float | None = None  # the largest, as a fraction of what is allowed
+    why: str = ""  # the reason why the row failed or was left out
+    difference: float | None = None  # the largest difference from eager, as a fraction of the allowed one
     seconds: float | None = None
 
     @property
@@ -63,7 +64,7 @@ class Row(Frozen):
         return (self.model, self.tower, self.mode, self.precision)
 
     def stands_for(self, other: "Row") -> bool:
-        """Whether they are of the same tower, or this one of all towers of the same export."""
+        """Return whether this row covers the other: same tower, or all towers of the same export."""
         same = (self.model, self.mode, self.precision) == (other.model, other.mode, other.precision)
         return same and self.tower in {other.tower, ALL}
 
@@ -81,7 +82,7 @@ class Record(Frozen):
 
 
 class Changes(Frozen):
-    """What a run has that the one before it had not; rows that were left out this time say nothing."""
+    """Differences from an earlier run; rows that were left out this time do not count."""
 
     new: tuple[str, ...] = ()
     regressed: tuple[str, ...] = ()
@@ -92,7 +93,7 @@ class Changes(Frozen):
 def row_of(
     outcome: TowerOutcome, *, family: str, case: tuple[str, str, str], finished: Iterable[str], seconds: float
 ) -> Row:
-    """The row of a tower that was tried."""
+    """Return the row of a tower that was exported."""
     model, mode, precision = case
     done = set(finished)
     failed_at = next((stage for stage in STAGES if stage not in done), None)
@@ -115,13 +116,13 @@ def row_of(
 
 
 def changes(earlier: Record | None, now: Record) -> Changes:
-    """Hold a run against the one before it; without one, nothing is new."""
+    """Compare a run with an earlier one; without an earlier run there are no changes."""
     if earlier is None:
         return Changes()
     left_out = {row.key for row in now.rows if row.result is Result.LEFT_OUT}
     before = [row for row in earlier.rows if row.result is not Result.LEFT_OUT and row.key not in left_out]
     after = [row for row in now.rows if row.result is not Result.LEFT_OUT]
-    kept = {row.key for row in merged(earlier, now).rows}
+    kept = {row.key for row in merge_records(earlier, now).rows}
     moved = [(_narrower(row, old), old.result, row.result) for row in after for old in _known(before, row)]
     return Changes(
         new=tuple(_name(row) for row in after if not _known(before, row)),
@@ -132,7 +133,7 @@ def changes(earlier: Record | None, now: Record) -> Changes:
 
 
 def _known(rows: Sequence[Row], row: Row) -> list[Row]:
-    """What another run knew of a row: the same one, else what stands for it or what it stands for."""
+    """Return the earlier run's rows for the same case, or else rows that cover it or that it covers."""
     same = [each for each in rows if each.key == row.key]
     return same or [each for each in rows if each.stands_for(row) or row.stands_for(each)]
 
@@ -145,8 +146,8 @@ def _name(row: Row) -> str:
     return " ".join(row.key)
 
 
-def merged(earlier: Record | None, now: Record) -> Record:
-    """What to record: of cases that were left out this time, what was known of them."""
+def merge_records(earlier: Record | None, now: Record) -> Record:
+    """Return the record to keep: this run, with earlier results for cases that it left out."""
     rows: list[Row] = []
     for row in now.rows:
         stood_for = [each for each in (earlier.rows if earlier else ()) if row.stands_for(each)]
@@ -154,16 +155,16 @@ def merged(earlier: Record | None, now: Record) -> Record:
     return now.model_copy(update={"rows": tuple(rows)})
 
 
-def so_far(earlier: Record | None, rows: Sequence[Row], *, torch: str) -> Record:
-    """What to record of a run that goes on: its rows, and what was known of all others."""
+def merge_unfinished(earlier: Record | None, rows: Sequence[Row], *, torch: str) -> Record:
+    """Return the record of an unfinished run: its rows, and earlier results for all other cases."""
     known = earlier.rows if earlier else ()
     others = [each for each in known if not any(row.stands_for(each) for row in rows)]
-    done = merged(earlier, Record(at=now(), torch=torch, rows=tuple(rows)))
+    done = merge_records(earlier, Record(at=now(), torch=torch, rows=tuple(rows)))
     return done.model_copy(update={"rows": (*done.rows, *others)})
 
 
 def read_record(path: Path) -> Record | None:
-    """The recorded run; None if there is none yet."""
+    """Read the recorded run; None if there is none yet."""
     return Record.model_validate_json(path.read_bytes()) if path.exists() else None
 
 
@@ -187,7 +188,7 @@ def _sizes(reports: Iterable[CaseReport]) -> dict[str, Result]:
 
 
 def _failing_size(failure: Failure | None) -> dict[str, Result]:
-    """The class of the verification case that a failure names; of the others nobody knows."""
+    """Return the size class of the verification case that a failure names; the other classes are unknown."""
     if failure is None or failure.code not in _NAME_A_CASE:
         return {}
     return {_size_class(failure.where): Result.FAIL}

@@ -1,4 +1,4 @@
-"""Runs the board: an export per case, each tower in a process of its own; no failure stops the others."""
+"""Run the board: one export per case, each tower in its own process; no failure stops the others."""
 
 import tempfile
 import time
@@ -24,53 +24,55 @@ _ONE_TOWER = "the reduced board exports one tower of each model"
 
 
 def run_board(zoo: Zoo, folder: Path, *, reduced: bool, only: Collection[str] = (), on_row: OnRow) -> Record:
-    """Export every case of the zoo, whose paths begin at `folder`; rows are told as they come.
+    """Export every case of the zoo, whose paths are relative to `folder`; report each row to `on_row`.
 
-    Nothing is taken from a code cache: all of it is traced and compiled.
+    No code cache is used: every case is traced and compiled.
 
     Raises:
-        InvalidSpec: `only` names a model that the zoo has not.
+        InvalidSpec: `only` names a model that the zoo does not have.
     """
     require_models(zoo, only)
     models = {model.name: model for model in zoo.models}
     rows: list[Row] = []
-    planned = {name: _planned(model, folder) for name, model in models.items()}
-    families = {name: _family(towers) for name, towers in planned.items()}
+    planned = {name: _plan_towers(model, folder) for name, model in models.items()}
+    families = {name: _family_name(towers) for name, towers in planned.items()}
 
-    def tell(row: Row) -> None:
+    def add_row(row: Row) -> None:
         rows.append(row)
         on_row(row)
 
     for case, reason in cases(zoo, reduced=reduced, only=only):
         model, family = models[case.model], families[case.model]
         if reason:
-            tell(_left_out(case, family, reason))
+            add_row(_left_out_row(case, family, reason))
             continue
         first, others = planned[case.model][:1], planned[case.model][1:] if reduced else ()
         towers = [tower.name for tower in first] if reduced else []
-        for row in _tried(model, case, family, folder, tuple(towers)):
-            tell(row)
+        for row in _export_case(model, case, family, folder, tuple(towers)):
+            add_row(row)
         for tower in others:
-            tell(_left_out(case, family, _ONE_TOWER, tower=tower.name))
+            add_row(_left_out_row(case, family, _ONE_TOWER, tower=tower.name))
     for family in sorted(set(SUPPORTED) - set(families.values())):
         given = zoo.left_out.get(family)
         told = Result.LEFT_OUT if given else Result.FAIL
         why = given or "no model of the zoo is of this family, and the zoo does not say why"
-        tell(Row(family=family, model="-", tower="-", mode="-", precision="-", result=told, why=why))
+        add_row(Row(family=family, model="-", tower="-", mode="-", precision="-", result=told, why=why))
     return Record(at=now(), torch=torch.__version__, rows=tuple(rows))
 
 
-def _tried(
+def _export_case(
     model: Model, case: Case, family: str, folder: Path, towers: tuple[TowerName, ...]
 ) -> Iterator[Row]:
-    """The rows of one export: of these towers, or of all if none are named."""
+    """Export one case and yield a row per tower; without `towers`, all of the model's."""
     finished: dict[str, list[str]] = {}
     begun = time.monotonic()
 
     with tempfile.TemporaryDirectory(prefix="slipway-board-") as scratch:
         events = Path(scratch) / "events.jsonl"
 
-        def report(event: StageEvent) -> None:  # towers run in processes of their own, so by a file
+        def report(
+            event: StageEvent,
+        ) -> None:  # towers run in separate processes, so events go through a file
             with events.open("a") as lines:
                 lines.write(event.model_dump_json() + "\n")
 
@@ -78,7 +80,7 @@ def _tried(
         workspace.mkdir()
         spec = spec_of(model, case, folder, Path(scratch) / "out")
         spec = spec.only(towers) if towers else spec
-        outcome = _exported(Attempt(job_id="board", spec=spec, workspace=workspace), report)
+        outcome = _run_export(Attempt(job_id="board", spec=spec, workspace=workspace), report)
         for line in events.read_text().splitlines() if events.exists() else ():
             event = StageEvent.model_validate_json(line)
             if event.kind == "finished":
@@ -98,16 +100,16 @@ def _tried(
         yield row_of(tower, family=family, case=case, finished=finished.get(tower.tower, []), seconds=seconds)
 
 
-def _exported(attempt: Attempt, report: Callable[[StageEvent], None]) -> ExportOutcome:
+def _run_export(attempt: Attempt, report: Callable[[StageEvent], None]) -> ExportOutcome:
     try:
         outcome = export(attempt, Ranks(), report)
-    except Exception as error:  # noqa: BLE001  whatever it is, it is this row's failure and no other's
+    except Exception as error:  # noqa: BLE001  any failure belongs to this row only
         return ExportOutcome(failure=Failure.of(error))
     assert outcome is not None, "a single rank is rank 0"
     return outcome
 
 
-def _left_out(case: Case, family: str, reason: str, *, tower: str = ALL) -> Row:
+def _left_out_row(case: Case, family: str, reason: str, *, tower: str = ALL) -> Row:
     return Row(
         family=family,
         model=case.model,
@@ -119,7 +121,7 @@ def _left_out(case: Case, family: str, reason: str, *, tower: str = ALL) -> Row:
     )
 
 
-def _planned(model: Model, folder: Path) -> tuple[TowerToExport, ...]:
+def _plan_towers(model: Model, folder: Path) -> tuple[TowerToExport, ...]:
     spec = ExportSpec(
         config_uri=str(folder / model.config),
         checkpoint_uri="unread",
@@ -129,9 +131,9 @@ def _planned(model: Model, folder: Path) -> tuple[TowerToExport, ...]:
     )
     try:
         return plan_export(spec, read_config(spec))
-    except Exception:  # noqa: BLE001  told by the export itself
+    except Exception:  # noqa: BLE001  the export reports it
         return ()
 
 
-def _family(towers: tuple[TowerToExport, ...]) -> str:
+def _family_name(towers: tuple[TowerToExport, ...]) -> str:
     return towers[0].family if towers else "unknown"

@@ -1,4 +1,4 @@
-"""The models that the board exports, read from a file; what is left out has its reason there."""
+"""The models that the board exports, read from a file that gives a reason for everything left out."""
 
 from collections.abc import Collection, Iterator
 from itertools import cycle
@@ -14,7 +14,7 @@ _FULL = "fp32"
 
 
 class Model(Frozen):
-    """A model of the zoo, by paths that are relative to the zoo's file."""
+    """A model of the zoo; its paths are relative to the zoo's file."""
 
     name: str
     config: str
@@ -22,21 +22,23 @@ class Model(Frozen):
     items: str | None = None
     rows: str
     low_precision: dict[TowerName, str] = Field(
-        default={}, description="Tower -> the submodule that is computed in a lower precision."
+        default={}, description="Tower -> the submodule to compute in a lower precision."
     )
-    no_low_precision: str = Field(default="", description="Why there is none.")
-    extra: bool = Field(default=False, description="Another model of its family stands for it.")
+    no_low_precision: str = Field(default="", description="Why the model has no such submodule.")
+    extra: bool = Field(
+        default=False, description="True if another model represents this family in reduced runs."
+    )
 
 
 class Zoo(Frozen):
-    """All models, and why families that can be built are not among them."""
+    """All models, and the reasons why families that can be built are missing."""
 
     models: tuple[Model, ...]
     left_out: dict[str, str] = Field(default={}, description="Family -> the reason.")
 
 
 class Case(NamedTuple):
-    """What one export is made of, and by which it is found in an earlier run."""
+    """The parameters of one export, which also identify it in an earlier run."""
 
     model: str
     mode: str
@@ -44,7 +46,7 @@ class Case(NamedTuple):
 
 
 def require_models(zoo: Zoo, names: Collection[str]) -> None:
-    """InvalidSpec, if one of these is no model of the zoo."""
+    """Raise InvalidSpec if the zoo lacks a model of one of these names."""
     known = [model.name for model in zoo.models]
     for name in names:
         if name not in known:
@@ -52,7 +54,7 @@ def require_models(zoo: Zoo, names: Collection[str]) -> None:
 
 
 def read_zoo(path: Path) -> Zoo:
-    """The zoo in a JSON file.
+    """Read the zoo from a JSON file.
 
     Raises:
         InvalidSpec: it cannot be read, or leaves out a precision without a reason.
@@ -72,10 +74,10 @@ def read_zoo(path: Path) -> Zoo:
 
 
 def cases(zoo: Zoo, *, reduced: bool, only: Collection[str] = ()) -> Iterator[tuple[Case, str]]:
-    """Every case with the reason for which it is left out of this run; "" for those that run.
+    """Yield every case with the reason why this run leaves it out; "" for cases that run.
 
-    `only` names models. Reduced, those that the zoo says stand for their families run once: modes take
-    turns, in fp32.
+    `only` names models. With `reduced`, only one model of each family runs, once, in fp32 and in alternating
+    modes.
     """
     turns = cycle(Mode)
     for model in zoo.models:
@@ -92,7 +94,7 @@ def cases(zoo: Zoo, *, reduced: bool, only: Collection[str] = ()) -> Iterator[tu
 
 
 def spec_of(model: Model, case: Case, folder: Path, output: Path) -> ExportSpec:
-    """The export of one case; `folder` is where the zoo's paths begin."""
+    """Return the spec of one case; the zoo's paths are relative to `folder`."""
     passes = tuple(
         SetPrecision(tower=tower, submodule=submodule, precision=LowPrecision(case.precision))
         for tower, submodule in model.low_precision.items()

@@ -1,6 +1,6 @@
 """From what was measured to what is said of it."""
 
-from benchmarks.latency import LatencyFigures, compared, grouped
+from benchmarks.latency import LatencyFigures, compare_to_eager, group_contenders
 from benchmarks.latency import tables as latency_tables
 from benchmarks.measure.exports import ExportRun
 from benchmarks.measure.latency_process import CONTENDERS, LatencyTimes, Times
@@ -44,8 +44,8 @@ def test_contenders_are_held_against_eager_of_the_same_tower_and_batch() -> None
         )
         for speed, name in enumerate(CONTENDERS, start=1)
     )
-    figures = LatencyFigures(latencies=tuple(compared(LatencyTimes(threads=1, times=times))))
-    by_name = grouped(figures.latencies)["user", 1, 8]
+    figures = LatencyFigures(latencies=tuple(compare_to_eager(LatencyTimes(threads=1, times=times))))
+    by_name = group_contenders(figures.latencies)["user", 1, 8]
     assert [by_name[name].p50_to_eager.values for name in CONTENDERS] == [
         (n, n) for n in (1.0, 2.0, 3.0, 4.0)
     ]

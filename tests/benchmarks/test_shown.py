@@ -26,7 +26,7 @@ def _latency() -> tuple[tuple[Table, ...], Figure]:
         Times(subject="user", size=8, values=1.0, contender=each, rounds=((1.0,),), work=((1.0,),))
         for each in CONTENDERS
     )
-    measured = [latency.compared(LatencyTimes(threads=threads, times=times)) for threads in (1, 2)]
+    measured = [latency.compare_to_eager(LatencyTimes(threads=threads, times=times)) for threads in (1, 2)]
     figures = latency.LatencyFigures(latencies=tuple(each for one in measured for each in one))
     return latency.tables(figures), _drawn(lambda figure: latency.draw(figures, figure))
 

@@ -1,7 +1,7 @@
 import pytest
 
-from benchmarks.board.page import page_of, told
-from benchmarks.board.record import ALL, Record, Result, Row, changes, merged, row_of, so_far
+from benchmarks.board.page import describe_changes, page_of
+from benchmarks.board.record import ALL, Record, Result, Row, changes, merge_records, merge_unfinished, row_of
 from exporter.outcome import Failure, TowerOutcome
 from exporter.spec import TowerName
 from exporter.stages import Stage
@@ -20,7 +20,7 @@ def record(*rows: Row) -> Record:
 def test_a_run_says_what_is_new_what_regressed_and_what_was_mended() -> None:
     earlier = record(row("a", Result.PASS), row("b", Result.FAIL), row("gone", Result.PASS))
     now = record(row("a", Result.FAIL), row("b", Result.PASS), row("c", Result.PASS))
-    assert told(changes(earlier, now)) == [
+    assert describe_changes(changes(earlier, now)) == [
         "new: c user unified fp32",
         "regressed: a user unified fp32",
         "mended: b user unified fp32",
@@ -33,23 +33,26 @@ def test_an_export_that_fails_as_a_whole_regressed_in_each_tower_and_is_mended_i
     towers = record(user, user.model_copy(update={"tower": "item"}))
     whole = record(row("a", Result.FAIL).model_copy(update={"tower": ALL}))
     both = "a user unified fp32, a item unified fp32"
-    assert told(changes(towers, whole)) == [f"regressed: {both}"]
-    assert told(changes(whole, towers)) == [f"mended: {both}"]
-    assert told(changes(whole, whole)) == []
+    assert describe_changes(changes(towers, whole)) == [f"regressed: {both}"]
+    assert describe_changes(changes(whole, towers)) == [f"mended: {both}"]
+    assert describe_changes(changes(whole, whole)) == []
     item_left_out = towers.rows[1].model_copy(update={"result": Result.LEFT_OUT})
     reduced = record(*whole.rows, item_left_out)
-    assert told(changes(towers, reduced)) == ["regressed: a user unified fp32"]
+    assert describe_changes(changes(towers, reduced)) == ["regressed: a user unified fp32"]
 
 
 def test_a_row_that_was_left_out_keeps_what_is_known_of_it() -> None:
     earlier = record(row("a", Result.PASS), row("a", Result.PASS).model_copy(update={"tower": "item"}))
     left_out = row("a", Result.LEFT_OUT, "reduced").model_copy(update={"tower": ALL})
     now = record(left_out)
-    assert merged(earlier, now).rows == earlier.rows
+    assert merge_records(earlier, now).rows == earlier.rows
     user, item = earlier.rows
     tried = user.model_copy(update={"result": Result.FAIL})
-    assert merged(earlier, record(tried, left_out.model_copy(update={"tower": "item"}))).rows == (tried, item)
-    assert told(changes(earlier, now)) == []
+    assert merge_records(earlier, record(tried, left_out.model_copy(update={"tower": "item"}))).rows == (
+        tried,
+        item,
+    )
+    assert describe_changes(changes(earlier, now)) == []
 
 
 def test_the_stage_behind_the_last_finished_one_is_the_one_that_failed() -> None:
@@ -65,7 +68,7 @@ def test_the_stage_behind_the_last_finished_one_is_the_one_that_failed() -> None
 
 def test_a_run_that_is_cut_short_has_recorded_what_it_did() -> None:
     earlier = record(row("a", Result.PASS), row("b", Result.PASS))
-    recorded = so_far(earlier, [row("a", Result.FAIL)], torch="2.13.0")
+    recorded = merge_unfinished(earlier, [row("a", Result.FAIL)], torch="2.13.0")
     assert [(each.model, each.result) for each in recorded.rows] == [("a", Result.FAIL), ("b", Result.PASS)]
 
 
