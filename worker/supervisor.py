@@ -92,7 +92,7 @@ class Supervisor:
                     ending = sign_published(
                         finalize_artifact(ending, holding, policy), holding, self.signing_key, policy
                     )
-                if place is not None and not place.called:
+                if place is not None and not place.was_called:
                     ending = forbid_retries(
                         ending
                     )  # a retry on this host alone would wait for the others in vain

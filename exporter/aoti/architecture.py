@@ -1,4 +1,4 @@
-"""What compiled code runs on, and whether this machine is such a one."""
+"""The hardware that compiled code needs, and whether this machine has it."""
 
 import platform
 import subprocess
@@ -11,7 +11,7 @@ from exporter.aoti.torch_private import cpu_instruction_sets
 from exporter.errors import InvalidArtifact, WrongArchitecture
 from exporter.spec import Device, Target, device_of
 
-# Inductor's word for an instruction set -> the flag by which Linux says that a CPU has it.
+# Inductor's name of an instruction set -> Linux's name of the CPU flag.
 _CPU_FLAGS = {"avx512": "avx512f"}
 
 _ASK_DRIVER = """
@@ -30,7 +30,7 @@ print(f"sm_{found[0].value}{found[1].value}")
 
 
 def architecture(device: Device, target: Target = "cpu") -> str:
-    """What the packages compiled here for a target run on: "x86_64 avx512 avx512_vnni", "sm_90", ..."""
+    """Return the hardware that packages compiled here need: "x86_64 avx512 avx512_vnni", "sm_90", ..."""
     if device is Device.CUDA:
         return _gpu_architecture() if torch.cuda.is_initialized() else _gpu_architecture_from_child()
     sets = cpu_instruction_sets() if target == "cpu" else (target,)
@@ -38,10 +38,10 @@ def architecture(device: Device, target: Target = "cpu") -> str:
 
 
 def require_runnable(device: Device, built_for: str) -> None:
-    """Refuse a package built for another machine; loading it would only warn, and then crash or lie.
+    """Refuse a package built for other hardware; torch only warns, and then crashes or computes garbage.
 
     Raises:
-        InvalidArtifact: naming what the package needs and this machine lacks.
+        InvalidArtifact: this machine lacks hardware that the package needs; the message names it.
     """
     if device is Device.CUDA:
         lacking = [] if torch.cuda.is_available() and _gpu_architecture() == built_for else [built_for]
@@ -58,10 +58,10 @@ def require_runnable(device: Device, built_for: str) -> None:
 
 
 def require_target(target: Target) -> torch.device:
-    """The device to trace, compile and verify on, so that no package is made where it cannot be tried.
+    """Return the device to trace, compile and verify on; a package is only built where it can be verified.
 
     Raises:
-        WrongArchitecture: naming the target and what this machine is.
+        WrongArchitecture: this machine does not have the hardware of the target.
     """
     own: tuple[str, ...]
     if device_of(target) is Device.CUDA:
@@ -78,15 +78,17 @@ def require_target(target: Target) -> torch.device:
 
 
 def _gpu_architecture() -> str:
-    """This machine's GPU, as torch tells: its driver is then in use here, and lost to what this forks."""
+    """Ask torch for this machine's GPU; that starts CUDA here, after which forks cannot use it."""
     major, minor = torch.cuda.get_device_capability()
     return f"sm_{major}{minor}"
 
 
 def _gpu_architecture_from_child() -> str:
-    """The same, asked of the driver in another process: this one may be about to fork users of the GPU."""
-    told = subprocess.run([sys.executable, "-c", _ASK_DRIVER], capture_output=True, text=True, check=False)
-    if told.returncode != 0:
-        last = told.stderr.strip().rpartition("\n")[2]
-        raise WrongArchitecture(f"this machine's GPU cannot be asked what it is: {last}", where="device")
-    return told.stdout.strip()
+    """Ask the driver in a child process for this machine's GPU, so that forks of this one can use it."""
+    answer = subprocess.run([sys.executable, "-c", _ASK_DRIVER], capture_output=True, text=True, check=False)
+    if answer.returncode != 0:
+        last_line = answer.stderr.strip().rpartition("\n")[2]
+        raise WrongArchitecture(
+            f"the driver of this machine's GPU does not tell its architecture: {last_line}", where="device"
+        )
+    return answer.stdout.strip()

@@ -1,7 +1,7 @@
-"""A package put together: compiled code, and weights streamed into its blob in bounded pieces.
+"""Assemble a package from compiled code and weights, which are streamed into it in bounded pieces.
 
-What AOTInductor itself would write holds every weight in memory at least once. Here they go from wherever
-they lie, mapped files mostly, into the archive, and the digest is taken of what goes by.
+AOTInductor's own packaging holds every weight in memory at least once. Here weights are copied from where
+they lie, mostly mapped files, into the archive, and the digest is computed while writing.
 """
 
 import hashlib
@@ -19,13 +19,13 @@ from typing_extensions import Buffer
 from exporter.aoti.constants import Constant, find_mismatch
 from exporter.errors import WeightsDoNotFit
 
-PIECE = 8 << 20  # bytes of a weight that are handled at a time
+PIECE = 8 << 20  # bytes of a weight that are copied at a time
 BLOB_SUFFIX = "wrapper_weights.blob"
-CODE_FOLDER = "data/aotinductor/model"  # where a package has its code, below the archive's folder
+CODE_FOLDER = "data/aotinductor/model"  # folder of the code, below the archive's root folder
 
 _ZEROS = bytes(PIECE)
-_ALIGNMENT = 64  # of the blob in the file, so that weights can be read where they lie
-_ARCHIVE_MARKS = {  # what torch expects of an archive besides
+_ALIGNMENT = 64  # of the blob in the file, in bytes, so that weights can be mapped
+_ARCHIVE_MARKS = {  # further files that torch expects in an archive
     "archive_format": b"pt2",
     "archive_version": b"0",
     "byteorder": b"little",
@@ -36,7 +36,7 @@ _ARCHIVE_MARKS = {  # what torch expects of an archive besides
 
 @dataclass(frozen=True, kw_only=True)
 class WrittenFile:
-    """A file of ours: where it is, its size and its digest, known from writing it."""
+    """A file that was just written: its path, size and digest."""
 
     path: Path
     size: int  # bytes
@@ -46,7 +46,7 @@ class WrittenFile:
 def assemble_package(
     code: Mapping[str, bytes], table: Sequence[Constant], tensors: Mapping[str, Tensor], path: Path
 ) -> WrittenFile:
-    """Write the package at `path`: the files of `code` by name, the tensors that `table` names in its blob.
+    """Write the package at `path`: the files of `code` by name, and a blob of the tensors in `table`.
 
     Raises:
         WeightsDoNotFit: a tensor is missing, or not of the shape, dtype and strides in the table.
@@ -63,17 +63,19 @@ def assemble_package(
             for name, data in code.items():
                 if not name.endswith(BLOB_SUFFIX):
                     archive.writestr(zipfile.ZipInfo(f"{root}/{CODE_FOLDER}/{name}"), data)
-            for name in (name for name in code if name.endswith(BLOB_SUFFIX)):  # none without weights
+            for name in (
+                name for name in code if name.endswith(BLOB_SUFFIX)
+            ):  # there is no blob without weights
                 blob = _aligned_entry(f"{root}/{CODE_FOLDER}/{name}", sink.size)
                 with archive.open(blob, "w", force_zip64=True) as entry:
                     for piece in blob_pieces(table, tensors):
                         entry.write(piece)
-        file.truncate(sink.size)  # it may end in a hole
+        file.truncate(sink.size)  # sets the size if the file ends in a hole
     return WrittenFile(path=path, size=sink.size, sha256=sink.digest.hexdigest())
 
 
 def blob_pieces(table: Sequence[Constant], tensors: Mapping[str, Tensor]) -> Iterator[memoryview]:
-    """The blob's bytes in order; none longer than a piece."""
+    """Yield the blob's bytes in order, in views of at most PIECE bytes."""
     for constant in table:
         values = tensors[constant.fqn].detach().reshape(-1).view(torch.uint8)
         for start in range(0, values.numel(), PIECE):
@@ -82,7 +84,7 @@ def blob_pieces(table: Sequence[Constant], tensors: Mapping[str, Tensor]) -> Ite
 
 
 def _aligned_entry(name: str, at: int) -> zipfile.ZipInfo:
-    """An entry that begins at byte `at` and whose data begin at a multiple of the alignment."""
+    """Return an entry that begins at byte `at` and is padded so that its data are aligned."""
     info = zipfile.ZipInfo(name)
     header = 30 + len(name.encode()) + 20  # what zip64 adds to a local header is 20 bytes
     padding = -(at + header + 4) % _ALIGNMENT
@@ -91,9 +93,9 @@ def _aligned_entry(name: str, at: int) -> zipfile.ZipInfo:
 
 
 class _DigestingWriter(io.RawIOBase):
-    """Writes to a file, digests what goes by, and leaves holes where there are only zeros.
+    """Writes to a file, digests the bytes, and leaves holes for pieces that are all zeros.
 
-    Not seekable: a zip archive is then written from front to back, sizes behind the data.
+    It is not seekable, so that `zipfile` writes the archive from front to back, with sizes after the data.
     """
 
     def __init__(self, file: BinaryIO) -> None:
@@ -111,7 +113,7 @@ class _DigestingWriter(io.RawIOBase):
     def write(self, data: Buffer, /) -> int:
         view = memoryview(data).cast("B")
         self.digest.update(view)
-        if len(view) == PIECE and not view[0] and bytes(view) == _ZEROS:  # a view compares byte by byte
+        if len(view) == PIECE and not view[0] and bytes(view) == _ZEROS:  # bytes, as comparing a view is slow
             self._file.seek(len(view), io.SEEK_CUR)
         else:
             self._file.write(view)

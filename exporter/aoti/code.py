@@ -1,4 +1,4 @@
-"""Compiled code without weights: what any weights of the same shapes can be packaged with."""
+"""Compiled code without weights, which can be packaged with any weights of the same layout."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,56 +15,57 @@ from exporter.manifest import TensorEntry
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CompiledCode:
-    """What AOTInductor made of one program: the library, its sources and metadata, by file name."""
+    """AOTInductor's output for one program: the library, its sources and metadata, by file name."""
 
     files: Mapping[str, bytes]
-    values: Mapping[str, Tensor]  # constants that are no weights: they come from the model's code
+    values: Mapping[str, Tensor]  # constants of the model's code, which are not weights
 
     @cached_property
     def table(self) -> tuple[Constant, ...]:
+        """The constants table, read from the source of the wrapper."""
         sources = [data for name, data in self.files.items() if name.endswith("wrapper.cpp")]
         if len(sources) != 1:
-            raise CompileFailed(f"the compiler wrote {len(sources)} wrappers where one belongs")
+            raise CompileFailed(f"the compiler wrote {len(sources)} wrappers instead of one")
         return read_constants_table(sources[0].decode())
 
     def assemble(self, weights: Mapping[str, Tensor], path: Path) -> WrittenFile:
-        """The package of this code with `weights`, by the names of the traced module.
+        """Write the package of this code with `weights`, which are named as in the traced module.
 
         Raises:
-            WeightsDoNotFit: a weight is missing, or not of the shape, dtype and strides of the code's.
+            WeightsDoNotFit: a weight is missing, or differs in shape, dtype or strides from the code's.
         """
         return assemble_package(self.files, self.table, {**weights, **self.values}, path)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ProgramCode:
-    """A program's code, and what later stages ask of the program."""
+    """A program's code, and the facts on the program that later stages need."""
 
     fingerprint: str  # of the traced graph
     code: CompiledCode
-    state: Mapping[str, str]  # every weight the module had, and its layout
+    state: Mapping[str, str]  # name of every weight of the module -> its layout
     outputs: tuple[TensorEntry, ...]
     op_libraries: tuple[str, ...]
 
     def assemble(self, weights: Mapping[str, Tensor], path: Path) -> WrittenFile:
-        """The package of this code with `weights`, exactly those it was compiled for.
+        """Write the package of this code with `weights`, named and laid out exactly as when it was compiled.
 
         Raises:
             WeightsDoNotFit: a weight is missing, new, or of another shape, dtype or strides.
         """
-        if misfit := self.find_mismatch(weights):
-            raise WeightsDoNotFit(f"the weights do not fit the compiled code: {misfit}")
+        if mismatch := self.find_mismatch(weights):
+            raise WeightsDoNotFit(f"the weights do not fit the compiled code: {mismatch}")
         return self.code.assemble(weights, path)
 
     def find_mismatch(self, weights: Mapping[str, Tensor]) -> str:
-        """How `weights` are not those the code was compiled for; nothing if they are."""
+        """Describe how `weights` differ from those the code was compiled for; return "" if they fit."""
         return _difference(self.state, describe_layouts(weights)) or find_mismatch(
             self.code.table, {**weights, **self.code.values}
         )
 
 
 def describe_layouts(weights: Mapping[str, Tensor]) -> dict[str, str]:
-    """Each weight's dtype, shape and strides, in words."""
+    """Describe each weight's dtype, shape and strides."""
     return {name: _layout(tensor) for name, tensor in weights.items()}
 
 

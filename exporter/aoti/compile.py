@@ -1,4 +1,4 @@
-"""A program becomes a package: AOTInductor."""
+"""Compile a program with AOTInductor."""
 
 import platform
 from importlib.metadata import PackageNotFoundError, version
@@ -19,16 +19,16 @@ from exporter.version import __version__
 def compile_code(
     program: ExportedProgram, progress: Progress = no_progress, *, target: Target = "cpu"
 ) -> CompiledCode:
-    """Compile `program` for `target`; its weights are no part of the code.
+    """Compile `program` for `target`; the code does not contain the weights.
 
     Raises:
-        OutOfMemory: kernels for a GPU are tuned on it.
-        CompileFailed: with the compiler's last words.
+        OutOfMemory: the compiler ran out of memory; kernels for a GPU are tuned on the GPU.
+        CompileFailed: any other failure, with the start of the compiler's message.
     """
     try:
         with observe_compiled_files(lambda files: progress(None, f"{files} files compiled")):
             written = compile_files(program, target)
-    except Exception as error:  # inductor and the C++ compiler fail in many types; all mean the same here
+    except Exception as error:  # inductor and the C++ compiler raise many unrelated types
         text = str(error).strip()
         raise as_out_of_memory(error, "compiling") or CompileFailed(
             f"{type(error).__name__}: {text[:1500]}",
@@ -41,7 +41,7 @@ def compile_code(
 
 
 def versions() -> Versions:
-    """The versions a package compiled here depends on."""
+    """Return the versions that a package compiled here depends on."""
     return Versions(
         slipway=__version__,
         python=platform.python_version(),

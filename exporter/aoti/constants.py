@@ -1,4 +1,4 @@
-"""The constants table of compiled code: which tensors its weights blob holds, in which order and layout."""
+"""The constants table of compiled code: the tensors of its weights blob, their order and layout."""
 
 import json
 import math
@@ -19,20 +19,20 @@ _DTYPE = re.compile(r"\w*?torch_dtype_(\w+)$")
 class Constant:
     """One row of the table: a tensor that the code reads, and its place in the blob."""
 
-    fqn: str  # what the traced module calls it
+    fqn: str  # fully qualified name in the traced module
     dtype: torch.dtype
     shape: tuple[int, ...]
     stride: tuple[int, ...]
-    offset: int  # elements before the first one, of the tensor's own bytes
+    offset: int  # storage offset, in elements
     size: int  # bytes in the blob, padding included
 
     @property
     def nbytes(self) -> int:
-        """Its own bytes, padding excluded."""
+        """Bytes of the values, without padding."""
         return math.prod(self.shape) * self.dtype.itemsize
 
     def differs_from(self, tensor: Tensor) -> str:
-        """How `tensor` is not what the code was compiled for; nothing if it is."""
+        """Describe how `tensor` differs from what the code was compiled for; return "" if it fits."""
         if tensor.dtype != self.dtype or tuple(tensor.shape) != self.shape:
             return f"{self.fqn} is {_words(tensor.dtype, tensor.shape)}, not {_words(self.dtype, self.shape)}"
         if tensor.numel() and (tensor.stride() != self.stride or not tensor.is_contiguous() or self.offset):
@@ -43,10 +43,10 @@ class Constant:
 
 
 def read_constants_table(code: str) -> tuple[Constant, ...]:
-    """The table that AOTInductor wrote into the wrapper's source, without what is folded when loaded.
+    """Read the table from the wrapper's source, without constants that are folded at load time.
 
     Raises:
-        CompileFailed: the source is not what this version of torch writes.
+        CompileFailed: the source is not in the form that this version of torch writes.
     """
     rows: dict[int, dict[str, str]] = {}
     for index, field, value in _FIELD.findall(code):
@@ -63,7 +63,7 @@ def read_constants_table(code: str) -> tuple[Constant, ...]:
 
 
 def find_mismatch(table: Sequence[Constant], tensors: Mapping[str, Tensor]) -> str:
-    """Why `tensors` cannot be written into a blob with this table; nothing if they can."""
+    """Describe why `tensors` do not fit into a blob with this table; return "" if they fit."""
     for constant in table:
         if constant.fqn not in tensors:
             return f"there is no {constant.fqn}"
@@ -76,7 +76,7 @@ def _constant(row: Mapping[str, str]) -> Constant:
     found = _DTYPE.match(row["dtype"])
     dtype = getattr(torch, found[1]) if found else None
     if not isinstance(dtype, torch.dtype):
-        raise ValueError(f"dtype {row['dtype']}")  # noqa: TRY004  as every other value that is not understood
+        raise ValueError(f"dtype {row['dtype']}")  # noqa: TRY004  handled like any other unreadable value
     return Constant(
         fqn=str(json.loads(row["original_fqn"])),
         dtype=dtype,

@@ -1,4 +1,4 @@
-"""A package becomes something that can be called: as servers load it, or, if it is large, in place."""
+"""Load a package so that it can be called: as servers do, or, if it is large, with its weights mapped."""
 
 import stat
 import tempfile
@@ -15,21 +15,22 @@ from exporter.checkpoint.mapped_tensor import map_bytes
 from exporter.checkpoint.stored_zip import data_start
 from exporter.errors import InvalidArtifact
 
-# torch's loader copies the whole blob into memory, which is how every server has it and what a package of
-# usual size is tried with. A larger blob is mapped where it lies in the file instead.
+# torch's loader copies the whole blob into memory; servers load packages this way, and packages of usual size
+# are verified this way. A larger blob is mapped from the file instead.
 _COPIED_BYTES = 64 << 20
 
-_MOST_UNFOLDED = 200  # times the size of the file
-_SMALL = 64 << 20  # bytes that any archive may unfold to
+# An archive may unpack to this many times its own size, or to _SMALL bytes if that is more.
+_MOST_UNFOLDED = 200
+_SMALL = 64 << 20
 
 
 def check_archive(path: Path) -> None:
-    """InvalidArtifact, if unpacking the archive would write outside of its folder, or fill the disk."""
+    """Raise InvalidArtifact if unpacking the archive would write outside its folder or fill the disk."""
     try:
         with zipfile.ZipFile(path) as archive:
             entries = archive.infolist()
     except (zipfile.BadZipFile, ValueError, OSError) as error:
-        raise InvalidArtifact(f"{path} is no package: {error}", where=str(path)) from error
+        raise InvalidArtifact(f"{path} is not a package: {error}", where=str(path)) from error
     for entry in entries:
         parts = entry.filename.replace("\\", "/").split("/")
         if ".." in parts or not parts[0] or "\\" in entry.filename or stat.S_ISLNK(entry.external_attr >> 16):
@@ -38,20 +39,22 @@ def check_archive(path: Path) -> None:
             )
     unfolded = sum(entry.file_size for entry in entries)
     if unfolded > max(_SMALL, _MOST_UNFOLDED * path.stat().st_size):
-        raise InvalidArtifact(f"{path} would unfold to {unfolded:,} bytes", where=str(path))
+        raise InvalidArtifact(f"{path} would unpack to {unfolded:,} bytes", where=str(path))
 
 
 def load_package(
     path: Path, device: torch.device, *, copied_bytes: int = _COPIED_BYTES, single_threaded: bool = False
 ) -> Package:
-    """Load native code: only from a package whose digest is known. What is `single_threaded`: see `Package`.
+    """Load a package, which is native code: its digest must have been checked before.
+
+    On a CPU, a weights blob of more than `copied_bytes` is mapped. See `Package` for `single_threaded`.
 
     Raises:
-        InvalidArtifact: the file is no package.
+        InvalidArtifact: the file is not a package.
     """
     check_archive(path)
     if device.type == "cuda":
-        torch.cuda.init()  # a package allocates, and does not ask whether there is what to allocate with
+        torch.cuda.init()  # a package allocates memory without initialising CUDA
     try:
         with zipfile.ZipFile(path) as archive:
             blobs = [entry for entry in archive.infolist() if entry.filename.endswith(BLOB_SUFFIX)]
@@ -61,11 +64,13 @@ def load_package(
                 return Package(path, index, single_threaded=single_threaded)
             return _load_in_place(path, archive, blobs[0])
     except zipfile.BadZipFile as error:
-        raise InvalidArtifact(f"{path} is no package: {error}", where=str(path)) from error
+        raise InvalidArtifact(f"{path} is not a package: {error}", where=str(path)) from error
 
 
 def _load_in_place(path: Path, archive: zipfile.ZipFile, blob: zipfile.ZipInfo) -> Package:
-    folder = Path(tempfile.mkdtemp())  # the library stays open; TMPDIR is removed with the process's work
+    folder = Path(
+        tempfile.mkdtemp()
+    )  # not removed here: the library stays open; TMPDIR goes with the attempt
     for entry in archive.infolist():
         _, _, below = entry.filename.partition("/")
         if entry is not blob and below.startswith(f"{CODE_FOLDER}/") and ".." not in below:
@@ -74,15 +79,15 @@ def _load_in_place(path: Path, archive: zipfile.ZipFile, blob: zipfile.ZipInfo) 
             target.write_bytes(archive.read(entry))
     source = next((folder / CODE_FOLDER).glob("*wrapper.cpp"), None)
     if source is None:
-        raise InvalidArtifact(f"{path} has weights and no code", where=str(path))
+        raise InvalidArtifact(f"{path} has weights but no code", where=str(path))
     weights = _map_blob(path, blob, read_constants_table(source.read_text()))
     return UnpackedPackage(folder, weights)
 
 
 def _map_blob(path: Path, blob: zipfile.ZipInfo, table: tuple[Constant, ...]) -> dict[str, Tensor]:
-    """Each constant's tensor, in the place that the package's own table gives it."""
+    """Map each constant's tensor from the place in the file that the package's own table gives it."""
     if sum(constant.size for constant in table) != blob.file_size or blob.compress_type != zipfile.ZIP_STORED:
-        raise InvalidArtifact(f"{path}: the weights are not those its code describes", where=str(path))
+        raise InvalidArtifact(f"{path}: the weights do not match the table in its code", where=str(path))
     weights: dict[str, Tensor] = {}
     with path.open("rb") as file:
         at = data_start(blob, file)

@@ -1,7 +1,7 @@
-"""Whether memory ran out, a GPU's or the machine's: by the words of torch and of what packages call.
+"""Recognise errors that mean out of memory, on a GPU or the machine, by the text of the message.
 
-A package's runtime passes on an error's words and not its type, so that even torch.OutOfMemoryError comes out
-of it as a RuntimeError, as does a package's refusal of its inputs.
+A package's runtime passes on an error's message but not its type: even torch.OutOfMemoryError becomes a
+RuntimeError there, the same type as a package's refusal of its inputs.
 """
 
 import re
@@ -19,23 +19,23 @@ _LONGEST = 500
 
 
 def as_out_of_memory(error: BaseException, at: str = "") -> OutOfMemory | None:
-    """What to raise instead of `error` if it, or what led to it, is that memory ran out; else None.
+    """Return the OutOfMemory to raise instead of `error`, if it or one of its causes means that, else None.
 
-    `at` begins the message: what could not be done.
+    `at` is put in front of the message: the step that failed.
     """
-    looked_at: BaseException | None = error
-    while looked_at is not None:
-        if isinstance(looked_at, OutOfMemory):
-            return looked_at
-        text = str(looked_at)
-        if isinstance(looked_at, MemoryError) or _WORDS.search(text):
+    current: BaseException | None = error
+    while current is not None:
+        if isinstance(current, OutOfMemory):
+            return current
+        text = str(current)
+        if isinstance(current, MemoryError) or _WORDS.search(text):
             return OutOfMemory(": ".join(filter(None, [at, _matching_line(text)])))
-        looked_at = looked_at.__cause__ or looked_at.__context__
+        current = current.__cause__ or current.__context__
     return None
 
 
 def _matching_line(text: str) -> str:
-    """The line that says it: torch puts a stack below, and the compiler its own words above."""
+    """Return the line that matches: torch adds a stack below it, the compiler its own messages above."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    said = next((line for line in lines if _WORDS.search(line)), "out of memory")
-    return said[:_LONGEST]
+    line = next((line for line in lines if _WORDS.search(line)), "out of memory")
+    return line[:_LONGEST]

@@ -1,6 +1,6 @@
-"""torch's private loader of packages, without the compiler: what runs packages need not import that one.
+"""torch's private loader of packages, apart from `torch_private` so that it imports no compiler.
 
-The import of the compiler takes longer than that of torch itself, and every verification would pay for it.
+Importing the compiler takes longer than importing torch itself, and every verification would pay for it.
 """
 
 from collections.abc import Mapping
@@ -13,16 +13,16 @@ _MODEL = "model"  # the name of a package's only program
 
 
 class Package:
-    """A loaded package: call it with the dict of inputs it was traced with."""
+    """A loaded package, called with a dict of inputs as in the trace; returns a dict of outputs."""
 
     def __init__(
         self, path: Path, device_index: int = -1, *, runners: int = 1, single_threaded: bool = False
     ) -> None:
-        """Load native code, from a package or from a folder: only such whose digest is known.
+        """Load native code from a package or a folder, whose digest must have been checked before.
 
-        It may be called from as many threads at a time as there are `runners`; others wait. What is
-        `single_threaded` keeps no account of calls, and is called from one thread only: a CUDA graph can
-        capture it, but not the events by which others wait.
+        As many threads as there are `runners` can call it at a time; others wait. A `single_threaded` package
+        does not track calls and may be called from one thread only: a CUDA graph can capture its calls, which
+        it cannot for the events by which other threads would wait.
         """
         self.loader = torch._C._aoti.AOTIModelPackageLoader(
             str(path), _MODEL, single_threaded, runners, device_index
@@ -31,19 +31,19 @@ class Package:
         self._outputs = pytree.treespec_loads(outputs)
 
     def __call__(self, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        found: dict[str, torch.Tensor] = pytree.tree_unflatten(
+        outputs: dict[str, torch.Tensor] = pytree.tree_unflatten(
             self.loader.boxed_run(list(inputs.values())), self._outputs
         )
-        return found
+        return outputs
 
 
 class UnpackedPackage(Package):
-    """The code of a package in a folder, and its weights as tensors, which are used where they lie."""
+    """A package unpacked to a folder, with weights given as tensors, which are used without a copy."""
 
     def __init__(self, folder: Path, weights: Mapping[str, torch.Tensor]) -> None:
-        """Load native code, as above; `weights` are not checked here, and must outlive this object."""
+        """Load native code as `Package` does; `weights` are not checked, and must outlive this object."""
         super().__init__(folder)
-        # Not all constants are weights: what is folded when loaded is computed from them.
+        # No full update is required, as folded constants are no weights: loading computes them.
         self.loader.load_constants(
             dict(weights), use_inactive=False, check_full_update=False, user_managed=True
         )

@@ -1,4 +1,8 @@
-"""Every use of torch's private API, in one place (torch 2.13); but for its loader: see `torch_loader`."""
+"""All use of torch's private API (torch 2.13), except loading (`torch_loader`) and tuning (`tuning`).
+
+Other modules use only private names without a public counterpart: types of operators, dispatch modes,
+pytrees.
+"""
 
 import copy
 import gc
@@ -45,10 +49,10 @@ from exporter.spec import Device, Target, device_of
 
 @contextmanager
 def observe_nodes(on_node: Callable[[int, Node], None]) -> Iterator[None]:
-    """Tell of each node that tracing makes, and how many there are; torch.export itself tells nothing."""
+    """Call `on_node` with the number of nodes so far and the node, for each node that tracing creates."""
     create_node, numbers = TracerBase.create_node, count(1)
 
-    def counted(
+    def create_and_report(
         self: TracerBase,
         kind: str,
         target: NodeTarget,
@@ -61,20 +65,20 @@ def observe_nodes(on_node: Callable[[int, Node], None]) -> Iterator[None]:
         on_node(next(numbers), node)
         return node
 
-    with _replace_attribute(TracerBase, "create_node", counted):
+    with _replace_attribute(TracerBase, "create_node", create_and_report):
         yield
 
 
 @contextmanager
 def observe_compiled_files(on_file: Callable[[int], None]) -> Iterator[None]:
-    """Tell after each C++ file that inductor builds, objects and libraries, how many there are."""
+    """Call `on_file` with the number of files after each object or library that inductor builds."""
     build, numbers = CppBuilder.build, count(1)
 
-    def counted(self: CppBuilder) -> None:
+    def build_and_report(self: CppBuilder) -> None:
         build(self)
         on_file(next(numbers))
 
-    with _replace_attribute(CppBuilder, "build", counted):
+    with _replace_attribute(CppBuilder, "build", build_and_report):
         yield
 
 
@@ -104,14 +108,14 @@ def sizes_zero_and_one_stay_dynamic() -> Iterator[None]:
 def draft_guards(
     module: torch.nn.Module, inputs: dict[str, torch.Tensor], dims: TorchDims
 ) -> tuple[SizeGuard, ...]:
-    """What the module's code demands of the sizes of its inputs, as torch's draft_export reports it."""
+    """Return the conditions of the module's code on sizes of its inputs, from draft_export's report."""
     with torch.no_grad(), sizes_zero_and_one_stay_dynamic(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         program = torch.export.draft_export(module, (inputs,), dynamic_shapes=(dims,), strict=False)
-        gc.collect()  # draft_export leaves its log file open, which would be a ResourceWarning later
+        gc.collect()  # closes the log file of draft_export, which would give a ResourceWarning later
     failures = program._report.failures  # type: ignore[attr-defined]  # set by draft_export
-    # The report's own text is not usable: printing fails on a guard without a stack, and files that
-    # torch has logged before in this process have no name in it.
+    # The report's own text is not usable: formatting fails on a guard without a stack, and files that torch
+    # logged earlier in this process have no name in it.
     files = {number: file for file, number in INTERN_TABLE.items()}
     added = [failure for failure in failures if failure.failure_type == FailureType.GUARD_ADDED]
     return tuple(_size_guard(failure, files) for failure in added)
@@ -139,7 +143,7 @@ def _size_guard(failure: FailureReport, files: Mapping[int, str]) -> SizeGuard:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CompiledFiles:
-    """What AOTInductor wrote, weights excepted, and the constants that are none: the code's own."""
+    """Files that AOTInductor wrote, without weights, and the values of constants of the model's code."""
 
     paths: tuple[Path, ...]
     values: Mapping[str, torch.Tensor]
@@ -148,25 +152,25 @@ class CompiledFiles:
 def compile_files(program: ExportedProgram, target: Target = "cpu") -> CompiledFiles:
     """Compile a program with AOTInductor for a target.
 
-    The compiler is given fake tensors for parameters and buffers: no value of theirs can reach the code.
+    The compiler gets fake tensors for parameters and buffers, so that no weight can become part of the code.
     """
-    with ExitStack() as told:
-        told.enter_context(warnings.catch_warnings())
-        told.enter_context(sizes_zero_and_one_stay_dynamic())
-        told.enter_context(_remember_probes())
-        told.enter_context(_limit_instruction_sets(target))
-        told.enter_context(_keep_headers(header_folder(target)))
+    with ExitStack() as patches:
+        patches.enter_context(warnings.catch_warnings())
+        patches.enter_context(sizes_zero_and_one_stay_dynamic())
+        patches.enter_context(_remember_probes())
+        patches.enter_context(_limit_instruction_sets(target))
+        patches.enter_context(_keep_headers(header_folder(target)))
         if device_of(target) is Device.CUDA:
-            from exporter.aoti.tuning import tune_on_weights  # a third of a second that a CPU has no use for
+            from exporter.aoti.tuning import tune_on_weights  # its import takes a third of a second
 
-            told.enter_context(tune_on_weights(program.state_dict))
+            patches.enter_context(tune_on_weights(program.state_dict))
         if _reads_weights(program):
-            told.enter_context(_leave_out_weights())
-        warnings.simplefilter("ignore")  # inductor's remarks on its own internals; failures raise
+            patches.enter_context(_leave_out_weights())
+        warnings.simplefilter("ignore")  # warnings on inductor's own internals; failures raise
         module = _replace_weights_with_fakes(program).module(check_guards=False)
         assert isinstance(module, torch.fx.GraphModule) and program.example_inputs is not None
         args, kwargs = program.example_inputs
-        # Inductor writes into the metadata it is given, which otherwise is one dict for the whole process.
+        # Inductor writes into this dict; by default it is one dict for the whole process.
         options: dict[str, object] = {**_package_config(program), **target_options(target)}
         options["aot_inductor.metadata"] = {}
         written = torch._inductor.aot_compile(module, args, kwargs, options=options)
@@ -181,41 +185,41 @@ def compile_files(program: ExportedProgram, target: Target = "cpu") -> CompiledF
 
 
 def header_folder(target: Target = "cpu") -> Path:
-    """Where the compiler keeps the headers that it has compiled for a target, beside all else it keeps."""
+    """Return the folder of precompiled headers for a target, inside the compiler's cache."""
     return Path(cache_dir(), "precompiled_headers", target if target in CPU_LEVELS else _native_machine())
 
 
 @contextmanager
 def _remember_probes() -> Iterator[None]:
-    """Try once per start of a machine whether code of an instruction set loads: see `workarounds.PROBES`."""
+    """Test instruction sets once per boot of the machine: see `workarounds.PROBES`."""
     load = getattr(cpu_vec_isa.VecISA, "_probe_load", None)
-    if load is None:  # torch 2.11, on which GPU machines may stay, has no such step to take over
+    if load is None:  # torch 2.11, which GPU machines may use, has no such method
         yield
         return
 
-    def loaded(self: cpu_vec_isa.VecISA, library: str) -> bool:
-        seen, now = Path(f"{library}.loaded"), f"{_boot_id()} {Path(library).stat().st_mtime_ns}"
+    def load_once(self: cpu_vec_isa.VecISA, library: str) -> bool:
+        record, now = Path(f"{library}.loaded"), f"{_boot_id()} {Path(library).stat().st_mtime_ns}"
         with suppress(OSError):
-            if seen.read_text() == now:
+            if record.read_text() == now:
                 return True
         answer = bool(load(self, library))
-        with suppress(OSError):  # a folder that cannot be written to: asked again
-            seen.write_text(now if answer else "")
+        with suppress(OSError):  # the folder is not writable: the test will be repeated
+            record.write_text(now if answer else "")
         return answer
 
-    with _replace_attribute(cpu_vec_isa.VecISA, "_probe_load", loaded):
+    with _replace_attribute(cpu_vec_isa.VecISA, "_probe_load", load_once):
         yield
 
 
 @cache
 def _boot_id() -> str:
-    """An id of this machine's last start: what was probed in an image, or on another machine, has another."""
+    """Return the id of this machine's boot; results from an image or another machine have another id."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 @contextmanager
 def _keep_headers(folder: Path) -> Iterator[None]:
-    """Keep compiled headers, 14 seconds of a compile, in `folder`: see `workarounds.HEADERS`."""
+    """Cache precompiled headers, which take 14 seconds to compile, in `folder`: see `workarounds.HEADERS`."""
     with (
         mock.patch.object(codecache, "_HEADER_DIR", str(folder)),
         mock.patch.object(codecache, "_HEADER_LOCK_DIR", str(folder / "locks")),
@@ -225,19 +229,21 @@ def _keep_headers(folder: Path) -> Iterator[None]:
 
 @cache
 def _native_machine() -> str:
-    """A name for what the C++ compiler takes this machine to be: it refuses headers of another."""
+    """Return a digest of the C++ compiler's native options; it refuses headers compiled with others."""
     command = [cpp_builder.get_cpp_compiler(), "-march=native", "-###", "-E", "-x", "c++", "/dev/null"]
-    told = subprocess.run(command, check=False, capture_output=True, text=True)
-    return hashlib.sha256(told.stderr.encode()).hexdigest()[:16]
+    answer = subprocess.run(command, check=False, capture_output=True, text=True)
+    return hashlib.sha256(answer.stderr.encode()).hexdigest()[:16]
 
 
 def has_shape_rule(operator: torch._ops.OpOverload) -> bool:
-    """Whether tracing can tell what sizes an operator returns."""
+    """Tell whether tracing can compute the sizes of an operator's results."""
     name = operator.name()
     keys = ("Meta", "CompositeImplicitAutograd", "CompositeExplicitAutograd")
     if operator.namespace in {"aten", "prim", "prims"}:
         return True
-    if (definition := _definition(operator)) is not None:  # which has a kernel that says there is no rule
+    if (
+        definition := _definition(operator)
+    ) is not None:  # its fake kernel exists even without a rule, and raises
         return definition._abstract_fn is not None
     return has_fake_kernel(operator) or any(
         torch._C._dispatch_has_kernel_for_dispatch_key(name, key) for key in keys
@@ -245,17 +251,17 @@ def has_shape_rule(operator: torch._ops.OpOverload) -> bool:
 
 
 def defining_module(operator: torch._ops.OpOverload) -> str | None:
-    """The module whose import registers an operator made by `torch.library`; None of others."""
+    """Return the module whose import registers an operator made by `torch.library`; None for others."""
     definition = _definition(operator)
     if definition is None:
         return None
-    if is_compiled_in(operator):  # torch puts a function of its own around that of `triton_op`
+    if is_compiled_in(operator):  # torch wraps the function given to `triton_op`
         return str(inspect.getclosurevars(definition._init_fn).nonlocals["fn"].__module__)
     return definition._init_fn.__module__
 
 
 def is_compiled_in(operator: torch._ops.OpOverload) -> bool:
-    """Whether it was made with `triton_op`: the compiler sees its kernels, and a package has them in it."""
+    """Tell whether an operator was made with `triton_op`, whose kernels are compiled into the package."""
     return operator.name().partition(".")[0] in triton_ops_to_kernels
 
 
@@ -264,7 +270,7 @@ def _definition(operator: torch._ops.OpOverload) -> CustomOpDef | None:
 
 
 def _replace_weights_with_fakes(program: ExportedProgram) -> ExportedProgram:
-    """The same program, its parameters and persistent buffers replaced by what it was traced with."""
+    """Return a copy of the program with the fake tensors of its trace as parameters and buffers."""
     signature = program.graph_signature
     names = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
     traced = {
@@ -284,11 +290,11 @@ def _replace_weights_with_fakes(program: ExportedProgram) -> ExportedProgram:
 
 @contextmanager
 def _leave_out_weights() -> Iterator[None]:
-    """Code that reads its weights from a blob beside it, compiled without writing that blob.
+    """Compile code that reads its weights from a blob beside it, without writing that blob.
 
-    Inductor has such code only together with the blob, which it puts together in memory. So it is told
-    to pickle weights instead, which it leaves to its caller, and is answered "a blob" where it asks what
-    the code should expect; the one number of the blob that the code holds, its size, is put in here.
+    Inductor generates such code only together with the blob, which it builds in memory. Therefore it is set
+    to pickle the weights, which it leaves to its caller; a patch makes the code expect a blob all the same,
+    and another one inserts the only fact on the blob that the code contains, its size in bytes.
     """
     with (
         mock.patch.object(codecache, "determine_aoti_mmap_flags", return_value=(True, False)),
@@ -298,14 +304,14 @@ def _leave_out_weights() -> Iterator[None]:
 
 
 def _pack_size(layout: str, *values: int) -> bytes:
-    """As struct.pack; for the size of the weights that were left out, the size they will have."""
+    """Call struct.pack, but replace a blob size of 0 by the size that the blob will have."""
     if (layout, values) == ("q", (0,)):
         values = (_blob_size(),)
     return struct.pack(layout, *values)
 
 
 def _blob_size() -> int:
-    """Of the graph that is being compiled, as inductor computes it: padded unless all is on the GPU."""
+    """Return the bytes of the blob being compiled, as inductor does: padded unless all is on a GPU."""
     names = (name for name in V.graph.constants if name not in V.graph.folded_constants)
     constants = [V.graph.get_original_value_of_constant(name) for name in names]
     sizes = [tensor.untyped_storage().nbytes() if tensor.numel() else 0 for tensor in constants]
@@ -315,7 +321,7 @@ def _blob_size() -> int:
 
 
 def _package_config(program: ExportedProgram) -> Mapping[str, bool | str | int]:
-    """`PACKAGE_CONFIG`; for a program that reads no weight no blob, as an empty one cannot be loaded."""
+    """Return `PACKAGE_CONFIG`, but no blob for a program without weights: torch loads no empty blob."""
     return PACKAGE_CONFIG if _reads_weights(program) else {"aot_inductor.package": True}
 
 
@@ -330,24 +336,24 @@ def _reads_weights(program: ExportedProgram) -> bool:
 
 
 def cpu_instruction_sets() -> tuple[str, ...]:
-    """The vector instruction sets that inductor compiles for here: ("avx512", "avx512_vnni"), ..."""
+    """Return the vector instruction sets that inductor compiles for on this machine: ("avx512", ...)."""
     try:
         with _remember_probes():
             isa = cpu_vec_isa.pick_vec_isa()
-    except InvalidCxxCompiler:  # it compiles for none
+    except InvalidCxxCompiler:  # without a compiler there are none
         return ()
     return tuple(str(isa).lower().split()) if isa else ()
 
 
 def compiler_settings() -> tuple[tuple[str, str], ...]:
-    """All that decides what code inductor writes and how it is compiled, the graph and machine apart."""
+    """Return everything that affects the compiled code, except the graph and the machine."""
     portable = inductor_config.save_config_portable()
     return (
         ("config", str(sorted((name, repr(value)) for name, value in portable.items()))),
         ("package", str(sorted({**PACKAGE_CONFIG, **GPU_CONFIG}.items()))),
-        ("threads", str(torch.get_num_threads())),  # written into loops
+        ("threads", str(torch.get_num_threads())),  # part of the code of loops
         ("c++", _compiler_version()),
-        ("tf32", str(torch.backends.cuda.matmul.allow_tf32)),  # written into Triton's kernels
+        ("tf32", str(torch.backends.cuda.matmul.allow_tf32)),  # part of the code of Triton's kernels
     )
 
 
@@ -355,24 +361,24 @@ def compiler_settings() -> tuple[tuple[str, str], ...]:
 def _compiler_version() -> str:
     try:
         command = [cpp_builder.get_cpp_compiler(), "--version"]
-        told = subprocess.run(command, check=True, capture_output=True, text=True)
+        answer = subprocess.run(command, check=True, capture_output=True, text=True)
     except (InvalidCxxCompiler, OSError, subprocess.SubprocessError):
-        return "none"  # which is for compiling to say, where something is to be compiled
-    return told.stdout.partition("\n")[0]
+        return "none"  # compiling reports it, if something is to be compiled
+    return answer.stdout.partition("\n")[0]
 
 
 @contextmanager
 def _limit_instruction_sets(target: Target) -> Iterator[None]:
-    """Let inductor write vector code of a level of x86-64 only.
+    """Limit inductor's vector code to the target's level of x86-64.
 
-    Of the sets of 512 bits it would pick the newest (AMX, VNNI, bfloat16), which not every machine of the
-    level has.
+    Of the 512-bit instruction sets it would pick the newest (AMX, VNNI, bfloat16), which not every machine of
+    the level has.
     """
     if target not in CPU_LEVELS:
         yield
         return
     known = cpu_vec_isa.supported_vec_isa_list
-    plain = [isa for isa in known if str(isa) == target and isa]  # asking is what probes for bfloat16
+    plain = [isa for isa in known if str(isa) == target and isa]  # the truth value runs the test for bfloat16
     wide = [isa for isa in plain if isinstance(isa, cpu_vec_isa.VecAVX512)]
     bf16 = [isa for isa in wide if isa._is_avx512_bf16_supported]
     cpu_vec_isa.supported_vec_isa_list = plain

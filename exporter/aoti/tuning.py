@@ -1,7 +1,7 @@
-"""Kernels for a GPU are tuned on a program's own weights; torch's private way of tuning is needed for it.
+"""Tune kernels for a GPU on a program's own weights, by patching torch's private tuning code.
 
-The compiler runs each kernel once while it writes the code, on inputs that it makes up: as large as what they
-stand for. A table's copy of random numbers would take the table's memory again, beside the table itself: see
+While the compiler writes the code it runs each kernel once, on made-up inputs as large as the real ones. For
+an embedding table, random numbers would take the table's memory again, beside the table: see
 `workarounds.TUNING`.
 """
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 @contextmanager
 def tune_on_weights(weights: Mapping[str, torch.Tensor]) -> Iterator[None]:
-    """Tune kernels inside on these weights, by their names in the program; no kernel writes to one.
+    """In this context, tune kernels on these weights, given by name in the program; no kernel writes to them.
 
-    Whatever else a kernel takes is made up as before: inputs, what is computed, parts of a weight.
+    Other arguments of a kernel are made up as before: inputs, computed values, parts of a weight.
     """
-    made_up = PythonWrapperCodegen.generate_example_arg_value
+    make_up_value = PythonWrapperCodegen.generate_example_arg_value
 
     def example(self: "CppWrapperGpu", arg: object, arg_type: object, raw_arg: "IRNode | None" = None) -> str:
         weight = weights.get(_name_in_program(arg)) if isinstance(arg, str) else None
         if weight is None or not weight.is_cuda:
-            return str(made_up(self, arg, arg_type, raw_arg))  # type: ignore[no-untyped-call]  # inductor's
-        # The names of these are bound where the code that tunes is run.
+            return str(make_up_value(self, arg, arg_type, raw_arg))  # type: ignore[no-untyped-call]  # inductor does not annotate it
+        # Inductor binds the names of these inputs where it runs the tuning code.
         V.graph.autotuning_inputs = [*(V.graph.autotuning_inputs or ()), weight.detach()]
         return str(self.get_autotuning_input_name(len(V.graph.autotuning_inputs) - 1))
 
@@ -40,7 +40,7 @@ def tune_on_weights(weights: Mapping[str, torch.Tensor]) -> Iterator[None]:
 
 
 def _name_in_program(arg: str) -> str:
-    """Of a constant in the code that is being written; nothing of what is none."""
+    """Return the name in the program of a constant in the code being written, or "" if it is none."""
     for names in (V.graph.dynamo_flat_name_to_original_fqn, V.graph.allocated_constant_name):
         if arg in names:
             return str(names[arg])

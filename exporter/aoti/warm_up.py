@@ -1,7 +1,7 @@
-"""What a machine pays once, paid now: `python -m exporter.aoti.warm_up cpu avx2`.
+"""Fill the compiler's caches before the first job: `python -m exporter.aoti.warm_up cpu avx2`.
 
-Compiles a program of nothing but a weight, so that all that the compiler finds out about a machine, and the
-headers it compiles for it, are where it keeps them when a job comes.
+A tiny program is compiled for each target, so that the compiler's probes of the machine and its precompiled
+headers are cached when a job comes.
 """
 
 import argparse
@@ -27,10 +27,10 @@ class _ScaleByWeight(nn.Module):
 
 
 def warm_up(target: Target) -> None:
-    """Compile once for `target`.
+    """Compile a tiny program for `target`.
 
     Raises:
-        WrongArchitecture: this machine does not compile for it.
+        WrongArchitecture: this machine cannot compile for the target.
         CompileFailed: there is no C++ compiler.
     """
     require_target(target)
@@ -42,9 +42,9 @@ def warm_up(target: Target) -> None:
 
 
 def main() -> int:
-    """Warm up for each target that is named; of one that this machine does not compile for, say so.
+    """Warm up for each named target; print a line for each, also for those this machine cannot compile for.
 
-    The exit code is 1 when nothing was compiled for any of them.
+    The exit code is 1 when nothing was compiled for any target.
     """
     parser = argparse.ArgumentParser(prog="exporter.aoti.warm_up", description=__doc__)
     parser.add_argument("targets", nargs="+", choices=CPU_TARGETS, metavar="target")

@@ -1,4 +1,4 @@
-"""What torch gets wrong and we put right: each with its link, what breaks without it, and its end."""
+"""Workarounds for faults of torch: each with a link, what breaks without it, and when it can be removed."""
 
 import inspect
 from collections.abc import Callable, Sequence
@@ -10,58 +10,58 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Workaround:
-    """One fault of torch, and the first release in which what stands here may go."""
+    """One fault of torch, and the first release in which its workaround can be removed."""
 
     name: str
     link: str
-    breaks: str  # what happens without it
-    seen_in: str  # the release it was last met in
+    breaks: str  # what happens without the workaround
+    seen_in: str  # the last release in which the fault was seen
     fixed_in: str | None = None  # None: no release has the fix yet
 
 
 REEXPORT = Workaround(
     name="named_arguments",
     link="https://github.com/pytorch/pytorch/issues/171964",
-    breaks="a program made a module again takes `*args`; export binds its inputs as one tuple, and refuses "
-    "every dynamic shape that is given for them by position",
+    breaks="the module of a program takes `*args`; exporting it again binds its inputs as one tuple, and "
+    "refuses every dynamic shape that is given for them by position",
     seen_in="2.13",
 )
 MERGED_CALLS = Workaround(
     name="EditableProgram",
     link="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/export/unflatten.py",
-    breaks="unflatten takes two calls of a module for equal when their own lines are, though the submodules "
-    "they call were traced differently: one of them then computes what the other does, silently",
+    breaks="unflatten treats two calls of a module as equal when their own graph lines are, even if the "
+    "submodules they call were traced differently: one of them then silently computes the other's result",
     seen_in="2.13",
 )
 HEADERS = Workaround(
     name="_keep_headers",
     link="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_inductor/codecache.py",
-    breaks="compiled headers are kept below TMPDIR and not below TORCHINDUCTOR_CACHE_DIR: an attempt, whose "
-    "TMPDIR is its own, compiles them anew, which takes longer than all else it compiles",
+    breaks="precompiled headers are cached below TMPDIR and not below TORCHINDUCTOR_CACHE_DIR: an attempt, "
+    "which has a TMPDIR of its own, compiles them again, which takes longer than compiling everything else",
     seen_in="2.13",
 )
 PROBES = Workaround(
     name="_remember_probes",
     link="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_inductor/cpu_vec_isa.py",
-    breaks="each process loads every library that probes for an instruction set, in a process for each: one "
-    "to three seconds of every export, and again for the manifest, though the libraries themselves are kept",
+    breaks="each process tests every instruction set by loading a library in a child process: one to three "
+    "seconds of every export, and again for the manifest, though the libraries themselves are cached",
     seen_in="2.13",
 )
 TUNING = Workaround(
     name="tune_on_weights",
     link="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_inductor/codegen/wrapper.py",
-    breaks="kernels for a GPU are tuned on copies of the weights they read, as large as these: a tower "
-    "whose table takes more than half of the GPU's memory cannot be compiled",
+    breaks="kernels for a GPU are tuned on random tensors as large as the weights they read: a tower whose "
+    "table takes more than half of the GPU's memory cannot be compiled",
     seen_in="2.13",
 )
 
 LOOPS = Workaround(
     name="loop_ordering_after_fusion",
     link="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_inductor/sizevars.py",
-    breaks="a loop over rows and their width is fused with a reduction of each row, and made one loop after "
-    "that, which must be split again: where the rows are a sum, a prefix and a history, inductor does not "
-    "see that they divide the product (CantSplit). A cast is such a loop: HSTU in bf16 or fp16 is not "
-    "compiled for a GPU. Made one loop before, it is found not to fit, and is left apart",
+    breaks="a loop over rows and width is fused with a reduction of each row and only then merged to one "
+    "loop, which must be split again: where the number of rows is a sum (a prefix and a history), inductor "
+    "does not see that it divides the product (CantSplit). A cast is such a loop: HSTU in bf16 or fp16 "
+    "cannot be compiled for a GPU. If the loop is merged before, inductor does not fuse it",
     seen_in="2.13",
 )
 
@@ -69,12 +69,12 @@ WORKAROUNDS = (REEXPORT, MERGED_CALLS, HEADERS, PROBES, TUNING, LOOPS)
 
 
 def named_arguments(forward: Callable[..., T], names: Sequence[str]) -> Callable[..., T]:
-    """`forward`, taking arguments of these names: what torch.export reads dynamic shapes against."""
+    """Wrap `forward` so that its parameters have these names, to which torch.export maps dynamic shapes."""
 
-    def named(*args: object) -> T:
+    def with_names(*args: object) -> T:
         return forward(*args)
 
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     signature = inspect.Signature([inspect.Parameter(name, kind) for name in names])
-    named.__signature__ = signature  # type: ignore[attr-defined]  # what inspect.signature looks for
-    return named
+    with_names.__signature__ = signature  # type: ignore[attr-defined]  # what inspect.signature looks for
+    return with_names

@@ -1,4 +1,4 @@
-"""What was published, read back and checked: the manifest, its signature, and the files that it names."""
+"""Read a published artifact and check it: the manifest, its signature, and the files that it names."""
 
 import hashlib
 import logging
@@ -25,24 +25,24 @@ log = logging.getLogger(__name__)
 
 
 def file_ref(path: str, local: Path) -> FileRef:
-    """The reference of a local file that will be `path` below the artifact's root."""
+    """Describe a local file whose path below the artifact's root will be `path`: its size and digest."""
     with local.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     return FileRef(path=path, size=local.stat().st_size, sha256=digest)
 
 
 def read_manifest(uri: str, key: VerifyingKey | None = None) -> Manifest:
-    """The manifest of an artifact, by the artifact's URI or the manifest's own.
+    """Read the manifest of an artifact, given the URI of the artifact or of the manifest itself.
 
     Raises:
-        InvalidArtifact: there is none, or it is not one that this version reads.
-        SignatureRefused: there is a `key`, which has not signed it.
+        InvalidArtifact: there is no manifest, or this version cannot read it.
+        SignatureRefused: a `key` is given, and it has not signed the manifest.
     """
     root = _artifact_root(uri)
     where = join_uri(root, MANIFEST_NAME)
     store = open_store(root)
     data = _read_manifest_bytes(store, root)
-    if key is not None:  # before anything of it is read
+    if key is not None:  # before the bytes are parsed
         key.check(data, _read_signature(store), where)
     return _parse_manifest(data, where)
 
@@ -52,8 +52,8 @@ def _read_manifest_bytes(store: ArtifactStore, root: str) -> bytes:
         return store.read(MANIFEST_NAME)
     except SourceNotFound as error:
         raise InvalidArtifact(
-            f"{root} is no artifact: it has no {MANIFEST_NAME}",
-            hint="give the URI of <output>/<job id>; one without a manifest was never published",
+            f"{root} is not an artifact: it has no {MANIFEST_NAME}",
+            hint="give the URI <output>/<job id>; a folder without a manifest was never published",
             where=join_uri(root, MANIFEST_NAME),
         ) from error
 
@@ -65,7 +65,8 @@ def _parse_manifest(data: bytes, where: str) -> Manifest:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"])
         raise InvalidArtifact(
-            f"{where} is no manifest this version reads: {field or 'text'}: {first['msg']}", where=where
+            f"{where} is not a manifest that this version reads: {field or 'text'}: {first['msg']}",
+            where=where,
         ) from error
 
 
@@ -78,19 +79,19 @@ def _read_signature(store: ArtifactStore) -> bytes:
 
 
 def require_job_id(manifest: Manifest, job_id: str, where: str) -> None:
-    """InvalidArtifact, if the manifest at `where` is another job's."""
+    """Raise InvalidArtifact if the manifest at `where` belongs to another job."""
     if manifest.job_id != job_id:
         raise InvalidArtifact(f"{where} is of job {manifest.job_id}, not of {job_id}", where=where)
 
 
 def sign_artifact(artifact_uri: str, job_id: str, key: SigningKey, sha256: str | None) -> None:
-    """Put the manifest's signature beside it, if it is the one whose digest its writer told.
+    """Sign the manifest if its digest is the one that its writer reported, and store the signature.
 
-    Where none was told (None), nothing is signed: only a signature that `key` has made already will do.
+    If no digest was reported (None), nothing is signed: the manifest must have a signature of `key` already.
 
     Raises:
-        InvalidArtifact: the manifest that is there is not this job's, or not what was written.
-        SignatureRefused: nobody can say who wrote it, and it has no signature of this key.
+        InvalidArtifact: the manifest there belongs to another job, or is not the one that was written.
+        SignatureRefused: the writer of the manifest is unknown, and it has no signature of this key.
     """
     root = _artifact_root(artifact_uri)
     store, where = open_store(root), join_uri(root, MANIFEST_NAME)
@@ -99,7 +100,7 @@ def sign_artifact(artifact_uri: str, job_id: str, key: SigningKey, sha256: str |
     if sha256 is not None and hashlib.sha256(data).hexdigest() != sha256:
         raise InvalidArtifact(
             f"{where} is not the manifest that the attempt wrote, and is not signed",
-            hint="find out who else may write there, and export again under a new job",
+            hint="find out who else can write there, and export again under a new job",
             where=where,
         )
     signature = key.sign(data)
@@ -113,7 +114,7 @@ def sign_artifact(artifact_uri: str, job_id: str, key: SigningKey, sha256: str |
 
 
 def _require_signature(store: ArtifactStore, signature: bytes, where: str) -> None:
-    """SignatureRefused, unless this very signature stands there; Ed25519 makes the same one every time."""
+    """Raise SignatureRefused unless this signature is stored; Ed25519 signatures are deterministic."""
     try:
         found = store.read(SIGNATURE_NAME, limit=1024)
     except SourceNotFound:
@@ -121,18 +122,18 @@ def _require_signature(store: ArtifactStore, signature: bytes, where: str) -> No
     if found != signature:
         raise SignatureRefused(
             f"{where} is {'not signed' if found is None else 'signed with another key than the worker has'}",
-            hint="an attempt that ended early may have written it, for which nobody can vouch: "
+            hint="an attempt that ended early may have written it, and its origin cannot be proved: "
             "export again under a new job",
             where=where,
         )
 
 
 def verify_artifact(uri: str, key: VerifyingKey) -> Manifest:
-    """The manifest, once its signature and the digest of every file that it names are found to be right.
+    """Check the manifest's signature and the digest of every file that it names; return the manifest.
 
     Raises:
-        SignatureRefused: `key` has not signed it.
-        InvalidArtifact: a file is missing, or not the one whose digest the manifest holds.
+        SignatureRefused: `key` has not signed the manifest.
+        InvalidArtifact: a file is missing, or its digest is not the one in the manifest.
     """
     manifest = read_manifest(uri, key)
     _require_all_files(manifest, open_store(_artifact_root(uri)))
@@ -157,21 +158,22 @@ def recover_published_outcome(
     towers: Sequence[TowerName],
     still_ours: Permission = lambda: None,
 ) -> ExportOutcome | None:
-    """What an attempt of this job published there that could not say so; None if there is nothing.
+    """Return the outcome of an earlier attempt of this job that published and died before it could report it.
 
-    Its digest is not told: nobody knows whether what lies there is what that attempt wrote. A manifest whose
-    files are not all there came too late from an attempt that had lost the job: it is no artifact, nobody was
-    told of it, and it is removed. So only for who has the job: `still_ours`, asked before each file is read
-    and before the removal, is to raise for anybody else.
+    Return None if nothing is published. The outcome has no manifest digest, as nobody knows whether the
+    manifest is the one which that attempt wrote. A manifest whose files are incomplete was written too late,
+    by an attempt that had lost the job: it is not an artifact, was reported to nobody, and is removed.
+    Therefore only the holder of the job may call this: `still_ours`, called before each file is read and
+    before the removal, must raise for anybody else.
 
     Raises:
         InvalidArtifact: a manifest of another job is there.
-        StorageError: another manifest came in place of one that was to be removed.
+        StorageError: the manifest to be removed was replaced by another one.
     """
     root = _artifact_root(uri)
     where, store = join_uri(root, MANIFEST_NAME), open_store(root)
     try:
-        read_as = store.stat(MANIFEST_NAME).version
+        version = store.stat(MANIFEST_NAME).version
         manifest = read_manifest(root)
     except (InvalidArtifact, SourceNotFound):
         return None
@@ -179,11 +181,13 @@ def recover_published_outcome(
     try:
         _require_all_files(manifest, store, still_ours)
     except InvalidArtifact as error:
-        log.warning("manifest_without_its_files", extra={"uri": where, "reason": error.message})
-        _remove_manifest(store, read_as, still_ours)
+        log.warning("manifest_files_missing", extra={"uri": where, "reason": error.message})
+        _remove_manifest(store, version, still_ours)
         return None
     entries = {entry.name: entry for entry in manifest.towers}
-    lost = Failure(code="attempt_failed", message="failed in an earlier attempt that could not say why")
+    lost = Failure(
+        code="attempt_failed", message="failed in an earlier attempt that ended before it could report why"
+    )
     return ExportOutcome(
         towers=tuple(
             successful_outcome(entries[name], root)
@@ -196,7 +200,7 @@ def recover_published_outcome(
 
 
 def _remove_manifest(store: ArtifactStore, version: str, still_ours: Permission) -> None:
-    """Remove that very one: to digest the files took minutes, in which another may have published."""
+    """Remove the manifest of this version: another may have been published while the files were digested."""
     still_ours()
     try:
         found = store.stat(MANIFEST_NAME).version
@@ -209,15 +213,17 @@ def _remove_manifest(store: ArtifactStore, version: str, still_ours: Permission)
 
 
 def successful_outcome(entry: TowerEntry, root: str) -> TowerOutcome:
-    """The outcome of a tower that the artifact holds."""
+    """Return the outcome of a tower that is part of the artifact."""
     return TowerOutcome(tower=entry.name, entry=entry, package_uri=join_uri(root, entry.package.path))
 
 
 def fetch_tower(uri: str, tower: TowerName, into: Path, key: VerifyingKey | None = None) -> Path:
-    """Download what runs one tower below `into`, check each file, and return the folder that holds `aoti/`.
+    """Download the files that serve one tower, check each, and return the folder that holds `aoti/`.
+
+    Files are written below `into`.
 
     Raises:
-        InvalidArtifact: the artifact has no such tower, or a file is not the one the manifest names.
+        InvalidArtifact: the artifact has no such tower, or a file's digest is not the one in the manifest.
     """
     root = _artifact_root(uri)
     entry = _find_tower(read_manifest(root, key), tower, root)
@@ -244,7 +250,7 @@ def _missing_file(where: str) -> InvalidArtifact:
 
 def _damaged_file(where: str) -> InvalidArtifact:
     return InvalidArtifact(
-        f"{where} is damaged: it is not the file whose digest the manifest holds",
+        f"{where} is damaged: its digest is not the one in the manifest",
         hint="export again, under a new job",
         where=where,
     )
@@ -258,11 +264,12 @@ def _find_tower(manifest: Manifest, tower: TowerName, root: str) -> TowerEntry:
     for entry in manifest.towers:
         if entry.name is tower:
             return entry
-    there = ", ".join(entry.name for entry in manifest.towers)
-    raise InvalidArtifact(f"{root} has no {tower} tower", hint=f"its towers: {there}", where=root)
+    names = ", ".join(entry.name for entry in manifest.towers)
+    raise InvalidArtifact(f"{root} has no {tower} tower", hint=f"its towers: {names}", where=root)
 
 
 def check_path(path: str) -> str:
+    """Return `path`, or raise InvalidArtifact if it could lead out of the artifact's folder."""
     try:
         return check_key(path)
     except StorageError as error:

@@ -1,6 +1,6 @@
-"""Signatures of manifests: Ed25519 over the file's bytes, kept beside it; OpenSSL's own formats.
+"""Signatures of manifests: Ed25519 over the file's bytes, stored beside it, keys in OpenSSL's formats.
 
-The cryptography library is imported only by those who sign or verify.
+The cryptography library is imported only when a key is read.
 """
 
 from pathlib import Path
@@ -12,28 +12,28 @@ _BYTES = 64
 
 
 class SigningKey:
-    """The private half."""
+    """Private key, which signs manifests."""
 
     def __init__(self, pem: str) -> None:
-        """Read a key as `openssl genpkey -algorithm ed25519` writes it; ValueError for any other text."""
+        """Read a key that `openssl genpkey -algorithm ed25519` wrote; raise ValueError for other text."""
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
         try:
             key = load_pem_private_key(pem.encode(), password=None)
-        except (ValueError, TypeError):  # their words could hold some of it
+        except (ValueError, TypeError):  # their messages could quote the key
             key = None
         if not isinstance(key, Ed25519PrivateKey):
-            raise ValueError("not an Ed25519 key in PEM, without a passphrase")  # noqa: TRY004 (of a text)
+            raise ValueError("not an Ed25519 key in PEM, without a passphrase")  # noqa: TRY004  the text is wrong, not its type
         self._key: Ed25519PrivateKey = key
 
     def sign(self, data: bytes) -> bytes:
-        """The signature of these bytes, the same every time."""
+        """Sign these bytes; the same bytes always give the same signature."""
         return self._key.sign(data)
 
 
 class VerifyingKey:
-    """The public half."""
+    """Public key, which verifies signatures."""
 
     def __init__(self, path: Path) -> None:
         """Read a key as `openssl pkey -pubout` writes it.
@@ -57,7 +57,7 @@ class VerifyingKey:
         self._key: Ed25519PublicKey = key
 
     def check(self, data: bytes, signature: bytes, where: str) -> None:
-        """SignatureRefused, if the private half of this key has not signed exactly these bytes."""
+        """Raise SignatureRefused unless the private key of this public key has signed exactly these bytes."""
         from cryptography.exceptions import InvalidSignature
 
         try:
@@ -66,6 +66,6 @@ class VerifyingKey:
             self._key.verify(signature, data)
         except InvalidSignature:
             raise SignatureRefused(
-                f"{where} is not what this key has signed: it was changed, or another key signed it",
+                f"{where} does not match its signature: it was changed, or signed with another key",
                 where=where,
             ) from None

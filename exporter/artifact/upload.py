@@ -1,7 +1,7 @@
-"""Publish an artifact: its towers one by one, checked after they went up, then the manifest that names them.
+"""Publish an artifact: upload its towers one by one, check each after its upload, then write the manifest.
 
-What a reader may rely on: where there is a manifest, every file it names is there, whole, and will not
-change. Without one there is no artifact, whatever files may lie about.
+A reader may rely on this: where there is a manifest, every file it names is there, whole, and will not
+change. Without a manifest there is no artifact, whatever files may lie about.
 """
 
 import hashlib
@@ -18,10 +18,10 @@ from exporter.storage.store import ArtifactStore, Permission, StoredFile
 
 log = logging.getLogger(__name__)
 
-OnProgress = Callable[[int, int], object]  # bytes sent so far, bytes to send
+OnProgress = Callable[[int, int], object]  # bytes uploaded so far, bytes to upload
 
-_MANIFEST_TRIES = 5  # each no longer than the right to it lasts
-_MANIFEST_PAUSE_S = 0.5  # before the second; one more before each further one
+_MANIFEST_TRIES = 5  # each takes no longer than the permission to write lasts
+_MANIFEST_PAUSE_S = 0.5  # before the second try; before the third twice as long, and so on
 
 
 def upload_tower(
@@ -30,21 +30,21 @@ def upload_tower(
     artifact_uri: str,
     *,
     replace_unfinished: bool,
-    on_progress: OnProgress = lambda sent, total: None,
+    on_progress: OnProgress = lambda done, total: None,
     may_upload: Permission = lambda: None,
 ) -> tuple[StoredFile, ...]:
-    """Send a tower's files to their paths in the artifact; only its manifest makes them part of it.
+    """Upload a tower's files to their paths in the artifact; only the manifest makes them part of it.
 
-    `may_upload` is asked before anything is removed, before each file, and after each part of one; if it
-    raises, all is taken back.
+    `may_upload` is called before anything is removed, before each file, and after each part of a file; if it
+    raises, the files uploaded so far are removed.
 
     Returns:
-        What the store holds of them now, for `publish_manifest`.
+        The uploaded files as the store holds them, for `publish_manifest`.
 
     Raises:
         AlreadyPublished: there is a manifest already, or files whose owner may still be at work.
-        StorageError: a file did not arrive as it was sent, or not at all.
-        InvalidArtifact: the entry and the files disagree; nothing was sent.
+        StorageError: a file was not stored, or not as it was sent.
+        InvalidArtifact: the entry and the files disagree; nothing was uploaded.
     """
     store, folder = _open_folder(artifact_uri)
     return upload_tower_to_store(
@@ -65,30 +65,30 @@ def upload_tower_to_store(
     files: Mapping[str, Path],
     *,
     replace_unfinished: bool,
-    on_progress: OnProgress = lambda sent, total: None,
+    on_progress: OnProgress = lambda done, total: None,
     may_upload: Permission = lambda: None,
 ) -> tuple[StoredFile, ...]:
-    """As `upload_tower`, into a folder of a store.
+    """Upload a tower as `upload_tower` does, into a folder of an open store.
 
-    A failed attempt removes what it sent. One that was killed cannot, and its files would refuse the next
+    A failed attempt removes its uploads. One that was killed cannot, and its files would block the next
     attempt's, as keys are written once. `replace_unfinished` says that the caller knows such files to be
-    dead: it holds the job's lease, no other attempt does, and so it removes them, but only while there is
-    no manifest. They are never reused: a straggler that fails at last would remove a reused file under the
-    new manifest. Should a straggler write after all, one of the two meets a key of the other and gives up;
+    abandoned: it holds the job's lease, no other attempt does, and so it removes them, but only while there
+    is no manifest. They are never reused: if a straggler failed later, it would remove a reused file under
+    the new manifest. If a straggler still writes, one of the two finds a key of the other and gives up;
     neither overwrites anything.
     """
     refs = _check_entry_files(entry, files)
-    may_upload()  # before a look that may be long: what is found must not be removed by who has lost the job
+    may_upload()  # listing may take long, and an attempt that lost the job must not remove what it finds
     _claim_tower_folder(store, folder, str(entry.name), may_upload, replace_unfinished=replace_unfinished)
-    sent: list[StoredFile] = []
+    uploaded: list[StoredFile] = []
     try:
-        _upload_files(store, folder, refs, files, sent, on_progress, may_upload)
+        _upload_files(store, folder, refs, files, uploaded, on_progress, may_upload)
         for ref in refs:
             _check_stored_file(store, f"{folder}/{ref.path}", ref)
     except BaseException:
-        _remove_files(store, folder, sent)
+        _remove_files(store, folder, uploaded)
         raise
-    return tuple(sent)
+    return tuple(uploaded)
 
 
 def upload_file(
@@ -97,7 +97,7 @@ def upload_file(
     artifact_uri: str,
     *,
     replace_unfinished: bool,
-    on_progress: OnProgress = lambda sent, total: None,
+    on_progress: OnProgress = lambda done, total: None,
     may_upload: Permission = lambda: None,
 ) -> StoredFile:
     """Upload one file of an artifact to which other processes upload theirs.
@@ -110,42 +110,42 @@ def upload_file(
     _require_unpublished(store, folder)
     if replace_unfinished:
         store.delete(key)
-    sent: list[StoredFile] = []
+    uploaded: list[StoredFile] = []
     try:
-        _upload_files(store, folder, [ref], {ref.path: local}, sent, on_progress, may_upload)
+        _upload_files(store, folder, [ref], {ref.path: local}, uploaded, on_progress, may_upload)
         _check_stored_file(store, key, ref)
     except BaseException:
-        _remove_files(store, folder, sent)
+        _remove_files(store, folder, uploaded)
         raise
-    return sent[0]
+    return uploaded[0]
 
 
 def publish_manifest(
     manifest: Manifest,
-    sent: Sequence[StoredFile],
+    uploaded: Sequence[StoredFile],
     artifact_uri: str,
     *,
     replace_unfinished: bool,
     before_manifest: Permission = lambda: None,
 ) -> str:
-    """Make an artifact of what was sent: write the manifest that names it.
+    """Write the manifest that names the uploaded files, which makes them an artifact.
 
-    `before_manifest` may wait for the right to do so; if it raises, all is taken back. No request for it is
-    waited for any longer than the right lasts.
+    `before_manifest` may wait for the permission to do so; if it raises, the uploaded files are removed. It
+    returns for how long the permission lasts, and no request to write the manifest takes longer.
 
     Returns:
         The manifest's URI.
 
     Raises:
-        AlreadyPublished: there is a manifest already, or files that this attempt did not send.
-        StorageError: what was sent is not there any more, or is not what it was; it has been removed.
+        AlreadyPublished: there is a manifest already, or files that this attempt did not upload.
+        StorageError: an uploaded file is gone or was changed; the uploaded files have been removed.
     """
     store, folder = _open_folder(artifact_uri)
     return publish_manifest_to_store(
         store,
         folder,
         manifest,
-        sent,
+        uploaded,
         replace_unfinished=replace_unfinished,
         before_manifest=before_manifest,
     )
@@ -155,29 +155,29 @@ def publish_manifest_to_store(
     store: ArtifactStore,
     folder: str,
     manifest: Manifest,
-    sent: Sequence[StoredFile],
+    uploaded: Sequence[StoredFile],
     *,
     replace_unfinished: bool,
     before_manifest: Permission = lambda: None,
 ) -> str:
-    """As `publish_manifest`, in a folder of a store."""
+    """Publish as `publish_manifest` does, in a folder of an open store."""
     manifest_key = f"{folder}/{MANIFEST_NAME}"
     try:
-        _require_all_named(manifest, folder, sent)
+        _require_all_named(manifest, folder, uploaded)
         before_manifest()
-        _require_only_uploads(store, folder, sent, before_manifest, replace_unfinished=replace_unfinished)
+        _require_only_uploads(store, folder, uploaded, before_manifest, replace_unfinished=replace_unfinished)
         _put_manifest(store, manifest_key, _manifest_text(manifest), before_manifest)
-        _require_uploads_remain(store, folder, manifest_key, sent)
+        _require_uploads_remain(store, folder, manifest_key, uploaded)
     except BaseException:
-        _remove_files(store, folder, sent)
+        _remove_files(store, folder, uploaded)
         raise
     return store.uri_of(manifest_key)
 
 
 def _put_manifest(store: ArtifactStore, key: str, text: bytes, permission: Permission) -> None:
-    """Write it as long as one may; an answer that did not come in time may be that it was written."""
+    """Write the manifest within the permitted time; a request that timed out may have written it."""
     for left in reversed(range(_MANIFEST_TRIES)):
-        within = permission()  # to look at all of the artifact, or to try before, may have taken long
+        within = permission()  # listing the artifact, or an earlier try, may have taken long
         try:
             store.put_bytes(text, key, within=within)
             return
@@ -193,22 +193,22 @@ def _put_manifest(store: ArtifactStore, key: str, text: bytes, permission: Permi
 
 
 def manifest_digest(manifest: Manifest) -> str:
-    """The sha256 of the bytes that `publish_manifest` writes of it."""
+    """Return the sha256 of the bytes that `publish_manifest` writes for this manifest."""
     return hashlib.sha256(_manifest_text(manifest)).hexdigest()
 
 
-def remove_uploads(sent: Sequence[StoredFile], artifact_uri: str) -> None:
-    """Take back what was sent to an artifact that is not to be; what cannot be removed is logged."""
+def remove_uploads(uploaded: Sequence[StoredFile], artifact_uri: str) -> None:
+    """Remove the files uploaded for an artifact that will not be published; log what cannot be removed."""
     store, folder = _open_folder(artifact_uri)
-    _remove_files(store, folder, sent)
+    _remove_files(store, folder, uploaded)
 
 
 def remove_abandoned_files(paths: Sequence[str], artifact_uri: str, still_ours: Permission) -> None:
-    """Remove these files of an artifact that is not to have them: who sent them, if any, could not say so.
+    """Remove these files, which a dead process may have uploaded before it could report them.
 
     Raises:
-        AlreadyPublished: there is a manifest, and they may be part of it.
-        StorageError: some of them are there yet.
+        AlreadyPublished: there is a manifest, and the files may be part of it.
+        StorageError: some of the files could not be removed.
     """
     store, folder = _open_folder(artifact_uri)
     still_ours()
@@ -222,13 +222,13 @@ def remove_unfinished_artifact(
     still_ours: Permission = lambda: None,
     on_removed: Callable[[], None] = lambda: None,
 ) -> None:
-    """Remove what lies where an artifact was to be, unfinished uploads included, unless it is one.
+    """Remove all files and unfinished uploads in the folder of an artifact, unless it has a manifest.
 
-    Only for who knows that nobody is at work there, or will be: `still_ours`, asked before each step, is to
-    raise where somebody may be. `on_removed` is called after every file.
+    The caller must know that nobody works there or will: `still_ours`, called before each step, must raise
+    where somebody may. `on_removed` is called after every file.
 
     Raises:
-        StorageError: some of it is there yet.
+        StorageError: some of the files could not be removed.
     """
     store, folder = _open_folder(artifact_uri)
     if store.exists(f"{folder}/{MANIFEST_NAME}"):
@@ -245,12 +245,12 @@ def _open_folder(artifact_uri: str) -> tuple[ArtifactStore, str]:
 
 
 def _check_entry_files(entry: TowerEntry, files: Mapping[str, Path]) -> list[FileRef]:
-    """Every file the entry names: exactly the ones given, as they are on disk now."""
+    """Return the files the entry names; raise unless they are the given files as they are on disk."""
     refs = list(entry.all_files)
     paths = [check_path(ref.path) for ref in refs]
     if len(set(paths)) != len(paths) or not all(path.startswith(f"{entry.name}/") for path in paths):
         raise InvalidArtifact(
-            f"the entry of {entry.name} names a file twice, or another's: {', '.join(sorted(paths))}"
+            f"the entry of {entry.name} names a file twice, or another tower's: {', '.join(sorted(paths))}"
         )
     if odd := set(paths) ^ set(files):
         raise InvalidArtifact(f"the entry and the files to publish disagree on {', '.join(sorted(odd))}")
@@ -265,7 +265,7 @@ def _check_entry_files(entry: TowerEntry, files: Mapping[str, Path]) -> list[Fil
 def _claim_tower_folder(
     store: ArtifactStore, folder: str, tower: str, may_upload: Permission, *, replace_unfinished: bool
 ) -> None:
-    """Refuse a tower's folder that is taken; clear one that a dead attempt left unfinished."""
+    """Clear a tower's folder of a dead attempt's files, or refuse it if they may not be replaced."""
     _require_unpublished(store, folder)
     if replace_unfinished:
         store.delete_prefix(f"{folder}/{tower}", may_upload)
@@ -288,28 +288,28 @@ def _folder_taken(store: ArtifactStore, folder: str, left: Sequence[StoredFile])
     )
 
 
-def _require_all_named(manifest: Manifest, folder: str, sent: Sequence[StoredFile]) -> None:
+def _require_all_named(manifest: Manifest, folder: str, uploaded: Sequence[StoredFile]) -> None:
     named = {f"{folder}/{ref.path}" for tower in manifest.towers for ref in tower.all_files}
-    if odd := named ^ {file.key for file in sent}:
-        raise InvalidArtifact(f"the manifest and what was sent disagree on {', '.join(sorted(odd))}")
+    if odd := named ^ {file.key for file in uploaded}:
+        raise InvalidArtifact(f"the manifest and the uploaded files disagree on {', '.join(sorted(odd))}")
 
 
 def _require_only_uploads(
     store: ArtifactStore,
     folder: str,
-    sent: Sequence[StoredFile],
+    uploaded: Sequence[StoredFile],
     permission: Permission,
     *,
     replace_unfinished: bool,
 ) -> None:
-    """Refuse a folder that holds anything but what was sent; clear what a dead attempt left beside it."""
+    """Check that the folder holds the uploaded files and nothing else; remove a dead attempt's files."""
     _require_unpublished(store, folder)
-    versions = {file.key: (file.size, file.version) for file in sent}
+    versions = {file.key: (file.size, file.version) for file in uploaded}
     found = {file.key: file for file in store.list(folder)}
     for key, version in versions.items():
         if key not in found or (found[key].size, found[key].version) != version:
             uri = store.uri_of(key)
-            raise StorageError(f"{uri} is not what was sent there", hint="try again", where=uri)
+            raise StorageError(f"{uri} is not the file that was uploaded there", hint="try again", where=uri)
     if not (strays := [file for key, file in found.items() if key not in versions]):
         return
     if not replace_unfinished:
@@ -319,11 +319,11 @@ def _require_only_uploads(
 
 
 def _require_uploads_remain(
-    store: ArtifactStore, folder: str, manifest_key: str, sent: Sequence[StoredFile]
+    store: ArtifactStore, folder: str, manifest_key: str, uploaded: Sequence[StoredFile]
 ) -> None:
-    """A manifest that was long on its way may meet a place that was cleared meanwhile: then it must go."""
+    """Delete the manifest and raise if the folder was cleared while a slow request wrote the manifest."""
     left = {file.key for file in store.list(folder)}
-    if lost := [file.key for file in sent if file.key not in left]:
+    if lost := [file.key for file in uploaded if file.key not in left]:
         store.delete(manifest_key)
         uri = store.uri_of(lost[0])
         raise StorageError(f"{uri} was removed while its manifest was written", hint="try again", where=uri)
@@ -334,18 +334,18 @@ def _upload_files(
     folder: str,
     refs: list[FileRef],
     files: Mapping[str, Path],
-    sent: list[StoredFile],
+    uploaded: list[StoredFile],
     on_progress: OnProgress,
     may_upload: Permission,
 ) -> None:
-    """Send every file, recording in `sent` what is this attempt's to remove."""
+    """Upload every file; append to `uploaded` the files that are this attempt's to remove."""
     total, count, end = sum(ref.size for ref in refs), 0, 0
 
     def report(more: int) -> None:
         nonlocal count
         count += more
         on_progress(count, total)
-        if count < end:  # a file that is there is first to be recorded
+        if count < end:  # a file that is complete must be recorded first
             may_upload()
 
     for ref in refs:
@@ -353,35 +353,35 @@ def _upload_files(
         may_upload()
         key = f"{folder}/{ref.path}"
         store.put(files[ref.path], key, report)
-        sent.append(store.stat(key))
+        uploaded.append(store.stat(key))
 
 
 def _check_stored_file(store: ArtifactStore, key: str, ref: FileRef) -> None:
     if store.size(key) != ref.size or store.sha256(key) != ref.sha256:
         uri = store.uri_of(key)
         raise StorageError(
-            f"{uri} did not arrive as it was sent",
-            hint="try again; if it stays so, the store damages files",
+            f"{uri} was not stored as it was sent",
+            hint="try again; if it happens again, the store damages files",
             where=uri,
         )
 
 
-def _remove_files(store: ArtifactStore, folder: str, sent: Sequence[StoredFile]) -> None:
-    """Take back what this attempt sent, unless a manifest stands: then it is part of an artifact.
+def _remove_files(store: ArtifactStore, folder: str, uploaded: Sequence[StoredFile]) -> None:
+    """Remove this attempt's uploads, unless there is a manifest: then they are part of an artifact.
 
-    A file that another attempt has written in its place stays, even if it is the same to the byte.
+    A file that another attempt has written under the same key stays, even if its bytes are equal.
     """
     try:
         if not store.exists(f"{folder}/{MANIFEST_NAME}"):
-            for file in sent:
+            for file in uploaded:
                 if _is_unchanged(store, file):
                     store.delete(file.key)
-    except ExportError:  # the failure that led here is the one to report
+    except ExportError:  # the failure that led here is reported instead
         log.warning("unfinished_artifact_left", exc_info=True, extra={"uri": store.uri_of(folder)})
 
 
 def _is_unchanged(store: ArtifactStore, file: StoredFile) -> bool:
-    """Whether the file is still the one that this very write made."""
+    """Tell whether the stored file is still the one that this attempt wrote."""
     try:
         found = store.stat(file.key)
     except SourceNotFound:

@@ -1,7 +1,7 @@
-"""Ranks as forks of one process, which has imported what all of them need.
+"""Run ranks as forks of one process, which has imported the modules that all of them need.
 
-Nothing may have run in threads before, and no GPU may have been used. Every line that a rank writes is passed
-on behind the rank's number, `[rank1]: `. When one dies, the others are ended.
+The process must not have started threads or used a GPU before. Every line that a rank writes to stderr is
+forwarded with the rank's number in front, `[rank1]: `. When one rank dies, the others are ended.
 """
 
 import os
@@ -19,14 +19,15 @@ from exporter.distributed.isolation import name_process
 from exporter.distributed.ranks import Ranks
 
 _GRACE_S = 2.0  # between asking the other ranks to end and killing them
-_LAST_LINES_S = 2.0  # what a rank has started may hold its end of the pipe for ever
+_LAST_LINES_S = 2.0  # wait for last lines; processes that a rank started may hold the pipe open for ever
 _TICK_S = 0.05
 
 
 def run_ranks(run: Callable[[Ranks], None], count: int, *, meeting: str, here: range | None = None) -> int:
-    """Fork the ranks, pass their lines on, and wait for all; 1 when one died or failed, else 0.
+    """Fork the ranks, forward their lines, and wait for all; return 1 if one died or failed, else 0.
 
-    All `count` of them, or those that are to be `here`.
+    All `count` ranks are forked, or only those that run `here`, on this host. They gather their results at
+    `meeting`, a URI as in `Ranks`.
     """
     ranks: dict[int, int] = {}
     lines: dict[int, int] = {}
@@ -34,32 +35,32 @@ def run_ranks(run: Callable[[Ranks], None], count: int, *, meeting: str, here: r
         reader, writer = os.pipe()
         pid = os.fork()
         if pid == 0:
-            for each in (reader, *lines.values()):  # else nobody who writes would learn that nobody reads
+            for each in (reader, *lines.values()):  # a write fails only once every reading end is closed
                 os.close(each)
             name_process(f"rank {rank}")
             _run_rank(partial(run, Ranks(rank=rank, size=count, meeting=meeting)), writer)
         os.close(writer)
         ranks[pid] = rank
         lines[rank] = reader
-    # Not before: threads would not survive the forks, and could leave a lock behind in them.
+    # Started after the forks: threads do not survive a fork, and could leave a held lock in it.
     readers = [Thread(target=_forward_lines, args=(each, rank), daemon=True) for rank, each in lines.items()]
-    for reading in readers:
-        reading.start()
+    for reader_thread in readers:
+        reader_thread.start()
     status = _wait_for_ranks(ranks)
-    for reading in readers:
-        reading.join(_LAST_LINES_S)
+    for reader_thread in readers:
+        reader_thread.join(_LAST_LINES_S)
     return status
 
 
 def _run_rank(rank: Callable[[], None], output: int) -> NoReturn:
-    """Become a rank, to its end."""
+    """Run a rank in this forked process, and end the process."""
     status = 1
     try:
         os.dup2(output, sys.stderr.fileno())
         os.close(output)
         rank()
         status = 0
-    except BaseException:  # noqa: BLE001  # nothing may go on above the fork
+    except BaseException:  # noqa: BLE001  # the code that forked must not go on in this process
         traceback.print_exc()
     finally:
         exit_process(status)
@@ -68,12 +69,14 @@ def _run_rank(rank: Callable[[], None], output: int) -> NoReturn:
 def _forward_lines(lines: int, rank: int) -> None:
     with os.fdopen(lines, "rb") as file:
         for line in file:
-            with suppress(OSError):  # a full disk loses lines; a rank that nobody reads would stand still
+            with suppress(
+                OSError
+            ):  # on a full disk lines are lost, but a rank whose lines nobody reads would block
                 os.write(sys.stderr.fileno(), b"[rank%d]: %s\n" % (rank, line.rstrip(b"\n")))
 
 
 def _wait_for_ranks(ranks: dict[int, int]) -> int:
-    """Wait until all have ended; once one has failed, or the first is done, the others wait for nobody."""
+    """Wait until all ranks have ended; end the others once one has failed, or once rank 0 is done."""
     while ranks:
         pid, status = os.wait()
         rank, code = ranks.pop(pid, None), os.waitstatus_to_exitcode(status)
@@ -84,14 +87,14 @@ def _wait_for_ranks(ranks: dict[int, int]) -> int:
             _end_ranks(ranks)
             return 1
         if rank == 0:
-            # It has met the others by now, or has failed before it could: then they would wait for hours.
+            # Rank 0 has the others' results by now, or failed before: then they would wait for it for hours.
             _end_ranks(ranks, patience_s=_GRACE_S)
             return 0
     return 0
 
 
 def _end_ranks(ranks: Mapping[int, int], *, patience_s: float = 0.0) -> None:
-    """Let them end by themselves for a while, ask them to, and then kill them."""
+    """Wait `patience_s` for the ranks to end, then send SIGTERM, then SIGKILL."""
     left = _wait_for_exits(set(ranks), patience_s)
     for pid in left:
         os.kill(pid, signal.SIGTERM)
@@ -101,7 +104,7 @@ def _end_ranks(ranks: Mapping[int, int], *, patience_s: float = 0.0) -> None:
 
 
 def _wait_for_exits(pids: set[int], seconds: float) -> set[int]:
-    """Those that still run when the time is over, or none."""
+    """Wait at most `seconds` for the processes to end; return those that still run."""
     deadline = time.monotonic() + seconds
     while pids and time.monotonic() < deadline:
         pids = {pid for pid in pids if not os.waitpid(pid, os.WNOHANG)[0]}
@@ -110,7 +113,7 @@ def _wait_for_exits(pids: set[int], seconds: float) -> set[int]:
 
 
 def exit_process(status: int) -> NoReturn:
-    """End this process, and spare it the interpreter's end: with torch in it that takes a second."""
+    """End this process without the interpreter's shutdown, which takes a second with torch loaded."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)

@@ -1,7 +1,8 @@
-"""The hosts of one attempt: they meet by torchrun's c10d rendezvous, and tell each other how it ends.
+"""The hosts of one attempt: they join torchrun's c10d rendezvous, and tell each other how the attempt ends.
 
-Ranks work alone for as long as it takes, so that nothing would tell them of another host's end before they
-meet. Their host does: every second it gives a sign of life, and looks for those of the others.
+Ranks work alone until they gather their results, so a rank would not notice before that another host has
+died. Its host does: every second it writes a heartbeat to the shared store, and reads those of the other
+hosts.
 """
 
 import itertools
@@ -25,24 +26,24 @@ from exporter.errors import HostMissing
 
 log = logging.getLogger(__name__)
 
-_RUN = "slipway-export"  # what meets at an address is one export
+_RUN = "slipway-export"  # constant, as only the hosts of one export meet at an address
 _BEAT_S = 1.0
-_SILENCE_S = 10.0  # of a host, or of the place where they meet: then it is taken for lost
-_LEAVING_S = 15.0  # who has ended waits this long for the others, which may yet want to read of it
+_SILENCE_S = 10.0  # a host without a heartbeat for so long, or a store without an answer, is lost
+_LEAVING_S = 15.0  # a host that has ended waits this long for the others, which may still read the store
 _FIRST, _FAILED, _LEFT = "first", "failed", "left"
 _STORE_ERRORS = (RuntimeError, ValueError, TimeoutError)  # DistError is a RuntimeError
 
 
 class Hosts:
-    """This host among those that have met."""
+    """This host among the hosts that have joined the rendezvous."""
 
     def __init__(self, store: Store, index: int, count: int) -> None:
-        """Begin to give signs of life, and to look for the others'."""
+        """Start a thread that writes this host's heartbeat and reads those of the others."""
         self.index, self.count = index, count
-        self.failure: str | None = None  # what ended all, as far as this host has heard
+        self.failure: str | None = None  # the failure that ends all hosts, once this host has read it
         self._store = store
         self._beats: dict[int, str] = {}
-        self._announcements: dict[str, str | None] = {}  # by what is asked for
+        self._announcements: dict[str, str | None] = {}  # by name; None: not read yet
         self._last_beat_at = dict.fromkeys(range(count), time.monotonic())
         self._stopping = Event()
         self._thread = Thread(target=self._watch_hosts, daemon=True)
@@ -50,44 +51,45 @@ class Hosts:
 
     @property
     def leads(self) -> bool:
-        """Whether rank 0 is here."""
+        """Tell whether rank 0 runs on this host."""
         return self.index == 0
 
     def announce(self, name: str, text: str) -> None:
-        """Let every host read this."""
+        """Publish a text under a name, for every host to read."""
         with _translate_store_errors():
             self._store.set(name, text)
 
     def read_announcement(self, name: str) -> str | None:
-        """What a host has told by this name, as far as this one has heard; it listens from the first call on.
+        """Return the text published under a name, or None as long as this host has not read it.
 
-        Never waits: who asks a host that stands still gets no answer, and must be able to find that out.
+        The first call makes the thread look for the name. The call itself never waits: if the store hangs,
+        the caller must be able to go on and find that out from `lost_host`.
         """
         return self._announcements.setdefault(name, None)
 
     def announce_failure(self, text: str) -> str:
-        """Tell that all is over, and why; returns what all hosts are told, which is what was told first."""
+        """Publish why the attempt ends; return the failure that all hosts read, the first one published."""
         with _translate_store_errors():
             return bytes(self._store.compare_set(_FAILED, "", text)).decode()
 
     @property
     def lost_host(self) -> str | None:
-        """Who has not been heard of for too long."""
+        """The host without a heartbeat for too long, in words for an error message; None if there is none."""
         now = time.monotonic()
         silent = [host for host, at in self._last_beat_at.items() if now - at > _SILENCE_S]
         if self.index in silent or not self._thread.is_alive():
-            return "the host where all meet"
+            return "the host of the rendezvous"
         return f"host {silent[0]}" if silent else None
 
     def leave(self) -> None:
-        """Go once all do, or after some time: the place where they meet may be this host's."""
+        """Wait until all hosts leave, for a limited time: this host may run the store of the rendezvous."""
         deadline = time.monotonic() + _LEAVING_S
         try:
             self._store.add(_LEFT, 1)
             while self._store.add(_LEFT, 0) < self.count and time.monotonic() < deadline:
                 time.sleep(_BEAT_S / 5)
         except _STORE_ERRORS:
-            return  # they are gone
+            return  # the others are gone
         finally:
             self._stopping.set()
 
@@ -120,14 +122,14 @@ def _translate_store_errors() -> Iterator[None]:
     try:
         yield
     except _STORE_ERRORS as error:
-        raise HostMissing("the host where all meet has gone") from error
+        raise HostMissing("the host of the rendezvous has gone") from error
 
 
 def join_rendezvous(place: Rendezvous) -> Hosts:
-    """Return once all hosts are there, each with a number of its own; the first is where they meet.
+    """Wait until all hosts have joined; number them, with 0 for the host that runs the rendezvous.
 
     Raises:
-        HostMissing: they were not within the time limit.
+        HostMissing: not all hosts joined within the time limit.
     """
     missing = HostMissing(
         f"not all of {place.hosts} hosts came to {place.endpoint} within "
@@ -142,13 +144,16 @@ def join_rendezvous(place: Rendezvous) -> Hosts:
     with _translate_store_errors():
         if is_here:
             joined.store.set(_FIRST, str(joined.rank))
-        first = int(joined.store.get(_FIRST))  # waits for it
+        first = int(joined.store.get(_FIRST))  # waits until it is set
     index = {first: 0, 0: first}.get(joined.rank, joined.rank)
     return Hosts(joined.store, index, joined.world_size)
 
 
 def _open_handler(place: Rendezvous) -> tuple[bool, RendezvousHandler]:
-    """Whether they meet on this host, which is tried first, and torch's handler; torch goes by names."""
+    """Open torch's handler, first as the host that runs the rendezvous; tell whether this host does.
+
+    Left to itself, torch decides that by comparing host names.
+    """
     for is_here in (place.is_here(), False):
         limit = max(1, round(place.time_limit.total_seconds()))
         parameters = RendezvousParameters(
@@ -165,6 +170,6 @@ def _open_handler(place: Rendezvous) -> tuple[bool, RendezvousHandler]:
         try:
             return is_here, get_rendezvous_handler(parameters)
         except RendezvousConnectionError:
-            if not is_here:  # else another process of this host was quicker
+            if not is_here:  # otherwise another process of this host took the port first
                 raise
     raise AssertionError("the second try returns or raises")

@@ -1,4 +1,4 @@
-"""Work in a forked child: code that crashes, or that the kernel kills, takes only the child with it."""
+"""Run code in a forked child, so that a crash, or a kill by the kernel, ends only the child."""
 
 import ctypes
 import multiprocessing
@@ -15,7 +15,7 @@ _PR_SET_NAME = 15
 
 
 def die_with_parent() -> None:
-    """From now on the kernel kills this process when its parent ends, however that does.
+    """Make the kernel kill this process when its parent ends, in whatever way.
 
     To the kernel the parent is the thread that started this process: that thread must live as long.
     """
@@ -24,12 +24,12 @@ def die_with_parent() -> None:
 
 
 def name_process(name: str) -> None:
-    """Let `ps -o comm` and `top` call this process so, in at most 15 bytes: forks look alike otherwise."""
+    """Set the name that `ps -o comm` and `top` show, at most 15 bytes: forks look alike otherwise."""
     ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode())
 
 
 class ForkedChild(Generic[T]):
-    """A child of this process at work; see `start_child`."""
+    """A running child of this process, started by `start_child`."""
 
     def __init__(self, process: ForkProcess, receiver: Connection, on_death: Callable[[str], T]) -> None:
         self._process = process
@@ -37,10 +37,10 @@ class ForkedChild(Generic[T]):
         self._on_death = on_death
 
     def result(self) -> T:
-        """What it produced, once it has."""
+        """Wait for the child to end; return what it produced, or what `on_death` returns if it died."""
         try:
             value: T = self._receiver.recv()
-        except (EOFError, OSError):  # it died before, or in the midst of telling
+        except (EOFError, OSError):  # it died before or while it sent its result
             self._process.join()
             return self._on_death(_describe_exit(self._process.exitcode))
         finally:
@@ -52,19 +52,20 @@ class ForkedChild(Generic[T]):
 def start_child(produce: Callable[[], T], *, on_death: Callable[[str], T]) -> ForkedChild[T]:
     """Call `produce` in a forked child; if the child dies, the result is what `on_death` returns.
 
-    Forked and not started anew, so that what is imported is not imported again; therefore this process
-    must not have run anything in threads, nor used CUDA. `on_death` is told how the child ended.
+    The child is forked, so that imports are not repeated; therefore this process must not have started
+    threads or used CUDA. `on_death` takes a description of how the child ended, such as "was killed by
+    SIGKILL".
     """
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
     child = context.Process(target=_produce_and_send, args=(produce, sender))
     child.start()
-    sender.close()  # the child holds the other end: its death is the end of the stream
+    sender.close()  # the child holds the only writing end: its death ends the stream
     return ForkedChild(child, receiver, on_death)
 
 
 def run_isolated(produce: Callable[[], T], *, on_death: Callable[[str], T]) -> T:
-    """What `produce` returns in a child of this process, as `start_child` has it."""
+    """Call `produce` in a forked child, wait, and return its result; see `start_child`."""
     return start_child(produce, on_death=on_death).result()
 
 

@@ -1,4 +1,4 @@
-"""The processes of one attempt: who is who, and how results reach rank 0."""
+"""Ranks, the processes of one attempt: they share out the towers, and rank 0 gathers the results."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -14,25 +14,25 @@ _SCHEME = "tcp"
 
 @dataclass(frozen=True, kw_only=True)
 class Ranks:
-    """This process among `size` ranks. They work alone on their towers and meet once, in `gather`."""
+    """This process among `size` ranks, which work alone on their towers and communicate once, in `gather`."""
 
     rank: int = 0
     size: int = 1
-    # file:// of a file that does not exist yet, or tcp:// where several hosts have met; default: what
-    # torchrun has set in the environment
+    # URI where the ranks gather: file:// of a file that does not exist yet, or tcp:// of the store of several
+    # hosts; None: as torchrun has set it in the environment
     meeting: str | None = None
     time_limit: timedelta = timedelta(hours=6)  # a rank waits at most this long for the slowest
 
     def share_out(self, items: tuple[T, ...]) -> tuple[T, ...]:
-        """The items that are this rank's to work on."""
+        """Return the items that this rank works on."""
         return items[self.rank :: self.size]
 
     def gather(self, value: T) -> list[T] | None:
-        """Every rank's value, in rank order, on rank 0; None elsewhere."""
+        """Send `value` to rank 0; return every rank's value there, in rank order, and None on other ranks."""
         if self.size == 1:
             return [value]
         values: list[T] | None = [value] * self.size if self.rank == 0 else None
-        # Not before: the group's threads would not survive the fork that each tower is exported in.
+        # Opened only now: the group's threads would not survive the fork in which each tower is exported.
         store = _open_store(self.meeting, self.size, self.time_limit) if self.meeting else None
         dist.init_process_group(
             "gloo",
@@ -49,9 +49,9 @@ class Ranks:
 
 
 def _open_store(meeting: str, ranks: int, time_limit: timedelta) -> dist.Store:
-    """The file where the ranks of one host meet, or the store that one of several hosts keeps."""
+    """Open the file by which ranks of one host exchange values, or the store of several hosts."""
     place = urlsplit(meeting)
-    if place.scheme == "file":  # by hand: torch's own reading of such a URI leaves %20 as it is
+    if place.scheme == "file":  # torch's own parser of such a URI would not decode %20
         return dist.FileStore(unquote(place.path), ranks)
     assert place.scheme == _SCHEME and place.hostname and place.port, meeting
     store = dist.TCPStore(place.hostname, place.port, is_master=False, timeout=time_limit)

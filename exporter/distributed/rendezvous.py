@@ -1,4 +1,4 @@
-"""Where the hosts of one export meet: as the command line has it, and as a host's network does."""
+"""The rendezvous of the hosts of one export: its address on the command line and on a host's network."""
 
 import fcntl
 import socket
@@ -16,14 +16,14 @@ _LOOPBACK = "lo"
 
 @dataclass(frozen=True, kw_only=True)
 class Rendezvous:
-    """An address of one of the hosts, which all of them reach, and how long they wait there for the last."""
+    """An address of one host, which all hosts can reach, and how long they wait there for the last one."""
 
     hosts: int
     address: str
     port: int
     time_limit: timedelta
-    # Whether this host was told to lead, as the one that has the address. None: the hosts find out who leads,
-    # and whose job it is.
+    # Whether a worker called this host to lead, as the owner of the address, or to join. None: nobody called
+    # it, and the hosts find out who leads and whose job it is.
     leads: bool | None = None
 
     @property
@@ -31,12 +31,12 @@ class Rendezvous:
         return f"{self.address}:{self.port}"
 
     @property
-    def called(self) -> bool:
-        """Whether the hosts were called to one job, which the one that leads tries again."""
+    def was_called(self) -> bool:
+        """Tell whether a worker called the hosts to one job; then the host that leads retries it."""
         return self.leads is not None
 
     def is_here(self) -> bool:
-        """Whether this host leads: the address is its own, and nobody here is at the port yet."""
+        """Tell whether this host leads: the address is its own, and the port is still free."""
         if self.leads is not None:
             return self.leads
         with socket.socket() as trial:
@@ -48,10 +48,10 @@ class Rendezvous:
         return True
 
     def own_address(self) -> str:
-        """The address of this host that others of the meeting reach it by.
+        """Return the address by which the other hosts reach this one.
 
         Raises:
-            HostMissing: from here no way leads to the place, or its name is nobody's.
+            HostMissing: the rendezvous cannot be reached from here, or its name does not resolve.
         """
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as trial:
             try:
@@ -65,31 +65,31 @@ class Rendezvous:
 
 
 def parse_rendezvous(text: str, *, hosts: int, time_limit: timedelta) -> Rendezvous:
-    """The place written HOST or HOST:PORT; InvalidSpec if it is none."""
+    """Parse HOST or HOST:PORT; raise InvalidSpec for other text."""
     address, _, port = text.partition(":")
     if not address or not (port or str(_DEFAULT_PORT)).isdecimal() or not 0 < int(port or 1) < 1 << 16:
-        raise InvalidSpec(f"{text!r} is no HOST:PORT", where="--rdzv")
+        raise InvalidSpec(f"{text!r} is not HOST:PORT", where="--rdzv")
     return Rendezvous(hosts=hosts, address=address, port=int(port or _DEFAULT_PORT), time_limit=time_limit)
 
 
 def find_free_port() -> int:
-    """A port that nobody is at here, by any of this host's addresses."""
+    """Return a port that is free on all addresses of this host."""
     with socket.create_server(("", 0)) as trial:
         port: int = trial.getsockname()[1]
     return port
 
 
 def find_interface(address: str) -> str:
-    """The name of this host's network interface that has the address."""
+    """Return the name of this host's network interface that has the address."""
     if ip_address(address).is_loopback:
         return _LOOPBACK
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as query:
         for _, name in socket.if_nameindex():
             request = struct.pack("256s", name.encode()[:15])
             try:
-                answer = fcntl.ioctl(asking, _SIOCGIFADDR, request)
+                answer = fcntl.ioctl(query, _SIOCGIFADDR, request)
             except OSError:
-                continue  # it has no address
+                continue  # the interface has no address
             if IPv4Address(answer[20:24]) == IPv4Address(address):
                 return name
     raise InvalidSpec(f"no network interface of this host has the address {address}", where="--rdzv")

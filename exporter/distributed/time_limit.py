@@ -1,18 +1,18 @@
-"""A limit for what may hang: past it the process ends, and leaves the Python stack it hung in."""
+"""Time limit for code that may hang: the process is ended, and leaves the Python stack it hung in."""
 
 import faulthandler
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-_OVERRUN = "Timeout ("  # how the interpreter begins what it writes past a limit
+_OVERRUN = "Timeout ("  # start of the text that the interpreter writes when the limit has passed
 
 
 @contextmanager
 def enforce_time_limit(seconds: float, note: Path, *, what: str) -> Iterator[None]:
-    """End this process if what is done inside takes longer; `note` then holds `what` and the stack.
+    """End this process if the context takes longer; the file `note` then holds `what` and the stack.
 
-    Ended from a thread that needs no interpreter lock, because code that hangs may hold it.
+    A thread that does not need the interpreter lock ends the process, as code that hangs may hold the lock.
     """
     note.parent.mkdir(parents=True, exist_ok=True)
     with note.open("w") as file:
@@ -27,7 +27,7 @@ def enforce_time_limit(seconds: float, note: Path, *, what: str) -> Iterator[Non
 
 
 def read_overrun(note: Path) -> tuple[str, str] | None:
-    """What a process was doing when it ran past its limit, and the stack; None if it did not."""
+    """Return what a process was doing when its time limit passed, and the stack; None if it did not pass."""
     if not note.exists():
         return None
     what, _, stack = note.read_text(errors="replace").partition("\n")

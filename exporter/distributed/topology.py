@@ -1,6 +1,6 @@
-"""Which rank has which rows of which table: TorchRec's own sharding plan, made alike on every rank.
+"""Assign the rows of tables to ranks by TorchRec's own sharding plan, which every rank computes alike.
 
-Nothing is asked of the other ranks: whoever knows the tables and the number of ranks knows the plan.
+Ranks do not communicate for it: the tables and the number of ranks determine the plan.
 """
 
 import hashlib
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import torch
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore", DeprecationWarning)  # fbgemm tells of what it was built without
+    warnings.simplefilter("ignore", DeprecationWarning)  # fbgemm warns of parts it was built without
     from torchrec.distributed.sharding_plan import calculate_shard_sizes_and_offsets
     from torchrec.distributed.types import (
         EmbeddingModuleShardingPlan,
@@ -20,11 +20,11 @@ with warnings.catch_warnings():
         ShardMetadata,
     )
 
-_KERNEL = "dense"  # TorchRec's name of tables that are read as they are
+_KERNEL = "dense"  # TorchRec's name for tables that are read as they are
 
 
 def row_wise_plan(tables: Mapping[str, tuple[int, int]], ranks: int) -> EmbeddingModuleShardingPlan:
-    """The plan for tables of these rows and widths, in their order: each by rows, over all ranks."""
+    """Plan tables of the given (rows, width), in their order: the rows of each are split over all ranks."""
     kind = ShardingType.ROW_WISE.value
     plan = EmbeddingModuleShardingPlan()
     for name, shape in tables.items():
@@ -45,7 +45,7 @@ def row_wise_plan(tables: Mapping[str, tuple[int, int]], ranks: int) -> Embeddin
 
 
 def rows_of_rank(plan: EmbeddingModuleShardingPlan, rank: int) -> dict[str, tuple[int, int]]:
-    """The rows, from and up to, of each table of which the rank has any."""
+    """Return the rank's rows of each table as (first, end); tables without rows for it are left out."""
     rows = {}
     for name, sharding in plan.items():
         for shard in sharding.sharding_spec.shards:
@@ -56,11 +56,11 @@ def rows_of_rank(plan: EmbeddingModuleShardingPlan, rank: int) -> dict[str, tupl
 
 
 def plan_digest(plan: EmbeddingModuleShardingPlan) -> str:
-    """Equal where two ranks would cut the same tables, in the same order, in the same way."""
-    told = [
+    """Return a digest that is equal on two ranks if they split the same tables, in the same order, alike."""
+    lines = [
         f"{name} {sharding.sharding_type} "
         f"{[(shard.shard_offsets, shard.shard_sizes, str(shard.placement)) for shard in shards]}"
         for name, sharding in plan.items()
         for shards in [sharding.sharding_spec.shards]
     ]
-    return hashlib.sha256("\n".join(told).encode()).hexdigest()
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""How much memory the values take that a search keeps: it ends before the kernel would end it."""
+"""Limit on the memory of the values that a search keeps, so that it stops before the kernel kills it."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ LIMIT_BYTES = 4 << 30
 
 
 class MemoryBudgetExceeded(Exception):
-    """More would be kept than a search may take."""
+    """The values that a search keeps take more memory than it may use."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -21,32 +21,32 @@ class MemoryBudgetExceeded(Exception):
 
 @dataclass
 class MemoryBudget:
-    """Counts what was made; weights and inputs, and views of them, are there anyway."""
+    """Counter of the bytes of computed values; weights, inputs and views of them are not counted."""
 
-    made: int = 0
-    _known: set[int | None] = field(default_factory=set)
+    used_bytes: int = 0
+    _counted: set[int | None] = field(default_factory=set)  # addresses
 
     def exclude(self, values: Iterable[object]) -> None:
-        """These take nothing more."""
-        self._known.update(storage_address(value) for value in values)
+        """Do not count the memory of these values, which exists anyway."""
+        self._counted.update(storage_address(value) for value in values)
 
     def charge(self, values: Iterable[object]) -> None:
-        """These were made, unless they lie where something known does.
+        """Count the memory of these values, except memory that is counted or excluded already.
 
         Raises:
-            TooLarge: all of it is above the limit.
+            MemoryBudgetExceeded: the sum is above the limit.
         """
         for value in values:
-            memory = storage_address(value)
-            if isinstance(value, Tensor) and memory is not None and memory not in self._known:
-                self._known.add(memory)
-                self.made += value.untyped_storage().nbytes()
-        if self.made > LIMIT_BYTES:
+            address = storage_address(value)
+            if isinstance(value, Tensor) and address is not None and address not in self._counted:
+                self._counted.add(address)
+                self.used_bytes += value.untyped_storage().nbytes()
+        if self.used_bytes > LIMIT_BYTES:
             raise MemoryBudgetExceeded
 
 
 def storage_address(value: object) -> int | None:
-    """The address of a tensor's memory; None of anything that has none of its own."""
+    """Return the address of a tensor's memory, or None for a value without memory of its own."""
     if not isinstance(value, Tensor) or value.layout is not torch.strided or value.device.type == "meta":
         return None
     return value.untyped_storage().data_ptr()

@@ -1,4 +1,4 @@
-"""What failed, made small: the smallest failing graph is searched for and kept beside the failure."""
+"""Minify a failure: search for the smallest graph that fails the same way, and save it beside the failure."""
 
 import json
 import logging
@@ -36,9 +36,9 @@ from exporter.minify.search import (
 from exporter.towers.tower import Tower
 from exporter.verify.nodes import check_nodes
 
-CANDIDATES_FOLDER = "tried"  # the folder, beside the one that is kept, of the scripts on the way
+CANDIDATES_FOLDER = "tried"  # holds the scripts of the search, beside the folder of the result
 BUDGET_S = 180.0
-_OUT_OF_TIME = "Time was up before a smaller case was found."
+_OUT_OF_TIME = "The time limit was reached before a smaller case was found."
 _SUMMARY = "smallest.json"
 _ANY_ENDING = ExpectedEnding()
 
@@ -55,9 +55,10 @@ def minify_on_failure(
     *,
     libraries: Sequence[str],
 ) -> Iterator[None]:
-    """Should what is done inside fail, search for the smallest graph that does so and say so in the error.
+    """If compiling or verifying in this context fails, search for the smallest failing graph and report it.
 
-    `inputs_of` gives the inputs of a verification case by its name, and those of the trace for "".
+    The result is put in front of the error's report. `inputs_of` returns the inputs of a verification case
+    by its name, and the inputs of the trace for "".
     """
     try:
         yield
@@ -82,10 +83,11 @@ def minify_on_trace_failure(
     *,
     libraries: Sequence[str],
 ) -> Iterator[None]:
-    """The same for tracing: each tower takes what the one before it returns.
+    """If tracing in this context fails, search for the fewest operators that cannot be traced; report them.
 
-    There is no program to cut, so what the towers' code calls is recorded, on `inputs` and, to see which
-    sizes vary, on `others`.
+    Each tower takes the outputs of the tower before it. Without a traced program, the operators that the
+    towers call are recorded instead: on `inputs`, and on `others`, inputs of other sizes, to see which sizes
+    vary.
     """
     try:
         yield
@@ -108,23 +110,23 @@ def minify_trace_failure(
     *,
     libraries: Sequence[str],
 ) -> str:
-    """What `minify_towers` tells of the cause of `error`, if torch raised it."""
+    """Search as `minify_towers` does for the cause of `error`, if torch raised it; return what was found."""
     cause = error.__cause__
     if isinstance(cause, ExportError):
         return (
-            "No smaller case was searched for: torch traced the model, to a program whose sizes are not "
-            "the plan's, and no operator by itself fails so."
+            "No smaller case was searched for: torch traced the model, but the sizes of the program differ "
+            "from the dim plan, and no single operator fails that way."
         )
     expected = ExpectedEnding(kinds=(f"error {type(cause).__name__}",) if cause else ())
     return minify_towers(towers, inputs, others, folder, libraries=libraries, expected=expected)
 
 
 def expected_ending(error: ExportError) -> ExpectedEnding:
-    """How a script must end that fails as `error` says."""
+    """Return how a script must end to count as the same failure as `error`."""
     if isinstance(error, CompileFailed):
         return ExpectedEnding(steps=(Step.COMPILE,), kinds=("error",))
     if isinstance(error, PackageCrashed):
-        # The last is what an error of a GPU is to torch; the package's process does not outlive it.
+        # torch raises AcceleratorError for an error on a GPU; the process of the package does not survive it.
         return ExpectedEnding(steps=(Step.RUN,), kinds=("signal", "hang", "error AcceleratorError"))
     if isinstance(error, PromiseBroken):
         return ExpectedEnding(steps=(Step.PROMISE, Step.RUN, Step.COMPARE), kinds=("error", "signal"))
@@ -133,11 +135,11 @@ def expected_ending(error: ExportError) -> ExpectedEnding:
 
 def _prepend_to_report(error: ExportError, search: Callable[[ExportError], str]) -> None:
     try:
-        told = search(error)
-    except Exception:  # the failure itself must be told all the same
-        log.exception("shrinking_failed")
+        found = search(error)
+    except Exception:  # the original failure must be reported all the same
+        log.exception("minify_failed")
     else:
-        error.report = "\n\n".join(filter(None, [told, error.report]))
+        error.report = "\n\n".join(filter(None, [found, error.report]))
 
 
 def minify_programs(
@@ -149,25 +151,28 @@ def minify_programs(
     expected: ExpectedEnding = _ANY_ENDING,
     budget_s: float = BUDGET_S,
 ) -> str:
-    """Write the smallest case of the first program that fails alone as `expected`; says what was found.
+    """Write the smallest case of the first program that by itself fails as `expected`; return a summary.
 
-    Of several programs, each takes what the one before it returns. Where a promise is expected to be broken,
-    which takes a run in this process, the node that breaks it is the case.
+    Each program takes the outputs of the program before it. If a broken promise is expected (a node whose
+    result differs from what tracing promised), the programs are run in this process, and the node that breaks
+    the promise is the case.
     """
-    tensors, tried = dict(inputs), folder.with_name(CANDIDATES_FOLDER)
-    broken, until = expected.steps[0] is Step.PROMISE, time.monotonic() + budget_s
+    tensors, candidates = dict(inputs), folder.with_name(CANDIDATES_FOLDER)
+    promise_broken, until = expected.steps[0] is Step.PROMISE, time.monotonic() + budget_s
     for program in programs:
         names = list(program.call_spec.in_spec.child(0).child(0).context)
-        taken = {name: tensors[name] for name in names}
+        program_inputs = {name: tensors[name] for name in names}
         found = None
         try:
-            if broken and (node := check_nodes(program, taken)):
-                found = reproduce_node(program, taken, node.node, libraries=libraries, folder=tried)
+            if promise_broken and (node := check_nodes(program, program_inputs)):
+                found = reproduce_node(
+                    program, program_inputs, node.node, libraries=libraries, folder=candidates
+                )
             found = found or find_smallest_failing(
                 program,
-                taken,
+                program_inputs,
                 libraries=libraries,
-                folder=tried,
+                folder=candidates,
                 budget_s=until - time.monotonic(),
                 expected=expected,
                 on_found=partial(_write_smallest, folder=folder),
@@ -177,10 +182,12 @@ def minify_programs(
         if found is not None:
             return _write_smallest(found, folder)
         with torch.no_grad():
-            tensors = program.module(check_guards=False)(taken)
+            tensors = program.module(check_guards=False)(program_inputs)
     if time.monotonic() > until:
         return _OUT_OF_TIME
-    return "The program alone, traced and compiled anew, does not fail so: no smaller case was found."
+    return (
+        "Traced and compiled again by itself, the program does not fail this way: no smaller case was found."
+    )
 
 
 def minify_towers(
@@ -193,9 +200,9 @@ def minify_towers(
     expected: ExpectedEnding = _ANY_ENDING,
     budget_s: float = BUDGET_S,
 ) -> str:
-    """Write the fewest operators of the first tower that cannot be traced; says what was found.
+    """Write the fewest operators of the first tower that cannot be traced; return a summary.
 
-    They count only if they fail as `expected`.
+    Operators that fail in another way than `expected` do not count.
     """
     until = time.monotonic() + budget_s
     for tower in towers:
@@ -219,19 +226,20 @@ def minify_towers(
     if time.monotonic() > until:
         return _OUT_OF_TIME
     return (
-        "The operators that the model calls do not fail so by themselves: what cannot be traced is the "
-        "model's own Python between them."
+        "The operators that the model calls do not fail this way by themselves: the model's own Python code "
+        "between them cannot be traced."
     )
 
 
 def describe_interrupted_search(folder: Path) -> str:
-    """What a search that was ended had written by then, in words; nothing if it was nothing."""
+    """Describe the case that an interrupted search had written so far; return "" if it had written none."""
     try:
-        about = json.loads((folder / _SUMMARY).read_text())
+        summary = json.loads((folder / _SUMMARY).read_text())
     except (OSError, ValueError):
         return ""
     return (
-        f"By then it had cut {about['of_nodes']} nodes to {about['nodes']} ({about['fails']}): {SCRIPT_NAME}."
+        f"Until then it had reduced {summary['of_nodes']} nodes to {summary['nodes']} ({summary['fails']}): "
+        f"{SCRIPT_NAME}."
     )
 
 
@@ -239,17 +247,17 @@ def _write_smallest(found: SmallestCase, folder: Path) -> str:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / SCRIPT_NAME).write_text(found.script)
     (folder / "smallest.log").write_text(found.log)
-    about = {
+    summary = {
         "fails": str(found.ending),
         "operators": found.nodes,
         "nodes": len(found.nodes),
-        "of_nodes": found.of,
-        "scripts_tried": found.tried,
-        "drawn_inputs": found.drawn,
+        "of_nodes": found.of_nodes,
+        "scripts_tried": found.scripts_run,
+        "drawn_inputs": found.random_inputs,
         "versions": versions().model_dump(),
     }
-    (folder / _SUMMARY).write_text(json.dumps(about, indent=2))
+    (folder / _SUMMARY).write_text(json.dumps(summary, indent=2))
     return (
-        f"The smallest graph that fails so ({found.ending}) has {len(found.nodes)} of {found.of} nodes: "
-        f"{', '.join(found.nodes[:8])}. {SCRIPT_NAME} runs it with torch alone."
+        f"The smallest graph that fails this way ({found.ending}) has {len(found.nodes)} of "
+        f"{found.of_nodes} nodes: {', '.join(found.nodes[:8])}. {SCRIPT_NAME} runs it with torch alone."
     )

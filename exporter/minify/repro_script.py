@@ -1,4 +1,4 @@
-"""A graph as a script that runs with torch alone: in eager, traced, compiled, run and compared."""
+"""Render a graph as a script that needs only torch: it runs in eager, traces, compiles, runs and compares."""
 
 import base64
 import re
@@ -13,18 +13,18 @@ from torch.fx import Graph, Node
 
 from exporter.minify.op_recorder import DYNAMIC_AXES
 
-_LONGEST_VALUES = 1 << 16  # bytes of one tensor that a script carries; larger ones are drawn
-_LONGEST_INTEGERS = 4 << 20  # the same for integers: ids and lengths, by which code goes one way or another
-_MOST_RANDOM = 1 << 22  # elements; what is behind them is zero, and takes no memory
-_MOST_LISTED = 16  # elements that are written as numbers
+_LONGEST_VALUES = 1 << 16  # bytes of one tensor that a script embeds; larger ones become random numbers
+_LONGEST_INTEGERS = 4 << 20  # the same for integers: code may branch on ids and lengths
+_MOST_RANDOM = 1 << 22  # random elements of a tensor; the rest is zeros, which take no memory
+_MOST_LISTED = 16  # elements of a tensor that is written as a list of numbers
 
 
 class Step(StrEnum):
-    """What a script does, in this order."""
+    """The steps of a script, in order."""
 
     EAGER = "eager"
     TRACE = "trace"
-    PROMISE = "promise"  # the results' layouts are what tracing says they are
+    PROMISE = "promise"  # compare the results' layouts with what tracing promised
     COMPILE = "compile"
     RUN = "run"
     COMPARE = "compare"
@@ -41,15 +41,15 @@ def render_script(
     title: str,
     promises: bool = False,
 ) -> str:
-    """The script for a graph of placeholders, operators and one output; `inputs` by placeholder.
+    """Return the script for a graph of placeholders, operators and one output; `inputs` are by placeholder.
 
-    With `promises` it ends by holding the layouts of its results against what tracing says of them; else it
-    compiles, runs and compares.
+    With `promises` the last step compares the layouts of the results with what tracing promised; otherwise
+    the script compiles, runs and compares numbers.
     """
     steps = [Step.EAGER, Step.TRACE, *([Step.PROMISE] if promises else _PACKAGE_STEPS)]
     code = graph.python_code("self", expanded_def=False)
     placeholders = [node for node in graph.nodes if node.op == "placeholder"]
-    given = {node.name: inputs[node.name] for node in placeholders}
+    values = {node.name: inputs[node.name] for node in placeholders}
     used = set(re.findall(r"\w+", code.src))
     return _SCRIPT.format(
         title=title.replace('"""', "'''").replace("\\", "/"),
@@ -57,11 +57,11 @@ def render_script(
         names="\n".join(_import_line(name, value) for name, value in code.globals.items() if name in used),
         forward="\n".join(f"    {line}" for line in code.src.strip().splitlines()),
         inputs="\n".join(
-            f"    {_literal(value)},  # {_input_comment(name, value)}" for name, value in given.items()
+            f"    {_literal(value)},  # {_input_comment(name, value)}" for name, value in values.items()
         ),
         dims="\n".join(f"    {_dynamic_shape(node)}," for node in placeholders),
         versions=f"torch {torch.__version__}",
-        most_drawn=_MOST_RANDOM,
+        most_random=_MOST_RANDOM,
         steps=[str(step) for step in steps],
         named_steps=f"{', '.join(steps[:-1])} and {steps[-1]}",
         before_main=_CHECK_LAYOUT if promises else "",
@@ -70,7 +70,7 @@ def render_script(
 
 
 def _import_line(name: str, value: object) -> str:
-    """How a script gets a name that the graph's code uses."""
+    """Return the line that defines a name which the graph's code uses."""
     if name in {"inf", "nan"}:
         return f'{name} = float("{name}")'
     if isinstance(value, ModuleType):
@@ -80,16 +80,16 @@ def _import_line(name: str, value: object) -> str:
 
 
 def is_randomised(value: object) -> bool:
-    """Whether a script draws this tensor: it is too large to carry."""
+    """Tell whether a script fills this tensor with random numbers, as it is too large to embed."""
     if not isinstance(value, Tensor):
         return False
-    counts = not value.dtype.is_floating_point and not value.dtype.is_complex
+    is_integer = not value.dtype.is_floating_point and not value.dtype.is_complex
     size = value.numel() * value.element_size()
-    return size > (_LONGEST_INTEGERS if counts else _LONGEST_VALUES)
+    return size > (_LONGEST_INTEGERS if is_integer else _LONGEST_VALUES)
 
 
 def _input_comment(name: str, value: object) -> str:
-    return f"{name}: drawn, too large to keep as it was" if is_randomised(value) else name
+    return f"{name}: random numbers, too large to embed" if is_randomised(value) else name
 
 
 def _literal(value: object) -> str:
@@ -98,24 +98,24 @@ def _literal(value: object) -> str:
     dtype, size, stride = value.dtype, tuple(value.shape), tuple(value.stride())
     device = "" if value.device.type == "cpu" else f', device="{value.device}"'
     if value.numel() <= _MOST_LISTED and dtype is not torch.bfloat16:
-        made = f"torch.tensor({value.tolist()}, dtype={dtype}).reshape({size})"
+        literal = f"torch.tensor({value.tolist()}, dtype={dtype}).reshape({size})"
     elif not is_randomised(value):
         raw = value.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes()
         packed = base64.b64encode(zlib.compress(raw, 9)).decode()
-        made = f'packed("{packed}", {dtype}, {size})'
+        literal = f'unpack("{packed}", {dtype}, {size})'
     else:
-        made = f"drawn({dtype}, {size}, {stride})"
+        literal = f"random_numbers({dtype}, {size}, {stride})"
     if not device and (value.is_contiguous() or is_randomised(value)):
-        return made
-    return f"torch.empty_strided({size}, {stride}, dtype={dtype}{device}).copy_({made})"
+        return literal
+    return f"torch.empty_strided({size}, {stride}, dtype={dtype}{device}).copy_({literal})"
 
 
 def _dynamic_shape(node: Node) -> str:
-    """Sizes that were dynamic stay so."""
+    """Return the entry of `dynamic_shapes` by which sizes that were dynamic stay dynamic."""
     value = node.meta.get("val")
     if not isinstance(value, Tensor):
         return "None"
-    if DYNAMIC_AXES in node.meta:  # a recording: to be dynamic is part of what fails
+    if DYNAMIC_AXES in node.meta:  # a recording: it may fail only because the axis is dynamic
         return "{" + ", ".join(f"{axis}: torch.export.Dim.DYNAMIC" for axis in node.meta[DYNAMIC_AXES]) + "}"
     axes = [axis for axis, size in enumerate(value.shape) if isinstance(size, torch.SymInt)]
     return "{" + ", ".join(f"{axis}: torch.export.Dim.AUTO" for axis in axes) + "}"
@@ -123,8 +123,8 @@ def _dynamic_shape(node: Node) -> str:
 
 _SCRIPT = '''"""{title}
 
-Runs with {versions} and no file besides: python smallest.py [the last step to take, of
-{named_steps}].
+Runs with {versions} and no other file: python smallest.py [LAST_STEP], which is one of
+{named_steps}.
 """
 
 import base64
@@ -141,23 +141,23 @@ import torch.fx.experimental._config as sizes
 {names}
 
 STEPS = {steps}
-LAZY = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000  # MAP_NORESERVE, which not every Python names
+LAZY = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000  # MAP_NORESERVE, which older Pythons do not define
 
 
-def packed(text, dtype, size):
+def unpack(text, dtype, size):
     return torch.frombuffer(bytearray(zlib.decompress(base64.b64decode(text))), dtype=dtype).reshape(size)
 
 
-def drawn(dtype, size, stride):
-    """Random numbers to begin with, zeros behind them: pages that nobody writes to take no memory."""
+def random_numbers(dtype, size, stride):
+    """Random numbers at the start, zeros after them: pages that are never written take no memory."""
     length = 1 + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
-    made = torch.frombuffer(mmap.mmap(-1, length * dtype.itemsize, flags=LAZY), dtype=dtype)
-    first, generator = made[:{most_drawn}], torch.Generator().manual_seed(0)
+    values = torch.frombuffer(mmap.mmap(-1, length * dtype.itemsize, flags=LAZY), dtype=dtype)
+    first, generator = values[:{most_random}], torch.Generator().manual_seed(0)
     if dtype.is_floating_point:
         first.copy_(torch.rand(len(first), generator=generator))
     else:
         first.copy_(torch.randint(0, 2, (len(first),), generator=generator))
-    return made.as_strided(size, stride)
+    return values.as_strided(size, stride)
 
 
 class Smallest(torch.nn.Module):
@@ -174,7 +174,7 @@ DIMS = (
 
 def step(name):
     if STEPS.index(name) > STEPS.index(sys.argv[1] if len(sys.argv) > 1 else STEPS[-1]):
-        print("step: none, as asked", flush=True)
+        print("step: none, stopped as asked", flush=True)
         sys.exit(0)
     print("step:", name, flush=True)
 
@@ -187,14 +187,14 @@ def step(name):
         expected = module(*INPUTS)
         step("trace")
         program = torch.export.export(module, INPUTS, dynamic_shapes=DIMS, strict=False)
-{after_trace}    print("step: all, without a failure", flush=True)
+{after_trace}    print("step: all passed", flush=True)
 
 
 if __name__ == "__main__":
     main()
 '''
 
-_CHECK_LAYOUT = """def held(promised, real):
+_CHECK_LAYOUT = """def check_layout(promised, real):
     if promised.dtype != real.dtype:
         raise AssertionError(f"dtype is {real.dtype}, promised {promised.dtype}")
     sizes = tuple(int(size) for size in promised.shape)
@@ -208,16 +208,16 @@ _CHECK_LAYOUT = """def held(promised, real):
 """
 _PROMISE_STEP = """        step("promise")
         for promised, real in zip(program.graph.output_node().args[0], expected, strict=True):
-            held(promised.meta["val"], real)
+            check_layout(promised.meta["val"], real)
 """
 _PACKAGE_STEPS_CODE = """        step("compile")
         with tempfile.TemporaryDirectory() as folder:
             path = torch._inductor.aoti_compile_and_package(program, package_path=folder + "/smallest.pt2")
             step("run")
-            given = torch._inductor.aoti_load_package(path)(*INPUTS)
+            actual = torch._inductor.aoti_load_package(path)(*INPUTS)
             if torch.cuda.is_initialized():
-                torch.cuda.synchronize()  # raises what has gone wrong on a GPU
+                torch.cuda.synchronize()  # raises errors of the GPU
             step("compare")
-            for wanted, real in zip(expected, given, strict=True):
-                torch.testing.assert_close(real, wanted, rtol=1e-4, atol=1e-5)
+            for from_eager, from_package in zip(expected, actual, strict=True):
+                torch.testing.assert_close(from_package, from_eager, rtol=1e-4, atol=1e-5)
 """

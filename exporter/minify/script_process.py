@@ -1,7 +1,8 @@
-"""The process that tries scripts, each in a fork of its own: what it imports is imported once.
+"""The process that runs scripts, each in a fork of its own, so that torch is imported only once.
 
-Started by `exporter.minify.script_runner`. Reads one JSON request per line on stdin, answers each with one.
-Nothing is computed here before a fork, so that no thread of a library is lost in it.
+`exporter.minify.script_runner` starts it. It reads JSON requests from stdin, one per line, and writes one
+JSON line for each to stdout. It computes nothing before a fork, as threads of a library would not survive the
+fork.
 """
 
 import importlib
@@ -13,12 +14,12 @@ import time
 import traceback
 from pathlib import Path
 
-import torch._inductor  # noqa: F401, TID251  paid once, for every script that is tried
+import torch._inductor  # noqa: F401, TID251  imported, not used: once for all scripts
 from pydantic import BaseModel
 
 
 class ScriptRequest(BaseModel):
-    """A script to run up to a step, and for how long at most."""
+    """Request to run a script up to a step, for at most `limit_s` seconds."""
 
     script: Path
     log: Path
@@ -27,7 +28,7 @@ class ScriptRequest(BaseModel):
 
 
 class ScriptStatus(BaseModel):
-    """How the script's process ended: its status, a signal's negative number, or None past its limit."""
+    """The end of a script's process: exit status, negative signal number, or None at the time limit."""
 
     status: int | None
 
@@ -37,11 +38,11 @@ def main() -> None:
         importlib.import_module(library)
     _answer(0)
     for line in sys.stdin:
-        trial = ScriptRequest.model_validate_json(line)
+        request = ScriptRequest.model_validate_json(line)
         child = os.fork()
         if child == 0:
-            _run(trial)
-        _answer(_wait(child, trial.limit_s))
+            _run(request)
+        _answer(_wait(child, request.limit_s))
 
 
 def _answer(status: int | None) -> None:
@@ -49,18 +50,18 @@ def _answer(status: int | None) -> None:
     sys.stdout.flush()
 
 
-def _run(trial: ScriptRequest) -> None:
-    os.setsid()  # so that compilers it starts end with it
-    log = os.open(trial.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+def _run(request: ScriptRequest) -> None:
+    os.setsid()  # so that compilers which it starts can be killed with it
+    log = os.open(request.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    sys.argv = [str(trial.script), trial.last_step]
+    sys.argv = [str(request.script), request.last_step]
     try:
-        runpy.run_path(str(trial.script), run_name="__main__")
+        runpy.run_path(str(request.script), run_name="__main__")
     except SystemExit:
         os._exit(0)
-    except BaseException:  # noqa: BLE001  it ends this process, whatever it is
+    except BaseException:  # noqa: BLE001  any exception ends this process
         traceback.print_exc()
         sys.stderr.flush()
         os._exit(1)

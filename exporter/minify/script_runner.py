@@ -1,4 +1,4 @@
-"""Tries scripts in processes of their own, and says how each of them ends."""
+"""Run scripts, each in a process of its own, and tell how each one ends."""
 
 import math
 import subprocess
@@ -16,16 +16,18 @@ from exporter.minify.script_process import ScriptRequest, ScriptStatus
 
 _CHILD = "exporter.minify.script_process"
 _STEP_MARK = "step: "
-_AFTER_HANG = 4.0  # times the slowest script that came to an end: what one may take once one has hung
-_LEAST_S, _UNKNOWN = 5.0, 0.25  # at least; of the limit, if none came to an end yet
-# Inductor's pool of compilers has threads, which a fork does not have: it would wait for them for ever.
+# Once a script has hung, the time limit of further ones is lower:
+_AFTER_HANG = 4.0  # times the duration of the slowest script that ended,
+_UNKNOWN = 0.25  # or this fraction of the limit if none has ended yet,
+_LEAST_S = 5.0  # but at least so many seconds
+# Inductor's compile pool has threads, which do not survive a fork: the fork would wait for them for ever.
 _NO_POOL = "TORCHINDUCTOR_COMPILE_THREADS=1"
-_NO_DRIVER = "PYTORCH_NVML_BASED_CUDA_CHECK=1"  # a GPU that the parent has spoken to is lost to its forks
+_NO_DRIVER = "PYTORCH_NVML_BASED_CUDA_CHECK=1"  # once a process has used CUDA, its forks cannot
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ending:
-    """How a script failed: where, and in which way. Two that are equal failed in the same way."""
+    """The failure of a script: its step and its kind. Equal values mean the same failure."""
 
     step: Step
     kind: str  # "error CppCompileError", "signal 11", "hang"
@@ -36,10 +38,10 @@ class Ending:
 
 @dataclass(frozen=True, kw_only=True)
 class ExpectedEnding:
-    """How what failed showed itself: a script that ends otherwise fails in another way."""
+    """The endings that count as the failure searched for."""
 
     steps: tuple[Step, ...] = tuple(Step)
-    kinds: tuple[str, ...] = ()  # whole, or the first word of one; all of them if there are none
+    kinds: tuple[str, ...] = ()  # of `Ending.kind`, the whole or the first word; empty: any
 
     def matches(self, ending: Ending) -> bool:
         alike = {ending.kind, ending.kind.partition(" ")[0]}
@@ -52,16 +54,17 @@ class ScriptRunner:
     def __init__(
         self, libraries: Sequence[str], folder: Path, *, limit_s: float, until: float = math.inf
     ) -> None:
-        """Scripts and their logs go below `folder`.
+        """Write scripts and their logs below `folder`.
 
-        Each may take `limit_s`, less once one has hung, and none goes on past `until` on the monotonic clock.
+        A script may take `limit_s` seconds, less once one has hung; none runs past `until`, a time of the
+        monotonic clock.
         """
         self._libraries = libraries
         self._folder = folder
         self._limit_s = limit_s
         self._until = until
         self._hung = False
-        self._slowest_s = 0.0  # of those that came to an end
+        self._slowest_s = 0.0  # of the scripts that ended
         self.scripts_run = 0
 
     def __enter__(self) -> Self:
@@ -87,7 +90,7 @@ class ScriptRunner:
         self._running.close()
 
     def run_script(self, text: str, *, last_step: Step = Step.COMPARE) -> Ending | None:
-        """How the script failed; None if it did not, or time was up before it ended."""
+        """Run a script; return how it failed, or None if it passed or was not finished at `until`."""
         begun = time.monotonic()
         limit_s, left_s = self._script_limit_s(), self._until - begun
         if left_s <= 0:
@@ -96,8 +99,8 @@ class ScriptRunner:
         script, log = self._folder / "smallest.py", self._folder / "smallest.log"
         script.write_text(text)
         assert self._process.stdin is not None
-        trial = ScriptRequest(script=script, log=log, last_step=last_step, limit_s=min(limit_s, left_s))
-        self._process.stdin.write(trial.model_dump_json() + "\n")
+        request = ScriptRequest(script=script, log=log, last_step=last_step, limit_s=min(limit_s, left_s))
+        self._process.stdin.write(request.model_dump_json() + "\n")
         self._process.stdin.flush()
         status = self._answer().status
         if status is not None:
@@ -109,7 +112,7 @@ class ScriptRunner:
         return None if status == 0 else _read_ending(status, log.read_text(errors="replace"))
 
     def _script_limit_s(self) -> float:
-        """Without this a single hang, tried twice, would take all of a search's time."""
+        """Return the next script's time limit; one hanging script, run twice, must not use up the search."""
         if not self._hung:
             return self._limit_s
         usual = _AFTER_HANG * self._slowest_s if self._slowest_s else _UNKNOWN * self._limit_s
@@ -117,7 +120,7 @@ class ScriptRunner:
 
     @property
     def log(self) -> str:
-        """What the last script said."""
+        """The output of the last script."""
         return (self._folder / "smallest.log").read_text(errors="replace")
 
     def _answer(self) -> ScriptStatus:
@@ -128,8 +131,8 @@ class ScriptRunner:
 def _read_ending(status: int | None, log: str) -> Ending:
     lines = log.splitlines()
     reached = [line.removeprefix(_STEP_MARK) for line in lines if line.startswith(_STEP_MARK)]
-    if not reached:  # its own text is wrong: that says nothing of the graph
-        raise ValueError(f"a script did not begin: {lines[-1] if lines else status}")
+    if not reached:  # the fault is in the script's own text, not in the graph
+        raise ValueError(f"a script did not start: {lines[-1] if lines else status}")
     step = Step(reached[-1])
     if status is None:
         return Ending(step=step, kind="hang")
@@ -142,6 +145,6 @@ def _read_ending(status: int | None, log: str) -> Ending:
 
 
 def _names_exception(name: str) -> bool:
-    """Whether a line that begins so tells of an exception: not all of torch's are called errors."""
+    """Tell whether a log line that begins with `name` reports an exception; not all end in Error."""
     own = name.rpartition(".")[2]
     return own.endswith(("Error", "Exception", "Failed")) or ("." in name and own[:1].isupper())

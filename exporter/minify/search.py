@@ -1,7 +1,7 @@
-"""The smallest graph that still fails the same way: a bounded search over a program's nodes.
+"""Search for the smallest graph that still fails the same way, within a time limit, over a program's nodes.
 
-First the program is cut behind the earliest node that suffices, then before the latest; what is left is tried
-without one node after the other. What stands before a cut is replaced by the values it really had.
+First the program is cut after the earliest node with which it still fails, then before the latest; then each
+remaining node is left out in turn. Values that come from before a cut become inputs with the values they had.
 """
 
 import logging
@@ -29,15 +29,15 @@ _ANY_ENDING = ExpectedEnding()
 
 @dataclass(frozen=True, kw_only=True)
 class SmallestCase:
-    """What the search came to."""
+    """The smallest failing case that a search found."""
 
     ending: Ending
-    nodes: tuple[str, ...]  # the operators that are left
-    of: int  # how many there were
-    tried: int
-    drawn: tuple[str, ...]  # the inputs that the script draws, being too large to carry
+    nodes: tuple[str, ...]  # the remaining operators
+    of_nodes: int  # the number of operators before the search
+    scripts_run: int
+    random_inputs: tuple[str, ...]  # inputs too large for the script, which fills them with random numbers
     script: str
-    log: str  # of the last script that failed
+    log: str  # output of the last script that failed
 
 
 OnFound = Callable[[SmallestCase], object]
@@ -47,7 +47,7 @@ def _ignore(found: SmallestCase) -> None:
     pass
 
 
-def find_smallest_failing(  # noqa: PLR0913  what to search, where, how long and for what: all by name
+def find_smallest_failing(  # noqa: PLR0913  all but two are keyword arguments
     program: ExportedProgram,
     inputs: Mapping[str, Tensor],
     *,
@@ -58,9 +58,10 @@ def find_smallest_failing(  # noqa: PLR0913  what to search, where, how long and
     expected: ExpectedEnding = _ANY_ENDING,
     on_found: OnFound = _ignore,
 ) -> SmallestCase | None:
-    """Search for `budget_s` at most, each script for `limit_s`; each smaller case goes to `on_found`.
+    """Search for the smallest part of `program` that fails as `expected`.
 
-    None if the program alone does not fail, or not as `expected`.
+    The search takes at most `budget_s` seconds, each script at most `limit_s`. Each smaller case is passed to
+    `on_found`. Return None if the program by itself does not fail, or fails in another way.
     """
     module = program.module(check_guards=False)
     assert isinstance(module, GraphModule)
@@ -80,9 +81,9 @@ def find_smallest_untraceable(
     expected: ExpectedEnding = _ANY_ENDING,
     on_found: OnFound = _ignore,
 ) -> SmallestCase | None:
-    """The same for the operators that were recorded of a module that could not be traced.
+    """Search for the fewest operators that cannot be traced, among those `record_operators` has recorded.
 
-    None also if they fail otherwise than `expected`.
+    Limits, `on_found` and the result are those of `find_smallest_failing`.
     """
     module, inputs = recorded
     until = time.monotonic() + budget_s
@@ -100,16 +101,16 @@ def reproduce_node(
     folder: Path,
     limit_s: float = 120.0,
 ) -> SmallestCase | None:
-    """The node that breaks its promise, by itself; None if by itself it does not."""
+    """Run one node by itself; return the case if its result differs from what tracing promised, else None."""
     module = program.module(check_guards=False)
     assert isinstance(module, GraphModule)
     with ScriptRunner(libraries, folder, limit_s=limit_s) as runner:
         search = _Search(module, tree_leaves(dict(inputs)), runner, libraries, until=time.monotonic())
-        return search.of_node(node)
+        return search.run_node(node)
 
 
 class _Search:
-    """Keeps the smallest cut that failed, as (first node kept, last node kept, nodes left out)."""
+    """A search over the calls of one module's graph."""
 
     def __init__(
         self,
@@ -130,59 +131,59 @@ class _Search:
         self._last_log = ""
 
     def run(self, last_step: Step, expected: ExpectedEnding, on_found: OnFound) -> SmallestCase | None:
-        self._remember_before(0)
-        ending = self._try(self._nodes, self._outputs(), last_step)
+        self._record_values_before(0)
+        ending = self._run_cut(self._nodes, self._outputs(), last_step)
         if ending is None or not expected.matches(ending):
             return None
 
-        on_found(self._told(ending, self._nodes))
+        on_found(self._case(ending, self._nodes))
 
         def fails(kept: Sequence[Node], outputs: Sequence[Node]) -> bool:
-            same = self._try(kept, outputs, ending.step) == ending
+            same = self._run_cut(kept, outputs, ending.step) == ending
             if same:
-                on_found(self._told(ending, kept, outputs))
+                on_found(self._case(ending, kept, outputs))
             return same
 
-        last = self._first_that_suffices(fails)
+        last = self._find_earliest_end(fails)
         if last is None:
-            return self._told(ending, self._nodes)
-        self._remember_before(last)
-        kept = self._latest_start(fails, last)
-        return self._told(ending, self._without_each(fails, kept))
+            return self._case(ending, self._nodes)
+        self._record_values_before(last)
+        kept = self._find_latest_start(fails, last)
+        return self._case(ending, self._leave_out_each(fails, kept))
 
-    def of_node(self, name: str) -> SmallestCase | None:
-        """A node and nothing else, up to the step that holds it against what tracing promised."""
+    def run_node(self, name: str) -> SmallestCase | None:
+        """Run a node and nothing else, up to the step that compares its result with what tracing promised."""
         place = next((place for place, node in enumerate(self._nodes) if node.name == name), None)
         if place is None:
             return None
-        self._remember_before(place)
+        self._record_values_before(place)
         kept = [self._nodes[place]]
-        ending = self._try(kept, kept, Step.PROMISE)
-        return self._told(ending, kept) if ending else None
+        ending = self._run_cut(kept, kept, Step.PROMISE)
+        return self._case(ending, kept) if ending else None
 
-    def _first_that_suffices(self, fails: Callable[[Sequence[Node], Sequence[Node]], bool]) -> int | None:
-        """The first node that fails when all behind it is left out; None where that cannot be found."""
+    def _find_earliest_end(self, fails: Callable[[Sequence[Node], Sequence[Node]], bool]) -> int | None:
+        """Return the place of the first node such that the nodes up to it still fail; None if not found."""
 
-        def until(place: int) -> bool:
+        def fails_up_to(place: int) -> bool:
             kept = self._nodes[: place + 1]
             return fails(
                 kept, _unread_tensors(kept)
-            )  # all of it counts, else a longer cut may leave the fault out
+            )  # every tensor is an output, else the fault may be dead code
 
         places = [place for place, node in enumerate(self._nodes) if _is_tensor(node)]
         low, high, found = 0, len(places) - 1, None
         while low <= high and time.monotonic() < self._until:
             middle = (low + high) // 2
-            if until(places[middle]):
+            if fails_up_to(places[middle]):
                 found, high = places[middle], middle - 1
             else:
                 low = middle + 1
         return found
 
-    def _latest_start(
+    def _find_latest_start(
         self, fails: Callable[[Sequence[Node], Sequence[Node]], bool], last: int
     ) -> Sequence[Node]:
-        """As few nodes before `last` as suffice."""
+        """Return the fewest ancestors of the node at `last`, and itself, that still fail."""
         ancestors = _ancestors(self._nodes[last], self._nodes)
         low, high, kept = 0, len(ancestors) - 1, ancestors
         while low < high and time.monotonic() < self._until:
@@ -193,7 +194,7 @@ class _Search:
                 high = middle - 1
         return kept
 
-    def _without_each(
+    def _leave_out_each(
         self, fails: Callable[[Sequence[Node], Sequence[Node]], bool], kept: Sequence[Node]
     ) -> Sequence[Node]:
         for node in kept[:-1]:
@@ -202,20 +203,20 @@ class _Search:
                 kept = rest
         return kept
 
-    def _try(self, kept: Sequence[Node], outputs: Sequence[Node], last_step: Step) -> Ending | None:
-        script = self._script(kept, outputs, "A graph cut from a program.", last_step)
+    def _run_cut(self, kept: Sequence[Node], outputs: Sequence[Node], last_step: Step) -> Ending | None:
+        script = self._render(kept, outputs, "A graph cut from a program.", last_step)
         ending = self._runner.run_script(script, last_step=last_step)
         if ending is not None:
             self._last_log = self._runner.log
         return ending
 
-    def _script(self, kept: Sequence[Node], outputs: Sequence[Node], title: str, last_step: Step) -> str:
+    def _render(self, kept: Sequence[Node], outputs: Sequence[Node], title: str, last_step: Step) -> str:
         graph, inputs = self._cut(kept, outputs)
         promises = last_step is Step.PROMISE
         return render_script(graph, inputs, libraries=self._libraries, title=title, promises=promises)
 
     def _cut(self, kept: Sequence[Node], outputs: Sequence[Node]) -> tuple[Graph, dict[str, object]]:
-        """A graph of the kept nodes; what they read besides is an input with the value it had."""
+        """Build a graph of the kept nodes; other values that they read become inputs, as recorded."""
         graph, moved, inputs = Graph(), dict[Node, Node](), dict[str, object]()
         members = set(kept)
         taken = dict.fromkeys(each for node in kept for each in node.all_input_nodes if each not in members)
@@ -229,27 +230,30 @@ class _Search:
         graph.eliminate_dead_code()
         return graph, inputs
 
-    def _remember_before(self, place: int) -> None:
-        """The values of inputs and weights, and of the nodes before a place: those are known not to fail."""
+    def _record_values_before(self, place: int) -> None:
+        """Record the values of inputs, weights and the nodes before a place, which are known not to fail."""
         stop = self._nodes[place]
-        run = _ValueRecorder(self._module, stop)
+        recorder = _ValueRecorder(self._module, stop)
         with torch.no_grad(), suppress(_StopReached):
-            run.run(*self._inputs, enable_io_processing=False)
-        self._values = run.values
+            recorder.run(*self._inputs, enable_io_processing=False)
+        self._values = recorder.values
 
-    def _told(
+    def _case(
         self, ending: Ending, kept: Sequence[Node], outputs: Sequence[Node] | None = None
     ) -> SmallestCase:
         if outputs is None:
             outputs = kept[-1:] if len(kept) < len(self._nodes) else self._outputs()
-        title = f"{ending}: the smallest graph found that fails so, {len(kept)} of {len(self._nodes)} nodes."
+        count = f"{len(kept)} of {len(self._nodes)} nodes"
+        title = f"{ending}: the smallest graph found that fails this way, {count}."
         return SmallestCase(
             ending=ending,
             nodes=tuple(str(node.target) for node in kept),
-            of=len(self._nodes),
-            tried=self._runner.scripts_run,
-            drawn=tuple(name for name, value in self._cut(kept, outputs)[1].items() if is_randomised(value)),
-            script=self._script(kept, outputs, title, ending.step),
+            of_nodes=len(self._nodes),
+            scripts_run=self._runner.scripts_run,
+            random_inputs=tuple(
+                name for name, value in self._cut(kept, outputs)[1].items() if is_randomised(value)
+            ),
+            script=self._render(kept, outputs, title, ending.step),
             log=self._last_log,
         )
 
@@ -264,7 +268,7 @@ class _StopReached(Exception):
 
 
 class _ValueRecorder(Interpreter):
-    """Runs up to a node, and keeps what every node before it gave."""
+    """Runs a graph up to a node, and records the value of every node before it."""
 
     def __init__(self, module: GraphModule, stop: Node) -> None:
         super().__init__(module, garbage_collect_values=False)
@@ -282,7 +286,7 @@ class _ValueRecorder(Interpreter):
 
 
 def _unread_tensors(kept: Sequence[Node]) -> list[Node]:
-    """The tensors that no other of these nodes reads."""
+    """Return the tensors among these nodes that no other of them reads."""
     members = set(kept)
     return [node for node in kept if _is_tensor(node) and not members & node.users.keys()]
 
@@ -292,7 +296,7 @@ def _is_tensor(node: Node) -> bool:
 
 
 def _ancestors(node: Node, nodes: Sequence[Node]) -> list[Node]:
-    """The nodes that `node` is computed from, and itself, in calling order."""
+    """Return the nodes that `node` is computed from, and itself, in calling order."""
     needed = {node}
     for each in reversed(nodes):
         if each in needed:

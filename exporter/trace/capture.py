@@ -1,4 +1,4 @@
-"""torch.export under a dim plan, and nothing else: what it raises is for `untraceable` to explain."""
+"""Call torch.export under a dim plan; `untraceable` explains the errors that it raises."""
 
 import warnings
 
@@ -19,14 +19,17 @@ def capture_tower(
     *,
     preserved: tuple[str, ...] = (),
 ) -> ExportedProgram:
-    """The tower's program, traced on `inputs` in the plan's order; `preserved` can be called as in eager."""
+    """Trace the tower on `inputs`, which are in the plan's order.
+
+    The submodules named in `preserved` keep their call signature in the program.
+    """
     with (
         torch.no_grad(),
         sizes_zero_and_one_stay_dynamic(),
         observe_nodes(lambda nodes, _: progress(None, f"{nodes:,} nodes traced")),
         warnings.catch_warnings(),
     ):
-        warnings.simplefilter("ignore")  # of torch and fbgemm about each other; failures raise
+        warnings.simplefilter("ignore")  # warnings of torch and fbgemm about each other; failures raise
         return torch.export.export(
             tower.module,
             (inputs,),

@@ -1,7 +1,7 @@
-"""Which custom-op libraries a server must import before it can load a package.
+"""Find the custom-op libraries that a server must import before it can load a package.
 
-Operators made with `torch.library.triton_op` are no part of them: the compiler takes their kernels into the
-package. A process that runs a program as it was traced needs their modules all the same.
+Operators made with `torch.library.triton_op` need no import there, as the compiler puts their kernels into
+the package. A process that runs a program as it was traced needs their modules all the same.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -19,10 +19,12 @@ _BUILT_IN = frozenset({"aten", "prim", "prims", "higher_order"})
 
 
 def find_op_libraries(programs: Iterable[ExportedProgram]) -> tuple[str, ...]:
-    """The modules behind the custom operators of all packages, sorted: known ones, and where others are made.
+    """Return the modules that register the custom operators of all packages, sorted.
+
+    They are the modules of known libraries, and those that define operators by `torch.library.custom_op`.
 
     Raises:
-        CompileFailed: an operator of an unknown library that no `torch.library.custom_op` has made, by name.
+        CompileFailed: an operator belongs to an unknown library and was not made with `custom_op`.
     """
     found: set[str] = set()
     for operator in _custom_operators(all_graphs(programs)):
@@ -39,7 +41,7 @@ def find_op_libraries(programs: Iterable[ExportedProgram]) -> tuple[str, ...]:
 
 
 def all_graphs(programs: Iterable[ExportedProgram]) -> Iterator[Graph]:
-    """Every graph of the programs: what is computed under autocast is a graph within one."""
+    """Yield every graph of the programs; code under autocast is a graph inside another."""
     for program in programs:
         for module in program.graph_module.modules():
             if isinstance(module, GraphModule):
@@ -47,30 +49,33 @@ def all_graphs(programs: Iterable[ExportedProgram]) -> Iterator[Graph]:
 
 
 def find_known_libraries(graphs: Iterable[Graph]) -> tuple[str, ...]:
-    """What running graphs as they are takes: compiled-in operators too, and none of unknown libraries."""
+    """Return the modules that running the graphs uncompiled needs, also those of compiled-in operators.
+
+    Operators of unknown libraries are left out.
+    """
     return tuple(
         sorted({library for operator in _custom_operators(graphs) if (library := _library_of(operator))})
     )
 
 
 def find_compiled_in_modules(graphs: Iterable[Graph]) -> tuple[str, ...]:
-    """The modules of operators whose kernels the compiler takes into the package."""
+    """Return the modules of operators whose kernels the compiler puts into the package."""
     found = {defining_module(operator) for operator in _custom_operators(graphs) if is_compiled_in(operator)}
     return tuple(sorted(module for module in found if module))
 
 
 def require_trusted(libraries: Iterable[str], trusted: Callable[[], Iterable[str]], where: str) -> None:
-    """InvalidArtifact, if an artifact asks for the import of what is no part of `trusted` modules' packages.
+    """Raise InvalidArtifact if an artifact needs a module outside the `trusted` modules' packages.
 
-    A manifest is what somebody wrote: to import what it names is to run code of their choosing.
+    Importing a module that a manifest names runs code which the writer of the manifest chose.
     """
     foreign = [library for library in libraries if library not in _LIBRARIES.values()]
     packages = {name.partition(".")[0] for name in trusted()} if foreign else set()
     for library in foreign:
         if library.partition(".")[0] not in packages:
             raise InvalidArtifact(
-                f"{where} asks for the operators of {library}, which belongs to no listed family",
-                hint="name the family in SLIPWAY_FAMILIES, if you trust its package, and install that",
+                f"{where} needs the operators of {library}, which belongs to no listed family",
+                hint="if you trust the family's package, install it and name the family in SLIPWAY_FAMILIES",
                 where=where,
             )
 

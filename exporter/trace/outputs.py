@@ -1,4 +1,4 @@
-"""What a program returns, in the manifest's words."""
+"""Describe a program's outputs as manifest entries."""
 
 from torch import SymInt
 from torch.export import ExportedProgram
@@ -9,7 +9,7 @@ from exporter.manifest import TensorEntry
 
 
 def output_entries(program: ExportedProgram, plan: DimPlan) -> tuple[TensorEntry, ...]:
-    """The program's outputs; a size that is a planned dim goes by the dim's name."""
+    """Return an entry for each output of the program; sizes that are planned dims are given by name."""
     dims = {symbol: dim for dim, symbol in check_program(program, plan).items()}
     names = list(program.call_spec.out_spec.context)
     nodes = {node.name: node for node in program.graph.nodes}

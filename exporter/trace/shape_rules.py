@@ -1,7 +1,8 @@
-"""Custom operators without a shape rule: found in eager runs, given one that other real runs bear out.
+"""Infer shape rules of custom operators that have none, from runs of the model in eager mode.
 
-Without a rule torch.export cannot trace an operator. A rule is guessed from some runs, each size of a result
-being a constant, a size of an argument, or a product or sum of two; it counts only if other runs agree.
+Without a shape rule (a fake implementation) torch.export cannot trace an operator. A rule is guessed from
+some of the runs: each size of a result is a constant, a size of an argument, or the product or sum of two
+sizes. It is accepted only if it is right for the other runs.
 """
 
 import math
@@ -23,12 +24,12 @@ from exporter.towers.tower import Tower
 
 Sizes = tuple[int, ...]
 
-_BATCHES = 4  # batches that operators are tried on
+_BATCHES = 4  # number of batches to run the operators on
 
 
 @dataclass(frozen=True, kw_only=True)
 class OperatorRun:
-    """One call of an operator: the sizes of its tensors, in order, and of its result."""
+    """One call of an operator: sizes and dtypes of its tensor arguments, in order, and of its result."""
 
     sizes: tuple[Sizes, ...]
     dtypes: tuple[torch.dtype, ...]
@@ -38,20 +39,20 @@ class OperatorRun:
 
 @dataclass(frozen=True, kw_only=True)
 class SizeRule:
-    """How one size of a result follows from the arguments' sizes: one of them, two of them, or none."""
+    """Rule for one size of a result: a constant, a size of an argument, or the sum or product of two."""
 
-    places: tuple[tuple[int, int], ...] = ()  # tensor and axis
+    places: tuple[tuple[int, int], ...] = ()  # (tensor, axis) of each size
     operation: Literal["", "+", "*"] = ""
     constant: int = 0
 
-    def of(self, sizes: Sequence[Sizes]) -> int:
+    def apply(self, sizes: Sequence[Sizes]) -> int:
         values = [sizes[tensor][axis] for tensor, axis in self.places]
         if not values:
             return self.constant
         return math.prod(values) if self.operation == "*" else sum(values)
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         if not self.places:
             return str(self.constant)
         return f" {self.operation} ".join(f"size {axis} of tensor {tensor}" for tensor, axis in self.places)
@@ -59,10 +60,10 @@ class SizeRule:
 
 @dataclass
 class _RunRecorder(TorchDispatchMode):
-    """Notes the calls of operators that have no shape rule."""
+    """Records the calls of operators that have no shape rule."""
 
     runs: dict[torch._ops.OpOverload, list[OperatorRun]] = field(default_factory=dict)
-    odd: dict[torch._ops.OpOverload, str] = field(default_factory=dict)
+    unsupported: dict[torch._ops.OpOverload, str] = field(default_factory=dict)  # with the reason
 
     def __post_init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch does not annotate it
@@ -89,17 +90,17 @@ class _RunRecorder(TorchDispatchMode):
                 )
                 self.runs.setdefault(func, []).append(run)
             else:
-                self.odd[func] = "it does not return one contiguous tensor"
+                self.unsupported[func] = "it does not return one contiguous tensor"
         return result
 
 
 def infer_shape_rules(
     tower: Tower, rows: Rows, device: torch.device, *, allowed: bool
 ) -> tuple[InferredOp, ...]:
-    """Try the tower's operators on real rows at several sizes, and infer the shape rules that lack.
+    """Run the tower on real rows at several sizes, and infer the missing shape rules of its operators.
 
     Raises:
-        ShapeRuleMissing: naming the operator, because rules may not be inferred or none fits.
+        ShapeRuleMissing: an operator has no rule, and inferring is not `allowed` or no rule fits.
     """
     batches = islice(verification_batches(rows, tower.plan), _BATCHES)
     on_device = ({name: each.to(device) for name, each in batch.inputs.items()} for batch in batches)
@@ -111,26 +112,27 @@ def register_shape_rules(
 ) -> tuple[InferredOp, ...]:
     """Run `module` on batches of different sizes, and register rules for operators that have none.
 
-    Registered for this process, as long as it lives. Every other batch is kept to check what was guessed.
+    The rules stay registered in this process. They are guessed from every other batch and checked on the
+    rest.
 
     Raises:
-        ShapeRuleMissing: naming the operator, because rules may not be inferred or none fits.
+        ShapeRuleMissing: an operator has no rule, and inferring is not `allowed` or no rule fits.
     """
-    seen = _RunRecorder()
-    with torch.no_grad(), seen:
+    recorder = _RunRecorder()
+    with torch.no_grad(), recorder:
         for batch in batches:
             module(dict(batch))
-    for operator in [*seen.odd, *([] if allowed else seen.runs)]:
-        reason = seen.odd.get(operator, "the export does not allow to infer one")
+    for operator in [*recorder.unsupported, *([] if allowed else recorder.runs)]:
+        reason = recorder.unsupported.get(operator, "the export does not allow inferring one")
         raise ShapeRuleMissing(f"operator {operator} has no shape rule; {reason}", where=str(operator))
-    return tuple(_register_rule(operator, runs) for operator, runs in seen.runs.items())
+    return tuple(_register_rule(operator, runs) for operator, runs in recorder.runs.items())
 
 
 def infer_rules(runs: Sequence[OperatorRun]) -> tuple[SizeRule, ...]:
-    """A rule for each size of the result, guessed from every other run and right for all of them.
+    """Return a rule for each size of the result, guessed from every other run and right for all runs.
 
     Raises:
-        ValueError: naming the size that no rule fits, or that runs do not tell enough.
+        ValueError: no rule fits one of the sizes, or there are too few runs of different sizes.
     """
     if len({run.sizes for run in runs}) < 3:
         raise ValueError("it was not run at three different sizes")
@@ -138,10 +140,10 @@ def infer_rules(runs: Sequence[OperatorRun]) -> tuple[SizeRule, ...]:
     rules = []
     for axis in range(len(runs[0].result)):
         fitting = [rule for rule in _candidate_rules(guessing) if _fits(rule, guessing, axis)]
-        borne_out = [rule for rule in fitting if _fits(rule, checking, axis)]
-        if not borne_out:
+        confirmed = [rule for rule in fitting if _fits(rule, checking, axis)]
+        if not confirmed:
             raise ValueError(f"no rule fits size {axis} of its result in all {len(runs)} runs")
-        rules.append(borne_out[0])
+        rules.append(confirmed[0])
     return tuple(rules)
 
 
@@ -153,20 +155,20 @@ def _register_rule(operator: torch._ops.OpOverload, runs: Sequence[OperatorRun])
             f"operator {operator} has no shape rule, and {error}", where=str(operator)
         ) from error
     dtype = runs[0].result_dtype
-    same = next((place for place, each in enumerate(runs[0].dtypes) if each == dtype), None)
+    like_argument = next((place for place, each in enumerate(runs[0].dtypes) if each == dtype), None)
 
     def rule_of(*args: object, **kwargs: object) -> Tensor:
         tensors = [each for each in tree_leaves((args, kwargs)) if isinstance(each, Tensor)]
         sizes = [tuple(each.shape) for each in tensors]
-        made = dtype if same is None else tensors[same].dtype
-        return tensors[0].new_empty([rule.of(sizes) for rule in rules], dtype=made)
+        result_dtype = dtype if like_argument is None else tensors[like_argument].dtype
+        return tensors[0].new_empty([rule.apply(sizes) for rule in rules], dtype=result_dtype)
 
     torch.library.register_fake(operator.name().partition(".")[0], rule_of)
-    return InferredOp(name=str(operator), sizes=tuple(rule.words for rule in rules), runs=len(runs))
+    return InferredOp(name=str(operator), sizes=tuple(rule.description for rule in rules), runs=len(runs))
 
 
 def _candidate_rules(runs: Sequence[OperatorRun]) -> Iterator[SizeRule]:
-    """Simple rules first: a size of an argument, a constant, then products and sums of two sizes."""
+    """Yield rules, simple ones first: a size of an argument, a constant, sums and products of two sizes."""
     places = [(tensor, axis) for tensor, sizes in enumerate(runs[0].sizes) for axis in range(len(sizes))]
     yield from (SizeRule(places=(place,)) for place in places)
     yield from (SizeRule(constant=constant) for constant in dict.fromkeys(runs[0].result))
@@ -176,4 +178,4 @@ def _candidate_rules(runs: Sequence[OperatorRun]) -> Iterator[SizeRule]:
 
 
 def _fits(rule: SizeRule, runs: Sequence[OperatorRun], axis: int) -> bool:
-    return all(len(run.result) > axis and rule.of(run.sizes) == run.result[axis] for run in runs)
+    return all(len(run.result) > axis and rule.apply(run.sizes) == run.result[axis] for run in runs)

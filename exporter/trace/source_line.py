@@ -1,10 +1,10 @@
-"""The line of a model's code that a graph node was traced from."""
+"""Find the line of a model's code that a graph node was traced from."""
 
 from torch.fx import Node
 
 
 def source_line_of(node: Node) -> str:
-    """The innermost line of code outside of torch that the node was traced from: "models/stu.py:56"."""
+    """Return the innermost line outside of torch that the node was traced from, as "models/stu.py:56"."""
     lines = (node.stack_trace or "").splitlines()
     frames = [line.strip() for line in lines if line.strip().startswith('File "')]
     outside = [frame for frame in frames if "/torch/" not in frame]

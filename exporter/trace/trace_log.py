@@ -1,4 +1,4 @@
-"""Which graph nodes a trace has made and what each of them took, written as it happens."""
+"""Log each graph node that a trace creates, with its time, while the trace runs."""
 
 import os
 import time
@@ -18,20 +18,23 @@ _SLOWEST = 8
 
 @dataclass
 class TraceLog:
-    """The nodes of a trace so far, and the seconds between each and the one before it."""
+    """The number of nodes of a trace so far, their total time in seconds, and the slowest nodes.
+
+    The time of a node is the time since the node before it.
+    """
 
     nodes: int = 0
     seconds: float = 0.0
     slowest: list[tuple[float, Node]] = field(default_factory=list)  # the slowest first
 
-    def add(self, node: Node, took: float) -> None:
+    def add(self, node: Node, seconds: float) -> None:
         self.nodes += 1
-        self.seconds += took
-        kept = sorted([*self.slowest, (took, node)], key=lambda each: each[0], reverse=True)
+        self.seconds += seconds
+        kept = sorted([*self.slowest, (seconds, node)], key=lambda each: each[0], reverse=True)
         self.slowest = kept[:_SLOWEST]
 
     def summary(self) -> TraceTime:
-        """All of it in a few lines, with the lines of code that the slowest nodes are from."""
+        """Return the totals and the slowest nodes, with the lines of code they were traced from."""
         return TraceTime(
             nodes=self.nodes,
             seconds=round(self.seconds, 3),
@@ -40,16 +43,16 @@ class TraceLog:
                     node=node.name,
                     operator=str(node.target),
                     place=source_line_of(node),
-                    seconds=round(took, 4),
+                    seconds=round(seconds, 4),
                 )
-                for took, node in self.slowest
+                for seconds, node in self.slowest
             ),
         )
 
 
 @contextmanager
 def log_nodes(path: Path) -> Iterator[TraceLog]:
-    """Write a line per node to `path`, at once: a process that hangs or dies leaves its last node there."""
+    """Write a line per node to `path`, unbuffered: a process that hangs or dies leaves its last node."""
     path.parent.mkdir(parents=True, exist_ok=True)
     log, last = TraceLog(), time.monotonic()
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -57,9 +60,9 @@ def log_nodes(path: Path) -> Iterator[TraceLog]:
     def write(_: int, node: Node) -> None:
         nonlocal last
         now = time.monotonic()
-        took, last = now - last, now
-        log.add(node, took)
-        os.write(file, f"{took:.4f} s  {node.name} = {node.target}\n".encode())
+        seconds, last = now - last, now
+        log.add(node, seconds)
+        os.write(file, f"{seconds:.4f} s  {node.name} = {node.target}\n".encode())
 
     try:
         with observe_nodes(write):
@@ -69,6 +72,6 @@ def log_nodes(path: Path) -> Iterator[TraceLog]:
 
 
 def read_last_node(path: Path) -> str:
-    """The node that a trace made last; nothing if it made none."""
+    """Return the last node that a trace created, or "" if it created none."""
     lines = path.read_text().splitlines() if path.exists() else []
     return lines[-1].partition("  ")[2] if lines else ""

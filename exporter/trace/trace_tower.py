@@ -1,4 +1,4 @@
-"""A tower becomes a program that keeps to the dim plan, or an error says why it cannot."""
+"""Trace a tower to a program that follows the dim plan, or raise an error that says why it cannot."""
 
 import torch
 from torch import Tensor
@@ -24,9 +24,9 @@ def trace_tower(
     """Export `tower` on `inputs`, whose dynamic sizes are at least 2 and pairwise different.
 
     Raises:
-        DimsConflict: the model requires sizes to be equal that the plan keeps apart.
-        DimSpecialised: a size that the plan lets vary was narrowed or fixed.
-        OutOfMemory: what the model computes while it is traced did not fit.
+        DimsConflict: the model requires two sizes to be equal that are different dims in the plan.
+        DimSpecialised: a size that is dynamic in the plan was narrowed or fixed.
+        OutOfMemory: computing the model on the inputs while tracing ran out of memory.
         TraceFailed: torch.export could not capture the tower.
     """
     ordered = {tensor.name: inputs[tensor.name].to(device) for tensor in tower.plan.inputs}
@@ -39,6 +39,5 @@ def trace_tower(
     try:
         check_program(program, tower.plan)
     except DimPlanViolated as error:
-        told = f"{tower.title}: {error.message}"
-        raise type(error)(told, hint=error.hint, where=error.where) from error
+        raise type(error)(f"{tower.title}: {error.message}", hint=error.hint, where=error.where) from error
     return program

@@ -1,4 +1,4 @@
-"""Why torch.export refused a tower: what it says of sizes, turned into what a config can change."""
+"""Explain why torch.export refused a tower: translate its message on sizes into terms of the config."""
 
 import logging
 import re
@@ -17,7 +17,7 @@ from exporter.trace.capture import capture_tower
 
 _LONGEST_MESSAGE = 2000
 _DECLARED_HINT = "write the module so that torch.export captures it; docs/families.md says what to avoid"
-_OF_SIZES = re.compile(r"\bs\d+\b")  # torch writes an unknown size as s27
+_SYMBOL = re.compile(r"\bs\d+\b")  # torch writes an unknown size like s27
 
 log = logging.getLogger(__name__)
 
@@ -25,18 +25,18 @@ log = logging.getLogger(__name__)
 def explain_failure(
     tower: Tower, inputs: dict[str, Tensor], error: Exception
 ) -> TraceFailed | DimPlanViolated:
-    """The error for what tracing `tower` on `inputs` raised.
+    """Return the error to raise for `error`, which tracing `tower` on `inputs` raised.
 
-    Sizes that differ where the model needs them equal fail in the operation that joins them, and torch
-    names neither input. Traced once more with one element per row in everything, such sizes
-    coincide, and torch says which of them must always be equal.
+    If the model needs two sizes to be equal that differ in the inputs, the operation that combines them
+    fails, and torch names neither input. The tower is therefore traced again on inputs with one element per
+    row, where such sizes coincide, and torch says which of them must always be equal.
     """
     message = str(error).strip()
     alike = one_element_per_row(inputs, tower.plan)
-    told = message
-    if "Constraints violated" not in message and _OF_SIZES.search(message):
-        told = _trace_alike(tower, alike)
-    found = parse_violations(told)
+    constraints = message
+    if "Constraints violated" not in message and _SYMBOL.search(message):
+        constraints = _trace_again(tower, alike)
+    found = parse_violations(constraints)
     if not found:
         return TraceFailed(
             f"{tower.title}: {type(error).__name__}: {message[:_LONGEST_MESSAGE]}",
@@ -44,12 +44,12 @@ def explain_failure(
         )
     guards = _draft_guards(tower, alike)
     raised = diagnose(found, tower.plan, tower.config.pipeline, tower=tower.title, guards=guards)
-    raised.report = "\n\n".join([told, "draft_export:", report_guards(guards, tower.plan) or "nothing"])
+    raised.report = "\n\n".join([constraints, "draft_export:", report_guards(guards, tower.plan) or "nothing"])
     return raised
 
 
 def one_element_per_row(inputs: dict[str, Tensor], plan: DimPlan) -> dict[str, Tensor]:
-    """The inputs with one and the same size for every dim: rows of one element, elements of one value."""
+    """Shrink the inputs to one common size for every dim: rows of one element, elements of one value."""
     size = common_size(plan)
     alike = {}
     for tensor in plan.inputs:
@@ -63,10 +63,10 @@ def one_element_per_row(inputs: dict[str, Tensor], plan: DimPlan) -> dict[str, T
     return alike
 
 
-def _trace_alike(tower: Tower, inputs: dict[str, Tensor]) -> str:
+def _trace_again(tower: Tower, inputs: dict[str, Tensor]) -> str:
     try:
         capture_tower(tower, inputs)
-    except Exception as error:  # noqa: BLE001  as in trace
+    except Exception as error:  # noqa: BLE001  torch.export raises many unrelated types
         return str(error).strip()
     return ""
 
@@ -74,6 +74,6 @@ def _trace_alike(tower: Tower, inputs: dict[str, Tensor]) -> str:
 def _draft_guards(tower: Tower, inputs: dict[str, Tensor]) -> tuple[SizeGuard, ...]:
     try:
         return draft_guards(tower.module, inputs, to_torch_dims(tower.plan))
-    except Exception:  # what was found stands without it
+    except Exception:  # the guards only add to the report
         log.exception("draft_export_failed", extra={"tower": tower.name})
         return ()

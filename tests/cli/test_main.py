@@ -123,7 +123,7 @@ def test_asking_whether_there_is_a_gpu_starts_no_driver(given: str, kept: str) -
 def test_an_error_is_one_line_with_its_code(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", "no/such/artifact"]) == 1
     said = capsys.readouterr().err
-    assert said.startswith("slipway: error [invalid_artifact]: no/such/artifact is no artifact")
+    assert said.startswith("slipway: error [invalid_artifact]: no/such/artifact is not an artifact")
     assert said.count("\n") == 1
 
 

@@ -57,7 +57,9 @@ def test_a_job_page_follows_the_job_and_says_so_aloud(stack: Stack, open_page: O
         expect(page.locator("#tower-user .stage.done")).to_have_count(2)
         expect(page.locator("#log")).to_contain_text("at work on compile of user")
         expect(page.locator("#plan")).to_contain_text("seq_uih_seq")
-        expect(page.locator("#report")).to_contain_text("is no artifact")  # the stand-in publishes nothing
+        expect(page.locator("#report")).to_contain_text(
+            "is not an artifact"
+        )  # the stand-in publishes nothing
 
 
 def test_a_job_page_is_told_of_changes(hanging: Stack, open_page: OpenPage) -> None:

@@ -27,7 +27,7 @@ def test_nothing_is_exported_for_a_gpu_where_there_is_none(target: str) -> None:
 
 @no_gpu
 def test_where_no_driver_answers_it_is_said_so() -> None:
-    with pytest.raises(WrongArchitecture, match="cannot be asked what it is: .*libcuda"):
+    with pytest.raises(WrongArchitecture, match="does not tell its architecture: .*libcuda"):
         architecture(Device.CUDA)
 
 

@@ -83,5 +83,5 @@ def test_a_package_whose_blob_does_not_match_its_table_is_refused(compiled: Comp
     )
     with zipfile.ZipFile(other.path) as archive:
         assert any(name.endswith(BLOB_SUFFIX) for name in archive.namelist())
-    with pytest.raises(InvalidArtifact, match="not those its code describes"):
+    with pytest.raises(InvalidArtifact, match="do not match the table in its code"):
         load_package(other.path, CPU, copied_bytes=0)

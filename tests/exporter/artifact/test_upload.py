@@ -360,7 +360,7 @@ def test_what_another_attempt_put_in_its_place_is_not_published_and_not_removed(
     own = {path: local for path, local in files.items() if path.startswith("user/")}
     sent = upload_tower_to_store(store, "job1", user, own, replace_unfinished=False)
     newer = upload_tower_to_store(store, "job1", user, own, replace_unfinished=True)
-    with pytest.raises(StorageError, match="is not what was sent there"):
+    with pytest.raises(StorageError, match="is not the file that was uploaded there"):
         publish_manifest_to_store(store, "job1", only(user, manifest), sent, replace_unfinished=False)
     assert keys(store) == {file.key for file in newer}
     remove_uploads(newer, store.uri_of("job1"))
@@ -406,7 +406,7 @@ def test_a_file_that_arrives_damaged_is_not_published(
             super().write(io.BytesIO(damage(source.read())), size, key, on_sent)
 
     store = Damaging()
-    with pytest.raises(StorageError, match=r"job1/user/aoti/aoti_model.pt2 did not arrive") as failure:
+    with pytest.raises(StorageError, match=r"job1/user/aoti/aoti_model.pt2 was not stored") as failure:
         publish_in(store, "job1", manifest, files, replace_unfinished=False)
     assert failure.value.retryable
     assert keys(store) == set()
@@ -419,7 +419,7 @@ def test_files_and_manifest_must_agree(manifest: Manifest, files: dict[str, Path
         with pytest.raises(InvalidArtifact, match=r"disagree on user/(fg\.json|extra)"):
             publish_in(store, "job1", manifest, wrong, replace_unfinished=False)
     user, item = manifest.towers
-    with pytest.raises(InvalidArtifact, match="names a file twice, or another's"):
+    with pytest.raises(InvalidArtifact, match="names a file twice, or another tower's"):
         upload_tower_to_store(
             store, "job1", user.model_copy(update={"package": item.package}), files, replace_unfinished=False
         )
@@ -455,7 +455,7 @@ def test_a_tower_the_artifact_lacks_is_named(
 
 def test_a_folder_without_a_manifest_is_no_artifact(artifact_uri: str) -> None:
     open_store(artifact_uri).put_bytes(b"", "user/fg.json")
-    with pytest.raises(InvalidArtifact, match=r"no artifact: it has no manifest\.json"):
+    with pytest.raises(InvalidArtifact, match=r"not an artifact: it has no manifest\.json"):
         read_manifest(artifact_uri)
 
 

@@ -55,7 +55,9 @@ class StandsStill(dist.HashStore):
 def test_a_host_that_stands_still_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hosts, "_SILENCE_S", 1.5)
     second = Hosts(StandsStill(), 1, 2)
-    assert soon(lambda: second.read_announcement("outcome") or second.lost_host) == "the host where all meet"
+    assert (
+        soon(lambda: second.read_announcement("outcome") or second.lost_host) == "the host of the rendezvous"
+    )
 
 
 def test_who_meets_nobody_says_so() -> None:

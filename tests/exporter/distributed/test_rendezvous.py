@@ -19,7 +19,7 @@ def test_without_a_port_it_is_torchruns() -> None:
 
 @pytest.mark.parametrize("text", ["", ":29400", "node1:x", "node1:0", "node1:65536", "a:1:2"])
 def test_what_is_no_place_is_refused(text: str) -> None:
-    with pytest.raises(InvalidSpec, match="is no HOST:PORT"):
+    with pytest.raises(InvalidSpec, match="is not HOST:PORT"):
         place(text)
 
 

@@ -105,12 +105,12 @@ def test_what_fails_otherwise_is_no_smaller_case(tmp_path: Path) -> None:
     expected = ExpectedEnding(kinds=("error CompileError",))
     tower = tower_of(BranchesOnRows(tmp_path / "table"))
     told = minify_towers([tower], FEW, MORE, tmp_path / "evidence", libraries=[], expected=expected)
-    assert told.startswith("The operators that the model calls do not fail so by themselves")
+    assert told.startswith("The operators that the model calls do not fail this way by themselves")
 
 
 def test_a_search_whose_time_is_up_blames_nothing(tmp_path: Path) -> None:
     told = minify_towers([tower_of(Doubles())], FEW, MORE, tmp_path / "e", libraries=[], budget_s=-1)
-    assert told == "Time was up before a smaller case was found."
+    assert told == "The time limit was reached before a smaller case was found."
 
 
 @pytest.mark.slow
@@ -126,4 +126,4 @@ def test_each_smaller_case_is_kept_as_it_is_found(tmp_path: Path) -> None:
         on_found=lambda each: graphs.append(len(each.nodes)),
     )
     assert found is not None and graphs == sorted(graphs, reverse=True)
-    assert graphs[0] == found.of and graphs[-1] == len(found.nodes) < graphs[0]
+    assert graphs[0] == found.of_nodes and graphs[-1] == len(found.nodes) < graphs[0]

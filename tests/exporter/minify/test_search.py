@@ -76,7 +76,7 @@ def test_a_planted_failure_is_cut_to_its_operator(
     assert found is not None
     assert str(found.ending) == fails
     assert [name for name in found.nodes if name.startswith("planted")]
-    assert len(found.nodes) <= 2 < found.of
+    assert len(found.nodes) <= 2 < found.of_nodes
 
 
 class Branches(nn.Module):
