@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from functools import partial
 
 from exporter.spec import ExportSpec
-from exporter.towers.plan import PlannedTower, PlanRequest, pin, plan_export, plan_towers, read_config
+from exporter.towers.plan import PlannedTower, PlanRequest, pin_spec, plan_export, plan_towers, read_config
 from jobs.control.control import Plan, Planner
 from service.schemas import PlanView, TowerPlan
 
@@ -16,7 +16,7 @@ def plan(spec: ExportSpec, *, families: Collection[str] = ()) -> Plan:
     """
     text = read_config(spec)
     planned = plan_export(spec, text, families=families)
-    return Plan(spec=pin(spec, text, planned), towers=tuple(tower.name for tower in planned))
+    return Plan(spec=pin_spec(spec, text, planned), towers=tuple(tower.name for tower in planned))
 
 
 def planner(families: Collection[str]) -> Planner:

@@ -165,7 +165,7 @@ def _subject(order: dict[str, object], tell: Callable[..., None]) -> Subject:
     from exporter.data.batch import named_batch, trace_inputs
     from exporter.spec import ExportSpec
     from exporter.towers.plan import plan_towers
-    from exporter.towers.split import split
+    from exporter.towers.split import split_tower
     from exporter.trace.trace_tower import trace_tower
     from exporter.verify.reload import Chain
 
@@ -186,7 +186,7 @@ def _subject(order: dict[str, object], tell: Callable[..., None]) -> Subject:
         return [{name: value.to(gpu) for name, value in each.items()} for each in made]
 
     calls: dict[str, Call] = {"eager": tower.module}
-    sparse, _ = split(tower, max_batch_size=spec.max_batch_size)
+    sparse, _ = split_tower(tower, max_batch_size=spec.max_batch_size)
     try:
         program = trace_tower(tower, trace_inputs(rows, tower.plan), gpu)
         calls[_COMPILED] = torch.compile(program.module(check_guards=False), dynamic=True)

@@ -6,7 +6,7 @@ from exporter.config.family import FamilyConfig
 from exporter.config.features.data_groups import effective_fg_mode
 from exporter.config.features.feature_messages import feature_sources
 from exporter.config.features.groups import read_groups
-from exporter.config.features.joined_sequences import with_sequences_joined
+from exporter.config.features.joined_sequences import join_sequences
 from exporter.config.features.read_features import needs_generation, read_features
 from exporter.config.features.tables import check_tables
 from exporter.config.message import read_message, require_fields
@@ -65,7 +65,7 @@ def parse_published_config(text: str, *, where: str = "config") -> PipelineConfi
         check_tables(tables, features)
     return PipelineConfig(
         text=text,
-        features=with_sequences_joined(features, groups, by_model=model.groups_in_step),
+        features=join_sequences(features, groups, by_model=model.groups_in_step),
         groups=groups,
         model=model,
         train_input_path=message.train_input_path,

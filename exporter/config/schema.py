@@ -60,7 +60,7 @@ class Sequence:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table:
+class TableConfig:
     """An embedding table; features that name the same one share it."""
 
     name: str
@@ -78,7 +78,7 @@ class Feature:
     sequence: Sequence | None = None  # of a standalone sequence feature: named like the feature,
     # or like the sequence whose lengths the model requires it to have
     grouped: bool = False  # written inside a `sequence_feature` block
-    table: Table | None = None  # None: dense values go into the model as they are
+    table: TableConfig | None = None  # None: dense values go into the model as they are
     value_dim: int = 1  # values per element; 0: any number
     fixed_width: bool = False  # every element holds exactly `value_dim` values, where they are ids as well
     default_value: str = ""
@@ -129,7 +129,7 @@ class FeatureGroup:
         nested = (name for group in self.sequence_groups for name in group.features)
         return tuple(dict.fromkeys((*self.features, *nested)))
 
-    def table_of(self, feature: Feature) -> Table:
+    def table_of(self, feature: Feature) -> TableConfig:
         """The feature's table under the name it has in this group."""
         assert feature.table is not None
         suffix = f"_{self.table_suffix}" if self.table_suffix else ""

@@ -15,7 +15,7 @@ from exporter.dims.declared_dims import plan_declared
 from exporter.dims.torch_dims import input_sizes
 from exporter.errors import InvalidDeclaration, InvalidSpec
 from exporter.families.family import Family, TwoStep
-from exporter.families.loading import declared, family_code, load_family, tower_of
+from exporter.families.loading import declare_towers, family_code, find_tower, load_family
 from exporter.families.serving_module import DeclaredModule
 from exporter.spec import ExportSpec, Mode, TowerName
 from exporter.towers.declared_view import declared_tower
@@ -24,8 +24,8 @@ from exporter.towers.plan import (
     UnopenedTower,
     build_options,
     item_id_column,
-    require_listed,
-    require_of_family,
+    refuse_model_options,
+    require_listed_family,
 )
 from exporter.towers.tower import Tower
 
@@ -40,9 +40,9 @@ def open_declared_blueprint(
         InvalidSpec: the family has no such tower, or does not say how to package it in two stages.
     """
     family = load_family(unopened.family)
-    towers = declared(family, unopened.family, config_text)
+    towers = declare_towers(family, unopened.family, config_text)
     planned = _plan_tower(
-        tower_of(towers, unopened.name, unopened.family), unopened.family, spec, config_text
+        find_tower(towers, unopened.name, unopened.family), unopened.family, spec, config_text
     )
     return DeclaredBlueprint(planned, family, towers, mode=spec.mode)
 
@@ -56,11 +56,11 @@ def plan_family(spec: ExportSpec, config_text: str, *, families: Collection[str]
     """
     name = spec.family
     assert name is not None, "asked for a plan of TorchEasyRec's model"
-    require_listed(name, families)
-    require_of_family(spec)
-    towers = declared(load_family(name), name, config_text)
+    require_listed_family(name, families)
+    refuse_model_options(spec)
+    towers = declare_towers(load_family(name), name, config_text)
     wanted = spec.towers or tuple(tower.name for tower in towers)
-    return tuple(_plan_tower(tower_of(towers, each, name), name, spec, config_text) for each in wanted)
+    return tuple(_plan_tower(find_tower(towers, each, name), name, spec, config_text) for each in wanted)
 
 
 def _plan_tower(
@@ -93,7 +93,7 @@ class DeclaredBlueprint(Blueprint):
         self._towers = towers
         self._mode = mode
         self._text = planned.config.pipeline.text
-        self.declaration = tower_of(towers, planned.name, planned.family)
+        self.declaration = find_tower(towers, planned.name, planned.family)
 
     def build(self) -> Tower:
         module = DeclaredModule(self._build_module(self.planned.name), self.declaration)

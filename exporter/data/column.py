@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from exporter.config.schema import Feature, Table
+from exporter.config.schema import Feature, TableConfig
 from exporter.data.ragged import Counts, Ragged, Values
 from exporter.errors import InvalidPipelineConfig, InvalidRows
 
@@ -76,7 +76,7 @@ class _Leaves:
         self._per_element = per_element
         self._per_row = per_row
 
-    def ids(self, leaves: pa.Array, table: Table) -> NDArray[np.int64]:
+    def ids(self, leaves: pa.Array, table: TableConfig) -> NDArray[np.int64]:
         numbers = self._parse(leaves, pa.int64(), _ID, "is not an id")
         if pa.types.is_floating(leaves.type):
             whole = np.floor(numbers) == numbers

@@ -51,7 +51,7 @@ def load_family(name: str) -> Family:
     return family
 
 
-def declared(family: Family, name: str, config: str) -> tuple[TowerDeclaration, ...]:
+def declare_towers(family: Family, name: str, config: str) -> tuple[TowerDeclaration, ...]:
     """Every tower the family declares for a config.
 
     Raises:
@@ -67,7 +67,7 @@ def declared(family: Family, name: str, config: str) -> tuple[TowerDeclaration, 
     return towers
 
 
-def tower_of(towers: tuple[TowerDeclaration, ...], wanted: TowerName, family: str) -> TowerDeclaration:
+def find_tower(towers: tuple[TowerDeclaration, ...], wanted: TowerName, family: str) -> TowerDeclaration:
     """One of the towers; InvalidSpec if there is no such."""
     for tower in towers:
         if tower.name is wanted:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from exporter.declaration import InputDeclaration, TowerDeclaration
 from exporter.errors import InvalidDeclaration
 from exporter.families.family import TwoStep
-from exporter.models.contract import Demands, read
+from exporter.models.contract import Demands, read_all_values
 from exporter.towers.tower import ServedModule
 
 
@@ -30,7 +30,7 @@ class DeclaredModule(ServedModule):
         return self._named(cast(TwoStep, self.module).compute(dict(embedded)))
 
     def demands(self, inputs: Mapping[str, Tensor]) -> tuple[str, ...]:
-        return tuple(_demanded(inputs, self._declaration)[0].messages)
+        return tuple(_demand(inputs, self._declaration)[0].messages)
 
     def forward(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return self._named(self.module(self._checked(inputs)))
@@ -44,14 +44,12 @@ class DeclaredModule(ServedModule):
         return dict(outputs)
 
     def _checked(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        demands, safe = _demanded(inputs, self._declaration)
+        demands, safe = _demand(inputs, self._declaration)
         demands.raise_if_unmet()
         return safe
 
 
-def _demanded(
-    inputs: Mapping[str, Tensor], declaration: TowerDeclaration
-) -> tuple[Demands, dict[str, Tensor]]:
+def _demand(inputs: Mapping[str, Tensor], declaration: TowerDeclaration) -> tuple[Demands, dict[str, Tensor]]:
     """What is demanded of the inputs, and the inputs made safe to compute with where it is not met."""
     demands = Demands()
     safe = dict(inputs)
@@ -63,7 +61,7 @@ def _demanded(
         lengths_B, first = inputs[name], by_dim.setdefault(dim, name)
         if first == name:
             total = inputs[declaration.counted_by(name)[0].name].shape[0]
-            safe[name] = demands.adding_up(lengths_B, total, name).to(lengths_B.dtype)
+            safe[name] = demands.require_sum(lengths_B, total, name).to(lengths_B.dtype)
         else:
             demands.add((lengths_B == inputs[first]).all(), f"{name} differs from {first}")
             safe[name] = safe[first].to(lengths_B.dtype)
@@ -72,7 +70,7 @@ def _demanded(
 
 def _values(values: Tensor, tensor: InputDeclaration, demands: Demands) -> Tensor:
     if tensor.table_rows is None:
-        demands.add(read(values), f"{tensor.name} could not be read")
+        demands.add(read_all_values(values), f"{tensor.name} could not be read")
         return values
     outside = f"{tensor.name} has an id outside its table of {tensor.table_rows} rows"
-    return demands.ids(values, tensor.table_rows, outside)
+    return demands.require_ids(values, tensor.table_rows, outside)

@@ -12,15 +12,15 @@ from exporter.dtypes import TableDtype
 from exporter.lowering.errors import TableOutOfRange
 from exporter.manifest import RowError, TableEntry
 from exporter.models.embedding.table_in_pieces import TableInPieces
-from exporter.models.embedding.tables import LOW_TABLES, Fp32Table, LowTable, Table
+from exporter.models.embedding.tables import LOW_TABLES, EmbeddingTable, Fp32Table, LowTable
 from exporter.spec import Tables
 
 PIECE = 8 << 20  # bytes of fp32 rows that are quantised at a time
 
 
-def table_modules(module: nn.Module) -> dict[str, Table]:
+def table_modules(module: nn.Module) -> dict[str, EmbeddingTable]:
     """Every table of a tower, by its path; each once."""
-    return {path: child for path, child in module.named_modules() if isinstance(child, Table)}
+    return {path: child for path, child in module.named_modules() if isinstance(child, EmbeddingTable)}
 
 
 def quantise_tables(module: nn.Module, tables: Tables) -> tuple[TableEntry, ...]:

@@ -1,4 +1,4 @@
-"""What every served tower begins with: its inputs checked, and looked up in its tables."""
+"""A served tower over one embedding group: inputs are checked, then looked up in the tower's tables."""
 
 from collections.abc import Mapping
 
@@ -6,14 +6,14 @@ from torch import Tensor
 
 from exporter.config.schema import PipelineConfig, TowerConfig
 from exporter.errors import InvalidSpec
-from exporter.models.contract import checked, demands_of
+from exporter.models.contract import check_inputs, list_demands
 from exporter.models.embedding.embedding_group import EmbeddingGroup
 from exporter.spec import TowerName
 from exporter.towers.tower import ServedModule
 
 
 class EmbeddedTower(ServedModule):
-    """A tower over an embedding group of its own; a family adds `compute`."""
+    """A tower over one embedding group; a family adds `compute`."""
 
     def __init__(self, pipeline: PipelineConfig) -> None:
         super().__init__()
@@ -21,10 +21,10 @@ class EmbeddedTower(ServedModule):
         self.embedding_group = EmbeddingGroup(pipeline)
 
     def lookup(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return self.embedding_group.look_up(checked(inputs, self._features))
+        return self.embedding_group.look_up(check_inputs(inputs, self._features))
 
     def demands(self, inputs: Mapping[str, Tensor]) -> tuple[str, ...]:
-        return demands_of(inputs, self._features)
+        return list_demands(inputs, self._features)
 
 
 def require_model(config: TowerConfig) -> None:

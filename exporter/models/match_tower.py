@@ -15,7 +15,7 @@ from exporter.config.features.widths import group_width
 from exporter.config.schema import PipelineConfig, TowerConfig
 from exporter.models.blocks.mlp import Mlp
 from exporter.models.blocks.variational_dropout import GroupDropouts
-from exporter.models.contract import checked, demands_of
+from exporter.models.contract import check_inputs, list_demands
 from exporter.models.embedding.embedding_group import EmbeddingGroup
 from exporter.spec import TowerName
 from exporter.towers.tower import ServedModule
@@ -51,11 +51,11 @@ class DeepTower(MatchTower):
         self._similarity = model.similarity
         width = sum(group_width(pipeline, name) for name in tower.inputs)
         self.mlp = nn.Identity() if tower.mlp is None else Mlp(width, tower.mlp)
-        self.output = projection(width if tower.mlp is None else tower.mlp.hidden_units[-1], model)
+        self.output = build_projection(width if tower.mlp is None else tower.mlp.hidden_units[-1], model)
 
     def represent(self, groups: Mapping[str, Tensor]) -> Tensor:
         groups_BD = torch.cat([groups[name] for name in self._inputs], dim=1)
-        return normalised(self.output(self.mlp(groups_BD)), self._similarity)
+        return normalise(self.output(self.mlp(groups_BD)), self._similarity)
 
 
 class ServedMatchTower(ServedModule):
@@ -63,7 +63,7 @@ class ServedMatchTower(ServedModule):
 
     def __init__(self, config: TowerConfig, tower: MatchTower) -> None:
         super().__init__()
-        self._name = tower_name(config.name)
+        self._name = checkpoint_name(config.name)
         self._features = config.pipeline.features
         self.add_module(self._name, tower)
 
@@ -74,13 +74,13 @@ class ServedMatchTower(ServedModule):
         return tower
 
     def lookup(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return self._tower.embedding_group.look_up(checked(inputs, self._features))
+        return self._tower.embedding_group.look_up(check_inputs(inputs, self._features))
 
     def compute(self, embedded: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return {f"{self._name}_emb": self._tower(embedded)}
 
     def demands(self, inputs: Mapping[str, Tensor]) -> tuple[str, ...]:
-        return demands_of(inputs, self._features)
+        return list_demands(inputs, self._features)
 
     def remarks(self) -> tuple[str, ...]:
         return self._tower.remarks()
@@ -98,21 +98,21 @@ class MatchModel(nn.Module):
         """The towers' outputs by name; an item per row, or more items than rows."""
         towers = {TowerName.USER: self.user_tower, TowerName.ITEM: self.item_tower}
         return {
-            f"{tower_name(name)}_emb": tower(tower.embedding_group.look_up(inputs))
+            f"{checkpoint_name(name)}_emb": tower(tower.embedding_group.look_up(inputs))
             for name, tower in towers.items()
         }
 
 
-def tower_name(name: TowerName) -> str:
+def checkpoint_name(name: TowerName) -> str:
     """What the checkpoint calls a tower."""
     return f"{name}_tower"
 
 
-def projection(in_features: int, model: MatchConfig, *, bias: bool = True) -> nn.Module:
+def build_projection(in_features: int, model: MatchConfig, *, bias: bool = True) -> nn.Module:
     """From the tower's own width to that of the outputs."""
     return nn.Linear(in_features, model.output_dim, bias=bias) if model.output_dim else nn.Identity()
 
 
-def normalised(x: Tensor, similarity: Similarity) -> Tensor:
+def normalise(x: Tensor, similarity: Similarity) -> Tensor:
     """Unit length along the last axis where similarity is the cosine; others take vectors as they are."""
     return F.normalize(x, dim=-1) if similarity is Similarity.COSINE else x

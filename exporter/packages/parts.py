@@ -16,8 +16,8 @@ from exporter.manifest import AppliedPass
 from exporter.passes.apply_passes import apply_passes, preserved_calls, require_applied
 from exporter.spec import ExportSpec, Mode, Pass, Target
 from exporter.stages import Progress, no_progress
-from exporter.towers.lookup import LookUp, lookup_of
-from exporter.towers.split import split
+from exporter.towers.lookup import LookUp, build_eager_lookup
+from exporter.towers.split import split_tower
 from exporter.towers.tower import Tower
 from exporter.trace.op_libraries import find_op_libraries
 from exporter.trace.outputs import output_entries
@@ -97,14 +97,14 @@ def plan_packages(tower: Tower, spec: ExportSpec) -> PackagePlan:
     parts = plan_parts(tower, spec.mode, max_batch_size=spec.max_batch_size)
     if not spec.tables.sharded:
         return PackagePlan(parts=parts)
-    return PackagePlan(parts=parts[1:], lookup=lookup_of(tower, max_batch_size=spec.max_batch_size))
+    return PackagePlan(parts=parts[1:], lookup=build_eager_lookup(tower, max_batch_size=spec.max_batch_size))
 
 
 def plan_parts(tower: Tower, mode: Mode, *, max_batch_size: int) -> tuple[Part, ...]:
     """Return the parts by mode: the whole tower, or its lookups and then its dense part."""
     if mode is Mode.UNIFIED:
         return (Part(tower=tower, path=PACKAGE_PATH),)
-    sparse, dense = split(tower, max_batch_size=max_batch_size)
+    sparse, dense = split_tower(tower, max_batch_size=max_batch_size)
     return (Part(tower=sparse, path=SPARSE_PATH), Part(tower=dense, path=PACKAGE_PATH))
 
 

@@ -20,7 +20,7 @@ from exporter.manifest import (
     TablesFile,
 )
 from exporter.models.embedding.table_uses import TableUse
-from exporter.models.embedding.tables import fused_meta
+from exporter.models.embedding.tables import meta_of_fused_rows
 from exporter.outcome import Failure
 from exporter.shards.layout import RankTables, index_path, rows_path
 from exporter.spec import Tables, TowerName
@@ -157,7 +157,9 @@ def tables_file(tower: TowerName, made: Sequence[RankTables], tables: Tables) ->
             tensor=table.weight,
             rows=table.meta.shape[0],
             width=table.meta.shape[1],
-            dtype=str(fused_meta(table.meta, tables.dtype_of(table.name)).dtype).removeprefix("torch."),
+            dtype=str(meta_of_fused_rows(table.meta, tables.dtype_of(table.name)).dtype).removeprefix(
+                "torch."
+            ),
             kept_in=tables.dtype_of(table.name),
             features=table.features,
             shards=tuple(sorted(_rows_of(table, made), key=lambda rows: rows.first)),

@@ -8,7 +8,7 @@ from exporter.dtypes import TableDtype
 from exporter.lowering.tables import RowErrors
 from exporter.manifest import FileRef, LookupReport, SourceRef
 from exporter.models.embedding.table_uses import TableUse
-from exporter.models.embedding.tables import fused_meta
+from exporter.models.embedding.tables import meta_of_fused_rows
 from exporter.outcome import ExportOutcome, Failure
 from exporter.spec import TowerName
 from exporter.storage.store import StoredFile
@@ -36,7 +36,7 @@ class TableShard:
         rows = TensorMeta(
             shape=(self.end - self.first, *self.table.meta.shape[1:]), dtype=self.table.meta.dtype
         )
-        return fused_meta(rows, self.kept_in)
+        return meta_of_fused_rows(rows, self.kept_in)
 
 
 @dataclass(frozen=True, kw_only=True)

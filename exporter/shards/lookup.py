@@ -15,10 +15,10 @@ from exporter.dims.plan import DimPlan
 from exporter.errors import CheckpointUnreadable, InvalidArtifact
 from exporter.manifest import Manifest, ShardedTable, TablesFile, TowerEntry
 from exporter.models.embedding.table_uses import TableUse, look_up_in_pieces
-from exporter.models.embedding.tables import fused_meta
+from exporter.models.embedding.tables import meta_of_fused_rows
 from exporter.models.registry import build_tower
 from exporter.shards.layout import TABLES_NAME
-from exporter.towers.lookup import LookUp, lookup_of
+from exporter.towers.lookup import LookUp, build_eager_lookup
 
 _HINT = "export again; the artifact was changed or made by another version"
 
@@ -65,7 +65,7 @@ def build_lookup(
         lambda table: _pieces(table, by_tensor.get(table.weight), root, files),
         lambda table: by_tensor[table.weight].kept_in,
     )
-    return lookup_of(tower, max_batch_size=max_batch_size)
+    return build_eager_lookup(tower, max_batch_size=max_batch_size)
 
 
 def _pieces(table: TableUse, found: ShardedTable | None, root: Path, files: "RowFiles") -> tuple[Piece, ...]:
@@ -81,7 +81,7 @@ def _pieces(table: TableUse, found: ShardedTable | None, root: Path, files: "Row
             break
         end = shard.end
         rows = TensorMeta(shape=(shard.end - shard.first, found.width), dtype=table.meta.dtype)
-        held = fused_meta(rows, found.kept_in)
+        held = meta_of_fused_rows(rows, found.kept_in)
         pieces.append(files.piece(root / check_path(shard.file), found.tensor, shard.first, held))
     if end != found.rows:
         raise _invalid_tables(f"table {found.name} has no row {end} in its shards, of {found.rows}")

@@ -20,7 +20,7 @@ from exporter.distributed.topology import plan_digest, row_wise_plan, rows_of_ra
 from exporter.errors import ExportError, TowerDied
 from exporter.lowering.tables import quantise_tables
 from exporter.manifest import FileRef
-from exporter.models.embedding.table_uses import TableUse, tables_of
+from exporter.models.embedding.table_uses import TableUse, list_tables
 from exporter.outcome import Failure
 from exporter.shards.layout import RankTables, TableShard, rows_path
 from exporter.shards.verify import WrittenShards, verify_lookups
@@ -87,7 +87,7 @@ def write_tables(order: TablesRequest, local: Path, progress: Progress) -> RankT
     spec, ranks, name = order.attempt.spec, order.ranks, order.planned.name
     blueprint = open_blueprint(order.planned, spec, order.config_text)
     tower = blueprint.build()
-    tables = {table.weight: table for table in tables_of(tower.module)}
+    tables = {table.weight: table for table in list_tables(tower.module)}
     plan = row_wise_plan({weight: _rows_and_width(table) for weight, table in tables.items()}, ranks.size)
     shares = tuple(
         TableShard(

@@ -22,7 +22,7 @@ from exporter.models.embedding.tables import LOW_TABLES
 from exporter.shards.layout import TableShard
 from exporter.shards.lookup import RowFiles
 from exporter.spec import ExportSpec
-from exporter.towers.lookup import LookUp, lookup_of
+from exporter.towers.lookup import LookUp, build_eager_lookup
 from exporter.towers.tower import Tower
 from exporter.verify.numerics import FP32_TOLERANCE, compare_runs
 
@@ -84,7 +84,9 @@ def verify_lookups(
     own = [_row_difference(tower, *each) for each in written.own_rows()]
     mapped = blueprint.build()
     look_up_in_pieces(mapped.module, written.pieces, lambda table: spec.tables.dtype_of(table.name))
-    eager, reference = (lookup_of(each, max_batch_size=spec.max_batch_size) for each in (tower, mapped))
+    eager, reference = (
+        build_eager_lookup(each, max_batch_size=spec.max_batch_size) for each in (tower, mapped)
+    )
     rows, _ = open_rows(replace(blueprint.planned, item_id_column=None), spec)
     agreeing = list(agreeing_batches(rows, tower.plan))
     contradicting = list(contradicting_batches(rows, tower.plan))

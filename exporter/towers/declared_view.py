@@ -1,7 +1,7 @@
 """A declared tower as a tower's config: each input that comes from a column is a feature. No torch."""
 
 from exporter.config.declared_model import DeclaredConfig
-from exporter.config.schema import Feature, FeatureKind, PipelineConfig, Sequence, Table, TowerConfig
+from exporter.config.schema import Feature, FeatureKind, PipelineConfig, Sequence, TableConfig, TowerConfig
 from exporter.declaration import ROWS, DimDeclaration, InputDeclaration, TowerDeclaration
 
 # Where a row is one string: between the elements of a row, and between the numbers of a vector.
@@ -31,7 +31,7 @@ def _feature(tensor: InputDeclaration, declaration: TowerDeclaration) -> Feature
         bare_name=tensor.source_column,
         kind=FeatureKind.ID if tensor.is_whole else FeatureKind.RAW,
         sequence=_sequence(dim) if dim else None,
-        table=Table(name=tensor.name, rows=tensor.table_rows, dim=0) if tensor.table_rows else None,
+        table=TableConfig(name=tensor.name, rows=tensor.table_rows, dim=0) if tensor.table_rows else None,
         value_dim=tensor.width,
         fixed_width=True,
         fill_value=_filler(tensor),

@@ -7,18 +7,18 @@ from torch import Tensor
 
 from exporter.dims.torch_dims import input_sizes
 from exporter.errors import DimPlanViolated
-from exporter.towers.split import split
+from exporter.towers.split import split_tower
 from exporter.towers.tower import Tower
 
 LookUp = Callable[[Mapping[str, Tensor]], dict[str, Tensor]]  # a tower's inputs -> a dense package's
 
 
-def lookup_of(tower: Tower, *, max_batch_size: int) -> LookUp:
+def build_eager_lookup(tower: Tower, *, max_batch_size: int) -> LookUp:
     """Eager lookups in the tower's tables, which refuse what a package of them would refuse.
 
     RuntimeError is raised for values that cannot be, DimPlanViolated for sizes.
     """
-    lookups, _ = split(tower, max_batch_size=max_batch_size)
+    lookups, _ = split_tower(tower, max_batch_size=max_batch_size)
 
     def look_up(inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         for dim, size in input_sizes(tower.plan, inputs).items():

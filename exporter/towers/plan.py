@@ -93,7 +93,7 @@ def read_config(spec: ExportSpec) -> str:
         ) from error
 
 
-def pin(spec: ExportSpec, config_text: str, planned: Sequence[TowerToExport]) -> ExportSpec:
+def pin_spec(spec: ExportSpec, config_text: str, planned: Sequence[TowerToExport]) -> ExportSpec:
     """The same request with everything the config's place stood for written out.
 
     The text replaces the URI, so that a later change of the file does not reach the export; and the
@@ -256,14 +256,14 @@ def _require_item_tower(towers: Sequence[TowerName], spec: ExportSpec) -> None:
         )
 
 
-def require_listed(family: str, families: Collection[str]) -> None:
+def require_listed_family(family: str, families: Collection[str]) -> None:
     """FamilyNotListed, if the operator has not listed it."""
     if family not in families:
         listed = ", ".join(families) or "none"
         raise FamilyNotListed(f"family {family} is not listed here; listed: {listed}", where="family")
 
 
-def require_of_family(spec: ExportSpec) -> None:
+def refuse_model_options(spec: ExportSpec) -> None:
     """InvalidSpec, if it asks of a family of one's own what only TorchEasyRec's models have."""
     if spec.id_weights is not IdWeights.APPLY:
         raise InvalidSpec(
@@ -288,8 +288,8 @@ def require_of_family(spec: ExportSpec) -> None:
 
 def _unopened(spec: ExportSpec, family: str, families: Collection[str]) -> tuple[UnopenedTower, ...]:
     """The towers of a family of one's own, as far as the spec tells of them."""
-    require_listed(family, families)
-    require_of_family(spec)
+    require_listed_family(family, families)
+    refuse_model_options(spec)
     _require_runnable(spec)
     towers = tuple(UnopenedTower(name=name, family=family) for name in spec.towers or (TowerName.MODEL,))
     _require_item_tower([tower.name for tower in towers], spec)

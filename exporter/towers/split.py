@@ -35,7 +35,7 @@ class Dense(nn.Module):
         return self.served.compute({self._keys[name]: value for name, value in tensors.items()})
 
 
-def split(tower: Tower, *, max_batch_size: int) -> tuple[Tower, Tower]:
+def split_tower(tower: Tower, *, max_batch_size: int) -> tuple[Tower, Tower]:
     """The sparse and the dense part; what the first returns is, name by name, what the second takes."""
     plan = plan_between(tower.config.pipeline, max_batch_size=max_batch_size)
     named_as_declared = isinstance(tower.config.pipeline.model, DeclaredConfig)

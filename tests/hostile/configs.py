@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from exporter.spec import ExportSpec
-from exporter.towers.plan import pin, plan_export, read_config
+from exporter.towers.plan import pin_spec, plan_export, read_config
 from tests.hostile.kinds import hostile
 from tests.service.requests import FIXTURES
 
@@ -21,7 +21,7 @@ def planned(text: str | bytes, folder: Path) -> object:
     )
     read = read_config(spec)
     towers = plan_export(spec, read)
-    return pin(spec, read, towers)
+    return pin_spec(spec, read, towers)
 
 
 def config_of(model: str) -> str:

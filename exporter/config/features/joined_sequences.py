@@ -16,7 +16,7 @@ from exporter.errors import UnsupportedConfig
 _Joined = tuple[FeatureGroup, ...]
 
 
-def with_sequences_joined(
+def join_sequences(
     features: Sequence[Feature], groups: Sequence[FeatureGroup], *, by_model: Iterable[Sequence[str]] = ()
 ) -> tuple[Feature, ...]:
     """The features, with one sequence for all that are joined.

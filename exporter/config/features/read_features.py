@@ -18,7 +18,7 @@ from exporter.config.pb.feature_kinds_pb2 import (
     RawFeature,
 )
 from exporter.config.pb.pipeline_pb2 import EasyRecConfig
-from exporter.config.schema import Feature, Pooling, Sequence, Table
+from exporter.config.schema import Feature, Pooling, Sequence, TableConfig
 from exporter.errors import InvalidPipelineConfig
 
 _DEFAULT_SEPARATOR = "\x03"
@@ -115,7 +115,7 @@ def _pooling(source: FeatureSource) -> Pooling:
     return Pooling(pooling)
 
 
-def _table(source: FeatureSource) -> Table | None:
+def _table(source: FeatureSource) -> TableConfig | None:
     """The table that the feature's values are row numbers of; None for plain numbers."""
     message = source.message
     for name in ("zch", "dynamicemb", "vocab_file"):
@@ -135,7 +135,9 @@ def _table(source: FeatureSource) -> Table | None:
         )
     if message.data_type != "FP32":
         source.refuse(f"tables of type {message.data_type} are not supported", hint="supported is FP32")
-    return Table(name=message.embedding_name or f"{source.name}_emb", rows=rows, dim=message.embedding_dim)
+    return TableConfig(
+        name=message.embedding_name or f"{source.name}_emb", rows=rows, dim=message.embedding_dim
+    )
 
 
 def _rows(source: FeatureSource) -> int | None:

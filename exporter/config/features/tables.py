@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from exporter.config.schema import DataGroup, Feature, FeatureGroup, GroupKind, Pooling, Table
+from exporter.config.schema import DataGroup, Feature, FeatureGroup, GroupKind, Pooling, TableConfig
 from exporter.errors import InvalidPipelineConfig
 
 
@@ -14,7 +14,7 @@ class Lookup:
 
     group: FeatureGroup
     feature: Feature
-    table: Table
+    table: TableConfig
     collection: tuple[DataGroup, GroupKind, int]  # tables of DEEP groups of all widths are together, as 0
 
     @property

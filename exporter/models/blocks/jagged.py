@@ -31,7 +31,7 @@ class Layout:
     @classmethod
     def of(cls, lengths_B: Tensor, *, total: int) -> "Layout":
         """The layout of `total` elements; `total` is taken from a shape, so that tracing knows the size."""
-        return cls(lengths=lengths_B, offsets=cumulated(lengths_B), total=total)
+        return cls(lengths=lengths_B, offsets=cumulative_offsets(lengths_B), total=total)
 
     @classmethod
     def between(cls, offsets_B1: Tensor, *, total: int) -> "Layout":
@@ -96,10 +96,10 @@ def as_size(scalar: Tensor, *, at_least: int = 0) -> int:
     return size
 
 
-def cumulated(lengths_B: Tensor) -> Tensor:
+def cumulative_offsets(lengths_B: Tensor) -> Tensor:
     """Sums of the first 0, 1, ..., B lengths."""
     if lengths_B.device.type == "cuda":
-        return jagged_gathers.cumulated(lengths_B)
+        return jagged_gathers.cumulative_offsets(lengths_B)
     offsets: Tensor = torch.ops.fbgemm.asynchronous_complete_cumsum(lengths_B)
     return offsets
 
@@ -112,7 +112,7 @@ def pad(values_ND: Tensor, layout: Layout) -> Tensor:
 def pad_to(values_ND: Tensor, offsets: Tensor, length: int) -> Tensor:
     """Jagged to padded with zeros, or cut: (N, D) to (B, length, D)."""
     if values_ND.device.type == "cuda":
-        return jagged_gathers.padded(values_ND, offsets, length)
+        return jagged_gathers.pad(values_ND, offsets, length)
     padded: Tensor = torch.ops.fbgemm.jagged_to_padded_dense(values_ND, [offsets], [length], 0.0)
     return padded
 
@@ -132,7 +132,7 @@ def last(values_ND: Tensor, layout: Layout) -> Tensor:
 def unpad(padded_BLD: Tensor, layout: Layout) -> Tensor:
     """Padded to jagged: (B, L, D) to (N, D)."""
     if padded_BLD.device.type == "cuda":
-        return jagged_gathers.unpadded(padded_BLD, layout.rows, layout.places)
+        return jagged_gathers.unpad(padded_BLD, layout.rows, layout.places)
     values_ND: Tensor = torch.ops.fbgemm.dense_to_jagged(padded_BLD, [layout.offsets], layout.total)[0]
     return values_ND
 

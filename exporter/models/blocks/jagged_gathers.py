@@ -1,4 +1,4 @@
-"""Jagged and padded in plain torch: what `jagged` does on a GPU. Letters as there.
+"""Jagged tensors in plain torch operators, as `jagged` uses them on a GPU; axis letters as there.
 
 fbgemm's operators for a GPU are in another wheel, far larger than the one for CPUs; these here inductor fuses
 with what is around them. An index out of bounds would end a GPU's process, so none is, not even where offsets
@@ -10,13 +10,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 
-def cumulated(lengths_B: Tensor) -> Tensor:
+def cumulative_offsets(lengths_B: Tensor) -> Tensor:
     """Sums of the first 0, 1, ..., B lengths, in their dtype; one launch, as a kernel would be."""
     return F.pad(lengths_B.cumsum(0, dtype=lengths_B.dtype), (1, 0))
 
 
-def padded(values_ND: Tensor, offsets: Tensor, length: int) -> Tensor:
-    """Jagged to padded with zeros, or cut: (N, D) to (B, length, D)."""
+def pad(values_ND: Tensor, offsets: Tensor, length: int) -> Tensor:
+    """Pad every row with zeros, or cut it: (N, D) to (B, length, D)."""
     total = values_ND.shape[0]
     index_BL = offsets[:-1].unsqueeze(1) + torch.arange(length, device=offsets.device)
     # A place behind its row's end takes the zeros behind all values.
@@ -24,7 +24,7 @@ def padded(values_ND: Tensor, offsets: Tensor, length: int) -> Tensor:
     return F.pad(values_ND, (0, 0, 0, 1))[index_BL.clamp(max=total)]
 
 
-def unpadded(padded_BLD: Tensor, rows_N: Tensor, places_N: Tensor) -> Tensor:
+def unpad(padded_BLD: Tensor, rows_N: Tensor, places_N: Tensor) -> Tensor:
     """Padded to jagged: (B, L, D) to (N, D), from each element's row and place."""
     longest = padded_BLD.shape[1]
     return padded_BLD.flatten(0, 1)[rows_N * longest + places_N.clamp(0, longest - 1)]

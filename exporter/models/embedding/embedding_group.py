@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from exporter.config.features.tables import Lookup, lookups
 from exporter.config.features.widths import sequence_widths
 from exporter.config.schema import Feature, FeatureGroup, GroupKind, PipelineConfig
-from exporter.models.blocks.jagged import Layout, cumulated, first, pad_to
+from exporter.models.blocks.jagged import Layout, cumulative_offsets, first, pad_to
 from exporter.models.blocks.sequence_encoders import build_encoder
-from exporter.models.embedding.tables import Fp32Table, Table
+from exporter.models.embedding.tables import EmbeddingTable, Fp32Table
 from exporter.spec import IdWeights
 
 
@@ -97,9 +97,9 @@ class EmbeddingGroup(nn.Module):
         values = inputs[f"{feature.name}.values"]
         if feature.table is None:
             return values
-        offsets = cumulated(inputs[f"{feature.name}.lengths"])
+        offsets = cumulative_offsets(inputs[f"{feature.name}.lengths"])
         if feature.is_sequence and feature.is_multivalued:
-            offsets = cumulated(inputs[f"{feature.name}.key_lengths"])[offsets]
+            offsets = cumulative_offsets(inputs[f"{feature.name}.key_lengths"])[offsets]
         is_weighted = feature.weighted and self.id_weights is IdWeights.APPLY
         weights = inputs[f"{feature.name}.weights"] if is_weighted else None
         return self._table(feature, group).bags(values, offsets, feature.pooling, weights)
@@ -109,7 +109,7 @@ class EmbeddingGroup(nn.Module):
         values = inputs[f"{feature.name}.values"]
         if feature.table is None:
             return values
-        offsets = cumulated(inputs[f"{feature.name}.lengths"])
+        offsets = cumulative_offsets(inputs[f"{feature.name}.lengths"])
         table = self._table(feature, group)
         if feature.is_multivalued:
             return table.bags(values, offsets, feature.pooling)
@@ -123,13 +123,13 @@ class EmbeddingGroup(nn.Module):
             return values
         table = self._table(feature, group)
         if feature.is_multivalued:
-            offsets = cumulated(inputs[f"{feature.name}.key_lengths"])
+            offsets = cumulative_offsets(inputs[f"{feature.name}.key_lengths"])
             return table.bags(values, offsets, feature.pooling)
         return table.rows(values)
 
-    def _table(self, feature: Feature, group: FeatureGroup) -> Table:
+    def _table(self, feature: Feature, group: FeatureGroup) -> EmbeddingTable:
         table = self.get_submodule(self._tables[group, feature.name])
-        assert isinstance(table, Table)
+        assert isinstance(table, EmbeddingTable)
         return table
 
 
@@ -141,7 +141,7 @@ def _padded(
     longest = Layout.of(lengths_B, total=elements[0].shape[0]).longest
     padded = []
     for feature, values_ND in zip(sequences, elements, strict=True):
-        padded_BLD = pad_to(values_ND, cumulated(inputs[f"{feature.name}.lengths"].long()), longest)
+        padded_BLD = pad_to(values_ND, cumulative_offsets(inputs[f"{feature.name}.lengths"].long()), longest)
         if feature.sequence != sequences[0].sequence:
             # L is at least 2, and a row of this one may be longer than any of the first.
             within_L = torch.arange(longest, device=lengths_B.device) < lengths_B.max()

@@ -9,10 +9,10 @@ from torch import Tensor
 from exporter.checkpoint.tensors import Piece, TensorMeta
 from exporter.config.schema import Pooling
 from exporter.dtypes import TableDtype
-from exporter.models.embedding.tables import LOW_TABLES, Table, pooled
+from exporter.models.embedding.tables import LOW_TABLES, EmbeddingTable, pool_rows
 
 
-class TableInPieces(Table):
+class TableInPieces(EmbeddingTable):
     """An embedding table of no parameters, in place of one that holds all of its rows.
 
     Pieces are in fp32, or fused as `kept_in` has it; rows of the former are given as if they were kept so.
@@ -35,7 +35,7 @@ class TableInPieces(Table):
         self, ids_V: Tensor, offsets: Tensor, pooling: Pooling, weights_V: Tensor | None = None
     ) -> Tensor:
         places_V, rows = self.look_up(ids_V)
-        return pooled(places_V, rows, offsets, pooling, weights_V)
+        return pool_rows(places_V, rows, offsets, pooling, weights_V)
 
     def look_up(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         """The ids as rows of a table that holds no others, and that table."""

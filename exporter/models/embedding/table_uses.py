@@ -33,7 +33,7 @@ class TableUse:
 PiecesOf = Callable[[TableUse], Sequence[Piece]]
 
 
-def tables_of(root: nn.Module) -> tuple[TableUse, ...]:
+def list_tables(root: nn.Module) -> tuple[TableUse, ...]:
     """Every table, by the order of its path, which is the same wherever the tower is built."""
     found: dict[str, TableUse] = {}
     for path, group in root.named_modules():
@@ -53,5 +53,5 @@ def look_up_in_pieces(
     kept_in: Callable[[TableUse], TableDtype] = lambda table: TableDtype.FP32,
 ) -> None:
     """Let every table be looked up in pieces from now on; the module then holds none of their rows."""
-    for table in tables_of(root):
+    for table in list_tables(root):
         root.set_submodule(table.module, TableInPieces(table.meta, pieces_of(table), kept_in(table)))

@@ -17,7 +17,7 @@ from exporter.config.schema import Pooling
 from exporter.dtypes import TableDtype
 
 
-class Table(nn.Module, ABC):
+class EmbeddingTable(nn.Module, ABC):
     """A table; what it holds is in its state dict, tensors whose first axis is that of its rows."""
 
     dtype: ClassVar[TableDtype]
@@ -31,10 +31,10 @@ class Table(nn.Module, ABC):
     ) -> Tensor:
         """The rows of each bag of ids as one vector: (B, D); see `pooled`."""
         each_V = torch.arange(ids_V.shape[0], device=ids_V.device)
-        return pooled(each_V, self.rows(ids_V), offsets, pooling, weights_V)
+        return pool_rows(each_V, self.rows(ids_V), offsets, pooling, weights_V)
 
 
-class Fp32Table(Table, nn.Embedding):
+class Fp32Table(EmbeddingTable, nn.Embedding):
     """Rows as training has them, under the checkpoint's name."""
 
     dtype = TableDtype.FP32
@@ -45,10 +45,10 @@ class Fp32Table(Table, nn.Embedding):
     def bags(
         self, ids_V: Tensor, offsets: Tensor, pooling: Pooling, weights_V: Tensor | None = None
     ) -> Tensor:
-        return pooled(ids_V, self.weight, offsets, pooling, weights_V)
+        return pool_rows(ids_V, self.weight, offsets, pooling, weights_V)
 
 
-class LowTable(Table):
+class LowTable(EmbeddingTable):
     """Rows in fewer bytes. Only those that are looked up become fp32, never the table."""
 
     def __init__(self, packed: Mapping[str, Tensor], width: int) -> None:
@@ -162,7 +162,7 @@ LOW_TABLES: Mapping[TableDtype, type[LowTable]] = {
 }
 
 
-def fused_meta(meta: TensorMeta, dtype: TableDtype) -> TensorMeta:
+def meta_of_fused_rows(meta: TensorMeta, dtype: TableDtype) -> TensorMeta:
     """Of fp32 rows like these, once they are fused."""
     rows, width = meta.shape
     match dtype:
@@ -174,7 +174,7 @@ def fused_meta(meta: TensorMeta, dtype: TableDtype) -> TensorMeta:
             return TensorMeta(shape=(rows, dtype.row_bytes(width)), dtype=torch.uint8)
 
 
-def pooled(
+def pool_rows(
     ids_V: Tensor, rows_RD: Tensor, offsets: Tensor, pooling: Pooling, weights_V: Tensor | None
 ) -> Tensor:
     """The rows of each bag of ids as one vector, zeros for none: their sum, or that by how many they are.

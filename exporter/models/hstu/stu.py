@@ -87,7 +87,7 @@ class StuStack(nn.Module):
         mask_BLL = self._mask(sequence)
         for number, layer in enumerate(self._stu_layers):
             if self._tail and number == self._split:
-                sequence = truncated(sequence, self._prefix, self._tail)
+                sequence = truncate_sequence(sequence, self._prefix, self._tail)
                 mask_BLL = self._mask(sequence)
             sequence = replace(sequence, values=layer(sequence, mask_BLL))
         return sequence
@@ -98,7 +98,7 @@ class StuStack(nn.Module):
         return self._visibility.mask(sequence) if wanted else None
 
 
-def truncated(sequence: EncoderSequence, prefix: int, tail: int) -> EncoderSequence:
+def truncate_sequence(sequence: EncoderSequence, prefix: int, tail: int) -> EncoderSequence:
     """Rows keep their first `prefix` elements, the last `tail` of their events, and all candidates."""
     whole = sequence.layout
     dropped_B = (sequence.history_lengths - prefix - tail).clamp(min=0)

@@ -20,8 +20,8 @@ from exporter.models.match_tower import (
     MatchModel,
     MatchTower,
     ServedMatchTower,
-    normalised,
-    projection,
+    build_projection,
+    normalise,
 )
 from exporter.models.mind.capsules import build_capsules
 from exporter.spec import TowerName
@@ -55,7 +55,7 @@ class MindUserTower(MatchTower):
         if user.concat_mlp is not None:
             self._concat_mlp = Mlp(width, user.concat_mlp, padded=True)
             width = user.concat_mlp.hidden_units[-1]
-        self.output = projection(width, model, bias=False)
+        self.output = build_projection(width, model, bias=False)
 
     def remarks(self) -> tuple[str, ...]:
         return self._capsule_layer.remarks()
@@ -69,7 +69,7 @@ class MindUserTower(MatchTower):
         user_BKD = user_BD.unsqueeze(1).expand(-1, interests_BKD.shape[1], -1)
         joined_BKD = self._concat_mlp(torch.cat([user_BKD, interests_BKD], dim=-1))
         joined_BKD = torch.where(is_valid_BK.unsqueeze(2), joined_BKD, 0)
-        return normalised(self.output(joined_BKD), self._config.similarity)
+        return normalise(self.output(joined_BKD), self._config.similarity)
 
 
 def build_served(config: TowerConfig) -> ServedModule:
@@ -96,7 +96,7 @@ def _tower(config: TowerConfig) -> MatchTower:
 def _projecting(in_features: int, config: MlpConfig, *, padded: bool) -> tuple[nn.Module, nn.Module]:
     """The layers of an mlp in two parts, as TorchEasyRec names them: all but the last, and the last.
 
-    The last is a plain projection. Where it is the only one, it goes by the name of the others.
+    The last is a plain projection. A single layer takes the name of the others.
     """
     *before, last = config.hidden_units
     if not before:

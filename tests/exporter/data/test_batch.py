@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from exporter.config.schema import Feature, FeatureKind, Sequence, Table
+from exporter.config.schema import Feature, FeatureKind, Sequence, TableConfig
 from exporter.data.batch import (
     NamedBatch,
     Rows,
@@ -187,7 +187,7 @@ _TAGS = Feature(
     kind=FeatureKind.ID,
     sequence=_SHOPPING,
     value_dim=0,
-    table=Table(name="tags_emb", rows=99, dim=2),
+    table=TableConfig(name="tags_emb", rows=99, dim=2),
 )
 _WEIGHTED = Feature(
     name="words",
@@ -195,7 +195,7 @@ _WEIGHTED = Feature(
     kind=FeatureKind.ID,
     value_dim=0,
     weighted=True,
-    table=Table(name="words_emb", rows=99, dim=2),
+    table=TableConfig(name="words_emb", rows=99, dim=2),
 )
 
 

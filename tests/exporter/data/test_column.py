@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from exporter.config.schema import Feature, FeatureKind, Sequence, Table
+from exporter.config.schema import Feature, FeatureKind, Sequence, TableConfig
 from exporter.data.column import ColumnPlace, read_column
 from exporter.data.ragged import Ragged, concatenate
 from exporter.errors import InvalidPipelineConfig, InvalidRows
 
 PLACE = ColumnPlace(where="rows.parquet", column="x", first_row=100)
-_ID = Feature(name="x", bare_name="x", kind=FeatureKind.ID, table=Table(name="t", rows=50, dim=4))
+_ID = Feature(name="x", bare_name="x", kind=FeatureKind.ID, table=TableConfig(name="t", rows=50, dim=4))
 _RAW = Feature(name="x", bare_name="x", kind=FeatureKind.RAW)
 _CLICKS = Sequence(name="clicks", length=8, delim=";")
 SINGLE_ID = _ID

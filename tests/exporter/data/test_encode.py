@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from exporter.config.schema import Feature, FeatureKind, Sequence, Table
+from exporter.config.schema import Feature, FeatureKind, Sequence, TableConfig
 from exporter.data.encode import encode, encode_in_calls
 from exporter.dims.plan import plan_dims
 from exporter.errors import InvalidRows
@@ -15,7 +15,7 @@ ITEM = Feature(
     kind=FeatureKind.ID,
     sequence=_CLICKS,
     grouped=True,
-    table=Table(name="item_emb", rows=50, dim=4),
+    table=TableConfig(name="item_emb", rows=50, dim=4),
 )
 PRICE = Feature(
     name="clicks__price",

@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from exporter.config.schema import Feature, FeatureKind, Sequence, Table
+from exporter.config.schema import Feature, FeatureKind, Sequence, TableConfig
 from exporter.data.encode import encode
 from exporter.dims.plan import plan_dims
 
@@ -38,7 +38,7 @@ def test_rows_encode_to_the_recorded_tensors(
 
 _CLICKS = Sequence(name="click_seq", length=20, delim="|")
 _BUYS = Sequence(name="buy_items", length=10, delim=";")
-_IDS = Table(name="ids", rows=1000, dim=8)
+_IDS = TableConfig(name="ids", rows=1000, dim=8)
 
 
 def _sparse(name: str, sequence: Sequence | None = None, *, weighted: bool = False) -> Feature:

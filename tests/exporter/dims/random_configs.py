@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from exporter.config.features.joined_sequences import with_sequences_joined
-from exporter.config.schema import Feature, FeatureGroup, FeatureKind, GroupKind, Sequence, Table
+from exporter.config.features.joined_sequences import join_sequences
+from exporter.config.schema import Feature, FeatureGroup, FeatureKind, GroupKind, Sequence, TableConfig
 
 MAX_BATCH = 6
 _LONGEST = 4  # declared events per row
@@ -44,7 +44,7 @@ def random_config(rng: random.Random, *, widest: int = 0) -> RandomConfig:
     features += standalone
     groups += _jagged(rng, "alone", standalone)
     rng.shuffle(features)
-    joined = with_sequences_joined(features, groups, by_model=[_in_step(rng, groups)])
+    joined = join_sequences(features, groups, by_model=[_in_step(rng, groups)])
     return RandomConfig(features=joined, groups=tuple(groups))
 
 
@@ -95,7 +95,7 @@ def _feature(rng: random.Random, name: str, sequence: Sequence | None, widest: i
         bare_name=name,
         kind=FeatureKind.ID if is_id else FeatureKind.RAW,
         sequence=sequence,
-        table=Table(name=f"{name}_emb", rows=_TABLE_ROWS, dim=rng.choice((2, 4))) if is_id else None,
+        table=TableConfig(name=f"{name}_emb", rows=_TABLE_ROWS, dim=rng.choice((2, 4))) if is_id else None,
         value_dim=value_dim,
         weighted=is_id and not widest and rng.random() < 0.3,
     )

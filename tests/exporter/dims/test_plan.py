@@ -7,21 +7,21 @@ from pathlib import Path
 import pytest
 
 from exporter.config.parse import parse_pipeline_config
-from exporter.config.schema import Feature, FeatureGroup, FeatureKind, GroupKind, Sequence, Table
+from exporter.config.schema import Feature, FeatureGroup, FeatureKind, GroupKind, Sequence, TableConfig
 from exporter.dims.plan import DimPlan, plan_dims, plan_group_tensors
 from exporter.spec import TowerName
 from exporter.towers.view import tower_configs
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "torcheasyrec"
 
-_TABLE = Table(name="t", rows=9, dim=4)
+_TABLE = TableConfig(name="t", rows=9, dim=4)
 
 
 def _feature(
     name: str,
     *,
     parent: str | None = None,
-    table: Table | None = _TABLE,
+    table: TableConfig | None = _TABLE,
     value_dim: int = 1,
     weighted: bool = False,
 ) -> Feature:

@@ -3,14 +3,14 @@
 import pytest
 
 from exporter.errors import FamilyFailed, FamilyUnusable, InvalidDeclaration, InvalidSpec
-from exporter.families.loading import declared, family_package, load_family, tower_of
+from exporter.families.loading import declare_towers, family_package, find_tower, load_family
 from exporter.spec import TowerName
 from tests.installed_families import SOUND, Install
 
 
 def test_an_installed_family_is_found_by_its_name(install: Install) -> None:
     family = load_family(install("found_one"))
-    [tower] = declared(family, "found_one", "anything")
+    [tower] = declare_towers(family, "found_one", "anything")
     assert tower.name is TowerName.MODEL
 
 
@@ -61,11 +61,11 @@ def test_a_wrong_declaration_is_an_error_that_names_the_family(
     source = f"{SOUND}\nclass Wrong(Sound):\n    def towers(self, config):\n        return {towers}\n"
     family = load_family(install("declaring", source, offers="Wrong"))
     with pytest.raises(error, match=message):
-        declared(family, "declaring", "anything")
+        declare_towers(family, "declaring", "anything")
 
 
 def test_a_tower_that_the_family_lacks_is_refused(install: Install) -> None:
-    towers = declared(load_family(install("one_tower")), "one_tower", "anything")
+    towers = declare_towers(load_family(install("one_tower")), "one_tower", "anything")
     with pytest.raises(InvalidSpec, match="family one_tower has no item tower") as raised:
-        tower_of(towers, TowerName.ITEM, "one_tower")
+        find_tower(towers, TowerName.ITEM, "one_tower")
     assert "its towers: model" in raised.value.hint

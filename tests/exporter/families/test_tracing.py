@@ -12,7 +12,7 @@ from exporter.data.batch import contradicting_batches, read_rows, trace_inputs, 
 from exporter.declaration import DimDeclaration, InputDeclaration, TowerDeclaration
 from exporter.errors import DimsConflict, DimSpecialised, TraceFailed
 from exporter.spec import Mode
-from exporter.towers.split import split
+from exporter.towers.split import split_tower
 from exporter.trace.trace_tower import trace_tower
 from tests.exporter.families.conftest import Weighted, WeightedFamily, blueprint_of
 
@@ -83,7 +83,7 @@ def test_the_error_names_family_tower_and_inputs(
 def test_a_sound_tower_is_traced_whole_and_in_two(uri: str, mode: Mode) -> None:
     tower = blueprint_of(WeightedFamily(Weighted()), mode).build()
     inputs = trace_inputs(read_rows(uri, tower.config.pipeline.features), tower.plan)
-    parts = (tower,) if mode is Mode.UNIFIED else split(tower, max_batch_size=16)
+    parts = (tower,) if mode is Mode.UNIFIED else split_tower(tower, max_batch_size=16)
     for part in parts:
         outputs = part.module(inputs)
         torch.testing.assert_close(trace_tower(part, inputs, CPU).module()(inputs), outputs)

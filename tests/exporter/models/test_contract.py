@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from exporter.config.features.joined_sequences import with_sequences_joined
-from exporter.config.schema import Feature, FeatureGroup, FeatureKind, GroupKind, Sequence, Table
-from exporter.models.contract import checked
+from exporter.config.features.joined_sequences import join_sequences
+from exporter.config.schema import Feature, FeatureGroup, FeatureKind, GroupKind, Sequence, TableConfig
+from exporter.models.contract import check_inputs
 from tests.exporter.models.recorded import random_inputs, recorded_tower
 
 CONTRADICTIONS = [
@@ -59,7 +59,7 @@ _TAGS = Feature(
     bare_name="tags",
     kind=FeatureKind.ID,
     sequence=Sequence(name="clicks", length=4, delim=";"),
-    table=Table(name="tags_emb", rows=9, dim=2),
+    table=TableConfig(name="tags_emb", rows=9, dim=2),
     value_dim=0,
 )
 _TAG_INPUTS = {
@@ -70,13 +70,13 @@ _TAG_INPUTS = {
 
 
 def test_several_values_per_event_are_held_to_both_their_lengths() -> None:
-    assert checked(_TAG_INPUTS, [_TAGS])["tags.key_lengths"].tolist() == [2, 0, 1]
+    assert check_inputs(_TAG_INPUTS, [_TAGS])["tags.key_lengths"].tolist() == [2, 0, 1]
 
 
 @pytest.mark.parametrize(("name", "lengths"), [("key_lengths", [2, 1, 1]), ("lengths", [1, 1])])
 def test_several_values_per_event_must_add_up(name: str, lengths: list[int]) -> None:
     with pytest.raises(RuntimeError, match=f"tags.{name} .* does not add up"):
-        checked({**_TAG_INPUTS, f"tags.{name}": torch.tensor(lengths)}, [_TAGS])
+        check_inputs({**_TAG_INPUTS, f"tags.{name}": torch.tensor(lengths)}, [_TAGS])
 
 
 def test_standalone_features_that_a_group_joins_must_be_equally_long() -> None:
@@ -92,4 +92,4 @@ def test_standalone_features_that_a_group_joins_must_be_equally_long() -> None:
         "price.lengths": torch.tensor([2, 0], dtype=torch.int32),
     }
     with pytest.raises(RuntimeError, match="price.lengths differs from item.lengths"):
-        checked(inputs, with_sequences_joined([ids, numbers], [group]))
+        check_inputs(inputs, join_sequences([ids, numbers], [group]))

@@ -20,7 +20,7 @@ from exporter.config.families.dbmtl import DbmtlConfig
 from exporter.config.schema import PipelineConfig
 from exporter.data.batch import read_rows, trace_inputs
 from exporter.spec import TowerName
-from exporter.towers.split import split
+from exporter.towers.split import split_tower
 from exporter.towers.tower import Tower
 from exporter.towers.view import training_tower
 from exporter.trace.trace_tower import trace_tower
@@ -82,7 +82,7 @@ def tower() -> Tower:
 
 @pytest.fixture(scope="module")
 def dense(tower: Tower) -> Tower:
-    _, part = split(tower, max_batch_size=64)
+    _, part = split_tower(tower, max_batch_size=64)
     return part
 
 

@@ -9,7 +9,7 @@ import torch
 from exporter.aoti.torch_loader import Package
 from exporter.config.families.mind import MindConfig, RoutingStart
 from exporter.data.batch import Rows, read_rows, trace_inputs, verification_batches
-from exporter.towers.split import split
+from exporter.towers.split import split_tower
 from exporter.towers.tower import Tower
 from exporter.trace.trace_tower import trace_tower
 from tests.compiled_package import compile_package
@@ -60,7 +60,7 @@ def test_a_package_gives_the_recorded_interests(tmp_path: Path) -> None:
 
 def test_a_dense_package_that_routes_from_a_drawing_computes_what_eager_does(tmp_path: Path) -> None:
     tower = drawn()
-    sparse, dense = split(tower, max_batch_size=64)
+    sparse, dense = split_tower(tower, max_batch_size=64)
     tensors = sparse.module(trace_inputs(rows_of(tower), tower.plan))
     package = Package(compile_package(trace_tower(dense, tensors, _CPU), tmp_path / "aoti_model.pt2"))
     names = set()

@@ -12,7 +12,7 @@ from exporter.errors import DimPlanViolated, InvalidArtifact
 from exporter.manifest import ShardedTable, TablesFile
 from exporter.shards.join import tables_file
 from exporter.shards.lookup import build_lookup, read_tables
-from exporter.towers.lookup import LookUp, lookup_of
+from exporter.towers.lookup import LookUp, build_eager_lookup
 from exporter.towers.view import published_tower
 from tests.exporter.shards.conftest import Shard, Sharded
 
@@ -43,7 +43,7 @@ def test_every_case_is_looked_up_as_eager_does(model: str, tower: int, dtype: st
     sharded = shard(model, tower, ranks=3, tables={"layout": "sharded", "dtype": dtype})
     opened = sharded.opened
     looked_up = reference(sharded, tables_file(sharded.planned.name, sharded.made, sharded.spec.tables))
-    eager = lookup_of(opened.tower, max_batch_size=sharded.spec.max_batch_size)
+    eager = build_eager_lookup(opened.tower, max_batch_size=sharded.spec.max_batch_size)
     for batch in verification_batches(opened.rows, opened.tower.plan):
         expected, found = eager(batch.inputs), looked_up(batch.inputs)
         assert list(found) == list(expected)

@@ -21,7 +21,7 @@ from exporter.spec import (
     Tables,
     TowerName,
 )
-from exporter.towers.plan import pin, plan_export, plan_towers
+from exporter.towers.plan import pin_spec, plan_export, plan_towers
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "torcheasyrec"
 
@@ -159,13 +159,13 @@ def test_planning_does_not_import_torch() -> None:
 def test_pinning_finds_the_configs_own_rows_beside_it(written: str, read: str, text: str) -> None:
     own = text.replace('train_input_path: "data/train.parquet"', f'train_input_path: "{written}"')
     spec = _spec().model_copy(update={"config_uri": "s3://b/run/pipeline.config"})
-    pinned = pin(spec, own, plan_export(spec, own))
+    pinned = pin_spec(spec, own, plan_export(spec, own))
     assert (pinned.config, pinned.config_uri, pinned.sample_input_uri) == (own, None, read)
 
 
 def test_pinning_keeps_the_rows_that_were_asked_for(text: str) -> None:
     spec = _spec(sample_input_uri="mine.parquet")
-    assert pin(spec, text, plan_export(spec, text)).sample_input_uri == "mine.parquet"
+    assert pin_spec(spec, text, plan_export(spec, text)).sample_input_uri == "mine.parquet"
 
 
 def _item_vectors(*towers: TowerName, item_id_column: str | None = None) -> ExportSpec:

@@ -12,7 +12,7 @@ from exporter.config.schema import (
     GroupKind,
     PipelineConfig,
     Sequence,
-    Table,
+    TableConfig,
     TowerConfig,
 )
 from exporter.errors import UnsupportedConfig
@@ -20,7 +20,7 @@ from exporter.spec import TowerName
 from exporter.towers.scalar_view import scalar_view
 from exporter.towers.view import training_tower
 
-_TABLE = Table(name="ids_emb", rows=9, dim=4)
+_TABLE = TableConfig(name="ids_emb", rows=9, dim=4)
 
 
 def _grouped(name: str, *, parent: str = "cand_seq", **changes: object) -> Feature:

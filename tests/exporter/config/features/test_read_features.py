@@ -2,7 +2,7 @@
 
 import pytest
 
-from exporter.config.schema import DataGroup, FeatureKind, Pooling, Sequence, Table
+from exporter.config.schema import DataGroup, FeatureKind, Pooling, Sequence, TableConfig
 from exporter.errors import InvalidPipelineConfig, UnsupportedConfig
 from tests.exporter.config.conftest import ParseEdited
 
@@ -31,12 +31,12 @@ def _raw(fields: str, kind: str = "raw_feature") -> str:
 def test_an_id_tables_rows_are_counted_as_training_does(
     parse_with_feature: ParseEdited, fields: str, rows: int
 ) -> None:
-    assert parse_with_feature(_id(fields)).feature("f").table == Table(name="f_emb", rows=rows, dim=4)
+    assert parse_with_feature(_id(fields)).feature("f").table == TableConfig(name="f_emb", rows=rows, dim=4)
 
 
 def test_boundaries_make_a_raw_feature_an_id_of_its_bucket(parse_with_feature: ParseEdited) -> None:
     feature = parse_with_feature(_raw("boundaries: [1, 2, 3] embedding_dim: 4")).feature("f")
-    assert feature.table == Table(name="f_emb", rows=4, dim=4)
+    assert feature.table == TableConfig(name="f_emb", rows=4, dim=4)
     assert feature.kind is FeatureKind.RAW
     assert not feature.is_multivalued
 
@@ -138,7 +138,7 @@ def test_every_kind_is_ids_of_a_table_or_numbers(
 ) -> None:
     feature = parse_with_feature(f'{kind} {{ feature_name: "f" embedding_dim: 4 {fields} }}').feature("f")
     assert feature.kind is FeatureKind(kind.removeprefix("sequence_"))
-    assert feature.table == (Table(name="f_emb", rows=rows, dim=4) if rows else None)
+    assert feature.table == (TableConfig(name="f_emb", rows=rows, dim=4) if rows else None)
     assert feature.value_dim == value_dim
 
 

@@ -14,7 +14,7 @@ from exporter.config.schema import (
     GroupKind,
     Pooling,
     Sequence,
-    Table,
+    TableConfig,
 )
 from exporter.models.embedding.embedding_group import EmbeddingGroup
 from exporter.spec import IdWeights
@@ -22,7 +22,7 @@ from tests.exporter.models.recorded import pipeline_of
 
 COLOR = Feature(
     name="color", bare_name="color", kind=FeatureKind.ID, value_dim=0,
-    table=Table(name="color_emb", rows=4, dim=3),
+    table=TableConfig(name="color_emb", rows=4, dim=3),
 )  # fmt: skip
 INPUTS = {"color.values": torch.tensor([1, 2, 3]), "color.lengths": torch.tensor([2, 0, 1])}
 
@@ -95,7 +95,7 @@ def test_weights_may_be_ignored() -> None:
 
 
 def _sequence(name: str, parent: str) -> Feature:
-    table = Table(name=f"{name}_emb", rows=9, dim=2)
+    table = TableConfig(name=f"{name}_emb", rows=9, dim=2)
     sequence = Sequence(name=parent, length=9, delim="|")
     return replace(COLOR, name=name, bare_name=name, sequence=sequence, value_dim=1, table=table)
 

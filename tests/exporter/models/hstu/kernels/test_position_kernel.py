@@ -10,7 +10,7 @@ from torch.export import Dim, export
 from benchmarks.gpu.cases import references
 from benchmarks.gpu.cases.case import BOUNDS
 from exporter.config.hstu.encoder import PositionalEncoderConfig
-from exporter.models.blocks.jagged import Layout, cumulated
+from exporter.models.blocks.jagged import Layout, cumulative_offsets
 from exporter.models.hstu.kernels.position import Times, encode_into, encode_positions
 from exporter.models.hstu.positional_encoder import PositionalEncoder
 from exporter.models.hstu.sequence import EncoderSequence
@@ -42,7 +42,7 @@ def error(interpreted: Interpreted) -> Error:
     kernel = interpreted("position_kernel").encode_positions_kernel
 
     def error(values: Tensor, candidates: list[int] | None, times: Times | None) -> float:
-        weight, offsets = torch.randn(23, values.shape[1]), cumulated(torch.tensor(EDGES))
+        weight, offsets = torch.randn(23, values.shape[1]), cumulative_offsets(torch.tensor(EDGES))
         out = torch.full(values.shape, torch.nan)
         behind = None if candidates is None else torch.tensor(candidates)
         encode_into(out, values, offsets, behind, weight, times, scale=7.0, prefix=2, kernel=kernel)
@@ -128,7 +128,13 @@ def test_on_a_cpu_it_is_the_encoder(candidates: list[int] | None, query: bool, t
         time == "log",
     )
     out = encode_positions(
-        values, cumulated(lengths), behind, weights["_position_embeddings_weight"], 20**0.5, 2, *of_time
+        values,
+        cumulative_offsets(lengths),
+        behind,
+        weights["_position_embeddings_weight"],
+        20**0.5,
+        2,
+        *of_time,
     )
     assert torch.equal(out, encoder(sequence, times.query_time))
 
@@ -137,7 +143,16 @@ class Encoded(nn.Module):
     def forward(self, values_PD: Tensor, lengths_B: Tensor, times_P: Tensor) -> Tensor:
         weight, of_times, query_B = torch.ones(9, 3), torch.ones(5, 3), lengths_B * 60.0
         encoded: Tensor = encode_positions(
-            values_PD, cumulated(lengths_B), lengths_B // 2, weight, 2.0, 1, times_P, query_B, of_times, 60.0
+            values_PD,
+            cumulative_offsets(lengths_B),
+            lengths_B // 2,
+            weight,
+            2.0,
+            1,
+            times_P,
+            query_B,
+            of_times,
+            60.0,
         )
         return encoded
 
