@@ -51,7 +51,7 @@ check: install ## formatting, lint, types, import contracts, spelling
 
 .PHONY: test
 test: install ## all tests; narrow with ARGS, as in make test ARGS="tests/jobs -k lease"
-	@$(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile \
+	@$(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder \
 	  -m 'not (browser or families or faults or fuzz or gpubuild or planted or ranks)' $(ARGS)
 
 .PHONY: families

@@ -1,4 +1,4 @@
-"""What every test shares: one folder for what compilers can keep between packages, and logging as it was."""
+"""Fixtures and settings of every test: caches that one run shares, slow files first, logging put back."""
 
 import logging
 import os
@@ -28,10 +28,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Instruction-set probes and compiled headers are paid by `make install`, or once per session."""
+    """Set up the caches of this run: probed instruction sets and compiled headers, and the code cache.
+
+    Headers are compiled by `make install`, or once per run. Processes of pytest-xdist share what the process
+    that started them has set up.
+    """
     # In a script's background it would ignore interrupts, and so would all that tests start to interrupt.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+    if hasattr(config, "workerinput"):
+        return
     if CACHE_VARIABLE not in os.environ:
         os.environ[CACHE_VARIABLE] = tempfile.mkdtemp(prefix="slipway-tests-")
         copy_precompiled(compiler_folder(), Path(os.environ[CACHE_VARIABLE]))
@@ -40,9 +46,24 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(lambda: shutil.rmtree(os.environ.pop(CODE_CACHE_VARIABLE), ignore_errors=True))
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put files with slow tests first, so that processes that take a file at a time end together."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+
+
+@pytest.fixture(scope="session")
+def run_folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that all processes of this run have in common; see `tests.shared`."""
+    base = tmp_path_factory.getbasetemp()  # pytest-xdist gives each process one below the run's
+    folder = (base.parent if hasattr(request.config, "workerinput") else base) / "shared"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
 @pytest.fixture(autouse=True)
-def logging_as_it_was() -> Iterator[None]:
-    """A program that a test runs here may log to the test's own stderr, which ends with the test."""
+def restored_logging() -> Iterator[None]:
+    """Put logging back as it was: a program run by a test may log to a stderr that ends with the test."""
     root = logging.getLogger()
     handlers, level = root.handlers, root.level
     yield

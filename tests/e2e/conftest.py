@@ -1,4 +1,4 @@
-"""The recorded models, exported once per session with the command that users type."""
+"""The recorded models, exported once per run of the tests with the command that users type."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -12,6 +12,7 @@ from cli.main import main
 from exporter.config.parse import parse_pipeline_config
 from exporter.models.registry import build_model
 from exporter.spec import ExportSpec, TowerName
+from tests.shared import fill_once
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "torcheasyrec"
 TWO_TOWER = ("hstu_match", "hstu_match_desc")
@@ -40,33 +41,24 @@ def export_command(model: str, output: Path) -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def artifact_of(tmp_path_factory: pytest.TempPathFactory) -> Export:
-    """The artifact of a recorded model, by name; compiled when first asked for."""
-    made: dict[str, str] = {}
-
-    def artifact(model: str) -> str:
-        if model not in made:
-            output = tmp_path_factory.mktemp(model)
-            assert main(export_command(model, output)) == 0
-            [made[model]] = (str(folder) for folder in output.iterdir())
-        return made[model]
-
-    return artifact
+def artifact_of(run_folder: Path) -> Export:
+    """The artifact of a recorded model, by name; exported when the first test of the run asks for it."""
+    return lambda model: export_once(run_folder, model)
 
 
 @pytest.fixture(scope="session")
-def two_stage_of(tmp_path_factory: pytest.TempPathFactory) -> Export:
-    """As `artifact_of`, exported in two stages."""
-    made: dict[str, str] = {}
+def two_stage_of(run_folder: Path) -> Export:
+    """The artifact of a recorded model, by name, exported in two stages."""
+    return lambda model: export_once(run_folder, model, "--mode", "two_stage")
 
-    def artifact(model: str) -> str:
-        if model not in made:
-            output = tmp_path_factory.mktemp(f"{model}_two_stage")
-            assert main([*export_command(model, output), "--mode", "two_stage"]) == 0
-            [made[model]] = (str(folder) for folder in output.iterdir())
-        return made[model]
 
-    return artifact
+def export_once(run_folder: Path, model: str, *options: str) -> str:
+    def export(output: Path) -> None:
+        assert main([*export_command(model, output), *options]) == 0
+
+    output = fill_once(run_folder, "-".join((model, *options)), export)
+    [artifact] = output.iterdir()
+    return str(artifact)
 
 
 def new_weights(model: str, folder: Path) -> Path:

@@ -45,10 +45,11 @@ def scores(seed: int) -> Scores:
 
 @dataclass(frozen=True)
 class Compiled:
-    """A program and its code."""
+    """A program, its code, and what compiling reported on the way."""
 
     program: ExportedProgram
     code: CompiledCode
+    details: tuple[str, ...]
 
 
 @pytest.fixture(scope="session")
@@ -62,4 +63,6 @@ def compiled(ids: dict[str, Tensor]) -> Compiled:
     dims = {"ids": {0: Dim("n", min=0, max=1000)}}
     with torch.no_grad():
         program = torch.export.export(Scores(), (ids,), dynamic_shapes=(dims,), strict=False)
-    return Compiled(program, compile_code(program))
+    details: list[str] = []
+    code = compile_code(program, lambda fraction, detail: details.append(detail))
+    return Compiled(program, code, tuple(details))

@@ -1,12 +1,11 @@
 """What tracing and compiling tell on their way, and that it changes nothing."""
 
 import pytest
-import torch
 
-from exporter.aoti.compile import compile_code
 from exporter.stages import throttle_progress
 from exporter.towers.tower import Tower
 from exporter.trace.capture import capture_tower
+from tests.exporter.aoti.conftest import Compiled
 from tests.exporter.verify.conftest import clicks, tower
 
 __all__ = ["tower"]
@@ -31,12 +30,8 @@ def test_every_traced_node_is_counted_and_the_program_is_the_same(tower: Tower) 
     assert counted.graph_module.code == plain.graph_module.code
 
 
-@pytest.mark.slow
-def test_every_compiled_file_is_counted(tower: Tower) -> None:
-    told = Told()
-    with torch.no_grad():
-        compile_code(capture_tower(tower, clicks(3, 0, 4)), told)
-    files = [int(detail.removesuffix(" files compiled")) for detail in told.details]
+def test_every_compiled_file_is_counted(compiled: Compiled) -> None:
+    files = [int(detail.removesuffix(" files compiled")) for detail in compiled.details]
     assert files == list(range(1, len(files) + 1)) and len(files) >= 3
 
 

@@ -21,7 +21,7 @@ _PARAMETERIZED = ContextualizedMlpConfig(hidden_dim=8, parameterized=True)
 
 
 def interleaved() -> PipelineConfig:
-    """Actions between events, MLPs made of the context, newest first, histories cut, context as one."""
+    """Actions between events, MLPs made of the context, newest first, histories cut, semi-local attention."""
     pipeline, model, preprocessor = _recorded()
     preprocessor = replace(
         preprocessor,
@@ -32,6 +32,7 @@ def interleaved() -> PipelineConfig:
     )
     hstu = replace(
         model.hstu,
+        stu=replace(model.hstu.stu, sla_k1=4, sla_k2=3),
         preprocessor=preprocessor,
         postprocessor=PostprocessorConfig(kind=PostprocessorKind.L2NORM),
         attn_truncation_split_layer=1,

@@ -24,8 +24,11 @@ from tests.exporter.models.recorded import (
 
 REFUSED = "Expected u[0-9]+ <= 0 but received"  # the number of the demand that was not met
 
+# What these compile is compiled by `make test` as well: the recorded model by tests/e2e, and what no recording has
+# by test_export_ranking.py.
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.families,
     pytest.mark.filterwarnings("ignore:_check_is_size will be removed:FutureWarning"),  # fbgemm calls it
 ]
 
@@ -55,7 +58,7 @@ def stacked(pipeline: PipelineConfig) -> PipelineConfig:
     )
 
 
-@pytest.fixture(scope="module", params=[pytest.param("recorded", marks=pytest.mark.families), "stacked"])
+@pytest.fixture(scope="module", params=["recorded", "stacked"])
 def compiled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Compiled:
     """A tower, and what became of it; compiled once for all tests of this file."""
     if request.param == "recorded":

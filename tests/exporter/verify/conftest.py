@@ -1,5 +1,7 @@
 """A tower small enough to compile in seconds, with a history, and its package."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -25,6 +27,7 @@ from exporter.trace.trace_tower import trace_tower
 from exporter.verify.reload import Link
 from tests.compiled_package import compile_package
 from tests.exporter.models.recorded import random_inputs, recorded_tower
+from tests.shared import fill_once
 
 PLAN = DimPlan(
     inputs=(
@@ -108,10 +111,13 @@ def tower() -> Tower:
 
 
 @pytest.fixture(scope="session")
-def chain(tower: Tower, tmp_path_factory: pytest.TempPathFactory) -> list[Link]:
-    program = trace_tower(tower, clicks(3, 0, 4), torch.device("cpu"))
-    package = compile_package(program, tmp_path_factory.mktemp("mean_price") / "aoti_model.pt2")
-    return [Link(package=package, order=tuple(tensor.name for tensor in PLAN.inputs))]
+def chain(tower: Tower, run_folder: Path) -> list[Link]:
+    def package(folder: Path) -> None:
+        program = trace_tower(tower, clicks(3, 0, 4), torch.device("cpu"))
+        compile_package(program, folder / "aoti_model.pt2")
+
+    path = fill_once(run_folder, "mean_price", package) / "aoti_model.pt2"
+    return [Link(package=path, order=tuple(tensor.name for tensor in PLAN.inputs))]
 
 
 @pytest.fixture(scope="session")
