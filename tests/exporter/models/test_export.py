@@ -24,8 +24,8 @@ from tests.exporter.models.recorded import (
 
 REFUSED = "Expected u[0-9]+ <= 0 but received"  # the number of the demand that was not met
 
-# What these compile is compiled by `make test` as well: the recorded model by tests/e2e, and what no recording has
-# by test_export_ranking.py.
+# Run by `make families`: in `make test` tests/e2e compiles the recorded model, and test_export_ranking.py
+# what no recording has.
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.families,
