@@ -1,4 +1,4 @@
-"""`slipway check`: a model, or a published artifact of one, tried at many sizes; nothing is published."""
+"""`slipway check`: verify a model, or a published artifact, at many input sizes; nothing is published."""
 
 import argparse
 import sys
@@ -16,12 +16,12 @@ from exporter.storage.local import LocalStore
 from exporter.towers.plan import CheckRequest
 from processes.settings import NO_CODE_CACHE
 from processes.startup import settings_or_exit
-from service.client.options import add_model_options, named, request_of
+from service.client.options import add_model_options, non_empty, request_of
 from service.client.tables import console, sizes_text, table_of
 
 _FAILED = 1
 _SIZES, _SEED = 16, 20
-_SAID = {
+_LABELS = {
     Subject.PLAN: "sizes of the program are the plan's",
     Subject.NODES: "node by node, as traced",
     Subject.AGREES: "package against eager",
@@ -38,37 +38,52 @@ def add_command(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]
     """Add `check`."""
     parser = subparsers.add_parser(
         "check",
-        help="try a model, or an artifact, at many sizes",
-        description="Try a model's towers at drawn and chosen sizes: its programs node by node, its packages "
-        "against eager, twice each. Nothing is published. Exit code: 1 if anything fails.",
+        help="verify a model, or an artifact, at many input sizes",
+        description="Verify a model's towers at random and chosen input sizes: their programs node by node, "
+        "their packages against eager, twice each. Nothing is published. Exit code: 1 if anything fails.",
         epilog=_EXAMPLES,
     )
     parser.add_argument(
         "--artifact",
         metavar="URI",
-        type=named,
-        help="check its packages, against the sources that its manifest names or that are given",
+        type=non_empty,
+        help="a published artifact, whose packages are verified against the sources in its manifest, or "
+        "against those given by options",
     )
     parser.add_argument(
-        "--verify", metavar="KEY", type=Path, help="refuse an artifact that this public key has not signed"
+        "--verify",
+        metavar="KEY",
+        type=Path,
+        help="public key; an artifact that is not signed with it is refused",
     )
     add_model_options(parser)
     parser.add_argument(
-        "--sizes", type=_count, default=_SIZES, metavar="N", help="to draw; default: %(default)s"
+        "--sizes",
+        type=_count,
+        default=_SIZES,
+        metavar="N",
+        help="how many random sizes to try; default: %(default)s",
     )
     parser.add_argument(
-        "--seed", type=int, default=_SEED, metavar="N", help="the same draws the same; default: %(default)s"
+        "--seed",
+        type=int,
+        default=_SEED,
+        metavar="N",
+        help="seed of the random sizes; default: %(default)s",
     )
     parser.add_argument(
-        "--shrink", type=Path, metavar="FOLDER", help="keep the smallest graph that fails there, as a script"
+        "--shrink",
+        type=Path,
+        metavar="FOLDER",
+        help="reduce a failure to the smallest graph that still fails, and write it there as a script",
     )
     add_code_cache_option(parser)
-    parser.add_argument("--json", action="store_true", help="print everything that was found as JSON")
+    parser.add_argument("--json", action="store_true", help="print all findings as JSON")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Check, and show what was found."""
+    """Run the checks and print their findings."""
     from exporter.check.artifact import open_published, request_behind  # torch loads only where it is needed
     from exporter.check.run import check
     from exporter.check.tower import Wanted
@@ -76,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.shrink is not None:
         LocalStore(arguments.shrink).require_writable()
     settings = settings_or_exit(CheckSettings)
-    given: str | None = arguments.code_cache
+    code_cache: str | None = arguments.code_cache
     key = VerifyingKey(arguments.verify) if arguments.verify else None
     published = open_published(arguments.artifact, key) if arguments.artifact else None
     report = check(
@@ -86,10 +101,10 @@ def run(arguments: argparse.Namespace) -> int:
             families=settings.families,
             sizes=arguments.sizes,
             seed=arguments.seed,
-            code_cache=None if given == NO_CODE_CACHE else given or settings.code_cache_uri,
+            code_cache=None if code_cache == NO_CODE_CACHE else code_cache or settings.code_cache_uri,
             shrink_into=arguments.shrink.absolute() if arguments.shrink else None,
         ),
-        _shown(),
+        _progress(),
     )
     if arguments.json:
         print(report.model_dump_json(indent=2))
@@ -99,7 +114,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def show(report: CheckReport) -> None:
-    """What passed in a line per subject, what failed in a row per case; cases that failed alike in one."""
+    """Print a line per subject, and a row per failed case; cases that failed alike share a row."""
     out = console()
     for tower in report.towers:
         out.print(_subjects(tower))
@@ -121,8 +136,7 @@ def _subjects(tower: TowerCheck) -> Table:
         found = [finding for finding in tower.findings if finding.subject is subject]
         failed = sum(not finding.passed for finding in found)
         worst = max((each.of_allowed for each in found if each.of_allowed is not None), default=None)
-        shown = "" if worst is None else f"{worst:.2%}"
-        table.add_row(_SAID[subject], str(len(found)), str(failed), shown)
+        table.add_row(_LABELS[subject], str(len(found)), str(failed), "" if worst is None else f"{worst:.2%}")
     return table
 
 
@@ -133,16 +147,16 @@ def _failures(tower: TowerCheck) -> Table:
         alike.setdefault((finding.subject, finding.detail), []).append(finding)
     for (subject, detail), (first, *others) in alike.items():
         case = f"{first.case} and {len(others)} more" if others else first.case
-        table.add_row(_SAID[subject], case, sizes_text(first.sizes), detail)
+        table.add_row(_LABELS[subject], case, sizes_text(first.sizes), detail)
     return table
 
 
-def _shown() -> Callable[[str, Finding], None]:
-    """Show on a terminal what has been tried last, in place."""
+def _progress() -> Callable[[str, Finding], None]:
+    """Return a listener that shows the latest case, in place on a terminal and else not at all."""
     if not sys.stderr.isatty():
         return lambda tower, finding: None
     return lambda tower, finding: print(
-        f"\r\033[K{tower}: {_SAID[finding.subject]}: {finding.case}", end="\r", file=sys.stderr, flush=True
+        f"\r\033[K{tower}: {_LABELS[finding.subject]}: {finding.case}", end="\r", file=sys.stderr, flush=True
     )
 
 

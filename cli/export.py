@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cli.code_cache import add_code_cache_option
 from cli.settings import ExportSettings
-from cli.several_hosts import add_host_options, place_of
+from cli.several_hosts import add_host_options, rendezvous_of
 from jobs.control.control import JobControl
 from jobs.diagnostics.bundles import FolderBundles
 from jobs.diagnostics.logs import MemoryLogs
@@ -28,7 +28,7 @@ from worker.settings import AttemptEnvironmentSettings, SigningSettings
 from worker.supervisor import Supervisor
 
 _WORKER = "slipway-export"
-_NO_LIMIT = timedelta(days=365)  # a person is watching, and has ctrl-C
+_NO_LIMIT = timedelta(days=365)  # a person is watching and can interrupt it
 _EXAMPLE = (
     "example: slipway export --config pipeline.config --checkpoint model.ckpt-11 "
     "--item-input items.parquet --sample-input train.parquet --output exports/"
@@ -47,28 +47,31 @@ def add_command(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]
     add_code_cache_option(parser)
     add_host_options(parser)
     parser.add_argument(
-        "--bundles", metavar="FOLDER", type=Path, help="keep what it takes to find out why it failed there"
+        "--bundles",
+        metavar="FOLDER",
+        type=Path,
+        help="write there the diagnostics of towers that fail, a zip for each",
     )
     parser.add_argument("--json", action="store_true", help="print the job as JSON at the end")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Export, show the progress, and end with what was published or why not."""
+    """Export, show the progress, and print at the end what was published or why not."""
     if arguments.config is not None and "://" not in arguments.config:
-        # By its URI and not its text: the manifest names it, and its relative paths are found beside it.
+        # As a URI and not as text: the manifest names it, and relative paths in it begin at its folder.
         arguments.config = Path(arguments.config).absolute().as_uri()
     store = MemoryJobStore()
     families = settings_or_exit(ExportSettings).families
-    allowance = make_attempt_environment(settings_or_exit(AttemptEnvironmentSettings))
+    environment = make_attempt_environment(settings_or_exit(AttemptEnvironmentSettings))
     control = JobControl(store=store, queue=MemoryQueue(), plan=planner(families))
     spec = spec_of(arguments)
-    place = place_of(spec, arguments)
+    rendezvous = rendezvous_of(spec, arguments)
     job = control.submit(spec)
     progress = sys.stderr if arguments.json else sys.stdout
     with tempfile.TemporaryDirectory(prefix="slipway-export-") as folder, display(progress) as show:
         supervisor = Supervisor(
-            RanksLauncher(allowance, arguments.code_cache),
+            RanksLauncher(environment, arguments.code_cache),
             worker_dir=Path(folder),
             time_limit=_NO_LIMIT,
             logs=MemoryLogs(),
@@ -79,19 +82,19 @@ def run(arguments: argparse.Namespace) -> int:
         def show_progress() -> None:
             show(JobView.of(store.get(job.id)))
 
-        while store.get(job.id).state is JobState.QUEUED:  # again after a failure that may pass
-            supervisor.run(_claimed(store, job), on_beat=show_progress, place=place)
+        while store.get(job.id).state is JobState.QUEUED:  # also after a transient failure
+            supervisor.run(_claim_attempt(store, job), on_beat=show_progress, place=rendezvous)
             show_progress()
-    ended = JobView.of(store.get(job.id))
+    view = JobView.of(store.get(job.id))
     if arguments.json:
-        print(ended.model_dump_json())
+        print(view.model_dump_json())
     else:
-        show_end(ended)
-    return EXIT_CODES[ended.state]
+        show_end(view)
+    return EXIT_CODES[view.state]
 
 
-def _claimed(store: MemoryJobStore, job: Job) -> Holding:
-    """The job's next attempt; whether this machine can compile for its target, the attempt finds out."""
+def _claim_attempt(store: MemoryJobStore, job: Job) -> Holding:
+    """Claim the job's next attempt for all its targets: it finds out itself which this machine can serve."""
     holding = claim(store, job.id, worker=_WORKER, length=_NO_LIMIT, serves=job.spec.targets)
-    assert holding is not None, "nobody else knows of this job"
+    assert holding is not None, "no other process knows of this job"
     return holding

@@ -1,4 +1,4 @@
-"""`slipway inspect`: a published artifact's manifest, as tables or as it is."""
+"""`slipway inspect`: show a published artifact's manifest, as tables or as JSON."""
 
 import argparse
 from collections.abc import Iterable, Iterator
@@ -21,12 +21,12 @@ from exporter.manifest import (
 )
 from exporter.redaction import visible
 from exporter.spec import IdWeights, Pass, SetPrecision
-from service.client.options import named
+from service.client.options import non_empty
 from service.client.tables import console, sizes_text, table_of
 
 _WEIGHTS = {
     IdWeights.APPLY: "multiplies weighted ids by their weights, as training did",
-    IdWeights.IGNORE: "ignores the weights of ids, as asked: that is not what was trained",
+    IdWeights.IGNORE: "ignores the weights of ids, as requested, unlike training did",
 }
 _REUSED = {
     "request": "neither traced nor compiled; the code of an equal request was reused",
@@ -41,13 +41,13 @@ def add_command(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]
         "inspect", help="show what a published artifact holds", description=__doc__, epilog=_EXAMPLE
     )
     parser.add_argument(
-        "artifact", metavar="URI", type=named, help="the artifact's folder, or its manifest.json"
+        "artifact", metavar="URI", type=non_empty, help="the artifact's folder, or its manifest.json"
     )
     parser.add_argument(
         "--verify",
         metavar="KEY",
         type=Path,
-        help="refuse what this public key did not sign; reads every file",
+        help="public key; an artifact that is not signed with it is refused. Reads every file",
     )
     parser.add_argument("--json", action="store_true", help="print the manifest itself")
     parser.set_defaults(run=run)
@@ -69,13 +69,13 @@ def run(arguments: argparse.Namespace) -> int:
     if verified:
         out.print(f"signed by the owner of {arguments.verify}; every file is the one that was signed")
     for tower in manifest.towers:
-        for told in (*_contract(tower), *_made(tower)):
-            out.print(told)
+        for part in (*_interface(tower), *_history(tower)):
+            out.print(part)
     return 0
 
 
-def _contract(tower: TowerEntry) -> Iterator[Table | str]:
-    """What there is to serve: files, inputs and outputs, and what it makes of them."""
+def _interface(tower: TowerEntry) -> Iterator[Table | str]:
+    """Describe what serving needs to know: files, inputs, outputs, and how they are computed."""
     yield _files(tower)
     yield _tensors(f"{tower.name} tower, {tower.view} view", (*tower.inputs, *tower.outputs), tower.dims)
     if tower.sparse is not None:
@@ -89,15 +89,15 @@ def _contract(tower: TowerEntry) -> Iterator[Table | str]:
     if tower.precision is not Precision.FP32:
         yield f"{tower.name} tower: it computes in {tower.precision} by autocast, and its outputs are fp32"
     if tower.tf32:
-        yield f"{tower.name} tower: products may round to TF32, where the server allows it too"
+        yield f"{tower.name} tower: matrix products may round to TF32, if the server allows it too"
     if tower.kernel is Kernel.TRITON:
-        yield f"{tower.name} tower: its HSTU layers are computed by Triton kernels, which the package holds"
+        yield f"{tower.name} tower: Triton kernels that are part of the package compute its HSTU layers"
     if tower.embeddings:
         yield _embeddings(tower)
 
 
-def _made(tower: TowerEntry) -> Iterator[Table | str]:
-    """How it came about, and how well it does."""
+def _history(tower: TowerEntry) -> Iterator[Table | str]:
+    """Describe how the tower was exported, and the results of its verification."""
     yield _code(tower)
     for applied in tower.passes:
         yield f"{tower.name} tower: {_edit(applied.asked)} in {len(applied.calls)} calls"
@@ -112,12 +112,12 @@ def _made(tower: TowerEntry) -> Iterator[Table | str]:
 
 
 def _lookups(tower: str, tables: ShardedTables) -> str:
-    """How the shards were tried."""
-    tried = tables.verified
+    """Describe the verification of the tables' shards."""
+    report = tables.verified
     return (
-        f"{tower} tower: {len(tables.shards)} shards of its tables, tried by the ranks that wrote them in "
-        f"{tried.cases} cases, {tried.refused} of them refused; largest difference from eager "
-        f"{tried.largest_difference:.2g}"
+        f"{tower} tower: {len(tables.shards)} shards of its tables, verified by the ranks that wrote them in "
+        f"{report.cases} cases, {report.refused} of them refused; largest difference from eager "
+        f"{report.largest_difference:.2g}"
     )
 
 
@@ -158,7 +158,7 @@ def _files(tower: TowerEntry) -> Table:
 
 
 def _code(tower: TowerEntry) -> str:
-    """Where its compiled code is from."""
+    """Say whether the tower was compiled for this export, or whose compiled code it reused."""
     if tower.code == "cold":
         why = f": {visible(tower.code_note)}" if tower.code_note else ""
         return f"{tower.name} tower: cold, compiled for this export{why}"
@@ -174,7 +174,7 @@ def _stages(tower: TowerEntry) -> Table:
 
 
 def trace_table(tower: str, trace: TraceTime) -> Table:
-    """The nodes that took longest to trace."""
+    """Show the nodes that took longest to trace."""
     title = f"{tower} tower, traced {trace.nodes:,} nodes in {trace.seconds:.1f} s; the slowest"
     table = table_of("seconds", "node", "operator", "from", title=title)
     for slow in trace.slowest:
@@ -188,7 +188,7 @@ def _vectors(vectors: VectorsEntry) -> Table:
     rows = {
         "columns": f"{vectors.id_column} {vectors.id_type}, {vectors.vector_column} {vectors.dtype} "
         f"× {vectors.width} from {vectors.output}",
-        "made": f"{vectors.rows_per_second:,.0f} rows per second",
+        "computed": f"{vectors.rows_per_second:,.0f} rows per second",
         "most memory": f"{vectors.peak_memory_bytes:,} bytes",
         "checked": f"{vectors.checked_rows:,} rows, largest difference {vectors.largest_difference:.2g} "
         f"at scale {vectors.scale:.2g}",
@@ -220,7 +220,7 @@ def _tensors(title: str, tensors: Iterable[TensorEntry], dims: Iterable[DimEntry
 
 
 def _embeddings(tower: TowerEntry) -> Table:
-    """What rows are kept in, and how far they are from what they were."""
+    """Show the dtype of each table's rows, and their differences from the rows in fp32."""
     columns = ("table", "rows × width", "dtype", "bytes", "in fp32", "error per row: largest", "mean")
     table = table_of(*columns, title=f"{tower.name} tower, tables")
     for each in tower.embeddings:
@@ -251,6 +251,6 @@ def _verification(tower: TowerEntry) -> Table:
     )
     table = table_of("case", "sizes", "result", title=title)
     for case in report.cases:
-        close = "refused" if case.largest_difference is None else f"{case.largest_difference:.2g}"
-        table.add_row(case.name, sizes_text(case.sizes), close)
+        result = "refused" if case.largest_difference is None else f"{case.largest_difference:.2g}"
+        table.add_row(case.name, sizes_text(case.sizes), result)
     return table

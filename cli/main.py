@@ -21,30 +21,30 @@ from telemetry.logging import configure_logging
 
 INVALID_COMMAND = 2
 INTERRUPTED = 130
-_READER_GONE = 1  # as rich ends when it meets one
+_READER_GONE = 1  # the exit code that rich has for a closed pipe
 _TRACEBACK = "--traceback"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; an error is one line on stderr, with a stable code."""
+    """Run one command and return its exit code; an error is one line on stderr, with a stable code."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     interrupt_on_end_signals()
-    if isinstance(sys.stdout, io.TextIOWrapper):  # where it cannot have "×", by its number, as stderr has it
+    if isinstance(sys.stdout, io.TextIOWrapper):  # "×" as an escape where the encoding lacks it, like stderr
         sys.stdout.reconfigure(errors="backslashreplace")
     configure_logging(LogFormat.CONSOLE, LogLevel.WARNING)
     leave_the_gpu_to_forks()
     try:
-        given = build_parser().parse_args(words)
-        code: int = given.run(given)
+        parsed = build_parser().parse_args(words)
+        code: int = parsed.run(parsed)
         sys.stdout.flush()
         return code
     except KeyboardInterrupt:
         print("slipway: interrupted", file=sys.stderr)
         return INTERRUPTED
-    except BrokenPipeError:  # who reads standard output has had enough, as in `slipway inspect … | head`
+    except BrokenPipeError:  # the reader of standard output has closed it, as in `slipway inspect … | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
         return _READER_GONE
-    except Exception as error:  # noqa: BLE001 (whatever it is, it becomes the one line)
+    except Exception as error:  # noqa: BLE001 (every error becomes one line)
         if _TRACEBACK in words:
             traceback.print_exc()
         print(error_line(Failure.of(error), as_json="--json" in words), file=sys.stderr)
@@ -52,21 +52,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Raises what argparse would print, so that it is shown as every error is."""
+    """Raises the errors that argparse would print, so that they are shown like all others."""
 
     def error(self, message: str) -> NoReturn:
         raise InvalidCommand(message, hint=f"see {self.prog} --help")
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command line as a whole."""
+    """Return the parser of the whole command line."""
     parser: argparse.ArgumentParser = _Parser(
         prog="slipway",
         description="Turn trained TorchRec recommenders into verified, ahead-of-time compiled packages.",
         epilog="example: slipway export --help",
     )
     parser.add_argument("--version", action="version", version=f"slipway {__version__}")
-    parser.add_argument(_TRACEBACK, action="store_true", help="show where an error arose, to report it")
+    parser.add_argument(_TRACEBACK, action="store_true", help="print an error's traceback too, to report it")
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
     plan.add_command(subparsers)
     check.add_command(subparsers)
@@ -78,7 +78,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def error_line(failure: Failure, *, as_json: bool) -> str:
-    """`slipway: error [code]: message (where); hint`, or the same as JSON."""
+    """Format a failure as `slipway: error [code]: message (where); hint`, or as JSON."""
     if as_json:
         return json.dumps({"error": failure.model_dump()})
     where = f" ({failure.where})" if failure.where and failure.where not in failure.message else ""

@@ -1,4 +1,4 @@
-"""`slipway plan`: which input sizes an export lets vary, which of them vary together, and why."""
+"""`slipway plan`: show which input sizes an export lets vary, which of them vary together, and why."""
 
 import argparse
 from collections.abc import Sequence
@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _view(request: PlanRequest) -> PlanView:
-    """The plan; a family of one's own is asked for it, here as in an attempt."""
+    """Plan the export; a custom family's package is loaded for it, as in an attempt."""
     if request.family is None:
         return view_plan(request)
     from exporter.construction.declared_blueprint import plan_family  # loads torch, as the family does
@@ -64,7 +64,7 @@ def _view(request: PlanRequest) -> PlanView:
 
 
 def _parts(view: PlanView) -> list[tuple[str, Sequence[TensorEntry], Sequence[DimEntry]]]:
-    """A table for the inputs of each tower, and one for what passes between its two packages."""
+    """Return the tables to print: each tower's inputs, and the tensors between its two packages if any."""
     parts: list[tuple[str, Sequence[TensorEntry], Sequence[DimEntry]]] = []
     for tower in view.towers:
         parts.append((f"{view.family}, {tower.name} tower, {tower.view} view", tower.inputs, tower.dims))
@@ -74,7 +74,7 @@ def _parts(view: PlanView) -> list[tuple[str, Sequence[TensorEntry], Sequence[Di
 
 
 def _tables(tower: TowerPlan) -> Table:
-    """What the rows of each embedding table are to be kept in."""
+    """Show the dtype and the size of each embedding table."""
     table = table_of(
         "table", "rows × width", "dtype", "bytes", "in fp32", "read by", title=f"{tower.name} tower, tables"
     )

@@ -1,4 +1,4 @@
-"""`slipway predict`: rows through a published package, in a process of its own."""
+"""`slipway predict`: run rows through a published package, in a separate process."""
 
 import argparse
 import json
@@ -12,7 +12,7 @@ from cli.settings import ExportSettings
 from exporter.artifact.signing import VerifyingKey
 from exporter.spec import TowerName
 from processes.startup import settings_or_exit
-from service.client.options import named
+from service.client.options import non_empty
 
 _EXAMPLE = (
     "example: slipway predict --artifact out/01J... --tower item --input items.parquet --output out.parquet"
@@ -27,34 +27,37 @@ def add_command(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]
         "predict", help="run rows through a published package", description=__doc__, epilog=_EXAMPLE
     )
     parser.add_argument(
-        "--artifact", metavar="URI", required=True, type=named, help="the artifact's folder or manifest"
+        "--artifact", metavar="URI", required=True, type=non_empty, help="the artifact's folder or manifest"
     )
     parser.add_argument("--tower", required=True, choices=[name.value for name in TowerName])
     parser.add_argument("--input", metavar="URI", required=True, help="parquet with the tower's features")
     parser.add_argument("--output", metavar="URI", required=True, help="parquet to write; must not exist")
     parser.add_argument(
-        "--verify", metavar="KEY", type=Path, help="refuse what this public key has not signed"
+        "--verify",
+        metavar="KEY",
+        type=Path,
+        help="public key; an artifact that is not signed with it is refused",
     )
     parser.add_argument("--json", action="store_true", help="print the result, or the error, as JSON")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Predict, and say how many rows were written."""
+    """Predict, and print how many rows were written."""
     from exporter.serving.downloaded_tower import download
     from exporter.serving.predict import predict  # torch loads only for the commands that need it
 
     with tempfile.TemporaryDirectory(prefix="slipway-predict-") as folder:
         scratch = Path(folder)
         key = VerifyingKey(arguments.verify) if arguments.verify else None
-        served = download(
+        tower = download(
             arguments.artifact,
             TowerName(arguments.tower),
             scratch / "artifact",
             key,
             families=settings_or_exit(ExportSettings).families,
         )
-        rows = predict(served, arguments.input, arguments.output, scratch=scratch, on_rows=_shown())
+        rows = predict(tower, arguments.input, arguments.output, scratch=scratch, on_rows=_progress())
     if arguments.json:
         print(json.dumps({"rows": rows, "output": arguments.output}))
     else:
@@ -62,16 +65,16 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _shown() -> Callable[[int], None]:
-    """How to show the number of rows so far: in place on a terminal, else a line now and then."""
+def _progress() -> Callable[[int], None]:
+    """Return a listener that shows the rows so far, in place on a terminal and else every few seconds."""
     if sys.stderr.isatty():
         return lambda rows: print(f"\r{rows:,} rows", end="\r", file=sys.stderr, flush=True)
-    said_at = time.monotonic()
+    printed_at = time.monotonic()
 
-    def say(rows: int) -> None:
-        nonlocal said_at
-        if time.monotonic() - said_at > _LINE_EVERY_S:
-            said_at = time.monotonic()
+    def print_rows(rows: int) -> None:
+        nonlocal printed_at
+        if time.monotonic() - printed_at > _LINE_EVERY_S:
+            printed_at = time.monotonic()
             print(f"{rows:,} rows", file=sys.stderr, flush=True)
 
-    return say
+    return print_rows

@@ -1,4 +1,4 @@
-"""What the command line may load where it exports; the only place of it that reads the environment."""
+"""Settings of the command line, read from the environment here and nowhere else in `cli`."""
 
 import os
 
@@ -10,15 +10,17 @@ from processes.settings import CodeCacheSetting
 
 
 class ExportSettings(BaseSettings):
-    """Read from SLIPWAY_<NAME>."""
+    """Settings of commands that open models, read from SLIPWAY_<NAME>."""
 
     model_config = SettingsConfigDict(env_prefix="SLIPWAY_", frozen=True)
 
-    families: FamilyNames = Field(default=(), description="Of one's own, that may be loaded. By commas.")
+    families: FamilyNames = Field(
+        default=(), description="Custom model families whose code may be loaded, separated by commas."
+    )
 
 
 class CheckSettings(CodeCacheSetting, ExportSettings):
-    """Read from SLIPWAY_<NAME>."""
+    """Settings of `slipway check`, read from SLIPWAY_<NAME>."""
 
 
 def leave_the_gpu_to_forks() -> None:

@@ -9,14 +9,14 @@ from exporter.stages import Stage
 from jobs.model import JobState
 from jobs.request import ExportRequest, Priority
 from service.client.logs import LogReader, print_part, print_part_as_json
-from service.client.options import add_spec_options, named, request_of
+from service.client.options import add_spec_options, non_empty, request_of
 from service.client.rest import SlipwayClient
 from service.client.settings import ClientSettings
 from service.client.tables import console, table_of
 from service.client.watch import display, show_end, watch
 from service.schemas import JobView
 
-# The state a job ended in, as an exit code; 2 is argparse's.
+# The exit code for the final state of a job; 2 means a wrong command line.
 EXIT_CODES = {
     JobState.SUCCEEDED: 0,
     JobState.FAILED: 1,
@@ -27,7 +27,7 @@ INTERRUPTED = 130
 
 
 def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the commands; each parser sets `run`, which returns the exit code."""
+    """Add the commands; the parser of each sets `run`, a function that returns the exit code."""
     _add_submit(subparsers)
     _add_watch(subparsers)
     _add_logs(subparsers)
@@ -40,7 +40,7 @@ def _add_submit(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]
     parser = subparsers.add_parser(
         "submit",
         help="post an export to a running service",
-        description="Post an export to a running service and print the job's id.",
+        description="Post an export to a running service, and print the id of its job.",
         epilog="example: slipway submit --config pipeline.config --checkpoint s3://m/model.ckpt-11 "
         "--item-input s3://m/items.parquet --output s3://m/export --watch",
     )
@@ -52,13 +52,18 @@ def _add_submit(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]
 
 def _add_job_options(parser: argparse.ArgumentParser) -> None:
     priorities = [priority.value for priority in Priority]
-    parser.add_argument("--priority", choices=priorities, help="which of the waiting jobs comes first")
-    parser.add_argument("--model", metavar="NAME", help="the artifact becomes the latest of this model")
+    parser.add_argument("--priority", choices=priorities, help="jobs of higher priority are run first")
+    parser.add_argument("--model", metavar="NAME", help="publish the artifact as the latest of this model")
     parser.add_argument(
-        "--force", action="store_true", default=None, help="even if the same artifact was made before"
+        "--force",
+        action="store_true",
+        default=None,
+        help="export even if an earlier job has made the same artifact",
     )
     parser.add_argument(
-        "--idempotency-key", metavar="KEY", help="of your drawing: repeated with it, this starts one job"
+        "--idempotency-key",
+        metavar="KEY",
+        help="any text of your choice: repeating the command with the same key starts no second job",
     )
 
 
@@ -66,10 +71,11 @@ def _add_watch(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser = subparsers.add_parser(
         "watch",
         help="follow a job until it has ended",
-        description="Follow a job. Exit code: 0 succeeded, 1 failed or cancelled, 3 partially succeeded.",
+        description="Follow a job until it has ended. Exit code: 0 succeeded, 1 failed or cancelled, "
+        "3 partially succeeded.",
         epilog="example: slipway watch 01jd6v7x4mzq3w8c5kftn2rbha",
     )
-    parser.add_argument("job_id", metavar="JOB", type=named)
+    parser.add_argument("job_id", metavar="JOB", type=non_empty)
     _add_common(parser, run_watch)
 
 
@@ -81,7 +87,7 @@ def _add_logs(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]")
         "service keeps them for a week.",
         epilog="example: slipway logs 01jd6v7x4mzq3w8c5kftn2rbha --tower item --stage compile --follow",
     )
-    parser.add_argument("job_id", metavar="JOB", type=named)
+    parser.add_argument("job_id", metavar="JOB", type=non_empty)
     parser.add_argument("--follow", action="store_true", help="print new lines until the job has ended")
     parser.add_argument("--tower", choices=[each.value for each in TowerName], help="only of this tower")
     parser.add_argument("--stage", choices=[each.value for each in Stage], help="only of this stage")
@@ -95,20 +101,24 @@ def _add_list(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]")
         description="List jobs, newest first.",
         epilog="example: slipway list --state running",
     )
-    parser.add_argument("--state", choices=[state.value for state in JobState])
-    parser.add_argument("--limit", type=int, default=20, metavar="N", help="1 to 100; default: %(default)s")
-    parser.add_argument("--cursor", help="the `next_cursor` that an earlier list ended with")
+    parser.add_argument(
+        "--state", choices=[state.value for state in JobState], help="only jobs in this state"
+    )
+    parser.add_argument(
+        "--limit", type=int, default=20, metavar="N", help="how many jobs, 1 to 100; default: %(default)s"
+    )
+    parser.add_argument("--cursor", help="list the next page: the cursor that the last line named")
     _add_common(parser, run_list)
 
 
 def _add_cancel(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = subparsers.add_parser(
         "cancel",
-        help="stop a job",
-        description="Cancel a queued job at once; stop a running one within seconds.",
+        help="cancel a job",
+        description="Cancel a queued job at once, or stop a running one within seconds.",
         epilog="example: slipway cancel 01jd6v7x4mzq3w8c5kftn2rbha",
     )
-    parser.add_argument("job_id", metavar="JOB", type=named)
+    parser.add_argument("job_id", metavar="JOB", type=non_empty)
     _add_common(parser, run_cancel)
 
 
@@ -116,23 +126,25 @@ def _add_retry(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser = subparsers.add_parser(
         "retry",
         help="export the failed towers of a job again",
-        description="Export the towers that failed again, as a new job, and print its id.",
+        description="Export the failed towers of a job again, as a new job, and print its id.",
         epilog="example: slipway retry 01jd6v7x4mzq3w8c5kftn2rbha --watch",
     )
-    parser.add_argument("job_id", metavar="JOB", type=named)
+    parser.add_argument("job_id", metavar="JOB", type=non_empty)
     parser.add_argument("--watch", action="store_true", help="follow the new job until it has ended")
     _add_common(parser, run_retry)
 
 
 def _add_common(parser: argparse.ArgumentParser, run: object) -> None:
     default = ClientSettings().url
-    parser.add_argument("--url", default=default, help="of the service; default: SLIPWAY_URL or %(default)s")
-    parser.add_argument("--json", action="store_true", help="JSON on standard output, for machines")
+    parser.add_argument(
+        "--url", default=default, help="URL of the service; default: SLIPWAY_URL or %(default)s"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
     parser.set_defaults(run=run)
 
 
 def run_submit(arguments: argparse.Namespace) -> int:
-    """Submit; with --watch, follow the job as `watch` does."""
+    """Submit an export and print its job's id; with --watch, follow the job as `watch` does."""
     client = _client(arguments)
     job = client.submit(request_of(arguments, ExportRequest), key=arguments.idempotency_key)
     if arguments.watch:
@@ -161,7 +173,7 @@ def run_logs(arguments: argparse.Namespace) -> int:
 
 
 def run_cancel(arguments: argparse.Namespace) -> int:
-    """Ask for the end of a job."""
+    """Cancel a job."""
     return _print(_client(arguments).cancel(arguments.job_id), arguments)
 
 

@@ -1,4 +1,4 @@
-"""What a program that calls Slipway imports: `from slipway.client import Client, AsyncClient`."""
+"""The public Python client: `from slipway.client import Client, AsyncClient`."""
 
 from exporter.errors import ExportError
 from exporter.manifest import Manifest

@@ -1,4 +1,4 @@
-"""The REST calls for programs that do other things while they wait."""
+"""The asynchronous client: the REST calls for programs that do other things while they wait."""
 
 from collections.abc import AsyncIterator, Mapping
 from types import TracebackType
@@ -24,13 +24,13 @@ class AsyncSlipwayClient:
     """Calls one service: `async with AsyncSlipwayClient(url) as slipway: …`."""
 
     def __init__(self, url: str, api_key: str | None = None) -> None:
-        """Take the service's base URL, and the key where it asks for one."""
+        """Take the service's base URL, and an API key if the service requires one."""
         self._url = url.rstrip("/")
         self._api_key = api_key
         self._http = httpx.AsyncClient(base_url=self._url, timeout=calls.TIMEOUT_S)
 
     async def __aenter__(self) -> Self:
-        """Connections are kept until the block ends."""
+        """Keep connections open until the block ends."""
         await self._http.__aenter__()
         return self
 
@@ -41,7 +41,7 @@ class AsyncSlipwayClient:
         await self._http.__aexit__(kind, error, trace)
 
     async def submit(self, spec: ExportSpec, *, key: str | None = None) -> JobView:
-        """Post an export; with an idempotency `key`, however often this is called."""
+        """Post an export; calls with the same idempotency `key` start a single job."""
         return await self._send(calls.submit(spec, key))
 
     async def plan(self, request: PlanRequest) -> PlanView:
@@ -51,7 +51,7 @@ class AsyncSlipwayClient:
         return await self._send(calls.get(job_id))
 
     async def get_if_changed(self, known: JobView) -> JobView:
-        """The job as it is now; `known` itself when that is still so."""
+        """Return the job as it is now: the object `known` itself if nothing has changed."""
         return await self._send(calls.get_if_changed(known))
 
     async def page(self, *, limit: int, state: JobState | None = None, cursor: str | None = None) -> JobList:
@@ -70,7 +70,7 @@ class AsyncSlipwayClient:
         return await self._send(calls.log(job_id, tower, stage))
 
     async def bundle(self, job_id: str, tower: TowerName | None = None) -> bytes:
-        """The zip that a failure names in `bundle_url`."""
+        """Fetch the zip that a failure names in `bundle_url`."""
         return await self._send(calls.bundle(job_id, tower))
 
     async def manifest(self, job_id: str) -> Manifest:
@@ -80,7 +80,7 @@ class AsyncSlipwayClient:
         return await self._send(calls.models(limit=limit, cursor=cursor))
 
     async def latest(self, model: str, labels: Mapping[str, str] = NO_LABELS) -> Release:
-        """The newest release, or the newest of those with these labels."""
+        """Return the newest release, or the newest with these labels."""
         return await self._send(calls.latest(model, labels))
 
     async def promoted(self, model: str) -> Release:
@@ -96,7 +96,7 @@ class AsyncSlipwayClient:
         return await self._send(calls.ready())
 
     async def events(self, job_id: str) -> AsyncIterator[JobView]:
-        """The job after every change until it has ended; a connection that breaks is taken up again once."""
+        """Yield the job after every change until it has ended; reconnect once if the connection breaks."""
         reader, call = EventReader(), calls.get(job_id)
         for last_try in (False, True):
             headers = {**calls.headers_of(call, self._api_key), **reader.headers}

@@ -1,4 +1,4 @@
-"""The REST calls as values: what to send, and how to read the answer; sent by either client."""
+"""The REST calls as values, which either client sends: the request, and how to read its answer."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 @dataclass(frozen=True, kw_only=True)
 class Call(Generic[Result]):
-    """One request, and what its answer is to its caller."""
+    """One request to the service, with the function that reads its answer."""
 
     method: str
     path: str
@@ -39,7 +39,7 @@ class Call(Generic[Result]):
 
 
 def submit(spec: ExportSpec, key: str | None = None) -> Call[JobView]:
-    """An `ExportRequest` says more than a plain spec; `key` is an Idempotency-Key."""
+    """Post an export: a spec, or an `ExportRequest` with further options; `key` is an Idempotency-Key."""
     headers = {"Idempotency-Key": key} if key else {}
     body = spec.model_dump_json(exclude_unset=True)
     return Call(method="POST", path="/exports", body=body, headers=headers, read=_reads(JobView))
@@ -55,7 +55,7 @@ def get(job_id: str) -> Call[JobView]:
 
 
 def get_if_changed(known: JobView) -> Call[JobView]:
-    """The job as it is now; `known` itself when that is still so."""
+    """Get the job as it is now: the object `known` itself if nothing has changed."""
 
     def read(answer: httpx.Response) -> JobView:
         if answer.status_code == HTTPStatus.NOT_MODIFIED:
@@ -128,17 +128,22 @@ def ready() -> Call[Readiness]:
 
 
 def headers_of(call: Call[Result], api_key: str | None) -> dict[str, str]:
-    """All the headers that the call is sent with."""
-    sent = {"Accept": "application/json", **call.headers}
+    """Return all headers of the call."""
+    headers = {"Accept": "application/json", **call.headers}
     if call.body is not None:
-        sent["Content-Type"] = "application/json"
+        headers["Content-Type"] = "application/json"
     if api_key:
-        sent["Authorization"] = f"Bearer {api_key}"
-    return sent
+        headers["Authorization"] = f"Bearer {api_key}"
+    return headers
 
 
 def result_of(call: Call[Result], answer: httpx.Response, url: str) -> Result:
-    """What the answer says, or RequestRefused."""
+    """Read the answer of a call.
+
+    Raises:
+        RequestRefused: the answer is a problem.
+        ServiceUnreachable: the answer is not one of Slipway's, so that another program has answered.
+    """
     refuse_problems(answer, url)
     try:
         return call.read(answer)
@@ -149,7 +154,7 @@ def result_of(call: Call[Result], answer: httpx.Response, url: str) -> Result:
 
 
 def refuse_problems(answer: httpx.Response, url: str) -> None:
-    """RequestRefused if the answer is a problem; its body has been read."""
+    """Raise RequestRefused if the answer, whose body has been read, is a problem."""
     if answer.status_code < HTTPStatus.BAD_REQUEST:
         return
     try:
@@ -165,13 +170,13 @@ def refuse_problems(answer: httpx.Response, url: str) -> None:
 def unreachable(url: str, error: Exception) -> ExportError:
     return ServiceUnreachable(
         f"{url} does not answer: {str(error) or type(error).__name__}",
-        hint="start it with `make up`, or name another with --url or SLIPWAY_URL",
+        hint="start the service with `make up`, or name another with --url or SLIPWAY_URL",
         where=url,
     )
 
 
 def cut_off(url: str, job_id: str) -> ExportError:
-    return ServiceUnreachable(f"{url} ended the events of job {job_id} before the job has ended", where=url)
+    return ServiceUnreachable(f"{url} ended the events of job {job_id} before the job ended", where=url)
 
 
 def _reads(model: type[Model]) -> Callable[[httpx.Response], Model]:

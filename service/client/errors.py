@@ -1,7 +1,7 @@
-"""What a caller of the REST API can meet.
+"""Errors of the clients of the REST API.
 
 ExportError
-├── ServiceUnreachable  nothing answers at the service's URL (retryable)
+├── ServiceUnreachable  no Slipway service answers at the URL (retryable)
 └── RequestRefused      the service answered with a problem, whose code this error carries
 """
 
@@ -12,7 +12,7 @@ from service.schemas import Problem
 
 
 class ServiceUnreachable(ExportError):
-    """Nothing answers at the service's URL."""
+    """No Slipway service answers at the URL."""
 
     code = "service_unreachable"
     advice = "start the service, or correct --url or SLIPWAY_URL"
@@ -26,10 +26,10 @@ class RequestRefused(ExportError):
     advice = "correct --url or SLIPWAY_URL"
 
     def __init__(self, problem: Problem) -> None:
-        """Say what the service said."""
+        """Take message, hint, code and status from the service's answer."""
         super().__init__(problem.detail, hint=problem.hint, where=problem.where)
         if problem.code != self.code:
-            self.hint = problem.hint  # the service's own error: no advice of ours fits it
+            self.hint = problem.hint  # an error of the service: the advice of this class does not fit
         self.code = problem.code
         self.status = problem.status
         self.retryable = problem.status in (HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE)

@@ -6,7 +6,7 @@ END = "end"
 
 
 class EventReader:
-    """Gathers lines to events; `job` and `ended` say what the last blank line completed."""
+    """Parses lines into events; `job` is the latest job, `ended` whether its last event has been read."""
 
     def __init__(self) -> None:
         """Begin before the first line."""
@@ -15,10 +15,10 @@ class EventReader:
         self._fields: dict[str, str] = {}
 
     def take(self, line: str) -> JobView | None:
-        """The job that this line completes an event about, if it does."""
+        """Read one line; return the job if the line completes an event about it."""
         if line:
             name, _, value = line.partition(":")
-            self._fields[name] = value.removeprefix(" ")  # a comment's name is empty
+            self._fields[name] = value.removeprefix(" ")  # the name of a comment is empty
             return None
         fields, self._fields = self._fields, {}
         if fields.get("event") == END:
@@ -30,5 +30,5 @@ class EventReader:
 
     @property
     def headers(self) -> dict[str, str]:
-        """What to ask with, so that nothing is told twice."""
+        """Headers of a request that continues after the last event."""
         return {"Last-Event-ID": str(self.job.revision)} if self.job else {}

@@ -1,4 +1,4 @@
-"""The REST calls as functions that wait for their answers: also what the command line uses."""
+"""The synchronous client: REST calls that wait for their answers, which the command line uses too."""
 
 from collections.abc import Iterator, Mapping
 from typing import TypeVar
@@ -20,15 +20,15 @@ Result = TypeVar("Result")
 
 
 class SlipwayClient:
-    """Calls one service; every call has a connection of its own, so that there is nothing to close."""
+    """Calls one service; every call opens its own connection, so that there is nothing to close."""
 
     def __init__(self, url: str, api_key: str | None = None) -> None:
-        """Take the service's base URL, and the key where it asks for one."""
+        """Take the service's base URL, and an API key if the service requires one."""
         self._url = url.rstrip("/")
         self._api_key = api_key
 
     def submit(self, spec: ExportSpec, *, key: str | None = None) -> JobView:
-        """Post an export; with an idempotency `key`, however often this is called."""
+        """Post an export; calls with the same idempotency `key` start a single job."""
         return self._send(calls.submit(spec, key))
 
     def plan(self, request: PlanRequest) -> PlanView:
@@ -38,7 +38,7 @@ class SlipwayClient:
         return self._send(calls.get(job_id))
 
     def get_if_changed(self, known: JobView) -> JobView:
-        """The job as it is now; `known` itself when that is still so."""
+        """Return the job as it is now: the object `known` itself if nothing has changed."""
         return self._send(calls.get_if_changed(known))
 
     def page(self, *, limit: int, state: JobState | None = None, cursor: str | None = None) -> JobList:
@@ -57,7 +57,7 @@ class SlipwayClient:
         return self._send(calls.log(job_id, tower, stage))
 
     def bundle(self, job_id: str, tower: TowerName | None = None) -> bytes:
-        """The zip that a failure names in `bundle_url`."""
+        """Fetch the zip that a failure names in `bundle_url`."""
         return self._send(calls.bundle(job_id, tower))
 
     def manifest(self, job_id: str) -> Manifest:
@@ -67,7 +67,7 @@ class SlipwayClient:
         return self._send(calls.models(limit=limit, cursor=cursor))
 
     def latest(self, model: str, labels: Mapping[str, str] = NO_LABELS) -> Release:
-        """The newest release, or the newest of those with these labels."""
+        """Return the newest release, or the newest with these labels."""
         return self._send(calls.latest(model, labels))
 
     def promoted(self, model: str) -> Release:
@@ -83,7 +83,7 @@ class SlipwayClient:
         return self._send(calls.ready())
 
     def events(self, job_id: str) -> Iterator[JobView]:
-        """The job after every change until it has ended; a connection that breaks is taken up again once."""
+        """Yield the job after every change until it has ended; reconnect once if the connection breaks."""
         reader, call = EventReader(), calls.get(job_id)
         for last_try in (False, True):
             headers = {**calls.headers_of(call, self._api_key), **reader.headers}

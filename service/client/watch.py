@@ -1,4 +1,4 @@
-"""Following a job: a live line per tower on a terminal, a plain line per change elsewhere."""
+"""Following a job: with a live line per tower on a terminal, with a plain line per change elsewhere."""
 
 import sys
 import time
@@ -22,8 +22,8 @@ Show = Callable[[JobView], None]
 Answer = TypeVar("Answer")
 
 POLL_S = 0.5
-_PATIENCE_S = 60.0  # with a service that does not answer
-_BAR = 20
+_PATIENCE_S = 60.0  # for a service that does not answer
+_BAR = 20  # characters
 
 
 def watch(client: SlipwayClient, job_id: str, show: Show) -> JobView:
@@ -53,7 +53,7 @@ def ask_patiently(ask: Callable[[], Answer]) -> Answer:
 
 @contextmanager
 def display(stream: TextIO) -> Iterator[Show]:
-    """How to show a job on `stream`: rewritten in place on a terminal, else line after line."""
+    """Give a function that shows a job on `stream`: rewritten in place on a terminal, else line by line."""
     if not stream.isatty():
         lines = PlainLines(stream)
         yield lines.show
@@ -68,7 +68,7 @@ def display(stream: TextIO) -> Iterator[Show]:
 
 
 def show_end(job: JobView) -> None:
-    """Print what was published, and to standard error what was not and why."""
+    """Print the published packages, and on standard error the failures."""
     if job.failure is not None:
         _print_failure("job", job.failure)
     for tower in job.towers:
@@ -84,48 +84,48 @@ def _print_failure(who: str, failure: Failure) -> None:
     hint = f" ({failure.hint})" if failure.hint else ""
     sys.stderr.write(f"{who}: [{failure.code}] {failure.message}{hint}\n")
     if failure.bundle_url:
-        sys.stderr.write(f"{who}: what it takes to find out why: {failure.bundle_url}\n")
+        sys.stderr.write(f"{who}: diagnostics: {failure.bundle_url}\n")
 
 
 def live_table(job: JobView) -> Table:
-    """A line for the job and one per tower: stage, progress, elapsed."""
+    """Return a line for the job and one per tower: stage, progress, elapsed time."""
     table = Table.grid(padding=(0, 2))
-    table.add_row(job.id, f"[bold]{job.state}[/bold]", *_attempt(job))
+    table.add_row(job.id, f"[bold]{job.state}[/bold]", *_notes(job))
     for tower in job.towers:
-        place, seconds = _place(tower), _elapsed(tower)
-        table.add_row(f"  {tower.label}", place, _bar(tower), f"{seconds:6.1f} s", tower.detail)
+        stage, seconds = _stage_text(tower), _elapsed_s(tower)
+        table.add_row(f"  {tower.label}", stage, _bar(tower), f"{seconds:6.1f} s", tower.detail)
     return table
 
 
 class PlainLines:
-    """Prints a line when the job's state or a tower's stage is another than before."""
+    """Prints a line whenever the job's state or a tower's stage has changed."""
 
     def __init__(self, stream: TextIO) -> None:
         """Print to `stream`."""
         self._stream = stream
-        self._said: dict[str, str] = {}
+        self._printed: dict[str, str] = {}
 
     def show(self, job: JobView) -> None:
-        self._say("job", f"{job.state}{''.join(f' ({note})' for note in _attempt(job))}")
+        self._print_change("job", f"{job.state}{''.join(f' ({note})' for note in _notes(job))}")
         for tower in job.towers:
             if tower.state is not TowerState.WAITING:
-                self._say(tower.label, _place(tower), f"  {_elapsed(tower):.1f} s")
+                self._print_change(tower.label, _stage_text(tower), f"  {_elapsed_s(tower):.1f} s")
 
-    def _say(self, who: str, what: str, also: str = "") -> None:
-        if self._said.get(who) != what:
-            self._said[who] = what
-            self._stream.write(f"{who:<5} {what}{also}\n")
+    def _print_change(self, who: str, state: str, time_text: str = "") -> None:
+        if self._printed.get(who) != state:
+            self._printed[who] = state
+            self._stream.write(f"{who:<5} {state}{time_text}\n")
             self._stream.flush()
 
 
-def _attempt(job: JobView) -> list[str]:
+def _notes(job: JobView) -> list[str]:
     if job.cancel_requested and not job.state.is_final:
         return ["stopping"]
     waiting = [f"no worker alive serves {target}" for target in job.unserved]
     return ([f"attempt {job.attempt}"] if job.attempt > 1 else []) + waiting
 
 
-def _place(tower: TowerProgress) -> str:
+def _stage_text(tower: TowerProgress) -> str:
     if tower.failure is not None:
         return f"failed: {tower.failure.code}"
     if tower.state is TowerState.RUNNING and tower.stage is not None:
@@ -144,8 +144,8 @@ def _bar(tower: TowerProgress) -> str:
     return "█" * filled + "░" * (_BAR - filled)
 
 
-def _elapsed(tower: TowerProgress) -> float:
-    """Seconds in all stages so far."""
+def _elapsed_s(tower: TowerProgress) -> float:
+    """Return the seconds spent in all stages so far."""
     finished = sum(tower.stage_seconds.values())
     if tower.state is not TowerState.RUNNING or tower.stage_started_at is None:
         return finished

@@ -1,4 +1,4 @@
-"""What the page of calls shows, out of the API's own description: nothing of it comes from elsewhere."""
+"""The page of calls: all it shows is read from the API's own OpenAPI document."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ _SCHEMAS = "#/components/schemas/"
 
 
 class Schema(BaseModel):
-    """A type, as far as readers are told of it."""
+    """A type, with the parts of its JSON schema that the page shows."""
 
     ref: str = Field(default="", alias="$ref")
     either: tuple["Schema", ...] = Field(default=(), validation_alias=AliasChoices("anyOf", "oneOf", "allOf"))
@@ -32,7 +32,7 @@ class Schema(BaseModel):
 
     @property
     def text(self) -> str:
-        """The type in words: "list of string or null"."""
+        """The type in words, for example "list of string or null"."""
         if self.ref:
             return self.ref.removeprefix(_SCHEMAS)
         if self.either:
@@ -60,7 +60,7 @@ class Content(BaseModel):
 
 
 class Body(BaseModel):
-    """What is sent, or comes back."""
+    """The body of a request or of an answer, by media type."""
 
     description: str = ""
     content: Mapping[str, Content] = {}
@@ -71,7 +71,7 @@ class Body(BaseModel):
 
 
 class Parameter(BaseModel):
-    """A part of the path, the query or the headers."""
+    """A parameter in the path, the query or the headers."""
 
     name: str
     place: str = Field(alias="in")
@@ -81,7 +81,7 @@ class Parameter(BaseModel):
 
 
 class Operation(BaseModel):
-    """One call."""
+    """One call as OpenAPI describes it."""
 
     tags: tuple[str, ...] = ("",)
     description: str = ""
@@ -91,21 +91,21 @@ class Operation(BaseModel):
 
 
 class Components(BaseModel):
-    """The types by name."""
+    """The types of the API by name."""
 
     schemas: Mapping[str, Schema] = {}
 
 
 class Document(BaseModel):
-    """The API's description."""
+    """The API's OpenAPI document."""
 
     paths: Mapping[str, Mapping[str, Operation]]
     components: Components = Components()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Call:
-    """A call, and how it is made."""
+class DocumentedCall:
+    """A call of the API with its method and path."""
 
     method: str
     path: str
@@ -114,7 +114,7 @@ class Call:
 
 @dataclass(frozen=True, kw_only=True)
 class CallsPage(Page):
-    """All calls by what they are about, and the types of what they take and give."""
+    """All calls by subject, and the types of their parameters and bodies."""
 
     template: ClassVar[str] = "calls.html"
     every: ClassVar[int] = 0
@@ -122,12 +122,12 @@ class CallsPage(Page):
     document: Document
 
     @property
-    def groups(self) -> Mapping[str, tuple[Call, ...]]:
-        found: dict[str, tuple[Call, ...]] = {}
+    def groups(self) -> Mapping[str, tuple[DocumentedCall, ...]]:
+        found: dict[str, tuple[DocumentedCall, ...]] = {}
         for path, operations in self.document.paths.items():
             for method in _METHODS:
                 if (operation := operations.get(method)) is not None:
-                    call = Call(method=method.upper(), path=path, operation=operation)
+                    call = DocumentedCall(method=method.upper(), path=path, operation=operation)
                     found[operation.tags[0]] = (*found.get(operation.tags[0], ()), call)
         return found
 

@@ -1,4 +1,4 @@
-"""Plots over batch size as plain numbers, which a template draws as SVG."""
+"""Plots over batch size as coordinates, which a template draws as SVG."""
 
 import math
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 12, 14, 36
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """A measured value and where it is drawn."""
+    """A measured value with its coordinates and label."""
 
     x: float
     y: float
@@ -21,7 +21,7 @@ class Point:
 
 @dataclass(frozen=True, kw_only=True)
 class Tick:
-    """A labelled place on an axis."""
+    """A labelled position on an axis."""
 
     at: float
     label: str
@@ -29,7 +29,7 @@ class Tick:
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """Points of one kind."""
+    """Points of one kind, with or without a line through them."""
 
     name: str
     points: tuple[Point, ...]
@@ -48,7 +48,7 @@ class Chart:
     series: tuple[Series, ...]
     x_ticks: tuple[Tick, ...]
     y_ticks: tuple[Tick, ...]
-    limit: float | None = None  # where the line of what is allowed is drawn
+    limit: float | None = None  # y of the line that marks the allowed value
     left: int = _LEFT
     right: int = WIDTH - _RIGHT
     top: int = _TOP
@@ -58,8 +58,8 @@ class Chart:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
-    """A value at a batch size."""
+class Measurement:
+    """A value measured at a batch size."""
 
     batch: int
     value: float
@@ -67,9 +67,9 @@ class Measured:
 
 
 def error_chart(report: VerificationReport) -> Chart | None:
-    """Differences between package and eager as fractions of the output's scale, and the one allowed."""
+    """Plot the differences between package and eager as fractions of the output's scale, with the limit."""
     found = [
-        Measured(batch=batch, value=_relative(case), label=case.name)
+        Measurement(batch=batch, value=_relative(case), label=case.name)
         for case in report.cases
         if case.kind is CaseKind.AGREES
         and case.largest_difference is not None
@@ -79,13 +79,13 @@ def error_chart(report: VerificationReport) -> Chart | None:
 
 
 def latency_chart(report: VerificationReport) -> Chart | None:
-    """Milliseconds per call of eager and of the package; None where fewer than two sizes were timed."""
+    """Plot milliseconds per call of eager and of the package; None if fewer than two sizes were timed."""
     if len(report.latency) < 2:
         return None
     timed = sorted(report.latency, key=lambda each: each.batch)
     lines = {
-        "eager": [Measured(batch=each.batch, value=each.eager_ms, label="eager") for each in timed],
-        "package": [Measured(batch=each.batch, value=each.compiled_ms, label="package") for each in timed],
+        "eager": [Measurement(batch=each.batch, value=each.eager_ms, label="eager") for each in timed],
+        "package": [Measurement(batch=each.batch, value=each.compiled_ms, label="package") for each in timed],
     }
     return _chart(lines, joined=True, limit=None)
 
@@ -95,13 +95,13 @@ def _relative(case: CaseReport) -> float:
     return case.largest_difference / case.scale if case.scale else case.largest_difference
 
 
-def _chart(lines: dict[str, list[Measured]], *, joined: bool, limit: float | None) -> Chart:
+def _chart(lines: dict[str, list[Measurement]], *, joined: bool, limit: float | None) -> Chart:
     points = [point for line in lines.values() for point in line]
     batches = sorted({point.batch for point in points})
     values = [point.value for point in points if point.value > 0] + ([limit] if limit else [])
     low, high = _decades(values)
     has_zero = len(values) < len(points) + (limit is not None)
-    low -= has_zero  # a logarithmic axis has no zero: a difference of nothing stands a decade below
+    low -= has_zero  # a logarithmic axis has no zero: a difference of zero is drawn a decade below
     x_low, x_high = math.log2(batches[0]) - 0.3, math.log2(batches[-1]) + 0.3
 
     def x(batch: float) -> float:
@@ -128,7 +128,7 @@ def _chart(lines: dict[str, list[Measured]], *, joined: bool, limit: float | Non
             )
             for name, line in lines.items()
         ),
-        x_ticks=_thinned([Tick(at=x(batch), label=str(batch)) for batch in batches]),
+        x_ticks=_thin_out([Tick(at=x(batch), label=str(batch)) for batch in batches]),
         y_ticks=tuple(
             Tick(at=y(10.0**power), label="equal" if has_zero and power == low else _power(power))
             for power in range(low, high + 1)
@@ -138,7 +138,7 @@ def _chart(lines: dict[str, list[Measured]], *, joined: bool, limit: float | Non
 
 
 def _decades(values: Sequence[float]) -> tuple[int, int]:
-    """The powers of ten around the values; at least one decade."""
+    """Return the powers of ten around the values, at least one decade apart."""
     if not values:
         return -1, 0
     low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
@@ -149,8 +149,8 @@ def _power(power: int) -> str:
     return f"{10.0**power:.10g}" if -2 <= power <= 4 else f"1e{power}"
 
 
-def _thinned(ticks: list[Tick], gap: float = 20) -> tuple[Tick, ...]:
-    """Ticks far enough apart for their labels; the last one is always there."""
+def _thin_out(ticks: list[Tick], gap: float = 20) -> tuple[Tick, ...]:
+    """Drop ticks that are too close for their labels; the last one is always kept."""
     kept: list[Tick] = []
     for tick in reversed(ticks):
         if not kept or kept[-1].at - tick.at >= gap:

@@ -1,4 +1,4 @@
-"""Quantities as people read them: the filters of the templates."""
+"""Formats of quantities for people: the filters of the templates."""
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -10,7 +10,7 @@ _SHORT = 8
 
 
 def seconds(value: float) -> str:
-    """A duration: "3 ms", "4.2 s", "48 s", "1 min 05 s", "2 h 03 min"."""
+    """Format a duration: "3 ms", "4.2 s", "48 s", "1 min 05 s", "2 h 03 min"."""
     if value < 0.9995:
         return f"{value * 1000:.0f} ms"
     if value < 9.95:
@@ -24,11 +24,11 @@ def seconds(value: float) -> str:
 
 
 def size(count: int) -> str:
-    """Bytes: "512 bytes", "2.8 MB"."""
+    """Format a number of bytes: "512 bytes", "2.8 MB"."""
     if count < 1000:
         return f"{count} bytes"
     value, unit = float(count), "bytes"
-    for unit in ("kB", "MB", "GB", "TB"):  # noqa: B007 (the unit reached is what is shown)
+    for unit in ("kB", "MB", "GB", "TB"):  # noqa: B007 (the last unit reached is shown)
         value /= 1000
         if value < 999.5:
             break
@@ -36,44 +36,44 @@ def size(count: int) -> str:
 
 
 def milliseconds(value: float) -> str:
-    """A latency: "0.019 ms", "31 ms"."""
+    """Format a latency: "0.019 ms", "31 ms"."""
     return f"{value:.2g} ms" if value < 10 else f"{value:.0f} ms"
 
 
 def number(value: float) -> str:
-    """A small difference: "8.9e-08"."""
+    """Format a small difference: "8.9e-08"."""
     return f"{value:.2g}"
 
 
 def moment(value: datetime) -> str:
-    """A time for programs: RFC 3339 in UTC."""
+    """Format a time for programs: RFC 3339 in UTC."""
     return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def clock(value: datetime) -> str:
-    """A time for people, and the same for all of them."""
+    """Format a time for people, in UTC, so that it is the same for all of them."""
     return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def words(value: str) -> str:
-    """A name of the code as words."""
+    """Format a name of the code as words."""
     return value.replace("_", " ")
 
 
 def short(job_id: str) -> str:
-    """The end of an id, which tells jobs of one minute apart."""
+    """Shorten an id to its end, which differs for jobs of the same minute."""
     return job_id[-_SHORT:]
 
 
 def headline(job: Job) -> str:
-    """What a job exports, in a few words: the model's name, and the end of its checkpoint's URI."""
+    """Name a job's model in a few words: the model's name, and the end of its checkpoint's URI."""
     parts = [part for part in job.spec.checkpoint_uri.split("/") if part]
     checkpoint = "/".join(parts[-2:]) or job.spec.checkpoint_uri
     return f"{job.model} · {checkpoint}" if job.model else checkpoint
 
 
 def took(job: Job) -> float | None:
-    """Seconds from the start of a finished job's last attempt to its end."""
+    """Return the seconds from the start of a finished job's last attempt to its end."""
     if job.started_at is None or job.finished_at is None:
         return None
     return (job.finished_at - job.started_at).total_seconds()

@@ -1,4 +1,4 @@
-"""What each page shows, made from jobs, workers and manifests."""
+"""The content of each page, computed from jobs, workers and manifests."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ from jobs.model import MAX_SETBACKS, Job, JobState, TowerProgress, TowerState
 from service.access.callers import Scope
 from service.dashboard.charts import Chart, error_chart, latency_chart
 from service.dashboard.render import Page
-from service.dashboard.search import Found
+from service.dashboard.search import JobMatches
 from service.dashboard.timeline import StageBar, longest_of, timeline
 from service.schemas import PlanView
 
 
 @dataclass(frozen=True)
 class Filter:
-    """A state to narrow the list to, the address of that list, and how many jobs there are."""
+    """A link to the jobs in one state, with their number."""
 
     name: str
     address: str
@@ -29,12 +29,12 @@ class Filter:
 
 @dataclass(frozen=True, kw_only=True)
 class JobsPage(Page):
-    """The list of jobs, with what it was narrowed by."""
+    """The list of jobs, with the search words and the state that it is narrowed to."""
 
     template: ClassVar[str] = "jobs.html"
     here: ClassVar[str] = "jobs"
 
-    found: Found
+    found: JobMatches
     counts: Mapping[JobState, int]
     words: str
     state: JobState | None
@@ -42,7 +42,7 @@ class JobsPage(Page):
 
     @property
     def filters(self) -> tuple[Filter, ...]:
-        """The states to choose from."""
+        """Links to the jobs in each state, and to all jobs."""
         every = Filter("all", self._address(None), None)
         return every, *(Filter(state, self._address(state), self.counts[state]) for state in JobState)
 
@@ -91,7 +91,7 @@ class JobPage(Page):
 
     @property
     def news(self) -> str:
-        """The job in one sentence, for those who listen instead of looking."""
+        """The job in one sentence, for screen readers."""
         towers = [
             f"{tower.label} tower {tower.state}" + (f", {tower.stage}" if tower.stage else "")
             for tower in self.job.towers
@@ -114,9 +114,9 @@ class TowerReport:
 
 @dataclass(frozen=True, kw_only=True)
 class TargetReport:
-    """What was published for one target, or why there is nothing to show."""
+    """The artifact published for one target, or the reason why there is none to show."""
 
-    target: Target | None  # None where the job has one only
+    target: Target | None  # None if the job has only one
     manifest: Manifest | None = None
     problem: str = ""
 
@@ -126,13 +126,13 @@ class TargetReport:
 
     @property
     def suffix(self) -> str:
-        """What sets its headings' ids apart."""
+        """The end of the ids of its headings, which makes them unique on the page."""
         return f"-{self.target}" if self.target else ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReportPage(Page):
-    """What the manifest says of the towers' verification."""
+    """The verification of the towers, as the manifests report it."""
 
     template: ClassVar[str] = "report.html"
     every: ClassVar[int] = 0
@@ -143,13 +143,13 @@ class ReportPage(Page):
 
     @property
     def targets(self) -> tuple[Target, ...]:
-        """What there is to choose from; nothing where there is one only."""
+        """The targets to choose from; empty if there is only one."""
         return self.job.spec.targets if len(self.job.spec.targets) > 1 else ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlanPage(Page):
-    """Which input sizes vary, and which vary together."""
+    """The dim plan of a job: the input sizes that vary, and those that vary together."""
 
     template: ClassVar[str] = "plan.html"
     every: ClassVar[int] = 0
@@ -160,7 +160,7 @@ class PlanPage(Page):
 
 @dataclass(frozen=True, kw_only=True)
 class LogPage(Page):
-    """The latest lines that the ranks wrote."""
+    """The log of a job: the latest lines that its ranks wrote."""
 
     template: ClassVar[str] = "log.html"
 
@@ -170,21 +170,21 @@ class LogPage(Page):
 
 @dataclass(frozen=True, kw_only=True)
 class WorkersPage(Page):
-    """Who is there to work, on what, and what waits."""
+    """The workers that are alive, the jobs that they run, and the queue."""
 
     template: ClassVar[str] = "workers.html"
     here: ClassVar[str] = "workers"
 
     workers: tuple[WorkerNotice, ...]
     running: tuple[Job, ...]
-    queued: tuple[Job, ...]  # the newest of them, the longest waiting first
-    waiting: int  # how many are queued
+    queued: tuple[Job, ...]  # the newest of the queued jobs, the longest waiting first
+    waiting: int  # number of queued jobs
     oldest: Job | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ErrorPage(Page):
-    """Why there is no other page."""
+    """The page that is shown instead of another one after an error."""
 
     template: ClassVar[str] = "error.html"
     every: ClassVar[int] = 0
@@ -197,10 +197,10 @@ class ErrorPage(Page):
 
 @dataclass(frozen=True, kw_only=True)
 class SignInPage(Page):
-    """Asks for a key."""
+    """The form that asks for an API key."""
 
     template: ClassVar[str] = "sign_in.html"
     every: ClassVar[int] = 0
 
     wanted: str  # the page to show afterwards
-    refused: str  # why the last key was not taken
+    refused: str  # why the last key was refused

@@ -1,4 +1,4 @@
-"""Pages as answers: a template, an entity tag, and headers that let no foreign script in."""
+"""Rendering pages: from a template, with an entity tag and headers that forbid foreign scripts."""
 
 import hashlib
 from dataclasses import dataclass
@@ -25,22 +25,22 @@ _SECURITY = {
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """What a template is given, as `page`; one subclass for each template."""
+    """The data of a template, which reads it as `page`; there is one subclass for each template."""
 
     template: ClassVar[str]
-    here: ClassVar[str] = ""  # which entry of the menu it is
-    every: ClassVar[int] = 2  # seconds between looks for a newer one; 0: it never changes
+    here: ClassVar[str] = ""  # its entry in the menu
+    every: ClassVar[int] = 2  # seconds between refreshes; 0: it never changes
 
-    reader: Caller | None = None  # who looks at it, where that is known
+    reader: Caller | None = None  # the caller who reads the page, if known
 
     @property
     def signed_in(self) -> str | None:
-        """The name to show; where no keys are asked for, nobody has signed in."""
+        """The reader's name; None if the service has no keys, so that nobody signs in."""
         return self.reader.name if self.reader is not None and self.reader is not LOCAL else None
 
 
 def answer(page: Page, if_none_match: str | None = None, status: HTTPStatus = HTTPStatus.OK) -> Response:
-    """The page as HTML; 304 for a reader who has it as it is."""
+    """Answer with the page as HTML, or 304 if the reader has the same page already."""
     text = _templates().get_template(page.template).render(page=page)
     tag = f'"{hashlib.sha256(text.encode()).hexdigest()[:24]}"'
     headers = {**_SECURITY, "ETag": tag, "Cache-Control": "private, no-cache"}

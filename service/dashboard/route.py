@@ -1,4 +1,4 @@
-"""Routes whose failures are pages too, and which only this service's own pages may change things by."""
+"""Routes of the dashboard: errors are shown as pages, and changes are taken from its own pages only."""
 
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -18,13 +18,13 @@ Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 class PageRoute(APIRoute):
-    """A route for people: they see a page when something is wrong, and a field for their key without one."""
+    """A route that answers errors with a page, and a missing key with the form to sign in."""
 
     def get_route_handler(self) -> Handler:
-        """The route's handler, with errors as pages."""
+        """Return the route's handler, with errors as pages."""
         handle = super().get_route_handler()
 
-        async def handled(request: Request) -> Response:
+        async def handle_with_pages(request: Request) -> Response:
             try:
                 return await handle(request)
             except RequestValidationError as error:
@@ -35,18 +35,18 @@ class PageRoute(APIRoute):
             except ExportError as error:
                 return error_page(error)
 
-        return handled
+        return handle_with_pages
 
 
 def error_page(error: ExportError) -> Response:
-    """An error for people."""
+    """Answer an error with a page."""
     code = status_of(type(error))
     page = ErrorPage(status=code.phrase, code=error.code, message=error.message, hint=error.hint)
     return answer(page, status=code)
 
 
 def require_same_site(request: Request) -> None:
-    """Refuse a change that a page of another site asks for."""
+    """Refuse a change that a page of another site requests."""
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
     foreign = origin is not None and urlsplit(origin).netloc != request.headers.get("host")
     if foreign or site not in (None, "same-origin", "none"):

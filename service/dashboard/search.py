@@ -1,4 +1,4 @@
-"""Finding jobs by words: the newest are looked at, a bounded number for each page."""
+"""Searching jobs by words, newest first: each page reads a limited number of jobs."""
 
 from dataclasses import dataclass
 
@@ -8,35 +8,35 @@ from jobs.model import Job, JobState
 
 PAGE = 50
 _STEP = 200  # jobs read together while searching
-_LOOKED_AT = 1000  # jobs read for one page
+_MOST_READ = 1000  # jobs read for one page
 
 
 @dataclass(frozen=True)
-class Found:
-    """Jobs, newest first; `next` goes on after the last one looked at."""
+class JobMatches:
+    """Jobs that match a search, newest first; `next` continues after the last job that was read."""
 
     jobs: tuple[Job, ...]
     next: JobId | None
 
 
-def find(jobs: JobControl, words: str, state: JobState | None, before: str | None) -> Found:
-    """Up to a page of jobs that hold every one of `words` in what they name."""
+def find(jobs: JobControl, words: str, state: JobState | None, before: str | None) -> JobMatches:
+    """Find up to a page of jobs whose ids, names, URIs or error codes hold all the `words`."""
     wanted = words.casefold().split()
     if not wanted:
         page = jobs.page(limit=PAGE, state=state, before=before)
-        return Found(page.jobs, page.next)
+        return JobMatches(page.jobs, page.next)
     found: list[Job] = []
-    for _ in range(_LOOKED_AT // _STEP):
+    for _ in range(_MOST_READ // _STEP):
         page = jobs.page(limit=_STEP, state=state, before=before)
         for job in page.jobs:
             if _holds(job, wanted):
                 found.append(job)
                 if len(found) == PAGE:
-                    return Found(tuple(found), job.id)
+                    return JobMatches(tuple(found), job.id)
         before = page.next
         if before is None:
-            return Found(tuple(found), None)
-    return Found(tuple(found), JobId(before) if before else None)
+            return JobMatches(tuple(found), None)
+    return JobMatches(tuple(found), JobId(before) if before else None)
 
 
 def _holds(job: Job, wanted: list[str]) -> bool:

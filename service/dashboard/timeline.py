@@ -1,4 +1,4 @@
-"""A tower's stages on one line of time: where each began and how long it took."""
+"""A tower's stages as bars on one time axis: where each began and how long it took."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,22 +7,22 @@ from enum import StrEnum
 from exporter.stages import Stage
 from jobs.model import TowerProgress, TowerState
 
-WIDTH = 1000  # of a chart, in its own units
-_THINNEST = 6  # a stage of milliseconds is still to be seen
+WIDTH = 1000  # of a chart, in units of its view box
+_LEAST_WIDTH = 6  # so that a stage of milliseconds can be seen
 
 
 class BarState(StrEnum):
-    """What became of a stage so far."""
+    """The state of a stage."""
 
     DONE = "done"
     RUNNING = "running"
-    STOPPED = "stopped"  # begun and not finished: it failed, or the attempt was ended
+    STOPPED = "stopped"  # started and not finished: it failed, or the attempt was ended
     WAITING = "waiting"
 
 
 @dataclass(frozen=True, kw_only=True)
 class StageBar:
-    """One stage: its seconds if it is done, and its place among the others."""
+    """The bar of one stage: its seconds if it is done, and its position on the axis."""
 
     stage: Stage
     state: BarState
@@ -32,21 +32,23 @@ class StageBar:
 
 
 def timeline(tower: TowerProgress, longest: float) -> tuple[StageBar, ...]:
-    """Its stages in order; `longest` seconds fill the width, so that towers can be compared."""
+    """Return a tower's stages in order; `longest` seconds fill the width, so that towers can be compared."""
     bars, elapsed = [], 0.0
     scale = WIDTH / longest if longest > 0 else 0.0
     for stage in tower.stages:
-        taken = tower.stage_seconds.get(stage)
-        width = max((taken or 0.0) * scale, _THINNEST)
+        duration = tower.stage_seconds.get(stage)
+        width = max((duration or 0.0) * scale, _LEAST_WIDTH)
         x = min(elapsed * scale, WIDTH - width)
         state = _state(tower, stage)
-        bars.append(StageBar(stage=stage, state=state, seconds=taken, x=round(x, 1), width=round(width, 1)))
-        elapsed += taken or 0.0
+        bars.append(
+            StageBar(stage=stage, state=state, seconds=duration, x=round(x, 1), width=round(width, 1))
+        )
+        elapsed += duration or 0.0
     return tuple(bars)
 
 
 def longest_of(towers: Sequence[TowerProgress]) -> float:
-    """The seconds of the tower that has taken the most."""
+    """Return the seconds of the tower that has taken the longest."""
     return max((sum(tower.stage_seconds.values()) for tower in towers), default=0.0)
 
 

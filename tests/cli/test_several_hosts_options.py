@@ -17,8 +17,12 @@ PLACE = ["--rdzv", "127.0.0.1:29400"]
 @pytest.mark.parametrize(
     ("options", "code", "said"),
     [
-        (["--nodes", "2"], "invalid_command", "--nodes, of two or more, and --rdzv go together"),
-        (PLACE, "invalid_command", "--nodes, of two or more, and --rdzv go together"),
+        (
+            ["--nodes", "2"],
+            "invalid_command",
+            "--rdzv is required with --nodes of two or more, and only then",
+        ),
+        (PLACE, "invalid_command", "--rdzv is required with --nodes of two or more, and only then"),
         (["--nodes", "2", *PLACE, "--rdzv-timeout", "0"], "invalid_command", "above 0"),
         (["--nodes", "2", *PLACE, "--rdzv-timeout", "nan"], "invalid_command", "above 0"),
         (["--nodes", "2", *PLACE, "--rdzv-timeout", "1e99"], "invalid_command", "a day at most"),

@@ -110,7 +110,7 @@ def test_the_parts_of_a_job_page_come_by_themselves(
 @pytest.mark.browser
 def test_a_click_runs_the_failed_towers_again(url: str, jobs: dict[str, Job], open_page: OpenPage) -> None:
     with open_page(address(url, jobs, "partial")) as page:
-        page.get_by_role("button", name="Retry what failed").click()
+        page.get_by_role("button", name="Retry the failed towers").click()
         page.locator(".bar .pill.queued").wait_for()
         assert jobs["partial"].id not in page.url
 

@@ -98,7 +98,7 @@ def test_a_search_finds_what_a_job_names(
 
 
 def test_a_search_that_finds_nothing_says_so(client: TestClient, running: Job) -> None:
-    assert "names “nowhere”" in client.get("/", params={"q": "nowhere"}).text
+    assert "mentions “nowhere”" in client.get("/", params={"q": "nowhere"}).text
 
 
 def test_older_jobs_are_a_page_away(client: TestClient, store: MemoryJobStore) -> None:
@@ -231,7 +231,7 @@ def test_a_button_cancels_a_job(client: TestClient, store: MemoryJobStore) -> No
 def test_a_button_runs_the_failed_towers_again(client: TestClient, store: MemoryJobStore) -> None:
     job = sample.partial()
     store.add(job)
-    assert "Retry what failed" in client.get(f"/jobs/{job.id}").text
+    assert "Retry the failed towers" in client.get(f"/jobs/{job.id}").text
     shown = client.post(f"/jobs/{job.id}/retry")
     assert shown.status_code == 200
     assert 'id="tower-item"' in shown.text and 'id="tower-user"' not in shown.text

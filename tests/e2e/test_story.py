@@ -167,7 +167,7 @@ def a_retry_runs_what_failed(page: "Page", url: str, request: dict[str, object])
     expect(page.locator(".bar .pill")).to_have_text("partially succeeded", timeout=PATIENCE_MS)
     bundle = page.get_by_role("link", name="Failure bundle").get_attribute("href")
     assert httpx.get(f"{url}{bundle}").headers["content-type"] == "application/zip"
-    page.get_by_role("button", name="Retry what failed").click()
+    page.get_by_role("button", name="Retry the failed towers").click()
     expect(page.locator(".bar .pill")).to_have_text("succeeded", timeout=PATIENCE_MS)
     retried = Client(url).get(page.url.rpartition("/")[2])
     assert (retried.retry_of, [tower.name for tower in retried.towers]) == (job.id, [TowerName.ITEM])

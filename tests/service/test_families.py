@@ -48,7 +48,7 @@ def test_a_listed_family_is_accepted_and_not_loaded(listing: TestClient, trace: 
 
 def test_its_pages_live_without_its_dims(listing: TestClient, trace: Path) -> None:
     job = listing.post("/exports", json=REQUEST).json()["id"]
-    assert "The package of family telltale declares" in listing.get(f"/jobs/{job}").text
+    assert "The model family telltale declares" in listing.get(f"/jobs/{job}").text
     assert "which only an attempt loads" in listing.get(f"/jobs/{job}/plan").text
     assert not trace.exists()
 

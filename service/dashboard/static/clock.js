@@ -1,4 +1,4 @@
-// Writes how long ago, and for how long, in place of the times that a page names.
+// Replaces the times on a page by how long ago they were, and keeps durations counting.
 
 const UNITS = [["day", 86_400], ["hour", 3_600], ["minute", 60]];
 const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto" });

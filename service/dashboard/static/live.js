@@ -1,5 +1,5 @@
-// Keeps a page as the server would draw it now: fetches it again and changes what differs, so that
-// focus, open details and scrolling stay. Without this script the pages work and stand still.
+// Keeps a page current: fetches it again and changes only what differs, so that focus, open details and
+// scrolling stay. Without this script the pages work but do not update.
 
 import { tick } from "./clock.js";
 import { update, updateChildren } from "./update.js";
@@ -13,7 +13,7 @@ let tag = null; // of the page as it is shown
 let failures = 0;
 let timer = 0;
 let fetching = false;
-let again = false; // asked for while a fetch was under way
+let again = false; // whether a refresh was requested during a fetch
 
 // --- the page --------------------------------------------------------------------------------------
 
@@ -68,7 +68,7 @@ function show(text) {
 
 const loaded = new Map(); // id -> the version that is shown
 const tags = new Map(); // id -> the tag of what is shown
-const timers = new Map(); // id -> when it is looked at again
+const timers = new Map(); // id -> the timer of its next fetch
 
 function loadParts() {
   for (const part of document.querySelectorAll("[data-load]"))
@@ -89,7 +89,7 @@ async function load(part) {
     }
     if (part.dataset.every) reloadLater(Number(part.dataset.every) * 1000, part);
   } catch {
-    reloadLater(BEHIND_MS, part); // until then its link stays, or what it showed last
+    reloadLater(BEHIND_MS, part); // until then its link or its last content stays
   }
 }
 
@@ -103,9 +103,9 @@ function reload(part) {
   if (part.isConnected && !document.hidden) load(part);
 }
 
-// --- what sets it in motion --------------------------------------------------------------------------
+// --- what triggers updates ---------------------------------------------------------------------------
 
-let events = null; // open only while the page is looked at: a browser has six connections to a host
+let events = null; // open only while the page is visible: a browser has six connections to a host
 
 function listen() {
   const address = main.dataset.events;
@@ -114,7 +114,7 @@ function listen() {
     events = new EventSource(address);
     events.addEventListener("job", refresh);
     events.addEventListener("end", silenceAndRefresh);
-    events.addEventListener("error", silenceAndRefresh); // looking again will show what is wrong
+    events.addEventListener("error", silenceAndRefresh); // the refreshed page shows what is wrong
   }
 }
 
@@ -159,7 +159,7 @@ document.addEventListener("visibilitychange", lookedAt);
 addEventListener("pageshow", ({ persisted }) => persisted && location.reload()); // back, from the history
 document.addEventListener("submit", ({ target }) => {
   const buttons = target.method === "post" ? target.querySelectorAll("button") : [];
-  setTimeout(() => buttons.forEach((button) => (button.disabled = true))); // once is enough
+  setTimeout(() => buttons.forEach((button) => (button.disabled = true))); // so that a form is sent once
 });
 document.querySelectorAll("[data-search]").forEach(search);
 setInterval(tick, 1000);
