@@ -1,4 +1,11 @@
-"""A job: one immutable record, its states, and the table of moves between them."""
+"""The record of a job: its states, the moves between them, and how each step changes the record.
+
+An accepted export is a job. It waits in the queue until a worker claims it with a lease and runs one attempt.
+The attempt ends the job or sets it back: it is queued again after a pause, until MAX_SETBACKS attempts have
+broken. A worker that shuts down hands its job back, and one that stops renewing its lease has abandoned it. A
+job with several targets is exported for one after the other, and queued in between. Records are immutable:
+every step returns a new record, which `jobs.lease` stores only if nobody else has changed the old one.
+"""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -15,15 +22,15 @@ from jobs.ids import JobId
 from jobs.request import JobOptions
 
 MAX_SETBACKS = 3
-MAX_ABANDONED = 2  # a job under which two workers went away is not given a third
-ANYONE = "anyone"  # the owner of jobs where no keys are asked for
-NOBODY = "nobody"  # holds a job that is to be closed
+MAX_ABANDONED = 2  # a job that two workers have abandoned is not given to a third
+ANYONE = "anyone"  # owner of jobs where no API keys are required
+NOBODY = "nobody"  # worker in the lease of a job that is to be closed
 
 
 class JobState(StrEnum):
-    """Where a job is in its life."""
+    """The states of a job."""
 
-    QUEUED = "queued"  # accepted; no worker has it
+    QUEUED = "queued"  # accepted; no worker holds it
     RUNNING = "running"  # one worker holds the lease
     SUCCEEDED = "succeeded"  # every tower is published
     PARTIALLY_SUCCEEDED = "partially_succeeded"  # some towers are published, others failed
@@ -42,17 +49,17 @@ MOVES: dict[JobState, frozenset[JobState]] = {
 
 
 class TowerState(StrEnum):
-    """Where one tower is in its attempt."""
+    """The states of one tower in an attempt."""
 
-    WAITING = "waiting"  # no stage has begun
+    WAITING = "waiting"  # no stage has started
     RUNNING = "running"
     SUCCEEDED = "succeeded"  # published
     FAILED = "failed"  # see TowerProgress.failure
-    CANCELLED = "cancelled"  # its job was; it may have stood in any stage
+    CANCELLED = "cancelled"  # its job was cancelled, in any stage
 
 
 class VerificationSummary(Frozen):
-    """What the manifest's verification report comes to."""
+    """A summary of the manifest's verification report."""
 
     cases: int
     passed: int
@@ -60,18 +67,18 @@ class VerificationSummary(Frozen):
     tolerance: float
 
 
-_SELDOM = frozenset({Stage.TABLES, Stage.ITEMS})  # stages of exports that ask for them
+_OPTIONAL_STAGES = frozenset({Stage.TABLES, Stage.ITEMS})  # only exports that ask for them have these
 
 
 class TowerProgress(Frozen):
-    """One tower: where it is, and in the end what became of it."""
+    """The progress of one tower, and in the end its result."""
 
     name: TowerName
-    target: Target | None = None  # what this package is for, where the spec names targets
+    target: Target | None = None  # the package's target, if the spec names targets
     state: TowerState = TowerState.WAITING
     stage: Stage | None = None
     stage_started_at: datetime | None = None
-    fraction: float | None = None  # of this stage, 0 to 1
+    fraction: float | None = None  # completed share of this stage, 0 to 1
     detail: str = ""
     stage_seconds: Mapping[Stage, float] = Field(default_factory=dict)
     package_uri: str | None = None
@@ -79,13 +86,15 @@ class TowerProgress(Frozen):
     digest: str | None = None  # sha256 of the package
     verification: VerificationSummary | None = None
     code: Literal["cold", "warm"] | None = None  # compiled for this export, or taken from the code cache
-    reused: Literal["request", "graph"] | None = None  # warm: not traced and not compiled; not compiled
-    code_note: str = ""  # why it is cold; said at once where cached code turned out to be wrong
+    reused: Literal["request", "graph"] | None = (
+        None  # of a warm export: neither traced nor compiled; traced, but not compiled
+    )
+    code_note: str = ""  # why it is cold; set at once if cached code turned out to be wrong
     failure: Failure | None = None
 
     @property
     def label(self) -> str:
-        """The tower as people tell it from others of its job."""
+        """The tower's name, with its target if the job has several packages of that name."""
         return f"{self.name} ({self.target})" if self.target else self.name
 
     def reset(self) -> "TowerProgress":
@@ -93,24 +102,24 @@ class TowerProgress(Frozen):
 
     @property
     def stages(self) -> tuple[Stage, ...]:
-        """The stages it goes through; those that few ask for count once they have begun."""
-        begun = {self.stage, *self.stage_seconds}
-        return tuple(stage for stage in Stage if stage not in _SELDOM or stage in begun)
+        """The stages that the tower goes through; optional ones count once they have started."""
+        started = {self.stage, *self.stage_seconds}
+        return tuple(stage for stage in Stage if stage not in _OPTIONAL_STAGES or stage in started)
 
     def stop_running(self) -> Self:
-        """This tower when nobody works on it: it runs no more."""
+        """Return this tower without a running stage, as when nobody works on it."""
         if self.state is not TowerState.RUNNING:
             return self
         return self.model_copy(update={"state": TowerState.WAITING, "detail": ""})
 
     def cancel(self) -> Self:
-        """This tower when its job is stopped; one that had ended stays as it is."""
+        """Return this tower as its job is cancelled; one that has ended stays as it is."""
         if self.state in (TowerState.SUCCEEDED, TowerState.FAILED):
             return self
         return self.model_copy(update={"state": TowerState.CANCELLED, "detail": ""})
 
     def fail(self, failure: Failure) -> Self:
-        """This tower when it was not published and will not be; its own reason stands."""
+        """Return this tower as failed, unless it succeeded; a failure of its own stays."""
         if self.state is TowerState.SUCCEEDED or self.failure is not None:
             return self
         return self.model_copy(update={"state": TowerState.FAILED, "failure": failure})
@@ -119,59 +128,59 @@ class TowerProgress(Frozen):
 class Lease(Frozen):
     """A worker's right to a job until a time."""
 
-    worker: str  # of the latest attempt
+    worker: str  # the worker of the latest attempt
     until: datetime
-    # Another worker, which ends the job and runs no attempt. Left out where there is none: older programs do
-    # not know the field.
+    # Another worker, which closes the job without an attempt. Left out if there is none, because older
+    # programs do not know the field.
     closer: str | None = Field(default=None, exclude_if=lambda closer: closer is None)
 
 
 class Job(JobOptions):
     """One accepted export."""
 
-    version: Literal[1, 2] = 2  # of this layout; what is written may be an older one (see jobs.stores.record)
-    revision: int = 1  # grows by one with every change
+    version: Literal[1, 2] = 2  # layout; a record may be written in an older one (see jobs.stores.record)
+    revision: int = 1  # increases by one with every change
     id: JobId
-    spec: ExportSpec  # with the pipeline config's text as it was at submit
-    config_uri: str | None = None  # where that text came from
-    owner: str = ANYONE  # whose quota it counts against
-    running_limit: int | None = None  # jobs of the owner that may run at a time
+    spec: ExportSpec  # with the pipeline config's text as it was when submitted
+    config_uri: str | None = None  # source of that text
+    owner: str = ANYONE  # the caller whose quotas it counts against
+    running_limit: int | None = None  # most jobs of the owner that may run at a time
     retry_of: JobId | None = None  # the finished job whose failed towers this one runs
     content_key: str | None = None  # equal for jobs that would make the same artifact
-    traceparent: str | None = None  # of the request that asked for it, where that is traced
+    traceparent: str | None = None  # of the request that submitted it, if that is traced
     state: JobState = JobState.QUEUED
     towers: tuple[TowerProgress, ...]
-    attempt: int = 0  # how many were begun
-    setbacks: int = 0  # attempts that ended without a result
-    abandoned: int = 0  # those of them whose worker stopped renewing its lease
-    not_before: datetime | None = None  # a job that was set back is not begun again until then
+    attempt: int = 0  # number of attempts started
+    setbacks: int = 0  # number of attempts that broke
+    abandoned: int = 0  # number of those whose worker stopped renewing its lease
+    not_before: datetime | None = None  # start of the next attempt at the earliest, after a setback
     lease: Lease | None = None
     cancel_requested: bool = False
     failure: Failure | None = None
-    manifest_uri: str | None = None  # of the first target that was published
-    manifest_uris: Mapping[Target, str] = Field(default_factory=dict)  # by target, where there are several
-    target: Target | None = None  # of the latest attempt
-    ended_targets: tuple[Target, ...] = ()  # published, or given up
+    manifest_uri: str | None = None  # manifest of the first target that was published
+    manifest_uris: Mapping[Target, str] = Field(default_factory=dict)  # by target, if there are several
+    target: Target | None = None  # target of the latest attempt
+    ended_targets: tuple[Target, ...] = ()  # targets that were published or given up
     created_at: datetime
     updated_at: datetime
-    started_at: datetime | None = None  # of the latest attempt
+    started_at: datetime | None = None  # start of the latest attempt
     finished_at: datetime | None = None
 
     @property
     def pending_targets(self) -> tuple[Target, ...]:
-        """The targets still to be exported for."""
+        """The targets that are still to be exported for."""
         return tuple(target for target in self.spec.targets if target not in self.ended_targets)
 
     @property
     def busy_targets(self) -> tuple[Target, ...]:
-        """Where the job counts: among what waits for each of its targets, or among what runs for one."""
+        """The targets under which the job counts: those it waits for, or the one that it runs for."""
         if self.state is JobState.RUNNING:
             return (self.current_target,)
         return self.pending_targets if self.state is JobState.QUEUED else ()
 
     @property
     def current_target(self) -> Target:
-        """What the latest attempt exports for; records of version 1 have one target only."""
+        """The target of the latest attempt; records of version 1 have only one."""
         return self.target or self.spec.targets[0]
 
     @property
@@ -179,12 +188,12 @@ class Job(JobOptions):
         return tuple(tower for tower in self.towers if self.is_current(tower))
 
     def is_current(self, tower: TowerProgress) -> bool:
-        """Whether the latest attempt is about this tower."""
+        """True if the latest attempt exports this tower."""
         return tower.target in (None, self.current_target)
 
     @property
     def current_spec(self) -> ExportSpec:
-        """What the latest attempt exports: for its target, and of a retry what had failed for it."""
+        """The spec of the latest attempt: for its target, and in a retry only for the towers that failed."""
         spec = self.spec.for_target(self.current_target)
         names = tuple(tower.name for tower in self.current_towers)
         return spec if set(names) == {tower.name for tower in self.towers} else spec.only(names)
@@ -198,21 +207,23 @@ class Job(JobOptions):
         return self.spec.nodes or 1
 
     def move_to(self, state: JobState, now: datetime) -> Self:
-        """This job in another state, or IllegalMove."""
+        """Return this job in another state, or raise IllegalMove."""
         if state not in MOVES.get(self.state, frozenset()):
             raise IllegalMove(f"a {self.state} job cannot become {state}", where=self.id)
-        stopped = state is JobState.CANCELLED
+        is_cancelled = state is JobState.CANCELLED
         return self.model_copy(
             update={
                 "state": state,
                 "lease": None,
                 "finished_at": now if state.is_final else None,
-                "towers": tuple(tower.cancel() if stopped else tower.stop_running() for tower in self.towers),
+                "towers": tuple(
+                    tower.cancel() if is_cancelled else tower.stop_running() for tower in self.towers
+                ),
             }
         )
 
     def begin_attempt(self, lease: Lease, target: Target, now: datetime) -> Self:
-        """Begin an attempt: every tower of its target starts afresh."""
+        """Return this job with a new attempt, in which every tower of the target starts again."""
         begun = self.move_to(JobState.RUNNING, now).model_copy(
             update={
                 "lease": lease,
@@ -227,14 +238,16 @@ class Job(JobOptions):
         return begun.model_copy(update={"towers": fresh})
 
     def require_held_by(self, worker: str, attempt: int) -> Self:
-        """This job, or LeaseLost when `worker`'s attempt no longer has it."""
+        """Return this job, or raise LeaseLost if `worker`'s attempt no longer holds it."""
         lease = self.lease
         if lease is None or (lease.worker, lease.closer, self.attempt) != (worker, None, attempt):
             raise LeaseLost(f"attempt {attempt} of {worker} no longer holds job {self.id}")
         return self
 
     def require_closed_by(self, closer: str, attempt: int) -> Self:
-        """This job, or LeaseLost when `closer` no longer has it to end after that attempt."""
+        """Return this job, or raise LeaseLost if `closer` no longer has the right to close it after that
+        attempt.
+        """
         if self.lease is None or (self.lease.closer, self.attempt) != (closer, attempt):
             raise LeaseLost(f"{closer} no longer has job {self.id} to end it")
         return self
@@ -243,27 +256,27 @@ class Job(JobOptions):
         return self.lease is not None and self.lease.until < now
 
     def is_due(self, now: datetime) -> bool:
-        """Whether its pause, if it has one, is over; none outlasts a clock that was set back."""
+        """True if its pause is over; a pause also ends if the clock was set back."""
         return self.not_before is None or self.not_before <= now or now < self.updated_at
 
     def request_cancel(self, now: datetime) -> Self:
-        """Cancel at once what was never begun, else ask the worker to stop, or any to close it."""
+        """Cancel a job that was never started; else ask its worker to stop, or the sweep to close it."""
         if self.state.is_final:
             raise JobFinished(f"job {self.id} has already ended: it is {self.state}")
-        asked = self.model_copy(update={"cancel_requested": True})
+        requested = self.model_copy(update={"cancel_requested": True})
         if self.state is JobState.RUNNING or self.cancel_requested:
-            return asked
-        return asked.await_closing(now) if self.attempt else asked.move_to(JobState.CANCELLED, now)
+            return requested
+        return requested.await_closing(now) if self.attempt else requested.move_to(JobState.CANCELLED, now)
 
     def await_closing(self, now: datetime) -> Self:
-        """Queued for no attempt: a worker is to see what its attempts left, and to end it.
+        """Return this job, queued but for no attempt: a worker will deal with its attempts' files and end it.
 
-        Nobody holds it: its lease has ended as it is made, by which the sweep finds it.
+        Its lease belongs to nobody and has expired already, so that the sweep finds it.
         """
         return self.model_copy(update={"lease": Lease(worker=NOBODY, until=now)})
 
     def towers_to_retry(self) -> tuple[TowerProgress, ...]:
-        """The towers that failed, of a job that has ended; JobNotRetryable if there are none."""
+        """Return the failed towers of a finished job; JobNotRetryable if there are none."""
         failed = tuple(tower for tower in self.towers if tower.state is TowerState.FAILED)
         if not self.state.is_final or not failed:
             raise JobNotRetryable(
@@ -273,23 +286,25 @@ class Job(JobOptions):
         return failed
 
     def require_removable(self) -> Self:
-        """This job, or JobNotFinished while it may still run."""
+        """Return this job, or raise JobNotFinished while it may still run."""
         if not self.state.is_final:
             raise JobNotFinished(
-                f"job {self.id} is {self.state}", hint="cancel it, and delete it once it has ended"
+                f"job {self.id} is {self.state}", hint="cancel the job, and delete it once it has ended"
             )
         return self
 
     def hand_back(self, now: datetime) -> Self:
-        """Queued again, with nothing held against it; to be closed, if it was cancelled meanwhile."""
+        """Return this job queued again, not counted as a setback; to be closed if it was cancelled
+        meanwhile.
+        """
         queued = self.move_to(JobState.QUEUED, now)
         return queued.await_closing(now) if self.cancel_requested else queued
 
     def set_back(self, failure: Failure, now: datetime, pause: timedelta = timedelta(0)) -> Self:
-        """An attempt broke: queued again, or failed for good when that will not help.
+        """Return this job queued again after its attempt broke, or failed if another attempt cannot help.
 
-        It is begun again after `pause`, four times as long after every further attempt, so that whatever
-        broke it has time to recover.
+        The next attempt starts after `pause`, four times as long after every further setback, so that the
+        cause has time to disappear.
         """
         counted = self.model_copy(update={"setbacks": self.setbacks + 1, "failure": failure})
         if self.cancel_requested:
@@ -300,7 +315,7 @@ class Job(JobOptions):
         return counted.hand_back(now).model_copy(update={"not_before": due})
 
     def abandon(self, failure: Failure, now: datetime) -> Self:
-        """Its worker went away: set back, but not tried again once it has cost two workers."""
+        """Return this job set back after its worker stopped renewing; failed if that is the second worker."""
         counted = self.model_copy(update={"abandoned": self.abandoned + 1})
         if counted.abandoned < MAX_ABANDONED:
             return counted.set_back(failure, now)
@@ -316,7 +331,7 @@ class Job(JobOptions):
         return self.model_copy(update={"towers": towers, "failure": failure}).end_target(now)
 
     def end_target(self, now: datetime) -> Self:
-        """The latest attempt's target is done with: queued for the next one, or the end."""
+        """Return this job after the latest attempt's target: queued for the next target, or ended."""
         counted = self.model_copy(
             update={"ended_targets": (*self.ended_targets, self.current_target), "setbacks": 0}
             if len(self.spec.targets) > 1

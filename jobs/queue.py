@@ -1,4 +1,4 @@
-"""Telling the workers of a job: the queue carries ids, and the job store knows the truth."""
+"""The queue: messages with job ids that make workers look at the job store, which knows the truth."""
 
 import logging
 from collections.abc import Sequence
@@ -12,34 +12,34 @@ from jobs.request import Priority
 
 
 class HostCall(Frozen):
-    """Calls a worker to run some of the ranks of an attempt: which, and where its hosts meet."""
+    """A call to a worker to run some of the ranks of an attempt: which attempt, and where its hosts meet."""
 
     job_id: JobId
     attempt: int
     hosts: int
     address: str
     port: int
-    time_limit_s: float  # how long the others wait for it
+    time_limit_s: float  # how long the others wait for this host
 
 
 class JobQueue(Protocol):
-    """Tells the workers of a job; may forget, may repeat."""
+    """Sends messages to the workers; may lose and repeat them."""
 
     def enqueue(self, job_id: JobId, priority: Priority = Priority.NORMAL, target: Target = "cpu") -> None:
-        """Send a message to the workers that serve a target."""
+        """Send a message about a job to the workers that serve a target."""
         ...
 
     def find_undelivered(self, target: Target = "cpu") -> frozenset[JobId]:
-        """Jobs that a message on its way to the workers of a target names."""
+        """Return the jobs that messages to the workers of a target name and no worker has finished with."""
         ...
 
     def count_waiting(self, targets: Sequence[Target]) -> int:
-        """How many messages lie in the queues of these targets."""
+        """Return the number of messages that lie in the queues of these targets."""
         ...
 
 
 class WorkerQueue(JobQueue, Protocol):
-    """And the workers of each other."""
+    """The queue as workers use it: they also call each other."""
 
     def call_host(self, call: HostCall, target: Target = "cpu") -> None:
         """Call one more worker that serves a target."""
@@ -50,9 +50,9 @@ class MemoryQueue:
     """Messages in a list, for tests."""
 
     def __init__(self) -> None:
-        """Begin empty."""
+        """Start without messages."""
         self.sent: list[JobId] = []
-        self.targets: list[Target] = []  # of each
+        self.targets: list[Target] = []  # the target of each
         self.calls: list[HostCall] = []
 
     def enqueue(self, job_id: JobId, priority: Priority = Priority.NORMAL, target: Target = "cpu") -> None:
@@ -71,13 +71,13 @@ class MemoryQueue:
 
 
 def tell_workers(queue: JobQueue, job: Job) -> None:
-    """Enqueue a job for every target it waits for; whoever is first takes it, and the rest finds it taken."""
+    """Enqueue a job for every target it waits for; the first worker claims it, and the others ignore it."""
     for target in job.pending_targets:
         queue.enqueue(job.id, job.priority, target)
 
 
 def enqueue_if_possible(queue: JobQueue, job: Job) -> None:
-    """Enqueue; on failure leave it to the workers' sweep, which finds queued jobs without a message."""
+    """Enqueue a job; if that fails, the workers' sweep finds it as queued without a message."""
     try:
         tell_workers(queue, job)
     except StoreUnavailable:

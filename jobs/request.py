@@ -1,4 +1,4 @@
-"""What a caller asks for when posting an export: the spec, and how its job is to be treated."""
+"""The request for an export: its spec, and the options of its job."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -10,7 +10,7 @@ from exporter.spec import ExportSpec, Frozen
 
 
 class Priority(StrEnum):
-    """Which of the waiting jobs a worker takes first."""
+    """The order in which workers take waiting jobs."""
 
     HIGH = "high"
     NORMAL = "normal"
@@ -27,21 +27,24 @@ Labels = Annotated[Mapping[LabelName, LabelValue], Field(max_length=32)]
 
 
 class JobOptions(Frozen):
-    """What is said of a job beside what it exports; a retry keeps it."""
+    """The options of a job besides its spec; a retry keeps them."""
 
     priority: Priority = Priority.NORMAL
     model: ModelName | None = Field(
-        default=None, description="The model's name: the artifact becomes its latest when all towers pass."
+        default=None,
+        description="Name of the model; if all towers succeed, the artifact becomes its latest release.",
     )
-    labels: Labels = Field(default_factory=dict, description="The caller's own notes; kept as they are.")
-    callback_url: CallbackUrl | None = Field(default=None, description="Gets signed events about this job.")
+    labels: Labels = Field(default_factory=dict, description="The caller's own notes, stored unchanged.")
+    callback_url: CallbackUrl | None = Field(
+        default=None, description="URL that receives signed events about this job."
+    )
 
 
 class ExportRequest(ExportSpec, JobOptions):
     """The body of POST /exports."""
 
     force: StrictBool = Field(
-        default=False, description="Export again, even if the same artifact has been made before."
+        default=False, description="Export again even if the same artifact exists already."
     )
 
     @property

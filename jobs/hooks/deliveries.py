@@ -1,4 +1,4 @@
-"""One event on its way to one receiver: its record, and what each try makes of it. Pure functions."""
+"""The delivery of one event to one receiver: its record, and what each try changes. Pure functions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,42 +11,42 @@ from pydantic import Field
 from exporter.spec import Frozen
 from jobs.events import JobEvent
 
-# Growing, and a day in all: a receiver that is repaired the next morning has missed nothing.
+# Growing pauses, a day in all: a receiver that is repaired the next morning has missed nothing.
 PAUSES = tuple(
     timedelta(seconds=seconds)
     for seconds in (5, 30, 120, 600, 1800, 3600, 2 * 3600, 4 * 3600, 6 * 3600, 10 * 3600)
 )
-JITTER = 0.2  # of each pause, either way
+JITTER = 0.2  # share of a pause by which it may be longer or shorter
 
 _TRIES_KEPT = 20
 _GONE = 410
 
 
 class DeliveryState(StrEnum):
-    """Where a delivery is in its life."""
+    """The states of a delivery."""
 
     WAITING = "waiting"  # to be sent, at once or after a pause
     DELIVERED = "delivered"  # the receiver answered 2xx
-    GIVEN_UP = "given_up"  # a day of tries failed, or the address is not allowed
+    GIVEN_UP = "given_up"  # all tries of a day failed, or the address is not allowed
     DROPPED = "dropped"  # the receiver answered 410, or its subscription was deleted
 
 
 class Try(Frozen):
-    """One sending, and how it went."""
+    """One try at sending an event, and its result."""
 
     at: datetime
     seconds: float
-    status: int | None = Field(description="What the receiver answered; null when it did not.")
-    error: str = Field(default="", description="Empty when it was delivered.")
+    status: int | None = Field(description="The receiver's HTTP status; null if it did not answer.")
+    error: str = Field(default="", description="Why the try failed; empty if it was delivered.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What came of sending: a status, or an error without one."""
+    """The result of sending: a status, or an error without one."""
 
     status: int | None
     error: str = ""
-    hopeless: bool = False  # trying again cannot help
+    hopeless: bool = False  # another try cannot succeed
 
     @property
     def accepted(self) -> bool:
@@ -58,7 +58,7 @@ class Answer:
 
 
 class Delivery(Frozen):
-    """One event for one receiver; its id goes out as `webhook-id`, the same with every try."""
+    """One event for one receiver; its id is sent as `webhook-id`, the same with every try."""
 
     id: str
     event: JobEvent
@@ -66,8 +66,8 @@ class Delivery(Frozen):
     subscription_id: str | None = None  # None: the job's own callback_url
     state: DeliveryState = DeliveryState.WAITING
     attempts: int = 0
-    pauses_taken: int = 0  # since it was made, or replayed
-    tries: tuple[Try, ...] = ()  # the latest ones
+    pauses_taken: int = 0  # since it was created or replayed
+    tries: tuple[Try, ...] = ()  # the latest tries
     reason: str = ""  # why it was given up or dropped
     next_at: datetime | None
     created_at: datetime
@@ -78,7 +78,7 @@ class Delivery(Frozen):
         return self.tries[-1] if self.tries else None
 
     def after_try(self, done: Try, answer: Answer, *, pauses: Sequence[timedelta], jitter: float) -> Self:
-        """This delivery after a try; `jitter`, from -1 to 1, is how the next pause is to stray."""
+        """Return this delivery after a try; `jitter`, from -1 to 1, lengthens or shortens the next pause."""
         counted = self.model_copy(
             update={"attempts": self.attempts + 1, "tries": (*self.tries, done)[-_TRIES_KEPT:]}
         )
@@ -101,6 +101,6 @@ class Delivery(Frozen):
         return self.model_copy(update={"state": state, "reason": reason, "next_at": None, "ended_at": now})
 
     def replay(self, now: datetime) -> Self:
-        """To be sent once more, with all its pauses ahead of it."""
+        """Return this delivery, due again at once and with all its pauses ahead."""
         anew = {"state": DeliveryState.WAITING, "reason": "", "pauses_taken": 0}
         return self.model_copy(update={**anew, "next_at": now, "ended_at": None})

@@ -1,36 +1,36 @@
-"""What can go wrong with webhooks, in and out, as a branch of the exporter's tree.
+"""Errors about webhooks, incoming and outgoing, as a branch of the exporter's tree of errors.
 
 ExportError
 └── HookError
-    ├── WebhookUnverified     an incoming webhook is not signed by a secret of ours, or too old
-    ├── InvalidEvent          an incoming webhook's body is no CloudEvent about training
+    ├── WebhookUnverified     an incoming webhook is not signed with a known secret, or too old
+    ├── InvalidEvent          an incoming webhook's body is not a CloudEvent about training
     ├── TriggerNotFound       no trigger has this name
-    ├── TriggerUnfilled       an event lacks what a trigger's template asks for
+    ├── TriggerUnfilled       an event lacks a value that a trigger's template needs
     ├── CallbackRefused       events cannot be sent to this URL
     ├── SubscriptionNotFound  no subscription has this id
     ├── DeliveryNotFound      no delivery has this id
-    ├── DeliveryBusy          the delivery is being sent at this moment (retryable)
-    └── DeliveryUnsendable    the delivery's subscription is gone, and its secret with it
+    ├── DeliveryBusy          the delivery is being sent right now (retryable)
+    └── DeliveryUnsendable    the delivery's subscription, and its secret, have been deleted
 """
 
 from exporter.errors import ExportError
 
 
 class HookError(ExportError):
-    """Something about a webhook, not about an export."""
+    """An error about a webhook, not about an export."""
 
     code = "hook_error"
     advice = "see the message"
 
 
 class WebhookUnverified(HookError):
-    """An incoming webhook is not signed by a secret of ours, or too old."""
+    """An incoming webhook is not signed with a known secret, or too old."""
 
     code = "webhook_unverified"
     advice = "sign it as Standard Webhooks says, with a secret of SLIPWAY_WEBHOOK_SECRETS and a true clock"
 
     def __init__(self, why: str) -> None:
-        """Say which part of the signature is at fault."""
+        """Say why the signature is not accepted."""
         super().__init__(
             f"the webhook is not accepted: {why}",
             hint="sign as Standard Webhooks says, with a secret of SLIPWAY_WEBHOOK_SECRETS and a true clock",
@@ -38,13 +38,13 @@ class WebhookUnverified(HookError):
 
 
 class InvalidEvent(HookError):
-    """An incoming webhook's body is no CloudEvent about training."""
+    """An incoming webhook's body is not a CloudEvent about training."""
 
     code = "invalid_event"
     advice = "correct what the message names; send binary or structured mode"
 
     def __init__(self, why: str, where: str = "") -> None:
-        """Say what the event lacks."""
+        """Say why the body is not such an event."""
         super().__init__(
             f"this is not a CloudEvent 1.0 about training: {why}",
             hint="send it in binary mode (ce- headers) or structured mode (application/cloudevents+json)",
@@ -64,10 +64,10 @@ class TriggerNotFound(HookError):
 
 
 class TriggerUnfilled(HookError):
-    """An event lacks what a trigger's template asks for."""
+    """An event lacks a value that a trigger's template needs."""
 
     code = "trigger_unfilled"
-    advice = "correct the template, or what the training platform sends; then send the event again"
+    advice = "correct the template, or the training platform's events; then send the event again"
 
 
 class CallbackRefused(HookError):
@@ -105,26 +105,26 @@ class DeliveryNotFound(HookError):
 
 
 class DeliveryBusy(HookError):
-    """The delivery is being sent at this moment."""
+    """The delivery is being sent right now."""
 
     code = "delivery_busy"
-    advice = "look at it again in a minute"
+    advice = "try again in a minute"
     retryable = True
 
     def __init__(self, delivery_id: str) -> None:
         """Name the id."""
-        super().__init__(f"delivery {delivery_id} is being sent", hint="look at it again in a minute")
+        super().__init__(f"delivery {delivery_id} is being sent", hint="try again in a minute")
 
 
 class DeliveryUnsendable(HookError):
-    """The delivery's subscription is gone, and its secret with it."""
+    """The delivery's subscription, and its secret, have been deleted."""
 
     code = "delivery_unsendable"
-    advice = "subscribe again"
+    advice = "subscribe again for later events"
 
     def __init__(self, delivery_id: str) -> None:
         """Name the id."""
         super().__init__(
-            f"the subscription of delivery {delivery_id} is gone, and with it the secret to sign with",
-            hint="subscribe again: later events will be sent there",
+            f"the subscription of delivery {delivery_id} has been deleted, with the secret to sign with",
+            hint="subscribe again: later events will be sent to that subscription",
         )

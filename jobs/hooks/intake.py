@@ -1,4 +1,4 @@
-"""From a training event to jobs: which triggers it fits, and each one's job started once."""
+"""Receive training events: find the triggers that an event matches, and start each trigger's job once."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ from jobs.ids import JobId, new_job_id
 from jobs.model import Job
 from jobs.request import ExportRequest
 
-_REPLAY_WINDOW = timedelta(minutes=15)  # longer than a signature is accepted
+_REPLAY_WINDOW = timedelta(minutes=15)  # longer than a signature stays valid
 
-Submit = Callable[[Trigger, ExportRequest, JobId], Job]  # for which trigger, what, under which id
+Submit = Callable[[Trigger, ExportRequest, JobId], Job]  # the trigger, its request, and the id of the new job
 
 
 @dataclass(frozen=True)
 class Intake:
-    """Receives training events."""
+    """Receives training events and starts their jobs."""
 
     triggers: RedisBook[Trigger]
     receipts: RedisReceipts
@@ -30,10 +30,11 @@ class Intake:
     now: Callable[[], datetime]
 
     def receive(self, event: TrainingEvent) -> tuple[Receipt | None, bool]:
-        """Start what the event starts, once; whether it had come before. None: it fits no trigger.
+        """Start the event's jobs once; return its receipt (None: no trigger matches) and whether it came
+        before.
 
-        A repeated event keeps the jobs it started. A start that failed is tried again with the trigger as
-        it is now. Raises what may succeed when the same event is sent again.
+        A repeated event keeps the jobs that it started. A failed start is tried again with the trigger as it
+        is now. Raise errors that may not recur when the same event is sent again.
         """
         known = self.receipts.find(event.source, event.id)
         receipt = known or self._plan_starts(event)
@@ -45,7 +46,7 @@ class Intake:
         return self._start_jobs(receipt, event), known is not None
 
     def refuse_replays(self, message_id: str, event: TrainingEvent, body: bytes) -> None:
-        """WebhookUnverified when this webhook's id brought another event before.
+        """Raise WebhookUnverified if this webhook's id came with another event before.
 
         In binary mode the event's attributes are headers, which the signature does not cover.
         """
@@ -54,7 +55,7 @@ class Intake:
             raise WebhookUnverified("its webhook-id came with another event before")
 
     def _start_jobs(self, receipt: Receipt, event: TrainingEvent) -> Receipt:
-        """The receipt after every start was tried; what was done is kept even if the next one raises."""
+        """Return the receipt after trying every start; save finished starts even if the next one raises."""
         done = receipt
         try:
             for number, start in enumerate(receipt.starts):

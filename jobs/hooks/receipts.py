@@ -1,4 +1,4 @@
-"""What an event came to, kept so that the same event starts its jobs once."""
+"""Receipts of training events, stored so that a repeated event starts its jobs only once."""
 
 import hashlib
 from datetime import datetime, timedelta
@@ -16,27 +16,27 @@ RECEIPT_KEY = "slipway:event:"  # + digest of source and id: JSON, expires
 LATEST_KEY = "slipway:trigger_latest:"  # + trigger: list of JSON, newest first; expires
 MESSAGE_KEY = "slipway:webhook:"  # + digest of webhook-id: digest of its event, expires
 
-LATEST = 20  # kept per trigger
+LATEST = 20  # results kept per trigger
 
 
 class Start(Frozen):
-    """What one trigger made of an event: the job it is to be, whether it was started, or why not."""
+    """The job that one trigger starts for an event: its id, and whether it was started, or why not."""
 
     trigger: str
-    job: JobId  # chosen before it is started, so that starting it twice is starting it once
+    job: JobId  # chosen before the start, so that a second start finds the first one's job
     started: bool = False
     failure: Failure | None = None
 
 
 class Receipt(Frozen):
-    """One event, and what each trigger that it fitted made of it."""
+    """One event, and the start of each trigger that it matched."""
 
     source: str
     id: str
     starts: tuple[Start, ...] = Field(min_length=1)
 
     def merge(self, other: Self) -> Self:
-        """This receipt, with what `other`, of the same event, has started."""
+        """Return this receipt with the jobs that `other`, a receipt of the same event, has started."""
         theirs = {start.trigger: start for start in other.starts if start.started}
         return self.model_copy(
             update={"starts": tuple(theirs.get(start.trigger, start) for start in self.starts)}
@@ -44,7 +44,7 @@ class Receipt(Frozen):
 
 
 class Noted(Frozen):
-    """What a trigger made of an event of late."""
+    """The result of a recent event for one trigger."""
 
     at: datetime
     source: str
@@ -67,12 +67,14 @@ class RedisReceipts:
         return None if text is None else Receipt.model_validate_json(text)
 
     def open_receipt(self, receipt: Receipt) -> Receipt:
-        """Keep the receipt, unless the event has one already; returns the one that stands."""
+        """Store the receipt unless the event has one already; return the stored one."""
         kept = self._keep_first(_key(receipt.source, receipt.id), receipt.model_dump_json(), self._memory)
         return receipt if kept is None else Receipt.model_validate_json(kept)
 
     def update_starts(self, receipt: Receipt) -> Receipt:
-        """Write down what became of the receipt's starts; what was started meanwhile stays started."""
+        """Save the receipt's starts, and return the stored receipt; starts that others made meanwhile
+        stay.
+        """
         key, merged = _key(receipt.source, receipt.id), receipt
 
         def write(pipe: redis.client.Pipeline) -> None:
@@ -87,7 +89,7 @@ class RedisReceipts:
         return merged
 
     def note(self, trigger: str, noted: Noted) -> None:
-        """Keep it among the trigger's latest."""
+        """Add a result to the trigger's latest ones."""
         key = LATEST_KEY + trigger
         with translate_redis_errors(), self._redis.pipeline(transaction=True) as pipe:
             pipe.lpush(key, noted.model_dump_json())
@@ -96,27 +98,27 @@ class RedisReceipts:
             pipe.execute()
 
     def latest(self, trigger: str) -> tuple[Noted, ...]:
-        """The trigger's latest, newest first."""
+        """Return the trigger's latest results, newest first."""
         with translate_redis_errors():
             texts = self._redis.lrange(LATEST_KEY + trigger, 0, -1)
         return tuple(Noted.model_validate_json(text) for text in texts)
 
     def forget(self, trigger: str) -> None:
-        """The trigger is gone; another of its name begins anew."""
+        """Remove a deleted trigger's results, so that a new trigger of its name starts without any."""
         with translate_redis_errors():
             self._redis.delete(LATEST_KEY + trigger)
 
     def bind(self, message_id: str, content: bytes, lifetime: timedelta) -> bool:
-        """False when a webhook with this id brought something else a moment ago."""
+        """Return False if a webhook with this id came with other content a moment ago."""
         digest = hashlib.sha256(content).hexdigest()
         key = MESSAGE_KEY + hashlib.sha256(message_id.encode()).hexdigest()
         return self._keep_first(key, digest, lifetime) in (None, digest)
 
     def _keep_first(self, key: str, value: str, lifetime: timedelta) -> str | None:
-        """Keep the value; or give the one that was there before, and leave it."""
+        """Store the value and return None; or leave the value that is there already, and return that."""
         with translate_redis_errors():
             while not self._redis.set(key, value, px=lifetime, nx=True):
-                if (kept := self._redis.get(key)) is not None:  # it may expire in between
+                if (kept := self._redis.get(key)) is not None:  # it may have expired meanwhile
                     return str(kept)
         return None
 

@@ -1,4 +1,4 @@
-"""Small records by name in Redis, in the order of their names: triggers and subscriptions."""
+"""Small records in Redis, ordered by name: triggers and subscriptions."""
 
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -10,7 +10,7 @@ from jobs.stores.redis_store import translate_redis_errors
 
 T = TypeVar("T", bound=BaseModel)
 
-# Fields that programs of before do not know: left out where they say nothing, and those can still read it.
+# Fields unknown to older programs: left out at their defaults, so that those can read the record.
 _NEWER = ("uris",)
 
 # KEYS: records, names. ARGV: name, record. 1 when the name is new.
@@ -22,7 +22,7 @@ return redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
 
 @dataclass(frozen=True)
 class BookPage(Generic[T]):
-    """Records in the order of their names; `next` continues after the last of them, None at the end."""
+    """Records ordered by name; `next` continues after the last of them, None at the end."""
 
     records: tuple[T, ...]
     next: str | None
@@ -32,16 +32,16 @@ class RedisBook(Generic[T]):
     """A hash of records beside a sorted set of their names."""
 
     def __init__(self, client: redis.Redis, key: str, record: type[T]) -> None:
-        """Keep records of one class under `key`."""
+        """Store records of one class under `key`."""
         self._redis = client
         self._records, self._names = key, f"{key}:names"
         self._class = record
         self._put = client.register_script(_PUT)
 
     def put(self, name: str, record: T) -> bool:
-        """Keep the record; True when the name is new."""
+        """Store the record; return True if the name is new."""
         with translate_redis_errors():
-            return bool(self._put(keys=[self._records, self._names], args=[name, _text(record)]))
+            return bool(self._put(keys=[self._records, self._names], args=[name, _dump(record)]))
 
     def get(self, name: str) -> T | None:
         with translate_redis_errors():
@@ -49,7 +49,7 @@ class RedisBook(Generic[T]):
         return None if text is None else self._class.model_validate_json(text)
 
     def delete(self, name: str) -> bool:
-        """False when there was none."""
+        """Delete the record; return False if there was none."""
         with translate_redis_errors(), self._redis.pipeline(transaction=True) as pipe:
             pipe.hdel(self._records, name)
             pipe.zrem(self._names, name)
@@ -63,16 +63,15 @@ class RedisBook(Generic[T]):
 
     def page(self, *, limit: int, after: str | None) -> BookPage[T]:
         with translate_redis_errors():
-            oldest = f"({after}" if after else "-"
-            names = [str(each) for each in self._redis.zrangebylex(self._names, oldest, "+", 0, limit + 1)]
+            first = f"({after}" if after else "-"
+            names = [str(each) for each in self._redis.zrangebylex(self._names, first, "+", 0, limit + 1)]
             shown = names[:limit]
             texts = self._redis.hmget(self._records, shown) if shown else []
         records = tuple(self._class.model_validate_json(text) for text in texts if text is not None)
         return BookPage(records, shown[-1] if len(names) > limit else None)
 
 
-def _text(record: BaseModel) -> str:
-    """The record as it is kept."""
+def _dump(record: BaseModel) -> str:
     fields = type(record).model_fields
-    unsaid = {name for name in _NEWER if name in fields and getattr(record, name) == fields[name].default}
-    return record.model_dump_json(exclude=unsaid)
+    defaults = {name for name in _NEWER if name in fields and getattr(record, name) == fields[name].default}
+    return record.model_dump_json(exclude=defaults)

@@ -1,8 +1,8 @@
-"""The outbox in Redis: events become deliveries, and deliveries are claimed, tried and kept for a while.
+"""The outbox in Redis: events become deliveries, which are claimed, tried, and kept for a while.
 
-An event enters the outbox in the same step as the job's change (jobs.stores.redis_store). It leaves
-in the same step as its deliveries are written; a delivery is claimed until a time, by one sender at once,
-and falls back to the others if that sender dies.
+An event enters the outbox in the same step as the job's change (jobs.stores.redis_store). It leaves in the
+same step as its deliveries are written. One sender at a time claims a delivery until a certain time; if that
+sender dies, the delivery becomes due for the others.
 """
 
 import logging
@@ -20,9 +20,9 @@ from jobs.stores.redis_store import OUTBOX_KEY, translate_redis_errors
 
 DELIVERY_KEY = "slipway:delivery:"  # + id: hash of record, claim (a count), claimed_until (Unix seconds)
 INDEX_KEY = "slipway:deliveries:"  # + "all", state:<state>, job:<id>: sorted sets of ids, by the ids
-DUE_KEY = "slipway:deliveries:due"  # sorted set: id by the Unix second it is to be sent, or its claim ends
+DUE_KEY = "slipway:deliveries:due"  # sorted set: id by the Unix second it is due, or its claim ends
 ENDED_KEY = "slipway:deliveries:ended"  # sorted set: id by the Unix second it ended
-UNREADABLE_KEY = "slipway:outbox:unreadable"  # list: events of another version, kept for people
+UNREADABLE_KEY = "slipway:outbox:unreadable"  # list: events of another version, for people to look at
 GONE_KEY = "slipway:callback_gone:"  # + job id: its callback answered 410; expires
 
 _CLOCK = "local t = redis.call('TIME') local now = t[1] + t[2] / 1000000\n"
@@ -91,26 +91,26 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Claim:
-    """A sender's right to one delivery for a while."""
+    """One sender's right to a delivery for a while."""
 
     delivery: Delivery
     number: int
-    text: str  # of the record, as it was claimed
+    text: str  # the record's text when it was claimed
 
 
 @dataclass(frozen=True)
 class DeliveryPage:
-    """Deliveries, newest first; `next` continues after them, None at the end."""
+    """Deliveries, newest first; `next` continues after the last of them, None at the end."""
 
     deliveries: tuple[Delivery, ...]
     next: str | None
 
 
 class RedisOutbox:
-    """Events to tell and their deliveries; the clock is Redis's own."""
+    """Events to send and their deliveries, by Redis's clock."""
 
     def __init__(self, client: redis.Redis) -> None:
-        """Use `client`, which stays the caller's to close."""
+        """Use `client`, which the caller closes."""
         self._redis = client
         self._fan_out = client.register_script(_FAN_OUT)
         self._set_aside = client.register_script(_SET_ASIDE)
@@ -123,13 +123,13 @@ class RedisOutbox:
         return datetime.fromtimestamp(seconds + microseconds / 1e6, UTC)
 
     def next_entry(self) -> str | None:
-        """The oldest event that has no deliveries yet, as text."""
+        """Return the oldest event that has no deliveries yet, as text; None if there is none."""
         with translate_redis_errors():
             text = self._redis.lindex(OUTBOX_KEY, 0)
         return None if text is None else str(text)
 
     def fan_out(self, text: str, subscriptions: tuple[Subscription, ...]) -> bool:
-        """Make deliveries of the oldest event; False when another sender has done it."""
+        """Create the deliveries of the oldest event; return False if another sender has done so."""
         try:
             entry, now = OutboxEntry.model_validate_json(text), self.now()
         except ValidationError:
@@ -145,7 +145,7 @@ class RedisOutbox:
             return bool(self._fan_out(keys=[OUTBOX_KEY], args=args))
 
     def claim(self, length: timedelta) -> Claim | None:
-        """Take the delivery that has waited longest, if one is due; nobody else gets it for `length`."""
+        """Claim the delivery that has been due the longest, for `length`; return None if none is due."""
         with translate_redis_errors():
             found = self._claim(keys=[DUE_KEY], args=[DELIVERY_KEY, length.total_seconds()])
         if found is None:
@@ -154,11 +154,11 @@ class RedisOutbox:
         return Claim(Delivery.model_validate_json(text), int(number), str(text))
 
     def save_result(self, claim: Claim, new: Delivery) -> bool:
-        """Write down what became of a claimed delivery; False when the claim has ended."""
+        """Save a claimed delivery after a try; return False if the claim has ended."""
         return self._write(claim.delivery, new, old_text=claim.text, claim=str(claim.number)) == 1
 
     def replay(self, delivery_id: str) -> Delivery:
-        """Send it once more, at once; DeliveryBusy while it is being sent."""
+        """Make the delivery due at once; DeliveryBusy while it is being sent."""
         while True:
             with translate_redis_errors():
                 text = self._redis.hget(DELIVERY_KEY + delivery_id, "record")
@@ -174,7 +174,7 @@ class RedisOutbox:
                 return new
 
     def _unmark_gone(self, replayed: Delivery) -> None:
-        """A callback that is sent to again by hand is not gone any more."""
+        """Let events be sent to a job's callback again after one was replayed by hand."""
         if replayed.subscription_id is None:
             with translate_redis_errors():
                 self._redis.delete(GONE_KEY + replayed.event.data.job)
@@ -188,7 +188,9 @@ class RedisOutbox:
     def page(
         self, *, limit: int, job: str | None, state: DeliveryState | None, before: str | None
     ) -> DeliveryPage:
-        """Up to `limit` deliveries older than `before`; of one job, in one state, or all."""
+        """Return up to `limit` deliveries older than `before`: those of one job, those in one state, or
+        all.
+        """
         index = f"job:{job}" if job else f"state:{state}" if state else "all"
         newest = f"({before}" if before else "+"
         with translate_redis_errors():
@@ -198,7 +200,7 @@ class RedisOutbox:
         return DeliveryPage(shown, ids[limit - 1] if len(ids) > limit else None)
 
     def mark_gone(self, job: str, lifetime: timedelta) -> None:
-        """The job's callback wants no more events."""
+        """Send no more events to the job's callback, which has answered 410."""
         with translate_redis_errors():
             self._redis.set(GONE_KEY + job, "410", px=lifetime)
 
@@ -207,7 +209,7 @@ class RedisOutbox:
             return bool(self._redis.exists(GONE_KEY + job))
 
     def prune(self, keep: timedelta) -> int:
-        """Forget deliveries that ended longer ago than `keep`; returns how many."""
+        """Remove deliveries that ended longer than `keep` ago; return how many."""
         with translate_redis_errors():
             oldest = (self.now() - keep).timestamp()
             ids = self._redis.zrangebyscore(ENDED_KEY, "-inf", oldest, 0, _PRUNED_AT_ONCE)

@@ -1,4 +1,4 @@
-"""Secrets as Standard Webhooks writes them: whsec_ and bytes in base64."""
+"""Webhook secrets in the form of Standard Webhooks: whsec_ and bytes in base64."""
 
 import base64
 import binascii
@@ -15,7 +15,7 @@ def new_secret() -> str:
 
 
 def require_webhook_secret(text: str) -> str:
-    """The secret, or ValueError; what base64 does not know would else be passed over in silence."""
+    """Return the secret; ValueError if it is too short or contains characters that base64 does not have."""
     try:
         key = base64.b64decode(text.removeprefix(_PREFIX), validate=True)
     except (binascii.Error, ValueError):

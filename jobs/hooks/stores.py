@@ -1,4 +1,4 @@
-"""Everything about webhooks that is kept in Redis."""
+"""The Redis stores of webhooks, incoming and outgoing."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -12,12 +12,12 @@ from jobs.hooks.subscriptions import Subscription
 from jobs.hooks.triggers import Trigger
 
 TRIGGERS_KEY = "slipway:triggers"  # hash: record by name; beside it a sorted set of the names
-SUBSCRIPTIONS_KEY = "slipway:subscriptions"  # the same, by id
+SUBSCRIPTIONS_KEY = "slipway:subscriptions"  # hash: record by id; beside it a sorted set of the ids
 
 
 @dataclass(frozen=True)
 class HookStores:
-    """Rules, receipts, receivers and deliveries."""
+    """Triggers, receipts of events, subscriptions, and the outbox of deliveries."""
 
     triggers: RedisBook[Trigger]
     receipts: RedisReceipts
@@ -26,7 +26,7 @@ class HookStores:
 
 
 def make_redis_hooks(client: redis.Redis, event_memory: timedelta) -> HookStores:
-    """On `client`, which stays the caller's to close; events are remembered for `event_memory`."""
+    """Return the stores on `client`, which the caller closes; events are remembered for `event_memory`."""
     return HookStores(
         triggers=RedisBook(client, TRIGGERS_KEY, Trigger),
         receipts=RedisReceipts(client, event_memory),

@@ -1,4 +1,4 @@
-"""Receivers of every job's events: the record, and which events it asked for."""
+"""Subscriptions: receivers of every job's events, and the event types they asked for."""
 
 from datetime import datetime
 
@@ -11,7 +11,7 @@ from jobs.ids import new_job_id
 
 
 class Subscription(Frozen):
-    """Someone who is told of every job."""
+    """A receiver of the events of all jobs."""
 
     id: str
     url: str
@@ -24,7 +24,7 @@ class Subscription(Frozen):
 def make_deliveries(
     entry: OutboxEntry, subscriptions: tuple[Subscription, ...], now: datetime
 ) -> tuple[Delivery, ...]:
-    """The deliveries an event comes to: the job's own callback, and everyone who asked for its type."""
+    """Return one delivery for the job's own callback and one for each subscription to the event's type."""
     receivers: list[tuple[str, str | None]] = []
     if entry.callback_url:
         receivers.append((entry.callback_url, None))

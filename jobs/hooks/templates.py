@@ -1,7 +1,7 @@
 """Templates of export requests: text with {placeholders} that an event fills.
 
-`{data.checkpoint_uri}` stands for a value of the event's data, however deep; `{id}`, `{source}`, `{type}`,
-`{subject}` and `{time}` for an attribute of the event.
+`{data.checkpoint_uri}` stands for a value of the event's data, at any depth; `{id}`, `{source}`, `{type}`,
+`{subject}` and `{time}` stand for attributes of the event.
 """
 
 import re
@@ -22,11 +22,11 @@ _MAX_VALUE = 2048
 
 
 def _require_known_placeholders(text: str) -> str:
-    """The text, or ValueError for a placeholder that no event can fill."""
+    """Return the text; ValueError if it has a placeholder that no event can fill."""
     for name in _PLACEHOLDER.findall(text):
         if not _KNOWN.fullmatch(name):
             raise ValueError(
-                f"{{{name}}} is no placeholder: write {{data.<field>}}, {{id}}, {{source}}, {{type}}, "
+                f"{{{name}}} is not a placeholder: write {{data.<field>}}, {{id}}, {{source}}, {{type}}, "
                 "{subject} or {time}"
             )
     if set(_PLACEHOLDER.sub("", text)) & set("{}"):
@@ -38,7 +38,7 @@ Template = Annotated[str, Field(min_length=1, max_length=4096), AfterValidator(_
 
 
 class ExportTemplate(ExportRequest):
-    """An export request whose URIs, model and labels may hold placeholders."""
+    """An export request whose URIs, model and labels may have placeholders."""
 
     config_uri: Template | None = None
     checkpoint_uri: Template
@@ -61,10 +61,10 @@ class ExportTemplate(ExportRequest):
         return self
 
     def fill(self, event: TrainingEvent) -> ExportRequest:
-        """The request that the event makes of this template.
+        """Return the request that this template makes for the event.
 
         Raises:
-            TriggerUnfilled: the event lacks a value, or has one that cannot stand where it would.
+            TriggerUnfilled: the event lacks a value, or has one that is not allowed there.
         """
         fields = self.model_dump(mode="json")
         for name in _TEMPLATE_FIELDS:
@@ -78,7 +78,7 @@ class ExportTemplate(ExportRequest):
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(str(step) for step in first["loc"])
-            raise _fill_error(where, f"what the event makes of it is wrong: {first['msg']}") from error
+            raise _fill_error(where, f"the filled value is invalid: {first['msg']}") from error
 
 
 _TEMPLATE_FIELDS = (
@@ -124,6 +124,6 @@ def _look_up(name: str, event: TrainingEvent) -> JsonValue:
 def _fill_error(field: str, why: str) -> TriggerUnfilled:
     return TriggerUnfilled(
         f"the template's {field} cannot be filled: {why}",
-        hint="correct the trigger's template, or what the training platform sends",
+        hint="correct the trigger's template, or the training platform's events",
         where=field,
     )

@@ -1,4 +1,4 @@
-"""A training job's completion, as a CloudEvent tells it."""
+"""Training events: CloudEvents about a training job that has ended."""
 
 from collections.abc import Mapping
 from typing import Annotated, Literal
@@ -7,7 +7,7 @@ from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Fiel
 
 
 def _refuse_number(value: object) -> object:
-    """CloudEvents write a time as text; pydantic would take a number for seconds."""
+    """Refuse a number as a time: CloudEvents write times as text, but pydantic would take seconds."""
     if isinstance(value, int | float):
         raise ValueError("a time is written as RFC 3339 says")  # noqa: TRY004 (pydantic reports this one)
     return value
@@ -16,14 +16,14 @@ def _refuse_number(value: object) -> object:
 Time = Annotated[AwareDatetime, BeforeValidator(_refuse_number)]
 Attribute = Annotated[str, Field(min_length=1, max_length=1024)]
 
-# What a training platform may call a job that did not succeed; nothing is exported after any of these.
+# Statuses that training platforms give a job that did not succeed; none of these starts an export.
 FAILED_STATUSES = frozenset(
     {"failed", "failure", "error", "errored", "aborted", "killed", "cancelled", "canceled"}
 )
 
 
 class TrainingEvent(BaseModel):
-    """A CloudEvent 1.0 and its data; attributes and data that no trigger asks for are let be."""
+    """A CloudEvent 1.0 and its data; unknown attributes are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 

@@ -1,4 +1,4 @@
-"""Rules: which training events start an export. Pure functions."""
+"""Triggers: rules by which training events start exports. Pure functions."""
 
 from datetime import datetime
 from fnmatch import fnmatchcase
@@ -15,7 +15,7 @@ TRIGGER_NAME = r"^[a-z0-9][a-z0-9._-]{0,62}$"
 
 Pattern = Annotated[
     str,
-    Field(min_length=1, max_length=256, description="With * for any characters and ? for one."),
+    Field(min_length=1, max_length=256, description="A pattern: * stands for any characters, ? for one."),
 ]
 
 
@@ -29,7 +29,7 @@ Status = Annotated[str, Field(min_length=1, max_length=64), AfterValidator(_requ
 
 
 class EventMatch(Frozen):
-    """Which events; all of it must fit."""
+    """The conditions on an event, all of which it must meet."""
 
     type: Pattern = "*"
     source: Pattern = "*"
@@ -38,16 +38,17 @@ class EventMatch(Frozen):
         default=("succeeded",),
         min_length=1,
         max_length=16,
-        description="`data.status`, in any case; null: any, or none, but never a failed one.",
+        description="Accepted values of `data.status`, in any case. null accepts any status, or none, but "
+        "never a failed one.",
     )
 
     def find_misfits(self, event: TrainingEvent) -> tuple[str, ...]:
-        """What of the event does not fit, in words; nothing when it fits."""
-        told = {"type": event.type, "source": event.source, "data.model": event.model}
+        """Return the reasons why the event does not match; empty if it does."""
+        values = {"type": event.type, "source": event.source, "data.model": event.model}
         patterns = {"type": self.type, "source": self.source, "data.model": self.model}
         found = [
             f"{name} {value!r} does not match {patterns[name]!r}"
-            for name, value in told.items()
+            for name, value in values.items()
             if not fnmatchcase(value, patterns[name])
         ]
         if event.status in FAILED_STATUSES:
@@ -58,7 +59,7 @@ class EventMatch(Frozen):
 
 
 class TriggerRule(Frozen):
-    """What a caller puts: when, and what then."""
+    """The part of a trigger that a caller sends: the events that start it, and the export it starts."""
 
     enabled: StrictBool = True
     when: EventMatch = EventMatch()
@@ -66,16 +67,17 @@ class TriggerRule(Frozen):
 
 
 class Trigger(TriggerRule):
-    """A rule under its name."""
+    """A rule with its name and the places its exports may use."""
 
     name: str
     uris: UriRules = Field(
-        default=NO_RULES, description="What its exports may read and write: as the key that put it."
+        default=NO_RULES,
+        description="Places that its exports may read and write: those of the API key that put it.",
     )
     created_at: datetime
     updated_at: datetime
 
     def find_misfits(self, event: TrainingEvent) -> tuple[str, ...]:
-        """Why the event starts nothing here; nothing when it does."""
+        """Return the reasons why the event starts nothing here; empty if it starts an export."""
         disabled = () if self.enabled else ("the trigger is disabled",)
         return disabled + self.when.find_misfits(event)

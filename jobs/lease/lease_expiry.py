@@ -1,8 +1,8 @@
-"""When it may be taken that a worker is gone: its lease has ended, and nothing else explains that.
+"""Decide when an expired lease means that its worker is gone, and not that nobody could renew it.
 
-A lease ends by the job store's clock. That alone proves little where the store was away, as nobody could
-renew, or where its clock was set: who held a lease is then given the time to renew it, and loses nothing. A
-worker that is gone does not renew, and is found out one lease later.
+A lease expires by the job store's clock. Expiry alone proves little while the store was away, because nobody
+could renew, or after its clock was set. Lease holders then get the time to renew, and lose nothing. A worker
+that is gone does not renew, and is noticed one lease later.
 """
 
 import threading
@@ -12,47 +12,51 @@ from datetime import datetime, timedelta
 
 from jobs.ids import JobId
 
-_FAR = 3  # leases: one that ends later was written before the store's clock was set back
+_FAR = 3  # lease lengths: a lease that ends later was written before the store's clock was set back
 
 
 def since_boot() -> float:
-    """Seconds since boot, those asleep included: a clock that nobody sets."""
+    """Return the seconds since boot, including sleep: a clock that nobody sets."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class LeaseMonitor:
-    """Judges the leases for one program, which tells it whenever it could write to the store."""
+    """Decides for one program which leases have really expired, from the times of its writes to the store."""
 
     def __init__(self, length: timedelta, clock: Callable[[], float] = since_boot) -> None:
-        """Give everybody a lease's `length` to come back after half of one without a word."""
+        """Let holders renew for one lease `length` after half a length without a successful write."""
         self._length_s = length.total_seconds()
-        self._silence_s = self._length_s / 2  # longer, and a lease could end that nobody was able to renew
+        self._silence_s = (
+            self._length_s / 2
+        )  # after a longer silence, a lease could end that nobody was able to renew
         self._clock = clock
         self._latest: tuple[float, datetime] | None = None
         self._fair_from = 0.0
-        self._far: dict[JobId, tuple[datetime, float]] = {}  # leases too long, and when they were first seen
+        self._far: dict[
+            JobId, tuple[datetime, float]
+        ] = {}  # leases that end too late: their end, and when it was first seen
         self._lock = threading.Lock()
 
     def note_write(self, now: datetime) -> None:
-        """The store has taken what was written, and this was the time there.
+        """Note that the store has accepted a write, and the store's time.
 
-        The first time, one after a long silence and one from a clock that was set begin a time in which
-        nobody is judged. That it can be read says nothing: one without memory, or a replica, lets nobody
-        renew a lease.
+        The first write, a write after a long silence, and a write after a clock was set each begin a period
+        in which no lease counts as expired. Successful reads prove nothing: a store without memory, or a
+        replica, answers them but lets nobody renew.
         """
         with self._lock:
             self._latest = (self._note_clocks(now), now)
 
     def may_expire(self, now: datetime) -> bool:
-        """Whether who holds a lease has had the time to renew it."""
+        """True if lease holders have had the time to renew."""
         with self._lock:
             return self._note_clocks(now) >= self._fair_from
 
     def find_expired(self, leases: Mapping[JobId, datetime], now: datetime) -> dict[JobId, datetime]:
-        """Those of the leases, each with its end, whose worker is gone.
+        """Return the leases whose worker is gone, each with its end.
 
-        Also those that would end long from now, if nobody has written them anew for three times the length
-        of a lease: they are from before the store's clock was set back.
+        They include leases that end far in the future but were not rewritten for three lease lengths: those
+        date from before the store's clock was set back.
         """
         if not self.may_expire(now):
             return {}
@@ -66,7 +70,7 @@ class LeaseMonitor:
         return {job_id: until for job_id, until in leases.items() if until < now or job_id in stranded}
 
     def _note_clocks(self, now: datetime) -> float:
-        """The time here, once it is seen whether it and that of the store have gone on as they should."""
+        """Return the local time, and begin a period without expiry if either clock has jumped."""
         at = self._clock()
         if self._latest is None or self._has_irregular_clock(at, now, *self._latest):
             self._fair_from = at + self._length_s
@@ -75,4 +79,6 @@ class LeaseMonitor:
     def _has_irregular_clock(self, at: float, now: datetime, at_before: float, before: datetime) -> bool:
         passed = at - at_before
         jumped = abs((now - before).total_seconds() - passed)
-        return passed > self._silence_s or jumped > self._length_s / 4  # less ends no lease that is renewed
+        return (
+            passed > self._silence_s or jumped > self._length_s / 4
+        )  # a smaller jump ends no lease that is renewed

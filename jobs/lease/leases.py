@@ -1,4 +1,4 @@
-"""Taking a job, keeping it, and letting go of it: every change is refused once the lease has moved on."""
+"""Claim a job, renew its lease, and release it; changes are refused once another attempt holds the job."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
@@ -17,7 +17,7 @@ from jobs.stores.job_store import JobStore
 
 
 def update_job(store: JobStore, job_id: JobId, change: Callable[[Job, datetime], Job]) -> Job:
-    """Apply a pure change to the stored job, again if another program was faster."""
+    """Apply a pure change to the stored job; apply it again if another program changed the job meanwhile."""
     while True:
         old, now = store.get(job_id), store.now()
         new = change(old, now)
@@ -30,24 +30,24 @@ def update_job(store: JobStore, job_id: JobId, change: Callable[[Job, datetime],
 
 @dataclass(frozen=True)
 class Renewal:
-    """What a worker has after it renewed."""
+    """The job right after its lease was renewed."""
 
     job: Job
-    remaining: timedelta  # of the lease, when the store was asked
+    remaining: timedelta  # time left of the lease when the store was asked
 
 
 @dataclass(frozen=True, kw_only=True)
 class Holding:
-    """One worker's attempt at one job; LeaseLost is raised once it is another's."""
+    """One worker's attempt at one job; methods raise LeaseLost once another worker holds the job."""
 
     store: JobStore
-    job: Job  # as it was claimed
+    job: Job  # as it was when claimed
     worker: str
-    length: timedelta  # of the lease, from each renewal
-    pause: timedelta = timedelta(0)  # before the job is begun again, should this attempt break
+    length: timedelta  # length of the lease from each renewal
+    pause: timedelta = timedelta(0)  # before the next attempt, if this one breaks
 
     def renew(self, events: Iterable[StageEvent] = ()) -> Renewal:
-        """Renew the lease and save what the ranks reported; returns the job as it is now."""
+        """Renew the lease, and save the events that the ranks reported."""
         looked_at = self.job.created_at
 
         def renewed(job: Job, now: datetime) -> Job:
@@ -59,19 +59,19 @@ class Holding:
         return Renewal(job, job.lease.until - looked_at if job.lease else timedelta(0))
 
     def finish(self, outcome: ExportOutcome) -> Job:
-        """Record what became of the export."""
+        """Record the outcome of the export."""
         return self._change(lambda job, now: finish(job, outcome, now, self.pause))
 
     def set_back(self, failure: Failure) -> Job:
-        """The attempt ended without a result."""
+        """Record an attempt that ended without an outcome."""
         return self._change(lambda job, now: job.set_back(failure, now, self.pause))
 
     def hand_back(self) -> Job:
-        """This worker is leaving; another is to begin anew."""
+        """Return the job to the queue, because this worker is stopping."""
         return self._change(lambda job, now: job.hand_back(now))
 
     def cancel(self) -> Job:
-        """The caller asked to stop, and the attempt's processes have ended."""
+        """Record that the job is cancelled; the attempt's processes have ended."""
         return self._change(lambda job, now: job.move_to(JobState.CANCELLED, now))
 
     def _change(self, change: Callable[[Job, datetime], Job]) -> Job:
@@ -82,9 +82,9 @@ class Holding:
         )
 
     def _renew_if_due(self, job: Job, now: datetime) -> Job:
-        """Renew in the lease's second third, so that the record changes no oftener than it must.
+        """Renew in the lease's second third, so that the record does not change more often than necessary.
 
-        And where it has longer to go than any lease has: then the store's clock was set back.
+        A lease with more time left than its length is renewed too: the store's clock was set back.
         """
         if job.lease is None or self.length * 2 / 3 < job.lease.until - now <= self.length:
             return job
@@ -92,14 +92,14 @@ class Holding:
 
 
 class JoinedAttempt(Holding):
-    """What a worker has that helps with another's attempt: it reports, and renews nothing."""
+    """A worker's part in another worker's attempt: it saves events, but renews nothing."""
 
     def _renew_if_due(self, job: Job, now: datetime) -> Job:
         return job
 
 
 def join_attempt(store: JobStore, job_id: JobId, attempt: int, length: timedelta) -> JoinedAttempt | None:
-    """A part in an attempt that is under way; None if it no longer is."""
+    """Return a part in a running attempt; None if it no longer runs."""
     try:
         job = store.get(job_id)
     except (JobNotFound, RecordTooNew):
@@ -128,14 +128,14 @@ def claim(
     """
 
     def take(job: Job, now: datetime) -> Job:
-        if job.cancel_requested:  # the sweep sees to it, or who has it
-            raise IllegalMove("it is to be cancelled", where=job.id)
+        if job.cancel_requested:  # the sweep cancels it, or the worker that holds it
+            raise IllegalMove("it is being cancelled", where=job.id)
         if job.has_expired(now):
             left, job = job, abandon_job(job, now)
             if not may_expire(now) or ends_target(left, job):
-                raise IllegalMove("the sweep decides what becomes of it", where=job.id)
+                raise IllegalMove("the sweep will release or close it", where=job.id)
         if not job.is_due(now):
-            raise IllegalMove(f"it is to be begun again at {job.not_before}", where=job.id)
+            raise IllegalMove(f"its next attempt begins at {job.not_before}", where=job.id)
         target = next((each for each in job.pending_targets if each in serves), None)
         if target is None:
             raise IllegalMove(
@@ -151,34 +151,34 @@ def claim(
 
 
 def release_expired(store: JobStore, ended: Mapping[JobId, datetime]) -> tuple[Job, ...]:
-    """Take jobs from workers that are gone, as their leases `ended` then; returns those queued again.
+    """Take jobs from workers whose leases expired at the times in `ended`; return those queued again.
 
-    What would end with that stays, to be closed (see jobs.lease.orphans).
+    A job that has no further attempt stays as it is, to be closed (see jobs.lease.orphans).
     """
 
     def release(job: Job, now: datetime) -> Job:
         if job.state is not JobState.RUNNING or job.lease is None or job.lease.until != ended[job.id]:
             return job
-        left = abandon_job(job, now)
-        return job if ends_target(job, left) else left
+        released = abandon_job(job, now)
+        return job if ends_target(job, released) else released
 
     released = []
     for job_id in ended:
-        with suppress(RecordTooNew, JobNotFound):  # a newer worker's sweep will release it
+        with suppress(RecordTooNew, JobNotFound):  # a newer worker's sweep will release a newer record
             released.append(update_job(store, job_id, release))
     return tuple(job for job in released if job.state is JobState.QUEUED and not job.cancel_requested)
 
 
 def ends_target(before: Job, after: Job) -> bool:
-    """Whether the step from one to the other leaves no further attempt for the target at hand."""
+    """True if no further attempt for the current target follows the step from `before` to `after`."""
     return after.state.is_final or after.ended_targets != before.ended_targets
 
 
 def abandon_job(job: Job, now: datetime) -> Job:
-    """The job, whose worker went away."""
+    """Return the job after its worker stopped renewing the lease."""
     worker = job.lease.worker if job.lease else "unknown"
     error = AttemptFailed(
         f"worker {worker} stopped renewing its lease during attempt {job.attempt}",
-        hint="the worker died or lost the job store; see its log",
+        hint="the worker died or could not reach the job store; see its log",
     )
     return job.abandon(Failure.of(error), now)

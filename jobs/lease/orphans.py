@@ -1,7 +1,7 @@
-"""Ending jobs that nobody is at work on any more, once what their attempts left has been seen to.
+"""Close jobs that nobody works on any more, once the files of their attempts are dealt with.
 
-Such a job was abandoned by its last worker, or cancelled while it was queued between two attempts. Whoever
-ends it takes a lease of its own first, so that no attempt can come back to it meanwhile.
+Such a job was abandoned by its last worker, or cancelled while queued between two attempts. Whoever closes it
+first takes a lease of its own, so that no attempt can start meanwhile.
 """
 
 from collections.abc import Callable
@@ -20,40 +20,41 @@ from jobs.stores.job_store import JobStore
 
 @dataclass(frozen=True, kw_only=True)
 class OrphanedJob:
-    """One worker's right to end a job; LeaseLost is raised once it is another's."""
+    """One worker's right to close a job; methods raise LeaseLost once another worker has that right."""
 
     store: JobStore
-    job: Job  # as nobody was at work on it
+    job: Job  # as it was before it was taken
     worker: str
-    length: timedelta  # of the lease, from each renewal
+    length: timedelta  # length of the lease from each renewal
 
     @property
     def targets(self) -> tuple[Target, ...]:
-        """Those for which attempts may have left something that no other attempt will meet."""
+        """The targets for which attempts may have left files that no other attempt will remove."""
         return self.job.pending_targets if self.job.state is JobState.QUEUED else (self.job.current_target,)
 
     def towers(self, target: Target) -> tuple[TowerName, ...]:
         return tuple(tower.name for tower in self.job.towers if tower.target in (None, target))
 
     def renew(self) -> timedelta:
-        """Renew the lease; returns how long it is."""
+        """Renew the lease; return its length."""
         self._change(lambda job, now: _hold_for_closing(job, self.worker, now + self.length))
         return self.length
 
     def adopt(self, target: Target, outcome: ExportOutcome) -> Job:
-        """Record what an attempt had published for a target before it went."""
+        """Record the artifact that an attempt had published for a target."""
 
         def adopted(job: Job, now: datetime) -> Job:
             running = job if job.state is JobState.RUNNING else job.move_to(JobState.RUNNING, now)
-            meant = target if job.spec.target else None
-            return finish(running.model_copy(update={"target": meant}), outcome, now)
+            adopted_target = target if job.spec.target else None
+            return finish(running.model_copy(update={"target": adopted_target}), outcome, now)
 
         return self._change(adopted)
 
     def end(self, refused: Failure | None = None) -> Job:
-        """Nothing of it stands: cancelled, if that was asked, or failed, as its worker went away.
+        """End the job without an artifact: cancelled if that was requested, else failed.
 
-        Or something stands that was `refused`: then it failed over that.
+        It failed because of `refused`, the failure to adopt what was published, or because its worker
+        stopped.
         """
         if self.job.state is JobState.QUEUED:
             return self._change(lambda job, now: job.move_to(JobState.CANCELLED, now))
@@ -72,12 +73,14 @@ class OrphanedJob:
 def take_orphan(
     store: JobStore, job_id: JobId, ended: datetime, *, worker: str, length: timedelta
 ) -> OrphanedJob | None:
-    """Take a job whose lease `ended` then, if it is to be ended; None if it is not, or another's by now."""
+    """Take a job whose lease still ends at `ended`, if it is to be closed; None if not, or if it was
+    taken.
+    """
     found: list[Job] = []
 
     def take(job: Job, now: datetime) -> Job:
         if job.lease is None or job.lease.until != ended or not _has_no_next_attempt(job, now):
-            raise IllegalMove("somebody is at work on it, or will be", where=job_id)
+            raise IllegalMove("a worker holds it, or another attempt will", where=job_id)
         found[:] = [job]
         return _hold_for_closing(job, worker, now + length)
 
@@ -89,13 +92,13 @@ def take_orphan(
 
 
 def _has_no_next_attempt(job: Job, now: datetime) -> bool:
-    """Whether no attempt is to follow."""
+    """True if no attempt will follow."""
     if job.state is JobState.QUEUED:
         return job.cancel_requested
     return job.state is JobState.RUNNING and ends_target(job, abandon_job(job, now))
 
 
 def _hold_for_closing(job: Job, closer: str, until: datetime) -> Job:
-    """The job with `closer`'s lease, which still names the worker that ran its last attempt."""
+    """Return the job with `closer`'s lease, which still names the worker of the last attempt."""
     worker = job.lease.worker if job.lease else NOBODY
     return job.model_copy(update={"lease": Lease(worker=worker, until=until, closer=closer)})

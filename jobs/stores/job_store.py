@@ -1,4 +1,4 @@
-"""Where jobs are kept: compare-and-set on whole records. Leases and moves are built on it."""
+"""The interface of the job store: compare-and-set on whole records, on which leases and moves are built."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,58 +19,61 @@ class Page:
 
 
 class JobStore(Protocol):
-    """Jobs by id, by state in order of age, and by the end of their lease."""
+    """Stores jobs, and finds them by id, by state in order of age, and by the end of their lease."""
 
     def now(self) -> datetime:
-        """The one clock by which all programs judge leases."""
+        """Return the time of the one clock by which all programs judge leases."""
         ...
 
     def add(self, job: Job, *, max_queued: int | None = None) -> bool:
-        """Keep a new job; False, and nothing done, when there is one with its id.
+        """Store a new job; return False, and change nothing, if there is one with its id.
 
-        QuotaExceeded when its owner has `max_queued` queued ones already.
+        QuotaExceeded if its owner has `max_queued` queued jobs already.
         """
         ...
 
     def get(self, job_id: JobId) -> Job:
-        """The job, or JobNotFound."""
+        """Return the job, or raise JobNotFound."""
         ...
 
     def replace(self, old: Job, new: Job) -> bool:
-        """Put `new` in place of `old`; False when the stored revision is no longer `old`'s.
+        """Replace `old` by `new`; return False if the stored revision is no longer `old`'s.
 
-        The one place where a record changes. In the same step its news (see jobs.events) go to the outbox,
-        a successful job becomes the one its content key finds and the latest of its model. QuotaExceeded
-        when it would begin to run and its owner has `running_limit` running ones.
+        This is the only way a record changes. In the same step its events (see jobs.events) enter the outbox,
+        and a successful job becomes the one that its content key finds and the latest of its model.
+        QuotaExceeded if it would start to run while its owner has `running_limit` running jobs.
         """
         ...
 
     def remove(self, job: Job) -> bool:
-        """Forget a job; False when the stored revision is no longer `job`'s."""
+        """Remove a job; return False if the stored revision is no longer `job`'s."""
         ...
 
     def revision(self, job_id: JobId) -> int:
-        """The job's revision, without reading its record; JobNotFound."""
+        """Return the job's revision without reading its record; JobNotFound if there is none."""
         ...
 
     def count(self, state: JobState) -> int: ...
 
     def count_by_target(self, state: JobState) -> Mapping[Target, int]:
-        """The jobs in a state by what they wait for, or run for; one that waits for two counts in both."""
+        """Count the jobs in a state by each target they wait for, or run for.
+
+        A job that waits for two targets counts in both.
+        """
         ...
 
     def oldest(self, state: JobState) -> Job | None:
-        """The job in a state that was made first."""
+        """Return the job in a state that was created first; None if there is none."""
         ...
 
     def find_content(self, key: str) -> JobId | None:
-        """The latest successful job with this content key; it may have been removed since."""
+        """Return the latest successful job with this content key; it may have been removed since."""
         ...
 
     def page(self, *, limit: int, state: JobState | None = None, before: JobId | None = None) -> Page:
-        """Up to `limit` jobs older than `before`, in one state or in any."""
+        """Return up to `limit` jobs older than `before`, in one state or in any."""
         ...
 
     def leases(self) -> Mapping[JobId, datetime]:
-        """The jobs that have a lease, each with its end."""
+        """Return the jobs that have a lease, each with the lease's end."""
         ...

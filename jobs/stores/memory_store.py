@@ -1,4 +1,4 @@
-"""A job store in this process's memory, for tests."""
+"""A job store in memory, for tests."""
 
 import threading
 from collections import Counter
@@ -20,7 +20,7 @@ class MemoryJobStore:
     """Jobs in a dict."""
 
     def __init__(self, now: Callable[[], datetime] = utc_now) -> None:
-        """Take the clock, so that a test can turn it."""
+        """Use the clock `now`, so that a test can set it."""
         self._now = now
         self._jobs: dict[JobId, Job] = {}
         self._content: dict[str, JobId] = {}

@@ -1,8 +1,7 @@
-"""A job's record as text: its layouts, and how programs of different versions share one store.
+"""Read and write a job's record as text, so that programs of different versions share one store.
 
-A record is written in the oldest layout that can say what it holds, so that programs from before an upgrade
-go on with everything that asks for nothing new. One that a newer program wrote is left alone: that program,
-or another of its version, will see to it.
+A record is written in the oldest layout that can hold it, so that programs from before an upgrade can go on
+with every job that uses nothing new. A record that a newer program wrote is left to programs of its version.
 """
 
 import json
@@ -14,7 +13,7 @@ from exporter.spec import ExportSpec
 from jobs.errors import RecordTooNew
 from jobs.model import Job, TowerProgress
 
-VERSION = 2  # what this program can read
+VERSION = 2  # newest layout that this program can read
 
 _Fields = dict[str, JsonValue]
 _FIELDS = TypeAdapter(_Fields)
@@ -25,7 +24,7 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# What programs that know only version 1 admit. Never to be changed: they are out there.
+# Fields that programs of version 1 accept. Never change them: such programs are in use.
 _JOB_V1 = _names(
     "version revision id config_uri owner running_limit retry_of content_key state towers attempt "
     "setbacks lease cancel_requested failure manifest_uri created_at updated_at started_at "
@@ -42,7 +41,7 @@ _SPEC_V1 = _names(
 
 
 def write_record(job: Job) -> str:
-    """The record without the spec, in the oldest layout that can hold the job."""
+    """Return the record without the spec, in the oldest layout that can hold the job."""
     fields = _dump_fields(job, _JOB_V1, exclude={"spec", "towers"})
     towers = [_dump_tower(tower) for tower in job.towers]
     newer = [fields.keys() - _JOB_V1, _dump_fields(job.spec, _SPEC_V1).keys() - _SPEC_V1]
@@ -51,18 +50,18 @@ def write_record(job: Job) -> str:
 
 
 def write_spec(spec: ExportSpec) -> str:
-    """The spec, without what a program of version 1 would not know and need not."""
+    """Return the spec without newer fields that have their defaults, which version 1 does not know."""
     return json.dumps(_dump_fields(spec, _SPEC_V1))
 
 
 def read_record(record: str, spec: str) -> Job:
-    """The job.
+    """Return the job.
 
     Raises:
-        RecordTooNew: a newer program wrote it.
+        RecordTooNew: a newer program wrote the record.
     """
     fields = _FIELDS.validate_json(record)
-    if '"cold":' in record:  # with or without a blank behind it, by the program that wrote it
+    if '"cold":' in record:  # programs differ in writing a blank after the colon
         record = _drop_retired_fields(fields)
     version = fields.get("version", 1)
     if not isinstance(version, int) or version > VERSION:
@@ -78,24 +77,24 @@ def read_record(record: str, spec: str) -> Job:
 
 
 def _drop_retired_fields(fields: _Fields) -> str:
-    """The record without what a tower had once and has no more: `cold`, which `code` says as well."""
+    """Return the record without a field of towers that no longer exists: `cold`, which `code` also says."""
     towers = _TOWERS.validate_python(fields.get("towers", []))
     kept = [{name: value for name, value in tower.items() if name != "cold"} for tower in towers]
     return json.dumps({**fields, "towers": kept})
 
 
 def _dump_tower(tower: TowerProgress) -> _Fields:
-    """A tower's fields; a time is the number of seconds that it was in version 1."""
+    """Return a tower's fields; a time is a number of seconds, as in version 1."""
     began = tower.stage_started_at
     return {**_dump_fields(tower, _TOWER_V1), "stage_started_at": began.timestamp() if began else None}
 
 
 def _dump_fields(value: BaseModel, known: Set[str], exclude: Set[str] = frozenset()) -> _Fields:
-    """The value's fields, without newer ones that say nothing."""
+    """Return the fields of `value` without newer ones that have their defaults."""
     fields = type(value).model_fields
-    silent = {
+    defaults = {
         name
         for name in fields.keys() - known
         if getattr(value, name) == fields[name].get_default(call_default_factory=True)
     }
-    return value.model_dump(mode="json", exclude={*exclude, *silent})
+    return value.model_dump(mode="json", exclude={*exclude, *defaults})

@@ -1,4 +1,4 @@
-"""The job store in Redis: one hash per job, one sorted set per state, one of lease ends."""
+"""The job store in Redis: one hash per job, one sorted set per state, and one of the leases' ends."""
 
 import logging
 from collections import Counter
@@ -26,7 +26,7 @@ LEASES_KEY = "slipway:leases"  # sorted set: id by the Unix second its lease end
 CONTENT_KEY = "slipway:content:"  # + content key: id of the latest successful job
 RELEASES_KEY = "slipway:releases:"  # + model: sorted set of the ids of its successful jobs
 MODELS_KEY = "slipway:models"  # sorted set of models that have any
-OUTBOX_KEY = "slipway:outbox"  # list: what callers are to be told, oldest first (see jobs.hooks.redis_outbox)
+OUTBOX_KEY = "slipway:outbox"  # list: events for callers, oldest first (see jobs.hooks.redis_outbox)
 
 log = logging.getLogger(__name__)
 
@@ -35,8 +35,8 @@ _SCORED = TypeAdapter(list[tuple[JobId, float]])
 _TIMEOUT_S = 5.0
 _REFUSED = -1
 
-# KEYS: job, index of its state, index of all, the owner's set of its state, outbox. ARGV: id, most the
-# owner's set may hold or "", spec, record, revision, targets it waits for, then what callers are to be told.
+# KEYS: job, index of its state, index of all, the owner's set of its state, outbox. ARGV: id, limit of the
+# owner's set or "", spec, record, revision, targets it waits for, then the events for callers.
 _ADD = """
 if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
 if ARGV[2] ~= '' and redis.call('SCARD', KEYS[4]) >= tonumber(ARGV[2]) then return -1 end
@@ -49,9 +49,9 @@ return 1
 """
 
 # KEYS: job, indexes of the old state and of the new one, the owner's sets of both, leases, outbox, content
-# pointer, releases, models. ARGV: id, expected revision, new revision, record, end of lease or "", most the
-# owner's new set may hold or "", "1" if the content pointer is to be set, model to release or "", targets it
-# waits for or runs for, then what callers are to be told.
+# pointer, releases, models. ARGV: id, expected revision, new revision, record, end of lease or "", limit of
+# the owner's new set or "", "1" if the content pointer is to be set, model to release or "", targets it waits
+# for or runs for, then the events for callers.
 _REPLACE = """
 if redis.call('HGET', KEYS[1], 'revision') ~= ARGV[2] then return 0 end
 if ARGV[6] ~= '' and redis.call('SCARD', KEYS[5]) >= tonumber(ARGV[6]) then return -1 end
@@ -85,11 +85,11 @@ return 1
 """
 
 
-RedisClient = redis.Redis  # by a name for programs that only pass it on
+RedisClient = redis.Redis  # for programs that only pass it on
 
 
 def connect(url: str) -> redis.Redis:
-    """A client that gives up on a Redis that is away within seconds."""
+    """Return a client that fails within seconds if Redis is away."""
     return redis.Redis.from_url(
         url,
         decode_responses=True,
@@ -102,7 +102,7 @@ def connect(url: str) -> redis.Redis:
 
 @contextmanager
 def translate_redis_errors() -> Iterator[None]:
-    """Turn a Redis that is away, out of memory or read-only into StoreUnavailable."""
+    """Raise StoreUnavailable for a Redis that is away, out of memory or read-only."""
     try:
         yield
     except redis.RedisError as error:
@@ -110,10 +110,10 @@ def translate_redis_errors() -> Iterator[None]:
 
 
 class RedisJobStore:
-    """Jobs in Redis; the clock is Redis's own."""
+    """Jobs in Redis, by Redis's clock."""
 
     def __init__(self, client: redis.Redis) -> None:
-        """Use `client` (see `connect`), which stays the caller's to close."""
+        """Use `client` (see `connect`), which the caller closes."""
         self._redis = client
         self._add = client.register_script(_ADD)
         self._replace = client.register_script(_REPLACE)
@@ -207,7 +207,9 @@ class RedisJobStore:
             for job_id in ids:
                 pipe.hget(JOB_KEY + job_id, "targets")
             found = dict(zip(ids, pipe.execute(), strict=True))
-        before = self._read([job_id for job_id, targets in found.items() if targets is None])  # an upgrade
+        before = self._read(
+            [job_id for job_id, targets in found.items() if targets is None]
+        )  # written by an older version
         counted = Counter(each for job in before for each in job.busy_targets)
         return counted + Counter(each for targets in found.values() if targets for each in targets.split(","))
 
@@ -228,7 +230,7 @@ class RedisJobStore:
         ids = [JobId(str(each)) for each in found]
         jobs = self._read(ids[:limit])
         more = len(ids) > limit
-        # A job may have left the state since the index was read; the reader must not see it there.
+        # A job may have left the state since the index was read; it must not be listed under it.
         shown = tuple(job for job in jobs if state in (None, job.state))
         return Page(shown, ids[limit - 1] if more else None)
 
@@ -262,7 +264,7 @@ def _targets(job: Job) -> str:
 
 
 def _readable(rows: list[tuple[str, str]]) -> Iterator[Job]:
-    """The jobs that this program can read; the others are left to newer ones."""
+    """Yield the jobs that this program can read; newer programs read the others."""
     for record, spec in rows:
         try:
             yield read_record(record, spec)

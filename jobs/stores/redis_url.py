@@ -1,4 +1,4 @@
-"""Where Redis is, checked when settings are read."""
+"""The type of settings that hold Redis's URL, which is checked when settings are read."""
 
 from typing import Annotated
 
@@ -6,9 +6,11 @@ from pydantic import AfterValidator
 
 
 def _require_redis_url(url: str) -> str:
-    from redis.connection import parse_url  # `slipway export` reads a worker's settings, and has no redis
+    from redis.connection import (
+        parse_url,
+    )  # not at import: `slipway export` reads a worker's settings without redis installed
 
-    parse_url(url)  # type: ignore[no-untyped-call]  # redis types not all of it; raises ValueError
+    parse_url(url)  # type: ignore[no-untyped-call]  # not typed by redis; raises ValueError
     return url
 
 
