@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from rich.table import Table
@@ -11,7 +11,7 @@ from cli.code_cache import add_code_cache_option
 from cli.inspect import trace_table
 from cli.settings import CheckSettings
 from exporter.artifact.signing import VerifyingKey
-from exporter.check.report import CheckReport, Finding, Subject, TowerCheck
+from exporter.check.report import CheckReport, Finding, TowerCheck
 from exporter.storage.local import LocalStore
 from exporter.towers.plan import CheckRequest
 from processes.settings import NO_CODE_CACHE
@@ -21,13 +21,6 @@ from service.client.tables import console, sizes_text, table_of
 
 _FAILED = 1
 _SIZES, _SEED = 16, 20
-_LABELS = {
-    Subject.PLAN: "sizes of the program are the plan's",
-    Subject.NODES: "node by node, as traced",
-    Subject.AGREES: "package against eager",
-    Subject.STEADY: "the same again",
-    Subject.REFUSES: "contradictions refused",
-}
 _EXAMPLES = (
     "examples: slipway check --config pipeline.config --checkpoint model.ckpt-11 --item-input items.parquet "
     "--sample-input train.parquet --sizes 100; slipway check --artifact exports/01J..."
@@ -84,27 +77,32 @@ def add_command(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the checks and print their findings."""
-    from exporter.check.artifact import open_published, request_behind  # torch loads only where it is needed
+    from exporter.check.artifact import (  # torch loads only where it is needed
+        open_artifact,
+        reconstruct_request,
+    )
     from exporter.check.run import check
-    from exporter.check.tower import Wanted
+    from exporter.check.task import CheckTask
 
     if arguments.shrink is not None:
         LocalStore(arguments.shrink).require_writable()
     settings = settings_or_exit(CheckSettings)
     code_cache: str | None = arguments.code_cache
     key = VerifyingKey(arguments.verify) if arguments.verify else None
-    published = open_published(arguments.artifact, key) if arguments.artifact else None
+    published = open_artifact(arguments.artifact, key) if arguments.artifact else None
     report = check(
-        Wanted(
-            spec=request_of(arguments, CheckRequest, base=request_behind(published) if published else None),
+        CheckTask(
+            spec=request_of(
+                arguments, CheckRequest, base=reconstruct_request(published) if published else None
+            ),
             published=published,
             families=settings.families,
             sizes=arguments.sizes,
             seed=arguments.seed,
             code_cache=None if code_cache == NO_CODE_CACHE else code_cache or settings.code_cache_uri,
-            shrink_into=arguments.shrink.absolute() if arguments.shrink else None,
+            minify_into=arguments.shrink.absolute() if arguments.shrink else None,
         ),
-        _progress(),
+        _progress_line(),
     )
     if arguments.json:
         print(report.model_dump_json(indent=2))
@@ -114,12 +112,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def show(report: CheckReport) -> None:
-    """Print a line per subject, and a row per failed case; cases that failed alike share a row."""
+    """Print a line per check of each tower, and a row per failed case; cases that fail alike share a row."""
+    from exporter.check.cases import TITLES  # loads torch
+
     out = console()
     for tower in report.towers:
-        out.print(_subjects(tower))
+        out.print(_summary(tower, TITLES))
         if tower.failed:
-            out.print(_failures(tower))
+            out.print(_failures(tower, TITLES))
         if tower.trace is not None:
             out.print(trace_table(tower.tower, tower.trace))
         if tower.failure is not None:
@@ -130,33 +130,36 @@ def show(report: CheckReport) -> None:
     out.print(f"{'everything passed' if report.passed else 'FAILED'}; sizes drawn with seed {report.seed}")
 
 
-def _subjects(tower: TowerCheck) -> Table:
+def _summary(tower: TowerCheck, titles: Mapping[str, str]) -> Table:
     table = table_of("check", "cases", "failed", "worst, of what is allowed", title=f"{tower.tower} tower")
-    for subject in Subject:
-        found = [finding for finding in tower.findings if finding.subject is subject]
+    for subject, title in titles.items():
+        found = [finding for finding in tower.findings if finding.subject == subject]
         failed = sum(not finding.passed for finding in found)
         worst = max((each.of_allowed for each in found if each.of_allowed is not None), default=None)
-        table.add_row(_LABELS[subject], str(len(found)), str(failed), "" if worst is None else f"{worst:.2%}")
+        shown = "" if worst is None else f"{worst:.2%}"
+        table.add_row(title, str(len(found)), str(failed), shown)
     return table
 
 
-def _failures(tower: TowerCheck) -> Table:
+def _failures(tower: TowerCheck, titles: Mapping[str, str]) -> Table:
     table = table_of("check", "case", "sizes", "what", title=f"{tower.tower} tower, failed", whole="case")
-    alike: dict[tuple[Subject, str], list[Finding]] = {}
+    alike: dict[tuple[str, str], list[Finding]] = {}
     for finding in tower.failed:
         alike.setdefault((finding.subject, finding.detail), []).append(finding)
     for (subject, detail), (first, *others) in alike.items():
         case = f"{first.case} and {len(others)} more" if others else first.case
-        table.add_row(_LABELS[subject], case, sizes_text(first.sizes), detail)
+        table.add_row(titles[subject], case, sizes_text(first.sizes), detail)
     return table
 
 
-def _progress() -> Callable[[str, Finding], None]:
-    """Return a listener that shows the latest case, in place on a terminal and else not at all."""
+def _progress_line() -> Callable[[str, Finding], None]:
+    """Return what shows the last finding on a terminal, in place; elsewhere it shows nothing."""
+    from exporter.check.cases import TITLES
+
     if not sys.stderr.isatty():
         return lambda tower, finding: None
     return lambda tower, finding: print(
-        f"\r\033[K{tower}: {_LABELS[finding.subject]}: {finding.case}", end="\r", file=sys.stderr, flush=True
+        f"\r\033[K{tower}: {TITLES[finding.subject]}: {finding.case}", end="\r", file=sys.stderr, flush=True
     )
 
 

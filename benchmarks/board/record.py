@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 
-from exporter.errors import PackageCrashed, PackageUnsteady, VerificationFailed
 from exporter.manifest import CaseKind, CaseReport
 from exporter.outcome import Failure, TowerOutcome
 from exporter.spec import Frozen
@@ -26,8 +25,6 @@ SIZES: Mapping[str, str] = {
     "full": "long histories",
 }
 _OTHER_SIZES, _REFUSED = "other sizes", "contradictions refused"
-# Codes of failures whose `where` names a verification case.
-_NAME_A_CASE = (VerificationFailed.code, PackageUnsteady.code, PackageCrashed.code)
 SIZE_CLASSES = (*dict.fromkeys(SIZES.values()), _OTHER_SIZES, _REFUSED)
 STAGES = (Stage.CONFIG, Stage.CHECKPOINT, Stage.ROWS, Stage.TRACE, Stage.COMPILE, Stage.VERIFY, Stage.PUBLISH)
 
@@ -189,7 +186,9 @@ def _sizes(reports: Iterable[CaseReport]) -> dict[str, Result]:
 
 def _failing_size(failure: Failure | None) -> dict[str, Result]:
     """Return the size class of the verification case that a failure names; the other classes are unknown."""
-    if failure is None or failure.code not in _NAME_A_CASE:
+    from exporter.verify.check_list import CODES_NAMING_A_CASE  # loads torch: records are read without it
+
+    if failure is None or failure.code not in CODES_NAMING_A_CASE:
         return {}
     return {_size_class(failure.where): Result.FAIL}
 

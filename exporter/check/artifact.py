@@ -1,4 +1,4 @@
-"""A published artifact as a thing to check: what it was made from, and its packages."""
+"""A published artifact to be checked: its sources, its packages, and the request that would make it again."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -11,26 +11,26 @@ from exporter.artifact.signing import VerifyingKey
 from exporter.dtypes import Kernel
 from exporter.errors import InvalidSpec
 from exporter.manifest import Manifest, SourceRef
-from exporter.serving.downloaded_tower import ServedTower, download
+from exporter.serving.downloaded_tower import DownloadedTower, download
 from exporter.spec import Device, IdWeights, TableLayout, TowerName
 
 _INLINE = "inline"  # a config that came with the request: the artifact does not say where it is
 
 
 @dataclass(frozen=True, kw_only=True)
-class Published:
+class PublishedArtifact:
     """An artifact, by its URI and its manifest."""
 
     uri: str
     manifest: Manifest
     key: VerifyingKey | None = None
 
-    def served(self, tower: TowerName, into: Path, families: Collection[str]) -> ServedTower:
-        """The tower, downloaded and held against its digests, as `families` may be trusted."""
+    def download_tower(self, tower: TowerName, into: Path, families: Collection[str]) -> DownloadedTower:
+        """Download a tower and verify its digests; operators may come from the packages of `families`."""
         return download(self.uri, tower, into, self.key, families=families)
 
     def require_made_from(self, found: SourceRef) -> None:
-        """InvalidSpec, if config or checkpoint is not what the artifact was made from.
+        """Raise InvalidSpec if a config or checkpoint is not what the artifact was made from.
 
         Rows may be others: they are what it is tried on.
         """
@@ -44,18 +44,18 @@ class Published:
             )
 
 
-def open_published(uri: str, key: VerifyingKey | None = None) -> Published:
-    """The artifact whose folder, or manifest, is there.
+def open_artifact(uri: str, key: VerifyingKey | None = None) -> PublishedArtifact:
+    """Open the artifact at the URI of its folder or manifest.
 
     Raises:
         SignatureRefused: there is a `key`, which has not signed the artifact.
         InvalidArtifact: there is none, or it is damaged.
     """
-    return Published(uri=uri, manifest=read_manifest(uri, key), key=key)
+    return PublishedArtifact(uri=uri, manifest=read_manifest(uri, key), key=key)
 
 
-def request_behind(published: Published) -> Mapping[str, JsonValue]:
-    """The request that would make the artifact again, as far as its manifest says; as JSON."""
+def reconstruct_request(published: PublishedArtifact) -> Mapping[str, JsonValue]:
+    """Return the request that would make the artifact again, as JSON, as far as its manifest says."""
     manifest, towers = published.manifest, published.manifest.towers
     given: dict[str, JsonValue] = {
         "mode": manifest.mode,

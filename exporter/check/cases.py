@@ -1,138 +1,96 @@
-"""One tower's packages and programs, tried on batches: a finding per case, and no case ends the others."""
+"""The checks of `slipway check` on one tower: a finding per case, and no failing case ends the others."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from functools import partial
 
-from torch import Tensor
 from torch.export import ExportedProgram
 
-from exporter.check.report import Finding, Subject
+from exporter.check.report import Finding
 from exporter.data.batch import NamedBatch
 from exporter.dims.plan import DimPlan
-from exporter.dims.torch_dims import check_program, input_sizes
-from exporter.errors import DimPlanViolated, ExportError, PackageCrashed
-from exporter.manifest import CaseReport
+from exporter.dims.torch_dims import check_program
+from exporter.errors import DimPlanViolated, ExportError
 from exporter.verify.cases import Cases
-from exporter.verify.gate import Gate
-from exporter.verify.nodes import first_broken
+from exporter.verify.check_list import CHECKS
+from exporter.verify.checks.check import Check, Trial
+from exporter.verify.runnable_tower import RunnableTower
 from exporter.verify.runner import PackageRunner
 
-_LONGEST = 500  # characters of what a case raised
+PLAN = "plan"  # the program's sizes are exactly the planned dims; tracing holds an export to that
+SHOWN = tuple(check for check in CHECKS if not check.gate_only)
+TITLES = {PLAN: "sizes of the program are the plan's", **{check.name: check.title for check in SHOWN}}
+_LONGEST = 500  # characters of a finding
 
 log = logging.getLogger(__name__)
 
 
-def findings_of(
-    gate: Gate,
-    plan: DimPlan,
-    programs: Sequence[tuple[ExportedProgram, DimPlan]],
-    cases: Cases,
-) -> Iterator[Finding]:
-    """Everything there is to find out, as it is found: each program with the plan it must keep to."""
-    for program, planned in programs:
-        yield from of_plan(program, planned)
-    for batch in cases.must_agree:
+def find_everything(runnable: RunnableTower, plans: Sequence[DimPlan], cases: Cases) -> Iterator[Finding]:
+    """Run all checks on all cases; yield every finding as it comes.
+
+    Each program of the tower is also held against its plan of `plans`.
+    """
+    for program, plan in zip(runnable.programs, plans, strict=True):
+        yield from check_plan(program, plan)
+    checks = [check(runnable) for check in SHOWN]
+    for check in checks:
+        if not check.needs_packages:
+            for batch in check.select(cases):
+                yield _run(check, Trial(runnable=runnable, batch=batch))
+    for check in checks:
         try:
-            yield of_nodes([program for program, _ in programs], batch, plan, gate.entering(batch))
-        except Exception as error:  # noqa: BLE001  a program that raises at a size is what was found
-            yield _raised(Subject.NODES, batch, error)
-    try:
-        gate.learn_scales(cases.must_agree)
-    except Exception:  # each case is then held against its own scale, and tells what eager raises
-        log.exception("scales_unknown")
-    yield from _of_packages(gate, plan, cases)
+            check.prepare(cases)
+        except Exception:  # each case is then held against its own scale, and reports what eager raises
+            log.exception("scales_unknown")
+    yield from _check_packages([each for each in checks if each.needs_packages], runnable, cases)
 
 
-def of_plan(program: ExportedProgram, plan: DimPlan) -> Iterator[Finding]:
-    """The program's constraints are the planned dims, neither narrower nor wider, and nothing is fixed."""
+def check_plan(program: ExportedProgram, plan: DimPlan) -> Iterator[Finding]:
+    """Hold a program's constraints against the planned dims: neither narrower nor wider, and none fixed."""
     try:
         symbols = check_program(program, plan)
     except DimPlanViolated as violated:
-        yield Finding(subject=Subject.PLAN, case=violated.where, passed=False, detail=violated.message)
+        yield Finding(subject=PLAN, case=violated.where, passed=False, detail=violated.message)
         return
     for name in symbols:
         dim = plan.dim(name)
         bounds = f"{dim.low} or more" if dim.high is None else f"{dim.low} to {dim.high:,}"
-        yield Finding(subject=Subject.PLAN, case=name, passed=True, detail=f"{bounds}, as planned")
+        yield Finding(subject=PLAN, case=name, passed=True, detail=f"{bounds}, as planned")
 
 
-def of_nodes(
-    programs: Sequence[ExportedProgram], batch: NamedBatch, plan: DimPlan, entering: dict[str, Tensor]
-) -> Finding:
-    """The programs run node by node on what of a batch enters the first; a node that breaks its promise."""
-    broken = first_broken(programs, entering)
-    nodes = sum(len(program.graph.nodes) for program in programs)
-    return Finding(
-        subject=Subject.NODES,
-        case=batch.name,
-        passed=broken is None,
-        sizes=input_sizes(plan, batch.inputs),
-        detail=str(broken) if broken else f"{nodes:,} nodes",
-    )
-
-
-def _of_packages(gate: Gate, plan: DimPlan, cases: Cases) -> Iterator[Finding]:
-    """The packages, in a process of their own that is begun again should one crash it."""
+def _check_packages(checks: Sequence[Check], runnable: RunnableTower, cases: Cases) -> Iterator[Finding]:
+    """Run the packages in a process of their own, which is started again should a case crash it."""
+    selected = [(check, check.select(cases)) for check in checks]
     with ExitStack() as running:
         runner: PackageRunner | None = None
-        for subject, batch, tried in _trials(gate, plan, cases):
-            try:
-                runner = runner or running.enter_context(gate.runner())
-            except Exception as error:  # noqa: BLE001  what does not load fails alike in every other case
-                yield _raised(subject, batch, error)
-                return
-            try:
-                yield tried(runner)
-            except PackageCrashed as crash:
-                runner = None
-                yield _raised(subject, batch, crash)
-            except Exception as error:  # noqa: BLE001  whatever a case raises, the others are told
-                yield _raised(subject, batch, error)
+        for batch in (*cases.must_agree, *cases.must_be_refused):
+            trial = Trial(runnable=runnable, batch=batch, runner=runner)
+            for check in (check for check, selection in selected if batch in selection):
+                if runner is None or runner.has_crashed:
+                    try:
+                        runner = running.enter_context(runnable.make_runner())
+                    except Exception as error:  # noqa: BLE001  packages that do not load fail in all cases
+                        yield _raised(check, batch, error)
+                        return
+                    trial = Trial(runnable=runnable, batch=batch, runner=runner)
+                yield _run(check, trial)
 
 
-def _raised(subject: Subject, batch: NamedBatch, error: Exception) -> Finding:
-    told = error.message if isinstance(error, ExportError) else f"{type(error).__name__}: {error}"
-    return Finding(subject=subject, case=batch.name, passed=False, detail=told[:_LONGEST])
-
-
-Trial = tuple[Subject, NamedBatch, Callable[[PackageRunner], Finding]]
-
-
-def _trials(gate: Gate, plan: DimPlan, cases: Cases) -> Iterable[Trial]:
-    def agrees(batch: NamedBatch, runner: PackageRunner) -> Finding:
-        return _of_report(Subject.AGREES, gate.agrees(runner, batch), gate.tolerance)
-
-    def steady(batch: NamedBatch, runner: PackageRunner) -> Finding:
-        moved, sizes = gate.moved(runner, batch), input_sizes(plan, batch.inputs)
-        return Finding(subject=Subject.STEADY, case=batch.name, passed=not moved, sizes=sizes, detail=moved)
-
-    def refuses(batch: NamedBatch, runner: PackageRunner) -> Finding:
-        return _of_report(Subject.REFUSES, gate.refuses(runner, batch), gate.tolerance)
-
-    for batch in cases.must_agree:
-        yield Subject.AGREES, batch, partial(agrees, batch)
-        yield Subject.STEADY, batch, partial(steady, batch)
-    for batch in cases.must_be_refused:
-        yield Subject.REFUSES, batch, partial(refuses, batch)
-
-
-def _of_report(subject: Subject, report: CaseReport, tolerance: float) -> Finding:
-    allowed = tolerance * (report.scale or 0.0)
-    difference = report.largest_difference
+def _run(check: Check, trial: Trial) -> Finding:
+    try:
+        result = check.run(trial)
+    except Exception as error:  # noqa: BLE001  whatever a case raises is its finding, and the others go on
+        return _raised(check, trial.batch, error)
     return Finding(
-        subject=subject,
-        case=report.name,
-        passed=report.passed,
-        sizes=report.sizes,
-        of_allowed=None if difference is None or not allowed else difference / allowed,
-        detail=report.detail if report.passed else _told(report),
+        subject=check.name,
+        case=trial.batch.name,
+        passed=result.passed,
+        sizes=dict(result.sizes or {}),
+        of_allowed=result.of_allowed,
+        detail=result.detail[:_LONGEST],
     )
 
 
-def _told(report: CaseReport) -> str:
-    if report.largest_difference is None:
-        return report.detail
-    at = f"{report.output} differs by {report.largest_difference:.3g} at scale {report.scale:.3g}"
-    return f"{at}; {report.detail}" if report.detail else at
+def _raised(check: Check, batch: NamedBatch, error: Exception) -> Finding:
+    message = error.message if isinstance(error, ExportError) else f"{type(error).__name__}: {error}"
+    return Finding(subject=check.name, case=batch.name, passed=False, detail=message[:_LONGEST])

@@ -1,26 +1,14 @@
-"""What the lab found out about a model: one finding per case, of every tower. No torch."""
-
-from enum import StrEnum
+"""The report of `slipway check`: one finding per check and case, of every tower. Imports no torch."""
 
 from exporter.manifest import TraceTime
 from exporter.outcome import Failure
 from exporter.spec import Frozen, TowerName
 
 
-class Subject(StrEnum):
-    """What a finding is about."""
-
-    PLAN = "plan"  # the program's sizes are exactly the planned dims, with their bounds
-    NODES = "nodes"  # every node of the program keeps what tracing promised
-    AGREES = "agrees"  # package and eager give the same numbers
-    STEADY = "steady"  # two runs of the package on the same inputs do
-    REFUSES = "refuses"  # the package rejects inputs that contradict each other
-
-
 class Finding(Frozen):
-    """One case, tried."""
+    """The result of one check in one case."""
 
-    subject: Subject
+    subject: str  # the name of the check, or "plan"
     case: str
     passed: bool
     sizes: dict[str, int] = {}  # dynamic dim -> size
@@ -29,13 +17,13 @@ class Finding(Frozen):
 
 
 class TowerCheck(Frozen):
-    """A tower: what was found, or why nothing could be."""
+    """The findings of one tower, or the failure that prevented them."""
 
     tower: TowerName
     findings: tuple[Finding, ...] = ()
     trace: TraceTime | None = None
     failure: Failure | None = None
-    smallest: str = ""  # what the search for the smallest failing graph came to, if it was asked for
+    smallest: str = ""  # the result of the search for the smallest failing graph, if it was asked for
 
     @property
     def failed(self) -> tuple[Finding, ...]:

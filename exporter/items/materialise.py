@@ -19,8 +19,8 @@ from exporter.items.vector_files import read_rows
 from exporter.manifest import VECTOR_COLUMN, IndexEntry, VectorsEntry
 from exporter.spec import TowerName
 from exporter.stages import Progress
-from exporter.verify.gate import Gate
 from exporter.verify.numerics import Difference, compare
+from exporter.verify.runnable_tower import RunnableTower
 
 _CHECKED = 1024  # rows
 _SEED = 20260901
@@ -36,7 +36,7 @@ class MaterialisedVectors:
 
 
 def materialise_items(
-    wanted: VectorsPlan, gate: Gate, folder: Path, progress: Progress
+    wanted: VectorsPlan, runnable: RunnableTower, folder: Path, progress: Progress
 ) -> MaterialisedVectors:
     """Make the vectors of all items below `folder`, hold a sample against eager, and build the index.
 
@@ -50,10 +50,14 @@ def materialise_items(
     share = _VECTORS if wanted.index else 1 - _CHECK
     sample = sample_places(wanted.items.ids.rows, _CHECKED, seed=_SEED)
     written = write_vectors(
-        wanted, gate.runner(), folder / "vectors", sample, _scale_progress(progress, begin=0.0, end=share)
+        wanted,
+        runnable.make_runner(),
+        folder / "vectors",
+        sample,
+        _scale_progress(progress, begin=0.0, end=share),
     )
     progress(share, f"vectors: {len(sample):,} of them against eager")
-    difference = compare_with_eager(wanted, gate, written)
+    difference = compare_with_eager(wanted, runnable, written)
     index = None
     if wanted.index is not None:
         rest = _scale_progress(progress, begin=share + _CHECK, end=1.0)
@@ -70,7 +74,7 @@ def materialise_items(
         dtype="float32",
         output=wanted.output,
         checked_rows=len(sample),
-        tolerance=gate.tolerance,
+        tolerance=runnable.tolerance,
         largest_difference=difference.largest,
         scale=difference.scale,
         index=index,
@@ -83,7 +87,7 @@ def materialise_items(
     return MaterialisedVectors(entry=entry, files=files)
 
 
-def compare_with_eager(wanted: VectorsPlan, gate: Gate, written: WrittenVectors) -> Difference:
+def compare_with_eager(wanted: VectorsPlan, runnable: RunnableTower, written: WrittenVectors) -> Difference:
     """How far the sampled vectors, as they were written, are from eager's.
 
     They may differ by what the gate allowed the package: in bf16 that rounds otherwise than eager.
@@ -96,15 +100,15 @@ def compare_with_eager(wanted: VectorsPlan, gate: Gate, written: WrittenVectors)
     if not read.ids.equals(ids):
         raise VerificationFailed("item tower: ids and vectors were written in another order than the rows'")
     eager = [
-        gate.eager(inputs)[wanted.output]
+        runnable.run_eager(inputs)[wanted.output]
         for batch in written.sampled
         for inputs in encode_calls(batch, wanted.items)
     ]
     difference = compare({wanted.output: torch.cat(eager)}, {wanted.output: torch.from_numpy(read.vectors)})
-    if not difference.within(gate.tolerance):
+    if not difference.within(runnable.tolerance):
         raise VerificationFailed(
             f"item tower: of {len(read.ids):,} item vectors as written, one differs from eager by "
-            f"{difference.largest:.3g} at scale {difference.scale:.3g}, allowed {gate.tolerance:g} of it",
+            f"{difference.largest:.3g} at scale {difference.scale:.3g}, allowed {runnable.tolerance:g} of it",
             where=wanted.output,
         )
     return difference

@@ -26,8 +26,8 @@ from exporter.packages.parts import (
 from exporter.packages.request import PackagingRequest, minify_failure, minify_trace_failure
 from exporter.stages import Progress, Stage, StageClock
 from exporter.trace.trace_log import log_nodes
-from exporter.verify.fp32 import AgainstFp32
-from exporter.verify.gate import Gate
+from exporter.verify.gate import verify_tower
+from exporter.verify.runnable_tower import RunnableTower
 
 log = logging.getLogger(__name__)
 
@@ -43,11 +43,11 @@ class CodeOrigin:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Packaged:
-    """A tower's packages that passed the gate, the gate, and its report on them."""
+    """A tower's packages that passed the gate, how to run them, and the gate's report on them."""
 
     parts: tuple[CompiledPart, ...]
     origin: CodeOrigin
-    gate: Gate
+    runnable: RunnableTower
     report: VerificationReport
     trace: TraceTime | None  # None: code of an equal request was reused, and nothing was traced
 
@@ -185,23 +185,26 @@ def _verify(request: PackagingRequest, unverified: _Unverified, clock: StageCloc
     # A failure with reused code may be the code's fault: all is built anew then, and minified if need be.
     minifying = nullcontext() if unverified.reused else minify_failure(request, unverified.traced)
     with minifying, clock.stage(Stage.VERIFY) as progress:
-        gate = Gate(
-            request.tower,
-            [part.link for part in unverified.parts],
+        runnable = RunnableTower(
+            tower=request.tower,
+            chain=[part.link for part in unverified.parts],
             op_libraries=_op_libraries(unverified.parts),
             scratch=request.folder,
             device=request.device,
             passes=request.passes,
             programs=[part.program for part in unverified.traced],
             lookup=request.lookup,
-            fp32=AgainstFp32(reference=request.fp32) if request.fp32 else None,
+            fp32=request.fp32,
             call_limit_s=request.call_limit_s,
             ahead=request.runner,
         )
-        cases = request.make_cases()
-        report = gate.verify(cases.must_agree, cases.must_be_refused, progress)
+        report = verify_tower(runnable, request.make_cases(), progress)
     return Packaged(
-        parts=unverified.parts, origin=unverified.origin, gate=gate, report=report, trace=unverified.trace
+        parts=unverified.parts,
+        origin=unverified.origin,
+        runnable=runnable,
+        report=report,
+        trace=unverified.trace,
     )
 
 

@@ -187,4 +187,4 @@ def materialise_vectors(
     if items is None:
         return None
     with clock.stage(Stage.ITEMS) as progress:
-        return materialise_items(plan_vectors(items, packaged.outputs), packaged.gate, folder, progress)
+        return materialise_items(plan_vectors(items, packaged.outputs), packaged.runnable, folder, progress)

@@ -23,7 +23,7 @@ from exporter.verify.reload import Link
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServedTower:
+class DownloadedTower:
     """A published tower, downloaded and checked, with what is needed to feed it and to call it."""
 
     manifest: Manifest
@@ -41,7 +41,7 @@ def download(
     key: VerifyingKey | None = None,
     *,
     families: Collection[str] = (),
-) -> ServedTower:
+) -> DownloadedTower:
     """Fetch a tower's package and the description of its inputs.
 
     Operators may come from the packages of `families`, which the operator of this program has listed.
@@ -63,7 +63,7 @@ def download(
             hint="export again; the artifact was changed or made by another version",
             where=artifact_uri,
         )
-    return ServedTower(
+    return DownloadedTower(
         manifest=manifest,
         entry=entry,
         chain=tuple(_chain(entry, folder.parent)),

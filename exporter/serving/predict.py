@@ -12,7 +12,7 @@ from exporter.data.encode import encode_in_calls
 from exporter.data.parquet import open_parquet
 from exporter.dims.plan import BATCH
 from exporter.errors import AlreadyPublished, InvalidArtifact, InvalidRows
-from exporter.serving.downloaded_tower import ServedTower
+from exporter.serving.downloaded_tower import DownloadedTower
 from exporter.storage.open import open_store, split_uri
 from exporter.verify.runner import PackageRunner, Refused
 
@@ -20,7 +20,7 @@ _ROWS_PER_CALL = 256  # at most; never more than the package takes
 
 
 def predict(
-    served: ServedTower, input_uri: str, output_uri: str, *, scratch: Path, on_rows: Callable[[int], None]
+    served: DownloadedTower, input_uri: str, output_uri: str, *, scratch: Path, on_rows: Callable[[int], None]
 ) -> int:
     """Run a tower over every row of a parquet input and write its outputs; returns the number of rows.
 
@@ -63,7 +63,7 @@ def predict(
     return rows
 
 
-def _batches(served: ServedTower, input_uri: str) -> Iterator[dict[str, Tensor]]:
+def _batches(served: DownloadedTower, input_uri: str) -> Iterator[dict[str, Tensor]]:
     columns = [feature.name for feature in served.features]
     size = min(_ROWS_PER_CALL, served.manifest.max_batch_size)
     for batch in open_parquet(input_uri).batches(columns, rows_per_batch=size):
@@ -88,7 +88,7 @@ def unmet_demand(refusal: str, demands: Sequence[str]) -> str:
     return demands[int(number[1]) - 1] if number and int(number[1]) <= len(demands) else refusal
 
 
-def _table(outputs: Mapping[str, Tensor], inputs: Mapping[str, Tensor], served: ServedTower) -> pa.Table:
+def _table(outputs: Mapping[str, Tensor], inputs: Mapping[str, Tensor], served: DownloadedTower) -> pa.Table:
     """One column per output: numbers for one per row, lists for more, lists of lists for several each."""
     columns: dict[str, pa.Array] = {}
     for output in served.entry.outputs:
@@ -111,7 +111,7 @@ def _folded(column: pa.Array, per_row: Tensor) -> pa.Array:
     return pa.ListArray.from_arrays(offsets, column)
 
 
-def _per_row(dim: int | str, inputs: Mapping[str, Tensor], served: ServedTower) -> Tensor:
+def _per_row(dim: int | str, inputs: Mapping[str, Tensor], served: DownloadedTower) -> Tensor:
     """How many elements of a dim each row has, as the lengths beside the dim's values say."""
     for tensor in served.plan.inputs:
         feature, dot, part = tensor.filled_with.rpartition(".")

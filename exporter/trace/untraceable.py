@@ -44,7 +44,9 @@ def explain_failure(
         )
     guards = _draft_guards(tower, alike)
     raised = diagnose(found, tower.plan, tower.config.pipeline, tower=tower.title, guards=guards)
-    raised.report = "\n\n".join([constraints, "draft_export:", report_guards(guards, tower.plan) or "nothing"])
+    raised.report = "\n\n".join(
+        [constraints, "draft_export:", report_guards(guards, tower.plan) or "nothing"]
+    )
     return raised
 
 

@@ -7,6 +7,8 @@ from exporter.data.batch import NamedBatch, Rows, contradicting_batches
 from exporter.data.sweep import agreeing_batches
 from exporter.dims.plan import DimPlan
 
+_USUAL = "batch_32"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Cases:
@@ -14,6 +16,18 @@ class Cases:
 
     must_agree: Sequence[NamedBatch]
     must_be_refused: Sequence[NamedBatch]  # their inputs contradict each other
+
+    @property
+    def ordinary(self) -> list[NamedBatch]:
+        """Batches of rows as they are, by size."""
+        return [case for case in self.must_agree if case.name.startswith("batch_")]
+
+    @property
+    def typical(self) -> list[NamedBatch]:
+        """The smallest, a usual and the largest of the ordinary batches: for checks that take long."""
+        ordinary = self.ordinary
+        names = {each.name for each in (*ordinary[:1], *ordinary[-1:])} | {_USUAL}
+        return [case for case in ordinary if case.name in names]
 
 
 def make_cases(rows: Rows, plan: DimPlan) -> Cases:

@@ -16,7 +16,6 @@ from torch.fx.node import Argument, Target
 from torch.utils._pytree import tree_leaves
 
 from exporter.aoti.out_of_memory import as_out_of_memory
-from exporter.errors import PromiseBroken
 from exporter.trace.source_line import source_line_of
 
 _UnderAutocast = tuple[str, torch.dtype, bool, bool, nn.Module, *tuple[Tensor, ...]]
@@ -24,7 +23,7 @@ Symbols = dict[object, int]  # torch's symbol for a size -> the size in this run
 
 
 @dataclass(frozen=True, kw_only=True)
-class Broken:
+class BrokenPromise:
     """The first node of a run that raised, or gave something other than was promised."""
 
     node: str
@@ -37,7 +36,7 @@ class Broken:
         return f"node {self.node} = {self.operator}{at}: {self.differs}"
 
 
-def check_nodes(program: ExportedProgram, inputs: Mapping[str, Tensor]) -> Broken | None:
+def check_nodes(program: ExportedProgram, inputs: Mapping[str, Tensor]) -> BrokenPromise | None:
     """Run `program` on real tensors; the first node that raises or does not keep what tracing promised.
 
     The promises are sizes, strides, dtypes and devices in terms of the input sizes, and so evaluated at
@@ -53,23 +52,10 @@ def check_nodes(program: ExportedProgram, inputs: Mapping[str, Tensor]) -> Broke
     return None
 
 
-def require_promises_kept(
-    programs: Sequence[ExportedProgram], inputs: Mapping[str, Tensor], *, tower: str, case: str
-) -> None:
-    """Check programs of which each takes what the one before it returns.
-
-    Raises:
-        PromiseBroken: naming the node, its line of code, and what differs.
-    """
-    broken = first_broken(programs, inputs)
-    if broken is not None:
-        error = PromiseBroken(f"{tower}, {case}: {broken}", where=broken.place or case)
-        error.case = case
-        raise error
-
-
-def first_broken(programs: Sequence[ExportedProgram], inputs: Mapping[str, Tensor]) -> Broken | None:
-    """The first node of the programs, each of which takes what the one before it returns."""
+def find_broken_promise(
+    programs: Sequence[ExportedProgram], inputs: Mapping[str, Tensor]
+) -> BrokenPromise | None:
+    """Check programs, each on the outputs of the one before it, up to the first broken promise."""
     tensors = dict(inputs)
     for program in programs:
         names = list(program.call_spec.in_spec.child(0).child(0).context)
@@ -139,7 +125,7 @@ def _evaluated(promised: object, symbols: Symbols, found: object) -> object:
 
 
 class _Stop(Exception):
-    def __init__(self, broken: Broken) -> None:
+    def __init__(self, broken: BrokenPromise) -> None:
         super().__init__(str(broken))
         self.broken = broken
 
@@ -195,4 +181,4 @@ def _read_of(node: Node, values: object) -> object:
 
 def _stop_at(node: Node, told: str) -> _Stop:
     operator = str(node.target) if node.op == "call_function" else f"{node.op} {node.target}"
-    return _Stop(Broken(node=node.name, operator=operator, place=source_line_of(node), differs=told))
+    return _Stop(BrokenPromise(node=node.name, operator=operator, place=source_line_of(node), differs=told))

@@ -149,6 +149,7 @@ class PackageRunner:
         self._scratch = scratch
         self._ahead = ahead
         self._limit_s = limit_s
+        self.has_crashed = False
 
     def __enter__(self) -> Self:
         with ExitStack() as starting:
@@ -224,6 +225,13 @@ class PackageRunner:
         return entering, statistics.median(times_ms) if times_ms else 0.0
 
     def _ask(self, request: BaseModel) -> RunReply:
+        try:
+            return self._exchange(request)
+        except PackageCrashed:
+            self.has_crashed = True
+            raise
+
+    def _exchange(self, request: BaseModel) -> RunReply:
         assert self._process.stdin is not None and self._process.stdout is not None
         overrun = Event()
         limit = Timer(self._limit_s, self._end_for, (overrun,))

@@ -4,14 +4,14 @@ import pytest
 
 from cli.check import show
 from cli.main import main
-from exporter.check.report import CheckReport, Finding, Subject, TowerCheck
+from exporter.check.report import CheckReport, Finding, TowerCheck
 from exporter.outcome import Failure
 from exporter.spec import TowerName
 
 FOUND = (
-    Finding(subject=Subject.AGREES, case="batch_7", passed=True, of_allowed=0.125),
+    Finding(subject="agrees", case="batch_7", passed=True, of_allowed=0.125),
     Finding(
-        subject=Subject.NODES,
+        subject="nodes",
         case="random_3",
         passed=False,
         sizes={"batch": 7},

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.check.report import CheckReport, Subject
+from exporter.check.cases import TITLES
+from exporter.check.report import CheckReport
 from tests.e2e.conftest import FIXTURES, Export
 
 pytestmark = pytest.mark.slow
@@ -23,7 +24,7 @@ def test_an_artifact_is_checked_against_its_sources(artifact_of: Export) -> None
     assert ended.returncode == 0, ended.stdout + ended.stderr
     report = CheckReport.model_validate_json(ended.stdout)
     [item] = report.towers
-    assert report.passed and {each.subject for each in item.findings} == set(Subject)
+    assert report.passed and {each.subject for each in item.findings} == set(TITLES)
     drawn = {each.case for each in item.findings if each.case.startswith("random_")}
     assert drawn == {f"random_{number}" for number in range(5)}
 

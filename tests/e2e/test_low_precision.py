@@ -8,7 +8,7 @@ import pytest
 
 from cli.main import main
 from exporter.artifact.read import read_manifest
-from exporter.check.artifact import open_published, request_behind
+from exporter.check.artifact import open_artifact, reconstruct_request
 from exporter.dtypes import Precision, TableDtype
 from exporter.manifest import TowerEntry
 from tests.e2e.conftest import FIXTURES, Export, export_command
@@ -70,7 +70,7 @@ def predicted(artifact: str, folder: Path) -> np.ndarray:
 
 
 def test_the_request_behind_it_asks_for_the_same(artifact: Path, tower: TowerEntry) -> None:
-    request = request_behind(open_published(str(artifact)))
+    request = reconstruct_request(open_artifact(str(artifact)))
     dtypes = {table.name: table.dtype for table in tower.embeddings}
     assert (request["tables"], request["precision"]) == (
         {"layout": "packaged", "dtypes": dtypes},

@@ -19,7 +19,7 @@ from exporter.items.vector_files import VectorsWriter
 from exporter.lowering.lower_tower import lower_tower
 from exporter.manifest import Metric
 from exporter.towers.tower import Tower
-from exporter.verify.gate import Gate
+from exporter.verify.runnable_tower import RunnableTower
 from tests.exporter.models.recorded import FIXTURES, load_recorded_weights, recorded_tower, untrained
 
 CPU = torch.device("cpu")
@@ -67,19 +67,21 @@ def written_by(tower: Tower, wanted: VectorsPlan, folder: Path) -> WrittenVector
     return replace(written, parts=tuple(writer.parts))
 
 
-def gate_of(tower: Tower, scratch: Path) -> Gate:
-    return Gate(tower, [], op_libraries=(), scratch=scratch, device=CPU)
+def runnable_of(tower: Tower, scratch: Path) -> RunnableTower:
+    return RunnableTower(tower=tower, chain=[], op_libraries=(), scratch=scratch, device=CPU)
 
 
 def test_vectors_of_a_tower_in_bf16_may_round_as_its_package_does(
     wanted: VectorsPlan, tmp_path: Path
 ) -> None:
-    gate = gate_of(item_tower(Precision.BF16), tmp_path)
-    difference = compare_with_eager(wanted, gate, written_by(item_tower(Precision.FP32), wanted, tmp_path))
-    assert 1e-5 < difference.relative <= gate.tolerance
+    runnable = runnable_of(item_tower(Precision.BF16), tmp_path)
+    difference = compare_with_eager(
+        wanted, runnable, written_by(item_tower(Precision.FP32), wanted, tmp_path)
+    )
+    assert 1e-5 < difference.relative <= runnable.tolerance
 
 
 def test_vectors_of_a_tower_in_fp32_may_not(wanted: VectorsPlan, tmp_path: Path) -> None:
-    gate = gate_of(item_tower(Precision.FP32), tmp_path)
+    runnable = runnable_of(item_tower(Precision.FP32), tmp_path)
     with pytest.raises(VerificationFailed, match="one differs from eager by .*, allowed 1e-05 of it"):
-        compare_with_eager(wanted, gate, written_by(item_tower(Precision.BF16), wanted, tmp_path))
+        compare_with_eager(wanted, runnable, written_by(item_tower(Precision.BF16), wanted, tmp_path))

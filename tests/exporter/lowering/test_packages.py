@@ -27,8 +27,8 @@ from exporter.packages.request import PackagingRequest
 from exporter.spec import Mode, Tables
 from exporter.stages import StageClock, no_progress
 from exporter.verify.cases import Cases
-from exporter.verify.fp32 import AgainstFp32
-from exporter.verify.gate import Gate
+from exporter.verify.gate import verify_tower
+from exporter.verify.runnable_tower import RunnableTower
 from tests.exporter.families.conftest import Weighted, WeightedFamily, blueprint_of
 from tests.exporter.models.recorded import FIXTURES, load_recorded_weights, recorded_tower, untrained
 from tests.exporter.stage_events import ignore_stages
@@ -147,17 +147,17 @@ def test_a_family_of_ones_own_computes_under_autocast(tmp_path: Path) -> None:
         part.link for part in assemble_parts([compile_part(each, "unused") for each in traced], tmp_path)
     ]
     assert lowered.fp32 is not None
-    gate = Gate(
-        lowered.tower,
-        chain,
+    runnable = RunnableTower(
+        tower=lowered.tower,
+        chain=chain,
         op_libraries=(),
         scratch=tmp_path,
         device=CPU,
         programs=[each.program for each in traced],
-        fp32=AgainstFp32(reference=lowered.fp32),
+        fp32=lowered.fp32,
     )
     cases = [NamedBatch(name=f"batch_{rows}", inputs=weighted_inputs(rows)) for rows in (1, 3, 7, 16)]
-    report = gate.verify(cases, [], no_progress)
+    report = verify_tower(runnable, Cases(must_agree=cases, must_be_refused=[]), no_progress)
     assert report.run_by_node == ("batch_1", "batch_7") and report.fp32 is not None
     [output] = report.fp32.outputs
     assert 1e-4 < output.relative < report.tolerance == 0.04

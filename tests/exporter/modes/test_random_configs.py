@@ -11,8 +11,10 @@ from exporter.packages.parts import assemble_parts, compile_part, plan_parts, tr
 from exporter.spec import Mode, TowerName
 from exporter.towers.tower import Tower
 from exporter.trace.op_libraries import find_op_libraries
-from exporter.verify.gate import Gate
+from exporter.verify.cases import Cases
+from exporter.verify.gate import verify_tower
 from exporter.verify.numerics import FP32_TOLERANCE, compare
+from exporter.verify.runnable_tower import RunnableTower
 from tests.exporter.modes.random_configs import MAX_BATCH_SIZE, config_text, random_rows, random_tower
 
 CPU = torch.device("cpu")
@@ -59,18 +61,18 @@ def test_packages_of_a_random_config_pass_the_gate(mode: Mode, tmp_path: Path) -
     parts = plan_parts(tower, mode, max_batch_size=MAX_BATCH_SIZE)
     traced = trace_parts(parts, trace_inputs(rows, tower.plan), CPU)
     compiled = assemble_parts([compile_part(part, "unused") for part in traced], tmp_path)
-    gate = Gate(
-        tower,
-        [part.link for part in compiled],
+    runnable = RunnableTower(
+        tower=tower,
+        chain=[part.link for part in compiled],
         op_libraries=find_op_libraries(part.program for part in traced),
         scratch=tmp_path,
         device=CPU,
     )
-    report = gate.verify(
-        verification_batches(rows, tower.plan),
-        contradicting_batches(rows, tower.plan),
-        lambda fraction, detail: None,
+    cases = Cases(
+        must_agree=list(verification_batches(rows, tower.plan)),
+        must_be_refused=list(contradicting_batches(rows, tower.plan)),
     )
+    report = verify_tower(runnable, cases, lambda fraction, detail: None)
     assert len(report.cases) >= 10
 
 

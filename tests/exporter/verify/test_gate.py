@@ -1,12 +1,13 @@
 """Only a package that computes what eager computes, and refuses what contradicts itself, passes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
+from torch.export import ExportedProgram
 
 from exporter.data.batch import NamedBatch
 from exporter.errors import OutOfMemory, PackageCrashed, PackageUnsteady, PromiseBroken, VerificationFailed
@@ -16,9 +17,12 @@ from exporter.manifest import CaseKind, VerificationReport
 from exporter.stages import no_progress
 from exporter.towers.tower import Tower
 from exporter.trace.trace_tower import trace_tower
-from exporter.verify.fp32 import AgainstFp32
-from exporter.verify.gate import Gate
+from exporter.verify.cases import Cases
+from exporter.verify.checks.check import Trial
+from exporter.verify.checks.steadiness import Steadiness
+from exporter.verify.gate import verify_tower
 from exporter.verify.reload import Link
+from exporter.verify.runnable_tower import RunnableTower
 from exporter.verify.runner import PackageRunner
 from tests.compiled_package import compile_package
 from tests.exporter.verify.conftest import Greedy, MeanPrice, batch, clicks, mean_price_tower
@@ -35,6 +39,10 @@ def greedy(tmp_path_factory: pytest.TempPathFactory) -> Greedily:
     return tower, [Link(package=package, order=tuple(tensor.name for tensor in tower.plan.inputs))]
 
 
+def agreeing(*cases: NamedBatch) -> Cases:
+    return Cases(must_agree=cases, must_be_refused=())
+
+
 def verify(
     tower: Tower,
     chain: list[Link],
@@ -42,8 +50,28 @@ def verify(
     agreeing: list[NamedBatch],
     contradicting: list[NamedBatch],
 ) -> VerificationReport:
-    gate = Gate(tower, chain, op_libraries=(), scratch=scratch, device=torch.device("cpu"))
-    return gate.verify(agreeing, contradicting, lambda fraction, detail: None)
+    cases = Cases(must_agree=agreeing, must_be_refused=contradicting)
+    return verify_tower(runnable_of(tower, chain, scratch), cases, no_progress)
+
+
+def runnable_of(
+    tower: Tower,
+    chain: list[Link],
+    scratch: Path,
+    *,
+    op_libraries: tuple[str, ...] = (),
+    programs: Sequence[ExportedProgram] = (),
+    fp32: Fp32Reference | None = None,
+) -> RunnableTower:
+    return RunnableTower(
+        tower=tower,
+        chain=chain,
+        op_libraries=op_libraries,
+        scratch=scratch,
+        device=torch.device("cpu"),
+        programs=programs,
+        fp32=fp32,
+    )
 
 
 def test_a_faithful_package_passes_at_every_size(tower: Tower, chain: list[Link], tmp_path: Path) -> None:
@@ -129,10 +157,17 @@ class Planted(PackageRunner):
 
 @pytest.mark.parametrize("poison", [float("nan"), float("inf")])
 def test_a_number_that_is_not_finite_in_one_of_two_runs_has_moved(tower: Tower, poison: float) -> None:
-    gate = Gate(tower, [], op_libraries=(), scratch=Path(), device=torch.device("cpu"))
+    steadiness = Steadiness(runnable_of(tower, [], Path()))
+
+    def moved(*answers: float) -> str:
+        case = batch("batch_2", 2, 1)
+        return steadiness.run(
+            Trial(runnable=steadiness.runnable, batch=case, runner=Planted(*answers))
+        ).detail
+
     said = "embedding: holds NaN or infinity in one of two runs on the same inputs"
-    assert gate.moved(Planted(1.0, poison), batch("batch_2", 2, 1)) == said
-    assert gate.moved(Planted(poison, poison), batch("batch_2", 2, 1)) == ""
+    assert moved(1.0, poison) == said
+    assert moved(poison, poison) == ""
 
 
 _ABORTS = """
@@ -157,9 +192,9 @@ def test_a_crash_names_its_case_and_the_sizes(
 ) -> None:
     (tmp_path / "ops_that_abort.py").write_text(_ABORTS.format(after=after))
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{Path.cwd()}")
-    gate = Gate(tower, chain, op_libraries=("ops_that_abort",), scratch=tmp_path, device=torch.device("cpu"))
+    runnable = runnable_of(tower, chain, tmp_path, op_libraries=("ops_that_abort",))
     with pytest.raises(PackageCrashed, match=r"batch_2 \(seq_clicks=3, batch=2\): .*status -6") as crash:
-        gate.verify([batch("batch_2", 2, 1)], [], no_progress)
+        verify_tower(runnable, agreeing(batch("batch_2", 2, 1)), no_progress)
     assert crash.value.where == "batch_2"
 
 
@@ -167,9 +202,9 @@ def test_a_program_that_breaks_its_promises_does_not_reach_the_package(tower: To
     program = trace_tower(tower, clicks(3, 0, 4), torch.device("cpu"))
     [node] = [node for node in program.graph.nodes if node.name == "mul"]
     node.meta["val"] = node.meta["val"].double()
-    gate = Gate(tower, [], op_libraries=(), scratch=tmp_path, device=torch.device("cpu"), programs=[program])
+    runnable = runnable_of(tower, [], tmp_path, programs=[program])
     with pytest.raises(PromiseBroken, match="batch_1: node mul = aten.mul.Tensor .*dtype is torch.float32"):
-        gate.verify([batch("batch_1", 3)], [], lambda fraction, detail: None)
+        verify_tower(runnable, agreeing(batch("batch_1", 3)), no_progress)
 
 
 def test_one_package_serves_every_size_where_nothing_could_be_compiled(
@@ -192,10 +227,9 @@ def reference_of(seed: int, tolerance: float) -> Fp32Reference:
 
 
 def test_the_difference_from_fp32_is_told_by_output(tower: Tower, chain: list[Link], tmp_path: Path) -> None:
-    fp32 = AgainstFp32(reference=reference_of(seed=1, tolerance=5.0))
-    gate = Gate(tower, chain, op_libraries=(), scratch=tmp_path, device=torch.device("cpu"), fp32=fp32)
-    cases = [batch("empty", 0), batch("batch_2", 2, 1), batch("batch_3", 2, 0, 1)]
-    report = gate.verify(cases, [], no_progress)
+    runnable = runnable_of(tower, chain, tmp_path, fp32=reference_of(seed=1, tolerance=5.0))
+    cases = agreeing(batch("empty", 0), batch("batch_2", 2, 1), batch("batch_3", 2, 0, 1))
+    report = verify_tower(runnable, cases, no_progress)
     assert report.largest_difference < 1e-5
     assert report.fp32 is not None and report.fp32.tolerance == 5.0
     [worst] = report.fp32.outputs
@@ -204,7 +238,6 @@ def test_the_difference_from_fp32_is_told_by_output(tower: Tower, chain: list[Li
 
 
 def test_a_package_too_far_from_fp32_does_not_pass(tower: Tower, chain: list[Link], tmp_path: Path) -> None:
-    fp32 = AgainstFp32(reference=reference_of(seed=1, tolerance=1e-3))
-    gate = Gate(tower, chain, op_libraries=(), scratch=tmp_path, device=torch.device("cpu"), fp32=fp32)
+    runnable = runnable_of(tower, chain, tmp_path, fp32=reference_of(seed=1, tolerance=1e-3))
     with pytest.raises(PrecisionLost, match=r"user tower: one_row: embedding differs by .* allowed 0\.001"):
-        gate.verify([batch("one_row", 3)], [], no_progress)
+        verify_tower(runnable, agreeing(batch("one_row", 3)), no_progress)

@@ -1,5 +1,6 @@
 """The comparison itself is planted with a wrong size, stride, dtype and device, and must see each."""
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -9,8 +10,8 @@ from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 from torch.fx import GraphModule, Node
 
-from exporter.errors import OutOfMemory, PromiseBroken
-from exporter.verify.nodes import check_nodes, require_promises_kept
+from exporter.errors import OutOfMemory
+from exporter.verify.nodes import check_nodes, find_broken_promise
 from tests.exporter.models.recorded import random_inputs, recorded_tower
 from tests.exporter.verify.conftest import Greedy, clicks
 
@@ -68,8 +69,7 @@ def test_a_wrong_promise_is_caught_at_its_node(change: Callable[[Tensor], Tensor
     assert broken is not None
     assert broken.node == node.name
     assert "exporter/verify/test_nodes.py:" in broken.place
-    with pytest.raises(PromiseBroken, match=said):
-        require_promises_kept([program], {"x": torch.rand(9, 3)}, tower="user tower", case="planted")
+    assert re.search(said, str(find_broken_promise([program], {"x": torch.rand(9, 3)})))
 
 
 def test_a_promise_that_holds_only_at_the_traced_size_is_caught_elsewhere() -> None:
@@ -87,8 +87,8 @@ def test_a_size_that_was_built_in_is_a_broken_promise_of_its_node() -> None:
     [node] = [node for node in program.graph.nodes if node.name == "mul"]
     with program.graph.inserting_after(node):
         fixed = program.graph.call_function(torch.ops.aten.view.default, (node, [15]))
-    with pytest.raises(PromiseBroken, match=rf"node {fixed.name} = aten.view.default: raises RuntimeError: "):
-        require_promises_kept([program], {"x": torch.rand(9, 3)}, tower="user tower", case="planted")
+    broken = find_broken_promise([program], {"x": torch.rand(9, 3)})
+    assert f"node {fixed.name} = aten.view.default: raises RuntimeError: " in str(broken)
 
 
 def test_a_value_more_than_was_promised_is_caught() -> None:

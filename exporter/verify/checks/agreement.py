@@ -1,0 +1,72 @@
+"""Check of agreement: the packages compute what eager computes, elementwise, within the tolerance."""
+
+from collections.abc import Mapping, Sequence
+
+from exporter.data.batch import NamedBatch
+from exporter.manifest import CaseKind, CaseReport
+from exporter.verify.cases import Cases
+from exporter.verify.checks.check import Check, CheckResult, Trial
+from exporter.verify.numerics import compare, scales_of
+from exporter.verify.runnable_tower import RunnableTower
+from exporter.verify.runner import Refused
+
+
+class Agreement(Check):
+    """Every output of the packages is compared with eager's, at every size."""
+
+    name = "agrees"
+    title = "package against eager"
+
+    def __init__(self, runnable: RunnableTower) -> None:
+        super().__init__(runnable)
+        self._usual_scales: Mapping[str, float] = {}
+
+    def select(self, cases: Cases) -> Sequence[NamedBatch]:
+        return cases.must_agree
+
+    def prepare(self, cases: Cases) -> None:
+        """Learn each output's scale in the largest ordinary batch, which small batches are held against."""
+        if cases.ordinary:
+            self._usual_scales = scales_of(self.runnable.run_eager(cases.ordinary[-1].inputs))
+
+    def run(self, trial: Trial) -> CheckResult:
+        """Compare all outputs in one case; inputs that are refused fail."""
+        batch, expected, outputs = trial.batch, trial.expected, trial.outputs
+        if isinstance(outputs, Refused):
+            return self._result(
+                CaseReport(
+                    name=batch.name,
+                    kind=CaseKind.AGREES,
+                    sizes=trial.sizes,
+                    passed=False,
+                    detail=str(outputs),
+                )
+            )
+        difference = compare(expected, outputs, usual=self._usual_scales)
+        is_finite = not difference.problem
+        return self._result(
+            CaseReport(
+                name=batch.name,
+                kind=CaseKind.AGREES,
+                sizes=trial.sizes,
+                passed=difference.within(self.runnable.tolerance),
+                largest_difference=difference.largest if is_finite else None,
+                scale=difference.scale if is_finite else None,
+                output=difference.output,
+                detail=difference.problem or batch.note,
+            )
+        )
+
+    def _result(self, report: CaseReport) -> CheckResult:
+        allowed = self.runnable.tolerance * (report.scale or 0.0)
+        difference, detail = report.largest_difference, report.detail
+        if not report.passed and difference is not None:
+            at = f"{report.output} differs by {difference:.3g} at scale {report.scale:.3g}"
+            detail = f"{at}; {detail}" if detail else at
+        return CheckResult(
+            passed=report.passed,
+            sizes=report.sizes,
+            detail=detail,
+            of_allowed=None if difference is None or not allowed else difference / allowed,
+            report=report,
+        )

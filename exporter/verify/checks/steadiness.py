@@ -1,0 +1,50 @@
+"""Check of steadiness: two runs of the packages on the same inputs give the same numbers."""
+
+from collections.abc import Sequence
+
+from exporter.data.batch import NamedBatch
+from exporter.errors import PackageUnsteady
+from exporter.verify.cases import Cases
+from exporter.verify.checks.check import Check, CheckResult, Trial
+from exporter.verify.numerics import compare_runs
+from exporter.verify.runner import Refused
+
+_ALLOWED = 0.1  # of the tolerance: how far two runs may differ; on one CPU thread they do not at all
+
+
+class Steadiness(Check):
+    """The packages are run twice; a difference between two runs cannot be rounding."""
+
+    name = "steady"
+    title = "the same again"
+    error = PackageUnsteady
+
+    def select(self, cases: Cases) -> Sequence[NamedBatch]:
+        return cases.must_agree
+
+    def select_for_gate(self, cases: Cases) -> Sequence[NamedBatch]:
+        """Return the smallest, a usual and the largest size."""
+        return cases.typical
+
+    def run(self, trial: Trial) -> CheckResult:
+        """Run the packages twice on one case and compare."""
+        change = self._describe_change(trial)
+        case = trial.batch.name
+        error = PackageUnsteady(f"{self.runnable.title}: {case}: {change}", where=case) if change else None
+        return CheckResult(passed=not change, sizes=trial.sizes, detail=change, error=error)
+
+    def _describe_change(self, trial: Trial) -> str:
+        """Return how far two runs are apart, in words; empty if they agree, or both are refused."""
+        try:
+            difference = compare_runs(trial.run_packages(), trial.run_packages())
+        except Refused:  # another check's failure
+            return ""
+        if difference.within(self.runnable.tolerance * _ALLOWED):
+            return ""
+        if difference.problem:
+            output = difference.output or "outputs"
+            return f"{output}: {difference.problem} in one of two runs on the same inputs"
+        return (
+            f"{difference.output} differs by {difference.largest:.3g} at scale {difference.scale:.3g} "
+            "between two runs on the same inputs"
+        )

@@ -1,0 +1,73 @@
+"""A tower with its compiled packages, ready to be called: eager in this process, packages in a fresh one."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.export import ExportedProgram
+
+from exporter.lowering.lower_tower import Fp32Reference
+from exporter.spec import Pass
+from exporter.towers.lookup import LookUp
+from exporter.towers.tower import Tower
+from exporter.verify.numerics import tolerance_of
+from exporter.verify.reload import Link
+from exporter.verify.runner import CALL_LIMIT_S, PackageRunner, RunnerProcess
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RunnableTower:
+    """A tower, the chain of packages compiled from it, and what either needs to be called."""
+
+    tower: Tower
+    chain: Sequence[Link]  # the packages, in calling order
+    op_libraries: tuple[str, ...]  # modules to import before a package is loaded
+    scratch: Path  # inputs and outputs of the packages travel as files below it
+    device: torch.device
+    passes: Sequence[Pass] = ()  # that the programs were edited by
+    programs: Sequence[ExportedProgram] = ()  # that the packages were compiled from; none if code was reused
+    lookup: LookUp | None = None  # in front of the packages, where none of them looks up
+    fp32: Fp32Reference | None = None  # the tower as trained, where precision is given up
+    call_limit_s: float = CALL_LIMIT_S  # for one call of the packages, and for loading them
+    ahead: RunnerProcess | None = None  # to run the packages in, if it was started ahead
+
+    @property
+    def title(self) -> str:
+        """The tower's name in messages."""
+        return self.tower.title
+
+    @cached_property
+    def tolerance(self) -> float:
+        """The allowed difference of package and eager, as a fraction of an output's scale."""
+        return tolerance_of(self.passes, self.tower.config.options)
+
+    def first_inputs(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return the inputs of the first package for a call of the tower, on the tower's device."""
+        on_device = self._on_device(inputs)
+        return on_device if self.lookup is None else self.lookup(on_device)
+
+    def run_eager(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return the tower's own outputs, on the CPU: what the packages are held against."""
+        with torch.no_grad():
+            outputs: dict[str, Tensor] = self.tower.module(self._on_device(inputs))
+        return {name: value.cpu() for name, value in outputs.items()}
+
+    def make_runner(self) -> PackageRunner:
+        """Return the packages in a process of their own, which starts once the runner is entered."""
+        return PackageRunner(
+            self.chain,
+            op_libraries=self.op_libraries,
+            scratch=self.scratch,
+            device=str(self.device),
+            tf32=self.tower.config.options.tf32,
+            threads=torch.get_num_threads(),
+            lookup=self.lookup,
+            limit_s=self.call_limit_s,
+            ahead=self.ahead,
+        )
+
+    def _on_device(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {name: value.to(self.device) for name, value in inputs.items()}
