@@ -1,7 +1,7 @@
-"""Numbers and names that no config of a real model has: refused before anything is built from them.
+"""Bounds on a config's numbers and names, which refuse absurd ones before anything is built from them.
 
-A model of four billion layers would parse, and take a worker's memory and hours; a name that turns the
-direction of text would be shown to people.
+A model of four billion layers would parse, and take a worker's memory and hours; a name with characters that
+reverse the direction of text would mislead the people who read it.
 """
 
 import math
@@ -14,19 +14,19 @@ from google.protobuf.message import Message
 from exporter.errors import InvalidPipelineConfig
 from exporter.redaction import deceives, visible
 
-MOST_OF_A_KIND = 4096  # layers, heads, experts, interests: what is built one by one
-WIDEST = 1 << 20  # numbers side by side, or elements one after the other
+MOST_OF_A_KIND = 4096  # layers, heads, experts, interests: things that are built one by one
+WIDEST = 1 << 20  # widths of vectors, lengths of sequences
 MOST_ROWS = 1 << 48  # of a table
 
 _ONE_BY_ONE = re.compile(r"(^|_)(num|n|k|iters|layers)(_|$)")
 _TABLE = re.compile(r"bucket|zch|capacity|size$|rows")
 _MASK = re.compile(r"bitmask|seed")
 _NAME = re.compile(r"names?$")
-_READ = ("feature_configs", "model_config")  # the rest is training's
+_READ = ("feature_configs", "model_config")  # only training reads the rest
 
 
 def check_bounds(message: Message, where: str) -> None:
-    """InvalidPipelineConfig, naming the first field that is out of all proportion."""
+    """Raise InvalidPipelineConfig, naming the first field with an absurd number or name."""
     for field, value in message.ListFields():
         if field.name in _READ:
             for path, leaf, content in _leaves(field, value, field.name):
@@ -39,12 +39,14 @@ def check_bounds(message: Message, where: str) -> None:
 def _leaves(
     field: FieldDescriptor, value: object, path: str
 ) -> Iterator[tuple[str, FieldDescriptor, object]]:
-    """Every value that is no message, and where it stands."""
+    """Yield the path, descriptor and content of every value that is not a message."""
     repeated = isinstance(value, Message | str | bytes | int | float) is False
     for number, each in enumerate(value if repeated else (value,)):  # type: ignore[arg-type,var-annotated] # protobuf's own lists
         at = f"{path}[{number}]" if repeated else path
         if isinstance(each, Message):
-            if each.DESCRIPTOR.file.package != "google.protobuf":  # a custom feature's parameters are its own
+            if (
+                each.DESCRIPTOR.file.package != "google.protobuf"
+            ):  # the parameters of a custom feature are not bounded
                 for inner, content in each.ListFields():
                     yield from _leaves(inner, content, f"{at}.{inner.name}")
         else:

@@ -1,4 +1,4 @@
-"""The model of a tower that a family of one's own declares: of it Slipway knows the inputs only."""
+"""Model config of a tower that a custom family declares; Slipway knows nothing of it but its inputs."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -10,12 +10,12 @@ from exporter.spec import TowerName
 
 @dataclass(frozen=True, kw_only=True)
 class DeclaredConfig(FamilyConfig):
-    """A declared tower; the family builds the module."""
+    """Config of a declared tower, whose module the family builds."""
 
     family: str
     declaration: TowerDeclaration
     towers: ClassVar[tuple[TowerName, ...]] = tuple(TowerName)
 
     def reads(self, _tower: TowerName, _group: str) -> bool:
-        """There are no groups: the module takes its inputs as they are."""
+        """Return False: a declared tower has no feature groups."""
         return False

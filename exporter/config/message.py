@@ -1,4 +1,4 @@
-"""Pipeline-config text to its protobuf message and back, with errors that point into the text."""
+"""Conversion of pipeline-config text to its protobuf message and back; errors give line and column."""
 
 import re
 from textwrap import shorten
@@ -8,22 +8,22 @@ from google.protobuf import text_format
 from exporter.config.pb.pipeline_pb2 import EasyRecConfig
 from exporter.errors import InvalidPipelineConfig
 
-# Losses and metrics belong to training. Encoded rows do not have the raw columns that a feature is made of,
-# and an encoder that is alone reads the only sequence there is.
+# Paths of the required fields that an export reads. Losses and metrics concern training only; encoded rows do
+# not have the raw columns of a feature; and the only encoder of a group reads the only sequence there is.
 _NEEDED = re.compile(
     r"^(feature_configs\[|model_config\.(?!losses|metrics|train_metrics))"
     r"(?!.*\.(expression|map|key|nested_map|pkey|skey|query|title|document|method)$)"
     r"(?!.*\.sequence_encoders\[.*\.input$)"
 )
 
-_LONGEST_QUOTE = 300  # protobuf quotes the whole line
+_LONGEST_QUOTE = 300  # characters; protobuf quotes the whole line
 
 
 def read_message(text: str, where: str) -> EasyRecConfig:
     """Parse the text as TorchEasyRec does: a field given twice takes its last value.
 
     Raises:
-        InvalidPipelineConfig: bad syntax, or a name nobody knows; with line and column.
+        InvalidPipelineConfig: bad syntax or an unknown name, with line and column.
     """
     message = EasyRecConfig()
     try:
@@ -47,10 +47,10 @@ def read_message(text: str, where: str) -> EasyRecConfig:
 
 
 def require_fields(message: EasyRecConfig, where: str) -> None:
-    """Demand the required fields that an export reads; training's own may be missing, as they may there.
+    """Refuse a config without a required field that an export reads; those of training may be missing.
 
     Raises:
-        InvalidPipelineConfig: naming all that are missing.
+        InvalidPipelineConfig: naming all missing fields.
     """
     unset = message.FindInitializationErrors()  # type: ignore[attr-defined]  # the stubs lack it
     missing = [path for path in unset if _is_needed(path)]
@@ -67,7 +67,7 @@ def write_message(message: EasyRecConfig) -> str:
 
 
 def _is_needed(path: str) -> bool:
-    """Whether an export reads the required field at `path`, and no default of it stands in the .proto."""
+    """Whether an export reads the required field at `path`, and the .proto gives it no default."""
     if not _NEEDED.match(path):
         return False
     *parents, name = re.sub(r"\[[^]]*\]", "", path).split(".")

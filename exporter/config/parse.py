@@ -1,4 +1,4 @@
-"""Pipeline-config text to a PipelineConfig: what TorchEasyRec's text means, for the models Slipway builds."""
+"""Read a pipeline config in TorchEasyRec's text format as the PipelineConfig of a model."""
 
 from exporter.config.bounds import check_bounds
 from exporter.config.families.registry import FAMILIES
@@ -17,7 +17,7 @@ from exporter.config.schema import FeatureGroup, PipelineConfig
 from exporter.dtypes import Kernel, Precision
 from exporter.errors import InvalidPipelineConfig, UnsupportedConfig
 
-# What trained a model by CUTLASS's kernels is computed by Triton's: there are no others here.
+# A model trained with CUTLASS's kernels is served by Triton's, as Slipway has no CUTLASS kernels.
 _KERNELS = {
     KernelMessage.TRITON: Kernel.TRITON,
     KernelMessage.CUTLASS: Kernel.TRITON,
@@ -27,11 +27,11 @@ _PRECISIONS = {"": Precision.FP32, "BF16": Precision.BF16, "FP16": Precision.FP1
 
 
 def parse_pipeline_config(text: str, *, where: str = "config") -> PipelineConfig:
-    """Read and check a whole model's config; what only concerns training is accepted and ignored.
+    """Read and check a whole model's config; fields that only concern training are accepted and ignored.
 
     Args:
         text: protobuf text format, as TorchEasyRec reads it.
-        where: what to call the text in errors; line and column are added where they are known.
+        where: name of the text in errors; line and column are added where they are known.
 
     Raises:
         InvalidPipelineConfig: the text does not parse, or contradicts itself.
@@ -43,7 +43,7 @@ def parse_pipeline_config(text: str, *, where: str = "config") -> PipelineConfig
 
 
 def parse_published_config(text: str, *, where: str = "config") -> PipelineConfig:
-    """Read one tower's own config, as an artifact holds it: the groups of other towers are not in it."""
+    """Read one tower's own config, as an artifact holds it: without the groups of other towers."""
     message = read_message(text, where)
     kind = message.model_config.WhichOneof("model")
     if kind is None:
@@ -81,37 +81,37 @@ def parse_published_config(text: str, *, where: str = "config") -> PipelineConfi
 def _embedding_groups(
     model: FamilyConfig, groups: tuple[FeatureGroup, ...]
 ) -> tuple[tuple[FeatureGroup, ...], ...]:
-    """Groups by the tables they are read from."""
+    """Return sets of groups that share tables: all of them, or those of each tower."""
     if model.tables_are_shared:
         return (groups,)
     return tuple(tuple(group for group in groups if model.reads(tower, group.name)) for tower in model.towers)
 
 
 def _item_id_field(data: DataConfig) -> str:
-    """What the negative sampler calls an item by."""
+    """Return the column by which the negative sampler identifies an item; empty without a sampler."""
     sampler = data.WhichOneof("sampler")
     return (sampler and str(getattr(data, sampler).item_id_field)) or ""
 
 
 def _averaged_weights(message: EasyRecConfig) -> bool:
-    """Whether dense weights are to be the averages that training kept beside the weights."""
+    """Whether an export takes the dense weights' moving averages, which training kept in dense_ema."""
     export, train = message.export_config, message.train_config
     return export.use_dense_ema if export.HasField("use_dense_ema") else train.dense_optimizer.HasField("ema")
 
 
 def _train_rows_are_encoded(message: EasyRecConfig) -> bool:
-    """A package takes encoded values in every fg_mode; the mode only says what the training rows hold."""
+    """Whether training rows hold encoded values, which every package takes whatever the fg_mode."""
     if effective_fg_mode(message.data_config) == FgMode.FG_NONE:
         return True
     return not any(needs_generation(source) for source in feature_sources(message))
 
 
 def _precision(message: EasyRecConfig) -> Precision:
-    """What the export is to compute in; training's own mixed_precision says nothing about it."""
+    """Return the precision of the export; mixed_precision of train_config does not decide it."""
     named = message.export_config.mixed_precision
     if named not in _PRECISIONS:
         raise UnsupportedConfig(
-            f"export_config.mixed_precision is {named}, which is no precision",
+            f"export_config.mixed_precision is {named}, which is not a precision",
             hint=f"write {' or '.join(filter(None, _PRECISIONS))}, or leave it out for fp32",
             where="export_config.mixed_precision",
         )

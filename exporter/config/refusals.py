@@ -1,10 +1,10 @@
-"""How the readers of config messages refuse: one sentence, at a place in the config."""
+"""Errors of the readers of config messages: one sentence, with the place in the config."""
 
 from typing import NoReturn
 
 from exporter.errors import InvalidPipelineConfig, UnsupportedConfig
 
-# What a container of torch's modules has attributes of, that people might name a group or a task after.
+# Attributes of torch's module containers, which cannot be the name of a group's or a task's weights.
 _METHODS = frozenset(
     (
         "add_module", "apply", "bfloat16", "bool", "buffers", "call_super_init", "children", "clear",
@@ -20,16 +20,16 @@ _METHODS = frozenset(
 
 
 def invalid(where: str, problem: str, *, hint: str) -> NoReturn:
-    """The config contradicts itself."""
+    """Raise InvalidPipelineConfig: the config contradicts itself at `where`."""
     raise InvalidPipelineConfig(f"{where}: {problem}", hint=hint, where=where)
 
 
 def check_name(name: str, where: str) -> None:
-    """A name that weights go by: of modules, which have no dots in theirs and none of their own methods'."""
+    """Refuse a name that a torch module cannot have: one that is empty, has a dot, or is a method's."""
     if not name or "." in name or name in _METHODS:
         invalid(where, f"{name!r} cannot be the name of weights", hint="use another name, without dots")
 
 
 def unsupported(where: str, problem: str, *, hint: str) -> NoReturn:
-    """The config asks for something Slipway does not build."""
+    """Raise UnsupportedConfig: the config asks at `where` for something that Slipway does not build."""
     raise UnsupportedConfig(f"{where}: {problem}", hint=hint, where=where)

@@ -1,4 +1,4 @@
-"""The texts beside a package, in the tower's view: pipeline.config, fg.json and model_acc.json."""
+"""Write the texts beside a package, in the tower's view: pipeline.config, fg.json and model_acc.json."""
 
 import json
 
@@ -16,12 +16,12 @@ from exporter.spec import Mode
 
 
 def render_pipeline_config(tower: TowerConfig) -> str:
-    """The config the model came with, its features and feature groups replaced by the tower's own."""
+    """Return the model's pipeline config with the tower's own features and feature groups in it."""
     return write_message(_view_message(tower))
 
 
 def render_fg_json(tower: TowerConfig) -> str:
-    """What TorchEasyRec's feature generator needs to turn raw values into the tower's inputs."""
+    """Return fg.json, by which TorchEasyRec's feature generator turns raw values into the tower's inputs."""
     blocks: list[JsonValue] = []
     members: dict[str, list[JsonValue]] = {}
     for source in feature_sources(_view_message(tower)):
@@ -37,7 +37,7 @@ def render_fg_json(tower: TowerConfig) -> str:
 
 
 def render_model_acc(tower: TowerConfig, *, mode: Mode, max_batch_size: int) -> str:
-    """How TorchEasyRec's servers are to run the package; numbers are strings, as it writes them."""
+    """Return model_acc.json, the settings of TorchEasyRec's servers for the package; numbers are strings."""
     settings = {
         "SPARSE_INT64": "1",
         "QUANT_EMB": "0",
@@ -70,7 +70,7 @@ def _view_message(tower: TowerConfig) -> EasyRecConfig:
 
 
 def _group_config(message: EasyRecConfig, group: FeatureGroup) -> FeatureGroupConfig:
-    """The group as it is written, with the names that its features have in the tower's view."""
+    """Return the group's message with the names that its features have in the tower's view."""
     entry = FeatureGroupConfig()
     entry.CopyFrom(next(g for g in message.model_config.feature_groups if g.group_name == group.name))
     entry.feature_names[:] = group.features
@@ -78,7 +78,7 @@ def _group_config(message: EasyRecConfig, group: FeatureGroup) -> FeatureGroupCo
 
 
 def _feature_configs(message: EasyRecConfig, features: tuple[Feature, ...]) -> list[FeatureConfig]:
-    """One entry per feature or sequence, in the tower's order."""
+    """Return one entry per feature or sequence, in the tower's order."""
     sources = {source.name: source for source in feature_sources(message)}
     entries: dict[str, FeatureConfig] = {}
     for feature in features:
@@ -86,14 +86,14 @@ def _feature_configs(message: EasyRecConfig, features: tuple[Feature, ...]) -> l
         if source.parent is None or feature.view_of is not None:
             entries[feature.name] = _top_level(feature, source)
         else:
-            key = f"{source.parent.sequence_name}__"  # no feature's own name
+            key = f"{source.parent.sequence_name}__"  # not the name of a feature
             block = entries.setdefault(key, _empty_sequence(source.parent))
             _fill(block.sequence_feature.features.add(), source)
     return list(entries.values())
 
 
 def _top_level(feature: Feature, source: FeatureSource) -> FeatureConfig:
-    """The feature's own entry; in a scalar view with what its sequence implied, and its table's name."""
+    """Return a feature's own entry; a scalar view writes out its sequence's defaults and its table's name."""
     entry = FeatureConfig()
     _fill(entry, source)
     if feature.view_of is not None:

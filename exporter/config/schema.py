@@ -1,4 +1,4 @@
-"""The model as training described it: features, sequences, groups. Pure data, no torch, no protobuf."""
+"""Model as its pipeline config describes it: features, sequences, tables and feature groups. Pure data."""
 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -12,7 +12,7 @@ from exporter.spec import TowerName
 
 
 class FeatureKind(StrEnum):
-    """How feature generation makes a feature; a model sees only whether there is a table behind it."""
+    """Kind of feature generation behind a feature; a model only sees whether the feature has a table."""
 
     ID = "id_feature"
     RAW = "raw_feature"
@@ -27,23 +27,23 @@ class FeatureKind(StrEnum):
 
 
 class DataGroup(StrEnum):
-    """Which rows training reads a feature from; tables of different ones are never shared."""
+    """Rows that training reads a feature from; features of different data groups never share a table."""
 
     BASE = "__BASE__"
-    NEG = "__NEG__"  # sampled: as many rows as candidates and negatives
-    CROSS_NEG = "__CNEG__"  # made of sampled values and others
+    NEG = "__NEG__"  # sampled rows: one per candidate and per negative
+    CROSS_NEG = "__CNEG__"  # computed from sampled values and others
 
 
 class GroupKind(StrEnum):
-    """How a feature group presents its features to the model."""
+    """Shape in which a feature group presents its features to the model."""
 
     DEEP = "DEEP"  # one vector per row
-    SEQUENCE = "SEQUENCE"  # padded: rows, longest length, width
-    JAGGED_SEQUENCE = "JAGGED_SEQUENCE"  # all elements of all rows one after another
+    SEQUENCE = "SEQUENCE"  # padded: (rows, longest length, width)
+    JAGGED_SEQUENCE = "JAGGED_SEQUENCE"  # all elements of all rows one after another: (elements, width)
 
 
 class Pooling(StrEnum):
-    """How the embeddings of one row's ids become one vector."""
+    """Reduction of the embeddings of one row's ids to one vector."""
 
     SUM = "sum"
     MEAN = "mean"
@@ -56,12 +56,12 @@ class Sequence:
     name: str
     length: int  # sequence_length: events per row that the config declares; 0: it declares none
     delim: str  # sequence_delim: between events where a row is one string
-    joined_by: tuple[str, ...] = ()  # groups that join standalone features, and so make them one sequence
+    joined_by: tuple[str, ...] = ()  # groups that join standalone features into this one sequence
 
 
 @dataclass(frozen=True, kw_only=True)
 class TableConfig:
-    """An embedding table; features that name the same one share it."""
+    """An embedding table; features that name the same table share it."""
 
     name: str
     rows: int
@@ -75,17 +75,17 @@ class Feature:
     name: str  # flattened: "uih_seq__video_id"; the column and the tensors' prefix
     bare_name: str  # as written in the config: "video_id"
     kind: FeatureKind
-    sequence: Sequence | None = None  # of a standalone sequence feature: named like the feature,
-    # or like the sequence whose lengths the model requires it to have
+    sequence: Sequence | None = None  # that of a standalone sequence feature has the feature's name,
+    # or the name of the sequence whose lengths the model requires it to have
     grouped: bool = False  # written inside a `sequence_feature` block
-    table: TableConfig | None = None  # None: dense values go into the model as they are
+    table: TableConfig | None = None  # None: values are plain numbers, which the model reads as they are
     value_dim: int = 1  # values per element; 0: any number
-    fixed_width: bool = False  # every element holds exactly `value_dim` values, where they are ids as well
+    fixed_width: bool = False  # True: every element has exactly `value_dim` values, even if they are ids
     default_value: str = ""
     fill_value: str | None = None  # fg_encoded_default_value: what a null row becomes
     separator: str = "\x03"  # between the values of one element in a string
-    weighted: bool = False  # every id comes with a factor
-    pooling: Pooling = Pooling.SUM  # where several ids become one vector
+    weighted: bool = False  # True: every id comes with a weight
+    pooling: Pooling = Pooling.SUM  # reduction of several ids to one vector
     data_group: DataGroup = DataGroup.BASE
     view_of: str | None = None  # in a scalar view: the training feature that this one presents
 
@@ -104,7 +104,7 @@ class Feature:
 
     @property
     def width(self) -> int:
-        """How many numbers it adds to the vector of its group."""
+        """Width that the feature adds to the vector of its group, in values."""
         return self.table.dim if self.table else self.value_dim
 
 
@@ -112,25 +112,25 @@ class Feature:
 class FeatureGroup:
     """Features that enter the model together, in this order.
 
-    A DEEP group may hold sequences too, in groups of their own, each read by an encoder: its vector is that
-    of its features, followed by what each encoder makes of a sequence.
+    A DEEP group may have sequence groups inside it, each read by an encoder: its vector is the vector of its
+    own features, followed by the output of every encoder.
     """
 
     name: str
     kind: GroupKind
     features: tuple[str, ...]  # flattened names
-    table_suffix: str = ""  # embedding_name_suffix: sets its tables apart from those of other groups
+    table_suffix: str = ""  # embedding_name_suffix: keeps its tables apart from those of other groups
     sequence_groups: tuple["FeatureGroup", ...] = ()  # of kind SEQUENCE
     encoders: tuple[SequenceEncoderConfig, ...] = ()
 
     @property
     def all_features(self) -> tuple[str, ...]:
-        """Also those of its sequence groups, each once."""
+        """Names of its features and of those of its sequence groups, each once."""
         nested = (name for group in self.sequence_groups for name in group.features)
         return tuple(dict.fromkeys((*self.features, *nested)))
 
     def table_of(self, feature: Feature) -> TableConfig:
-        """The feature's table under the name it has in this group."""
+        """Return the feature's table, under the name that it has in this group."""
         assert feature.table is not None
         suffix = f"_{self.table_suffix}" if self.table_suffix else ""
         return replace(feature.table, name=feature.table.name + suffix)
@@ -145,12 +145,12 @@ class PipelineConfig:
     groups: tuple[FeatureGroup, ...]
     model: FamilyConfig
     train_input_path: str
-    train_rows_are_encoded: bool = True  # False: raw rows, which feature generation must turn into ids first
-    item_id_field: str = ""  # the training rows' column that names an item, where a sampler needs it
-    averaged_weights: bool = False  # dense weights are those of the checkpoint's dense_ema
+    train_rows_are_encoded: bool = True  # False: raw rows, which need feature generation first
+    item_id_field: str = ""  # column of the training rows that identifies an item; empty without a sampler
+    averaged_weights: bool = False  # True: dense weights are taken from the checkpoint's dense_ema
     default_precision: Precision = Precision.FP32  # export_config.mixed_precision
     default_kernel: Kernel = Kernel.PYTORCH  # model_config.kernel, on CUDA
-    variational_dropout: bool = False  # groups of several features scale each by how often it was kept
+    variational_dropout: bool = False  # True: groups scale each feature by its learned rate of being kept
 
     def feature(self, name: str) -> Feature:
         return next(feature for feature in self.features if feature.name == name)
@@ -165,13 +165,13 @@ class PipelineConfig:
 
     @property
     def embedded_groups(self) -> tuple[FeatureGroup, ...]:
-        """Every group that is looked up: the groups, each followed by its sequence groups."""
+        """All groups that are looked up in tables: each group, followed by its sequence groups."""
         return tuple(inner for group in self.groups for inner in (group, *group.sequence_groups))
 
 
 @dataclass(frozen=True, kw_only=True)
 class TowerConfig:
-    """What a tower reads: the pipeline config as seen through the tower's view.
+    """One tower: the part of the pipeline config that it reads, in the tower's view, and its build options.
 
     `pipeline.features` and `pipeline.groups` are the tower's own, in that view; `pipeline.text` and
     `pipeline.model` stay those of the training view.

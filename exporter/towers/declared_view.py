@@ -1,15 +1,15 @@
-"""A declared tower as a tower's config: each input that comes from a column is a feature. No torch."""
+"""Tower config of a declared tower: every input that comes from a column is a feature. No torch."""
 
 from exporter.config.declared_model import DeclaredConfig
 from exporter.config.schema import Feature, FeatureKind, PipelineConfig, Sequence, TableConfig, TowerConfig
 from exporter.declaration import ROWS, DimDeclaration, InputDeclaration, TowerDeclaration
 
-# Where a row is one string: between the elements of a row, and between the numbers of a vector.
+# Separators where a row is one string: between the elements of a row, and between the numbers of a vector.
 _ELEMENTS, _NUMBERS = ";", ","
 
 
 def declared_tower(declaration: TowerDeclaration, *, family: str, text: str) -> TowerConfig:
-    """The tower as rows see it; its model is what the family builds from `text`."""
+    """Return the config of a declared tower, for reading rows; the family builds the model from `text`."""
     return TowerConfig(
         name=declaration.name,
         view="declared",
@@ -24,7 +24,7 @@ def declared_tower(declaration: TowerDeclaration, *, family: str, text: str) -> 
 
 
 def _feature(tensor: InputDeclaration, declaration: TowerDeclaration) -> Feature:
-    """Inputs of one dim are features of one sequence: a row has equally many elements of each."""
+    """Return an input as a feature; inputs of one dim are features of one sequence, equally long in a row."""
     dim = None if tensor.dim == ROWS else declaration.dim(tensor.dim)
     return Feature(
         name=tensor.source_column,
@@ -44,7 +44,7 @@ def _sequence(dim: DimDeclaration) -> Sequence:
 
 
 def _filler(tensor: InputDeclaration) -> str | None:
-    """One element's values in text, as a row that is one string would have them."""
+    """Return the values of one filling element, as the text of a row that is one string."""
     if tensor.fill is None:
         return None
     value = str(int(tensor.fill)) if tensor.is_whole else repr(tensor.fill)

@@ -1,4 +1,4 @@
-"""Lookups without a package: what stands in front of a dense package whose tables are in shards."""
+"""Eager lookups in front of a dense package whose tables are in shards and not in a package."""
 
 from collections.abc import Callable, Mapping
 
@@ -14,9 +14,9 @@ LookUp = Callable[[Mapping[str, Tensor]], dict[str, Tensor]]  # a tower's inputs
 
 
 def build_eager_lookup(tower: Tower, *, max_batch_size: int) -> LookUp:
-    """Eager lookups in the tower's tables, which refuse what a package of them would refuse.
+    """Return a function that looks inputs up in the tower's tables, and refuses what a package would refuse.
 
-    RuntimeError is raised for values that cannot be, DimPlanViolated for sizes.
+    The function raises RuntimeError for invalid values and DimPlanViolated for sizes outside the plan.
     """
     lookups, _ = split_tower(tower, max_batch_size=max_batch_size)
 

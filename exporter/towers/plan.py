@@ -1,4 +1,4 @@
-"""What a spec and a pipeline config amount to: the towers, their views and their dims. No torch."""
+"""Plan an export from its spec and pipeline config: the towers, their views and their dims. No torch."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -32,25 +32,25 @@ _MAX_CONFIG_BYTES = 4_000_000
 
 
 class PlanRequest(ExportSpec):
-    """An export to plan and not to run: of its fields a plan needs only the config."""
+    """Request to plan an export without running it; a plan needs only the config."""
 
     checkpoint_uri: Uri = Field(default="unread", description="Not needed for a plan.")
     output_uri: Uri = Field(default="unread", description="Not needed for a plan.")
 
 
 class CheckRequest(ExportSpec):
-    """A model to check and not to export: nothing is written anywhere."""
+    """Request to check a model without exporting it; nothing is written."""
 
     output_uri: Uri = Field(default="unwritten", description="Not needed for a check.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedTower:
-    """A tower to export: its config in the view it is served in, and its input sizes."""
+    """A tower to export: its config in the view in which it is served, and the sizes of its inputs."""
 
     config: TowerConfig
     plan: DimPlan
-    item_id_column: str | None = None  # set where the tower's vectors of all items are wanted
+    item_id_column: str | None = None  # set where the request asks for vectors of all items
 
     @property
     def name(self) -> TowerName:
@@ -63,7 +63,7 @@ class PlannedTower:
 
 @dataclass(frozen=True, kw_only=True)
 class UnopenedTower:
-    """A tower of a family of one's own: an attempt learns from the family's package what it takes."""
+    """A tower of a custom family; an attempt learns its inputs from the family's package."""
 
     name: TowerName
     family: str
@@ -73,13 +73,13 @@ TowerToExport = PlannedTower | UnopenedTower
 
 
 def read_config(spec: ExportSpec) -> str:
-    """The pipeline config's text, given inline or by URI.
+    """Return the pipeline config's text, given inline or by URI.
 
     Raises:
         SourceNotFound: the URI names nothing.
         InvalidPipelineConfig: what it names is not text.
     """
-    require_sound_uris(spec)  # before anything is read, or repeated in an error
+    require_sound_uris(spec)  # before anything is read or quoted in an error
     if spec.config is not None:
         return spec.config
     assert spec.config_uri is not None, "ExportSpec admits no spec without a config"
@@ -94,10 +94,10 @@ def read_config(spec: ExportSpec) -> str:
 
 
 def pin_spec(spec: ExportSpec, config_text: str, planned: Sequence[TowerToExport]) -> ExportSpec:
-    """The same request with everything the config's place stood for written out.
+    """Return the request with the config's text in place of its URI.
 
-    The text replaces the URI, so that a later change of the file does not reach the export; and the
-    config's own rows, whose path may be relative to the config, become `sample_input_uri`.
+    A later change of the file then does not reach the export. The rows that the config names, whose path may
+    be relative to the config, become `sample_input_uri`.
     """
     rows = spec.sample_input_uri
     for tower in planned:
@@ -109,7 +109,7 @@ def pin_spec(spec: ExportSpec, config_text: str, planned: Sequence[TowerToExport
 
 
 def _beside(paths: str, config_uri: str | None) -> str:
-    """Paths of the config, by commas; a relative one is taken from the config's folder, if that is known."""
+    """Resolve comma-separated paths of the config; relative ones start at the config's folder, if known."""
     if config_uri is None or "/" not in config_uri:
         return paths
     folder = config_uri.rpartition("/")[0]
@@ -124,7 +124,7 @@ def plan_export(
 ) -> tuple[TowerToExport, ...]:
     """Decide everything about an export that can be decided before anything is read or built.
 
-    Of a family of one's own, which must be among `families`, that is little: its code is not loaded here.
+    A custom family must be among `families`; its code is not loaded here, so little is decided about it.
 
     Raises:
         FamilyNotListed: the spec names a family that the operator has not listed.
@@ -133,7 +133,7 @@ def plan_export(
     """
     require_no_credentials_in(config_text, spec.config_uri or "config")
     if spec.family is not None:
-        return _unopened(spec, spec.family, families)
+        return _unopened_towers(spec, spec.family, families)
     planned = plan_towers(spec, config_text)
     for tower in planned:
         if _is_without_rows(tower.name, spec):
@@ -142,12 +142,12 @@ def plan_export(
 
 
 def plan_towers(spec: ExportSpec, config_text: str) -> tuple[PlannedTower, ...]:
-    """The towers of an export and their dims, whether or not there are rows to export them with.
+    """Return the towers of an export and their dims, whether or not there are rows to export them with.
 
     Raises:
         InvalidPipelineConfig: the config does not parse, contradicts itself or is not supported.
-        InvalidSpec: the spec asks for a tower that the model lacks, or names a family whose package
-            would have to be asked.
+        InvalidSpec: the spec asks for a tower that the model lacks, or names a custom family, whose
+            package would have to be loaded.
     """
     if spec.family is not None:
         raise InvalidSpec(
@@ -175,7 +175,7 @@ def build_options(pipeline: PipelineConfig, spec: ExportSpec) -> BuildOptions:
 
     Raises:
         InvalidSpec: the passes would edit a program that computes in a lower precision.
-        PassRefused: they ask for kernels that a target does not run.
+        PassRefused: the passes ask for kernels that a target does not run.
     """
     _require_runnable(spec)
     options = BuildOptions(
@@ -195,7 +195,7 @@ def build_options(pipeline: PipelineConfig, spec: ExportSpec) -> BuildOptions:
 
 
 def _require_runnable(spec: ExportSpec) -> None:
-    """PassRefused, if a pass asks for Triton's kernels on a CPU."""
+    """Raise PassRefused if a pass asks for Triton's kernels on a CPU."""
     on_cpu = [target for target in spec.targets if device_of(target) is Device.CPU]
     for each in spec.passes:
         if isinstance(each, SwapAttention) and each.attention is AttentionKind.TRITON and on_cpu:
@@ -220,10 +220,10 @@ def _require_tables(pipeline: PipelineConfig, tables: Tables) -> None:
 
 
 def item_id_column(tower: TowerConfig, spec: ExportSpec) -> str | None:
-    """The column that names an item, of an item tower where vectors of all items are wanted.
+    """Return the column that identifies an item, for an item tower whose vectors of all items are wanted.
 
     Raises:
-        InvalidSpec: no column could, or one that cannot is named.
+        InvalidSpec: no column can identify an item, or the named one cannot.
     """
     if not spec.materialise_items or tower.name is not TowerName.ITEM:
         return None
@@ -257,37 +257,36 @@ def _require_item_tower(towers: Sequence[TowerName], spec: ExportSpec) -> None:
 
 
 def require_listed_family(family: str, families: Collection[str]) -> None:
-    """FamilyNotListed, if the operator has not listed it."""
+    """Raise FamilyNotListed if the operator has not listed the custom family."""
     if family not in families:
         listed = ", ".join(families) or "none"
         raise FamilyNotListed(f"family {family} is not listed here; listed: {listed}", where="family")
 
 
 def refuse_model_options(spec: ExportSpec) -> None:
-    """InvalidSpec, if it asks of a family of one's own what only TorchEasyRec's models have."""
+    """Raise InvalidSpec if a request for a custom family sets options of TorchEasyRec's models."""
     if spec.id_weights is not IdWeights.APPLY:
         raise InvalidSpec(
-            "id_weights is for TorchEasyRec's models; a family of one's own decides by itself",
+            "id_weights is for TorchEasyRec's models; a custom family decides by itself",
             hint="leave id_weights out",
             where="id_weights",
         )
     if spec.tables != Tables():
         raise InvalidSpec(
-            "tables is for TorchEasyRec's models; the tables of a family of one's own are packaged as it has "
-            "them, in no shards",
+            "tables is for TorchEasyRec's models; a custom family packages its tables itself, without shards",
             hint="leave tables out; the family's own module may keep its rows in another dtype",
             where="tables",
         )
     if spec.kernel is not None:
         raise InvalidSpec(
-            "kernel is for TorchEasyRec's models; a family of one's own brings its own",
+            "kernel is for TorchEasyRec's models; a custom family brings its own kernels",
             hint="leave kernel out",
             where="kernel",
         )
 
 
-def _unopened(spec: ExportSpec, family: str, families: Collection[str]) -> tuple[UnopenedTower, ...]:
-    """The towers of a family of one's own, as far as the spec tells of them."""
+def _unopened_towers(spec: ExportSpec, family: str, families: Collection[str]) -> tuple[UnopenedTower, ...]:
+    """Return the towers of a custom family that the spec names."""
     require_listed_family(family, families)
     refuse_model_options(spec)
     _require_runnable(spec)
@@ -304,7 +303,7 @@ def _unopened(spec: ExportSpec, family: str, families: Collection[str]) -> tuple
 
 
 def _is_without_rows(tower: TowerName, spec: ExportSpec) -> bool:
-    """Whether the spec names no rows for a tower; the item tower's it must name."""
+    """Whether the spec names no rows for a tower; it must name those of the item tower."""
     if tower is not TowerName.ITEM:
         return spec.sample_input_uri is None
     if spec.item_input_uri is None:

@@ -8,13 +8,13 @@ from exporter.errors import UnsupportedConfig
 
 
 def scalar_view(tower: TowerConfig) -> TowerConfig:
-    """Present every feature of a grouped sequence as one of its own, under its bare name.
+    """Return the item tower with one value per row of every feature, under the feature's bare name.
 
-    What sequence mode makes of unset fields, `default_value` "0" and `value_dim` 1, becomes part of the
-    feature; what the config sets stays. Tables keep their names, so the same weights are read.
+    Defaults that a field has in a sequence, `default_value` "0" and `value_dim` 1, are written out; fields
+    that the config sets stay. Tables keep their names, so that the same weights are read.
 
     Raises:
-        UnsupportedConfig: a feature that is not grouped, or two of one bare name.
+        UnsupportedConfig: a feature outside a sequence_feature, or two of one bare name.
     """
     features = tower.pipeline.features
     scalars = {feature.name: _scalar(feature) for feature in features}
@@ -33,7 +33,7 @@ def scalar_view(tower: TowerConfig) -> TowerConfig:
 def _scalar(feature: Feature) -> Feature:
     if not feature.grouped:
         raise UnsupportedConfig(
-            f"feature {feature.name} of the item tower does not stand in a sequence_feature, "
+            f"feature {feature.name} of the item tower is not in a sequence_feature, "
             "so it has no scalar view",
             hint="write the candidate's features inside one sequence_feature",
             where=f"feature_configs: {feature.name}",

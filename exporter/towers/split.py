@@ -1,4 +1,4 @@
-"""A tower as one module, or as two: the lookups in its tables, and the dense part behind them."""
+"""Split a tower into two modules: the lookups in its tables, and the dense part behind them."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -11,7 +11,7 @@ from exporter.towers.tower import ServedModule, Tower
 
 
 class Lookups(nn.Module):
-    """Input tensors to embedded groups, under the names of the dense package's inputs."""
+    """Module from input tensors to embedded groups, under the names of the dense package's inputs."""
 
     def __init__(self, served: ServedModule, keys: Mapping[str, str]) -> None:
         super().__init__()
@@ -24,7 +24,7 @@ class Lookups(nn.Module):
 
 
 class Dense(nn.Module):
-    """Embedded groups to outputs. Tables are no part of the package: nothing here reads them."""
+    """Module from embedded groups to outputs; it reads no tables, so its package holds none."""
 
     def __init__(self, served: ServedModule, keys: Mapping[str, str]) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class Dense(nn.Module):
 
 
 def split_tower(tower: Tower, *, max_batch_size: int) -> tuple[Tower, Tower]:
-    """The sparse and the dense part; what the first returns is, name by name, what the second takes."""
+    """Return the sparse and the dense part; outputs of the first are, by name, inputs of the second."""
     plan = plan_between(tower.config.pipeline, max_batch_size=max_batch_size)
     named_as_declared = isinstance(tower.config.pipeline.model, DeclaredConfig)
     keys = {
@@ -49,6 +49,6 @@ def split_tower(tower: Tower, *, max_batch_size: int) -> tuple[Tower, Tower]:
 
 
 def _group_key(name: str) -> str:
-    """The embedded group's key that `group_tensor_name` made a name of."""
+    """Return the embedded group's key, from the tensor name that `group_tensor_name` gave it."""
     group, _, part = name.rpartition("__")
     return group if part == "ebc" else f"{group}.{part}"

@@ -1,4 +1,4 @@
-"""A servable slice of a model: a module from named inputs to named outputs."""
+"""Tower, a servable slice of a model: a module from named inputs to named outputs."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -13,22 +13,22 @@ from exporter.spec import TowerName
 
 
 class ServedModule(nn.Module, ABC):
-    """A tower and the tables it reads, in two steps that can also be packaged one by one."""
+    """Module of a tower in two steps, lookup and compute, which can also be packaged one by one."""
 
     @abstractmethod
     def lookup(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Check the inputs and embed them: feature groups by TorchEasyRec's keys (`uih.sequence`)."""
+        """Check the inputs and look them up: feature groups under TorchEasyRec's keys (`uih.sequence`)."""
 
     @abstractmethod
     def compute(self, embedded: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The outputs, by name, from embedded feature groups."""
+        """Compute the outputs, by name, from embedded feature groups."""
 
     def demands(self, inputs: Mapping[str, Tensor]) -> tuple[str, ...]:
-        """What `lookup` demands of inputs like these; a package names the unmet one by its place, from 1."""
+        """Return what `lookup` demands of inputs, in words; a package reports an unmet one by number, from 1."""
         return ()
 
     def remarks(self) -> tuple[str, ...]:
-        """Where the tower's answers differ from those of TorchEasyRec's own export, for the manifest."""
+        """Return how outputs differ from those of TorchEasyRec's own export, for the manifest."""
         return ()
 
     def forward(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -37,7 +37,7 @@ class ServedModule(nn.Module, ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Tower:
-    """A tower, or one of its parts, ready to be traced.
+    """A tower, or one of its two parts, ready to be traced.
 
     The module's forward takes one dict of tensors, keyed and ordered as `plan.inputs`, and returns a
     dict of tensors keyed by output name. Its parameters and buffers carry the checkpoint's names.
@@ -53,17 +53,17 @@ class Tower:
 
     @property
     def title(self) -> str:
-        """What errors call it: "user tower", "model tower of family deepfm"."""
+        """Name of the tower in errors: "user tower", "model tower of family deepfm"."""
         model = self.config.pipeline.model
         return f"{self.name} tower of family {model.family}" if self.is_declared else f"{self.name} tower"
 
     @property
     def is_declared(self) -> bool:
-        """Whether a family of one's own declares it."""
+        """Whether a custom family declares the tower."""
         return isinstance(self.config.pipeline.model, DeclaredConfig)
 
     @property
     def served(self) -> ServedModule:
-        """The whole tower's module; a part of one has none."""
+        """Module of the whole tower; a part of a tower has none."""
         assert isinstance(self.module, ServedModule)
         return self.module

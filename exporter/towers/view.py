@@ -1,4 +1,4 @@
-"""Which towers a model has, and in which view each presents its inputs. No torch."""
+"""Towers of a model, each in the view in which it is served. No torch."""
 
 from dataclasses import replace
 
@@ -15,11 +15,11 @@ from exporter.towers.scalar_view import scalar_view
 def tower_configs(
     pipeline: PipelineConfig, wanted: tuple[TowerName, ...] | None, options: BuildOptions | None = None
 ) -> tuple[TowerConfig, ...]:
-    """The wanted towers, or all of them, each in the view it is served in.
+    """Return the wanted towers, or all of them, each in the view in which it is served.
 
     Raises:
         InvalidSpec: the model has no such tower.
-        UnsupportedConfig: a tower has no view to be served in.
+        UnsupportedConfig: the item tower has no scalar view.
     """
     towers = pipeline.model.towers
     for name in wanted or ():
@@ -52,7 +52,7 @@ def training_tower(
 
 
 def published_tower(text: str, name: TowerName, *, where: str = "config") -> TowerConfig:
-    """A tower as its artifact's pipeline.config describes it, already in the view it was packaged in."""
+    """Return a tower from its artifact's pipeline.config, which is already in the view of the package."""
     tower = training_tower(parse_published_config(text, where=where), name)
     return replace(tower, view="scalar") if _is_projected(tower) else tower
 
@@ -63,5 +63,5 @@ def _served(pipeline: PipelineConfig, name: TowerName, options: BuildOptions | N
 
 
 def _is_projected(tower: TowerConfig) -> bool:
-    """Whether training reads a jagged sequence of candidates, where one item is served per row."""
+    """Whether training reads a jagged sequence of candidates where one item per row is served."""
     return tower.name is TowerName.ITEM and tower.pipeline.model.trains_on_candidate_sequences

@@ -184,7 +184,7 @@ def test_what_an_attempt_refuses_of_a_family_its_plan_refuses(
     spec.write_text(json.dumps({"mode": "two_stage", "tables": "sharded"}))
     command = ["plan", "--config", str(CONFIG), "--family", "unsharded_family", "--spec", str(spec)]
     assert main(command) == 1
-    assert "packaged as it has them, in no shards" in capsys.readouterr().err
+    assert "a custom family packages its tables itself, without shards" in capsys.readouterr().err
 
 
 def test_a_family_that_is_not_listed_is_not_loaded(

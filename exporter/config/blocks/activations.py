@@ -1,4 +1,4 @@
-"""Activations as configs write them: "nn.ReLU", "nn.ELU(alpha=0.5)", "Dice". No torch."""
+"""Activations, read from the text of a config: "nn.ReLU", "nn.ELU(alpha=0.5)", "Dice". No torch."""
 
 import ast
 import math
@@ -10,7 +10,7 @@ from exporter.config.refusals import unsupported
 DICE = "Dice"
 NO_ACTIVATION = ""
 
-# The classes of torch.nn that go by one number at a time, and the arguments that each takes.
+# Element-wise activation classes of torch.nn, and the arguments that each takes.
 TORCH_ACTIVATIONS: Mapping[str, frozenset[str]] = {
     name: frozenset(arguments.split())
     for name, arguments in {
@@ -42,17 +42,17 @@ TORCH_ACTIVATIONS: Mapping[str, frozenset[str]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Activation:
-    """A class and its arguments."""
+    """An activation class and its keyword arguments."""
 
-    name: str  # of TORCH_ACTIVATIONS, DICE, or NO_ACTIVATION
+    name: str  # a key of TORCH_ACTIVATIONS, DICE or NO_ACTIVATION
     arguments: Mapping[str, float | int | bool | str]
 
 
 def read_activation(text: str, where: str) -> Activation:
-    """The activation that a config writes as `text`.
+    """Read the activation that a config writes as `text`.
 
     Raises:
-        UnsupportedConfig: an unknown name or argument, or an argument that is no literal.
+        UnsupportedConfig: an unknown name or argument, or an argument that is not a literal.
     """
     name, _, arguments = text.strip().rstrip(")").partition("(")
     name, known = name.strip(), {DICE: frozenset[str](), NO_ACTIVATION: frozenset[str]()}
@@ -62,7 +62,7 @@ def read_activation(text: str, where: str) -> Activation:
         read = _keywords(arguments)
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         read = None
-    if read is None or name not in known or not read.keys() <= known[name] or not _fit(read):
+    if read is None or name not in known or not read.keys() <= known[name] or not _has_valid_types(read):
         unsupported(
             where,
             f"activation {text!r} is not known",
@@ -71,8 +71,8 @@ def read_activation(text: str, where: str) -> Activation:
     return Activation(name=name, arguments=read)
 
 
-def _fit(arguments: Mapping[str, object]) -> bool:
-    """Whether every argument is of its kind: a flag, a word, a count, or a number that is finite."""
+def _has_valid_types(arguments: Mapping[str, object]) -> bool:
+    """Whether every argument has the right type: a flag, a word, a count or a finite number."""
     numbers = {}
     for name, value in arguments.items():
         if name == "inplace":

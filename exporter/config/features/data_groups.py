@@ -1,4 +1,4 @@
-"""Which rows training reads a feature from: a sampler gives those it samples a batch size of their own."""
+"""Data groups of features: rows that a sampler draws have a batch size of their own in training."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -12,14 +12,14 @@ _OF_ONE_SIDE = (FeatureKind.ID, FeatureKind.RAW, FeatureKind.COMBINE)
 
 @dataclass(frozen=True, kw_only=True)
 class DataGroups:
-    """The columns that a sampler samples, and what columns rows have: encoded features, or raw values."""
+    """Columns that a sampler draws, and whether rows hold encoded features or raw values."""
 
     sampled: frozenset[str]
     rows_are_encoded: bool
 
     @classmethod
     def of(cls, data: DataConfig) -> Self:
-        """Nothing is sampled without a sampler, by the sampler of a tree, or where one group is forced."""
+        """Read the sampled columns: none without a sampler, for a tree sampler, or if one group is forced."""
         sampler = data.WhichOneof("sampler")
         nothing = sampler is None or sampler == "tdm_sampler" or data.force_base_data_group
         return cls(
@@ -35,7 +35,7 @@ class DataGroups:
 
 
 def effective_fg_mode(data: DataConfig) -> FgMode:
-    """What training rows hold; the older fg_encoded wins where it is set."""
+    """Return the kind of values in training rows; the older field fg_encoded wins where it is set."""
     if not data.HasField("fg_encoded"):
         return data.fg_mode
     if data.fg_encoded:

@@ -1,4 +1,4 @@
-"""The feature messages of a pipeline config, each with the sequence it stands in."""
+"""Feature messages of a pipeline config, each with the sequence_feature block around it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -39,15 +39,15 @@ _SUPPORTED = (*FeatureKind, "their sequence_ forms", "sequence_feature")
 
 @dataclass(frozen=True, kw_only=True)
 class FeatureSource:
-    """A feature as it is written: its message, and the sequence_feature block around it if there is one."""
+    """A feature as the config writes it: its message, and the sequence_feature block around it if any."""
 
     message: FeatureMessage
-    field: str  # of the entry that holds the message: "id_feature", "sequence_raw_feature", ...
+    field: str  # name of the oneof field that holds the message: "id_feature", "sequence_raw_feature", ...
     parent: SequenceFeature | None = None
 
     @property
     def name(self) -> str:
-        """The flattened name, by which groups refer to the feature."""
+        """Flattened name, by which groups refer to the feature."""
         bare = self.message.feature_name
         return bare if self.parent is None else f"{self.parent.sequence_name}__{bare}"
 
@@ -61,7 +61,7 @@ class FeatureSource:
 
     @property
     def columns_of_raw_rows(self) -> tuple[str, ...]:
-        """The columns that feature generation reads: its inputs without their side."""
+        """Columns that feature generation reads: the feature's inputs without a side such as `user:`."""
         prefix = f"{self.parent.sequence_name}__" if self.parent else ""
         return tuple(prefix + written.rsplit(":", 1)[-1] for written in _inputs(self.message))
 
@@ -77,10 +77,10 @@ class FeatureSource:
 
 
 def feature_sources(config: EasyRecConfig) -> Iterator[FeatureSource]:
-    """Every feature in the order of the config, those of a sequence_feature one by one.
+    """Yield every feature in the order of the config, those of a sequence_feature one by one.
 
     Raises:
-        UnsupportedConfig: a kind of feature that Slipway does not build, by kind and name.
+        UnsupportedConfig: a kind of feature that Slipway does not build, with its name.
     """
     for position, entry in enumerate(config.feature_configs):
         field = entry.WhichOneof("feature")
@@ -92,8 +92,8 @@ def feature_sources(config: EasyRecConfig) -> Iterator[FeatureSource]:
             yield FeatureSource(message=message, field=field or "")
 
 
-def _inputs(message: FeatureMessage) -> tuple[str, ...]:  # noqa: PLR0911  one per way of writing it
-    """What the feature is made of, each as `<side>:<column>`."""
+def _inputs(message: FeatureMessage) -> tuple[str, ...]:  # noqa: PLR0911  one per kind of message
+    """Return the inputs of feature generation, each as `<side>:<column>`."""
     match message:
         case ComboFeature() | BoolMaskFeature():
             return tuple(message.expression)

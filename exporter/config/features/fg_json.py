@@ -1,4 +1,4 @@
-"""A feature in fg.json: how TorchEasyRec's feature generator makes the model's values from raw ones."""
+"""Write a feature's block of fg.json, which TorchEasyRec's feature generator turns raw values by."""
 
 from typing import assert_never
 
@@ -23,13 +23,13 @@ FgBlock = dict[str, JsonValue]
 
 _DEFAULT_SEPARATOR = "\x1d"
 _OUT_OF_VOCABULARY = "<OOV>"
-_BUCKET_OF_THE_UNKNOWN = 1  # where default_bucketize_value is not set
+_BUCKET_OF_THE_UNKNOWN = 1  # default_bucketize_value where the config leaves it out
 
 
 def fg_json(source: FeatureSource) -> list[FgBlock]:
-    """The feature's own blocks; inside a sequence they go into the sequence's `features`.
+    """Return the feature's blocks; those of a sequence's feature belong into the sequence's `features`.
 
-    There is one, but for a lookup_feature of several values: that is looked up as text, and then split.
+    A feature has one block, except a lookup_feature of several values: it is looked up as text, then split.
     """
     block = _block(source)
     message = source.message
@@ -49,7 +49,7 @@ def fg_json(source: FeatureSource) -> list[FgBlock]:
 
 
 def fg_sequence(source: FeatureSource, members: list[JsonValue]) -> FgBlock:
-    """The block of the sequence around `source`, holding `members`."""
+    """Return the block of the sequence around `source`, with `members` as its features."""
     assert source.parent is not None
     return {
         "sequence_name": source.parent.sequence_name,
@@ -102,7 +102,7 @@ def _id_block(source: FeatureSource, message: IdFeature) -> FgBlock:
 
 
 def _combination_block(source: FeatureSource, message: ComboFeature | BoolMaskFeature) -> FgBlock:
-    """Of several columns: all combinations of their values, or the values that a mask of them keeps."""
+    """Return the block of a feature of several columns: combinations of their values, or masked values."""
     is_combo = isinstance(message, ComboFeature)
     block: FgBlock = {
         "feature_type": "combo_feature" if is_combo else "bool_mask_feature",
@@ -171,7 +171,7 @@ def _lookup_block(source: FeatureSource, message: LookupFeature) -> FgBlock:
 
 
 def _looked_up_as_text(source: FeatureSource, message: LookupFeature, looked_up: FgBlock) -> list[FgBlock]:
-    """The lookup of the text that holds the values, never served by itself; and its split into numbers."""
+    """Return two blocks: a stub that looks up the text of all values, and its split into numbers."""
     text = f"{message.feature_name}__lookup"
     default = effective_default(source)
     numbers: FgBlock = {
@@ -289,7 +289,7 @@ def _normalizer(
 def _number(
     message: RawFeature | ExprFeature | LookupFeature | MatchFeature | OverlapFeature | CombineFeature,
 ) -> FgBlock:
-    """How a number is scaled, and the bounds of its buckets."""
+    """Return the normalizer of a number and the boundaries of its buckets, where the config sets them."""
     block = {} if isinstance(message, ExprFeature) else _normalizer(message)
     if message.boundaries:
         block["boundaries"] = list(message.boundaries)
@@ -300,9 +300,10 @@ def _buckets(
     source: FeatureSource,
     message: IdFeature | ComboFeature | BoolMaskFeature | LookupFeature | MatchFeature,
 ) -> FgBlock:
-    """How a raw word becomes a row number, if it does; the order in which sizes count is TorchEasyRec's.
+    """Return the fields that turn a raw word into a row number; empty if nothing does.
 
-    Of an id a vocabulary goes before num_buckets, of a word that is looked up or matched behind it.
+    The precedence of sizes is TorchEasyRec's: a vocabulary goes before num_buckets for ids, and after it for
+    words that are looked up or matched.
     """
     if message.HasField("hash_bucket_size"):
         return {"hash_bucket_size": message.hash_bucket_size}

@@ -1,4 +1,4 @@
-"""Feature-group messages to groups, checked against the features they name."""
+"""Read the feature groups of a config, and check them against the features that they name."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -14,7 +14,7 @@ from exporter.errors import InvalidPipelineConfig, UnsupportedConfig
 
 
 def read_groups(model: ModelConfig, features: Sequence[Feature]) -> tuple[FeatureGroup, ...]:
-    """The groups in config order.
+    """Read the groups, in config order.
 
     Raises:
         UnsupportedConfig: a kind of group, or a member of one, that Slipway does not build.
@@ -48,19 +48,19 @@ def _read(message: FeatureGroupConfig, features: Mapping[str, Feature]) -> Featu
         encoders=_encoders(message, sequence_groups),
     )
     _check_members(group, features)
-    encoder_widths(group, features)  # refuses an encoder that its group's widths are not for
+    encoder_widths(group, features)  # raises if an encoder cannot read a group of these widths
     return group
 
 
 def _sequence_groups(
     message: FeatureGroupConfig, features: Mapping[str, Feature]
 ) -> tuple[FeatureGroup, ...]:
-    """The padded groups inside a DEEP one; one that is alone may take its name."""
+    """Read the padded groups inside a DEEP group; a single one takes its name unless it has its own."""
     if message.group_type != FeatureGroupType.DEEP and (message.sequence_groups or message.sequence_encoders):
         _invalid(
             message.group_name,
             "it has sequence_groups or sequence_encoders, and is not of group_type DEEP",
-            hint="use group_type DEEP, or give the model the sequence as it is",
+            hint="use group_type DEEP, or remove sequence_groups and sequence_encoders",
         )
     alone = message.group_name if len(message.sequence_groups) == 1 else ""
     return tuple(_sequence_group(inner, message, alone, features) for inner in message.sequence_groups)
@@ -88,7 +88,7 @@ def _sequence_group(
 def _encoders(
     message: FeatureGroupConfig, sequence_groups: Sequence[FeatureGroup]
 ) -> tuple[SequenceEncoderConfig, ...]:
-    """One or more encoders for each sequence group."""
+    """Read the sequence encoders, and refuse a sequence group that none of them reads."""
     where = f"feature_groups: {message.group_name}"
     read = [
         read_sequence_encoder(encoder, f"{where}, sequence_encoders[{position}]")
@@ -114,7 +114,7 @@ def _encoders(
 
 
 def _is_its_own_sequence(group: FeatureGroup, groups: Iterable[FeatureGroup]) -> bool:
-    """Whether the two of one name are a DEEP group and the only sequence group in it."""
+    """Whether the name belongs to a DEEP group and to the only sequence group in it."""
     same = [other for other in groups if group.name in (other.name, *(s.name for s in other.sequence_groups))]
     return len(same) == 1 and [inner.name for inner in same[0].sequence_groups] == [group.name]
 
@@ -148,10 +148,10 @@ def _check_member(group: FeatureGroup, name: str, features: Mapping[str, Feature
 
 
 def _check_parents(group: FeatureGroup, sequences: Sequence[Feature]) -> None:
-    """A jagged group's sequences are of one parent, or all standalone: its elements are joined one by one.
+    """Refuse a jagged group of several sequences, because its features are concatenated element by element.
 
-    In a padded group there may be several: each is padded, or cut, to the longest row of the first, so that
-    nothing is assumed of their lengths. A DEEP group pools each of its sequences by itself.
+    Its sequence features are all of one sequence_feature, or all standalone. A padded group may mix them:
+    each is padded or cut to the longest row of the first. A DEEP group pools each of its sequences by itself.
     """
     parents: dict[str, list[str]] = {}
     for feature in sequences:

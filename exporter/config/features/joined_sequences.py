@@ -1,9 +1,9 @@
-"""Standalone sequence features that feature groups join element by element, and so make one sequence.
+"""Join standalone sequence features that groups or the model combine element by element into one sequence.
 
 A standalone feature (`sequence_id_feature`, `sequence_raw_feature`) is a sequence of its own: nothing in the
-config says that its rows are as long as another's. A JAGGED_SEQUENCE group that lists several side by side
-does say so, and so does a model that adds up or compares the elements of several groups. Then they are one
-sequence from here on: one dim in the plan, equal lengths demanded of every row and by every package.
+config says that its rows are as long as another's. A JAGGED_SEQUENCE group that lists several of them does
+say so, and so does a model that adds up or compares the elements of several groups. They are one sequence
+from here on: one dim in the plan, and packages demand equal lengths of every row.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,19 +13,19 @@ from exporter.config.schema import Feature, FeatureGroup, GroupKind
 from exporter.config.schema import Sequence as Parent
 from exporter.errors import UnsupportedConfig
 
-_Joined = tuple[FeatureGroup, ...]
+_GroupSet = tuple[FeatureGroup, ...]
 
 
 def join_sequences(
     features: Sequence[Feature], groups: Sequence[FeatureGroup], *, by_model: Iterable[Sequence[str]] = ()
 ) -> tuple[Feature, ...]:
-    """The features, with one sequence for all that are joined.
+    """Return the features, with one common sequence for all that are joined.
 
-    Each of `by_model` names groups whose elements the model joins with each other; groups that the config
-    lacks, and groups that are not jagged, join nothing.
+    Every item of `by_model` names groups whose elements the model joins with each other; groups that the
+    config lacks, and groups that are not jagged, are ignored.
 
     Raises:
-        UnsupportedConfig: two parents would have to be one.
+        UnsupportedConfig: features of two different sequence_features would have to be one sequence.
     """
     by_name = {feature.name: feature for feature in features}
     jagged = {group.name: group for group in groups if group.kind is GroupKind.JAGGED_SEQUENCE}
@@ -34,13 +34,13 @@ def join_sequences(
     for cluster in _clusters([*together, *((group,) for group in jagged.values())], by_name):
         names = _sequences(cluster, by_name)
         if len(names) > 1:
-            joined |= dict.fromkeys(names, _joined(_members(cluster, by_name), cluster))
+            joined |= dict.fromkeys(names, _join_parents(_members(cluster, by_name), cluster))
     return tuple(_with_parent(feature, joined) for feature in features)
 
 
-def _clusters(joined: Iterable[_Joined], by_name: Mapping[str, Feature]) -> list[_Joined]:
-    """Sets of groups, merged where they have a sequence in common; groups in the order they were given."""
-    clusters: list[_Joined] = []
+def _clusters(joined: Iterable[_GroupSet], by_name: Mapping[str, Feature]) -> list[_GroupSet]:
+    """Merge sets of groups that have a sequence in common; groups keep the order in which they were given."""
+    clusters: list[_GroupSet] = []
     for groups in joined:
         names = _sequences(groups, by_name)
         meeting = [cluster for cluster in clusters if names & _sequences(cluster, by_name)]
@@ -50,17 +50,17 @@ def _clusters(joined: Iterable[_Joined], by_name: Mapping[str, Feature]) -> list
     return clusters
 
 
-def _sequences(groups: _Joined, by_name: Mapping[str, Feature]) -> set[str]:
+def _sequences(groups: _GroupSet, by_name: Mapping[str, Feature]) -> set[str]:
     return {feature.sequence.name for feature in _members(groups, by_name) if feature.sequence}
 
 
-def _members(groups: _Joined, by_name: Mapping[str, Feature]) -> list[Feature]:
+def _members(groups: _GroupSet, by_name: Mapping[str, Feature]) -> list[Feature]:
     names = dict.fromkeys(name for group in groups for name in group.features)
     return [by_name[name] for name in names if by_name[name].is_sequence]
 
 
-def _joined(members: Sequence[Feature], groups: _Joined) -> Parent:
-    """The sequence that the standalone members become: the parent of the others, or the first of them."""
+def _join_parents(members: Sequence[Feature], groups: _GroupSet) -> Parent:
+    """Return the common sequence: that of the members in a sequence_feature, or the first standalone one."""
     parents = {f.sequence.name: f.sequence for f in members if f.grouped and f.sequence}
     if len(parents) > 1:
         named = " and ".join(
@@ -80,7 +80,7 @@ def _joined(members: Sequence[Feature], groups: _Joined) -> Parent:
     declared = [f.sequence.length for f in members if f.sequence and f.sequence.length]
     return replace(
         first,
-        length=min(declared, default=0),  # rows are equally long, so the tightest holds for all
+        length=min(declared, default=0),  # rows are equally long, so the smallest limit holds for all
         joined_by=tuple(group.name for group in groups if standalone & set(group.features)),
     )
 

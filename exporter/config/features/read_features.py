@@ -1,4 +1,4 @@
-"""Feature messages to features: effective defaults, tables, sequences."""
+"""Read the features of a config: their effective defaults, tables and sequences."""
 
 from collections.abc import Iterable
 from typing import assert_never
@@ -25,15 +25,15 @@ _DEFAULT_SEPARATOR = "\x03"
 _SEQUENCE_DEFAULT_VALUE = "0"  # an empty default_value means this inside a sequence
 _BUCKETS_OF_A_VOCABULARY = 2  # the default value and "out of vocabulary", in front of the listed words
 
-# By what TorchEasyRec makes of the message: row numbers of a table always; those of words, if a table or
-# buckets are given, else numbers; numbers, or the row numbers of their buckets.
+# Messages by the values that TorchEasyRec computes: always row numbers of a table; row numbers if a table or
+# buckets are given, otherwise numbers; numbers, or the row numbers of their buckets.
 IdMessage = IdFeature | ComboFeature | BoolMaskFeature
 WordOrNumberMessage = LookupFeature | MatchFeature | CombineFeature
 NumberMessage = RawFeature | ExprFeature | OverlapFeature | KvDotProduct
 
 
 def read_features(config: EasyRecConfig) -> tuple[Feature, ...]:
-    """Every feature in config order, flattened.
+    """Read every feature in config order, those of sequences under their flattened names.
 
     Raises:
         UnsupportedConfig: a kind or a property of a feature that Slipway does not build.
@@ -47,7 +47,7 @@ def read_features(config: EasyRecConfig) -> tuple[Feature, ...]:
 
 
 def needs_generation(source: FeatureSource) -> bool:
-    """Whether raw rows hold other values than the model takes: words to look up, numbers to bucketize."""
+    """Whether raw rows need feature generation: words that are looked up, or numbers that are bucketized."""
     message = source.message
     if source.columns_of_raw_rows != (source.name,):
         return True
@@ -68,7 +68,7 @@ def effective_default(source: FeatureSource) -> str:
 
 
 def effective_value_dim(source: FeatureSource) -> int:
-    """Values per row, or per element of a sequence; 0 is any number of them."""
+    """Return the number of values per row, or per element of a sequence; 0 is any number."""
     message = source.message
     if isinstance(message, OverlapFeature | KvDotProduct | CombineFeature):
         return 1
@@ -103,7 +103,9 @@ def _sequence(source: FeatureSource) -> Sequence | None:
         return None
     block = source.parent or source.message
     if not block.sequence_delim:
-        source.invalid("sequence_delim is empty", hint="name what separates events where a row is one string")
+        source.invalid(
+            "sequence_delim is empty", hint="set the text that separates events where a row is one string"
+        )
     name = source.parent.sequence_name if source.parent else source.name
     return Sequence(name=name, length=block.sequence_length, delim=block.sequence_delim)
 
@@ -116,7 +118,7 @@ def _pooling(source: FeatureSource) -> Pooling:
 
 
 def _table(source: FeatureSource) -> TableConfig | None:
-    """The table that the feature's values are row numbers of; None for plain numbers."""
+    """Return the table whose row numbers the feature's values are; None for plain numbers."""
     message = source.message
     for name in ("zch", "dynamicemb", "vocab_file"):
         if name in message.DESCRIPTOR.fields_by_name and message.HasField(name):
@@ -163,7 +165,7 @@ def _rows(source: FeatureSource) -> int | None:
 
 
 def _rows_of_words(source: FeatureSource, message: IdMessage | LookupFeature | MatchFeature) -> int | None:
-    """The rows of a table for ids or words, the first of its sizes that is given; None without any."""
+    """Return the number of rows of a table for ids or words, from the first size given; None if none is."""
     if message.HasField("hash_bucket_size"):
         return message.hash_bucket_size
     if not isinstance(message, ComboFeature) and message.HasField("num_buckets"):
@@ -178,7 +180,7 @@ def _rows_of_words(source: FeatureSource, message: IdMessage | LookupFeature | M
 def dictionary_rows(
     source: FeatureSource, message: IdMessage | LookupFeature | MatchFeature
 ) -> dict[str, int]:
-    """The row of each word of a vocab_dict; the default value has row 0, unless another is set for it."""
+    """Return the row of each word of a vocab_dict; the default value has row 0 unless the config sets one."""
     rows = dict(sorted(message.vocab_dict.items()))
     if rows and effective_default(source) and not message.HasField("default_bucketize_value"):
         rows[effective_default(source)] = 0
@@ -203,7 +205,7 @@ def _rows_of_buckets(message: WordOrNumberMessage | NumberMessage) -> int | None
 
 def _refuse_dense_embedding(source: FeatureSource) -> None:
     kind = source.message.WhichOneof("dense_emb") if not isinstance(source.message, IdMessage) else None
-    # TorchEasyRec ignores that of numbers inside a sequence.
+    # TorchEasyRec ignores the dense embedding of numbers in a sequence.
     if kind and not (source.is_sequence and isinstance(source.message, NumberMessage)):
         source.refuse(
             f"dense embedding {kind} is not supported",

@@ -1,4 +1,4 @@
-"""The tables of an embedding group, and that features which share one agree on it."""
+"""Tables of an embedding group, and the check that features which share a table agree on it."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,16 +10,18 @@ from exporter.errors import InvalidPipelineConfig
 
 @dataclass(frozen=True, kw_only=True)
 class Lookup:
-    """A feature read from a table for a group; `collection` is where training keeps the table."""
+    """A read of one feature from a table for one group."""
 
     group: FeatureGroup
     feature: Feature
     table: TableConfig
-    collection: tuple[DataGroup, GroupKind, int]  # tables of DEEP groups of all widths are together, as 0
+    collection: tuple[
+        DataGroup, GroupKind, int
+    ]  # module that holds the table; DEEP tables of all widths share one, as 0
 
     @property
     def path(self) -> tuple[str, ...]:
-        """Where the checkpoint has the table, below its embedding group."""
+        """Path of the table in the checkpoint, below its embedding group."""
         data_group, kind, width = self.collection
         if kind is GroupKind.DEEP:
             return "emb_impls", data_group, "ebc", "embedding_bags", self.table.name
@@ -27,12 +29,12 @@ class Lookup:
 
     @property
     def pooling(self) -> Pooling | None:
-        """How the table itself pools; tables of sequences give every id's row."""
+        """Pooling by the table itself; None where it returns the row of every id."""
         return self.feature.pooling if self.group.kind is GroupKind.DEEP else None
 
 
 def lookups(groups: Iterable[FeatureGroup], features: Mapping[str, Feature]) -> Iterator[Lookup]:
-    """Every read of a table by these groups, in their order; sequence groups must be among them."""
+    """Yield every read of a table by these groups, in their order; sequence groups must be among them."""
     for group in groups:
         for feature in (features[name] for name in group.features):
             if feature.table is None:
@@ -45,10 +47,10 @@ def lookups(groups: Iterable[FeatureGroup], features: Mapping[str, Feature]) -> 
 
 
 def check_tables(groups: Sequence[FeatureGroup], features: Iterable[Feature]) -> None:
-    """Features that share a table, in the groups of one embedding group, agree on its shape and pooling.
+    """Refuse features that share a table of one embedding group and disagree on its shape or pooling.
 
     Raises:
-        InvalidPipelineConfig: naming two that do not.
+        InvalidPipelineConfig: naming two such features.
     """
     shared: dict[tuple[object, str], Lookup] = {}
     by_name = {feature.name: feature for feature in features}
@@ -86,7 +88,7 @@ def _check_shape(first: Lookup, other: Lookup) -> None:
 
 
 def _check_one_data_group(groups: Sequence[FeatureGroup], features: Mapping[str, Feature]) -> None:
-    """A group's features are read from rows of one batch size."""
+    """Refuse a group with features of several data groups, whose rows differ in number."""
     for group in groups:
         members = sorted((features[name] for name in group.all_features), key=lambda f: f.data_group)
         parts = [

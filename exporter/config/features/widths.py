@@ -1,4 +1,4 @@
-"""How wide the tensors of embedded groups are. No torch."""
+"""Widths of the tensors of embedded groups, in values. No torch."""
 
 from collections.abc import Mapping, Sequence
 
@@ -7,12 +7,12 @@ from exporter.config.schema import Feature, FeatureGroup, GroupKind, PipelineCon
 
 
 def group_width(pipeline: PipelineConfig, key: str) -> int:
-    """The width of an embedded group by its key: `deep`, or `click.query` and `click.sequence`.
+    """Return the width of an embedded group by its key: `deep`, or `click.query` and `click.sequence`.
 
-    A DEEP group's includes what its sequence encoders append.
+    The width of a DEEP group includes the outputs of its sequence encoders.
 
     Raises:
-        InvalidPipelineConfig: an encoder does not fit its sequence group.
+        InvalidPipelineConfig: an encoder cannot read its sequence group.
     """
     name, _, part = key.partition(".")
     features = {feature.name: feature for feature in pipeline.features}
@@ -25,18 +25,18 @@ def group_width(pipeline: PipelineConfig, key: str) -> int:
 
 
 def features_width(group: FeatureGroup, features: Mapping[str, Feature]) -> int:
-    """The width of the group's own features, one after another."""
+    """Return the sum of the widths of the group's own features."""
     return _width([features[name] for name in group.features])
 
 
 def sequence_widths(group: FeatureGroup, features: Mapping[str, Feature]) -> tuple[int, int]:
-    """The widths of a group's query and of its sequence's elements; 0 for what it does not have."""
+    """Return the widths of a group's query and of its sequence's elements; 0 where it has none."""
     members = [features[name] for name in group.features]
     return _width([f for f in members if not f.is_sequence]), _width([f for f in members if f.is_sequence])
 
 
 def encoder_widths(group: FeatureGroup, features: Mapping[str, Feature]) -> tuple[int, ...]:
-    """What each encoder of a DEEP group appends to it."""
+    """Return the width of the output of each encoder of a DEEP group."""
     widths = {inner.name: sequence_widths(inner, features) for inner in group.sequence_groups}
     return tuple(
         encoder_width(encoder, query_width=widths[encoder.group][0], sequence_width=widths[encoder.group][1])

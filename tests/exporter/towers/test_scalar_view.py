@@ -74,7 +74,7 @@ def test_a_value_dim_that_the_config_sets_stays(pipeline: PipelineConfig) -> Non
 
 
 def test_a_sequence_feature_that_is_not_grouped_is_refused(pipeline: PipelineConfig) -> None:
-    with pytest.raises(UnsupportedConfig, match="cand_seq__video_id .* does not stand in a sequence_feature"):
+    with pytest.raises(UnsupportedConfig, match="cand_seq__video_id .* is not in a sequence_feature"):
         scalar_view(_tower(pipeline, _grouped("video_id", grouped=False)))
 
 
