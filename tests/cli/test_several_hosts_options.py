@@ -26,7 +26,7 @@ PLACE = ["--rdzv", "127.0.0.1:29400"]
         (["--nodes", "2", *PLACE, "--rdzv-timeout", "0"], "invalid_command", "above 0"),
         (["--nodes", "2", *PLACE, "--rdzv-timeout", "nan"], "invalid_command", "above 0"),
         (["--nodes", "2", *PLACE, "--rdzv-timeout", "1e99"], "invalid_command", "a day at most"),
-        (["--nodes", "2", "--rdzv", ":1"], "invalid_spec", "no HOST:PORT"),
+        (["--nodes", "2", "--rdzv", ":1"], "invalid_spec", "not HOST:PORT"),
         (["--nodes", "2", *PLACE, "--target", "avx2", "--target", "cpu"], "invalid_spec", "one target"),
     ],
 )
