@@ -30,9 +30,9 @@ def answer_once(
     if key is None:
         return _answer(carry_out())
     fingerprint = hashlib.sha256(request.encode()).hexdigest()
-    kept = answers.begin(key, fingerprint)
-    if kept is not None and kept.body is not None:
-        answer = _answer(JobView.model_validate_json(kept.body))
+    earlier = answers.begin(key, fingerprint)
+    if earlier is not None and earlier.body is not None:
+        answer = _answer(JobView.model_validate_json(earlier.body))
         answer.headers["Idempotency-Replayed"] = "true"
         return answer
     try:

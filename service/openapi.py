@@ -114,13 +114,13 @@ def main() -> int:
     parser.add_argument(
         "--against", type=Path, metavar="FILE", help="compare with an earlier document, write nothing"
     )
-    given = parser.parse_args()
-    text, earlier = current_text(), given.against or DOCUMENT
+    arguments = parser.parse_args()
+    text, earlier = current_text(), arguments.against or DOCUMENT
     broken = breaking_changes(json.loads(earlier.read_text()), json.loads(text)) if earlier.exists() else []
     sys.stdout.write("".join(f"{line}\n" for line in broken))
-    if broken and not given.breaking:
+    if broken and not arguments.breaking:
         return 1
-    if given.against is None:
+    if arguments.against is None:
         DOCUMENT.write_text(text)
     return 0
 

@@ -95,12 +95,12 @@ class ServiceSettings(BaseSettings):
     )
 
     @property
-    def asks_who_calls(self) -> bool:
-        """Whether requests must carry a key or a token."""
+    def requires_credentials(self) -> bool:
+        """True if requests must carry a key or a token."""
         oidc = self.oidc_issuer and self.oidc_audience and self.oidc_jwks_url
         return self.api_keys_file is not None or bool(oidc)
 
     @property
     def allowed_file_roots(self) -> tuple[Path, ...] | None:
         """The folders that paths must lie in; None allows all."""
-        return () if self.file_roots is None and self.asks_who_calls else self.file_roots
+        return () if self.file_roots is None and self.requires_credentials else self.file_roots

@@ -30,7 +30,7 @@ class Caller:
     owner: Owner
 
     def may(self, scope: Scope) -> bool:
-        return any(scope in given.covered for given in self.scopes)
+        return any(scope in own.covered for own in self.scopes)
 
 
 LOCAL = Caller(ANYONE, frozenset({Scope.ADMIN}), NO_OWNER)  # every caller of a service without keys

@@ -67,7 +67,7 @@ def get_if_changed(known: JobView) -> Call[JobView]:
 
 
 def page(*, limit: int, state: JobState | None = None, cursor: str | None = None) -> Call[JobList]:
-    query = _given(limit=str(limit), state=state, cursor=cursor)
+    query = _without_none(limit=str(limit), state=state, cursor=cursor)
     return Call(method="GET", path="/exports", query=query, read=_reads(JobList))
 
 
@@ -85,12 +85,12 @@ def delete(job_id: str) -> Call[None]:
 
 
 def log(job_id: str, tower: TowerName | None = None, stage: Stage | None = None) -> Call[JobLog]:
-    query = _given(tower=tower, stage=stage)
+    query = _without_none(tower=tower, stage=stage)
     return Call(method="GET", path=f"{_path_of(job_id)}/log", query=query, read=_reads(JobLog))
 
 
 def bundle(job_id: str, tower: TowerName | None = None) -> Call[bytes]:
-    query = _given(tower=tower)
+    query = _without_none(tower=tower)
     return Call(
         method="GET", path=f"{_path_of(job_id)}/bundle", query=query, read=lambda answer: answer.content
     )
@@ -101,7 +101,7 @@ def manifest(job_id: str) -> Call[Manifest]:
 
 
 def models(*, limit: int, cursor: str | None = None) -> Call[ModelList]:
-    query = _given(limit=str(limit), cursor=cursor)
+    query = _without_none(limit=str(limit), cursor=cursor)
     return Call(method="GET", path="/models", query=query, read=_reads(ModelList))
 
 
@@ -183,7 +183,7 @@ def _reads(model: type[Model]) -> Callable[[httpx.Response], Model]:
     return lambda answer: model.model_validate_json(answer.content)
 
 
-def _given(**values: str | None) -> dict[str, str]:
+def _without_none(**values: str | None) -> dict[str, str]:
     return {name: value for name, value in values.items() if value is not None}
 
 

@@ -32,14 +32,14 @@ class LogReader:
 
     def follow(self) -> Iterator[LogPart]:
         """Yield new lines as they are written, and the last of them after the job has ended."""
-        shown: dict[Place, tuple[str, ...]] = {}
+        printed: dict[Place, tuple[str, ...]] = {}
         job = self.client.get(self.job_id)
         while True:
             for part in ask_patiently(self.read).parts:
                 place = part.tower, part.stage
-                if lines := new_lines(shown.get(place, ()), part.lines):
+                if lines := new_lines(printed.get(place, ()), part.lines):
                     yield part.model_copy(update={"lines": lines})
-                shown[place] = part.lines
+                printed[place] = part.lines
             if job.state.is_final:
                 return
             time.sleep(POLL_S)
@@ -51,8 +51,8 @@ def new_lines(before: tuple[str, ...], now: tuple[str, ...]) -> tuple[str, ...]:
 
     The service keeps the latest lines only: lines that `before` begins with may be gone from `now`.
     """
-    gone = next(gone for gone in range(len(before) + 1) if now[: len(before) - gone] == before[gone:])
-    return now[len(before) - gone :]
+    dropped = next(count for count in range(len(before) + 1) if now[: len(before) - count] == before[count:])
+    return now[len(before) - dropped :]
 
 
 def print_part(part: LogPart) -> None:

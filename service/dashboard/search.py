@@ -21,15 +21,15 @@ class JobMatches:
 
 def find(jobs: JobControl, words: str, state: JobState | None, before: str | None) -> JobMatches:
     """Find up to a page of jobs whose ids, names, URIs or error codes hold all the `words`."""
-    wanted = words.casefold().split()
-    if not wanted:
+    search_words = words.casefold().split()
+    if not search_words:
         page = jobs.page(limit=PAGE, state=state, before=before)
         return JobMatches(page.jobs, page.next)
     found: list[Job] = []
     for _ in range(_MOST_READ // _STEP):
         page = jobs.page(limit=_STEP, state=state, before=before)
         for job in page.jobs:
-            if _holds(job, wanted):
+            if _holds_all(job, search_words):
                 found.append(job)
                 if len(found) == PAGE:
                     return JobMatches(tuple(found), job.id)
@@ -39,7 +39,7 @@ def find(jobs: JobControl, words: str, state: JobState | None, before: str | Non
     return JobMatches(tuple(found), JobId(before) if before else None)
 
 
-def _holds(job: Job, wanted: list[str]) -> bool:
+def _holds_all(job: Job, words: list[str]) -> bool:
     spec = job.spec
     failures = [job.failure, *(tower.failure for tower in job.towers)]
     named = [
@@ -58,4 +58,4 @@ def _holds(job: Job, wanted: list[str]) -> bool:
         *(failure.code for failure in failures if failure),
     ]
     text = " ".join(each for each in named if each).casefold()
-    return all(word in text for word in wanted)
+    return all(word in text for word in words)

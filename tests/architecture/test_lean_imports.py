@@ -1,4 +1,4 @@
-"""What must run without torch imports without torch, each in an interpreter of its own."""
+"""Modules that must run without torch are imported without it, each in a fresh interpreter."""
 
 import subprocess
 import sys

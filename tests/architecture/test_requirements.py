@@ -1,4 +1,4 @@
-"""A program's pins suffice to import it, agree with the others', and name no torch in vain."""
+"""A program's pins suffice to import it, agree with the others', and name torch only where it is needed."""
 
 import re
 import subprocess

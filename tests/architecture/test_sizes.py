@@ -51,7 +51,7 @@ def test_modules_import_little(modules: list[Module]) -> None:
 
 
 def _lines(function: Function) -> int:
-    """Without the parameters of a Triton kernel, which takes no structures: one a line, and often thirty."""
+    """Count a function's lines without the parameters of a Triton kernel, often thirty, one a line."""
     is_kernel = any(ast.unparse(decorator) == "triton.jit" for decorator in function.decorator_list)
     beginning = function.body[0].lineno if is_kernel else function.lineno
     return (function.end_lineno or beginning) - beginning + 1

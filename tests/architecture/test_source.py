@@ -1,4 +1,4 @@
-"""Habits of the source that no linter knows."""
+"""Rules for the source that no linter has."""
 
 import io
 import re

@@ -1,4 +1,4 @@
-"""Nothing tracked tells of the machine it was written on or the registry it was installed from."""
+"""Tracked files name neither the machine they were written on nor the registry packages came from."""
 
 import re
 

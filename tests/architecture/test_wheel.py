@@ -1,4 +1,4 @@
-"""What is installed is the programs and the generated code, and nothing else."""
+"""The wheel holds the programs and the generated code, and nothing else."""
 
 import re
 import shutil

@@ -1,4 +1,4 @@
-"""`slipway check`: what it asks for, and how it tells what it found."""
+"""`slipway check`: its request, and how it prints its findings."""
 
 import pytest
 

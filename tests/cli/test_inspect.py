@@ -1,4 +1,4 @@
-"""`slipway inspect`: what an artifact holds, and nothing cut short."""
+"""`slipway inspect`: it shows all that an artifact holds, and cuts nothing short."""
 
 from pathlib import Path
 

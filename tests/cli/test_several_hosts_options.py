@@ -1,4 +1,4 @@
-"""What the options of an export on several hosts must agree on."""
+"""The options of an export on several hosts must agree with each other."""
 
 from pathlib import Path
 

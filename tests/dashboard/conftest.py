@@ -1,4 +1,4 @@
-"""The pages are of the same application as the API; some tests look at them with a real Chromium."""
+"""Fixtures of the dashboard, which is part of the API's application; some tests use a real Chromium."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ KEYS = {"watcher": "watch-0123456789abcdef", "trainer": "train-0123456789abcdef"
 
 @pytest.fixture
 def guarded(backend: Backend, tmp_path: Path) -> FastAPI:
-    """The application where keys are asked for: a watcher's to read, a trainer's to submit."""
+    """The application with two keys: a watcher's to read, a trainer's to submit."""
     scopes = {"watcher": ["read"], "trainer": ["submit"]}
     keys = [{"name": name, "secret": key, "scopes": scopes[name]} for name, key in KEYS.items()]
     (tmp_path / "keys.json").write_text(json.dumps({"keys": keys}))

@@ -1,4 +1,4 @@
-"""Jobs as a dashboard meets them: waiting, running, done in all ways, with a manifest on disk."""
+"""Sample jobs for the dashboard: waiting, running and in all final states, with a manifest on disk."""
 
 import math
 from datetime import UTC, datetime, timedelta

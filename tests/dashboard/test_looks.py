@@ -1,4 +1,4 @@
-"""How the pages look: by day and by night, on a phone, and without scripts."""
+"""The looks of the pages: light and dark, on a phone, and without scripts."""
 
 import re
 from datetime import timedelta
@@ -93,7 +93,7 @@ def test_a_page_by_day_by_night_and_on_a_phone(
 
 
 def brightness(page: "Page") -> int:
-    """Of the page's ground, 0 to 255."""
+    """Return the brightness of the page's background, 0 to 255."""
     return int(re.findall(r"\d+", page.evaluate("getComputedStyle(document.body).backgroundColor"))[0])
 
 
@@ -158,7 +158,7 @@ def _luminance(colour: str) -> float:
 
 
 def _pairs() -> list[tuple[str, str]]:
-    """What is written on what."""
+    """Pairs of the colours of text and background that appear together."""
     words = ("text", "quiet", "link", "blue", "green", "red", "amber", "grey")
     washes = [(name, f"{name}-wash") for name in ("blue", "green", "red", "amber", "grey")]
     return [*product(words, ("page", "card")), ("text", "track"), ("page", "text"), *washes]

@@ -1,4 +1,4 @@
-"""What the pages say, and what they let in."""
+"""The texts of the pages, and the escaping of what they show."""
 
 import re
 from pathlib import Path

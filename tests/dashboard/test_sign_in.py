@@ -1,4 +1,4 @@
-"""Pages where keys are asked for."""
+"""The pages of a service that requires keys."""
 
 from collections.abc import Iterator
 

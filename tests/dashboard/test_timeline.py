@@ -1,4 +1,4 @@
-"""Stages of towers on one line of time."""
+"""Stages of towers on one time axis."""
 
 import pytest
 

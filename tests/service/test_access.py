@@ -1,4 +1,4 @@
-"""Who may call: keys, scopes, tokens, and what happens without any."""
+"""Access to the API by keys, scopes and tokens, and without any."""
 
 import json
 import re

@@ -33,7 +33,7 @@ def test_readiness_counts_the_workers(client: TestClient, backend: Backend) -> N
 
 @pytest.fixture
 def stranded() -> Iterator[TestClient]:
-    """The application where Redis is away."""
+    """The application while Redis is away."""
     with TestClient(create_app(ServiceSettings(redis_url="redis://127.0.0.1:1/0"))) as client:
         yield client
 

@@ -1,4 +1,4 @@
-"""What jobs published, over HTTP: packages, manifests, a model's releases, and the metrics beside them."""
+"""Published packages, manifests and releases over HTTP, and the metrics."""
 
 import urllib.request
 from datetime import timedelta
@@ -72,7 +72,7 @@ def test_a_package_is_streamed_from_a_folder(client: TestClient, published: Job)
 def test_a_link_leads_where_callers_reach_the_store(
     backend: Backend, store: MemoryJobStore, s3_uri: str, s3_endpoint: str
 ) -> None:
-    """Inside, the API reaches it under another name; the signature is of the name in the link."""
+    """The API reaches the store under another name; the signature is for the name in the link."""
     open_store(s3_uri).put_bytes(b"package", "user.pt2")
     public = s3_endpoint.replace("127.0.0.1", "localhost")
     job = publish(store, s3_uri)

@@ -48,7 +48,7 @@ def slipway(url: str) -> Slipway:
 
 
 def run_in_background(store: MemoryJobStore, job: Job, outcome: ExportOutcome) -> None:
-    """Be the worker: after a moment, report a stage, and after another, the outcome."""
+    """Act as the worker: report a stage after a moment, and the outcome after another."""
 
     def work() -> None:
         holding = claim(store, job.id, worker="w", length=MINUTE)

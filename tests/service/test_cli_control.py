@@ -1,4 +1,4 @@
-"""`slipway submit`, `cancel` and `retry`: what they say of a job, and to it."""
+"""`slipway submit`, `cancel` and `retry`: their effects on jobs, and their output."""
 
 import pytest
 

@@ -32,7 +32,7 @@ def job(store: MemoryJobStore) -> Job:
 
 
 def printed(capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
-    """The words of each line."""
+    """Return the words of each printed line."""
     return [line.split() for line in capsys.readouterr().out.splitlines()]
 
 

@@ -1,4 +1,4 @@
-"""Retry, delete, idempotency keys and what was made before, over HTTP."""
+"""Retry, delete, idempotency keys and artifacts that exist already, over HTTP."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Families of one's own at the API: listed or not, and nothing of theirs is loaded."""
+"""Custom families at the API, listed and not: their packages are never loaded."""
 
 import sys
 from collections.abc import Iterator

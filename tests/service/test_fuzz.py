@@ -1,4 +1,4 @@
-"""Random requests, many of them wrong: no 5xx, no answer that the API's description does not have."""
+"""Random requests, many of them wrong, get no 5xx and no answer that OpenAPI does not describe."""
 
 import re
 import signal

@@ -1,4 +1,4 @@
-"""Programs load what they need and no more, each in an interpreter of its own."""
+"""Programs load only the modules that they need, each in a fresh interpreter."""
 
 import subprocess
 import sys

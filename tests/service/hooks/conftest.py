@@ -38,7 +38,7 @@ def redis_client(redis_url: str) -> Iterator[redis.Redis]:
 
 @pytest.fixture
 def hook_settings() -> HookSettings:
-    """Quick, and on speaking terms with this machine."""
+    """Settings with short times, which allow callbacks to this machine."""
     return HookSettings.model_validate(
         {
             "webhook_secrets": SECRET,

@@ -67,7 +67,7 @@ def running_receiver(certificate: Path | None = None) -> Iterator[Receiver]:
             self.end_headers()
 
         def log_message(self, format: str, *args: object) -> None:
-            """Silence: a test looks at what was received."""
+            """Log nothing: a test looks at what was received."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         server.daemon_threads = True

@@ -1,4 +1,4 @@
-"""From a job's change to its receiver, by the service's own senders."""
+"""A change of a job reaches its receiver through the service's own senders."""
 
 import json
 import time
@@ -34,7 +34,7 @@ def _submit(client: TestClient, receiver: Receiver | None = None) -> str:
 
 
 def _run(store: RedisJobStore, job_id: str) -> None:
-    """What a worker does to the record of a job that succeeds."""
+    """Change the record of a job as a worker does when it succeeds."""
     holding = claim(store, store.get(job_id).id, worker="w1", length=timedelta(minutes=1))  # type: ignore[arg-type] # ids of tests
     assert holding is not None
     holding.finish(make_outcome())
@@ -43,7 +43,7 @@ def _run(store: RedisJobStore, job_id: str) -> None:
 def _deliveries(
     client: TestClient, job_id: str, settled: Callable[[dict[str, object]], bool]
 ) -> list[dict[str, object]]:
-    """The job's deliveries, once all of them are as `settled` wants them."""
+    """Return the job's deliveries as soon as all of them fulfil `settled`."""
     deadline = time.monotonic() + WAIT_S
     found: list[dict[str, object]] = []
     while not found or not all(settled(each) for each in found):
@@ -173,7 +173,7 @@ def test_a_delivery_is_sent_again_by_hand(client: TestClient, receiver: Receiver
 def test_an_address_in_disguise_is_refused_when_connecting(
     make_client: MakeClient, receiver: Receiver
 ) -> None:
-    """A name may come to resolve to anything: what counts is the address connected to."""
+    """A name may resolve to any address later: the address that is connected to counts."""
     named = receiver.url.replace("127.0.0.1", str(127 << 24 | 1))
     with make_client(callback_networks=()) as client:
         job_id = client.post("/exports", json=export_request(callback_url=named)).json()["id"]

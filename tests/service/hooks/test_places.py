@@ -1,4 +1,4 @@
-"""Where a key's exports may read and write, through every way in."""
+"""The URIs that a key's exports may read and write, however an export is started."""
 
 import json
 from collections.abc import Iterator

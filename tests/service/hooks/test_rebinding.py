@@ -1,4 +1,4 @@
-"""Names whose answer changes, and hosts that are written in other ways than with dots and tens."""
+"""Names that resolve to changing addresses, and hosts written other than as dotted decimals."""
 
 import socket
 from collections.abc import Iterator
@@ -52,7 +52,7 @@ def port_of(receiver: Receiver) -> str:
 
 
 def test_the_answer_that_is_judged_is_the_one_connected_to(receiver: Receiver) -> None:
-    """A public address when asked first, this machine ever after: the second question is never put."""
+    """A name resolves first to a public address and then to this machine: it is resolved only once."""
     resolver = Resolver([PUBLIC], ["127.0.0.1"])
     with resolving(resolver):
         answer = Poster((), timedelta(seconds=0.3)).post(
@@ -68,7 +68,7 @@ def test_of_several_answers_only_permitted_ones_are_tried(receiver: Receiver) ->
 
 
 def test_each_try_asks_anew(receiver: Receiver) -> None:
-    """What was permitted once is judged again: the first answer is this machine, allowed; the next is not."""
+    """An address is checked at every sending: this machine, the first one, is allowed, the next is not."""
     resolver = Resolver(["127.0.0.1"], ["127.0.0.2"])
     poster = Poster(LOOPBACK, SECOND)
     with resolving(resolver):

@@ -1,4 +1,4 @@
-"""A sender that is killed in the middle of a request loses nothing and tells nothing twice at once."""
+"""A sender that is killed during a request loses no delivery, and none is sent twice at the same time."""
 
 import os
 import signal

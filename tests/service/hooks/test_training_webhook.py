@@ -108,7 +108,7 @@ class TestSignature:
             assert client.post(PATH, content=self.body, headers=headers).status_code == 401
 
     def test_a_webhook_id_cannot_carry_another_event(self, client: TestClient) -> None:
-        """In binary mode attributes are headers, which the signature does not cover."""
+        """The signature does not cover headers, which hold the attributes in binary mode."""
         body, headers = binary(training_event())
         assert client.post(PATH, content=body, headers=headers).status_code == 202
         answer = client.post(PATH, content=body, headers={**headers, "ce-id": "run-8"})
