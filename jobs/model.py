@@ -86,9 +86,7 @@ class TowerProgress(Frozen):
     digest: str | None = None  # sha256 of the package
     verification: VerificationSummary | None = None
     code: Literal["cold", "warm"] | None = None  # compiled for this export, or taken from the code cache
-    reused: Literal["request", "graph"] | None = (
-        None  # of a warm export: neither traced nor compiled; traced, but not compiled
-    )
+    reused: Literal["request", "graph"] | None = None  # warm: neither traced nor compiled; not compiled
     code_note: str = ""  # why it is cold; set at once if cached code turned out to be wrong
     failure: Failure | None = None
 

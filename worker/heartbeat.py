@@ -95,9 +95,7 @@ class Heartbeat:
         hungry = False
         try:
             self._roster.announce(busy, self._lifetime)
-            self._runner.lease_monitor.note_write(
-                self._runner.store.now()
-            )  # the store has accepted the notice
+            self._runner.lease_monitor.note_write(self._runner.store.now())
             hungry = not busy.jobs and self._runner.queue.count_waiting(self._notice.targets) > 0
         finally:
             self._liveness_file.write(hungry=hungry)

@@ -87,18 +87,16 @@ class Supervisor:
         policy = WaitPolicy(stopped=self._stopping, on_beat=on_beat)
         try:
             with open_workspace(holding.job, self._worker_dir, traceparent) as workspace:
-                ending = self._run_attempt(holding, workspace, on_beat, place)
+                result = self._run_attempt(holding, workspace, on_beat, place)
                 if not workspace.is_helper:
-                    ending = sign_published(
-                        finalize_artifact(ending, holding, policy), holding, self.signing_key, policy
-                    )
+                    result = finalize_artifact(result, holding, policy)
+                    result = sign_published(result, holding, self.signing_key, policy)
                 if place is not None and not place.was_called:
-                    ending = forbid_retries(
-                        ending
-                    )  # a retry on this host alone would wait for the others in vain
-                ending = redact_failures(self._secrets, ending)
-                ending = self._bundle_storage.store_bundles(ending, holding.job, workspace)
-            job = record_result(holding, ending)
+                    # A retry on this host alone would wait for the others in vain.
+                    result = forbid_retries(result)
+                result = redact_failures(self._secrets, result)
+                result = self._bundle_storage.store_bundles(result, holding.job, workspace)
+            job = record_result(holding, result)
         except LeaseLost as error:
             log.warning("lease_lost", message=error.message)
             clean_up_after_loss(holding, policy)
@@ -106,15 +104,15 @@ class Supervisor:
         for tower in job.towers:
             if tower.failure is not None:
                 log.warning("tower_failed", tower=tower.name, stage=tower.stage, code=tower.failure.code)
-        log.info("attempt_ended", ending=type(ending).__name__, state=job.state)
+        log.info("attempt_ended", ending=type(result).__name__, state=job.state)
         return job
 
     def join(self, joined: JoinedAttempt, place: Rendezvous, on_beat: Callable[[], None]) -> None:
         """Run this host's ranks of another worker's attempt; that worker records the result."""
         try:
             with open_workspace(joined.job, self._worker_dir) as workspace:
-                ending = self._run_attempt(joined, workspace, on_beat, place)
-            log.info("joined_attempt_ended", ending=type(ending).__name__)
+                result = self._run_attempt(joined, workspace, on_beat, place)
+            log.info("joined_attempt_ended", ending=type(result).__name__)
         except LeaseLost as error:  # the attempt has ended, or another worker holds the job
             log.info("joined_attempt_left", message=error.message)
 
@@ -139,11 +137,11 @@ class Supervisor:
 
         try:
             proof = LeaseProof(workspace.path, holding.length)
-            ending = self._watch_ranks(holding, process, EventTail(workspace.path), proof, beat)
+            result = self._watch_ranks(holding, process, EventTail(workspace.path), proof, beat)
         finally:
             process.stop()
             _forward_logs(lines)
-        return ending or read_result(workspace, process)
+        return result or read_result(workspace, process)
 
     def _watch_ranks(
         self,

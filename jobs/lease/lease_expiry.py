@@ -26,15 +26,12 @@ class LeaseMonitor:
     def __init__(self, length: timedelta, clock: Callable[[], float] = since_boot) -> None:
         """Let holders renew for one lease `length` after half a length without a successful write."""
         self._length_s = length.total_seconds()
-        self._silence_s = (
-            self._length_s / 2
-        )  # after a longer silence, a lease could end that nobody was able to renew
+        self._silence_s = self._length_s / 2  # in a longer one, a lease could end that nobody could renew
         self._clock = clock
         self._latest: tuple[float, datetime] | None = None
         self._fair_from = 0.0
-        self._far: dict[
-            JobId, tuple[datetime, float]
-        ] = {}  # leases that end too late: their end, and when it was first seen
+        # Leases that end too late: their end, and when it was first seen.
+        self._far: dict[JobId, tuple[datetime, float]] = {}
         self._lock = threading.Lock()
 
     def note_write(self, now: datetime) -> None:
@@ -79,6 +76,5 @@ class LeaseMonitor:
     def _has_irregular_clock(self, at: float, now: datetime, at_before: float, before: datetime) -> bool:
         passed = at - at_before
         jumped = abs((now - before).total_seconds() - passed)
-        return (
-            passed > self._silence_s or jumped > self._length_s / 4
-        )  # a smaller jump ends no lease that is renewed
+        # A smaller jump ends no lease that is renewed.
+        return passed > self._silence_s or jumped > self._length_s / 4

@@ -50,12 +50,12 @@ class Holding:
         """Renew the lease, and save the events that the ranks reported."""
         looked_at = self.job.created_at
 
-        def renewed(job: Job, now: datetime) -> Job:
+        def renew_and_fold(job: Job, now: datetime) -> Job:
             nonlocal looked_at
             looked_at = now
             return fold_events(self._renew_if_due(job, now), events)
 
-        job = self._change(renewed)
+        job = self._change(renew_and_fold)
         return Renewal(job, job.lease.until - looked_at if job.lease else timedelta(0))
 
     def finish(self, outcome: ExportOutcome) -> Job:

@@ -43,12 +43,12 @@ class OrphanedJob:
     def adopt(self, target: Target, outcome: ExportOutcome) -> Job:
         """Record the artifact that an attempt had published for a target."""
 
-        def adopted(job: Job, now: datetime) -> Job:
+        def record_outcome(job: Job, now: datetime) -> Job:
             running = job if job.state is JobState.RUNNING else job.move_to(JobState.RUNNING, now)
             adopted_target = target if job.spec.target else None
             return finish(running.model_copy(update={"target": adopted_target}), outcome, now)
 
-        return self._change(adopted)
+        return self._change(record_outcome)
 
     def end(self, refused: Failure | None = None) -> Job:
         """End the job without an artifact: cancelled if that was requested, else failed.

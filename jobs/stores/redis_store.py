@@ -207,10 +207,9 @@ class RedisJobStore:
             for job_id in ids:
                 pipe.hget(JOB_KEY + job_id, "targets")
             found = dict(zip(ids, pipe.execute(), strict=True))
-        before = self._read(
-            [job_id for job_id, targets in found.items() if targets is None]
-        )  # written by an older version
-        counted = Counter(each for job in before for each in job.busy_targets)
+        # Jobs whose records an older version wrote.
+        old = self._read([job_id for job_id, targets in found.items() if targets is None])
+        counted = Counter(each for job in old for each in job.busy_targets)
         return counted + Counter(each for targets in found.values() if targets for each in targets.split(","))
 
     def oldest(self, state: JobState) -> Job | None:

@@ -6,9 +6,7 @@ from pydantic import AfterValidator
 
 
 def _require_redis_url(url: str) -> str:
-    from redis.connection import (
-        parse_url,
-    )  # not at import: `slipway export` reads a worker's settings without redis installed
+    from redis.connection import parse_url  # `slipway export` reads a worker's settings without redis
 
     parse_url(url)  # type: ignore[no-untyped-call]  # not typed by redis; raises ValueError
     return url

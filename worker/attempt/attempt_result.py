@@ -34,7 +34,7 @@ class HandedBack:
 AttemptResult = Finished | NoOutcome | Cancelled | HandedBack
 
 
-def redact_failures(secrets: Sequence[str], ending: AttemptResult) -> AttemptResult:
+def redact_failures(secrets: Sequence[str], result: AttemptResult) -> AttemptResult:
     """Return the result with every occurrence of `secrets` removed from the texts of its failures."""
 
     def clean(failure: Failure | None) -> Failure | None:
@@ -43,7 +43,7 @@ def redact_failures(secrets: Sequence[str], ending: AttemptResult) -> AttemptRes
         texts = failure.model_dump(include={"message", "hint", "where", "report"})
         return failure.model_copy(update={name: shown(text, secrets) for name, text in texts.items()})
 
-    match ending:
+    match result:
         case Finished(outcome):
             towers = tuple(
                 each.model_copy(update={"failure": clean(each.failure)}) for each in outcome.towers
@@ -52,20 +52,20 @@ def redact_failures(secrets: Sequence[str], ending: AttemptResult) -> AttemptRes
         case NoOutcome(failure):
             return NoOutcome(clean(failure) or failure)
         case _:
-            return ending
+            return result
 
 
-def forbid_retries(ending: AttemptResult) -> AttemptResult:
+def forbid_retries(result: AttemptResult) -> AttemptResult:
     """Return the result with every failure marked as final, so that no further attempt follows."""
 
     def last(failure: Failure | None) -> Failure | None:
         return failure and failure.model_copy(update={"retryable": False})
 
-    match ending:
+    match result:
         case Finished(outcome):
             towers = tuple(each.model_copy(update={"failure": last(each.failure)}) for each in outcome.towers)
             return Finished(outcome.model_copy(update={"failure": last(outcome.failure), "towers": towers}))
         case NoOutcome(failure):
             return NoOutcome(failure.model_copy(update={"retryable": False}))
         case _:
-            return ending
+            return result

@@ -24,9 +24,9 @@ class BundleStorage:
     logs: JobLogs
     secrets: Sequence[str]
 
-    def store_bundles(self, ending: AttemptResult, job: Job, workspace: Workspace) -> AttemptResult:
+    def store_bundles(self, result: AttemptResult, job: Job, workspace: Workspace) -> AttemptResult:
         """Return the result with a `bundle_url` in each failure whose bundle could be stored."""
-        match ending:
+        match result:
             case Finished(outcome):
                 stored = {"failure": self._store_bundle(outcome.failure, None, job, workspace)}
                 towers = tuple(
@@ -39,7 +39,7 @@ class BundleStorage:
             case NoOutcome(failure):
                 return NoOutcome(self._store_bundle(failure, None, job, workspace) or failure)
             case _:
-                return ending
+                return result
 
     def _store_bundle(
         self, failure: Failure | None, tower: TowerName | None, job: Job, workspace: Workspace

@@ -65,7 +65,7 @@ def timeout_error(limit: timedelta, process: GuardedProcess) -> AttemptTimedOut:
     )
 
 
-def record_result(holding: Holding, ending: AttemptResult) -> Job:
+def record_result(holding: Holding, result: AttemptResult) -> Job:
     """Record the result in the job; wait up to five minutes for a store that is away.
 
     A job that is handed back is not waited for: the sweep returns it to the queue once its lease expires.
@@ -73,15 +73,15 @@ def record_result(holding: Holding, ending: AttemptResult) -> Job:
     deadline = time.monotonic() + _STORE_PATIENCE_S
     while True:
         try:
-            return _record_once(holding, ending)
+            return _record_once(holding, result)
         except StoreUnavailable:
-            if isinstance(ending, HandedBack) or time.monotonic() > deadline:
+            if isinstance(result, HandedBack) or time.monotonic() > deadline:
                 raise
             time.sleep(_STORE_RETRY_S)
 
 
-def _record_once(holding: Holding, ending: AttemptResult) -> Job:
-    match ending:
+def _record_once(holding: Holding, result: AttemptResult) -> Job:
+    match result:
         case Finished(outcome):
             return holding.finish(outcome)
         case NoOutcome(failure):

@@ -88,11 +88,8 @@ def make_policy(spec: ExportSpec, artifact_uri: str, code_cache: str | None) -> 
     return {"Version": "2012-10-17", "Statement": statements or [_NOTHING]}
 
 
-_NOTHING: dict[str, object] = {
-    "Effect": "Deny",
-    "Action": "s3:*",
-    "Resource": "*",
-}  # a policy needs at least one statement
+# A policy needs at least one statement.
+_NOTHING: dict[str, object] = {"Effect": "Deny", "Action": "s3:*", "Resource": "*"}
 
 
 def _parse_places(uris: str) -> Iterator[tuple[str, str]]:

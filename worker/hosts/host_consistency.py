@@ -21,9 +21,7 @@ from exporter.version import __version__
 from worker.settings import AttemptSettings
 
 _SAME_COMMAND_HINT = "start the same command on every host"
-_SAMPLE_BYTES = (
-    1 << 16
-)  # read at the start, the middle and the end of a file that each host may have a copy of
+_SAMPLE_BYTES = 1 << 16  # read at start, middle and end of a file that each host may have a copy of
 
 
 class HostFacts(Frozen):

@@ -31,7 +31,7 @@ _RETRY_S = 2.0
 
 @dataclass(frozen=True, kw_only=True)
 class WaitPolicy:
-    """How long to wait, and what to do meanwhile, while an attempt is finalized."""
+    """The time limit, the stop signal and the heartbeat of waits while an attempt is finalized."""
 
     retry_limit_s: float = _RETRY_LIMIT_S  # for transient errors
     stopped: threading.Event = field(default_factory=threading.Event)  # set when the worker is to stop
@@ -42,7 +42,7 @@ _DEFAULT_POLICY = WaitPolicy()
 
 
 def finalize_artifact(
-    ending: AttemptResult, holding: Holding, policy: WaitPolicy = _DEFAULT_POLICY
+    result: AttemptResult, holding: Holding, policy: WaitPolicy = _DEFAULT_POLICY
 ) -> AttemptResult:
     """Adopt what the job's attempts published, or remove what they left, if no further attempt follows.
 
@@ -61,18 +61,18 @@ def finalize_artifact(
         return remaining
 
     def finalize() -> AttemptResult:
-        if not _is_last(ending, holding):
-            return ending
+        if not _is_last(result, holding):
+            return result
         with renew_lease(renew, holding.length, policy.stopped) as lease:
             towers = tuple(tower.name for tower in job.current_towers)
             outcome = _adopt_or_remove(artifact_uri_of(job), job, towers, lease.require, deadline.reset)
-        return ending if outcome is None else Finished(outcome)
+        return result if outcome is None else Finished(outcome)
 
     def give_up(error: ExportError) -> AttemptResult:
         if isinstance(error, StoreUnavailable):
             raise error
         log.warning("unfinished_artifact_left", uri=artifact_uri_of(job), message=error.message)
-        return ending
+        return result
 
     try:
         return _retry_transient(finalize, give_up, deadline)
@@ -81,7 +81,7 @@ def finalize_artifact(
 
 
 def sign_published(
-    ending: AttemptResult, holding: Holding, key: SigningKey | None, policy: WaitPolicy = _DEFAULT_POLICY
+    result: AttemptResult, holding: Holding, key: SigningKey | None, policy: WaitPolicy = _DEFAULT_POLICY
 ) -> AttemptResult:
     """Sign the artifact that the result published; return the result, or a failure if that is not possible.
 
@@ -90,15 +90,15 @@ def sign_published(
     Raises:
         LeaseLost: another worker holds the job.
     """
-    if key is None or not isinstance(ending, Finished) or not ending.outcome.manifest_uri:
-        return ending
-    job, sha256 = holding.job, ending.outcome.manifest_sha256
+    if key is None or not isinstance(result, Finished) or not result.outcome.manifest_uri:
+        return result
+    job, sha256 = holding.job, result.outcome.manifest_sha256
 
     def sign() -> AttemptResult:
         holding.renew()
         policy.on_beat()
         sign_artifact(artifact_uri_of(job), job.id, key, sha256)
-        return ending
+        return result
 
     return _retry_transient(
         sign, lambda error: NoOutcome(Failure.of(error)), _RetryDeadline(policy.retry_limit_s)
@@ -127,9 +127,7 @@ def close_orphan(closing: OrphanedJob, key: SigningKey | None, stopped: threadin
                 if _is_transient(error) or isinstance(error, LeaseLost):
                     raise
                 log.warning("artifact_not_adopted", uri=uri, message=error.message)
-                if isinstance(
-                    error, SignatureRefused
-                ):  # any other error says less than why the attempts ended
+                if isinstance(error, SignatureRefused):  # other errors say less than why the attempts ended
                     refused = Failure.of(error)
                 continue
             return closing.adopt(target, outcome)
@@ -188,9 +186,9 @@ def _adopt_or_remove(
     return outcome
 
 
-def _is_last(ending: AttemptResult, holding: Holding) -> bool:
+def _is_last(result: AttemptResult, holding: Holding) -> bool:
     """True if no attempt follows this one and, as far as is known, nothing was published."""
-    match ending:
+    match result:
         case HandedBack():
             return False
         case Cancelled():
