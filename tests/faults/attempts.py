@@ -1,12 +1,4 @@
-"""The attempts of fault tests: real ones, which stop where they are told to, and light ones.
-
-    python -m tests.faults.attempts real|light|reckless FOLDER WORKSPACE   what the worker starts
-    python -m tests.faults.attempts ranks FOLDER WORKSPACE RANKS           a real one's ranks
-
-A light attempt reads, uploads and publishes with the exporter's own code, and goes through the stages between
-without doing anything in them: it needs no compiler, and half a second. A reckless one is a light one that
-does not ask whose its job is. All send their packages in parts, and tell the object store who they are.
-"""
+"""The attempts of fault tests: real and light ones, which stop at chosen points."""
 
 import os
 import sys
@@ -52,7 +44,7 @@ def start_real(folder: Path, workspace: Path) -> None:
 
 
 def run_ranks(folder: Path, workspace: Path, count: str) -> None:
-    """The ranks of worker.attempt.ranks, which stop where they are told to."""
+    """Run the ranks of worker.attempt.ranks, which stop at chosen points."""
     order = AttemptFile.model_validate_json((workspace / "attempt.json").read_text())
     from worker.attempt import ranks  # with torch
 
@@ -62,7 +54,7 @@ def run_ranks(folder: Path, workspace: Path, count: str) -> None:
 
 
 def run_light(folder: Path, workspace: Path, permission: Permission = await_proof) -> None:
-    """Do what rank 0 does, but for the export itself."""
+    """Do everything that rank 0 does except for the export itself."""
     order = AttemptFile.model_validate_json((workspace / "attempt.json").read_text())
     os.environ[NAMING] = f"attempt-{order.attempt}"  # noqa: TID251 (boto3 reads it there)
     object_store.PART_SIZE = _PART

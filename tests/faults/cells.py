@@ -1,4 +1,4 @@
-"""One fault at one stage: run a job through it, and see what it broke."""
+"""Run a job through one fault at one stage, and see what it broke."""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -46,7 +46,7 @@ _ATTEMPTS: Mapping[str, frozenset[int]] = {  # the others cost no attempt
 
 @dataclass(frozen=True)
 class Point:
-    """Where an attempt is held."""
+    """The stage, and the event in it, at which an attempt is held."""
 
     stage: Stage | None  # None: before any attempt
     kind: str = "started"
@@ -60,7 +60,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Cell:
-    """A fault at a point, and how the job may end."""
+    """A fault at a point, and the states in which the job may end."""
 
     fault: str
     point: Point
@@ -69,7 +69,7 @@ class Cell:
 
     @property
     def attempts(self) -> frozenset[int]:
-        """How many the job may take."""
+        """The numbers of attempts that the job may take."""
         return _ATTEMPTS.get(self.fault, _ONE)
 
     def __str__(self) -> str:
@@ -78,7 +78,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Result:
-    """What a cell came to: a row of the table."""
+    """The result of a cell: a row of the table."""
 
     fault: str
     point: str
@@ -179,7 +179,7 @@ def run(cell: Cell, stack: FaultStack, spec: ExportSpec) -> Result:
 
 
 def result_of(cell: Cell, job: Job, stack: FaultStack, begun: float) -> Result:
-    """Look at everything that must hold now that the job has ended."""
+    """Check everything that must hold now that the job has ended."""
     wrong = broken(stack, job.id, clock_set="clock" in cell.fault)
     if job.state not in cell.ends:
         wrong.append(f"it ended {job.state}: {job.failure and job.failure.message}")
@@ -193,5 +193,5 @@ def result_of(cell: Cell, job: Job, stack: FaultStack, begun: float) -> Result:
 
 
 def one_tower(spec: ExportSpec) -> ExportSpec:
-    """The same export of the smaller tower alone."""
+    """Return the same export of the smaller tower alone."""
     return spec.model_copy(update={"towers": (TowerName.ITEM,)})

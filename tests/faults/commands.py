@@ -1,4 +1,4 @@
-"""What the programs of a stack are started with."""
+"""The commands and settings of a stack's programs."""
 
 import base64
 import json
@@ -30,7 +30,7 @@ def programs_of(
     small_disk: bool,
     settings: Mapping[str, str],
 ) -> dict[str, Program]:
-    """All of them, not yet started; `settings` are laid over what the API and the workers have."""
+    """Return all programs, not started; `settings` replace those of the API and the workers."""
     logs, work = folder / "logs", folder / "work"
     settings = {**_settings(folder, kind, proxies), **settings}
     redis_options = ["--port", str(ports["redis"]), "--bind", "127.0.0.1", "--dir", str(folder / "redis")]
@@ -91,7 +91,7 @@ def _settings(folder: Path, kind: str, proxies: Mapping[str, Proxy]) -> dict[str
 
 
 def _on_a_small_disk(command: list[str], work: Path) -> list[str]:
-    """The command in a mount namespace of its own, where `work` is a file system of some megabytes."""
+    """Return the command in its own mount namespace, where `work` is a file system of a few megabytes."""
     mount = f'mount -t tmpfs -o size={DISK_MB}m tmpfs "$0" && exec "$@"'
     return [
         "unshare",
@@ -106,6 +106,6 @@ def _on_a_small_disk(command: list[str], work: Path) -> list[str]:
 
 
 def has_mounts() -> bool:
-    """Whether a worker can be given a small disk here."""
+    """True if a worker can be given a small disk here."""
     probe = [*_on_a_small_disk(["true"], Path("/tmp"))]
     return subprocess.run(probe, check=False, stderr=subprocess.DEVNULL).returncode == 0

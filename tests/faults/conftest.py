@@ -1,4 +1,4 @@
-"""Stacks that live as long as the session, and what they export."""
+"""Stacks that live as long as the session, and the specs they export."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +17,7 @@ _MODEL = FIXTURES / "hstu_match"
 
 
 def real_spec(stack: FaultStack) -> ExportSpec:
-    """A recorded model, put where a training job would leave it."""
+    """A recorded model, in the places where a training job would leave it."""
     s3 = stack.s3()
     places = {_MODEL / "pipeline.config": "in/pipeline.config"}
     places |= {FIXTURES / "data" / name: f"in/{name}" for name in ("items.parquet", "train.parquet")}
@@ -37,7 +37,7 @@ def real_spec(stack: FaultStack) -> ExportSpec:
 
 
 def light_spec(stack: FaultStack) -> ExportSpec:
-    """The same for attempts that export nothing: the checkpoint is some bytes."""
+    """The spec of attempts that export nothing: the checkpoint is a few bytes."""
     stack.s3().put_object(Bucket=BUCKET, Key="in/weights", Body=b"weights")
     return ExportSpec(
         config=(_MODEL / "pipeline.config").read_text(),
@@ -63,7 +63,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultStack]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """The table: what was broken where, and what came of it."""
+    """Print the table of faults and their results."""
     if not RESULTS:
         return
     if not is_whole(RESULTS):

@@ -1,4 +1,4 @@
-"""The faults: what is broken, while an attempt stands at a stage, and how it is mended."""
+"""The faults: each breaks something while an attempt is held at a stage, and repairs it."""
 
 import contextlib
 import os
@@ -32,7 +32,7 @@ class Scene:
 
     @property
     def worker(self) -> Program:
-        """The worker that has the job."""
+        """The worker that holds the job."""
         lease = self.stack.store.get(self.job_id).lease
         assert lease is not None
         return next(each for each in self.stack.workers if f"-{each.pid}-" in lease.worker)
@@ -55,20 +55,20 @@ def kill_rank(scene: Scene) -> None:
 
 
 def kill_attempt(scene: Scene) -> None:
-    """Kill -9 of the process that ranks are forks of, or of the light attempt."""
+    """Kill -9 of the process that ranks are forked from, or of the light attempt."""
     attempt = next(each for each in reversed(_family(scene)) if "processes.guard" not in _command(each))
     attempt.kill()
 
 
 def kill_guard(scene: Scene) -> None:
-    """Kill -9 of the process that is to end the attempt's family."""
+    """Kill -9 of the process that ends the attempt's process family."""
     guard = next(each for each in _family(scene) if "processes.guard" in _command(each))
     guard.kill()
     time.sleep(1)
 
 
 def kill_worker(scene: Scene) -> None:
-    """Kill -9 of the worker; another is started, as a supervisor of containers would."""
+    """Kill -9 of the worker; another is started, as a supervisor of containers would do."""
     worker = scene.worker
     worker.kill()
     time.sleep(1)
@@ -76,7 +76,7 @@ def kill_worker(scene: Scene) -> None:
 
 
 def kill_worker_and_set_clock_back(scene: Scene) -> None:
-    """Kill -9 of the worker, whose lease then ends an hour later than it was to."""
+    """Kill -9 of the worker, whose lease then ends an hour later because the clock was set back."""
     worker = scene.worker
     worker.kill()
     scene.stack.clock(-3600)
@@ -92,7 +92,7 @@ def terminate_worker(scene: Scene) -> None:
 
 
 def stall_worker(scene: Scene) -> None:
-    """The worker stands still for longer than its lease; its ranks go on, and then it wakes."""
+    """The worker stands still for longer than its lease while its ranks go on; then it wakes."""
     worker = scene.worker
     worker.signal(signal.SIGSTOP)
     time.sleep(OVER_THE_LEASE_S)
@@ -102,7 +102,7 @@ def stall_worker(scene: Scene) -> None:
 
 
 def stall_workers(scene: Scene) -> None:
-    """All workers stand still for longer than a lease, and nobody takes the job; its ranks go on."""
+    """All workers stand still for longer than a lease, so nobody takes the job; its ranks go on."""
     for worker in scene.stack.workers:
         worker.signal(signal.SIGSTOP)
     time.sleep(OVER_THE_LEASE_S)
@@ -132,7 +132,7 @@ def restart_redis(scene: Scene) -> None:
 
 
 def cut_redis(scene: Scene, seconds: float = OVER_THE_LEASE_S) -> None:
-    """Nothing passes between Redis and the others; the ranks go on when the lease has ended."""
+    """Cut the connections to Redis; the ranks go on after the lease has ended."""
     scene.stack.redis_proxy.cut()
     time.sleep(seconds)
     scene.stack.hold.release()
@@ -141,7 +141,7 @@ def cut_redis(scene: Scene, seconds: float = OVER_THE_LEASE_S) -> None:
 
 
 def cut_redis_twice(scene: Scene) -> None:
-    """The same, and once more when the lease has been renewed."""
+    """Cut the connections to Redis, and once more after the lease has been renewed."""
     scene.stack.redis_proxy.cut()
     time.sleep(OVER_THE_LEASE_S)
     scene.stack.redis_proxy.heal()
@@ -150,7 +150,7 @@ def cut_redis_twice(scene: Scene) -> None:
 
 
 def cut_redis_long(scene: Scene) -> None:
-    """The same for thirty seconds."""
+    """Cut the connections to Redis for thirty seconds."""
     cut_redis(scene, LONG_CUT_S)
 
 
@@ -171,19 +171,19 @@ def fill_redis(scene: Scene) -> None:
 
 
 def jump_clock(scene: Scene) -> None:
-    """The clock by which leases are judged jumps an hour ahead: all of them have ended."""
+    """The clock of leases jumps an hour ahead: all of them have expired."""
     scene.stack.clock(3600)
     scene.stack.hold.release()
 
 
 def jump_clock_back(scene: Scene) -> None:
-    """The same clock jumps an hour back."""
+    """The clock of leases jumps an hour back."""
     scene.stack.clock(-3600)
     scene.stack.hold.release()
 
 
 def deliver_again(scene: Scene) -> None:
-    """Both workers are given the job that one of them is at work on, three times."""
+    """Both workers get the message of a job that one of them is running, three times."""
     app = make_celery(f"redis://127.0.0.1:{scene.stack.redis_proxy.port}/0")
     queue = CeleryQueue(app, scene.stack.redis)
     for _ in range(3):
@@ -194,7 +194,7 @@ def deliver_again(scene: Scene) -> None:
 
 
 def cut_s3(scene: Scene) -> None:
-    """Nothing passes between the object store and the others."""
+    """Cut the connections to the object store."""
     scene.stack.s3_proxy.cut()
     scene.stack.hold.release()
     time.sleep(8)
@@ -261,7 +261,7 @@ def fill_disk(scene: Scene) -> None:
 
 
 def cancel_between(scene: Scene) -> None:
-    """Both workers are asked to go, which hands the job back; it is cancelled, and workers come again."""
+    """Both workers are stopped, which hands the job back; it is cancelled, and the workers start again."""
     workers = sorted(scene.stack.workers, key=lambda each: each is scene.worker)  # the idle one first
     for worker in workers:
         worker.end()
@@ -272,7 +272,7 @@ def cancel_between(scene: Scene) -> None:
 
 
 def cancel_after_death(scene: Scene) -> None:
-    """Kill -9 of the worker, and the job is cancelled before anybody has noticed."""
+    """Kill -9 of the worker; the job is cancelled before any other worker has noticed."""
     worker = scene.worker
     worker.kill()
     scene.stack.client.cancel(scene.job_id)
@@ -314,12 +314,12 @@ def _command(process: psutil.Process) -> str:
 
 
 def lose_messages(stack: FaultStack) -> None:
-    """Delete every message that waits."""
+    """Delete every waiting message."""
     stack.redis.delete(*message_lists())
 
 
 def repeat_messages(stack: FaultStack) -> None:
-    """Deliver every message that waits three times."""
+    """Deliver every waiting message three times."""
     for name in message_lists():
         for text in stack.redis.lrange(name, 0, -1):
             stack.redis.rpush(name, text, text)

@@ -1,8 +1,4 @@
-"""Stopping an attempt at a chosen point, so that something can be broken there.
-
-The harness writes `hold.json` into a folder; the rank that comes to the point writes who it is into
-`held.json` and waits there until `hold.json` is gone, or something ends it.
-"""
+"""Stop an attempt at a chosen point, so that something can be broken there."""
 
 import os
 import time
@@ -19,7 +15,7 @@ _LOOK_S = 0.02
 
 
 class Hold(BaseModel):
-    """Where attempts are to stop."""
+    """The point at which attempts are to stop."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -36,7 +32,7 @@ class Hold(BaseModel):
 
 
 class Held(BaseModel):
-    """Who stands at the point."""
+    """The process that has stopped at the point."""
 
     attempt: int
     pid: int
@@ -45,7 +41,7 @@ class Held(BaseModel):
 
 @dataclass(frozen=True)
 class HoldFolder:
-    """What the harness and the ranks tell each other."""
+    """The files by which the harness and the ranks communicate."""
 
     path: Path
 
@@ -70,7 +66,7 @@ class HoldFolder:
             return None
 
     def watching(self, attempt: int) -> Callable[[OnStage], OnStage]:
-        """Makes a rank's way of reporting one that stops where it is to."""
+        """Return a wrapper that makes a rank's report function stop at the point."""
 
         def watched(report: OnStage) -> OnStage:
             def stop_there(event: StageEvent) -> None:

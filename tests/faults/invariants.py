@@ -1,4 +1,4 @@
-"""What must hold after every fault, whatever it was."""
+"""The invariants that must hold after every fault."""
 
 import hashlib
 import time
@@ -22,10 +22,7 @@ _GONE_S = 15.0
 
 
 def broken(stack: FaultStack, job_id: JobId, *, clock_set: bool = False) -> list[str]:
-    """The invariants that do not hold for a job that has ended, in words.
-
-    Where Redis's `clock_set` is, the ends of leases say nothing of who may write.
-    """
+    """Return descriptions of the invariants that do not hold for a job that has ended."""
     return [
         *_one_end(stack, job_id),
         *_artifact(stack, stack.store.get(job_id)),
@@ -44,7 +41,7 @@ def _one_end(stack: FaultStack, job_id: JobId) -> Iterator[str]:
 
 
 def _artifact(stack: FaultStack, job: Job) -> Iterator[str]:
-    """A manifest stands exactly where the job published, and everything it names is there and whole."""
+    """A manifest lies exactly where the job published, and everything it names is there and complete."""
     keys = set(_keys(stack, job))
     manifests = {key for key in keys if key.endswith(MANIFEST_NAME)}
     if job.state not in _PUBLISHED and keys:
@@ -63,7 +60,7 @@ def _artifact(stack: FaultStack, job: Job) -> Iterator[str]:
 
 
 def _written_once(stack: FaultStack, job_id: JobId) -> Iterator[str]:
-    """No key of the artifact was overwritten while it stood, and its manifest was written once."""
+    """No key of the artifact was overwritten while it existed, and its manifest was written once."""
     standing: Counter[str] = Counter()
     for request in requests_in(stack.s3_folder):
         if job_id not in request.path or not 200 <= request.status < 300:
@@ -79,7 +76,7 @@ def _written_once(stack: FaultStack, job_id: JobId) -> Iterator[str]:
 
 
 def _written_by_holders(stack: FaultStack, job_id: JobId, *, clock_set: bool) -> Iterator[str]:
-    """Whatever stands was written by an attempt that had the job when the store took it."""
+    """Every object that remains was written by an attempt that held the job when the store accepted it."""
     for request in requests_in(stack.s3_folder):
         if job_id not in request.path or not request.stores or request.held is None:
             continue
@@ -101,7 +98,7 @@ def _told(stack: FaultStack, job_id: JobId) -> Iterator[str]:
 
 
 def _nothing_left(stack: FaultStack) -> Iterator[str]:
-    """No process, temporary folder or upload, once what is ending has ended."""
+    """No process, temporary folder or upload remains, once everything that is ending has ended."""
     deadline = time.monotonic() + _GONE_S
     while left := [*_processes(stack), *_folders(stack)]:
         if time.monotonic() > deadline:
@@ -113,7 +110,7 @@ def _nothing_left(stack: FaultStack) -> Iterator[str]:
 
 
 def _processes(stack: FaultStack) -> Iterator[str]:
-    """Those whose command names a workspace: ranks, their guards and what they started."""
+    """Yield processes whose command names a workspace: ranks, their guards and what they started."""
     for process in psutil.process_iter(["pid", "cmdline", "status"]):
         command = " ".join(process.info["cmdline"] or ())
         if f"{stack.work_dir}/" in command and process.info["status"] != psutil.STATUS_ZOMBIE:
@@ -141,5 +138,5 @@ def _read(stack: FaultStack, key: str) -> bytes:
 
 
 def workspaces(stack: FaultStack) -> list[Path]:
-    """Of the attempts that run."""
+    """Return the workspaces of the running attempts."""
     return [path for path in stack.work_dir.glob("*/*") if path.is_dir()]

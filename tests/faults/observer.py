@@ -1,4 +1,4 @@
-"""Watching jobs from beside: every state that their records go through."""
+"""Watch jobs from outside: every state that their records go through."""
 
 import itertools
 import threading
@@ -19,7 +19,7 @@ _ORDER = list(Stage)
 
 @dataclass
 class Observer:
-    """The records of the jobs it watches, each revision that it came to see."""
+    """The records of the jobs that it watches, in each revision that it has seen."""
 
     store: RedisJobStore
     seen: dict[JobId, list[Job]] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Observer:
 
 
 def steps_back(seen: list[Job]) -> list[str]:
-    """Where a record went the wrong way."""
+    """Return descriptions of the steps in which a record went backwards."""
     wrong = []
     for before, after in itertools.pairwise(seen):
         step = f"revision {before.revision} ({before.state}) to {after.revision} ({after.state})"
@@ -62,7 +62,7 @@ def steps_back(seen: list[Job]) -> list[str]:
 
 
 def _can_become(state: JobState, later: JobState) -> bool:
-    """Whether moves lead there; some may have been too quick to be seen."""
+    """True if a sequence of moves leads there; some may have been too quick to be seen."""
     reached, pending = {state}, [state]
     while pending:
         for each in MOVES.get(pending.pop(), frozenset()) - reached:
@@ -92,7 +92,7 @@ def observing(store: RedisJobStore) -> Iterator[Observer]:
 
 
 def wait_for_end(observer: Observer, job_id: JobId, seconds: float) -> Job:
-    """The job once it has ended."""
+    """Return the job once it has ended."""
     deadline = time.monotonic() + seconds
     while (job := observer.latest(job_id)) is None or not job.state.is_final:
         assert time.monotonic() < deadline, (

@@ -1,4 +1,4 @@
-"""Many who poll at once: connections that are kept, each asking about a job every few seconds."""
+"""Many clients that poll at once on kept connections, each asking about a job every few seconds."""
 
 import asyncio
 import random
@@ -11,7 +11,7 @@ _EVERY_S = 4.0  # less than the server keeps a connection on which nothing is sa
 
 @dataclass
 class Polls:
-    """How long the answers took, in seconds, and how many there were of each status."""
+    """The times that the answers took, in seconds, and the number of answers of each status."""
 
     seconds: list[float] = field(default_factory=list)
     statuses: dict[int, int] = field(default_factory=dict)
@@ -27,7 +27,7 @@ class Polls:
 
 
 def poll(port: int, paths: Sequence[str], *, pollers: int, seconds: float) -> Polls:
-    """Let so many poll for so long, each at its own moment, with the entity tag of what it has."""
+    """Let many clients poll for a while, each at its own moment and with the entity tag that it has."""
     polls = Polls()
     asyncio.run(_all(port, paths, polls, pollers, seconds))
     return polls

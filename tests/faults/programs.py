@@ -1,4 +1,4 @@
-"""The programs of a Slipway under test, each a process that can be killed for itself."""
+"""The programs of a Slipway under test, each a process that can be killed on its own."""
 
 import ctypes
 import os
@@ -17,7 +17,7 @@ _END_S = 15.0
 
 
 def _die_with_us() -> None:
-    """Not even a test run that is killed leaves a program behind."""
+    """End the program when the test run is killed."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -59,13 +59,13 @@ class Program:
         os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """Without a chance to say goodbye."""
+        """Kill the program without a chance to clean up."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
 
     def end(self) -> None:
-        """As an operator would: asked first."""
+        """Stop the program as an operator would: ask it first."""
         if self._process is None or self._process.poll() is not None:
             return
         self._process.send_signal(signal.SIGCONT)
@@ -81,7 +81,7 @@ def python(*arguments: str) -> list[str]:
 
 
 def wait_until(what: str, condition: Callable[[], object], seconds: float, log: Path | None = None) -> None:
-    """Until `condition()` is true; an AssertionError that says what was waited for."""
+    """Wait until `condition()` is true; fail with an AssertionError that says what was waited for."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:

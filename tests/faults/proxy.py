@@ -15,7 +15,7 @@ _RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER of zero seconds: close se
 
 @dataclass
 class Proxy:
-    """Forwards one port to another, as far as it is told to; its methods may be called from any thread."""
+    """Forwards one port to another until told otherwise; its methods may be called from any thread."""
 
     port: int
     target: int
@@ -26,7 +26,7 @@ class Proxy:
     _writers: set[asyncio.StreamWriter] = field(default_factory=set)
 
     def cut(self) -> None:
-        """Let nothing pass: connections hang, new ones too, and what was sent arrives after `heal`."""
+        """Let nothing pass: connections hang, new ones too, and data arrives after `heal`."""
         self._loop.call_soon_threadsafe(self._whole.clear)
 
     def heal(self) -> None:
@@ -34,7 +34,7 @@ class Proxy:
         self._loop.call_soon_threadsafe(self._whole.set)
 
     def reset(self) -> None:
-        """Break every connection there is with a RST; new ones are welcome."""
+        """Reset every open connection; new ones are accepted."""
         self._loop.call_soon_threadsafe(self._reset)
 
     def _reset(self) -> None:

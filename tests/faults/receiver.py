@@ -1,4 +1,4 @@
-"""Someone who is to be told of jobs: an HTTP server that keeps what it is sent."""
+"""A receiver of webhooks: an HTTP server that keeps what it is sent."""
 
 import json
 import threading
@@ -10,14 +10,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 @dataclass
 class Receiver:
-    """What arrived, by job."""
+    """The received messages by job."""
 
     url: str = ""
     events: dict[str, list[tuple[str, str]]] = field(default_factory=dict)  # job -> (message's id, type)
     refusing: int = 0  # so many of the next ones are answered 503
 
     def ends_told(self, job_id: str) -> set[str]:
-        """The messages that told of the job's end; the same one may have come twice."""
+        """Return the messages about the job's end; the same message may have come twice."""
         return {message for message, kind in self.events.get(job_id, []) if kind.endswith("export.finished")}
 
 

@@ -1,7 +1,4 @@
-"""The table of a run: faults, stages, and what they broke.
-
-`python -m tests.faults.report` makes it, with the figures under load, the end of docs/faults.md.
-"""
+"""The table of a run: faults, stages, and what they broke."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,19 +14,19 @@ _WHOLE = 40  # cells
 
 
 def summary(results: Sequence[Result]) -> str:
-    """One line: what there was and what broke."""
+    """Return one line with the number of faults and what they broke."""
     cells = {(result.fault, result.point) for result in results}
     broken = sum(len(result.broken) for result in results)
     return f"{len(results)} faults in {len(cells)} cells, {len(results)} jobs, {broken} invariants broken"
 
 
 def is_whole(results: Sequence[Result]) -> bool:
-    """Whether it was a run that is worth a table."""
+    """True if the run was complete enough for a table."""
     return len({(result.fault, result.point) for result in results}) >= _WHOLE
 
 
 def table(results: Sequence[Result]) -> str:
-    """Markdown; one row for each fault, by the kind of the attempts that it met."""
+    """Return a Markdown table with one row per fault and kind of attempts."""
     lines = [
         f"{summary(results)}.",
         "",
@@ -43,7 +40,7 @@ def table(results: Sequence[Result]) -> str:
 
 
 def _row(fault: str, kind: str, results: Sequence[Result]) -> str:
-    """What one fault came to, at whatever stages."""
+    """Return the row of one fault, over all stages."""
     points = "; ".join(dict.fromkeys(result.point for result in results))
     ended = ", ".join(dict.fromkeys(result.state for result in results))
     attempts = _range([result.attempts for result in results])
@@ -58,7 +55,7 @@ def _range(numbers: Sequence[int]) -> str:
 
 
 def rows(results: Sequence[Result]) -> str:
-    """Markdown; one row for each job."""
+    """Return a Markdown table with one row per job."""
     lines = ["| fault | attempts | at | the job | attempts | seconds | broken |", "|" + " --- |" * 7]
     for result in results:
         broken = "; ".join(result.broken).replace("|", "/") or "0"
@@ -74,7 +71,7 @@ def write(results: Sequence[Result]) -> None:
 
 
 def with_last_run(document: str, sections: Sequence[str]) -> str:
-    """The document with these as its last chapter, in place of one from before."""
+    """Return the document with these rows as its last chapter, in place of an earlier one."""
     return "\n".join([document.partition(_HEADING)[0].rstrip() + "\n", _HEADING, *sections])
 
 

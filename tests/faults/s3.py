@@ -1,8 +1,4 @@
-"""An S3 server that fails as it is told: `python -m tests.faults.s3 PORT FOLDER REDIS_PORT`.
-
-It is moto's, behind a door. The door reads FOLDER/order.json before every request, and keeps in
-FOLDER/requests.jsonl what it let through. When an attempt writes, it asks Redis whose the job is.
-"""
+"""An S3 server that fails on request: `python -m tests.faults.s3 PORT FOLDER REDIS_PORT`."""
 
 import json
 import re
@@ -31,7 +27,7 @@ REQUESTS = "requests.jsonl"
 
 
 class Order(BaseModel):
-    """How to fail, and at which requests."""
+    """An order to fail: how, and at which requests."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -45,7 +41,7 @@ class Order(BaseModel):
 
 
 class Standing(BaseModel):
-    """What an attempt was to its job when it wrote."""
+    """The role of an attempt towards its job when it wrote."""
 
     attempt: int | None = None
     held: bool | None = None  # whether it had its job; None where nobody could say
@@ -63,7 +59,7 @@ class Request(Standing):
 
     @property
     def stores(self) -> bool:
-        """Whether an object stands because of it."""
+        """True if an object exists because of it."""
         if not 200 <= self.status < 300:
             return False
         completes = self.method == "POST" and "uploadId" in self.query
@@ -71,7 +67,7 @@ class Request(Standing):
 
 
 class Door:
-    """Stands before the real application."""
+    """Intercepts the requests to the real application."""
 
     def __init__(self, folder: Path, jobs: RedisJobStore) -> None:
         """Take orders from `folder`."""
@@ -94,7 +90,7 @@ class Door:
         return answer
 
     def _standing(self, environ: "WSGIEnvironment") -> "Standing":
-        """Of who writes, before it is written."""
+        """Return the writer's role, as it is before the request is carried out."""
         found = re.search(r"app/attempt-(\d+)", environ.get("HTTP_USER_AGENT", ""))
         job_id = next(filter(is_job_id, environ["PATH_INFO"].split("/")), None)
         if environ["REQUEST_METHOD"] not in ("PUT", "POST") or found is None or job_id is None:
@@ -154,7 +150,7 @@ def _damaged(environ: "WSGIEnvironment") -> BytesIO:
 
 
 def requests_in(folder: Path) -> list[Request]:
-    """What was let through, in the order of the answers."""
+    """Return the requests that were let through, in the order of their answers."""
     path = folder / REQUESTS
     lines = path.read_text().splitlines() if path.exists() else []
     return [Request.model_validate(json.loads(line)) for line in lines]

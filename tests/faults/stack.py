@@ -35,7 +35,7 @@ _NO_CHANGES: Mapping[str, str] = {}
 
 @dataclass(kw_only=True)
 class FaultStack:
-    """The programs, the proxies before two of them, and what watches all of it."""
+    """The programs, the proxies before two of them, and everything that watches them."""
 
     folder: Path
     kind: str  # of its attempts
@@ -57,7 +57,7 @@ class FaultStack:
 
     @property
     def port(self) -> int:
-        """Of the API."""
+        """The port of the API."""
         return int(self.client_url.rpartition(":")[2])
 
     @property
@@ -69,11 +69,11 @@ class FaultStack:
         return self.folder / "s3"
 
     def s3(self) -> "S3Client":
-        """A client that no fault reaches."""
+        """A client that no fault affects."""
         return s3_client(self.s3_url)
 
     def order(self, order: Order | None) -> None:
-        """Let the object store fail, or (None) no more."""
+        """Let the object store fail, or (None) work again."""
         path = self.s3_folder / ORDER
         if order is None:
             path.unlink(missing_ok=True)
@@ -83,18 +83,18 @@ class FaultStack:
         partial.rename(path)
 
     def clock(self, offset_s: int) -> None:
-        """Set Redis's clock, by which all leases are judged, so far ahead of the true one."""
+        """Set Redis's clock, by which all leases are judged, this far ahead of the true time."""
         (self.folder / "clock").write_text(f"{offset_s:+d}s\n")
 
     def submit(self, spec: ExportSpec) -> JobId:
-        """Post an export whose end is told to the receiver; watched from its first state on."""
+        """Post an export whose end is reported to the receiver; it is watched from its first state on."""
         request = ExportRequest(**dict(spec), callback_url=self.receiver.url, force=True)
         job_id = self.client.submit(request).id
         self.observer.watch(job_id)
         return job_id
 
     def heal(self) -> None:
-        """Take back every fault, and start again what has ended."""
+        """Undo every fault, and start ended programs again."""
         self.hold.release()
         self.order(None)
         self.clock(0)
@@ -116,7 +116,7 @@ class FaultStack:
 
 
 def s3_client(url: str) -> "S3Client":
-    """A client that tries once and does not wait."""
+    """Return a client that tries once and does not wait."""
     return boto3.session.Session().client(
         "s3",
         endpoint_url=url,
@@ -136,10 +136,7 @@ def fault_stack(
     small_disk: bool = False,
     settings: Mapping[str, str] = _NO_CHANGES,
 ) -> Iterator[FaultStack]:
-    """Start everything, with attempts of a kind (see tests.faults.attempts), and end it with the block.
-
-    `settings` are laid over those of the API and the workers.
-    """
+    """Start everything, with attempts of a kind (see tests.faults.attempts), and end it with the block."""
     for name in ("logs", "redis", "s3", "hold", "work", "tmp"):
         (folder / name).mkdir(parents=True)
     (folder / "clock").write_text("+0s\n")

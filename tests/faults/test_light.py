@@ -1,4 +1,4 @@
-"""The fast part: faults at attempts that export nothing, but read, publish and report as real ones do."""
+"""The fast part: faults in attempts that export nothing, but read, publish and report as real ones do."""
 
 import pytest
 

@@ -37,13 +37,13 @@ def note(line: str) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def figures() -> None:
-    """Of this run alone."""
+    """The figures of this run alone."""
     LOAD.unlink(missing_ok=True)
 
 
 @pytest.fixture
 def stacks(tmp_path: Path) -> Iterator[tuple[FaultStack, FaultStack]]:
-    """One that gets the jobs, and one that stays empty."""
+    """One stack that gets the jobs, and one that stays empty."""
     with (
         fault_stack(tmp_path / "a", "light") as full,
         fault_stack(tmp_path / "b", "light", workers=1) as empty,
@@ -81,7 +81,7 @@ def test_ten_thousand_jobs_and_a_thousand_pollers(stacks: tuple[FaultStack, Faul
 
 
 def in_turn(*services: tuple[int, list[str]]) -> list[Polls]:
-    """Polls of each service, in turn and back, so that what else the machine does meets all of them."""
+    """Poll each service in turn and in reverse, so that other load on the machine affects all of them."""
     polls = [Polls() for _ in services]
     for port, paths in services:
         poll(port, paths, pollers=POLLERS, seconds=WARM_UP_S)
@@ -93,7 +93,7 @@ def in_turn(*services: tuple[int, list[str]]) -> list[Polls]:
 
 
 def submit_all(stack: FaultStack) -> dict[JobId, JobState]:
-    """All jobs, with the state in which each is to end."""
+    """Return all jobs, each with the state in which it must end."""
     spec = here(stack)
     lost = spec.model_copy(update={"checkpoint_uri": f"{spec.checkpoint_uri}-that-are-not-there"})
     wanted = (
@@ -129,7 +129,7 @@ def test_memory_is_flat_however_long_it_runs(tmp_path: Path) -> None:
 
 
 def here(stack: FaultStack) -> ExportSpec:
-    """A light export of sources on this machine: looking at them in a bucket takes longer than the rest."""
+    """A light export of local sources: listing them in a bucket would take longer than the rest."""
     weights = stack.folder / "weights"
     weights.write_bytes(b"weights")
     sources = dict.fromkeys(("checkpoint_uri", "item_input_uri", "sample_input_uri"), str(weights))
@@ -146,7 +146,7 @@ def submit_many(stack: FaultStack, spec: ExportSpec, count: int) -> list[JobId]:
 
 @contextmanager
 def standing_workers(stack: FaultStack) -> Iterator[None]:
-    """No worker runs inside the block."""
+    """Stop all workers inside the block."""
     for worker in stack.workers:
         worker.end()
     try:
@@ -169,7 +169,7 @@ def told(polls: Polls) -> str:
 
 
 def memory_of(stack: FaultStack) -> dict[str, float]:
-    """Bytes: resident of the API and of a worker, used of Redis."""
+    """Return bytes: resident memory of the API and of a worker, and memory used by Redis."""
     resident = {
         name: psutil.Process(stack.programs[name].pid).memory_info().rss for name in ("api", "worker0")
     }

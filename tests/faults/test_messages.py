@@ -1,4 +1,4 @@
-"""What becomes of jobs whose messages are lost or repeated, and of those that are poison."""
+"""Jobs whose messages are lost or repeated, and jobs that kill their workers."""
 
 import signal
 import subprocess
@@ -38,7 +38,7 @@ _FAILED = frozenset({JobState.FAILED})
 
 @contextmanager
 def standing(stack: FaultStack) -> Iterator[None]:
-    """No worker moves inside the block."""
+    """Pause all workers inside the block."""
     for worker in stack.workers:
         worker.signal(signal.SIGSTOP)
     try:
@@ -123,7 +123,7 @@ def test_an_attempt_that_does_not_ask_whose_its_job_is_would_be_noticed(tmp_path
 
 
 def _submit_held(stack: FaultStack, point: Point) -> JobId:
-    """A job whose first attempt stops at the point."""
+    """Submit a job whose first attempt stops at the point."""
     assert point.stage is not None
     stack.hold.ask(Hold(stage=point.stage, kind=point.kind))
     return stack.submit(one_tower(light_spec(stack)))
@@ -139,7 +139,7 @@ def _held(stack: FaultStack, job_id: JobId, attempt: int) -> Scene:
 def _break_again(
     stack: FaultStack, job_id: JobId, attempt: int, fault: Callable[[Scene], None], point: Point
 ) -> None:
-    """Break an attempt where it is held; the next one is to stop there too."""
+    """Break an attempt where it is held; the next one will stop there too."""
     scene = _held(stack, job_id, attempt)
     assert point.stage is not None
     stack.hold.ask(Hold(stage=point.stage, kind=point.kind, attempts=(attempt + 1,)))

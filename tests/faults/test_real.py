@@ -1,4 +1,4 @@
-"""All of it: faults at every stage of attempts that export a recorded model, and of light ones."""
+"""Faults at every stage of attempts that export a recorded model, and of light ones."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.faults
 
 @pytest.fixture(scope="module")
 def cramped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultStack]:
-    """One whose worker has a small disk."""
+    """A stack whose worker has a small disk."""
     if not has_mounts():
         pytest.skip("this kernel gives no mount namespaces, and so no small disk")
     folder = tmp_path_factory.mktemp("f") / "s"

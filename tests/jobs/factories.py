@@ -78,7 +78,7 @@ def make_manifest(job_id: str, *towers: TowerEntry) -> Manifest:
 
 
 def make_outcome(*, failed: dict[TowerName, Failure] | None = None, root: str = "/out") -> ExportOutcome:
-    """Both towers, published below `root` but for those in `failed`."""
+    """An outcome of both towers, published below `root` except for those in `failed`."""
     failures = failed or {}
     towers = tuple(
         TowerOutcome(tower=name, failure=failures[name])

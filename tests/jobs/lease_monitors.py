@@ -1,4 +1,4 @@
-"""Judges whose time of patience is over, and time that passes as a test says."""
+"""Lease monitors that may expire leases already, and clocks that a test moves."""
 
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -10,7 +10,7 @@ from tests.jobs.factories import MINUTE, NOW
 
 @dataclass
 class World:
-    """The clock of this machine, that of the store, and a monitor who hears every second of a write."""
+    """The clock of this machine, that of the store, and a monitor that notes a write every second."""
 
     boot: float = 1000.0
     now: datetime = NOW
@@ -21,7 +21,7 @@ class World:
         self.lease_monitor.note_write(self.now)
 
     def sleep(self, seconds: float, *, writes: bool = True) -> None:
-        """Let time pass; where nobody can write to the store, it is not told so."""
+        """Let time pass; while nobody can write to the store, the monitor notes no writes."""
         for _ in range(int(seconds)):
             self.boot, self.now = self.boot + 1, self.now + timedelta(seconds=1)
             if writes:
@@ -29,7 +29,7 @@ class World:
 
 
 def fair_lease_monitor(length: timedelta = MINUTE) -> LeaseMonitor:
-    """One by the real clocks, who has heard for long that the store can be written to."""
+    """A monitor on the real clocks that has noted writes for long enough to expire leases."""
     behind = [length]
     lease_monitor = LeaseMonitor(length, clock=lambda: since_boot() - behind[0].total_seconds())
     while behind[0] > timedelta(0):

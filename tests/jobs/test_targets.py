@@ -1,4 +1,4 @@
-"""Jobs for several targets: who may take them, one package after the other, and what waits in vain."""
+"""Jobs for several targets: which worker may take them, and which targets wait in vain."""
 
 import pytest
 

@@ -14,7 +14,7 @@ MakeStack = Callable[[str], AbstractContextManager[Stack]]
 
 
 def stand_in(behaviour: str, folder: Path) -> dict[str, str]:
-    """Settings of programs that lose no time."""
+    """Settings for programs that waste no time."""
     command = [sys.executable, "-m", "tests.worker.stand_in", behaviour, str(folder / "pids")]
     return {
         "SLIPWAY_ATTEMPT_COMMAND": json.dumps(command),
@@ -26,7 +26,7 @@ def stand_in(behaviour: str, folder: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """One whose attempts succeed."""
+    """A stack whose attempts succeed."""
     folder = tmp_path_factory.mktemp("stack")
     with running_stack(folder, environment=stand_in("succeed", folder)) as stack:
         yield stack

@@ -1,4 +1,4 @@
-"""Control and sight of jobs through the whole of Slipway."""
+"""Controlling and inspecting jobs through the whole of Slipway."""
 
 import json
 import urllib.request

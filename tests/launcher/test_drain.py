@@ -1,4 +1,4 @@
-"""Workers that are to go, by scaling or an upgrade: what they have is ended first, and nothing is lost."""
+"""Workers that stop, for scaling or an upgrade, finish their jobs first, and nothing is lost."""
 
 import json
 import os
@@ -33,7 +33,7 @@ RECORDS = Path(__file__).parents[1] / "jobs" / "stores" / "records"
 
 @contextmanager
 def draining(redis_url: str) -> "Iterator[subprocess.Popen[bytes]]":
-    """`python -m worker.drain`, as a container's preStop hook starts it."""
+    """Start `python -m worker.drain`, as a container's preStop hook does."""
     settings = {"SLIPWAY_REDIS_URL": redis_url, "SLIPWAY_HEARTBEAT_INTERVAL": "0.5"}
     command = [sys.executable, "-m", "worker.drain"]
     with subprocess.Popen(command, env=inherited_environment(settings)) as process:
@@ -114,7 +114,7 @@ def test_a_draining_worker_ends_its_job_and_takes_no_other(make_stack: MakeStack
 def test_draining_outlasts_a_redis_that_goes_and_comes_back(
     stoppable: StoppableRedis, tmp_path: Path
 ) -> None:
-    """A job is at work all the while: nobody may take the silence for its end."""
+    """A job runs all the while, so silence must not be taken for its end."""
     settings = {**stand_in("hang-once", tmp_path), "SLIPWAY_LEASE": "60"}
     with running_stack(tmp_path, redis_url=stoppable.url, environment=settings) as stack:
         client = SlipwayClient(stack.url)
@@ -136,7 +136,7 @@ def test_draining_outlasts_a_redis_that_goes_and_comes_back(
 
 
 def keep_first_version(client: redis.Redis, name: str) -> JobId:
-    """A job as a program of before the upgrade left it."""
+    """Store a job as a program from before the upgrade left it."""
     kept = json.loads((RECORDS / f"version-1-{name}.json").read_text())
     for key, members in kept["indexes"].items():
         client.zadd(key, members)
@@ -145,7 +145,7 @@ def keep_first_version(client: redis.Redis, name: str) -> JobId:
 
 
 def test_a_rolling_upgrade_ends_no_attempt_and_loses_no_job(make_stack: MakeStack, tmp_path: Path) -> None:
-    """The worker of before ends its job and goes; the next one takes the others, of both record versions."""
+    """The old worker finishes its job and stops; the new one takes the others, of both record versions."""
     with make_stack("as-asked") as stack:
         client, store = SlipwayClient(stack.url), connect(stack.redis_url)
         slow = client.submit(SPEC.model_copy(update={"output_uri": str(tmp_path / "publish")}))

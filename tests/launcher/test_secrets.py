@@ -1,4 +1,4 @@
-"""Nothing that a job leaves behind holds a secret, however hard its attempt tries to tell."""
+"""A job leaves no secret behind, however hard its attempt tries to leak one."""
 
 import io
 import json
@@ -62,7 +62,7 @@ def test_nothing_that_a_job_leaves_holds_a_secret(blabbing: Stack, tmp_path: Pat
 
 
 def _left_by(stack: Stack, job_id: str) -> Iterator[tuple[str, bytes]]:
-    """Everything that can be read of a job: through the API, in Redis, in files and logs."""
+    """Return everything that can be read about a job: through the API, in Redis, in files and logs."""
     for path in ("", "/log", "/bundle?tower=user", "/manifest"):
         yield f"GET {path}", _read(f"{stack.url}/exports/{job_id}{path}")
     yield "page", _read(f"{stack.url}/jobs/{job_id}")

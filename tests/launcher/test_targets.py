@@ -1,4 +1,4 @@
-"""Jobs routed to workers by target, on real workers: each takes what it serves, and nothing else."""
+"""Jobs are routed by target to real workers: each takes the targets it serves, and nothing else."""
 
 import sys
 import time
@@ -26,7 +26,7 @@ def spec_for(*targets: str) -> ExportSpec:
 
 @contextmanager
 def worker_for(stack: Stack, targets: str, name: str) -> Iterator[None]:
-    """One more worker, which serves these targets only."""
+    """One more worker, which serves only these targets."""
     process = GuardedProcess.start(
         [sys.executable, "-m", "celery", "-A", "worker.app", "worker", "-n", f"{name}@%h"],
         log=stack.data_dir / f"{name}.log",

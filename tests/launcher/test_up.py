@@ -51,7 +51,7 @@ def test_the_data_is_for_the_owner_alone(stack: Stack) -> None:
 
 
 def _ended(program: list[str], settings: dict[str, str]) -> tuple[int, str]:
-    """How a program ends that cannot start, and its last word."""
+    """Return the exit status and the last line of a program that cannot start."""
     environment = inherited_environment(settings)
     ended = subprocess.run(
         [sys.executable, "-m", *program],

@@ -1,4 +1,4 @@
-"""The end of a log is read, and no more of it."""
+"""Only the end of a log is read."""
 
 from pathlib import Path
 

@@ -17,7 +17,7 @@ Span = dict[str, str]
 
 @dataclass(frozen=True)
 class Collector:
-    """Where spans go, and what has come."""
+    """The address for spans, and the spans that have arrived."""
 
     endpoint: str
     file: Path
@@ -27,7 +27,7 @@ class Collector:
         return [json.loads(line) for line in lines]
 
     def wait_for(self, name: str, enough: Callable[[Span], bool] = lambda span: True) -> Span:
-        """The span of that name, once it has come."""
+        """Return the span of that name once it has arrived."""
         deadline = time.monotonic() + WAIT_S
         while time.monotonic() < deadline:
             for span in self.spans():

@@ -52,7 +52,7 @@ def main() -> None:
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:
-            """Silence: a test looks at what was received."""
+            """Log nothing: tests look at what was received."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -52,7 +52,7 @@ print(*(name for name in sys.modules if name.startswith(("telemetry.otlp", "open
 
 @pytest.mark.slow
 def test_a_trace_leads_from_the_request_to_the_stages_of_a_rank(collector: Collector) -> None:
-    """With real ranks, which fail where they read rows, before they trace or compile."""
+    """The ranks are real, and fail at reading rows, before they trace or compile."""
     environment = {"SLIPWAY_OTLP_ENDPOINT": collector.endpoint}
     rows = str(collector.file.with_name("none.parquet"))
     with running_stack(collector.file.parent / "data", environment=environment) as stack:

@@ -25,7 +25,7 @@ ALLOWANCE = AttemptEnvironment(settings=AttemptEnvironmentSettings())
 
 @pytest.fixture
 def pids(tmp_path: Path) -> Path:
-    """Where a hanging stand-in writes the numbers of its processes."""
+    """The file in which a hanging stand-in writes the numbers of its processes."""
     return tmp_path / "pids"
 
 
@@ -57,7 +57,7 @@ def make_supervisor(worker_dir: Path, pids: Path, logs: MemoryLogs) -> MakeSuper
 
 @pytest.fixture
 def restored_logging() -> Iterator[None]:
-    """The root logger as it was, once a test has configured it."""
+    """Restore the root logger after a test has configured it."""
     root = logging.getLogger()
     before = root.handlers, root.level
     yield

@@ -1,4 +1,4 @@
-"""What attempts leave where an artifact was to be, and workers that are to see to it."""
+"""Leftovers of attempts where an artifact was expected, and workers that deal with them."""
 
 import hashlib
 from datetime import timedelta
@@ -25,14 +25,14 @@ OVER = timedelta(seconds=-1)
 
 
 def stored_job(store: MemoryJobStore, *, output: Path) -> Job:
-    """A job whose artifact is to be below a folder."""
+    """A job whose artifact belongs below a folder."""
     job = make_job().model_copy(update={"spec": make_spec(output_uri=str(output))})
     store.add(job)
     return job
 
 
 def runner_of(store: MemoryJobStore, supervisor: Supervisor) -> Runner:
-    """A worker that is not the one whose attempts left something."""
+    """A worker other than the one whose attempts left something."""
     return Runner(
         store=store,
         queue=MemoryQueue(),
@@ -56,7 +56,7 @@ def place(job: Job) -> Path:
 
 
 class Away(LocalStore):
-    """Answers nothing that is about a signature."""
+    """A store that answers nothing about signatures."""
 
     def read(self, key: str, *, limit: int = READ_LIMIT) -> bytes:
         if key == SIGNATURE_NAME:
@@ -79,7 +79,7 @@ def send(job: Job) -> Path:
 
 
 def publish(job: Job) -> Path:
-    """The user tower alone, as an attempt would leave it that died before it could say so."""
+    """Publish the user tower alone, as an attempt that died before it could report the outcome."""
     sent = send(job)
     entry = make_entry(TowerName.USER)
     entry = entry.model_copy(update={"package": file_ref(entry.package.path, sent)})

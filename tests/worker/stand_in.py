@@ -23,7 +23,7 @@ STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); 
 
 
 def report(workspace: Path, *, seconds: float = 0.0) -> None:
-    """What ranks say on their way, with so much time for each stage."""
+    """Report the stages as ranks do, each with its time."""
     with (workspace / "events-0.jsonl").open("a", buffering=1) as events:
         for tower in ("user", "item"):
             for stage in (Stage.TRACE, Stage.COMPILE):
@@ -42,7 +42,7 @@ def end(workspace: Path, outcome: ExportOutcome) -> None:
 
 
 def publish(attempt: AttemptFile) -> ExportOutcome:
-    """Files that can be fetched, where an artifact would be."""
+    """Write files that can be fetched in the place of an artifact."""
     root = Path(attempt.spec.output_uri, attempt.job_id)
     root.mkdir(parents=True)
     for tower in (TowerName.USER, TowerName.ITEM):
@@ -60,7 +60,7 @@ def leave_evidence(tower: Path) -> None:
 
 
 def hang(pids: Path) -> None:
-    """Wait for ever, with a grandchild in a session of its own, as torchrun's ranks are."""
+    """Wait for ever, with a grandchild in its own session, as torchrun's ranks have."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     child = subprocess.Popen([sys.executable, "-c", STUBBORN], start_new_session=True)
     pids.write_text(f"{os.getpid()} {child.pid}")

@@ -54,7 +54,7 @@ def test_a_signal_reaches_its_command(number: signal.Signals) -> None:
 
 
 def test_its_command_hears_every_signal() -> None:
-    """What is blocked would stay so in all that it starts."""
+    """A blocked signal would stay blocked in everything that the command starts."""
     with started("grep", "SigBlk", "/proc/self/status") as init:
         assert init.stdout is not None and int(init.stdout.read().split()[1], 16) == 0
 
@@ -86,7 +86,7 @@ def test_no_other_process_of_its_user_reads_what_it_holds(file: str) -> None:
 
 @pytest.mark.parametrize("program", ["alive", "drain"])
 def test_what_an_engine_runs_beside_it_hides_first(program: str) -> None:
-    """A drain lasts as long as an attempt; settings that will not do end it here."""
+    """A drain lasts as long as an attempt; the invalid settings end it at once here."""
     running = (
         f"import ctypes, contextlib\nfrom worker.{program} import main\n"
         "with contextlib.suppress(SystemExit): main()\nprint(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))"

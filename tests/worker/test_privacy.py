@@ -1,4 +1,4 @@
-"""What is started beside a worker has its environment, and shows it to no attempt."""
+"""Programs started beside a worker share its environment, and hide it from attempts."""
 
 import subprocess
 import sys

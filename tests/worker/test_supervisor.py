@@ -109,7 +109,7 @@ def test_of_a_crash_one_bundle_is_kept(make_supervisor: MakeSupervisor, holding:
 
 
 class FullBundles(MemoryBundles):
-    """Bundles in a store that takes no more."""
+    """A bundle store that takes no more."""
 
     def put(self, job_id: JobId, tower: TowerName | None, content: bytes) -> str:
         raise StoreUnavailable(MemoryError())
@@ -195,7 +195,7 @@ def test_a_cancel_ends_all_processes_within_five_seconds(
 
 
 def sent_by(holding: Holding, folder: Path) -> tuple[Holding, Path]:
-    """The same holding, of a job whose artifact is to be below `folder`; and a file that was sent there."""
+    """Return the holding of a job whose artifact belongs below `folder`, with one uploaded file."""
     spec = holding.job.spec.model_copy(update={"output_uri": str(folder)})
     sent = folder / holding.job.id / "user" / "fg.json"
     sent.parent.mkdir(parents=True)

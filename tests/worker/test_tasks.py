@@ -1,4 +1,4 @@
-"""A worker's way with a message, and its sweep."""
+"""Running the job that a message names, and the sweep."""
 
 import json
 import threading

@@ -1,4 +1,4 @@
-"""What decides what an artifact holds, and what only decides how it is made."""
+"""The content key depends on everything that changes an artifact, and on nothing else."""
 
 from exporter.spec import ExportSpec
 from jobs.control.content import compute_content_key

@@ -1,4 +1,4 @@
-"""What callers can do with jobs."""
+"""The operations that callers have on jobs."""
 
 from pathlib import Path
 
@@ -31,7 +31,7 @@ def plan_both(spec: ExportSpec) -> Plan:
 
 
 class DeafQueue(MemoryQueue):
-    """Takes no messages."""
+    """A queue that takes no messages."""
 
     def enqueue(self, job_id: JobId, priority: Priority = Priority.NORMAL, target: Target = "cpu") -> None:
         raise StoreUnavailable(ConnectionError())
@@ -156,7 +156,7 @@ def test_an_owners_next_job_waits_while_as_many_run_as_may(control: JobControl, 
 
 @pytest.fixture
 def sources(tmp_path: Path) -> ExportSpec:
-    """A spec whose checkpoint is there; beside it lies a manifest."""
+    """A spec whose checkpoint exists; beside it lies a manifest."""
     (tmp_path / "ckpt").mkdir()
     (tmp_path / "ckpt" / "weights").write_bytes(b"1")
     (tmp_path / "manifest.json").write_text("{}")

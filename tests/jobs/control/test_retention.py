@@ -1,4 +1,4 @@
-"""Which jobs are forgotten, and which are not, however old."""
+"""Old jobs are removed, except those that a release needs."""
 
 from datetime import timedelta
 
@@ -15,7 +15,7 @@ KEEP = timedelta(days=30)
 
 
 def job_of(store: JobStore, state: JobState, *, age: timedelta, **changes: object) -> Job:
-    """A stored job that was made, and perhaps ended, so long ago."""
+    """A stored job that was created, and perhaps ended, this long ago."""
     when = store.now() - age
     number = str(sum(1 for _ in store.page(limit=100).jobs))
     job_id = JobId(first_id_at(when)[:-1] + number)

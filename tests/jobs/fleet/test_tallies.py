@@ -1,4 +1,4 @@
-"""What an attempt adds to the counts."""
+"""The counts that an attempt adds."""
 
 import pytest
 

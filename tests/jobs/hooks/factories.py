@@ -15,7 +15,7 @@ SECRET = "whsec_" + "c2VjcmV0LXNlY3JldC1zZWNyZXQ="
 
 
 def make_entry(callback_url: str | None = CALLBACK) -> OutboxEntry:
-    """What cancelling a job of its own tells."""
+    """The outbox entry of cancelling a job."""
     job = make_job().model_copy(update={"callback_url": callback_url})
     return make_outbox_entries(job, job.request_cancel(NOW))[0]
 

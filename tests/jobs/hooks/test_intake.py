@@ -20,7 +20,7 @@ from tests.jobs.hooks.factories import make_template, make_training_event, make_
 
 
 class Submitting:
-    """Adds jobs to a store; raises instead when told to."""
+    """Adds jobs to a store, or raises if told to."""
 
     def __init__(self, store: RedisJobStore) -> None:
         self.store = store

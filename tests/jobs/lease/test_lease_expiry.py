@@ -1,4 +1,4 @@
-"""When a worker counts as gone, and when the store or its clock is to blame."""
+"""A worker counts as gone only if neither the store nor its clock explains the expired lease."""
 
 from datetime import timedelta
 
@@ -74,7 +74,7 @@ def test_a_lease_from_before_the_clock_was_set_back_ends_if_nobody_writes_it_ane
 
 
 def test_a_lease_of_a_worker_with_longer_ones_is_left_to_it(world: World) -> None:
-    """Of one with eight times our length, who renews it in its second third."""
+    """The worker's leases are eight times as long as ours, and it renews them in their second third."""
     job = new_job_id()
     for _ in range(3):
         until = world.now + 8 * MINUTE

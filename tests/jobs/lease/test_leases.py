@@ -1,4 +1,4 @@
-"""Taking, keeping and losing a job."""
+"""Claiming, renewing and losing a job."""
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Ending what nobody is at work on: who may, and what becomes of the job."""
+"""Closing jobs that nobody works on: who may do it, and how the job ends."""
 
 from datetime import timedelta
 

@@ -36,7 +36,7 @@ def keep_first_version(client: redis.Redis, name: str) -> JobId:
 
 
 def newer(client: redis.Redis, job: Job) -> None:
-    """Make a kept record one of a version to come."""
+    """Turn a stored record into one of a future version."""
     record = json.loads(str(client.hget(JOB_KEY + job.id, "record")))
     client.hset(JOB_KEY + job.id, "record", json.dumps({**record, "version": 99, "invented": True}))
 
@@ -85,7 +85,7 @@ def test_a_record_of_a_newer_program_is_not_guessed_at(change: dict[str, object]
 def test_jobs_of_both_versions_run_to_their_end(
     redis_store: RedisJobStore, redis_client: redis.Redis
 ) -> None:
-    """One queued and one left running by a worker of version 1, and one that only version 2 can hold."""
+    """A queued job, one left running by a worker of version 1, and one that only version 2 can hold."""
     ids = [keep_first_version(redis_client, name) for name in ("queued", "running")]
     newest = several()
     redis_store.add(newest)

@@ -1,4 +1,4 @@
-"""What is kept beside the jobs: answers, logs, tallies, releases; in memory and in Redis."""
+"""The stores beside the job store: answers, logs, tallies, releases; in memory and in Redis."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -137,7 +137,7 @@ def finish(
     failed: tuple[TowerName, ...] = (),
     retry_of: JobId | None = None,
 ) -> Job:
-    """A job of a model that has ended; each has packages of its own."""
+    """A job of a model that has ended, with packages of its own."""
     towers = tuple(tower for tower in make_job().towers if not retry_of or tower.name is TowerName.ITEM)
     job = make_job(job_id=JobId(f"{number:026d}")).model_copy(
         update={"model": model, "labels": labels, "retry_of": retry_of, "towers": towers}
@@ -156,7 +156,7 @@ def finish(
 
 
 def _remember(pointers: ReleasePointers, job: Job) -> None:
-    """The Redis store does so itself."""
+    """Add to the memory store what the Redis store adds by itself."""
     if isinstance(pointers, MemoryPointers) and job.state is JobState.SUCCEEDED and job.model:
         pointers.released.setdefault(job.model, []).append(job.id)
 

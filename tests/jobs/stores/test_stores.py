@@ -1,4 +1,4 @@
-"""What every job store promises, on each of them."""
+"""The contract of every job store, tested on each of them."""
 
 import pytest
 import redis

@@ -1,4 +1,4 @@
-"""What is done about an attempt's end before it is recorded."""
+"""Editing an attempt's result before it is recorded."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a failure's bundle holds, and what it does not."""
+"""The files in a failure's bundle, and what is kept out of them."""
 
 import io
 import json

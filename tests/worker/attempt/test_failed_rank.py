@@ -1,4 +1,4 @@
-"""Which rank ended the others, in the words of the log; and one that says by itself why it failed."""
+"""The rank that ended the others is found in the log, unless it reported its failure itself."""
 
 from exporter.outcome import Failure
 from jobs.lease.leases import Holding

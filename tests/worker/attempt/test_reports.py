@@ -1,4 +1,4 @@
-"""What a rank tells of its stages."""
+"""A rank reports its stages."""
 
 import io
 

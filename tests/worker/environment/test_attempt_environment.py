@@ -1,4 +1,4 @@
-"""What a real attempt finds in its environment, and what it may use up."""
+"""The environment of a real attempt, and its resource limits."""
 
 import os
 import subprocess
@@ -37,7 +37,7 @@ SECRETS = {
 
 @contextmanager
 def ranks_of(workspace: Workspace, count: int) -> Iterator[list[int]]:
-    """The numbers of an attempt's real processes, as soon as there are any: ranks are forks of one."""
+    """Return the numbers of an attempt's real processes as soon as there are any; ranks are forks."""
     process = RanksLauncher(ALLOWANCE).start(workspace, ranks=count)
     try:
         deadline = time.monotonic() + 60
@@ -139,7 +139,7 @@ time.sleep(60)
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user, as root could read everything")
 @pytest.mark.parametrize(("how", "readable"), [("private", False), ("open", True)])
 def test_a_private_process_is_not_read_by_another_of_its_user(how: str, readable: bool) -> None:
-    """The environment of the worker, which holds more than its attempts'."""
+    """The worker's environment holds more than its attempts may see."""
     program = [sys.executable, "-c", _HOLDS_A_SECRET, how]
     environment = {"PYTHONPATH": str(ROOT), "HELD": "planted"}
     with subprocess.Popen(program, env=environment, stdout=subprocess.PIPE) as holder:

@@ -40,7 +40,7 @@ def temporary(name: str, lifetime: timedelta) -> TemporaryCredentials:
 
 
 class Clock:
-    """Stands still unless it is moved."""
+    """A clock that stands still unless it is moved."""
 
     at = 1000.0
 

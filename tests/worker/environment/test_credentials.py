@@ -1,4 +1,4 @@
-"""Credentials for one job: asked of a real STS, judged by IAM's own rules as moto has them."""
+"""Credentials for one job, requested from a real STS and checked by moto's implementation of IAM."""
 
 import json
 import socket
@@ -103,7 +103,7 @@ def test_an_output_is_no_pattern() -> None:
 
 @pytest.fixture(scope="module")
 def sts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of an STS that really answers."""
+    """The URL of a running STS."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

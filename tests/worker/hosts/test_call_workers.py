@@ -1,4 +1,4 @@
-"""An attempt on several hosts: the others are called through the queue, and help as long as it lasts."""
+"""An attempt on several hosts: other workers are called through the queue and help until it ends."""
 
 import socket
 from collections.abc import Callable

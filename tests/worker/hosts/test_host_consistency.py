@@ -1,4 +1,4 @@
-"""Hosts that would not make one export together say so, on all of them, before any rank begins."""
+"""Hosts that would not make one export together all say so before any rank begins."""
 
 import platform
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""What is left of attempts when their job ends: an artifact that is named, or nothing."""
+"""When a job ends, its attempts leave an artifact that the job names, or nothing."""
 
 import threading
 from collections.abc import Callable

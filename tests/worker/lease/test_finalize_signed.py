@@ -1,4 +1,4 @@
-"""A job that ends after its worker: its artifact is named if somebody can vouch for it."""
+"""A job that ends after its worker names its artifact only if that can be signed safely."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What ranks are told of their lease, and when they take it for lost."""
+"""The proof of a lease: what ranks read in it, and when they treat the lease as lost."""
 
 from datetime import timedelta
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a compiler left is removed after a day, and what spares work is kept."""
+"""Generated files are removed after a day, and reusable ones are kept."""
 
 import os
 import time
@@ -8,7 +8,7 @@ from worker.machine.compiler_files import copy_precompiled, remove_old_files
 
 
 def made(folder: Path) -> None:
-    """What the compiler leaves: a program's files, the processor's probes, compiled headers."""
+    """Create files as the compiler does: a program's, the processor's probes, compiled headers."""
     for name in ("c6bc/x.wrapper.so", "5m/c5mo.so", "precompiled_headers/avx2/h.gch", "24/x.py"):
         (folder / name).parent.mkdir(parents=True)
         (folder / name).write_text("generated")

@@ -1,4 +1,4 @@
-"""What a worker knows of its machine's GPUs."""
+"""A worker reports its machine's GPUs."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What probes are told of a worker, and what a worker that is to go does first."""
+"""The liveness probe of a worker, and draining it before it stops."""
 
 import socket
 import threading
@@ -67,7 +67,7 @@ def notice(*jobs: JobId) -> WorkerNotice:
 
 
 class Listener:
-    """What comes of asking a worker: an answer, none, or no broker."""
+    """The result of asking a worker: an answer, no answer, or no broker."""
 
     def __init__(self, *answers: Literal["answer", "none", "away"]) -> None:
         self.answers = list(answers)
@@ -102,7 +102,7 @@ def test_a_worker_that_did_not_answer_or_could_not_be_asked_is_told_again() -> N
 
 
 def test_a_worker_that_is_not_to_be_seen_yet_is_waited_for() -> None:
-    """As after an outage of the store, until its next beat."""
+    """After an outage of the store, a worker is unknown until its next beat."""
     roster, listener = MemoryRoster(), Listener("answer")
     threading.Timer(BEAT.total_seconds() * 2, roster.announce, (notice(new_job_id()), BEAT)).start()
     assert not drained(roster, listener)

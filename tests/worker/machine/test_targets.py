@@ -1,4 +1,4 @@
-"""What a machine can compile for, and what becomes of a wish for something else."""
+"""The targets that a machine can compile for, and errors for others."""
 
 import pytest
 
