@@ -243,9 +243,7 @@ class Job(JobOptions):
         return self
 
     def require_closed_by(self, closer: str, attempt: int) -> Self:
-        """Return this job, or raise LeaseLost if `closer` no longer has the right to close it after that
-        attempt.
-        """
+        """Return this job, or raise LeaseLost if `closer` may no longer close it after that attempt."""
         if self.lease is None or (self.lease.closer, self.attempt) != (closer, attempt):
             raise LeaseLost(f"{closer} no longer has job {self.id} to end it")
         return self
@@ -292,9 +290,7 @@ class Job(JobOptions):
         return self
 
     def hand_back(self, now: datetime) -> Self:
-        """Return this job queued again, not counted as a setback; to be closed if it was cancelled
-        meanwhile.
-        """
+        """Return this job queued again without a setback; to be closed if it was cancelled meanwhile."""
         queued = self.move_to(JobState.QUEUED, now)
         return queued.await_closing(now) if self.cancel_requested else queued
 

@@ -18,8 +18,9 @@ NO_CODE_CACHE = "off"  # the setting's value for no code cache
 def inherited_environment(
     changes: Mapping[str, str | None], permits: Callable[[str], bool] = lambda name: True
 ) -> dict[str, str]:
-    """Return the variables of this process that `permits` accepts, with `changes` applied; None removes
-    one.
+    """Return the variables of this process that `permits` accepts, with `changes` applied.
+
+    A change to None removes the variable.
     """
     kept = {name: value for name, value in os.environ.items() if permits(name)}
     environment: dict[str, str | None] = {**kept, **changes}
@@ -27,8 +28,9 @@ def inherited_environment(
 
 
 def secret_values() -> tuple[str, ...]:
-    """Return the values of this process's environment that no log may show: secrets by name, URL
-    passwords.
+    """Return the values of this process's environment that no log may show.
+
+    They are variables whose names say that they are secret, and passwords in URLs.
     """
     by_name = [value for name, value in os.environ.items() if _SECRET.search(name)]
     in_urls = [found[1] for value in os.environ.values() for found in _PASSWORD.finditer(value)]

@@ -68,9 +68,7 @@ class Heartbeat:
         started_at: datetime,
         alive_file: Path | None = None,
     ) -> None:
-        """Announce `runner`'s worker every `interval`, and write each beat to `alive_file` if there is
-        one.
-        """
+        """Announce `runner`'s worker every `interval`, and write each beat to `alive_file` if given."""
         self._liveness_file = LivenessFile(alive_file, interval)
         self._roster = roster
         self._runner = runner
@@ -154,9 +152,7 @@ def release_jobs(runner: Runner) -> Mapping[JobId, datetime]:
 
 
 def close_orphans(runner: Runner, ended: Mapping[JobId, datetime], stopped: threading.Event) -> None:
-    """Close the jobs among these that nobody will work on again; leave those that fail now to the next
-    sweep.
-    """
+    """Close the jobs among these that nobody will work on again; leave failures to the next sweep."""
     for job_id, until in ended.items():
         try:
             runner.close(job_id, until, stopped)

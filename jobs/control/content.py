@@ -23,8 +23,10 @@ _LEFT_OUT = {"ranks", "nodes", *_SOURCES}
 
 
 def stat_files(uri: str) -> tuple[StoredFile, ...]:
-    """Return the file that a URI names, or those below the folder that it names; SourceNotFound if
-    neither.
+    """Return the file that a URI names, or the files below the folder that it names.
+
+    Raises:
+        SourceNotFound: there is neither.
     """
     folder, name = split_uri(uri.rstrip("/"))
     store = open_store(folder)

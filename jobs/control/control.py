@@ -165,8 +165,7 @@ class JobControl:
         return job
 
     def _find_same_export(self, key: str, options: JobOptions) -> Job | None:
-        """Return the job that made this artifact for the same model, if its record and manifest are still
-        there.
+        """Return the job that made this artifact for the same model; None if it or its manifest is gone.
 
         If that cannot be found out, exporting again is better than failing.
         """

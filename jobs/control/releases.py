@@ -58,9 +58,7 @@ class ReleasePointers(Protocol):
     def promote(self, release: Release) -> None: ...
 
     def roll_back(self, model: str) -> Release | None:
-        """Promote the previously promoted release again; return None, and change nothing, if there is
-        none.
-        """
+        """Promote the previously promoted release again; return None, and change nothing, without one."""
         ...
 
 

@@ -11,8 +11,9 @@ MAX_BYTES = 1 << 20
 
 
 class Bundles(Protocol):
-    """Stores the latest bundle per job and tower; without a tower, that of an attempt that failed as a
-    whole.
+    """Stores the latest bundle per job and tower.
+
+    Without a tower, it is the bundle of an attempt that failed as a whole.
     """
 
     def put(self, job_id: JobId, tower: TowerName | None, content: bytes) -> str:

@@ -27,9 +27,7 @@ class JobLogs(Protocol):
     def read(
         self, job_id: JobId, tower: TowerName | None = None, stage: Stage | None = None
     ) -> tuple[LogPart, ...]:
-        """Return the parts that have lines, ordered by tower and stage; all, or those of one tower or
-        stage.
-        """
+        """Return the parts that have lines, ordered by tower and stage; optionally of one tower or stage."""
         ...
 
 

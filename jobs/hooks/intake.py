@@ -30,11 +30,11 @@ class Intake:
     now: Callable[[], datetime]
 
     def receive(self, event: TrainingEvent) -> tuple[Receipt | None, bool]:
-        """Start the event's jobs once; return its receipt (None: no trigger matches) and whether it came
-        before.
+        """Start the event's jobs once; return its receipt and whether the event came before.
 
-        A repeated event keeps the jobs that it started. A failed start is tried again with the trigger as it
-        is now. Raise errors that may not recur when the same event is sent again.
+        The receipt is None if no trigger matches. A repeated event keeps the jobs that it started. A failed
+        start is tried again with the trigger as it is now. Raise errors that may not recur when the same
+        event is sent again.
         """
         known = self.receipts.find(event.source, event.id)
         receipt = known or self._plan_starts(event)

@@ -72,9 +72,7 @@ class RedisReceipts:
         return receipt if kept is None else Receipt.model_validate_json(kept)
 
     def update_starts(self, receipt: Receipt) -> Receipt:
-        """Save the receipt's starts, and return the stored receipt; starts that others made meanwhile
-        stay.
-        """
+        """Save the receipt's starts; keep those that others made meanwhile; return the stored receipt."""
         key, merged = _key(receipt.source, receipt.id), receipt
 
         def write(pipe: redis.client.Pipeline) -> None:

@@ -188,9 +188,7 @@ class RedisOutbox:
     def page(
         self, *, limit: int, job: str | None, state: DeliveryState | None, before: str | None
     ) -> DeliveryPage:
-        """Return up to `limit` deliveries older than `before`: those of one job, those in one state, or
-        all.
-        """
+        """Return up to `limit` deliveries older than `before`; optionally of one job, or in one state."""
         index = f"job:{job}" if job else f"state:{state}" if state else "all"
         newest = f"({before}" if before else "+"
         with translate_redis_errors():

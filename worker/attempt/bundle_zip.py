@@ -74,9 +74,7 @@ def _format_log(parts: tuple[LogPart, ...]) -> str:
 
 
 def _describe_plan(spec: ExportSpec) -> str:
-    """Return the inputs of every tower and their dynamic dims as JSON, or the error that prevents
-    planning.
-    """
+    """Return the inputs of every tower and their dynamic dims as JSON, or the error of planning them."""
     try:
         planned = plan_towers(spec, spec.config or "")
     except ExportError as error:

@@ -66,8 +66,7 @@ class LogTail:
         self._places: dict[str, Place] = {}
 
     def forward(self) -> None:
-        """Store the complete lines written since the last call; if the store is away, the next call tries
-        again.
+        """Store the complete lines written since the last call; if the store is away, try again next time.
 
         At most `at_a_time` bytes are read into memory, however much an attempt writes.
         """

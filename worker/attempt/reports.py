@@ -11,9 +11,7 @@ from worker.attempt.logs import format_event
 
 
 def make_reporter(events: TextIO, tracing: Tracing, traceparent: str | None) -> OnStage:
-    """Return a function that passes events on to the event file, to the log and, once a stage ends, to the
-    trace.
-    """
+    """Return a function that passes events on to the event file, the log and, as stages end, the trace."""
     begun: dict[tuple[str, Stage], float] = {}
 
     def report(event: StageEvent) -> None:

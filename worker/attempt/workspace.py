@@ -104,8 +104,9 @@ def _write_atomically(value: Frozen, path: Path) -> None:
 
 
 def artifact_folder(job: Job, target: Target | None = None) -> str:
-    """Return the folder, below the spec's output_uri, where attempts for a target publish; by default the
-    current.
+    """Return the folder below the spec's output_uri where attempts for a target publish.
+
+    The default is the current target.
     """
     return f"{job.id}/{target or job.current_target}" if len(job.spec.targets) > 1 else job.id
 
@@ -148,9 +149,7 @@ def own_worker_dir(work_dir: Path, pid: int) -> Path:
 
 
 def remove_leftovers(work_dir: Path) -> None:
-    """Remove the directories of dead workers of this host; whether those of other hosts are alive is
-    unknown.
-    """
+    """Remove the directories of this host's dead workers; other hosts' workers may be alive."""
     for left in work_dir.absolute().glob(f"{_host()}-*-*"):
         _, pid, incarnation = left.name.split("-")
         if incarnation != _incarnation(int(pid)):

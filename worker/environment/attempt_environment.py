@@ -97,8 +97,8 @@ class AttemptEnvironment:
 
 
 def make_attempt_environment(settings: AttemptEnvironmentSettings) -> AttemptEnvironment:
-    """Return the environment that the settings describe; with a storage role, attempts get its
-    credentials.
+    """Return the environment that the settings describe, with credentials of the storage role if one is
+    set.
     """
     if settings.storage_role is None:
         return AttemptEnvironment(settings=settings)

@@ -28,8 +28,7 @@ class HostCaller:
         )
 
     def call_hosts(self, job: Job, queue: WorkerQueue) -> Rendezvous | None:
-        """Call the other hosts of the job's attempt, and return the meeting place; None for a job on one
-        host.
+        """Call the other hosts of the job's attempt and return the meeting place; None for a single host.
 
         Raises:
             StoreUnavailable: the queue could not be reached.

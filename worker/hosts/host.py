@@ -67,9 +67,7 @@ class HostOfRanks:
         return Failure.model_validate_json(first)
 
     def _agree_on_job(self, own: HostFacts) -> None:
-        """Adopt the job of the host of rank 0; check that all hosts mean the same export and the same
-        store.
-        """
+        """Adopt the job of the host of rank 0; check that all hosts mean the same export and store."""
         request = self.workspace.read_request()
         store = open_store(request.spec.output_uri)
         if self.hosts.leads:
@@ -164,9 +162,7 @@ class HostOfRanks:
         )
 
     def _await_cause(self) -> None:
-        """Wait a moment for another host's failure, which may be why a rank here could not meet the
-        others.
-        """
+        """Wait a moment for another host's failure, which may be why ranks here could not meet it."""
         deadline = time.monotonic() + _CAUSE_S
         while self.hosts.failure is None and self.hosts.lost_host is None and time.monotonic() < deadline:
             time.sleep(_LOOK_S)

@@ -119,9 +119,7 @@ class AgreedJob(Frozen):
 
 
 def collect_host_facts(spec: ExportSpec, *, hosts: int, ranks: int) -> HostFacts | Failure:
-    """Collect this host's facts in a child process, because that imports a compiler and may start a GPU
-    driver.
-    """
+    """Collect this host's facts in a child process, as that imports a compiler and may start a driver."""
 
     def collect() -> HostFacts | Failure:
         try:

@@ -176,9 +176,7 @@ def _adopt_or_remove(
     still_ours: Permission,
     on_removed: Callable[[], None] = lambda: None,
 ) -> ExportOutcome | None:
-    """Return the outcome of the artifact published there; if there is none, remove what was left and return
-    None.
-    """
+    """Return the outcome of the artifact published there; without one, remove leftovers and return None."""
     still_ours()
     outcome = recover_published_outcome(artifact_uri, job.id, towers, still_ours)
     if outcome is None:
@@ -228,7 +226,7 @@ def _retry_transient(
     give_up: Callable[[ExportError], AttemptResult],
     deadline: _RetryDeadline,
 ) -> AttemptResult:
-    """Call `act` again after transient errors, until the deadline passes; then return `give_up(error)`.
+    """Call `act` until it succeeds; return `give_up(error)` after another error, or past the deadline.
 
     Raises:
         LeaseLost: another worker holds the job.

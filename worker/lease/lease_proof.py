@@ -39,9 +39,7 @@ class LeaseProof:
     _proved_until: float = 0.0
 
     def renew(self, asked_at: float, remaining: timedelta) -> None:
-        """Extend the proof: the lease had `remaining` to go when the store was asked at `asked_at` (since
-        boot).
-        """
+        """Extend the proof: the lease had `remaining` to go at `asked_at`, in seconds since boot."""
         until = asked_at + remaining.total_seconds()
         if abs(until - self._proved_until) < _WORTH_WRITING_S:
             return

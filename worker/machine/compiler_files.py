@@ -47,7 +47,7 @@ def _size(folder: Path) -> int:
 
 
 def copy_precompiled(ahead: Path, folder: Path) -> None:
-    """Copy precompiled files from `ahead` to `folder` unless they are there, each completely or not at
+    """Copy precompiled files from `ahead` to `folder` where they are missing, each completely or not at
     all.
     """
     kept = [each for each in ahead.glob("*") if each.is_dir() and _is_about_machine(each)]
