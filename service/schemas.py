@@ -34,7 +34,7 @@ from jobs.fleet.roster import WorkerNotice, find_unserved
 from jobs.ids import JobId
 from jobs.model import Job, JobState, TowerProgress
 from jobs.request import Priority
-from jobs.stores.job_store import Page
+from jobs.stores.job_store import JobPage
 from telemetry.tracing import trace_id
 
 
@@ -153,7 +153,7 @@ class JobList(Frozen):
     next_cursor: str | None = Field(description="Give it as `cursor` for the page after this one.")
 
     @classmethod
-    def of(cls, page: Page, alive: tuple[WorkerNotice, ...]) -> "JobList":
+    def of(cls, page: JobPage, alive: tuple[WorkerNotice, ...]) -> "JobList":
         return cls(jobs=tuple(JobView.of(job, alive) for job in page.jobs), next_cursor=page.next)
 
 

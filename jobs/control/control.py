@@ -14,7 +14,7 @@ from jobs.lease.leases import update_job
 from jobs.model import ANYONE, Job, JobState, TowerProgress
 from jobs.queue import JobQueue, enqueue_if_possible
 from jobs.request import JobOptions
-from jobs.stores.job_store import JobStore, Page
+from jobs.stores.job_store import JobPage, JobStore
 
 _SCAN = 200  # queued jobs read per page
 
@@ -119,7 +119,7 @@ class JobControl:
     def revision(self, job_id: str) -> int:
         return self.store.revision(_require_job_id(job_id))
 
-    def page(self, *, limit: int, state: JobState | None, before: str | None) -> Page:
+    def page(self, *, limit: int, state: JobState | None, before: str | None) -> JobPage:
         """Return jobs, newest first; `before` is the previous page's `next`."""
         return self.store.page(limit=limit, state=state, before=JobId(before) if before else None)
 

@@ -11,7 +11,7 @@ from jobs.model import Job, JobState
 
 
 @dataclass(frozen=True)
-class Page:
+class JobPage:
     """Jobs, newest first; `next` continues after the last of them, None at the end."""
 
     jobs: tuple[Job, ...]
@@ -70,7 +70,7 @@ class JobStore(Protocol):
         """Return the latest successful job with this content key; it may have been removed since."""
         ...
 
-    def page(self, *, limit: int, state: JobState | None = None, before: JobId | None = None) -> Page:
+    def page(self, *, limit: int, state: JobState | None = None, before: JobId | None = None) -> JobPage:
         """Return up to `limit` jobs older than `before`, in one state or in any."""
         ...
 

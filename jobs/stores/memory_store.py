@@ -9,7 +9,7 @@ from exporter.spec import Target
 from jobs.errors import JobNotFound, QuotaExceeded
 from jobs.ids import JobId
 from jobs.model import Job, JobState
-from jobs.stores.job_store import Page
+from jobs.stores.job_store import JobPage
 
 
 def utc_now() -> datetime:
@@ -78,14 +78,14 @@ class MemoryJobStore:
     def _count_owned(self, owner: str, state: JobState) -> int:
         return sum((job.owner, job.state) == (owner, state) for job in self._jobs.values())
 
-    def page(self, *, limit: int, state: JobState | None = None, before: JobId | None = None) -> Page:
+    def page(self, *, limit: int, state: JobState | None = None, before: JobId | None = None) -> JobPage:
         jobs = [
             self._jobs[job_id]
             for job_id in sorted(self._jobs, reverse=True)
             if (before is None or job_id < before) and state in (None, self._jobs[job_id].state)
         ]
         more = len(jobs) > limit
-        return Page(tuple(jobs[:limit]), jobs[limit - 1].id if more else None)
+        return JobPage(tuple(jobs[:limit]), jobs[limit - 1].id if more else None)
 
     def leases(self) -> Mapping[JobId, datetime]:
         return {job.id: job.lease.until for job in self._jobs.values() if job.lease is not None}

@@ -16,7 +16,7 @@ from jobs.errors import JobNotFound, QuotaExceeded, RecordTooNew, StoreUnavailab
 from jobs.events import make_outbox_entries
 from jobs.ids import JobId
 from jobs.model import Job, JobState
-from jobs.stores.job_store import Page
+from jobs.stores.job_store import JobPage
 from jobs.stores.record import read_record, write_record, write_spec
 
 JOB_KEY = "slipway:job:"  # + id: hash of spec, record, revision
@@ -222,7 +222,7 @@ class RedisJobStore:
             found = self._redis.get(CONTENT_KEY + key)
         return None if found is None else JobId(str(found))
 
-    def page(self, *, limit: int, state: JobState | None = None, before: JobId | None = None) -> Page:
+    def page(self, *, limit: int, state: JobState | None = None, before: JobId | None = None) -> JobPage:
         newest = f"({before}" if before else "+"
         with translate_redis_errors():
             found = self._redis.zrevrangebylex(INDEX_KEY + (state or _ALL), newest, "-", 0, limit + 1)
@@ -231,7 +231,7 @@ class RedisJobStore:
         more = len(ids) > limit
         # A job may have left the state since the index was read; it must not be listed under it.
         shown = tuple(job for job in jobs if state in (None, job.state))
-        return Page(shown, ids[limit - 1] if more else None)
+        return JobPage(shown, ids[limit - 1] if more else None)
 
     def leases(self) -> Mapping[JobId, datetime]:
         with translate_redis_errors():

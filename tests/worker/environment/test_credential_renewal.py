@@ -60,16 +60,16 @@ def test_boto3_goes_on_with_newer_credentials_before_the_first_expire(
 ) -> None:
     given = iter([temporary("first", timedelta(minutes=4)), temporary("second", HOUR)])
     clock = Clock()
-    grant = CredentialRenewal(
+    renewal = CredentialRenewal(
         folder=tmp_path / "grant", request=lambda: next(given), lifetime=HOUR, clock=clock
     )
-    for name, value in grant.start().items():
+    for name, value in renewal.start().items():
         monkeypatch.setenv(name, str(value))
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     found = botocore.session.get_session().get_credentials()
     assert found is not None and found.get_frozen_credentials().access_key == "first"
-    grant.renew_until(ended.is_set)
+    renewal.renew_until(ended.is_set)
     time.sleep(1.5)
     assert found.get_frozen_credentials().access_key == "first"
     clock.at += 1801
@@ -91,9 +91,9 @@ def test_what_is_not_given_the_second_time_is_asked_for_again_later(
         return temporary("first", HOUR)
 
     clock = Clock()
-    grant = CredentialRenewal(folder=tmp_path / "grant", request=ask, lifetime=HOUR, clock=clock)
-    grant.start()
-    grant.renew_until(ended.is_set)
+    renewal = CredentialRenewal(folder=tmp_path / "grant", request=ask, lifetime=HOUR, clock=clock)
+    renewal.start()
+    renewal.renew_until(ended.is_set)
     time.sleep(0.5)  # now it has seen the time
     clock.at += 1801
     time.sleep(3)
@@ -101,11 +101,11 @@ def test_what_is_not_given_the_second_time_is_asked_for_again_later(
 
 
 def test_only_the_attempt_s_user_can_read_them(tmp_path: Path) -> None:
-    grant = CredentialRenewal(
+    renewal = CredentialRenewal(
         folder=tmp_path / "grant", request=lambda: temporary("key", HOUR), lifetime=HOUR
     )
-    grant.start()
-    assert (grant.folder.stat().st_mode & 0o777, grant._file.stat().st_mode & 0o777) == (0o700, 0o600)
+    renewal.start()
+    assert (renewal.folder.stat().st_mode & 0o777, renewal._file.stat().st_mode & 0o777) == (0o700, 0o600)
 
 
 def test_the_store_is_reached_as_the_worker_s_own_configuration_says(
@@ -115,10 +115,10 @@ def test_the_store_is_reached_as_the_worker_s_own_configuration_says(
     own.write_text(OWN)
     monkeypatch.setenv("AWS_CONFIG_FILE", str(own))
     monkeypatch.setenv("AWS_PROFILE", "store")
-    grant = CredentialRenewal(
+    renewal = CredentialRenewal(
         folder=tmp_path / "grant", request=lambda: temporary("key", HOUR), lifetime=HOUR
     )
-    monkeypatch.setenv("AWS_CONFIG_FILE", str(grant.start()["AWS_CONFIG_FILE"]))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(renewal.start()["AWS_CONFIG_FILE"]))
     monkeypatch.delenv("AWS_PROFILE")
     session = botocore.session.get_session()
     config = dict(session.get_scoped_config())
