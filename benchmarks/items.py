@@ -24,7 +24,7 @@ from exporter.artifact.read import read_manifest
 from exporter.data.batch import read_rows
 from exporter.index_spec import INDEX_KINDS, IndexSpec
 from exporter.manifest import Manifest, VectorsEntry
-from exporter.serving.downloaded_tower import download
+from exporter.serving.downloaded_tower import download_tower
 from exporter.spec import ExportSpec, TowerName
 from exporter.verify.runner import PackageRunner
 
@@ -120,7 +120,7 @@ def _figures_of(manifest: Manifest, artifact: Path, rows: Path, done: ExportRun)
 
 def _package_speed(manifest: Manifest, artifact: Path, rows: Path) -> float:
     """Return rows per second of the package alone: resident tensors, the largest batch, the same threads."""
-    served = download(str(artifact), TowerName.ITEM, artifact.parent / "served")
+    served = download_tower(str(artifact), TowerName.ITEM, artifact.parent / "served")
     size = manifest.max_batch_size
     inputs = read_rows(str(rows), served.features, limit=size).take(size).tensors(served.plan)
     with PackageRunner(

@@ -44,13 +44,13 @@ def add_command(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]
 
 def run(arguments: argparse.Namespace) -> int:
     """Predict, and print how many rows were written."""
-    from exporter.serving.downloaded_tower import download
+    from exporter.serving.downloaded_tower import download_tower
     from exporter.serving.predict import predict  # torch loads only for the commands that need it
 
     with tempfile.TemporaryDirectory(prefix="slipway-predict-") as folder:
         scratch = Path(folder)
         key = VerifyingKey(arguments.verify) if arguments.verify else None
-        tower = download(
+        tower = download_tower(
             arguments.artifact,
             TowerName(arguments.tower),
             scratch / "artifact",

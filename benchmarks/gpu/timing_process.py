@@ -207,10 +207,12 @@ def _subject(order: dict[str, object], tell: Callable[..., None]) -> Subject:
 
 def _chains(name: str, artifact: Path, tower: str, scratch: Path) -> "dict[str, Sequence[Link]]":
     """The chain of an artifact's packages; and its last one by itself, where there are two."""
-    from exporter.serving.downloaded_tower import download
+    from exporter.serving.downloaded_tower import download_tower
     from exporter.spec import TowerName
 
-    served = download(str(artifact), TowerName(tower), scratch / f"{artifact.parent.parent.name}-{tower}")
+    served = download_tower(
+        str(artifact), TowerName(tower), scratch / f"{artifact.parent.parent.name}-{tower}"
+    )
     chains: dict[str, Sequence[Link]] = {f"package {name}": served.chain}
     if len(served.chain) > 1:
         chains[f"dense {name}"] = served.chain[-1:]

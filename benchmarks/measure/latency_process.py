@@ -19,7 +19,7 @@ from exporter.checkpoint.read import open_checkpoint
 from exporter.construction.open_blueprint import ConfiguredBlueprint
 from exporter.construction.sources import open_rows
 from exporter.data.batch import Rows, named_batch, trace_inputs
-from exporter.serving.downloaded_tower import download
+from exporter.serving.downloaded_tower import download_tower
 from exporter.spec import ExportSpec, TowerName
 from exporter.towers.plan import plan_towers
 from exporter.towers.tower import Tower
@@ -134,7 +134,7 @@ def _calls(subject: Subject, tower: Tower, rows: Rows, scratch: Path) -> dict[st
 
 
 def _chain(artifact: Path, subject: Subject, scratch: Path) -> Call:
-    served = download(str(artifact), subject.tower, scratch / f"{artifact.name}-{subject.tower}")
+    served = download_tower(str(artifact), subject.tower, scratch / f"{artifact.name}-{subject.tower}")
     return Chain(served.chain, torch.device("cpu"))
 
 

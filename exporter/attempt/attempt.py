@@ -1,4 +1,4 @@
-"""One try at one export: what it is given, what a rank makes of its towers, what a failing one leaves."""
+"""One attempt at an export: its inputs, the results of its towers, and diagnostics of a failed one."""
 
 import logging
 import traceback
@@ -13,36 +13,36 @@ from exporter.spec import ExportSpec
 from exporter.storage.store import StoredFile
 from exporter.towers.plan import TowerToExport
 
-DIAGNOSTICS = "evidence"  # the folder, below a tower's
+DIAGNOSTICS = "evidence"  # name of the folder of diagnostics, below a tower's
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Attempt:
-    """One try at one export: what is asked for, under which id, and where to work."""
+    """One attempt at one export: the request, the job's id, and the folder to work in."""
 
     job_id: str
     spec: ExportSpec
     workspace: Path
-    config_uri: str | None = None  # where the spec's inline config was read, if anywhere
+    config_uri: str | None = None  # the URI that the spec's inline config was read from
     folder: str | None = None  # of the artifact, below the spec's output_uri; default: the job's id
-    families: tuple[str, ...] = ()  # of one's own, whose packages may be loaded
-    stage_limit_s: float = 3600.0  # past it a stage is ended, with the stack it hung in
+    families: tuple[str, ...] = ()  # custom families whose packages may be loaded
+    stage_limit_s: float = 3600.0  # longest time of a stage; past it the tower's process is ended
     replace_unfinished: bool = False  # overwrite what an earlier attempt left without a manifest
     code_cache: str | None = None  # URI of compiled code that exports share
-    # Returns once the job certainly belongs to this attempt, and for how long it does; None: for ever.
+    # Waits until the job certainly belongs to this attempt; returns for how long it does, None for ever.
     await_lease: Callable[[], timedelta | None] = lambda: None
 
     @property
     def artifact_uri(self) -> str:
-        """Where its artifact is to be."""
+        """URI of the artifact's folder."""
         return f"{self.spec.output_uri.rstrip('/')}/{self.folder or self.job_id}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExportedTower:
-    """A tower that passed the gate: its manifest entry, and the local files the entry speaks of."""
+    """A tower that passed the gate: its manifest entry, and the local files that the entry names."""
 
     entry: TowerEntry
     files: dict[str, Path]  # path below the artifact's root -> local file
@@ -52,17 +52,17 @@ class ExportedTower:
 
 @dataclass(frozen=True, kw_only=True)
 class TowerResult:
-    """What one rank made of one tower: exported, or failed."""
+    """The result of one tower on its rank: exported, or failed."""
 
     planned: TowerToExport
     exported: ExportedTower | None = None
-    sent: tuple[StoredFile, ...] = ()  # of an exported one: its files, where the artifact is to be
-    unsent: Failure | None = None  # why they are not there: then nothing of the attempt is published
+    sent: tuple[StoredFile, ...] = ()  # uploaded files of an exported tower
+    unsent: Failure | None = None  # why they could not be uploaded; nothing of the attempt is published then
     failure: Failure | None = None
 
 
 class Diagnostics:
-    """Texts that a failure will want to have beside it; none is made before that."""
+    """Texts to write beside a failure, for people; they are rendered only once there is one."""
 
     def __init__(self, folder: Path) -> None:
         """Write below `folder`, which need not exist."""
@@ -70,16 +70,16 @@ class Diagnostics:
         self._texts: dict[str, Callable[[], str]] = {}
 
     def keep(self, name: str, text: Callable[[], str]) -> None:
-        """Should a later step fail, write `text` to the file `name`."""
+        """Register `text` to be written to the file `name` if a later step fails."""
         self._texts[name] = text
 
     def write(self, error: BaseException) -> None:
-        """Write what was kept, and the traceback; what cannot be written is left out."""
+        """Write the traceback and all registered texts; texts that raise are left out."""
         self._folder.mkdir(parents=True, exist_ok=True)
         trace = traceback.format_exception(error)
         (self._folder / "traceback.txt").write_text("".join(trace))
         for name, text in self._texts.items():
             try:
                 (self._folder / name).write_text(text())
-            except Exception:  # the failure itself must be told all the same
-                log.exception("evidence_lost", extra={"name_of_file": name})
+            except Exception:  # the failure itself must be reported all the same
+                log.exception("diagnostics_lost", extra={"name_of_file": name})

@@ -11,7 +11,7 @@ from exporter.artifact.signing import VerifyingKey
 from exporter.dtypes import Kernel
 from exporter.errors import InvalidSpec
 from exporter.manifest import Manifest, SourceRef
-from exporter.serving.downloaded_tower import DownloadedTower, download
+from exporter.serving.downloaded_tower import DownloadedTower, download_tower
 from exporter.spec import Device, IdWeights, TableLayout, TowerName
 
 _INLINE = "inline"  # a config that came with the request: the artifact does not say where it is
@@ -27,7 +27,7 @@ class PublishedArtifact:
 
     def download_tower(self, tower: TowerName, into: Path, families: Collection[str]) -> DownloadedTower:
         """Download a tower and verify its digests; operators may come from the packages of `families`."""
-        return download(self.uri, tower, into, self.key, families=families)
+        return download_tower(self.uri, tower, into, self.key, families=families)
 
     def require_made_from(self, found: SourceRef) -> None:
         """Raise InvalidSpec if a config or checkpoint is not what the artifact was made from.

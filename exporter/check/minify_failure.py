@@ -12,7 +12,7 @@ from exporter.minify.on_failure import CANDIDATES_FOLDER, minify_programs, minif
 from exporter.minify.script_runner import ExpectedEnding
 from exporter.minify.search import SCRIPT_NAME
 from exporter.packages.parts import PackagePlan, TracedPart
-from exporter.packages.request import untraced_libraries
+from exporter.packages.request import likely_op_libraries
 from exporter.pipeline.open_tower import OpenedTower
 from exporter.trace.op_libraries import all_graphs, find_known_libraries
 from exporter.verify.cases import Cases
@@ -45,7 +45,7 @@ def minify_untraced(
     towers = [part.tower for part in packages.parts]
     inputs = packages.first_inputs(opened.inputs)
     others = packages.first_inputs(cases.must_agree[-1].inputs)
-    folder, libraries = task.minify_into / opened.tower.name, untraced_libraries(opened.tower)
+    folder, libraries = task.minify_into / opened.tower.name, likely_op_libraries(opened.tower)
     result = minify_trace_failure(error, towers, inputs, others, folder, libraries=libraries)
     return _name_script(result, folder)
 

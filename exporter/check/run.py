@@ -25,6 +25,7 @@ from exporter.minify.on_failure import expected_ending
 from exporter.outcome import Failure
 from exporter.packages.parts import PackagePlan, TracedPart, plan_packages, trace_parts
 from exporter.pipeline.open_tower import OpenedTower, open_tower
+from exporter.stages import StageClock
 from exporter.towers.plan import TowerToExport, plan_export, read_config
 from exporter.trace.trace_log import log_nodes
 from exporter.verify.cases import Cases
@@ -74,8 +75,9 @@ def _check_tower(
     folder = scratch / planned.name
     folder.mkdir()
     spec = task.spec.without_items()
+    clock = StageClock(planned.name, lambda event: None)  # progress is reported by finding
     require = task.published.require_made_from if task.published else lambda source: None
-    opened = open_tower(planned, spec, config_text, scratch, require_source=require)
+    opened = open_tower(planned, spec, config_text, scratch, clock, require_source=require)
     packages = plan_packages(opened.tower, spec)
     inputs, cases = packages.first_inputs(opened.inputs), _make_cases(opened, task)
     with log_nodes(folder / TRACE_LOG) as log:

@@ -1,4 +1,4 @@
-"""How much an export may read: files and bytes of its checkpoint and rows, counted before any is read."""
+"""Limits of an export's inputs: files and bytes of its checkpoint and rows, counted before any is read."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -16,15 +16,15 @@ from exporter.storage.open import local_path, open_store, split_uri
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointFile:
-    """A file of a checkpoint, by its name below it."""
+    """A file of a checkpoint; its name is the path below the checkpoint."""
 
     name: str
     size: int
     local: Path | None = None  # None in an object store
 
 
-class Amounts(Frozen):
-    """The most that is read; more is refused at once, and not after hours."""
+class InputLimits(Frozen):
+    """The largest inputs that are read; larger ones are refused at once, and not after hours."""
 
     checkpoint_files: int
     checkpoint_bytes: int
@@ -32,16 +32,16 @@ class Amounts(Frozen):
     rows_bytes: int
 
     def require(self, spec: ExportSpec) -> None:
-        """InvalidSpec, if the checkpoint or the rows of the spec are more."""
-        checkpoint = (file.size for file in checkpoint_files(spec.checkpoint_uri))
-        _require("checkpoint_uri", checkpoint, self.checkpoint_files, self.checkpoint_bytes)
+        """Raise InvalidSpec if the checkpoint or the rows of the spec are larger."""
+        checkpoint = (file.size for file in list_checkpoint_files(spec.checkpoint_uri))
+        _require_within("checkpoint_uri", checkpoint, self.checkpoint_files, self.checkpoint_bytes)
         for field in ("item_input_uri", "sample_input_uri"):
             uri: str | None = getattr(spec, field)
             if uri is not None:
-                _require(field, _row_sizes(uri), self.rows_files, self.rows_bytes)
+                _require_within(field, _row_sizes(uri), self.rows_files, self.rows_bytes)
 
 
-def _require(field: str, sizes: Iterable[int], most_files: int, most_bytes: int) -> None:
+def _require_within(field: str, sizes: Iterable[int], most_files: int, most_bytes: int) -> None:
     files, total = 0, 0
     for size in sizes:
         files, total = files + 1, total + size
@@ -54,18 +54,18 @@ def _require(field: str, sizes: Iterable[int], most_files: int, most_bytes: int)
 
 
 def _row_sizes(uri: str) -> tuple[int, ...]:
-    """None of rows that are not there: the tower that needs them will say so."""
+    """Return the sizes of the files; none where there are none, as the tower that needs them will say so."""
     try:
         return open_parquet(uri).sizes()
     except (SourceNotFound, StorageError):
         return ()
 
 
-def checkpoint_files(uri: str) -> Iterator[CheckpointFile]:
-    """Those that may be weights; optimizers and what else training keeps beside them are not read."""
+def list_checkpoint_files(uri: str) -> Iterator[CheckpointFile]:
+    """Yield the files that may hold weights; optimizers and other state of training are not read."""
     path = local_path(uri)
     if path is None:
-        yield from _stored_checkpoint_files(uri)
+        yield from _list_stored_checkpoint_files(uri)
         return
     for place in (path, path / MODEL, path / AVERAGES):
         if place.is_dir():
@@ -81,7 +81,7 @@ def checkpoint_files(uri: str) -> Iterator[CheckpointFile]:
             yield CheckpointFile(name=place.name, size=place.stat().st_size, local=place)
 
 
-def _stored_checkpoint_files(uri: str) -> Iterator[CheckpointFile]:
+def _list_stored_checkpoint_files(uri: str) -> Iterator[CheckpointFile]:
     if uri.endswith(SAFETENSORS):  # what lies beside it is not read, and a job may not be allowed to list it
         folder, name = split_uri(uri)
         with suppress(SourceNotFound):  # the tower that needs it will say so

@@ -1,4 +1,4 @@
-"""Where an export's inputs come from: config text, checkpoint, rows; fetched once per attempt."""
+"""Sources of an export: its config, checkpoint and rows, each fetched once per attempt, with its digest."""
 
 import fcntl
 import hashlib
@@ -17,11 +17,12 @@ from exporter.towers.plan import PlannedTower
 
 
 def config_source(uri: str | None, text: str) -> SourceRef:
+    """Return the URI and digest of a config for the manifest; "inline" if it came with the request."""
     return SourceRef(role="config", uri=uri or "inline", sha256=hashlib.sha256(text.encode()).hexdigest())
 
 
 def open_rows(planned: PlannedTower, spec: ExportSpec) -> tuple[Rows, SourceRef]:
-    """Real rows for a tower: only the item tower reads `item_input_uri`."""
+    """Read rows for a tower: the item tower's from `item_input_uri`, the others' from the sample input."""
     tower = planned.config
     role: Literal["item_input", "sample_input"]
     if tower.name is TowerName.ITEM:
@@ -31,7 +32,7 @@ def open_rows(planned: PlannedTower, spec: ExportSpec) -> tuple[Rows, SourceRef]
         uri = spec.sample_input_uri or tower.pipeline.train_input_path
     assert uri is not None  # plan_export refuses a spec without it
     rows = read_rows(uri, tower.pipeline.features)
-    # All files, where all their rows are going to be read.
+    # Where vectors of all items are wanted, all files are going to be read.
     sha256 = rows.sha256 if planned.item_id_column is None else open_parquet(uri).sha256()
     return rows, SourceRef(role=role, uri=rows.uri, sha256=sha256)
 
@@ -39,21 +40,21 @@ def open_rows(planned: PlannedTower, spec: ExportSpec) -> tuple[Rows, SourceRef]
 def fetch_checkpoint_once(
     spec: ExportSpec, workspace: Path, *, averaged: bool
 ) -> tuple[Checkpoint, SourceRef]:
-    """The attempt's checkpoint, opened; whichever rank comes first fetches it for all.
+    """Open the attempt's checkpoint; the first rank to come fetches it for all.
 
     With `averaged`, its dense weights are the averages that training kept beside them. Each of its files is
-    read for its digest by one rank.
+    hashed by one rank.
     """
     folder = workspace / "checkpoint"
     folder.mkdir(exist_ok=True)
     fetch = partial(fetch_checkpoint, spec.checkpoint_uri, folder / "files", averaged=averaged)
     checkpoint = open_checkpoint(Path(_once(folder / "path", lambda: str(fetch()))), averaged=averaged)
-    digest = checkpoint.digest(partial(_hashed_together, folder))
+    digest = checkpoint.digest(partial(_hash_together, folder))
     return checkpoint, SourceRef(role="checkpoint", uri=spec.checkpoint_uri, sha256=digest)
 
 
-def _hashed_together(folder: Path, paths: Sequence[Path]) -> list[str]:
-    """The sha256 of each file: those that no other rank is at, and then what the others found."""
+def _hash_together(folder: Path, paths: Sequence[Path]) -> list[str]:
+    """Hash the files that no other rank is hashing, then wait for the others; return the sha256 of each."""
     results = [folder / f"{hashlib.sha256(str(path).encode()).hexdigest()}.sha256" for path in paths]
     for path, result in zip(paths, results, strict=True):
         _once(result, partial(hash_file, path), wait=False)
@@ -61,7 +62,7 @@ def _hashed_together(folder: Path, paths: Sequence[Path]) -> list[str]:
 
 
 def _once(result: Path, produce: Callable[[], str], *, wait: bool = True) -> str:
-    """Run `produce` in one rank only; the others wait and read what it wrote, unless they need not yet."""
+    """Run `produce` in one rank only; the others wait and read its result, or return "" if not to wait."""
     with result.with_suffix(".lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)

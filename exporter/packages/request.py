@@ -75,10 +75,10 @@ def minify_trace_failure(request: PackagingRequest) -> AbstractContextManager[No
         request.inputs,
         partial(request.inputs_of, _OTHER_SIZES),
         request.folder / DIAGNOSTICS,
-        libraries=untraced_libraries(request.tower),
+        libraries=likely_op_libraries(request.tower),
     )
 
 
-def untraced_libraries(tower: Tower) -> tuple[str, ...]:
+def likely_op_libraries(tower: Tower) -> tuple[str, ...]:
     """Return the modules to import for a tower's operators, as far as they are known before a trace."""
     return (family_module(tower.config.pipeline.model.family),) if tower.is_declared else ("fbgemm_gpu",)

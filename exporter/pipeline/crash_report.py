@@ -16,10 +16,10 @@ from exporter.minify.on_failure import BUDGET_S, describe_interrupted_search, mi
 from exporter.minify.script_runner import ExpectedEnding
 from exporter.outcome import Failure
 from exporter.packages.parts import plan_packages, trace_parts
-from exporter.packages.request import untraced_libraries
+from exporter.packages.request import likely_op_libraries
 from exporter.pipeline.open_tower import OpenedTower, describe_inputs, open_tower
 from exporter.spec import ExportSpec
-from exporter.stages import Stage
+from exporter.stages import Stage, StageClock
 from exporter.towers.plan import TowerToExport
 from exporter.trace.op_libraries import all_graphs, find_known_libraries
 
@@ -66,9 +66,10 @@ def _minify_crash(
     diagnostics = attempt.workspace / planned.name / DIAGNOSTICS
     stage, until = read_last_stage(attempt, planned.name), time.monotonic() + _LIMIT_S - _SPARE_S
     spec = attempt.spec.without_items()  # to read all their ids again would take long, and tell nothing
+    clock = StageClock(planned.name, lambda event: None)  # nobody listens: the tower has failed
     with enforce_time_limit(_LIMIT_S, diagnostics.with_name("aftermath.txt"), what=stage):
         try:
-            opened = open_tower(planned, spec, config_text, attempt.workspace)
+            opened = open_tower(planned, spec, config_text, attempt.workspace, clock)
             (diagnostics / "sizes.txt").write_text(describe_inputs(opened.inputs))
             if stage == Stage.TRACE:
                 return _minify_untraceable(opened, spec, diagnostics, expected, until)
@@ -94,7 +95,7 @@ def _minify_untraceable(
         packages.first_inputs(opened.inputs),
         packages.first_inputs(others),
         diagnostics,
-        libraries=untraced_libraries(opened.tower),
+        libraries=likely_op_libraries(opened.tower),
         expected=expected,
         budget_s=_budget_s(until),
     )

@@ -21,9 +21,9 @@ from exporter.packages.package_tower import Packaged, package_tower
 from exporter.packages.parts import TracedPart, plan_packages
 from exporter.packages.request import PackagingRequest
 from exporter.pipeline.crash_report import report_dead_tower
-from exporter.pipeline.manifest_entry import tower_entry, write_tower_files
+from exporter.pipeline.manifest_entry import make_tower_entry, write_tower_files
 from exporter.pipeline.open_tower import open_tower
-from exporter.pipeline.publish import export_and_send_towers, find_earlier_outcome, publish_towers
+from exporter.pipeline.publish import export_and_upload_towers, find_earlier_outcome, publish_towers
 from exporter.shards.join import join_tables
 from exporter.shards.layout import RankReport, RankTables
 from exporter.stages import OnStage, Stage, StageClock
@@ -79,7 +79,7 @@ def export_part_of_rank(attempt: Attempt, ranks: Ranks, on_stage: OnStage) -> Ra
             )
             tables.append(export_tables_isolated(order, on_stage))
     export_one = partial(export_in_own_process, attempt, config_text, on_stage)
-    results = export_and_send_towers(own, export_one, attempt, on_stage)
+    results = export_and_upload_towers(own, export_one, attempt, on_stage)
     return RankReport(planned=planned, results=tuple(results), tables=tuple(tables))
 
 
@@ -162,7 +162,9 @@ def export_tower(
     vectors = materialise_vectors(opened.items, packaged, folder, clock)
     files = write_tower_files(tower.name, opened.blueprint.files(spec), packaged.parts, folder)
     return ExportedTower(
-        entry=tower_entry(opened, packaged, files, clock.seconds, vectors=vectors.entry if vectors else None),
+        entry=make_tower_entry(
+            opened, packaged, files, clock.seconds, vectors=vectors.entry if vectors else None
+        ),
         files={**files, **(vectors.files if vectors else {})},
         sources=(config_source(attempt.config_uri or spec.config_uri, config_text), *opened.sources),
         op_libraries=packaged.op_libraries,

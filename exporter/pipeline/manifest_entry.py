@@ -43,7 +43,7 @@ def write_tower_files(
     return {f"{tower}/{path}": folder / path for path in paths}
 
 
-def tower_entry(
+def make_tower_entry(
     opened: OpenedTower,
     packaged: Packaged,
     files: Mapping[str, Path],
@@ -107,7 +107,7 @@ def _sparse_entry(package: FileRef, plan: DimPlan) -> SparseEntry:
     return SparseEntry(package=package, tensors=tensor_entries(plan), dims=dim_entries(plan))
 
 
-def manifest_of(exported: Sequence[ExportedTower], planned: TowerToExport, attempt: Attempt) -> Manifest:
+def make_manifest(exported: Sequence[ExportedTower], planned: TowerToExport, attempt: Attempt) -> Manifest:
     """Make the manifest of the towers that passed the gate."""
     spec = attempt.spec
     return Manifest(

@@ -48,21 +48,20 @@ def open_tower(
     spec: ExportSpec,
     config_text: str,
     workspace: Path,
-    clock: StageClock | None = None,
+    clock: StageClock,
     *,
     require_source: Callable[[SourceRef], None] = lambda source: None,
     diagnostics: Diagnostics | None = None,
 ) -> OpenedTower:
     """Do everything that an export does before it traces: the stages config, checkpoint and rows.
 
-    They are reported to `clock`; callers outside an export leave it out. The checkpoint is fetched to
+    They are reported to `clock`. The checkpoint is fetched to
     `workspace`, unless it is there. `require_source` may refuse it before its weights are read. The sizes of
     the inputs are kept in `diagnostics` for a later failure.
 
     Raises:
         ExportError: the machine, the config, the checkpoint or the rows are not what they have to be.
     """
-    clock = clock or StageClock(planned.name, lambda event: None)
     with clock.stage(Stage.CONFIG):
         device = require_target(spec.targets[0])
         blueprint = open_blueprint(planned, spec, config_text)

@@ -1,4 +1,4 @@
-"""The end of an export: towers are sent as they pass and published together; what failed leaves nothing."""
+"""The end of an export: towers are uploaded as they pass and published together, by one manifest."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -13,39 +13,39 @@ from exporter.attempt.stage_timeout import find_stage_timeout, limit_stage
 from exporter.distributed.isolation import ForkedChild, start_child
 from exporter.errors import AttemptFailed, ExportError
 from exporter.outcome import ExportOutcome, Failure, TowerOutcome
-from exporter.pipeline.manifest_entry import manifest_of
+from exporter.pipeline.manifest_entry import make_manifest
 from exporter.stages import OnStage, Stage, StageClock
 from exporter.towers.plan import TowerToExport
 
 log = logging.getLogger(__name__)
 
 
-def export_and_send_towers(
+def export_and_upload_towers(
     planned: Sequence[TowerToExport],
     export: Callable[[TowerToExport], TowerResult],
     attempt: Attempt,
     on_stage: OnStage,
 ) -> list[TowerResult]:
-    """Export towers one after the other, and send each that passed while the next ones are at work."""
+    """Export towers one after the other; upload each that passed while the next ones are exported."""
     ended: list[TowerResult | ForkedChild[TowerResult]] = []
     for tower in planned:
         result = export(tower)
         if result.exported is None:
             ended.append(result)
         else:
-            send = partial(send_exported, result, attempt, on_stage)
-            ended.append(start_child(send, on_death=partial(report_dead_sender, result, attempt)))
+            send = partial(upload_exported_tower, result, attempt, on_stage)
+            ended.append(start_child(send, on_death=partial(report_dead_upload, result, attempt)))
     return [each.result() if isinstance(each, ForkedChild) else each for each in ended]
 
 
-def send_exported(result: TowerResult, attempt: Attempt, on_stage: OnStage) -> TowerResult:
-    """The same result with its files where the artifact is to be, or with the reason why they are not."""
+def upload_exported_tower(result: TowerResult, attempt: Attempt, on_stage: OnStage) -> TowerResult:
+    """Upload the files of an exported tower; return its result with them, or with the failure."""
     assert result.exported is not None
     entry, files = result.exported.entry, result.exported.files
     try:
         clock = StageClock(entry.name, on_stage, within=partial(limit_stage, attempt, entry.name))
         with clock.stage(Stage.PUBLISH) as report:
-            attempt.await_lease()  # what a straggler would send could meet what its successor sends
+            attempt.await_lease()  # a straggler's uploads could collide with its successor's
             sent = upload_tower(
                 entry,
                 files,
@@ -60,8 +60,8 @@ def send_exported(result: TowerResult, attempt: Attempt, on_stage: OnStage) -> T
     return replace(result, sent=sent)
 
 
-def report_dead_sender(result: TowerResult, attempt: Attempt, how: str) -> TowerResult:
-    """The result of a tower whose files were being sent when the process that did so ended."""
+def report_dead_upload(result: TowerResult, attempt: Attempt, how: str) -> TowerResult:
+    """Return the result of a tower whose upload ended with the process that ran it, as `how` says."""
     name = result.planned.name
     error = find_stage_timeout(attempt, name) or AttemptFailed(
         f"the process that sent the {name} tower {how}"
@@ -70,7 +70,7 @@ def report_dead_sender(result: TowerResult, attempt: Attempt, how: str) -> Tower
 
 
 def publish_towers(results: Sequence[TowerResult], attempt: Attempt) -> ExportOutcome:
-    """Make an artifact of the towers that were sent; of none if one of them could not be."""
+    """Publish the uploaded towers as one artifact; if one could not be uploaded, remove and publish none."""
     exported = [result.exported for result in results if result.exported is not None]
     sent = tuple(chain.from_iterable(result.sent for result in results))
     failed = tuple(
@@ -83,7 +83,7 @@ def publish_towers(results: Sequence[TowerResult], attempt: Attempt) -> ExportOu
         return ExportOutcome(failure=unsent)
     if not exported:
         return ExportOutcome(towers=failed)
-    manifest = manifest_of(exported, results[0].planned, attempt)
+    manifest = make_manifest(exported, results[0].planned, attempt)
     manifest_uri = publish_manifest(
         manifest,
         sent,
@@ -98,7 +98,7 @@ def publish_towers(results: Sequence[TowerResult], attempt: Attempt) -> ExportOu
 
 
 def find_earlier_outcome(attempt: Attempt, planned: Sequence[TowerToExport]) -> ExportOutcome | None:
-    """What an attempt published that died before it could say so; None if there was none.
+    """Return the outcome of an earlier attempt that published and then died unheard; None if there is none.
 
     Raises:
         InvalidArtifact: a manifest of another job is there.

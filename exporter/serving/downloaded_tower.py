@@ -1,4 +1,4 @@
-"""A published tower, downloaded: held against its digests, and ready to be fed and called."""
+"""Downloading a published tower: its digests are verified, and it is ready to be called."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from exporter.verify.reload import Link
 
 @dataclass(frozen=True, kw_only=True)
 class DownloadedTower:
-    """A published tower, downloaded and checked, with what is needed to feed it and to call it."""
+    """A published tower on disk, with verified digests, and what is needed to encode rows and to call it."""
 
     manifest: Manifest
     entry: TowerEntry
@@ -34,7 +34,7 @@ class DownloadedTower:
     lookup: LookUp | None = None  # in the mapped shards of its tables, where no package looks up
 
 
-def download(
+def download_tower(
     artifact_uri: str,
     tower: TowerName,
     into: Path,
@@ -42,7 +42,7 @@ def download(
     *,
     families: Collection[str] = (),
 ) -> DownloadedTower:
-    """Fetch a tower's package and the description of its inputs.
+    """Download a tower's packages and the description of its inputs.
 
     Operators may come from the packages of `families`, which the operator of this program has listed.
 
@@ -52,11 +52,11 @@ def download(
         InvalidArtifact: it is incomplete, damaged, contradicts itself, or was built for another machine.
     """
     manifest = read_manifest(artifact_uri, key)
-    entry = _entry(manifest, tower, artifact_uri)
+    entry = _find_entry(manifest, tower, artifact_uri)
     require_runnable(manifest.device, manifest.architecture)
     require_trusted(manifest.op_libraries, lambda: map(family_module, families), artifact_uri)
     folder = fetch_tower(artifact_uri, tower, into, key)
-    config, plan = _reading(manifest, entry, folder / "pipeline.config", artifact_uri)
+    config, plan = _read_interface(manifest, entry, folder / "pipeline.config", artifact_uri)
     if [(tensor.name, tensor.shape) for tensor in plan.inputs] != [(i.name, i.shape) for i in entry.inputs]:
         raise InvalidArtifact(
             f"{artifact_uri}: the {tower} tower's pipeline.config and the manifest describe different inputs",
@@ -73,7 +73,7 @@ def download(
     )
 
 
-def _entry(manifest: Manifest, tower: TowerName, where: str) -> TowerEntry:
+def _find_entry(manifest: Manifest, tower: TowerName, where: str) -> TowerEntry:
     for entry in manifest.towers:
         if entry.name is tower:
             return entry
@@ -81,8 +81,10 @@ def _entry(manifest: Manifest, tower: TowerName, where: str) -> TowerEntry:
     raise InvalidSpec(f"{where} has no {tower} tower", hint=f"it has: {names}", where="tower")
 
 
-def _reading(manifest: Manifest, entry: TowerEntry, config: Path, where: str) -> tuple[TowerConfig, DimPlan]:
-    """How rows become inputs: by the pipeline config beside the package, or by what its family declared."""
+def _read_interface(
+    manifest: Manifest, entry: TowerEntry, config: Path, where: str
+) -> tuple[TowerConfig, DimPlan]:
+    """Return the features and dims of the inputs: by the pipeline config, or as a custom family declared."""
     text = config.read_text()
     if entry.declaration is not None:
         declared = declared_tower(entry.declaration, family=manifest.family, text=text)
@@ -93,7 +95,7 @@ def _reading(manifest: Manifest, entry: TowerEntry, config: Path, where: str) ->
 
 
 def _chain(entry: TowerEntry, root: Path) -> Iterator[Link]:
-    """The packages in calling order, and how the manifest says to call each."""
+    """Yield the packages in calling order, each with the order of its inputs."""
     inputs = tuple(tensor.name for tensor in entry.inputs)
     if entry.sparse is not None:
         yield Link(package=root / entry.sparse.package.path, order=inputs)

@@ -1,4 +1,4 @@
-"""Rows through a published package: what a server would answer, one output column per output."""
+"""Prediction with a published package: one output column per output, as a server would compute it."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ def predict(
 ) -> int:
     """Run a tower over every row of a parquet input and write its outputs; returns the number of rows.
 
-    `on_rows` is told the rows done so far after every call of the package.
+    `on_rows` receives the number of rows done so far, after every call of the package.
 
     The output has one column per output of the package, in the order of the input's rows. An output of
     more than one number per row is a list, one of several vectors per row a list of lists; one of a value
@@ -78,41 +78,43 @@ def _answer(
     try:
         return runner.run(inputs)
     except Refused as refusal:
-        unmet = unmet_demand(str(refusal), demands)
+        unmet = find_unmet_demand(str(refusal), demands)
         raise InvalidRows(f"the package refused rows of {where}: {unmet}", where=where) from refusal
 
 
-def unmet_demand(refusal: str, demands: Sequence[str]) -> str:
-    """What a package's refusal means: the words of the demand whose number it gives, else its own."""
+def find_unmet_demand(refusal: str, demands: Sequence[str]) -> str:
+    """Return the meaning of a package's refusal: the demand whose number it gives, else its own words."""
     number = re.search(r"<= 0 but received (\d+)$", refusal)
     return demands[int(number[1]) - 1] if number and int(number[1]) <= len(demands) else refusal
 
 
 def _table(outputs: Mapping[str, Tensor], inputs: Mapping[str, Tensor], served: DownloadedTower) -> pa.Table:
-    """One column per output: numbers for one per row, lists for more, lists of lists for several each."""
+    """Return one column per output: numbers for one value per row, lists for several values or vectors."""
     columns: dict[str, pa.Array] = {}
     for output in served.entry.outputs:
-        column, axis = output_column(outputs[output.name]), output.shape[0]
-        columns[output.name] = column if axis == BATCH else _folded(column, _per_row(axis, inputs, served))
+        column, axis = to_column(outputs[output.name]), output.shape[0]
+        columns[output.name] = (
+            column if axis == BATCH else _fold_rows(column, _elements_per_row(axis, inputs, served))
+        )
     return pa.table(columns)
 
 
-def output_column(values: Tensor) -> pa.Array:
-    """An output as a column: numbers along its first axis, lists for a second, lists of lists for a third."""
+def to_column(values: Tensor) -> pa.Array:
+    """Return an output as a column: numbers for one axis, lists for two, lists of lists for three."""
     column = pa.array(values.reshape(-1).numpy())
     for size in reversed(values.shape[1:]):
         column = pa.FixedSizeListArray.from_arrays(column, size).cast(pa.list_(column.type))
     return column
 
 
-def _folded(column: pa.Array, per_row: Tensor) -> pa.Array:
-    """The column cut into one list per row."""
+def _fold_rows(column: pa.Array, per_row: Tensor) -> pa.Array:
+    """Return the column cut into one list per row."""
     offsets = pa.array([0, *per_row.cumsum(0).tolist()], type=pa.int32())
     return pa.ListArray.from_arrays(offsets, column)
 
 
-def _per_row(dim: int | str, inputs: Mapping[str, Tensor], served: DownloadedTower) -> Tensor:
-    """How many elements of a dim each row has, as the lengths beside the dim's values say."""
+def _elements_per_row(dim: int | str, inputs: Mapping[str, Tensor], served: DownloadedTower) -> Tensor:
+    """Return the number of elements of a dim in each row, from the lengths beside the dim's values."""
     for tensor in served.plan.inputs:
         feature, dot, part = tensor.filled_with.rpartition(".")
         lengths = served.plan.presenting(f"{feature}{dot}lengths")

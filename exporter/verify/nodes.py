@@ -1,6 +1,6 @@
-"""Node by node: what every node of a program really gives, held against what tracing promised of it.
+"""Running a program node by node, and holding each result against the metadata that tracing promised.
 
-Compiled code trusts the promises: a wrong stride is memory read at the wrong places, and says nothing.
+Compiled code trusts these promises: with a wrong stride it silently reads memory at the wrong places.
 """
 
 import operator
@@ -24,7 +24,7 @@ Symbols = dict[object, int]  # torch's symbol for a size -> the size in this run
 
 @dataclass(frozen=True, kw_only=True)
 class BrokenPromise:
-    """The first node of a run that raised, or gave something other than was promised."""
+    """The first node of a run that raised, or returned something other than was promised."""
 
     node: str
     operator: str
@@ -37,7 +37,7 @@ class BrokenPromise:
 
 
 def check_nodes(program: ExportedProgram, inputs: Mapping[str, Tensor]) -> BrokenPromise | None:
-    """Run `program` on real tensors; the first node that raises or does not keep what tracing promised.
+    """Run `program` on real tensors; return the first node that raises or breaks a promise, None if all hold.
 
     The promises are sizes, strides, dtypes and devices in terms of the input sizes, and so evaluated at
     the sizes of `inputs`, which need not be those that the program was traced with.
@@ -67,20 +67,20 @@ def find_broken_promise(
     return None
 
 
-def differs(promised: object, real: object, symbols: Symbols) -> str:
-    """What is wrong with a value, in words; nothing if it is as promised.
+def describe_difference(promised: object, real: object, symbols: Symbols) -> str:
+    """Return how a value differs from its promise, in words; empty if it does not.
 
-    A symbol met for the first time, as of a size that depends on data, is taken to be what is found.
+    A symbol met for the first time, such as a size that depends on data, takes the value that is found.
     """
     if isinstance(promised, Tensor):
-        return _tensor_differs(promised, real, symbols)
+        return _describe_tensor_difference(promised, real, symbols)
     if isinstance(promised, torch.SymInt | torch.SymFloat | torch.SymBool | int | float | bool):
-        expected = _evaluated(promised, symbols, real)
+        expected = _evaluate(promised, symbols, real)
         return "" if expected == real else f"is {real}, promised {expected}"
     return ""
 
 
-def _tensor_differs(promised: Tensor, real: object, symbols: Symbols) -> str:
+def _describe_tensor_difference(promised: Tensor, real: object, symbols: Symbols) -> str:
     if not isinstance(real, Tensor):
         return f"is a {type(real).__name__}, promised a tensor"
     if real.dtype != promised.dtype:
@@ -89,17 +89,17 @@ def _tensor_differs(promised: Tensor, real: object, symbols: Symbols) -> str:
         return f"device is {real.device}, promised {promised.device}"
     if real.dim() != promised.dim():
         return f"has {real.dim()} axes, promised {promised.dim()}"
-    return _layout_differs(promised, real, symbols)
+    return _describe_layout_difference(promised, real, symbols)
 
 
-def _layout_differs(promised: Tensor, real: Tensor, symbols: Symbols) -> str:
+def _describe_layout_difference(promised: Tensor, real: Tensor, symbols: Symbols) -> str:
     sizes = tuple(
-        _evaluated(each, symbols, found) for each, found in zip(promised.shape, real.shape, strict=True)
+        _evaluate(each, symbols, found) for each, found in zip(promised.shape, real.shape, strict=True)
     )
     if sizes != tuple(real.shape):
         return f"size is {tuple(real.shape)}, promised {sizes}"
     strides = tuple(
-        _evaluated(each, symbols, found) for each, found in zip(promised.stride(), real.stride(), strict=True)
+        _evaluate(each, symbols, found) for each, found in zip(promised.stride(), real.stride(), strict=True)
     )
     # Where there is nothing to step to, a stride means nothing.
     steps = [axis for axis, size in enumerate(real.shape) if size > 1 and real.numel() > 0]
@@ -108,8 +108,8 @@ def _layout_differs(promised: Tensor, real: Tensor, symbols: Symbols) -> str:
     return ""
 
 
-def _evaluated(promised: object, symbols: Symbols, found: object) -> object:
-    """A promised size in this run: an expression of symbols, or a number as it is."""
+def _evaluate(promised: object, symbols: Symbols, found: object) -> object:
+    """Evaluate a promised size in this run: an expression of symbols, or a number as it is."""
     if not isinstance(promised, torch.SymInt | torch.SymFloat | torch.SymBool):
         return promised
     expression = promised.node.expr
@@ -117,7 +117,7 @@ def _evaluated(promised: object, symbols: Symbols, found: object) -> object:
     if unknown:
         if expression.is_symbol and isinstance(found, int):
             symbols[expression] = found
-        return found  # nothing that is known speaks against it
+        return found  # nothing known contradicts it
     value = expression.xreplace(symbols)
     if isinstance(promised, torch.SymBool):
         return bool(value)
@@ -131,7 +131,7 @@ class _Stop(Exception):
 
 
 class _CheckedRun(Interpreter):
-    """Runs a program's graph, and stops at the first node that gives what was not promised."""
+    """Runs a program's graph, and stops at the first node that breaks its promise."""
 
     def __init__(self, module: nn.Module, symbols: Symbols) -> None:
         super().__init__(module)
@@ -149,29 +149,33 @@ class _CheckedRun(Interpreter):
         promised = n.meta.get("val")
         if n.op == "output" or promised is None:
             return result
-        if told := self._differs(tree_leaves(_read_of(n, promised)), tree_leaves(_read_of(n, result))):
-            raise _stop_at(n, told)
+        if difference := self._describe_difference(
+            tree_leaves(_read_results(n, promised)), tree_leaves(_read_results(n, result))
+        ):
+            raise _stop_at(n, difference)
         return result
 
     def call_function(
         self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Argument]
     ) -> object:
-        """As it is called; what is computed under autocast, node by node as well."""
+        """Call the function; a graph under autocast is run node by node as well."""
         if target is not torch.ops.higher_order.wrap_with_autocast:
             return super().call_function(target, args, kwargs)
         device, dtype, enabled, cached, inner, *taken = cast(_UnderAutocast, args)
         with torch.autocast(device, dtype=dtype, enabled=enabled, cache_enabled=cached):
             return _CheckedRun(inner, self._symbols).run(*taken, enable_io_processing=False)
 
-    def _differs(self, promised: Sequence[object], real: Sequence[object]) -> str:
+    def _describe_difference(self, promised: Sequence[object], real: Sequence[object]) -> str:
         if len(promised) != len(real):
             return f"gives {len(real)} values, promised {len(promised)}"
         values = zip(promised, real, strict=True)
-        return next((said for each, found in values if (said := differs(each, found, self._symbols))), "")
+        return next(
+            (said for each, found in values if (said := describe_difference(each, found, self._symbols))), ""
+        )
 
 
-def _read_of(node: Node, values: object) -> object:
-    """Of several results those that anyone reads: of others not even torch's own meta kernels are sure."""
+def _read_results(node: Node, values: object) -> object:
+    """Return the results that another node reads; torch's meta kernels are not reliable about the others."""
     if node.target is operator.getitem:
         return values if node.users else []
     if not isinstance(values, tuple | list) or any(u.target is not operator.getitem for u in node.users):
@@ -179,6 +183,8 @@ def _read_of(node: Node, values: object) -> object:
     return [values[cast(int, user.args[1])] for user in node.users if user.users]
 
 
-def _stop_at(node: Node, told: str) -> _Stop:
+def _stop_at(node: Node, differs: str) -> _Stop:
     operator = str(node.target) if node.op == "call_function" else f"{node.op} {node.target}"
-    return _Stop(BrokenPromise(node=node.name, operator=operator, place=source_line_of(node), differs=told))
+    return _Stop(
+        BrokenPromise(node=node.name, operator=operator, place=source_line_of(node), differs=differs)
+    )

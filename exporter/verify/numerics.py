@@ -1,4 +1,4 @@
-"""How far two sets of outputs are apart, and whether that is close enough."""
+"""Numerical comparison of two sets of outputs, and the differences that are allowed."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -21,11 +21,11 @@ _AUTOCAST_TOLERANCES = {Precision.FP32: FP32_TOLERANCE, Precision.FP16: 5e-3, Pr
 _TF32_TOLERANCE = 5e-3  # its factors have as many bits as fp16's
 
 
-def tolerance_of(passes: Iterable[Pass], options: BuildOptions) -> float:
-    """What a package may differ by from eager, as a fraction of the output's scale.
+def choose_tolerance(passes: Iterable[Pass], options: BuildOptions) -> float:
+    """Return the allowed difference of a package from eager, as a fraction of the output's scale.
 
-    Eager has the same tables, quantised or not, and computes in the same precision, passes apart: what
-    these change is held against the model as trained.
+    Eager has the same tables, quantised or not, and computes in the same precision, except for passes. The
+    loss of precision by tables and arithmetic is judged by another check, against the model in fp32.
     """
     low = [_LOW_TOLERANCES[each.precision] for each in passes if isinstance(each, SetPrecision)]
     return max(*low, _AUTOCAST_TOLERANCES[options.precision], _TF32_TOLERANCE if options.tf32 else 0.0)
@@ -41,7 +41,7 @@ class Difference:
     problem: str = ""
 
     def within(self, tolerance: float) -> bool:
-        """Whether it is at most `tolerance` of the output's scale; outputs of zero must be zero."""
+        """Return whether it is at most `tolerance` of the output's scale; outputs of zero must be zero."""
         return not self.problem and self.largest <= tolerance * self.scale
 
     @property
@@ -51,15 +51,15 @@ class Difference:
         return self.largest / self.scale if self.scale else math.inf
 
 
-def scales_of(outputs: Mapping[str, Tensor]) -> dict[str, float]:
-    """The largest magnitude of each output."""
+def measure_scales(outputs: Mapping[str, Tensor]) -> dict[str, float]:
+    """Return the largest magnitude of each output."""
     return {name: _largest(tensor) for name, tensor in outputs.items()}
 
 
 def compare(
     reference: Mapping[str, Tensor], actual: Mapping[str, Tensor], *, usual: Mapping[str, float] | None = None
 ) -> Difference:
-    """The worst difference over all outputs, elementwise; a non-finite number never passes.
+    """Return the worst elementwise difference over all outputs; a non-finite number never passes.
 
     `usual` are scales that outputs are held against where they are smaller: a single logit may happen to be
     a small difference of large numbers, and is rounded as these are.
@@ -72,7 +72,7 @@ def compare(
 
 
 def compare_runs(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> Difference:
-    """The worst difference between two runs; what is the same NaN or infinity in both is none."""
+    """Return the worst difference between two runs; the same NaN or infinity in both is no difference."""
     if set(first) != set(second) or any(first[name].shape != second[name].shape for name in first):
         return compare(first, second)
     same = {name: _same_and_not_finite(first[name], second[name]) for name in first}

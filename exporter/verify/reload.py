@@ -1,4 +1,4 @@
-"""The child process that loads packages and runs them: torch, the op libraries, nothing of the model.
+"""The child process that loads packages and runs them; it imports torch and op libraries, no model code.
 
 Started by `exporter.verify.runner`. Reads one JSON request per line on stdin and answers each with one
 JSON line on stdout. Native code that crashes takes only this process with it.
@@ -29,13 +29,13 @@ class Link(BaseModel):
 
 
 class Setup(BaseModel):
-    """The first line on stdin. What a package of the chain returns, the next one takes, by name."""
+    """The first line on stdin. Each package of the chain takes the outputs of the one before it, by name."""
 
     chain: tuple[Link, ...]
     op_libraries: tuple[str, ...]
     device: str
     threads: int
-    tf32: bool = False  # allow it to what the packages call of cuBLAS
+    tf32: bool = False  # allow TF32 to the packages' calls of cuBLAS
 
 
 class RunRequest(BaseModel):
@@ -47,7 +47,7 @@ class RunRequest(BaseModel):
 
 
 class RunReply(BaseModel):
-    """Outputs were written, or the package refused, or memory ran out before it could do either."""
+    """The answer: outputs were written, or the package refused the inputs, or memory ran out."""
 
     refused: str | None = None
     out_of_memory: str | None = None
@@ -64,11 +64,11 @@ def main(requests: TextIO, replies: TextIO) -> None:
     try:
         chain = Chain(setup.chain, device)
     except RuntimeError as error:
-        _answer(replies, _of_memory(error))
+        _write_reply(replies, _out_of_memory_reply(error))
         return
-    _answer(replies, RunReply())
+    _write_reply(replies, RunReply())
     for line in requests:
-        _answer(replies, _answered(chain, RunRequest.model_validate_json(line), device))
+        _write_reply(replies, _handle(chain, RunRequest.model_validate_json(line), device))
 
 
 class Chain:
@@ -86,16 +86,16 @@ class Chain:
         return tensors
 
 
-def _answered(chain: Chain, request: RunRequest, device: torch.device) -> RunReply:
-    """The answer to one request; that memory ran out breaks nothing, and the next one may fit."""
+def _handle(chain: Chain, request: RunRequest, device: torch.device) -> RunReply:
+    """Answer one request; after one that runs out of memory the next one may fit."""
     try:
         return _run(chain, request, device)
     except (RuntimeError, MemoryError) as error:
-        return _of_memory(error)
+        return _out_of_memory_reply(error)
 
 
-def _of_memory(error: Exception) -> RunReply:
-    """The answer where memory ran out; any other error goes on as it is."""
+def _out_of_memory_reply(error: Exception) -> RunReply:
+    """Return the answer to a request that ran out of memory; raise any other error again."""
     memory = as_out_of_memory(error)
     if memory is None:
         raise error
@@ -107,9 +107,9 @@ def _run(chain: Chain, request: RunRequest, device: torch.device) -> RunReply:
     try:
         outputs = {name: value.cpu().contiguous() for name, value in chain(inputs).items()}
     except RuntimeError as error:
-        if as_out_of_memory(error):  # which says nothing of the inputs
+        if as_out_of_memory(error):  # no refusal of the inputs
             raise
-        _finish(device)  # raises what broke the GPU's context: nothing could follow in this process
+        _finish(device)  # raises if the GPU's context is broken, after which this process is of no use
         return RunReply(refused=_first_line(str(error)))
     save_file(outputs, request.outputs)
     times_ms = []
@@ -122,7 +122,7 @@ def _run(chain: Chain, request: RunRequest, device: torch.device) -> RunReply:
 
 
 def _finish(device: torch.device) -> None:
-    """Wait for what was started on a GPU; raises what went wrong there."""
+    """Wait for the GPU to finish; raises its errors."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
@@ -131,7 +131,7 @@ def _first_line(text: str) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), "no message")[:500]
 
 
-def _answer(replies: TextIO, reply: RunReply) -> None:
+def _write_reply(replies: TextIO, reply: RunReply) -> None:
     replies.write(json.dumps(reply.model_dump()) + "\n")
     replies.flush()
 

@@ -13,7 +13,7 @@ from exporter.lowering.lower_tower import Fp32Reference
 from exporter.spec import Pass
 from exporter.towers.lookup import LookUp
 from exporter.towers.tower import Tower
-from exporter.verify.numerics import tolerance_of
+from exporter.verify.numerics import choose_tolerance
 from exporter.verify.reload import Link
 from exporter.verify.runner import CALL_LIMIT_S, PackageRunner, RunnerProcess
 
@@ -42,7 +42,7 @@ class RunnableTower:
     @cached_property
     def tolerance(self) -> float:
         """The allowed difference of package and eager, as a fraction of an output's scale."""
-        return tolerance_of(self.passes, self.tower.config.options)
+        return choose_tolerance(self.passes, self.tower.config.options)
 
     def first_inputs(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the inputs of the first package for a call of the tower, on the tower's device."""

@@ -1,4 +1,4 @@
-"""Runs a package in a fresh process, with input checks on: what a server would do, at no risk to us."""
+"""Running packages in a fresh process with input checks on, as a server would: a crash does no harm here."""
 
 import os
 import shutil
@@ -39,21 +39,21 @@ _CREDENTIALS = (
     "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
 )
 _EMPTY_FILES = ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE")  # unset, they would be those of the home
-_KEPT_FROM_IT = (
+_WITHOUT_CREDENTIALS = (
     *(f"--unset={name}" for name in _CREDENTIALS),
     *(f"{name}={os.devnull}" for name in _EMPTY_FILES),
 )
-_LITTLE = 16 << 20  # bytes that are free where a disk is as good as full
+_NEARLY_FULL = 16 << 20  # bytes that are free where a disk is as good as full
 _PROGRAM = (sys.executable, "-m", _CHILD)
-CALL_LIMIT_S = 900.0  # of one call, or of loading, where nothing else is asked for
+CALL_LIMIT_S = 900.0  # default limit of one call, and of loading
 
 
 class Refused(Exception):
-    """The package rejected the inputs: an answer, and for contradicting inputs the right one."""
+    """The package rejected the inputs, which is the right answer to inputs that contradict each other."""
 
 
 class RunnerProcess:
-    """A process that is to run a package, a context manager: it imports torch while there is none yet.
+    """A process that will run a package, as a context manager: it imports torch while the package is built.
 
     The first `PackageRunner` that it is given to has it to itself, and ends it.
     """
@@ -71,7 +71,14 @@ class RunnerProcess:
             self.process = starting.enter_context(
                 subprocess.Popen(
                     # AOTInductor unpacks packages below TMPDIR, and a killed process leaves them there.
-                    ["env", *_KEPT_FROM_IT, _INPUT_CHECKS, _WAITING, f"TMPDIR={self.folder}", *_PROGRAM],
+                    [
+                        "env",
+                        *_WITHOUT_CREDENTIALS,
+                        _INPUT_CHECKS,
+                        _WAITING,
+                        f"TMPDIR={self.folder}",
+                        *_PROGRAM,
+                    ],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
@@ -93,14 +100,14 @@ class RunnerProcess:
         self._running.close()
 
     def take(self) -> bool:
-        """Whether it was nobody's and lives; from now on it is the caller's."""
+        """Claim the process; return whether it was free and is alive."""
         free, self._free = self._free and self.process.poll() is None, False
         return free
 
     def _hang_up(self) -> None:
-        """Close its input before its end is waited for.
+        """Close the process's input before waiting for its end.
 
-        Else that would try once more to send what a dead process did not take, and raise over the crash.
+        Otherwise the wait would flush what a dead process did not read, and its error would hide the crash.
         """
         assert self.process.stdin is not None
         with suppress(BrokenPipeError):
@@ -112,10 +119,10 @@ class RunnerProcess:
                 self.last_words.append(line.rstrip())
 
 
-def _room_at(folder: Path) -> str:
-    """What to do where a package may have died of a full disk, into which it is unpacked."""
+def _disk_full_hint(folder: Path) -> str:
+    """Return the hint that the disk is full, where packages are unpacked; empty if it is not."""
     free = shutil.disk_usage(folder).free
-    return f"only {free:,} bytes are free at {folder}: make room there" if free < _LITTLE else ""
+    return f"only {free:,} bytes are free at {folder}: make room there" if free < _NEARLY_FULL else ""
 
 
 class PackageRunner:
@@ -136,11 +143,11 @@ class PackageRunner:
     ) -> None:
         """Prepare to run `chain`; tensors travel as files below `scratch`.
 
-        `tf32` is allowed to what the packages call of cuBLAS. A `lookup` runs in this process, in front of
-        the chain, where no package looks up.
+        `tf32` allows TF32 to the packages' calls of cuBLAS. A `lookup` runs in this process, in front of the
+        chain, where no package looks up.
 
-        To load the chain, or to answer one call, its process may take `limit_s`. It is `ahead` if that is
-        still free, else a new one.
+        Loading the chain, and each call, may take `limit_s` seconds. The process is `ahead` if that is still
+        free, else a new one.
         """
         self._setup = Setup(
             chain=tuple(chain), op_libraries=op_libraries, device=device, threads=threads, tf32=tf32
@@ -162,7 +169,7 @@ class PackageRunner:
             try:
                 self._ask(self._setup)
             except PackageCrashed as crash:
-                # Whoever loads a package, torch or the package itself, may say it to stderr and nowhere else.
+                # That memory ran out while the package was loaded may be said on stderr and nowhere else.
                 if memory := as_out_of_memory(RuntimeError("\n".join(self._runner.last_words)), "loading"):
                     raise memory from crash
                 raise
@@ -176,7 +183,7 @@ class PackageRunner:
 
     @property
     def pid(self) -> int:
-        """Of the process that holds the package."""
+        """Process id of the process that holds the package."""
         return self._process.pid
 
     def run(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -191,7 +198,7 @@ class PackageRunner:
 
     def time(self, inputs: Mapping[str, Tensor], *, repeats: int) -> tuple[dict[str, Tensor], float | None]:
         """Run once for the outputs, then `repeats` times for the median milliseconds of a call."""
-        entering, lookup_ms = self._looked_up(inputs, repeats)
+        entering, lookup_ms = self._look_up(inputs, repeats)
         request = RunRequest(
             inputs=self._runner.folder / "inputs.safetensors",
             outputs=self._runner.folder / "outputs.safetensors",
@@ -207,13 +214,13 @@ class PackageRunner:
         median_ms = None if reply.median_ms is None else reply.median_ms + lookup_ms
         return load_file(request.outputs), median_ms
 
-    def _looked_up(self, inputs: Mapping[str, Tensor], repeats: int) -> tuple[Mapping[str, Tensor], float]:
-        """What enters the chain, and the median milliseconds that it takes to look it up."""
+    def _look_up(self, inputs: Mapping[str, Tensor], repeats: int) -> tuple[Mapping[str, Tensor], float]:
+        """Return the inputs of the chain, and the median milliseconds of the lookup in front of it."""
         if self._lookup is None:
             return inputs, 0.0
         try:
             entering = self._lookup(inputs)
-        except (RuntimeError, DimPlanViolated) as error:  # as what a package is given would be refused
+        except (RuntimeError, DimPlanViolated) as error:  # as a package would refuse them
             if memory := as_out_of_memory(error, "lookups"):
                 raise memory from error
             raise Refused(str(error).strip().partition("\n")[0]) from error
@@ -234,7 +241,7 @@ class PackageRunner:
     def _exchange(self, request: BaseModel) -> RunReply:
         assert self._process.stdin is not None and self._process.stdout is not None
         overrun = Event()
-        limit = Timer(self._limit_s, self._end_for, (overrun,))
+        limit = Timer(self._limit_s, self._end_process, (overrun,))
         limit.start()
         try:
             self._process.stdin.write(request.model_dump_json() + "\n")
@@ -254,18 +261,18 @@ class PackageRunner:
             raise PackageCrashed(
                 f"the process running the package ended with status {status}: "
                 + " | ".join(self._runner.last_words)[-1000:],
-                hint=_room_at(self._runner.folder),
+                hint=_disk_full_hint(self._runner.folder),
             )
-        reply = self._understood(line)
+        reply = self._parse_reply(line)
         if reply.out_of_memory is not None:
             raise OutOfMemory(f"the process running the package: {reply.out_of_memory}")
         return reply
 
-    def _end_for(self, overrun: Event) -> None:
+    def _end_process(self, overrun: Event) -> None:
         overrun.set()
         self._process.kill()
 
-    def _understood(self, line: str) -> RunReply:
+    def _parse_reply(self, line: str) -> RunReply:
         try:
             return RunReply.model_validate_json(line)
         except ValidationError as error:

@@ -18,7 +18,7 @@ from exporter.items.ids import check_ids
 from exporter.items.plan import Items, VectorsPlan
 from exporter.items.stream import write_vectors
 from exporter.manifest import Manifest, Metric, VectorsEntry
-from exporter.serving.downloaded_tower import download
+from exporter.serving.downloaded_tower import download_tower
 from exporter.spec import TowerName
 from exporter.verify.runner import PackageRunner
 from tests.e2e.conftest import FIXTURES, export_command
@@ -101,7 +101,7 @@ def test_inspect_shows_the_vectors(artifact: Path, capsys: pytest.CaptureFixture
 
 
 def test_to_run_the_tower_its_vectors_are_not_downloaded(artifact: Path, tmp_path: Path) -> None:
-    download(str(artifact), TowerName.ITEM, tmp_path)
+    download_tower(str(artifact), TowerName.ITEM, tmp_path)
     assert not (tmp_path / "item" / "vectors").exists()
 
 
@@ -111,7 +111,7 @@ def test_a_row_that_cannot_be_encoded_is_named(artifact: Path, manifest: Manifes
     videos[30_000] = 2000
     pq.write_table(pa.table({"video_id": videos, "item": np.arange(40_000)}), tmp_path / "rows.parquet")
     served, source = (
-        download(str(artifact), TowerName.ITEM, tmp_path),
+        download_tower(str(artifact), TowerName.ITEM, tmp_path),
         open_parquet(str(tmp_path / "rows.parquet")),
     )
     items = Items(

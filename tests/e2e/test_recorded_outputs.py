@@ -12,7 +12,7 @@ from safetensors.numpy import load_file
 from cli.main import main
 from exporter.artifact.read import read_manifest
 from exporter.manifest import CaseKind, Manifest
-from exporter.serving.predict import unmet_demand
+from exporter.serving.predict import find_unmet_demand
 from exporter.spec import Device
 from tests.e2e.conftest import FIXTURES, RANKING, SAMPLES, TWO_TOWER, Export, marks_of, recorded_batches
 
@@ -130,7 +130,7 @@ def test_the_history_shares_one_dim(manifest: Manifest) -> None:
 def test_a_server_learns_what_a_refusal_means(manifest: Manifest) -> None:
     user, item = manifest.towers
     refusing = [case.detail for case in user.verified.cases if case.name.startswith("lengths_differ")]
-    assert [unmet_demand(refusal, user.demands) for refusal in refusing] == [
+    assert [find_unmet_demand(refusal, user.demands) for refusal in refusing] == [
         "uih_seq__action_timestamp.lengths differs from uih_seq__video_id.lengths"
     ]
     assert item.demands[0] == "video_id.values has an id outside the 2000 rows of table video_id_emb"

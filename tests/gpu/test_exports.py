@@ -48,14 +48,14 @@ def test_a_manifest_names_the_gpu_and_no_library(case: Case, export: "ExportResu
 def test_packages_give_the_recorded_outputs(case: Case, export: "ExportResult", tmp_path: Path) -> None:
     from safetensors.torch import load_file
 
-    from exporter.serving.downloaded_tower import download
+    from exporter.serving.downloaded_tower import download_tower
     from exporter.verify.numerics import compare
     from exporter.verify.runner import PackageRunner
     from tests.exporter.models.recorded import usual_scales
 
     index = json.loads((FIXTURES / case.model / "outputs" / "index.json").read_text())
     for tower in manifest_of(export).towers:
-        served = download(str(export.artifact), tower.name, tmp_path / tower.name)
+        served = download_tower(str(export.artifact), tower.name, tmp_path / tower.name)
         with PackageRunner(served.chain, op_libraries=(), scratch=tmp_path, device="cuda") as runner:
             for batch in index["batches"]:
                 if batch["part"].removesuffix("_tower") != tower.name or "error" in batch:
@@ -74,14 +74,14 @@ def test_packages_give_the_recorded_outputs(case: Case, export: "ExportResult", 
 @pytest.mark.parametrize("case", IN_BOTH_MODES[:1], ids=lambda case: case.name)
 def test_a_package_of_another_gpu_is_refused(case: Case, export: "ExportResult", tmp_path: Path) -> None:
     from exporter.errors import InvalidArtifact
-    from exporter.serving.downloaded_tower import download
+    from exporter.serving.downloaded_tower import download_tower
 
     architecture, tower = manifest_of(export).architecture, manifest_of(export).towers[0].name
     other = shutil.copytree(export.artifact, tmp_path / "other")
     manifest = other / "manifest.json"
     manifest.write_text(manifest.read_text().replace(f'"{architecture}"', '"sm_70"'))
     with pytest.raises(InvalidArtifact, match="built for sm_70"):
-        download(str(other), tower, tmp_path / "here")
+        download_tower(str(other), tower, tmp_path / "here")
 
 
 @pytest.mark.parametrize("case", QUANTISED, ids=lambda case: case.name)

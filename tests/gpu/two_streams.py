@@ -14,12 +14,12 @@ def main() -> None:
     """Raises where a call gives other numbers than the same call alone."""
     from exporter.aoti.torch_loader import Package
     from exporter.data.batch import named_batch, read_rows
-    from exporter.serving.downloaded_tower import download
+    from exporter.serving.downloaded_tower import download_tower
     from exporter.spec import TowerName
     from tests.gpu.cases import ZOO
 
     artifact, tower, folder = sys.argv[1:]
-    served = download(artifact, TowerName(tower), Path(folder) / "served")
+    served = download_tower(artifact, TowerName(tower), Path(folder) / "served")
     [link] = served.chain
     package = Package(link.package, runners=2)
     rows = read_rows(str(ZOO.parents[1] / "fixtures/torcheasyrec/data/train.parquet"), served.features)

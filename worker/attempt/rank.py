@@ -16,7 +16,7 @@ from pathlib import Path
 from structlog.contextvars import bind_contextvars
 
 from exporter.attempt.attempt import Attempt
-from exporter.construction.input_limits import Amounts
+from exporter.construction.input_limits import InputLimits
 from exporter.distributed.fork_ranks import exit_process
 from exporter.distributed.isolation import die_with_parent
 from exporter.distributed.ranks import Ranks
@@ -103,8 +103,8 @@ def run_export(
         return ExportOutcome(failure=Failure.of(error))
 
 
-def _input_limits(shared: AttemptSettings) -> Amounts:
-    return Amounts(
+def _input_limits(shared: AttemptSettings) -> InputLimits:
+    return InputLimits(
         checkpoint_files=shared.max_checkpoint_files,
         checkpoint_bytes=shared.max_checkpoint_bytes,
         rows_files=shared.max_rows_files,

@@ -10,7 +10,7 @@ from typing import Self
 
 from pydantic import ValidationError
 
-from exporter.construction.input_limits import checkpoint_files
+from exporter.construction.input_limits import list_checkpoint_files
 from exporter.distributed.isolation import run_isolated
 from exporter.errors import AttemptFailed, ExportError, InvalidSpec
 from exporter.manifest import Versions
@@ -138,7 +138,7 @@ def digest_checkpoint(uri: str) -> str:
 
 
 def _identify_files(uri: str) -> Iterator[bytes]:
-    for file in sorted(checkpoint_files(uri), key=lambda file: file.name):
+    for file in sorted(list_checkpoint_files(uri), key=lambda file: file.name):
         yield f"{file.name} {file.size}".encode()
         if file.local is not None:
             yield from _read_samples(file.local, file.size)

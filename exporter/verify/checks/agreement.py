@@ -6,7 +6,7 @@ from exporter.data.batch import NamedBatch
 from exporter.manifest import CaseKind, CaseReport
 from exporter.verify.cases import Cases
 from exporter.verify.checks.check import Check, CheckResult, Trial
-from exporter.verify.numerics import compare, scales_of
+from exporter.verify.numerics import compare, measure_scales
 from exporter.verify.runnable_tower import RunnableTower
 from exporter.verify.runner import Refused
 
@@ -27,7 +27,7 @@ class Agreement(Check):
     def prepare(self, cases: Cases) -> None:
         """Learn each output's scale in the largest ordinary batch, which small batches are held against."""
         if cases.ordinary:
-            self._usual_scales = scales_of(self.runnable.run_eager(cases.ordinary[-1].inputs))
+            self._usual_scales = measure_scales(self.runnable.run_eager(cases.ordinary[-1].inputs))
 
     def run(self, trial: Trial) -> CheckResult:
         """Compare all outputs in one case; inputs that are refused fail."""

@@ -7,7 +7,7 @@ from exporter.lowering.errors import PrecisionLost
 from exporter.manifest import Fp32Report, OutputDifference, VerificationReport
 from exporter.verify.cases import Cases
 from exporter.verify.checks.check import Check, CheckResult, Trial
-from exporter.verify.numerics import Difference, compare, scales_of
+from exporter.verify.numerics import Difference, compare, measure_scales
 from exporter.verify.runnable_tower import RunnableTower
 from exporter.verify.runner import Refused
 
@@ -36,7 +36,7 @@ class Fp32Distance(Check):
     def prepare(self, cases: Cases) -> None:
         """Learn each output's scale in the largest ordinary batch, which small batches are held against."""
         if self.runnable.fp32 is not None and cases.ordinary:
-            self._usual_scales = scales_of(self.runnable.fp32(cases.ordinary[-1].inputs))
+            self._usual_scales = measure_scales(self.runnable.fp32(cases.ordinary[-1].inputs))
 
     def run(self, trial: Trial) -> CheckResult:
         """Compare the outputs of one case with those in fp32, and keep the worst."""

@@ -6,13 +6,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from exporter.construction.input_limits import Amounts, CheckpointFile, checkpoint_files
+from exporter.construction.input_limits import CheckpointFile, InputLimits, list_checkpoint_files
 from exporter.errors import InvalidSpec
 from exporter.spec import ExportSpec
 from exporter.storage.open import open_store
 from tests.service.requests import FIXTURES
 
-PLENTY = Amounts(checkpoint_files=100, checkpoint_bytes=1 << 30, rows_files=100, rows_bytes=1 << 30)
+PLENTY = InputLimits(checkpoint_files=100, checkpoint_bytes=1 << 30, rows_files=100, rows_bytes=1 << 30)
 
 
 def spec_of(**uris: str) -> ExportSpec:
@@ -61,9 +61,9 @@ def test_beside_one_object_others_do_not_count(s3_uri: str) -> None:
     for name in ("a", "b", "c"):
         open_store(s3_uri).put_bytes(bytes(100), f"ckpt/{name}.safetensors")
     one, few = f"{s3_uri}/ckpt/a.safetensors", PLENTY.model_copy(update={"checkpoint_bytes": 150})
-    assert list(checkpoint_files(one)) == [CheckpointFile(name="a.safetensors", size=100)]
+    assert list(list_checkpoint_files(one)) == [CheckpointFile(name="a.safetensors", size=100)]
     few.require(spec_of(checkpoint_uri=one))
 
 
 def test_an_object_that_is_not_there_is_for_others_to_miss(s3_uri: str) -> None:
-    assert list(checkpoint_files(f"{s3_uri}/none.safetensors")) == []
+    assert list(list_checkpoint_files(f"{s3_uri}/none.safetensors")) == []

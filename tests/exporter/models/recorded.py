@@ -19,7 +19,7 @@ from exporter.models.registry import build_tower
 from exporter.spec import TowerName
 from exporter.towers.tower import Tower
 from exporter.towers.view import tower_configs
-from exporter.verify.numerics import compare, scales_of
+from exporter.verify.numerics import compare, measure_scales
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "torcheasyrec"
 TOLERANCE = 1e-5  # of the output's scale: sums may be taken in another order
@@ -64,7 +64,7 @@ def usual_scales(model: str, part: str) -> dict[str, float]:
     magnitude does not say how exact it can be. `Gate.learn_scales` does the same in an export.
     """
     [largest] = (FIXTURES / model / "outputs").glob(f"{part}__*b32*.out.safetensors")
-    return scales_of(load_file(largest))
+    return measure_scales(load_file(largest))
 
 
 def require_close(actual: Batch, expected: Batch, usual: Mapping[str, float]) -> None:

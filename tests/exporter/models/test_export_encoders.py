@@ -24,7 +24,7 @@ from exporter.towers.split import split_tower
 from exporter.towers.tower import Tower
 from exporter.towers.view import training_tower
 from exporter.trace.trace_tower import trace_tower
-from exporter.verify.numerics import scales_of
+from exporter.verify.numerics import measure_scales
 from tests.compiled_package import compile_package
 from tests.exporter.models.recorded import FIXTURES, Batch, pipeline_of, require_close, untrained
 
@@ -105,5 +105,5 @@ def test_a_dense_package_computes_what_eager_computes(
     inputs = embedded(dense, clicks, purchases)
     with torch.no_grad():
         expected = dense.module(inputs)
-        usual = scales_of(dense.module(embedded(dense, *LENGTHS[-1])))  # see `usual_scales`
+        usual = measure_scales(dense.module(embedded(dense, *LENGTHS[-1])))  # see `usual_scales`
     require_close(package(inputs), expected, usual)

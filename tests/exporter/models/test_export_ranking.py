@@ -11,7 +11,7 @@ from exporter.spec import TowerName
 from exporter.towers.tower import Tower
 from exporter.towers.view import training_tower
 from exporter.trace.trace_tower import trace_tower
-from exporter.verify.numerics import scales_of
+from exporter.verify.numerics import measure_scales
 from tests.compiled_package import compile_package
 from tests.exporter.models.ranking_variants import interleaved, without_actions
 from tests.exporter.models.recorded import Batch, random_inputs, require_close, untrained
@@ -64,7 +64,7 @@ def compiled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     tower = untrained(training_tower(pipeline, TowerName.MODEL))
     program = trace_tower(tower, traceable(tower), torch.device("cpu"))
     package = Package(compile_package(program, tmp_path_factory.mktemp("ranking") / "aoti_model.pt2"))
-    return Compiled(tower, package, scales_of(eager(tower, random_inputs(tower, *SIZES[-1]))))
+    return Compiled(tower, package, measure_scales(eager(tower, random_inputs(tower, *SIZES[-1]))))
 
 
 @pytest.mark.parametrize(("history", "candidates"), SIZES, ids=lambda sizes: f"{len(sizes)}x{max(sizes)}")

@@ -10,7 +10,7 @@ from exporter.manifest import AppliedPass
 from exporter.packages.parts import TracedPart, plan_parts, trace_parts
 from exporter.spec import Mode, Pass, SetPrecision, SwapAttention, TowerName
 from exporter.towers.tower import Tower
-from exporter.verify.numerics import tolerance_of
+from exporter.verify.numerics import choose_tolerance
 from tests.exporter.models.recorded import random_inputs, recorded_tower
 
 STACK = "user_tower._hstu_encoder._stu_module"
@@ -58,7 +58,7 @@ def test_an_edited_tower_stays_within_its_tolerance(
         names = [tensor.name for tensor in each.part.tower.plan.inputs]
         tensors = each.program.module()({name: tensors[name] for name in names})
     difference = (tensors["user_tower_emb"].detach() - expected).abs().max() / expected.abs().max()
-    assert float(difference) < tolerance_of([BY_HEAD, IN_BF16], tower.config.options)
+    assert float(difference) < choose_tolerance([BY_HEAD, IN_BF16], tower.config.options)
 
 
 @pytest.mark.parametrize(

@@ -25,10 +25,10 @@ from exporter.manifest import TowerEntry, VerificationReport
 from exporter.outcome import Failure
 from exporter.pipeline.export import export
 from exporter.pipeline.publish import (
-    export_and_send_towers,
+    export_and_upload_towers,
     find_earlier_outcome,
     publish_towers,
-    send_exported,
+    upload_exported_tower,
 )
 from exporter.spec import ExportSpec, TowerName
 from exporter.stages import Stage, StageClock, StageEvent
@@ -83,7 +83,7 @@ def exported(attempt: Attempt) -> Callable[[PlannedTower], TowerResult]:
 @pytest.fixture
 def sent(attempt: Attempt, exported: "Exported") -> "Exported":
     """An exported tower whose files are where the artifact is to be."""
-    return lambda tower: send_exported(exported(tower), attempt, ignore_stages)
+    return lambda tower: upload_exported_tower(exported(tower), attempt, ignore_stages)
 
 
 Exported = Callable[[PlannedTower], TowerResult]
@@ -132,7 +132,7 @@ def test_a_tower_is_sent_while_the_next_one_is_still_at_work(
             assert not (folder / "manifest.json").exists()
             return exported(tower)
 
-    results = export_and_send_towers(planned, export, attempt, note)
+    results = export_and_upload_towers(planned, export, attempt, note)
     lines = told.read_text().splitlines()
     assert lines.index("item verify started") < lines.index("item verify finished")
     assert lines.index("user publish finished") < lines.index("item verify finished")
@@ -161,7 +161,7 @@ def test_a_sender_that_is_killed_leaves_a_failure_that_may_pass(
             os.kill(os.getpid(), signal.SIGKILL)
 
     ready = exported(planned[0])
-    [result] = export_and_send_towers(planned[:1], lambda tower: ready, attempt, die)
+    [result] = export_and_upload_towers(planned[:1], lambda tower: ready, attempt, die)
     assert result.unsent is not None and result.unsent.retryable
     assert "sent the user tower was killed by SIGKILL" in result.unsent.message
 
@@ -171,7 +171,7 @@ def test_a_sender_that_hangs_is_ended_and_the_failure_says_in_which_stage(
 ) -> None:
     hanging = replace(attempt, stage_limit_s=0.3, await_lease=partial(time.sleep, 30))
     ready, begun = exported(planned[0]), time.monotonic()
-    [result] = export_and_send_towers(planned[:1], lambda tower: ready, hanging, ignore_stages)
+    [result] = export_and_upload_towers(planned[:1], lambda tower: ready, hanging, ignore_stages)
     assert time.monotonic() - begun < 20
     assert result.unsent is not None and result.unsent.code == "stage_timed_out"
     assert "user tower: stage publish took more than 0.3 s" in result.unsent.message
@@ -187,7 +187,7 @@ def test_a_sender_that_loses_its_lease_sends_no_further_file(
         if len(asked) > 1:  # first before anything, then before each file
             raise LeaseUnproven("another has the job")
 
-    result = send_exported(exported(planned[0]), replace(attempt, await_lease=lose), ignore_stages)
+    result = upload_exported_tower(exported(planned[0]), replace(attempt, await_lease=lose), ignore_stages)
     assert result.unsent is not None and result.unsent.code == "lease_unproven"
     assert len(asked) == 2 and not Path(attempt.artifact_uri).exists()
 
@@ -197,7 +197,7 @@ def test_publishing_is_a_stage_of_every_tower(
 ) -> None:
     events: list[StageEvent] = []
     for tower in planned:
-        send_exported(exported(tower), attempt, events.append)
+        upload_exported_tower(exported(tower), attempt, events.append)
     ended = {event.tower for event in events if event.stage is Stage.PUBLISH and event.kind == "finished"}
     assert ended == {"user", "item"}
 

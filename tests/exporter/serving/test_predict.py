@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from cli.main import main
-from exporter.serving.predict import output_column, unmet_demand
+from exporter.serving.predict import find_unmet_demand, to_column
 from exporter.spec import Device, TowerName
 from tests.jobs.factories import make_entry, make_manifest
 
@@ -22,13 +22,13 @@ DEMANDS = ("item.values has an id outside the 9 rows", "item.lengths does not ad
     ],
 )
 def test_a_refusal_is_the_demand_it_numbers(refusal: str, meaning: str) -> None:
-    assert unmet_demand(refusal, DEMANDS) == meaning
+    assert find_unmet_demand(refusal, DEMANDS) == meaning
 
 
 @pytest.mark.parametrize("shape", [(2,), (2, 3), (2, 4, 3), (0, 4, 3)])
 def test_an_output_is_a_column_of_lists_as_deep_as_it_has_axes(shape: tuple[int, ...]) -> None:
     values = torch.arange(24.0)[: torch.Size(shape).numel()].reshape(shape)
-    assert output_column(values).to_pylist() == values.tolist()
+    assert to_column(values).to_pylist() == values.tolist()
 
 
 def test_packages_for_a_gpu_that_is_not_here_are_refused_unseen(

@@ -12,8 +12,9 @@ from exporter.pipeline.open_tower import OpenedTower, open_tower
 from exporter.shards.layout import RankTables, rows_path
 from exporter.shards.rank import TablesRequest, write_tables
 from exporter.spec import ExportSpec
-from exporter.stages import no_progress
+from exporter.stages import StageClock, no_progress
 from exporter.towers.plan import PlannedTower, plan_towers
+from tests.exporter.stage_events import ignore_stages
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "torcheasyrec"
 ROWS = FIXTURES / "data"
@@ -73,7 +74,8 @@ def shard(tmp_path: Path) -> Shard:
             local = tmp_path / rows_path(planned.name, order.ranks.rank, ranks)
             local.parent.mkdir(parents=True, exist_ok=True)
             made.append(write_tables(order, local, no_progress))
-        opened = open_tower(planned, spec, orders[0].config_text, tmp_path)
+        clock = StageClock(planned.name, ignore_stages)
+        opened = open_tower(planned, spec, orders[0].config_text, tmp_path, clock)
         return Sharded(spec=spec, planned=planned, opened=opened, made=tuple(made), root=tmp_path)
 
     return make

@@ -15,7 +15,7 @@ from exporter.errors import LeaseUnproven
 from exporter.manifest import TablesFile, TowerEntry, VerificationReport
 from exporter.outcome import ExportOutcome, Failure
 from exporter.pipeline.export import publish_parts
-from exporter.pipeline.publish import send_exported
+from exporter.pipeline.publish import upload_exported_tower
 from exporter.shards.layout import RankReport, RankTables, rows_path
 from exporter.shards.rank import export_tables
 from exporter.spec import TowerName
@@ -75,7 +75,7 @@ def exported(planned: object, attempt: Attempt) -> TowerResult:
     )
     _, source = fetch_checkpoint_once(attempt.spec, attempt.workspace, averaged=False)
     ready = ExportedTower(entry=entry, files={path: local}, sources=(source,), op_libraries=())
-    return send_exported(TowerResult(planned=planned, exported=ready), attempt, ignore_stages)
+    return upload_exported_tower(TowerResult(planned=planned, exported=ready), attempt, ignore_stages)
 
 
 def with_tables(part: RankReport, tower: int, tables: RankTables) -> RankReport:
