@@ -96,7 +96,7 @@ class SubscriptionRequest(Frozen):
     events: tuple[EventType, ...] = Field(default=tuple(EventType), min_length=1, max_length=16)
     secret: Secret | None = Field(
         default=None,
-        description="whsec_ and base64; default: a new random one, or when replacing the one it has.",
+        description="whsec_ and base64; default: a new random one; on replacement, the one it has.",
     )
 
 
