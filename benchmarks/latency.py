@@ -25,7 +25,7 @@ from benchmarks.measure.latency_process import (
     EAGER,
     PACKAGE,
     TWO_PACKAGES,
-    LatencyOrder,
+    LatencyRequest,
     LatencyTimes,
     Subject,
     Times,
@@ -101,7 +101,7 @@ def _subjects(run: Run, model: Model, towers: tuple[TowerName, ...]) -> list[Sub
 def _process(run: Run, subjects: list[Subject], threads: int) -> LatencyTimes:
     scratch = run.folder / f"threads-{threads}"
     scratch.mkdir()
-    order = LatencyOrder(
+    request = LatencyRequest(
         subjects=tuple(subjects),
         sizes=_FEW_SIZES if run.quick else _SIZES,
         threads=threads,
@@ -111,9 +111,9 @@ def _process(run: Run, subjects: list[Subject], threads: int) -> LatencyTimes:
         scratch=scratch,
         result=scratch / "times.json",
     )
-    (scratch / "order.json").write_text(order.model_dump_json())
+    (scratch / "request.json").write_text(request.model_dump_json())
     process = GuardedProcess.start(
-        [sys.executable, "-m", "benchmarks.measure.latency_process", str(scratch / "order.json")],
+        [sys.executable, "-m", "benchmarks.measure.latency_process", str(scratch / "request.json")],
         log=scratch / "log",
         grace=_GRACE,
         environment={
@@ -130,7 +130,7 @@ def _process(run: Run, subjects: list[Subject], threads: int) -> LatencyTimes:
     finally:
         process.stop()
     run.say(f"{threads} threads measured")
-    return LatencyTimes.model_validate_json(order.result.read_text())
+    return LatencyTimes.model_validate_json(request.result.read_text())
 
 
 def compare_to_eager(measured: LatencyTimes) -> list[Latencies]:

@@ -1,4 +1,4 @@
-"""The attention kernel against eager PyTorch and `torch.compile`, and against what the device can do.
+"""Measure the attention kernel against eager PyTorch, `torch.compile` and the device's ceilings.
 
 About 65,536 elements in rows of one length, or of many lengths; four heads, bf16. The two others pad rows to
 the longest, as a model without the kernel does; their mask is made before the clock starts.
@@ -18,25 +18,25 @@ from exporter.models.hstu.kernels.attention import AttentionForm, visible
 
 ELEMENTS = 65_536
 LENGTHS = (256, 512, 1024, 2048, 4096, 8192)
-_COMPILED = 128  # the width of heads at which `torch.compile` is measured as well
+_COMPILED = 128  # `torch.compile` is measured at this width of heads only
 
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionFigures:
-    """Of one case: milliseconds, and ratios of the rounds."""
+    """Figures of one case: milliseconds, and ratios of the rounds."""
 
     case: str
     width: int
     kernel_ms: Spread
-    tflops: float  # of the products that the mask leaves, by the median
+    tflops: float  # of the products that the mask leaves, from the median time
     of_matrix_rate: float
     eager_over_kernel: Spread | None
     compiled_over_kernel: Spread | None
-    failed: dict[str, str]  # by contender
+    failed: dict[str, str]  # errors by contender
 
 
 def lengths_of(kind: str) -> tuple[int, ...]:
-    """Rows of one length, "2048", or of many: "uniform 4096", "skewed 8192" (most are short)."""
+    """Return row lengths: all equal ("2048"), "uniform 4096", or "skewed 8192" (most are short)."""
     if kind.isdigit():
         return (int(kind),) * (ELEMENTS // int(kind))
     name, longest = kind.split()
@@ -50,15 +50,15 @@ def lengths_of(kind: str) -> tuple[int, ...]:
 def measure(
     ceilings: Ceilings, left_s: Callable[[], float], *, compiled: bool = True
 ) -> Iterator[AttentionFigures | Missing]:
-    """Every length and both distributions, at two widths of heads; three more widths at 2,048."""
+    """Measure every length and both distributions at two widths of heads, and three more widths at 2,048."""
     kinds = [*map(str, LENGTHS), "uniform 4096", "skewed 8192"]
     cases = [(kind, width) for width in (128, 64) for kind in kinds]
     cases += [("2048", width) for width in (16, 32, 256)]
-    yield from of_each(cases, partial(_measured, ceilings=ceilings, compiled=compiled), left_s)
+    yield from of_each(cases, partial(_measure_case, ceilings=ceilings, compiled=compiled), left_s)
 
 
-def shown(found: Sequence[AttentionFigures | Missing]) -> str:
-    """As a table, and below it what is not in it."""
+def format_figures(found: Sequence[AttentionFigures | Missing]) -> str:
+    """Format the figures as a table, followed by the cases that are missing."""
     figures = [each for each in found if isinstance(each, AttentionFigures)]
     missing = [str(each) for each in found if isinstance(each, Missing)]
     failed = [
@@ -88,7 +88,7 @@ def shown(found: Sequence[AttentionFigures | Missing]) -> str:
     return "\n".join([shown, *missing, *failed])
 
 
-def _measured(of: tuple[str, int], *, ceilings: Ceilings, compiled: bool) -> AttentionFigures:
+def _measure_case(of: tuple[str, int], *, ceilings: Ceilings, compiled: bool) -> AttentionFigures:
     kind, width = of
     case = AttentionCase(
         lengths=lengths_of(kind), heads=4, attention_dim=width, hidden_dim=width, dtype=torch.bfloat16
@@ -98,7 +98,7 @@ def _measured(of: tuple[str, int], *, ceilings: Ceilings, compiled: bool) -> Att
     others: dict[str, Callable[[], object]] = {"eager": padded}
     if compiled and width == _COMPILED:
         torch.compiler.reset()
-        fast = torch.compile(padded.attended, dynamic=False)
+        fast = torch.compile(padded.attend, dynamic=False)
         others["compiled"] = lambda: fast(*padded.inputs)
     failed = {name: why for name, other in others.items() if (why := failure_of(other))}
     running = {name: other for name, other in others.items() if name not in failed}
@@ -123,7 +123,7 @@ def _measured(of: tuple[str, int], *, ceilings: Ceilings, compiled: bool) -> Att
 
 
 class Padded:
-    """Attention as PyTorch has it: rows side by side, all heads in one product, a mask, and back again."""
+    """Attention in eager PyTorch: rows are padded, all heads go in one product with a mask, then unpadded."""
 
     def __init__(self, form: AttentionForm, lengths: tuple[int, ...], x_NW: Tensor) -> None:
         self._form = form
@@ -136,10 +136,10 @@ class Padded:
         self.inputs = (x_NW, at_N, mask_LL)
 
     def __call__(self) -> Tensor:
-        return self.attended(*self.inputs)
+        return self.attend(*self.inputs)
 
-    def attended(self, x_NW: Tensor, at_N: Tensor, mask_LL: Tensor) -> Tensor:
-        """(N, W) to (N, H * V)."""
+    def attend(self, x_NW: Tensor, at_N: Tensor, mask_LL: Tensor) -> Tensor:
+        """Attend over jagged rows: (N, W) to (N, H * V)."""
         form = self._form
         empty = x_NW.new_zeros(self._rows * self._longest, x_NW.shape[1])
         padded_BLW = empty.index_copy(0, at_N, x_NW).unflatten(0, (self._rows, self._longest))
@@ -158,6 +158,6 @@ class Padded:
         return attended_BLE.flatten(0, 1)[at_N]
 
 
-def recorded(figures: Sequence[AttentionFigures | Missing]) -> list[dict[str, object]]:
-    """For JSON."""
+def to_json(figures: Sequence[AttentionFigures | Missing]) -> list[dict[str, object]]:
+    """Return the figures as JSON values."""
     return [asdict(each) for each in figures]

@@ -20,7 +20,7 @@ from exporter.models.hstu.kernels.attention import AttentionForm
 
 
 def main() -> int:
-    """1 if a case fails; the others are run all the same."""
+    """Run the cases and return 1 if one fails, which does not stop the others."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu.check", description=__doc__)
     parser.add_argument(
         "parts", nargs="*", metavar="PART", help="run the cases with one of these in their names"
@@ -36,12 +36,12 @@ def main() -> int:
 
 
 def all_cases() -> tuple[Case, ...]:
-    """Those of every kernel."""
+    """Return the cases of all kernels."""
     return (*position_cases(), *output_cases(), *attention_cases())
 
 
 def attention_cases() -> Iterator[Case]:
-    """Every mask in bf16, and other dtypes and widths without one and with candidates."""
+    """Yield every mask in bf16, and other dtypes and widths without a mask and with candidates."""
     usual = AttentionCase(lengths=(), heads=2, attention_dim=64, hidden_dim=64, dtype=torch.bfloat16)
     others = [
         *(replace(usual, dtype=dtype) for dtype in (torch.float32, torch.float16)),
@@ -50,11 +50,11 @@ def attention_cases() -> Iterator[Case]:
     ]
     plain = [case for base in others for case in (base, replace(base, candidates=()))]
     for number, case in enumerate([*masked_cases(usual), *plain]):
-        yield Case(name=f"attention-{number}-{case}", bound=case.limit, check=_Attended(case))
+        yield Case(name=f"attention-{number}-{case}", bound=case.limit, check=_AttentionCheck(case))
 
 
-class _Attended:
-    """The operator over rows that chance decides; with candidates if the case has any."""
+class _AttentionCheck:
+    """Runs the operator on random rows, with candidates if the case has any."""
 
     def __init__(self, case: AttentionCase) -> None:
         self._case = case
@@ -72,10 +72,10 @@ def _by_operator(form: AttentionForm, x: Tensor, offsets: Tensor, candidates: Te
 
 
 def check(parts: Sequence[str], *, seed: int, until: float = math.inf) -> Iterator[str]:
-    """A line for each case whose name has one of the parts, all if there are none; and how many failed.
+    """Yield a line for each case whose name contains one of the parts (all without parts), then a summary.
 
-    Past `until`, by the monotonic clock, no case is begun, nor after one that broke the GPU's context: all
-    others would fail of it.
+    No case begins after `until`, on the monotonic clock, nor after a case that broke the GPU's context, which
+    would make all others fail.
     """
     cases = [case for case in all_cases() if not parts or any(part in case.name for part in parts)]
     started, failed = time.monotonic(), 0
@@ -92,7 +92,7 @@ def check(parts: Sequence[str], *, seed: int, until: float = math.inf) -> Iterat
 
 
 def _why_no_more(until: float) -> str:
-    """Why no further case is to be tried; "" if one is."""
+    """Return why no further case can run, or ""."""
     try:
         torch.cuda.synchronize()
     except RuntimeError as error:
@@ -104,7 +104,7 @@ def _line(case: Case, seed: int) -> str:
     started = time.monotonic()
     try:
         error = case.error(seed)
-    except Exception:  # noqa: BLE001  whatever is wrong with one kernel, the others are to be tried
+    except Exception:  # noqa: BLE001  a failing kernel must not stop the others
         return f"FAILED {case.name}\n{traceback.format_exc()}"
     verdict = "ok    " if error <= case.bound else "FAILED"
     return f"{verdict} {case.name}: {error:.1e} of {case.bound:.0e}, {time.monotonic() - started:.1f} s"

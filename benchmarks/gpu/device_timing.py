@@ -1,4 +1,4 @@
-"""Times on the device, its ceilings, and tables of what was measured. Requirements torch and triton alone."""
+"""Timing on a GPU, the GPU's ceilings, and tables of results; needs only torch and triton."""
 
 import statistics
 import traceback
@@ -31,7 +31,7 @@ class Spread:
 
 @dataclass(frozen=True, kw_only=True)
 class Ceilings:
-    """What the device reaches on random numbers: nothing it runs is faster."""
+    """The rates that the device reaches on random numbers; nothing on it can be faster."""
 
     device: str
     torch: str
@@ -40,14 +40,14 @@ class Ceilings:
 
 
 def milliseconds(contenders: Sequence[Work]) -> list[list[float]]:
-    """Of each contender the median time of a call in each round; in a round they take turns."""
+    """Return, per contender, the median time of a call in each round; in a round contenders alternate."""
     rounds = [[_median(work) for work in contenders] for _ in range(ROUNDS)]
     return [list(times) for times in zip(*rounds, strict=True)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Missing:
-    """A figure that there is none of, and why."""
+    """A figure that could not be measured, with the reason."""
 
     case: str
     why: str  # a traceback, if it raised
@@ -60,27 +60,27 @@ class Missing:
 def of_each(
     cases: Iterable[C], measure: Callable[[C], T], left_s: Callable[[], float]
 ) -> Iterator[T | Missing]:
-    """Measure each case; what one raises costs its own figure, and what has no time left is told."""
+    """Measure each case; a case that raises, or has no time left, yields `Missing`."""
     for case in cases:
         try:
             yield measure(case) if left_s() > 0 else Missing(case=str(case), why="no time was left")
-        except Exception:  # noqa: BLE001  whatever is wrong with one case, the others are to be measured
+        except Exception:  # noqa: BLE001  a failing case must not stop the others
             yield Missing(case=str(case), why=traceback.format_exc())
         torch.cuda.empty_cache()
 
 
 def failure_of(work: Work) -> str:
-    """What a first call raises, which compiles what is to be compiled; "" if it raises nothing."""
+    """Make the first call, which compiles, and return its error as text, or ""."""
     try:
         work()
         torch.cuda.synchronize()
-    except Exception as error:  # noqa: BLE001  one contender that fails is left out
+    except Exception as error:  # noqa: BLE001  a failing contender is left out
         return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:200]}"
     return ""
 
 
 def ceilings() -> Ceilings:
-    """Measured here and now."""
+    """Measure the ceilings of the current device."""
     a, b = (torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16) for _ in range(2))
     source = torch.randn(1 << 30, device="cuda", dtype=torch.bfloat16)
     target = torch.empty_like(source)
@@ -96,7 +96,7 @@ def ceilings() -> Ceilings:
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns as wide as what stands in them."""
+    """Format a table whose columns are as wide as their contents."""
     lines = [columns, *rows]
     widths = [max(len(line[place]) for line in lines) for place in range(len(columns))]
     return "\n".join(

@@ -1,4 +1,4 @@
-"""The end of an STU layer: both ways the operator may go, eager PyTorch and `torch.compile`.
+"""Measure the end of an STU layer: both forms of the operator, eager PyTorch and `torch.compile`.
 
 bf16, as wide after as before attention. Each way is replayed as a CUDA graph: what a package costs, not what
 Python adds. The kernel that does all of it is tried in several tiles, and measured in the fastest.
@@ -32,27 +32,27 @@ from exporter.models.hstu.kernels.output import (
 from exporter.models.hstu.kernels.output_kernel import gate_kernel
 
 ELEMENTS = (2048, 32_768, 262_144)
-WIDTHS = ((128, 0), (256, 0), (512, 0), (256, 4))  # and heads that are normed one by one; 0: all together
+WIDTHS = ((128, 0), (256, 0), (512, 0), (256, 4))  # width, and heads normed one by one (0: all together)
 _TRIED_AT = 32_768
 
 
 @dataclass(frozen=True, kw_only=True)
 class OutputFigures:
-    """Of one size: milliseconds, and what one kernel reaches of the device's matrix rate."""
+    """Figures of one size: milliseconds, and one kernel's share of the device's matrix rate."""
 
     elements: int
     width: int
     heads: int
     tiles: Tiles
     eager_ms: Spread
-    compiled_ms: Spread | None  # None: it could not be compiled
+    compiled_ms: Spread | None  # None if it could not be compiled
     gated_ms: Spread  # a kernel up to the product, then cuBLAS
     gate_ms: Spread  # that kernel alone
     fused_ms: Spread  # one kernel
     fused_of_matrix_rate: float
     gate_of_copy_rate: float
-    is_fused: bool  # what the operator does
-    failed: str  # why nothing could be compiled, if so
+    is_fused: bool  # the form that the operator chooses
+    failed: str  # why nothing could be compiled, or ""
 
     @property
     def pays(self) -> str:
@@ -60,44 +60,46 @@ class OutputFigures:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TilesTried:
-    """One kernel in other tiles, at 32,768 elements."""
+class TileFigures:
+    """Time of one kernel with one shape of tiles, at 32,768 elements."""
 
     width: int
     heads: int
     tiles: Tiles
-    milliseconds: float | None  # None: they do not fit
+    milliseconds: float | None  # None if the tiles do not fit
 
 
-Figure = OutputFigures | TilesTried | Missing
+Figure = OutputFigures | TileFigures | Missing
 
 
-def tried(of: tuple[int, int]) -> list[TilesTried]:
-    """Every shape of tiles for a width and heads, the fastest first."""
+def time_tiles(of: tuple[int, int]) -> list[TileFigures]:
+    """Time every shape of tiles for a width and heads; return the fastest first."""
     width, heads = of
     layer = Layer.of(_TRIED_AT, width, width, heads=heads)
     found = [
-        TilesTried(width=width, heads=heads, tiles=tiles, milliseconds=_once(layer, tiles))
+        TileFigures(width=width, heads=heads, tiles=tiles, milliseconds=_time_once(layer, tiles))
         for tiles in _shapes(width, heads)
     ]
     return sorted(found, key=lambda each: each.milliseconds or float("inf"))
 
 
 def measure(ceilings: Ceilings, left_s: Callable[[], float]) -> Iterator[Figure]:
-    """Every width at every number of elements, and how the tiles were chosen."""
+    """Measure every width at every number of elements, and yield the times that chose the tiles."""
     for of in WIDTHS:
-        for shapes in of_each([of], tried, left_s):
+        for shapes in of_each([of], time_tiles, left_s):
             if isinstance(shapes, Missing):
                 yield shapes
                 continue
             yield from shapes
             torch.compiler.reset()
             cases = [(elements, *of) for elements in ELEMENTS]
-            yield from of_each(cases, partial(_measured, tiles=shapes[0].tiles, ceilings=ceilings), left_s)
+            yield from of_each(
+                cases, partial(_measure_case, tiles=shapes[0].tiles, ceilings=ceilings), left_s
+            )
 
 
-def shown(found: Sequence[Figure]) -> str:
-    """As a table, in microseconds, and below it what is not in it."""
+def format_figures(found: Sequence[Figure]) -> str:
+    """Format the figures as a table in microseconds, followed by the cases that are missing."""
     figures = [each for each in found if isinstance(each, OutputFigures)]
     missing = [str(each) for each in found if isinstance(each, Missing)]
 
@@ -142,20 +144,20 @@ def shown(found: Sequence[Figure]) -> str:
     return "\n".join([shown, *missing, *failed])
 
 
-def _measured(of: tuple[int, int, int], *, tiles: Tiles, ceilings: Ceilings) -> OutputFigures:
+def _measure_case(of: tuple[int, int, int], *, tiles: Tiles, ceilings: Ceilings) -> OutputFigures:
     elements, width, heads = of
     layer = Layer.of(elements, width, width, heads=heads)
-    compiled = torch.compile(_in_torch, dynamic=True)
+    compiled = torch.compile(_run_in_torch, dynamic=True)
     y = layer.uvqk.new_empty((elements, 3 * width))
     works: list[Work] = [
-        lambda: _in_torch(layer),
-        lambda: _gated(layer),
+        lambda: _run_in_torch(layer),
+        lambda: _run_gated(layer),
         lambda: _gate_into(y, layer),
-        lambda: _fused(layer, tiles),
+        lambda: _run_fused(layer, tiles),
     ]
     if not (failed := failure_of(lambda: compiled(layer))):
         works.append(lambda: compiled(layer))
-    times = milliseconds([_replayed(work) for work in works])
+    times = milliseconds([_as_graph(work) for work in works])
     eager_ms, gated_ms, gate_ms, fused_ms, *others = (Spread.of(each) for each in times)
     product = 2 * elements * 3 * width * width
     moved = 5 * elements * width * y.itemsize
@@ -176,7 +178,7 @@ def _measured(of: tuple[int, int, int], *, tiles: Tiles, ceilings: Ceilings) -> 
     )
 
 
-def _in_torch(layer: Layer) -> Tensor:
+def _run_in_torch(layer: Layer) -> Tensor:
     return gated_output_in_torch(
         layer.x, layer.uvqk, layer.attended, layer.weight, layer.norm, u_column=layer.u_column
     )
@@ -186,20 +188,20 @@ def _gate_into(y: Tensor, layer: Layer) -> None:
     gate_into(y, layer.uvqk, layer.attended, layer.norm, u_column=layer.u_column, kernel=gate_kernel)
 
 
-def _gated(layer: Layer) -> Tensor:
+def _run_gated(layer: Layer) -> Tensor:
     y = layer.uvqk.new_empty((len(layer.x), layer.weight.shape[0]))
     _gate_into(y, layer)
     return torch.addmm(layer.x, y, layer.weight)
 
 
-def _fused(layer: Layer, tiles: Tiles) -> Tensor:
+def _run_fused(layer: Layer, tiles: Tiles) -> Tensor:
     out = torch.empty_like(layer.x)
     layer.fused_into(out, tiles)
     return out
 
 
 def _shapes(width: int, heads: int) -> list[Tiles]:
-    """The operator's own, and others; a head that is normed by itself is one step."""
+    """Return the operator's own tiles and others; a separately normed head is one step."""
     step = width // heads if heads else 0
     shapes = [
         (128, 128, 32, 8, 2),
@@ -219,15 +221,15 @@ def _shapes(width: int, heads: int) -> list[Tiles]:
     return list(dict.fromkeys([tiles_for(width, width, heads, 2), *others]))
 
 
-def _once(layer: Layer, tiles: Tiles) -> float | None:
+def _time_once(layer: Layer, tiles: Tiles) -> float | None:
     try:
-        return Spread.of(milliseconds([_replayed(lambda: _fused(layer, tiles))])[0]).median
-    except Exception:  # noqa: BLE001  Triton's errors, of resources above all, have no common ancestor
+        return Spread.of(milliseconds([_as_graph(lambda: _run_fused(layer, tiles))])[0]).median
+    except Exception:  # noqa: BLE001  Triton's errors, mostly about resources, have no common base class
         return None
 
 
-def _replayed(work: Work) -> Work:
-    """The same as a CUDA graph. Its first call, before, compiles what is to be compiled."""
+def _as_graph(work: Work) -> Work:
+    """Return the work as a CUDA graph; a first call before the capture compiles it."""
     work()
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
@@ -236,7 +238,7 @@ def _replayed(work: Work) -> Work:
     return graph.replay
 
 
-def recorded(found: Sequence[Figure]) -> dict[str, list[dict[str, object]]]:
-    """For JSON."""
-    kinds = {"sizes": OutputFigures, "tiles": TilesTried, "missing": Missing}
+def to_json(found: Sequence[Figure]) -> dict[str, list[dict[str, object]]]:
+    """Return the figures as JSON values."""
+    kinds = {"sizes": OutputFigures, "tiles": TileFigures, "missing": Missing}
     return {name: [asdict(each) for each in found if isinstance(each, kind)] for name, kind in kinds.items()}

@@ -1,7 +1,7 @@
-"""Recorded models on a GPU: their packages against eager, torch.compile and CUDA graphs; seconds of exports.
+"""Compare packages of recorded models on a GPU with eager, torch.compile and CUDA graphs; time their exports.
 
-`python -m benchmarks.gpu.packages --out folder --budget-seconds 400`. Everything is written below the folder
-as it comes, and what fails is part of it; a table comes last.
+`python -m benchmarks.gpu.packages --out folder --budget-seconds 400`. Results, failures included, are written
+below the folder while it runs; a table comes last.
 """
 
 import argparse
@@ -23,8 +23,8 @@ FIXTURES = Path(__file__).parents[2] / "tests" / "fixtures" / "torcheasyrec"
 SIZES = (1, 8, 64, 512)
 SUBJECTS = (("hstu_match", "user"), ("hstu_match", "item"), ("dlrm_hstu", "model"))
 KERNELS, MODES = ("pytorch", "triton"), ("unified", "two_stage")
-_AT_A_TIME = 4  # exports that are not timed
-_LEAST_S = 45.0  # nothing new is begun with less than this left
+_AT_A_TIME = 4  # exports side by side that are not timed
+_LEAST_S = 45.0  # nothing new begins with less time left than this
 _ALONE = ("hstu_match", "unified", "pytorch")  # the export that is timed, cold and warm
 
 Case = tuple[str, str, str]  # model, mode, kernel
@@ -32,7 +32,7 @@ Case = tuple[str, str, str]  # model, mode, kernel
 
 @dataclass
 class Results:
-    """All that was found out, kept in packages.json after each step."""
+    """All results so far; written to packages.json after each step."""
 
     out: Path
     exports: dict[str, dict[str, object]] = field(default_factory=dict)
@@ -40,21 +40,21 @@ class Results:
     notes: list[str] = field(default_factory=list)
 
     def keep(self) -> None:
-        told = {"exports": self.exports, "times": self.times, "notes": self.notes}
-        (self.out / "packages.json").write_text(json.dumps(told, indent=1))
+        results = {"exports": self.exports, "times": self.times, "notes": self.notes}
+        (self.out / "packages.json").write_text(json.dumps(results, indent=1))
 
 
 def measure(out: Path, budget_s: float) -> Iterator[str]:
-    """Export, time, write packages.json below `out`; the lines of the table."""
+    """Export and time the models, write packages.json below `out`, and yield the lines of the table."""
     until = time.monotonic() + budget_s
     out.mkdir(parents=True, exist_ok=True)
     results = Results(out)
     try:
         with tempfile.TemporaryDirectory(prefix="slipway-gpu-") as scratch:
-            artifacts = _exports(results, Path(scratch), until)
+            artifacts = _export_cases(results, Path(scratch), until)
             for model, tower in SUBJECTS:
-                _timed(results, model, tower, artifacts, Path(scratch), until)
-    except Exception:  # noqa: BLE001  what was found until then is to be read all the same
+                _time_tower(results, model, tower, artifacts, Path(scratch), until)
+    except Exception:  # noqa: BLE001  earlier results are still reported
         results.notes.append(f"FAILED: {traceback.format_exc()[-2000:]}")
     finally:  # after a Ctrl-C as well
         results.keep()
@@ -62,7 +62,7 @@ def measure(out: Path, budget_s: float) -> Iterator[str]:
 
 
 def spec_of(model: str, mode: str, kernel: str) -> dict[str, object]:
-    """An export of a recorded model for this GPU, as JSON."""
+    """Return an export of a recorded model for this GPU, as JSON."""
     return {
         "config_uri": str(FIXTURES / model / "pipeline.config"),
         "checkpoint_uri": str(FIXTURES / model / "model.ckpt-11"),
@@ -76,12 +76,12 @@ def spec_of(model: str, mode: str, kernel: str) -> dict[str, object]:
     }
 
 
-def _exports(results: Results, scratch: Path, until: float) -> dict[Case, Path]:
-    """The artifacts of all cases that could be made in time: the first alone, cold and then warm."""
+def _export_cases(results: Results, scratch: Path, until: float) -> dict[Case, Path]:
+    """Export all cases that fit into the time; the first runs alone, cold and then warm."""
     artifacts: dict[Case, Path] = {}
     compiler = scratch / "compiler"
 
-    def done(case: Case, note: str, cache: Path | None = None) -> None:
+    def export_case(case: Case, note: str, cache: Path | None = None) -> None:
         name = " ".join((*case, note)).strip()
         if time.monotonic() > until - _LEAST_S:
             results.notes.append(f"no time was left to export {name}")
@@ -92,17 +92,17 @@ def _exports(results: Results, scratch: Path, until: float) -> dict[Case, Path]:
             made = export_in_process(
                 spec_of(*case), folder, compiler=compiler, code_cache=cache, limit_s=limit_s
             )
-        except Exception:  # noqa: BLE001  it is this case's
+        except Exception:  # noqa: BLE001  any failure belongs to this case only
             results.exports[name] = {"failed": traceback.format_exc()[-2000:]}
         else:
-            results.exports[name] = _told(made)
+            results.exports[name] = _summary_of(made)
             shutil.copy(folder / "log.txt", results.out / f"export-{folder.name}.txt")
             if made.artifact.exists():
                 artifacts.setdefault(case, made.artifact)
         results.keep()
 
-    done(_ALONE, "cold", scratch / "cache")
-    done(_ALONE, "warm", scratch / "cache")
+    export_case(_ALONE, "cold", scratch / "cache")
+    export_case(_ALONE, "warm", scratch / "cache")
     others = [
         (model, mode, kernel)
         for kernel in KERNELS
@@ -111,29 +111,29 @@ def _exports(results: Results, scratch: Path, until: float) -> dict[Case, Path]:
         if (model, mode, kernel) != _ALONE
     ]
     with ThreadPoolExecutor(_AT_A_TIME) as pool:
-        list(pool.map(lambda case: done(case, ""), others))
+        list(pool.map(lambda case: export_case(case, ""), others))
     return artifacts
 
 
-def _told(made: ExportResult) -> dict[str, object]:
+def _summary_of(made: ExportResult) -> dict[str, object]:
     return {"seconds": round(made.seconds, 1), "stages": made.stages, "failures": made.failures}
 
 
-def _timed(
+def _time_tower(
     results: Results, model: str, tower: str, artifacts: dict[Case, Path], scratch: Path, until: float
 ) -> None:
-    """Let a process of its own call everything of a tower, and read what it told."""
+    """Time all contenders of a tower in a separate process, and read its lines."""
     name, left_s = f"{model} {tower}", until - time.monotonic()
     if left_s < _LEAST_S / 2:
         results.notes.append(f"no time was left to time {name}")
         return
-    order, lines = scratch / f"{model}-{tower}.json", results.out / f"times-{model}-{tower}.jsonl"
+    request, lines = scratch / f"{model}-{tower}.json", results.out / f"times-{model}-{tower}.jsonl"
     contenders = {
         f"{kernel} {mode}": str(path)
         for (of, mode, kernel), path in artifacts.items()
         if of == model and (path / tower).exists()
     }
-    order.write_text(
+    request.write_text(
         json.dumps(
             {
                 "name": name,
@@ -146,9 +146,17 @@ def _timed(
         )
     )
     lines.unlink(missing_ok=True)
-    command = [sys.executable, "-W", "ignore", "-m", "benchmarks.gpu.timing_process", str(order), str(lines)]
+    command = [
+        sys.executable,
+        "-W",
+        "ignore",
+        "-m",
+        "benchmarks.gpu.timing_process",
+        str(request),
+        str(lines),
+    ]
     places = (f"TMPDIR={scratch}", f"TORCHINDUCTOR_CACHE_DIR={scratch / 'compiler'}")
-    checked = ("AOTI_RUNTIME_CHECK_INPUTS=1",)  # as servers are told to have it
+    checked = ("AOTI_RUNTIME_CHECK_INPUTS=1",)  # as servers should set it
     log = results.out / f"times-{model}-{tower}.txt"
     with log.open("w") as words:
         command = ["env", *ENVIRONMENT, *checked, *places, *command]
@@ -183,15 +191,15 @@ def _table(results: Results) -> Iterator[str]:
         failures = export.get("failures") or ({"": export["failed"]} if "failed" in export else {})
         told = "; ".join(f"FAILED {tower} {_first_line(text)}" for tower, text in dict(failures).items())  # type: ignore[call-overload]  # a dict of texts
         yield f"export {name:<36} {export.get('seconds', '')!s:>6} s  {told or 'all towers passed the gate'}"
-    yield from (f"note: {_shortened(note)}" for note in results.notes)
+    yield from (f"note: {_shorten(note)}" for note in results.notes)
 
 
-def _shortened(note: str) -> str:
+def _shorten(note: str) -> str:
     return note if len(note) < 500 else f"{note[:80]} ... {note[-400:]}"
 
 
 def _first_line(text: object) -> str:
-    """What went wrong: of a traceback, what was raised."""
+    """Return the first line of an error, or the exception of a traceback."""
     lines = [line for line in str(text).strip().splitlines() if line[:1].strip()] or [""]
     return lines[-1 if lines[0].startswith("Traceback") else 0][:240]
 

@@ -90,9 +90,9 @@ def _attention(run: Run) -> Iterator[str]:
     try:
         for figure in attention.measure(most, lambda: run.left_s):
             figures.append(figure)
-            run.keep("attention", attention.recorded(figures))
+            run.keep("attention", attention.to_json(figures))
     finally:  # also if an error or a signal ends the part
-        yield attention.shown(figures)
+        yield attention.format_figures(figures)
 
 
 def _output(run: Run) -> Iterator[str]:
@@ -100,9 +100,9 @@ def _output(run: Run) -> Iterator[str]:
     try:
         for figure in output.measure(most, lambda: run.left_s):
             figures.append(figure)
-            run.keep("output", output.recorded(figures))
+            run.keep("output", output.to_json(figures))
     finally:
-        yield output.shown(figures)
+        yield output.format_figures(figures)
 
 
 def _packages(run: Run) -> Iterator[str]:

@@ -24,73 +24,73 @@ Inputs = dict[str, Tensor]
 Call = Callable[[Inputs], Inputs]
 
 _COMPILED = "torch.compile"
-_BATCHES = 4  # different rows each
+_BATCHES = 4  # with different rows
 _WARM_UPS = 5
-_LEAST, _MOST_CALLS, _SECONDS = 50, 2000, 0.7  # of one contender on one size
+_LEAST, _MOST_CALLS, _SECONDS = 50, 2000, 0.7  # limits for one contender on one size
 _SEED = 3
-_APART = 1e-3  # of the largest magnitude, in fp32: these are speeds of the same function
+_APART = 1e-3  # of the largest magnitude, in fp32: contenders must compute the same function
 
 
 class Subject(NamedTuple):
-    """What is held against each other, of one tower: calls, and what they are called with."""
+    """The contenders of one tower: their calls, and the inputs to call them with."""
 
     calls: dict[str, Call]
     rows: "Callable[[int], list[Inputs]]"  # batches of a size, on the GPU
-    between: Call  # what dense packages are given, of these
-    graphed: dict[str, Callable[[], Call]]  # packages once more, loaded as a CUDA graph can capture them
+    between: Call  # computes the inputs of dense packages from these
+    graphed: dict[str, Callable[[], Call]]  # packages loaded in the form that a CUDA graph can capture
 
-    def given(self, name: str, batches: list[Inputs]) -> list[Inputs]:
-        """What a contender is called with for these batches."""
+    def inputs_of(self, name: str, batches: list[Inputs]) -> list[Inputs]:
+        """Return the inputs with which a contender is called for these batches."""
         return [self.between(each) for each in batches] if name.startswith("dense") else batches
 
 
 def main() -> None:
-    order = json.loads(Path(sys.argv[1]).read_text())
+    request = json.loads(Path(sys.argv[1]).read_text())
     told = Path(sys.argv[2])
 
-    def tell(**line: object) -> None:
+    def write_line(**line: object) -> None:
         with told.open("a") as lines:
-            lines.write(json.dumps({"subject": order["name"], **line}) + "\n")
+            lines.write(json.dumps({"subject": request["name"], **line}) + "\n")
 
-    subject = _subject(order, tell)
+    subject = _load_subject(request, write_line)
     with torch.no_grad():
-        # What compiles may take all of the time there is: it comes after what is only called.
+        # Contenders that compile come last, because they may use up all of the time.
         for names in ([name for name in subject.calls if name != _COMPILED], [_COMPILED]):
-            for size in order["sizes"]:
-                _measure_size(subject, names, size, tell)
-        for size in order["sizes"]:  # last of all: a capture that fails is not over for the allocator
-            _measure_graphs(subject, size, tell)
+            for size in request["sizes"]:
+                _measure_size(subject, names, size, write_line)
+        for size in request["sizes"]:  # at the very end: a failed capture leaves the allocator in a bad state
+            _measure_graphs(subject, size, write_line)
 
 
-def _measure_size(subject: Subject, names: list[str], size: int, tell: Callable[..., None]) -> None:
+def _measure_size(subject: Subject, names: list[str], size: int, write_line: Callable[..., None]) -> None:
     batches = subject.rows(size)
     try:
         expected = subject.calls["eager"](batches[0])
-    except Exception:  # noqa: BLE001  too large for this GPU, perhaps
-        tell(size=size, contender="eager", failed=traceback.format_exc()[-1500:])
+    except Exception:  # noqa: BLE001  the size may be too large for this GPU
+        write_line(size=size, contender="eager", failed=traceback.format_exc()[-1500:])
         return
     for name in names:
         try:
-            call, given = subject.calls[name], subject.given(name, batches)
+            call, given = subject.calls[name], subject.inputs_of(name, batches)
             torch.cuda.reset_peak_memory_stats()
-            apart = _apart(expected, call(given[0]))
+            apart = _largest_difference(expected, call(given[0]))
             times_ms = _times(call, given)
             memory = torch.cuda.max_memory_allocated()
-            tell(size=size, contender=name, apart=apart, memory=memory, **_summed_up(times_ms, size))
-        except Exception:  # noqa: BLE001  whatever it is, it is this contender's
-            tell(size=size, contender=name, failed=traceback.format_exc()[-1500:])
+            write_line(size=size, contender=name, apart=apart, memory=memory, **_summarise(times_ms, size))
+        except Exception:  # noqa: BLE001  any failure belongs to this contender only
+            write_line(size=size, contender=name, failed=traceback.format_exc()[-1500:])
 
 
-def _measure_graphs(subject: Subject, size: int, tell: Callable[..., None]) -> None:
+def _measure_graphs(subject: Subject, size: int, write_line: Callable[..., None]) -> None:
     batches = subject.rows(size)[:1]
     for name, load in subject.graphed.items():
-        _measure_graph(name, load, subject.given(name, batches)[0], size, tell)
+        _measure_graph(name, load, subject.inputs_of(name, batches)[0], size, write_line)
 
 
 def _measure_graph(
-    name: str, load: Callable[[], Call], inputs: Inputs, size: int, tell: Callable[..., None]
+    name: str, load: Callable[[], Call], inputs: Inputs, size: int, write_line: Callable[..., None]
 ) -> None:
-    """The same call captured once and replayed on the same inputs."""
+    """Capture the call once and time its replay on the same inputs."""
     try:
         call = load()
         expected = {key: value.clone() for key, value in call(inputs).items()}
@@ -109,16 +109,16 @@ def _measure_graph(
             graph.replay()
             return outputs
 
-        apart = _apart(expected, replay(inputs))
+        apart = _largest_difference(expected, replay(inputs))
         times_ms = _times(replay, [inputs])
-        tell(size=size, contender=f"{name}, graph", apart=apart, **_summed_up(times_ms, size))
+        write_line(size=size, contender=f"{name}, graph", apart=apart, **_summarise(times_ms, size))
     except Exception:  # noqa: BLE001  as above
-        tell(size=size, contender=f"{name}, graph", failed=traceback.format_exc()[-1500:])
+        write_line(size=size, contender=f"{name}, graph", failed=traceback.format_exc()[-1500:])
         torch.cuda.synchronize()
 
 
 def _times(call: Call, batches: list[Inputs]) -> list[float]:
-    """Milliseconds of each call, from its start until the GPU is done."""
+    """Return milliseconds of each call, from its start until the GPU is done."""
     for number in range(_WARM_UPS):
         call(batches[number % len(batches)])
     torch.cuda.synchronize()
@@ -133,7 +133,7 @@ def _times(call: Call, batches: list[Inputs]) -> list[float]:
     return times_ms
 
 
-def _summed_up(times_ms: list[float], size: int) -> dict[str, float]:
+def _summarise(times_ms: list[float], size: int) -> dict[str, float]:
     ordered = sorted(times_ms)
     return {
         "calls": len(ordered),
@@ -143,8 +143,8 @@ def _summed_up(times_ms: list[float], size: int) -> dict[str, float]:
     }
 
 
-def _apart(expected: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> float:
-    """The largest difference, as a fraction of its output's largest magnitude; too large a one is raised."""
+def _largest_difference(expected: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> float:
+    """Return the largest difference relative to its output's largest magnitude; raise if too large."""
     torch.cuda.synchronize()
     apart = 0.0
     for name, value in expected.items():
@@ -155,8 +155,8 @@ def _apart(expected: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> float
     return apart
 
 
-def _subject(order: dict[str, object], tell: Callable[..., None]) -> Subject:
-    """The tower on the GPU, filled with its weights, and all that computes what it computes."""
+def _load_subject(request: dict[str, object], write_line: Callable[..., None]) -> Subject:
+    """Load the tower onto the GPU with its weights, and prepare every contender."""
     import numpy as np
 
     from exporter.checkpoint.read import open_checkpoint
@@ -170,9 +170,9 @@ def _subject(order: dict[str, object], tell: Callable[..., None]) -> Subject:
     from exporter.verify.reload import Chain
 
     gpu = torch.device("cuda")
-    spec = ExportSpec.model_validate(order["spec"])
+    spec = ExportSpec.model_validate(request["spec"])
     config = Path(str(spec.config_uri)).read_text()
-    [planned] = [each for each in plan_towers(spec, config) if each.name == order["tower"]]
+    [planned] = [each for each in plan_towers(spec, config) if each.name == request["tower"]]
     blueprint = ConfiguredBlueprint(planned, spec.tables)
     tower = blueprint.build()
     blueprint.fill(tower, open_checkpoint(Path(spec.checkpoint_uri)))
@@ -191,22 +191,22 @@ def _subject(order: dict[str, object], tell: Callable[..., None]) -> Subject:
         program = trace_tower(tower, trace_inputs(rows, tower.plan), gpu)
         calls[_COMPILED] = torch.compile(program.module(check_guards=False), dynamic=True)
     except Exception:  # noqa: BLE001  as of any contender
-        tell(size=0, contender=_COMPILED, failed=traceback.format_exc()[-1500:])
+        write_line(size=0, contender=_COMPILED, failed=traceback.format_exc()[-1500:])
     graphed: dict[str, Callable[[], Call]] = {}
-    for name, artifact in dict(order["artifacts"]).items():  # type: ignore[call-overload]  # as written by `packages`
+    for name, artifact in dict(request["artifacts"]).items():  # type: ignore[call-overload]  # as written by `packages`
         try:
-            chains = _chains(name, Path(artifact), str(order["tower"]), Path(str(order["scratch"])))
+            chains = _chains(name, Path(artifact), str(request["tower"]), Path(str(request["scratch"])))
             calls |= {each: Chain(chain, gpu) for each, chain in chains.items()}
             graphed |= {
                 each: partial(Chain, chain, gpu, single_threaded=True) for each, chain in chains.items()
             }
         except Exception:  # noqa: BLE001  as of any contender
-            tell(size=0, contender=name, failed=traceback.format_exc()[-1500:])
+            write_line(size=0, contender=name, failed=traceback.format_exc()[-1500:])
     return Subject(calls=calls, rows=batches, between=sparse.module, graphed=graphed)
 
 
 def _chains(name: str, artifact: Path, tower: str, scratch: Path) -> "dict[str, Sequence[Link]]":
-    """The chain of an artifact's packages; and its last one by itself, where there are two."""
+    """Return the chain of an artifact's packages, and the dense package alone if there are two."""
     from exporter.serving.downloaded_tower import download_tower
     from exporter.spec import TowerName
 

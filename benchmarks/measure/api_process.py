@@ -1,4 +1,4 @@
-"""The API as a process of its own, on a Redis of its own that holds jobs already; no worker."""
+"""The API in its own process, with its own Redis that already holds jobs; there is no worker."""
 
 import http.client
 import random
@@ -22,13 +22,13 @@ from processes.guarded_process import GuardedProcess
 HOST = "127.0.0.1"
 _GRACE = timedelta(seconds=5)
 _START_S = 60.0
-_QUEUED_EACH = 100  # of so many stored jobs one is still to be run
-_ASKED = 50  # jobs that are asked about, drawn from those that have ended: they are alike
+_QUEUED_EACH = 100  # one of this many stored jobs is still queued
+_ASKED = 50  # number of ended jobs that polls ask about; all are alike
 
 
 @dataclass(frozen=True, kw_only=True)
 class Api:
-    """Where it listens, how many jobs it began with, and some of those that have ended."""
+    """A running API: its port, the number of jobs it began with, and the ids of some ended ones."""
 
     port: int
     stored: int
@@ -39,7 +39,7 @@ class Api:
 def running_api(folder: Path, spec: ExportSpec, *, stored: int) -> Iterator[Api]:
     """Run Redis, put `stored` jobs of `spec` into it, run the API, and end both with the block."""
     with running_redis(folder / "redis") as server:
-        some = _store(server.url, spec, stored)
+        some = _store_jobs(server.url, spec, stored)
         port = free_port()
         command = [sys.executable, "-m", "uvicorn", "--factory", "service.app:create_app"]
         command += ["--host", HOST, "--port", str(port), "--timeout-graceful-shutdown", "1"]
@@ -52,29 +52,29 @@ def running_api(folder: Path, spec: ExportSpec, *, stored: int) -> Iterator[Api]
             process.stop()
 
 
-def _store(url: str, spec: ExportSpec, count: int) -> tuple[JobId, ...]:
-    """Jobs as they are in a service that has run for long: nearly all of them ended."""
+def _store_jobs(url: str, spec: ExportSpec, count: int) -> tuple[JobId, ...]:
+    """Store jobs as a service that has run for long has them: nearly all have ended."""
     client = connect(url)
     store = RedisJobStore(client)
     ended = []
     for number in range(1, count + 1):
-        job = _queued(spec) if number % _QUEUED_EACH == 0 else _ended(spec)
+        job = _queued_job(spec) if number % _QUEUED_EACH == 0 else _ended_job(spec)
         store.add(job)
         if job.state.is_final:
             ended.append(job.id)
-    client.delete(OUTBOX_KEY)  # what was to be told of them has been told
+    client.delete(OUTBOX_KEY)  # their callbacks count as delivered
     client.close()
     return tuple(random.Random(0).sample(ended, min(_ASKED, len(ended))))  # noqa: S311  (no secret)
 
 
-def _queued(spec: ExportSpec) -> Job:
+def _queued_job(spec: ExportSpec) -> Job:
     now = datetime.now(UTC)
     towers = tuple(TowerProgress(name=name) for name in (TowerName.USER, TowerName.ITEM))
     return Job(id=new_job_id(), spec=spec, towers=towers, created_at=now, updated_at=now)
 
 
-def _ended(spec: ExportSpec) -> Job:
-    job = _queued(spec)
+def _ended_job(spec: ExportSpec) -> Job:
+    job = _queued_job(spec)
     where = f"{spec.output_uri}/{job.id}"
     towers = tuple(
         TowerProgress(

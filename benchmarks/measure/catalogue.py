@@ -1,4 +1,4 @@
-"""A made-up catalogue and a model over it: items of authors, embeddings in which an author's items are alike.
+"""A generated catalogue and a model for it: items have authors, whose items have similar embeddings.
 
 The model is the recorded hstu_match with larger tables, and an item tower that reads the item's bucket and
 its author. The tables do not grow with the items: ids are hashed into buckets, as is usual.
@@ -21,7 +21,7 @@ _BUCKETS = 1_000_000
 _AUTHORS = 100_000
 _SEED = 11
 _ROWS_WRITTEN = 1 << 20  # at a time
-_ODD = 0x5851F42D4C957F2D  # times a row's number: ids that look like ids, none twice
+_ODD = 0x5851F42D4C957F2D  # multiplied by a row's number gives ids that look random and never repeat
 
 _AUTHOR = f"""
     features {{
@@ -37,7 +37,7 @@ _AUTHOR = f"""
 
 
 def write_config(path: Path) -> None:
-    """The recorded config with larger tables, and authors in the item tower."""
+    """Write the recorded config with larger tables, and authors in the item tower."""
     text = (_FIXTURE / "pipeline.config").read_text().replace("num_buckets: 2000", f"num_buckets: {_BUCKETS}")
     candidates = text.index('sequence_name: "cand_seq"')
     first = text.index("    features {", candidates)
@@ -47,7 +47,7 @@ def write_config(path: Path) -> None:
 
 
 def write_checkpoint(config: Path, path: Path) -> None:
-    """Random weights; authors weigh more than buckets, so that there are neighbours to be found."""
+    """Write random weights; authors weigh more than buckets, so that items have neighbours."""
     torch.manual_seed(_SEED)
     weights = build_model(parse_pipeline_config(config.read_text())).state_dict()
     for name, tensor in weights.items():
@@ -59,7 +59,7 @@ def write_checkpoint(config: Path, path: Path) -> None:
 
 
 def write_items(path: Path, rows: int) -> None:
-    """Items with an id, a bucket, an author (a few have many items) and a category that nothing reads."""
+    """Write items with an id, a bucket, an author (a few have many items) and an unused category."""
     random = np.random.default_rng(_SEED)
     schema = pa.schema(
         {"item_id": pa.int64(), "video_id": pa.int64(), "author_id": pa.int64(), "category": pa.int32()}

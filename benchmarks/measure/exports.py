@@ -1,4 +1,4 @@
-"""`slipway export` as a user runs it, measured from outside and by what its job says."""
+"""Run `slipway export` as a user would; measure it from outside and from its job record."""
 
 import shutil
 import sys
@@ -26,30 +26,30 @@ class ExportRun(BaseModel):
     """One export that succeeded."""
 
     command_s: float  # from the command's start to its end
-    attempt_s: float  # from the job's being taken to its end: what a worker spends on it
+    attempt_s: float  # from claiming the job to its end: the time that a worker spends
     stages_s: Mapping[str, Mapping[Stage, float]]  # by tower
     code: Mapping[str, str]  # by tower: cold, or warm and what was reused
-    peak: Peak  # nothing where nobody watched
+    peak: Peak  # all zero if memory was not watched
 
     def seconds(self, *stages: Stage) -> float:
-        """In these stages, of all towers together."""
+        """Return the seconds in these stages, summed over all towers."""
         return sum(tower.get(stage, 0.0) for tower in self.stages_s.values() for stage in stages)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where exports run: a folder for what they leave, the compiler's own files, and known code or none."""
+    """Folders of an export: its working folder, the compiler's own files, and the code cache if any."""
 
     folder: Path
     compiler: Path
     code_cache: Path | None = None
-    users_code: bool = False  # may be that of earlier exports: what is measured is not the export
+    users_code: bool = False  # the user's code cache may be used, because the export itself is not measured
 
 
 def export(spec: ExportSpec, place: Place, *, keep: Path | None = None, watched: bool = False) -> ExportRun:
-    """Export once; the artifact is moved to `keep`, or removed.
+    """Export once, and move the artifact to `keep` or remove it.
 
-    Watching its memory takes a sixth of a core, so it is not done where seconds count.
+    Watching its memory takes a sixth of a core, so leave `watched` off where seconds count.
     """
     tmp, request, log = place.folder / "tmp", place.folder / "spec.json", place.folder / "export.log"
     tmp.mkdir(exist_ok=True)
@@ -85,9 +85,9 @@ def export(spec: ExportSpec, place: Place, *, keep: Path | None = None, watched:
 
 
 def fresh_compiler(known: Path, folder: Path) -> Path:
-    """The compiler's own files as an installation has them: of what it has compiled, nothing is there.
+    """Copy the compiler's own files as an installation has them, without code of any model.
 
-    `known` is where something else was compiled before.
+    `known` is a compiler folder that another model was compiled in before.
     """
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(known, folder)

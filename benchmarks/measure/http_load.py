@@ -1,4 +1,4 @@
-"""Requests over kept connections, timed by the caller: as little of a client as there can be."""
+"""HTTP requests over kept connections, timed by a client with as little overhead as possible."""
 
 import http.client
 import threading
@@ -12,7 +12,7 @@ _TIMEOUT_S = 30.0
 
 
 class Caller:
-    """One kept connection; a context manager."""
+    """A kept connection, as a context manager."""
 
     def __init__(self, port: int) -> None:
         self._connection = http.client.HTTPConnection(_HOST, port, timeout=_TIMEOUT_S)
@@ -26,11 +26,11 @@ class Caller:
         self._connection.close()
 
     def get(self, path: str, headers: Mapping[str, str], *, expect: int) -> tuple[float, str]:
-        """Milliseconds from sending to the answer's last byte, and its entity tag."""
+        """Return milliseconds from sending to the answer's last byte, and the answer's entity tag."""
         return self._ask("GET", path, None, headers, expect=expect)
 
     def post(self, path: str, body: bytes, *, expect: int) -> float:
-        """Milliseconds, as above."""
+        """Return milliseconds from sending to the answer's last byte."""
         return self._ask("POST", path, body, {"Content-Type": "application/json"}, expect=expect)[0]
 
     def _ask(
@@ -49,7 +49,7 @@ class Caller:
 def per_second(
     port: int, path: str, body: bytes | None, *, clients: int, requests: int, expect: int
 ) -> float:
-    """Requests answered per second, sent by so many clients at once, each waiting for its answers."""
+    """Return answered requests per second, from this many clients that each wait for their answers."""
     share = requests // clients
     failed: list[BaseException] = []
 

@@ -1,4 +1,4 @@
-"""A model with one table of any size: the recorded hstu_match, whose items are as many as are asked for."""
+"""A model with one table of any size: the recorded hstu_match with as many items as requested."""
 
 import argparse
 from pathlib import Path
@@ -14,21 +14,21 @@ from exporter.spec import ExportSpec, TowerName
 
 _RECORDED = Path(__file__).parents[2] / "tests" / "fixtures" / "torcheasyrec"
 _ROW_BYTES = 64
-_LARGE = 50e6  # bytes of a weight that is written in pieces
+_LARGE = 50e6  # weights above this many bytes are written in pieces
 _PIECE = 4 << 20
 
 
 def add_sizes_option(parser: argparse.ArgumentParser) -> None:
-    """`--bytes`, instead of a benchmark's own sizes."""
+    """Add the option `--bytes`, which replaces a benchmark's own sizes."""
     parser.add_argument(
         "--bytes", type=float, action="append", dest="sizes", metavar="N", help="of the table; may repeat"
     )
 
 
 def large_table_spec(folder: Path, table_bytes: int, *, real: bool) -> ExportSpec:
-    """An export of the item tower with such a table; config and checkpoint are written below `folder`.
+    """Return an export of the item tower with such a table; write config and checkpoint below `folder`.
 
-    Unless the values are to be `real`, the table's file has a hole in the middle.
+    Without `real`, the table's file has a hole in the middle.
     """
     config = folder / "pipeline.config"
     text = (_RECORDED / "hstu_match" / "pipeline.config").read_text()
@@ -44,19 +44,19 @@ def large_table_spec(folder: Path, table_bytes: int, *, real: bool) -> ExportSpe
 
 
 def _write_checkpoint(folder: Path, config: str, *, real: bool) -> Path:
-    """Weights as a new model has them, but the large table, which is written in pieces."""
+    """Write the weights of a newly initialised model; the large table is written in pieces."""
     with torch.device("meta"):
         whole = build_model(parse_pipeline_config(config)).state_dict()
     weights = {f"{PREFIX}{name}": tensor for name, tensor in whole.items()}
     folder.mkdir()
-    small = {name: _drawn(tensor) for name, tensor in weights.items() if tensor.nbytes < _LARGE}
+    small = {name: _draw_like(tensor) for name, tensor in weights.items() if tensor.nbytes < _LARGE}
     save_file(small, folder / "small.safetensors")
     for number, name in enumerate(sorted(weights.keys() - small.keys())):
         _write_large(folder / f"large-{number}.safetensors", name, weights[name], real=real)
     return folder
 
 
-def _drawn(tensor: Tensor) -> Tensor:
+def _draw_like(tensor: Tensor) -> Tensor:
     values = torch.rand(tensor.shape)
     return (
         values.to(tensor.dtype) if tensor.is_floating_point() else torch.ones(tensor.shape).to(tensor.dtype)
@@ -64,7 +64,7 @@ def _drawn(tensor: Tensor) -> Tensor:
 
 
 def _write_large(path: Path, name: str, tensor: Tensor, *, real: bool) -> None:
-    """A table of numbers drawn piece by piece; if they are not to be real, with a hole in the middle."""
+    """Write a table of random numbers piece by piece; without `real`, with a hole in the middle."""
     entry = f'{{"{name}":{{"dtype":"F32","shape":{list(tensor.shape)},"data_offsets":[0,{tensor.nbytes}]}}}}'
     text = entry.encode()
     text += b" " * (-(len(text) + 8) % 64)

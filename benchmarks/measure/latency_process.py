@@ -1,7 +1,7 @@
-"""One process of the latency benchmark: every contender of some towers, with a number of threads.
+"""One process of the latency benchmark: call every contender of some towers with a number of threads.
 
-Is given the file of an order, and writes the file that the order names. Contenders are called in turn on the
-same batch, so that whatever else the machine does reaches all of them alike.
+The process reads a request file and writes the file that the request names. Contenders are called in turn on
+the same batch, so that other work on the machine affects all of them alike.
 """
 
 import sys
@@ -28,9 +28,9 @@ from exporter.verify.reload import Chain
 
 EAGER, COMPILED, PACKAGE, TWO_PACKAGES = "eager", "torch.compile", "package", "two packages"
 CONTENDERS = (EAGER, COMPILED, PACKAGE, TWO_PACKAGES)
-_BATCHES = 8  # different rows each
+_BATCHES = 8  # with different rows
 _SEED = 3
-_AGREE = 1e-3  # of the largest magnitude: these are speeds of the same function
+_AGREE = 1e-3  # of the largest magnitude: contenders must compute the same function
 
 Call = Callable[[dict[str, Tensor]], Mapping[str, Tensor]]
 
@@ -45,21 +45,21 @@ class Subject(BaseModel):
     two_stage: Path
 
 
-class LatencyOrder(BaseModel):
-    """What is to be measured, and how much of it."""
+class LatencyRequest(BaseModel):
+    """The towers to measure, and how many calls to make."""
 
     subjects: tuple[Subject, ...]
     sizes: tuple[int, ...]
     threads: int
     rounds: int
-    round_s: float  # for one contender on one size
-    most_calls: int  # in a round
+    round_s: float  # seconds for one contender on one batch size
+    most_calls: int  # the most calls in a round
     scratch: Path
     result: Path
 
 
 class Times(BaseModel):
-    """Milliseconds of every call of a contender, by round: as a caller waits, and of all threads' work."""
+    """Milliseconds of a contender's calls, by round: elapsed time, and processor time of all threads."""
 
     subject: str
     size: int
@@ -70,7 +70,7 @@ class Times(BaseModel):
 
 
 class LatencyTimes(BaseModel):
-    """All that the process measured."""
+    """Everything that the process measured."""
 
     threads: int
     times: tuple[Times, ...]
@@ -78,33 +78,33 @@ class LatencyTimes(BaseModel):
 
 @dataclass
 class RoundTimes:
-    """Milliseconds of a contender's calls, in turn."""
+    """Milliseconds of a contender's calls, in order."""
 
     waited: list[float] = field(default_factory=list)
     worked: list[float] = field(default_factory=list)
 
 
 def main() -> None:
-    order = LatencyOrder.model_validate_json(Path(sys.argv[1]).read_text())
-    torch.set_num_threads(order.threads)
-    times = [each for subject in order.subjects for each in _measure(subject, order)]
-    order.result.write_text(LatencyTimes(threads=order.threads, times=tuple(times)).model_dump_json())
+    request = LatencyRequest.model_validate_json(Path(sys.argv[1]).read_text())
+    torch.set_num_threads(request.threads)
+    times = [each for subject in request.subjects for each in _measure(subject, request)]
+    request.result.write_text(LatencyTimes(threads=request.threads, times=tuple(times)).model_dump_json())
 
 
-def _measure(subject: Subject, order: LatencyOrder) -> list[Times]:
+def _measure(subject: Subject, request: LatencyRequest) -> list[Times]:
     config = Path(str(subject.spec.config_uri).removeprefix("file://")).read_text()
     [planned] = [each for each in plan_towers(subject.spec, config) if each.name is subject.tower]
     blueprint = ConfiguredBlueprint(planned, subject.spec.tables)
     tower = blueprint.build()
     blueprint.fill(tower, open_checkpoint(Path(subject.spec.checkpoint_uri)))
     rows, _ = open_rows(planned, subject.spec)
-    calls = _calls(subject, tower, rows, order.scratch)
+    calls = _calls(subject, tower, rows, request.scratch)
     measured = []
-    for size in order.sizes:
+    for size in request.sizes:
         batches = _batches(rows, tower, size)
         with torch.no_grad():
             _warm_up(calls, batches, where=f"{subject.name}, batch {size}")
-            rounds = [_round(calls, batches, order, number) for number in range(order.rounds)]
+            rounds = [_run_round(calls, batches, request, number) for number in range(request.rounds)]
         measured += [
             Times(
                 subject=subject.name,
@@ -116,13 +116,13 @@ def _measure(subject: Subject, order: LatencyOrder) -> list[Times]:
             )
             for name in calls
         ]
-        sys.stdout.write(f"  {subject.name}, {order.threads} threads, batch {size}\n")
+        sys.stdout.write(f"  {subject.name}, {request.threads} threads, batch {size}\n")
         sys.stdout.flush()
     return measured
 
 
 def _calls(subject: Subject, tower: Tower, rows: Rows, scratch: Path) -> dict[str, Call]:
-    """By contender. What torch.compile is given is the traced program, which it takes in one piece."""
+    """Return the calls by contender; torch.compile gets the traced program, so that it stays in one piece."""
     program = trace_tower(tower, trace_inputs(rows, tower.plan), torch.device("cpu"))
     compiled: Call = torch.compile(program.module(check_guards=False), dynamic=True)
     return {
@@ -139,14 +139,14 @@ def _chain(artifact: Path, subject: Subject, scratch: Path) -> Call:
 
 
 def _batches(rows: Rows, tower: Tower, size: int) -> list[dict[str, Tensor]]:
-    """Rows drawn from all there are, the same in every process."""
+    """Draw batches of random rows, the same in every process."""
     random = np.random.default_rng(_SEED)
     drawn = [rows.select(random.integers(len(rows), size=size)) for _ in range(_BATCHES)]
     return [named_batch("drawn", each, tower.plan).inputs for each in drawn]
 
 
 def _warm_up(calls: Mapping[str, Call], batches: list[dict[str, Tensor]], *, where: str) -> None:
-    """Every contender on every batch, twice; they must agree."""
+    """Call every contender twice on every batch, and require that they agree."""
     for batch in batches:
         expected = calls[EAGER](batch)
         for name, call in calls.items():
@@ -159,15 +159,15 @@ def _warm_up(calls: Mapping[str, Call], batches: list[dict[str, Tensor]], *, whe
                     raise SystemExit(f"{where}: {name} and eager differ by {apart:.2g} of {output}")
 
 
-def _round(
-    calls: Mapping[str, Call], batches: list[dict[str, Tensor]], order: LatencyOrder, number: int
+def _run_round(
+    calls: Mapping[str, Call], batches: list[dict[str, Tensor]], request: LatencyRequest, number: int
 ) -> dict[str, RoundTimes]:
-    """As many calls of each as fit into the time, at least one on every batch; who begins changes."""
+    """Call each contender as often as the time allows, at least once per batch, in alternating order."""
     names = list(calls)
     times = {name: RoundTimes() for name in names}
-    end = time.perf_counter() + order.round_s * len(names)
+    end = time.perf_counter() + request.round_s * len(names)
     call = 0
-    while call < len(batches) or (call < order.most_calls and time.perf_counter() < end):
+    while call < len(batches) or (call < request.most_calls and time.perf_counter() < end):
         batch = batches[call % len(batches)]
         for turn in range(len(names)):
             name = names[(turn + call + number) % len(names)]

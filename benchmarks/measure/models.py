@@ -1,6 +1,6 @@
-"""Models to measure with: the demo's on its real rows, with layers to choose, and a recorded ranking model.
+"""Models to measure with: the demo model on its real rows, with any number of layers, and a ranking model.
 
-Weights are drawn: of two models that are alike but for their weights, the second is a new export.
+Weights are random: a second model that differs only in its weights is a new export.
 """
 
 from dataclasses import dataclass
@@ -18,13 +18,13 @@ from exporter.models.registry import build_model
 from exporter.spec import ExportSpec
 
 _LAYERS = "attn_num_layers: 2"
-_MOVIELENS = Path(".slipway/demo")  # where the demo keeps it
+_MOVIELENS = Path(".slipway/demo")  # the folder where the demo keeps the data
 _RECORDED = Path(__file__).parents[2] / "tests" / "fixtures" / "torcheasyrec"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """A model of a config, and rows for its towers."""
+    """A pipeline config, with rows for its towers."""
 
     name: str
     config: str
@@ -32,7 +32,7 @@ class Model:
     items: Path | None = None
 
     def spec(self, folder: Path, *, seed: int) -> ExportSpec:
-        """Its export with new weights, which are written below `folder`, as is the artifact."""
+        """Return an export with new weights; weights and artifact are written below `folder`."""
         config, checkpoint = folder / f"{self.name}.config", folder / f"{self.name}-{seed}.safetensors"
         config.write_text(self.config)
         write_weights(self.config, checkpoint, seed=seed)
@@ -46,7 +46,7 @@ class Model:
 
 
 def demo_model(folder: Path, *, layers: int = 2) -> Model:
-    """The demo's two-tower model on MovieLens-100K, which is fetched once; two layers are the demo's own."""
+    """Return the demo's two-tower model on MovieLens-100K, which is fetched once; the demo has two layers."""
     rows = folder / "movielens"
     if not rows.exists():
         prepare(download(_MOVIELENS.absolute()), rows)
@@ -61,7 +61,7 @@ def demo_model(folder: Path, *, layers: int = 2) -> Model:
 
 
 def ranking_model() -> Model:
-    """The recorded dlrm_hstu, and the rows it was recorded with: up to 96 events, several candidates."""
+    """Return the recorded dlrm_hstu with its rows of up to 96 events and several candidates."""
     return Model(
         name="dlrm_hstu",
         config=(_RECORDED / "dlrm_hstu" / "pipeline.config").read_text(),
@@ -70,7 +70,7 @@ def ranking_model() -> Model:
 
 
 def write_weights(config: str, path: Path, *, seed: int) -> None:
-    """Weights as a model has them before training."""
+    """Write the weights of a newly initialised model."""
     torch.manual_seed(seed)
     weights = build_model(parse_pipeline_config(config)).state_dict()
     save_file({PREFIX + name: tensor.contiguous() for name, tensor in weights.items()}, path)

@@ -1,4 +1,4 @@
-"""The memory of a process and all it started, anonymous apart from what the kernel can drop."""
+"""Memory of a process and its descendants: anonymous memory, and mapped pages that the kernel can drop."""
 
 import threading
 from pathlib import Path
@@ -11,15 +11,15 @@ _PERIOD_S = 0.1
 
 
 class Peak(BaseModel):
-    """The largest sums over all processes that were seen at one moment, in bytes."""
+    """The largest sums over all processes at one moment, in bytes."""
 
-    anonymous: int = 0  # private and shared memory that no file stands behind
-    mapped: int = 0  # pages of files, which the kernel drops when it needs the room
+    anonymous: int = 0  # private and shared memory without a file
+    mapped: int = 0  # pages of files, which the kernel can drop
     whole: int = 0  # both together, at one moment
 
 
 class MemoryWatch:
-    """Looks at a process's family while the context lasts."""
+    """Samples the memory of a process and its descendants while the context lasts."""
 
     def __init__(self, root: int) -> None:
         """Watch the process with this number, and its descendants."""
@@ -49,7 +49,7 @@ class MemoryWatch:
 
 
 def memory_of(pid: int) -> Peak:
-    """What a process holds now, its share of pages that several hold; nothing once it has ended."""
+    """Return a process's memory now, with its share of shared pages; all zero once the process has ended."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
     except OSError:
@@ -60,7 +60,7 @@ def memory_of(pid: int) -> Peak:
 
 
 def family(root: int) -> list[int]:
-    """The process and all that descend from it."""
+    """Return the process and all its descendants."""
     children: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:

@@ -1,4 +1,4 @@
-"""Random jagged rows for the attention operator: what it is held against float64 with, on a CPU and on a GPU.
+"""Random jagged rows that compare the attention operator with float64, on a CPU and on a GPU.
 
 B rows, N elements of all rows together, W columns, H heads, A and V widths of a head's queries and values.
 """
@@ -18,7 +18,7 @@ Attend = Callable[[AttentionForm, Tensor, Tensor, Tensor | None], Tensor]
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """Who sees whom, as `AttentionForm` says it."""
+    """A mask in the terms of `AttentionForm`."""
 
     prefix: int = 0
     window: int = 0
@@ -28,7 +28,7 @@ class Look:
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionCase:
-    """Rows, and who sees whom in them."""
+    """Rows, and the mask of attention within them."""
 
     lengths: tuple[int, ...]
     candidates: tuple[int, ...] | None = None
@@ -52,13 +52,13 @@ class AttentionCase:
         return BOUNDS[self.dtype]
 
     def error(self, attend: Attend, device: torch.device | str = "cpu") -> float:
-        """||out - reference|| / ||reference|| on fresh numbers, against float64; NaN if `out` has one."""
+        """Return ||out - reference|| / ||reference|| on new random numbers; NaN if `out` contains one."""
         x_NW, offsets_B1, candidates_B = self.inputs(device)
         reference = attention_in_torch(self.form, x_NW.double(), offsets_B1, candidates_B)
         return error_of(attend(self.form, x_NW, offsets_B1, candidates_B), reference)
 
     def inputs(self, device: torch.device | str) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Random numbers for x, where the rows are, and the candidates' counts."""
+        """Return random numbers for x, the rows' offsets, and the numbers of candidates."""
         width = 2 * (self.form.width + self.heads * self.attention_dim)
         x_NW = torch.randn(sum(self.lengths), width, device=device).to(self.dtype)
         offsets_B1 = torch.tensor([0, *self.lengths], device=device).cumsum(0)
@@ -67,7 +67,7 @@ class AttentionCase:
 
     @property
     def form(self) -> AttentionForm:
-        """Columns as in an STU layer: u, values, queries, keys."""
+        """Return the form of attention with columns as in an STU layer: u, values, queries, keys."""
         inner, keyed = self.heads * self.hidden_dim, self.heads * self.attention_dim
         return AttentionForm(
             inner,
@@ -85,7 +85,7 @@ class AttentionCase:
         )
 
 
-# Of lengths around the sizes of blocks, with and without candidates: every way to look back.
+# Every mask, at lengths around the sizes of blocks, with and without candidates.
 LOOKS = (
     Look(),
     Look(prefix=1),
@@ -101,7 +101,7 @@ LOOKS = (
 
 
 def masked_cases(base: AttentionCase) -> Iterator[AttentionCase]:
-    """All masks over the rows of `base`: no candidates, some, none but candidates."""
+    """Yield all masks over the rows of `base`: no candidates, some, only candidates."""
     for look in LOOKS:
         yield replace(base, look=look)
         yield replace(base, look=look, candidates=tuple(length // 3 for length in base.lengths))

@@ -1,4 +1,4 @@
-"""The end of an STU layer on a GPU: the operator, and each way it may go."""
+"""Checks of the end of an STU layer on a GPU: the operator, and each of its forms."""
 
 import random
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ _TF32_BOUND = 2e-3
 
 @dataclass(frozen=True, kw_only=True)
 class Layer:
-    """What an STU layer ends with."""
+    """Inputs of the end of an STU layer."""
 
     x: Tensor  # (N, D)
     uvqk: Tensor
@@ -46,7 +46,7 @@ class Layer:
         dtype: torch.dtype = torch.bfloat16,
         u_column: int = 0,
     ) -> "Layer":
-        """Random ones; what was attended to is away from zero, as norms mind."""
+        """Draw a random layer; the attended values stay away from zero, where norms are unstable."""
         weight, bias = normal(2, heads or inner, dtype=dtype).unbind()
         return cls(
             x=normal(elements, width, dtype=dtype),
@@ -58,13 +58,13 @@ class Layer:
         )
 
     def arguments(self) -> tuple[Tensor | int | float, ...]:
-        """Of the operator."""
+        """Return the arguments of the operator."""
         norm = self.norm
         factors = (self.x, self.uvqk, self.attended, norm.weight, norm.bias, self.weight)
         return (*factors, self.u_column, norm.heads, norm.eps)
 
     def fused_into(self, out_ND: Tensor, tiles: Tiles, *, tf32: bool = False) -> None:
-        """Launch the kernel that does all of it."""
+        """Launch the kernel that does the whole end of the layer."""
         project_into(
             out_ND,
             self.x,
@@ -87,12 +87,12 @@ class Layer:
 def output_cases() -> Iterator[Case]:
     for dtype, grouped in product(BOUNDS, (False, True)):
         kind = f"{name_of(dtype)}-{'heads' if grouped else 'layer'}"
-        for name, way in (("", _by_operator), ("-gate", _gated), ("-fused", _fused)):
+        for name, way in (("", _by_operator), ("-gate", _gated_error), ("-fused", _fused_error)):
             check = partial(way, dtype=dtype, grouped=grouped)
             yield Case(name=f"output{name}-{kind}", bound=BOUNDS[dtype], check=check)
-    tf32 = partial(_fused, dtype=torch.float32, grouped=False, tf32=True)
+    tf32 = partial(_fused_error, dtype=torch.float32, grouped=False, tf32=True)
     yield Case(name="output-fused-tf32", bound=_TF32_BOUND, check=tf32)
-    yield Case(name="output-compiled", bound=1e-3, check=_compiled)
+    yield Case(name="output-compiled", bound=1e-3, check=_compiled_error)
 
 
 def _by_operator(chance: random.Random, *, dtype: torch.dtype, grouped: bool) -> float:
@@ -102,7 +102,7 @@ def _by_operator(chance: random.Random, *, dtype: torch.dtype, grouped: bool) ->
     return references.error_of(out, layer.expected())
 
 
-def _gated(chance: random.Random, *, dtype: torch.dtype, grouped: bool) -> float:
+def _gated_error(chance: random.Random, *, dtype: torch.dtype, grouped: bool) -> float:
     layer = _layer(chance, dtype, grouped)
     y = torch.full((len(layer.x), layer.weight.shape[0]), torch.nan, dtype=dtype, device=layer.x.device)
     gate_into(y, layer.uvqk, layer.attended, layer.norm, u_column=layer.u_column, kernel=gate_kernel)
@@ -110,7 +110,7 @@ def _gated(chance: random.Random, *, dtype: torch.dtype, grouped: bool) -> float
     return references.error_of(y, expected)
 
 
-def _fused(chance: random.Random, *, dtype: torch.dtype, grouped: bool, tf32: bool = False) -> float:
+def _fused_error(chance: random.Random, *, dtype: torch.dtype, grouped: bool, tf32: bool = False) -> float:
     layer = _layer(chance, dtype, grouped)
     out = torch.full_like(layer.x, torch.nan)
     tiles = tiles_for(layer.attended.shape[1], layer.x.shape[1], layer.norm.heads, dtype.itemsize)
@@ -127,8 +127,8 @@ def _layer(chance: random.Random, dtype: torch.dtype, grouped: bool) -> Layer:
     )
 
 
-def _compiled(chance: random.Random) -> float:
-    """As torch.compile takes the operator apart, both ways, each at several sizes, against the operator."""
+def _compiled_error(chance: random.Random) -> float:
+    """Compare both forms under torch.compile with the operator, each at several sizes."""
     compiled = torch.compile(gated_output, dynamic=True, fullgraph=True)
     errors = []
     for inner, width in ((128, 128), (512, 512)):

@@ -1,4 +1,4 @@
-"""Position and time encoding on a GPU; among the ages are those on the edges of buckets."""
+"""Checks of position and time encoding on a GPU; the ages include edges of buckets."""
 
 import random
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ def _with_time(
 ) -> float:
     lengths, width = _rows(chance)
     whole = torch.randint(0, 120, (sum(lengths),), device=CUDA)
-    # Squares of whole minutes are where roots are whole.
+    # Square numbers of minutes have whole roots, which are edges of buckets.
     ages = torch.where(whole % 2 == 0, whole * whole * 60, whole * 977)
     times = Times(
         timestamps=(10_000_000 - ages).float(),
@@ -72,7 +72,7 @@ def _arguments(times: Times) -> tuple[Tensor, Tensor | None, Tensor, float, bool
 
 
 def _compiled(chance: random.Random) -> float:
-    """As torch.compile takes the operator apart, at several sizes of one program, against the operator."""
+    """Compare the operator under torch.compile with itself, at several sizes of one program."""
     compiled = torch.compile(encode_positions, dynamic=True, fullgraph=True)
     errors = []
     for _ in range(3):

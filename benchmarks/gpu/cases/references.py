@@ -1,4 +1,4 @@
-"""What kernels should compute, said as plainly as torch can say it, in float64 and row by row.
+"""Reference results of the kernels, computed row by row in float64 with plain torch.
 
 B rows, N elements of all rows together, D width, E width of what was attended to.
 """
@@ -12,7 +12,7 @@ from exporter.models.hstu.kernels.position import Times
 
 
 def error_of(out: Tensor, expected: Tensor) -> float:
-    """How far `out` is off, as a share of what it should be; NaN where it was not written."""
+    """Return the error of `out` relative to `expected`; NaN if part of `out` was not written."""
     if out.shape != expected.shape:
         return float("inf")
     difference = (out.double() - expected.double()).norm()
@@ -29,7 +29,7 @@ def positioned(
     scale: float,
     prefix: int,
 ) -> Tensor:
-    """Values times `scale`, and each element's position and age, looked up, in float64."""
+    """Return values times `scale` plus each element's position and age embeddings, in float64."""
     highest, rows, start = position_weight.shape[0] - 1, [], 0
     for row, length in enumerate(lengths):
         history = length - (candidates[row] if candidates else 0)
@@ -50,9 +50,9 @@ def positioned(
 
 
 def _bucket(ages: Tensor, times: Times) -> Tensor:
-    """In fp32, as PyTorch does it on a GPU, or as it would.
+    """Return the buckets of ages in fp32 as PyTorch computes them on a GPU.
 
-    It multiplies by the reciprocal of what it divides by, and its roots are rounded right; a CPU's are not.
+    A GPU multiplies by the reciprocal of the divisor and rounds roots correctly, which a CPU may not do.
     """
     count = times.weight.shape[0] - 1
     if ages.is_cuda:
@@ -65,7 +65,7 @@ def _bucket(ages: Tensor, times: Times) -> Tensor:
 
 
 def gated(uvqk_NW: Tensor, attended_NE: Tensor, norm: Norm, *, u_column: int) -> Tensor:
-    """[u, a, u * norm(a)], in float64."""
+    """Return [u, a, u * norm(a)] in float64."""
     a = attended_NE.double()
     u = F.silu(uvqk_NW[:, u_column : u_column + a.shape[1]].double())
     weight, bias = norm.weight.double(), norm.bias.double()
@@ -80,5 +80,5 @@ def gated(uvqk_NW: Tensor, attended_NE: Tensor, norm: Norm, *, u_column: int) ->
 def projected(
     x_ND: Tensor, uvqk_NW: Tensor, attended_NE: Tensor, weight: Tensor, norm: Norm, *, u_column: int
 ) -> Tensor:
-    """The sum x + [u, a, u * norm(a)] @ W, in float64."""
+    """Return x + [u, a, u * norm(a)] @ W in float64."""
     return x_ND.double() + gated(uvqk_NW, attended_NE, norm, u_column=u_column) @ weight.double()
