@@ -1,8 +1,8 @@
-"""Distributed checkpoints (torch DCP): tensors put together from the chunks that training's ranks wrote.
+"""Distributed checkpoints (torch DCP): tensors assembled from the chunks that training's ranks wrote.
 
-torch's own planner says which chunks make up what is wanted (`dcp_reader.py`). Its reader of files is not
-used: that one unpickles with everything in reach where an entry is no tensor, joins whatever path the
-metadata names, ignores gaps and overlaps, and holds each chunk in memory.
+Torch's own planner finds the chunks of a requested part (`dcp_reader.py`). Torch's file reader is not used,
+because it unpickles entries that are no tensors with every class in reach, follows any path that the metadata
+names, ignores gaps and overlaps, and holds each chunk in memory.
 """
 
 import io
@@ -25,13 +25,13 @@ from exporter.checkpoint.stored_zip import data_start
 from exporter.checkpoint.tensors import HashFiles, Piece, TensorMeta, digest_files, hash_files, raw_of
 from exporter.errors import CheckpointUnreadable
 
-LookAt = Callable[[Path, int, int], Tensor]  # a file, and bytes of it: from which on, and how many
+MapBytes = Callable[[Path, int, int], Tensor]  # takes a file, the first byte and the number of bytes
 
-_VALUES = re.compile(r"(?:^|/)data/[^/]+$")  # the entries in which torch.save puts values
+_VALUES = re.compile(r"(?:^|/)data/[^/]+$")  # names of the zip entries in which torch.save stores values
 
 
 class DcpCheckpoint:
-    """A folder with `.metadata` and the files it speaks of."""
+    """A folder with the file `.metadata` and the files that it names."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -46,7 +46,7 @@ class DcpCheckpoint:
         stored = self._stored[name]
         self._check_places(name, stored, stored.chunks)
         if len(stored.chunks) == 1:
-            return _alone(self._read_chunk(name, stored.chunks[0], stored.meta.dtype))
+            return _own_storage(self._read_chunk(name, stored.chunks[0], stored.meta.dtype))
         return self._fill(room_for(stored.meta), (0,) * len(stored.meta.shape), name, stored)
 
     def rows(self, name: str, first: int, end: int) -> Tensor:
@@ -58,22 +58,22 @@ class DcpCheckpoint:
     def pieces(self, name: str) -> tuple[Piece, ...]:
         stored = self._stored[name]
         self._check_places(name, stored, stored.chunks)
-        look_at = self._mapped.part
-        return tuple(self._open_chunk(name, chunk, stored.meta.dtype, look_at) for chunk in stored.chunks)
+        map_bytes = self._mapped.part
+        return tuple(self._open_chunk(name, chunk, stored.meta.dtype, map_bytes) for chunk in stored.chunks)
 
     def digest(self, hashed: HashFiles = hash_files) -> str:
         files = {chunk.file for stored in self._stored.values() for chunk in stored.chunks}
         return digest_files(self._folder, {METADATA_NAME, *files}, hashed)
 
     def _fill(self, box: Tensor, offset: tuple[int, ...], name: str, stored: StoredTensor) -> Tensor:
-        """`box`, with the part of a tensor that begins at `offset`; chunks without it are not opened."""
+        """Fill `box` with the part of a tensor that begins at `offset`, opening only the chunks it needs."""
         part = Chunk(offset=offset, size=tuple(box.shape), file="", start=0, length=0)
         self._check_places(name, stored, [chunk for chunk in stored.chunks if chunk.overlaps(part)])
         fill_box(box, offset, name, stored, partial(self._open_chunk, name, dtype=box.dtype))
         return box
 
     def _check_places(self, name: str, stored: StoredTensor, chunks: Iterable[Chunk]) -> None:
-        """Before memory is set aside for what is not there."""
+        """Check that the files hold these chunks, before memory is allocated for them."""
         for chunk in chunks:
             self._check_place(name, chunk, stored.meta.dtype)
 
@@ -81,13 +81,13 @@ class DcpCheckpoint:
         try:
             size = (self._folder / chunk.file).stat().st_size
         except OSError as error:
-            raise self._damaged(name, chunk, f"the file could not be read: {error.strerror}") from error
+            raise self._unreadable(name, chunk, f"the file could not be read: {error.strerror}") from error
         if chunk.start + chunk.length > size:
-            raise self._damaged(
+            raise self._unreadable(
                 name, chunk, f"the file ends at byte {size} of {chunk.start + chunk.length}; it is cut short"
             )
         if chunk.volume * dtype.itemsize > chunk.length:
-            raise self._damaged(
+            raise self._unreadable(
                 name, chunk, f"{chunk.length} bytes cannot hold {list(chunk.size)} of {dtype}"
             )
 
@@ -96,13 +96,15 @@ class DcpCheckpoint:
         stored = map_tensor(self._folder / chunk.file, chunk.start + item.start, item.stored)
         return stored.as_strided(item.meta.shape, item.stride, item.offset)
 
-    def _open_chunk(self, name: str, chunk: Chunk, dtype: torch.dtype, look_at: LookAt = map_part) -> Piece:
-        """Its bytes where they lie; put in order first where its last axis is not."""
+    def _open_chunk(
+        self, name: str, chunk: Chunk, dtype: torch.dtype, map_bytes: MapBytes = map_part
+    ) -> Piece:
+        """Map the bytes of a chunk in place; copy them into order if its last axis is not contiguous."""
         item = self._item(name, chunk, dtype)
         if item.stride[-1:] != (1,):
             raw = raw_of(self._read_chunk(name, chunk, dtype).contiguous())
             return Piece(offset=chunk.offset, raw=raw, dtype=dtype)
-        mapped = look_at(self._folder / chunk.file, chunk.start + item.start, item.stored.nbytes)
+        mapped = map_bytes(self._folder / chunk.file, chunk.start + item.start, item.stored.nbytes)
         size = dtype.itemsize
         shape = (*item.meta.shape[:-1], item.meta.shape[-1] * size)
         stride = (*(step * size for step in item.stride[:-1]), 1)
@@ -110,26 +112,26 @@ class DcpCheckpoint:
         return Piece(offset=chunk.offset, raw=mapped.as_strided(shape, stride, first), dtype=dtype)
 
     def _item(self, name: str, chunk: Chunk, dtype: torch.dtype) -> "_Item":
-        """Where in the file its values are, and how they lie there; looked up once."""
+        """Return the position and layout of a chunk's values in its file; each is looked up only once."""
         key = chunk.file, chunk.start
         if key not in self._items:
-            self._items[key] = self._inspected(name, chunk, dtype)
+            self._items[key] = self._read_item(name, chunk, dtype)
         return self._items[key]
 
-    def _inspected(self, name: str, chunk: Chunk, dtype: torch.dtype) -> "_Item":
+    def _read_item(self, name: str, chunk: Chunk, dtype: torch.dtype) -> "_Item":
         path = self._folder / chunk.file
         try:
             with path.open("rb") as file:
-                item = _inspect(_Slice(file, chunk.start, chunk.length))
-        except Exception as error:  # a stranger's bytes may raise anything
+                item = _find_tensor(_Slice(file, chunk.start, chunk.length))
+        except Exception as error:  # bytes from a stranger may raise any error
             reason = str(error).strip().partition("\n")[0]
-            raise self._damaged(name, chunk, f"{type(error).__name__}: {reason}") from error
+            raise self._unreadable(name, chunk, f"{type(error).__name__}: {reason}") from error
         expected = TensorMeta(shape=chunk.size, dtype=dtype)
         if item.meta != expected:
-            raise self._damaged(name, chunk, f"it holds {item.meta} where {METADATA_NAME} says {expected}")
+            raise self._unreadable(name, chunk, f"it holds {item.meta} where {METADATA_NAME} says {expected}")
         return item
 
-    def _damaged(self, name: str, chunk: Chunk, reason: str) -> CheckpointUnreadable:
+    def _unreadable(self, name: str, chunk: Chunk, reason: str) -> CheckpointUnreadable:
         return CheckpointUnreadable(
             f"{self._folder / chunk.file}: tensor {name} could not be read: {reason}",
             hint="copy the checkpoint again, or export another step",
@@ -139,17 +141,17 @@ class DcpCheckpoint:
 
 @dataclass(frozen=True, kw_only=True)
 class _Item:
-    """What torch.save wrote of one tensor: where its values are, and how it looks at them."""
+    """One tensor in the form of torch.save: the position of its values, and their layout."""
 
     meta: TensorMeta
-    stored: TensorMeta  # all values of its storage, one after the other
-    start: int  # byte of the item at which they begin
-    stride: tuple[int, ...]
-    offset: int  # elements
+    stored: TensorMeta  # the whole storage, as a flat tensor
+    start: int  # byte of the item at which the storage begins
+    stride: tuple[int, ...]  # elements, per axis
+    offset: int  # of the tensor in the storage, in elements
 
 
-def _inspect(item: "_Slice") -> _Item:
-    """A dense tensor's place in what torch.save wrote; its values are not read, and no code of it is run."""
+def _find_tensor(item: "_Slice") -> _Item:
+    """Find a dense tensor in the output of torch.save, without reading its values or running its code."""
     reader = io.BufferedReader(item)
     with zipfile.ZipFile(reader) as archive:
         entries = archive.infolist()
@@ -178,8 +180,8 @@ def _inspect(item: "_Slice") -> _Item:
     )
 
 
-def _alone(tensor: Tensor) -> Tensor:
-    """The tensor itself, or a copy where it looks at a part of its storage, or not in order."""
+def _own_storage(tensor: Tensor) -> Tensor:
+    """Return the tensor, or a copy if it covers only a part of its storage or is not contiguous."""
     if tensor.is_contiguous() and tensor.untyped_storage().nbytes() == tensor.nbytes:
         return tensor
     whole = room_for(TensorMeta(shape=tuple(tensor.shape), dtype=tensor.dtype))
@@ -187,7 +189,7 @@ def _alone(tensor: Tensor) -> Tensor:
 
 
 class _Slice(io.RawIOBase):
-    """A part of a file as a file of its own; reads no further, whatever is asked for."""
+    """A part of a file, as a file that cannot be read beyond that part."""
 
     def __init__(self, file: BinaryIO, start: int, length: int) -> None:
         super().__init__()

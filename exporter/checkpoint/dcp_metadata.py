@@ -21,7 +21,7 @@ from exporter.checkpoint.tensors import TensorMeta
 from exporter.errors import CheckpointUnreadable
 
 METADATA_NAME = ".metadata"
-MAX_METADATA_BYTES = 256 << 20  # some 300 bytes per chunk of a tensor
+MAX_METADATA_BYTES = 256 << 20  # a chunk of a tensor takes some 300 bytes
 
 _HINT = "copy the checkpoint again, or export another step"
 _METADATA, _FILESYSTEM = "torch.distributed.checkpoint.metadata", "torch.distributed.checkpoint.filesystem"
@@ -36,7 +36,7 @@ _RECORDS = {
     (_METADATA, "_MEM_FORMAT_ENCODING"),
     (_FILESYSTEM, "_StorageInfo"),
     ("torch.serialization", "_get_layout"),
-    # StorageMeta remembers where the trainer saved to: a path, if it was given one.
+    # StorageMeta holds the path that the trainer saved to, if it was given one.
     ("pathlib", "PosixPath"),
     ("pathlib", "WindowsPath"),
     ("pathlib._local", "PosixPath"),  # Python 3.13
@@ -84,7 +84,7 @@ class _ImpossibleTensor(Exception):
 
 
 class _Record:
-    """What an admitted name stands for: it keeps what it is given and does nothing."""
+    """The inert stand-in for an admitted class: it stores its arguments and state."""
 
     kind = ""
 
@@ -96,7 +96,7 @@ class _Record:
 
 
 class _Unpickler(pickle.Unpickler):
-    """Builds records, tuples and dtypes; asked for anything else, it refuses the file."""
+    """Builds records, tuples and dtypes; refuses a file that asks for anything else."""
 
     def __init__(self, data: bytes, path: Path) -> None:
         super().__init__(io.BytesIO(data))
@@ -112,27 +112,27 @@ class _Unpickler(pickle.Unpickler):
             return dtype
         raise CheckpointUnreadable(
             f"{self._path} asks for {module}.{name}, which describes no tensor; nothing of it was run",
-            hint="mind where this checkpoint is from: torch.distributed.checkpoint writes no such name",
+            hint="do not trust the origin of this checkpoint: torch writes no such name",
             where=METADATA_NAME,
         )
 
 
 def read_metadata(path: Path) -> dict[str, StoredTensor]:
-    """The checkpoint's tensors by name; entries that are no tensors are left out.
+    """Return the checkpoint's tensors by name; entries that are no tensors are left out.
 
     Raises:
-        CheckpointUnreadable: the file is none of torch's, or describes a tensor that cannot be.
+        CheckpointUnreadable: torch did not write the file, or it describes an impossible tensor.
     """
     data = _read_bounded(path)
     try:
         refuse_bombs(data)
         metadata = _Unpickler(data, path).load()
-        return _stored_tensors(metadata)
+        return _parse_tensors(metadata)
     except CheckpointUnreadable:
         raise
     except _ImpossibleTensor as error:
         raise CheckpointUnreadable(f"{path}: {error}", hint=_HINT, where=error.name) from error
-    except Exception as error:  # a stranger's bytes may raise anything
+    except Exception as error:  # bytes from a stranger may raise any error
         raise CheckpointUnreadable(
             f"{path} does not describe a distributed checkpoint: {type(error).__name__}: {str(error)[:300]}",
             hint=_HINT,
@@ -151,11 +151,11 @@ def _read_bounded(path: Path) -> bytes:
     return data
 
 
-def _stored_tensors(metadata: object) -> dict[str, StoredTensor]:
+def _parse_tensors(metadata: object) -> dict[str, StoredTensor]:
     fields = _fields(metadata, "Metadata")
     places = _places(_mapping(fields["storage_data"]))
     return {
-        _text(name): _stored_tensor(_text(name), _fields(entry, "TensorStorageMetadata"), places)
+        _text(name): _parse_tensor(_text(name), _fields(entry, "TensorStorageMetadata"), places)
         for name, entry in _mapping(fields["state_dict_metadata"]).items()
         if not _is_record(entry, "BytesStorageMetadata")
     }
@@ -165,7 +165,7 @@ _Places = Mapping[tuple[str, tuple[int, ...]], Mapping[object, object]]
 
 
 def _places(storage_data: Mapping[object, object]) -> _Places:
-    """Storage entries by tensor name and offset; entries of other things than tensors have no offset."""
+    """Index storage entries by tensor name and offset; entries without an offset are no tensors."""
     places: dict[tuple[str, tuple[int, ...]], Mapping[object, object]] = {}
     for index, info in storage_data.items():
         at = _fields(index, "MetadataIndex")
@@ -180,7 +180,7 @@ def _places(storage_data: Mapping[object, object]) -> _Places:
     return places
 
 
-def _stored_tensor(name: str, fields: Mapping[object, object], places: _Places) -> StoredTensor:
+def _parse_tensor(name: str, fields: Mapping[object, object], places: _Places) -> StoredTensor:
     properties = fields["properties"]
     if not _is_record(properties, "TensorProperties"):
         raise TypeError(f"properties of {name}")
@@ -190,14 +190,14 @@ def _stored_tensor(name: str, fields: Mapping[object, object], places: _Places) 
     boxes = fields["chunks"]
     if not isinstance(boxes, list):
         raise TypeError(f"chunks of {name}")
-    chunks = [_chunk(name, _fields(box, "ChunkStorageMetadata"), places) for box in boxes]
+    chunks = [_parse_chunk(name, _fields(box, "ChunkStorageMetadata"), places) for box in boxes]
     shape = _sizes(fields["size"])
     solid = tuple(chunk for chunk in chunks if chunk.volume)
     _check_cover(name, shape, solid)
     return StoredTensor(meta=TensorMeta(shape=shape, dtype=dtype), chunks=solid)
 
 
-def _chunk(name: str, box: Mapping[object, object], places: _Places) -> Chunk:
+def _parse_chunk(name: str, box: Mapping[object, object], places: _Places) -> Chunk:
     offset = _sizes(box["offsets"])
     place = places.get((name, offset))
     if place is None:
@@ -212,7 +212,7 @@ def _chunk(name: str, box: Mapping[object, object], places: _Places) -> Chunk:
 
 
 def _check_cover(name: str, shape: tuple[int, ...], chunks: Sequence[Chunk]) -> None:
-    """Every element of the tensor is in exactly one chunk."""
+    """Require that every element of the tensor is in exactly one chunk."""
     for chunk in chunks:
         reach = [start + size for start, size in zip(chunk.offset, chunk.size, strict=True)]
         if any(end > size for end, size in zip(reach, shape, strict=True)):
@@ -226,7 +226,7 @@ def _check_cover(name: str, shape: tuple[int, ...], chunks: Sequence[Chunk]) -> 
 
 
 def _first_overlap(chunks: Sequence[Chunk]) -> tuple[Chunk, Chunk] | None:
-    """A sweep along the axis that is cut most, so that only neighbours are compared."""
+    """Find two overlapping chunks; a sweep along the axis with most cuts compares only neighbours."""
     axes = len(chunks[0].offset) if chunks else 0
     if not axes:
         return (chunks[0], chunks[1]) if len(chunks) > 1 else None

@@ -1,8 +1,8 @@
-"""A part of a tensor, read by torch's own planner of distributed checkpoints from chunks that are mapped.
+"""Read a part of a tensor from mapped chunks, with torch's own planner of distributed checkpoints.
 
-The planner says which parts of which chunks make up the part that is wanted; no more of the files is read.
-What it plans by is made anew from metadata that was read safely, and there is nothing in it but tensors: of
-torch's planner no line runs that would unpickle anything.
+The planner finds the parts of chunks that make up the requested part; nothing else of the files is read. Its
+metadata is rebuilt from metadata that was read safely and describes nothing but tensors, so that the lines of
+torch's planner that unpickle things never run.
 """
 
 import os
@@ -31,7 +31,7 @@ OpenChunk = Callable[[Chunk], Piece]
 def fill_box(
     box: Tensor, offset: tuple[int, ...], name: str, stored: StoredTensor, open_chunk: OpenChunk
 ) -> None:
-    """Fill `box` with the values of the tensor that begin at `offset`."""
+    """Fill `box` with the tensor's values of its shape that begin at `offset`, per axis."""
     reader = _MappedChunks(name, stored, open_chunk)
     planner = _BoxPlanner()
     planner.set_up_planner({name: _Box(stored, offset, box)}, reader.read_metadata())
@@ -40,7 +40,7 @@ def fill_box(
 
 
 class _Box:
-    """A part of a tensor, as the planner knows those of a sharded one."""
+    """A part of a tensor, which presents itself to the planner as a shard of a sharded tensor."""
 
     def __init__(self, stored: StoredTensor, offset: tuple[int, ...], values: Tensor) -> None:
         self._shape, self._offset, self.values = stored.meta.shape, offset, values
@@ -53,7 +53,7 @@ class _Box:
 
 
 class _BoxPlanner(DefaultLoadPlanner):
-    """torch's, for state dicts that are flat and hold boxes."""
+    """Torch's default planner, for flat state dicts that hold boxes."""
 
     def __init__(self) -> None:
         super().__init__(flatten_state_dict=False, flatten_sharded_tensors=False)
@@ -73,7 +73,7 @@ class _BoxPlanner(DefaultLoadPlanner):
 
 
 class _MappedChunks(StorageReader):
-    """Chunks of one tensor, each looked at where it lies."""
+    """Reads the chunks of one tensor where they are mapped."""
 
     def __init__(self, name: str, stored: StoredTensor, open_chunk: OpenChunk) -> None:
         self._name, self._stored, self._open = name, stored, open_chunk
@@ -105,14 +105,14 @@ class _MappedChunks(StorageReader):
         return plans
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
-        """Nothing is kept between two reads."""
+        """Do nothing: a reader keeps no state between reads."""
 
     def set_up_storage_reader(
         self,
         metadata: Metadata,
         is_coordinator: bool,
     ) -> None:
-        """Nothing is to be set up: the metadata is this reader's own."""
+        """Do nothing: the reader has its own metadata."""
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:

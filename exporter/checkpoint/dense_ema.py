@@ -10,17 +10,17 @@ from exporter.checkpoint.tensors import HashFiles, Piece, TensorMeta, hash_files
 from exporter.errors import CheckpointMismatch
 
 AVERAGES = "dense_ema"  # TorchEasyRec's folder for them, beside model/
-_UPDATES = "__n_averaged__"  # how many updates went into the averages: no weight
+_UPDATES = "__n_averaged__"  # the number of updates in the averages; it is not a weight
 
 
 class AveragedCheckpoint:
-    """The weights of `model/`, replaced by those of `dense_ema/` where it has them."""
+    """The weights of `model/`, replaced by their averages in `dense_ema/` if it has any."""
 
     def __init__(self, weights: DcpCheckpoint, averages: DcpCheckpoint) -> None:
-        """Put one over the other.
+        """Match the averages with the weights.
 
         Raises:
-            CheckpointMismatch: an average of what is no weight, or of another shape or dtype.
+            CheckpointMismatch: an average belongs to no weight, or has another shape or dtype.
         """
         self._weights, self._averages = weights, averages
         found = averages.tensors()

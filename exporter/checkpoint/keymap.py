@@ -1,16 +1,16 @@
-"""Checkpoint names and model names, one from the other. No torch."""
+"""Translate between the names of tensors in a model and in its checkpoint. No torch."""
 
 from collections.abc import Collection, Iterable
 
-PREFIX = "model."  # TorchEasyRec trains a model inside a wrapper that calls it so
+PREFIX = "model."  # TorchEasyRec trains a model inside a wrapper, as its attribute `model`
 
 
 def checkpoint_names(model_names: Iterable[str], prefix: str) -> dict[str, str]:
-    """The checkpoint's name of each model name."""
+    """Return the checkpoint's name for each of the model's names."""
     return {name: prefix + name for name in model_names}
 
 
 def unexpected_names(in_checkpoint: Iterable[str], known: Collection[str], prefix: str) -> list[str]:
-    """The checkpoint's names that are none of the model's."""
+    """Return the checkpoint's names that belong to nothing in the model, sorted."""
     expected = {prefix + name for name in known}
     return sorted(set(in_checkpoint) - expected)

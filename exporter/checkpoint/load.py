@@ -11,7 +11,7 @@ from exporter.checkpoint.read import Checkpoint
 from exporter.checkpoint.tensors import TensorMeta
 from exporter.errors import CheckpointMismatch, WeightsNotFinite
 
-_TABLES = (".emb_impls.", ".seq_emb_impls.")  # in the names of embedding tables
+_TABLES = (".emb_impls.", ".seq_emb_impls.")  # parts of the names of embedding tables
 
 
 def load_weights(
@@ -29,11 +29,11 @@ def load_weights(
         module: a tower, whose names are the checkpoint's without `prefix`.
         checkpoint: may hold more than the tower needs.
         prefix: in front of every name in the checkpoint.
-        known: every name of the whole model; a checkpoint that holds any other is refused.
+        known: every name of the whole model; a checkpoint with any other name is refused.
 
     Raises:
         CheckpointMismatch: names every tensor that is missing, unexpected or of another shape or dtype,
-            or has no average where averages are asked for.
+            or that has no average although averages were requested.
         WeightsNotFinite: a parameter holds NaN or infinity.
     """
     names = require_match(module, checkpoint, prefix=prefix, known=known)
@@ -53,7 +53,7 @@ def require_match(
     prefix: str = PREFIX,
     known: Collection[str] | None = None,
 ) -> dict[str, str]:
-    """The checkpoint's name of every tensor of `module`; CheckpointMismatch, as of `load_weights`."""
+    """Return the checkpoint's name of every tensor of `module`; raises as `load_weights` does."""
     needed = {
         name: TensorMeta(shape=tuple(tensor.shape), dtype=tensor.dtype)
         for name, tensor in module.state_dict().items()
@@ -82,7 +82,7 @@ def _check_match(
 
 
 def _check_averages(checkpoint: AveragedCheckpoint, parameters: Collection[str]) -> None:
-    """Every dense parameter has an average; tables, which are updated while they are read, need none."""
+    """Require an average of every dense parameter; tables, updated while they are read, need none."""
     dense = (name for name in parameters if not any(part in name for part in _TABLES))
     missing = sorted(name for name in dense if name not in checkpoint.averaged)
     if missing:
@@ -90,14 +90,14 @@ def _check_averages(checkpoint: AveragedCheckpoint, parameters: Collection[str])
 
 
 def _check_finite(parameters: Mapping[str, Tensor]) -> None:
-    """Refuse weights of a training that diverged; a mask's buffer may well hold infinity."""
+    """Refuse parameters with NaN or infinity; buffers may hold infinity, as masks do."""
     broken = [name for name, tensor in parameters.items() if not _is_finite(tensor)]
     if broken:
         raise WeightsNotFinite(broken)
 
 
 def _is_finite(tensor: Tensor) -> bool:
-    """Without a second tensor of its size, as `tensor.isfinite()` would need."""
+    """Check without a second tensor of the same size, which `tensor.isfinite()` would allocate."""
     if not tensor.is_floating_point() or not tensor.numel():
         return True
     low, high = torch.aminmax(tensor)

@@ -1,4 +1,4 @@
-"""Open a checkpoint by its type and list its tensors, without running its code."""
+"""Recognise, fetch and open checkpoints without running code that is in them."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
@@ -25,30 +25,31 @@ _HINT = "give a folder with model/.metadata or .metadata, a .safetensors file, o
 
 
 class Checkpoint(Protocol):
-    """Named tensors in files; only the ones asked for are read."""
+    """Named tensors in files; only the requested ones are read."""
 
     def tensors(self) -> Mapping[str, TensorMeta]: ...
 
     def read(self, name: str) -> Tensor:
-        """One tensor, on the CPU, contiguous and alone in its storage; a large one stays in a file.
+        """Return one tensor, on the CPU, contiguous and alone in its storage; a large one stays in a file.
 
-        A name that `tensors` lacks is a KeyError.
+        Raises:
+            KeyError: `tensors` has no such name.
         """
 
     def rows(self, name: str, first: int, end: int) -> Tensor:
-        """The rows from `first` up to `end` of one tensor, in memory; nothing else of the files is read."""
+        """Return rows `first` to `end` - 1 of one tensor, in memory; nothing else of the files is read."""
 
     def pieces(self, name: str) -> tuple[Piece, ...]:
-        """The boxes a tensor is stored in, which cover it: each where it lies, nothing put together."""
+        """Return the boxes that a tensor is stored in, each mapped in place; together they cover it."""
 
     def digest(self, hashed: HashFiles = hash_files) -> str:
-        """sha256 over the names and contents of the files the tensors are read from."""
+        """Return a sha256 over the names and contents of the files that hold the tensors."""
 
 
 def open_checkpoint(path: Path, *, averaged: bool = False) -> Checkpoint:
     """Open a distributed checkpoint (its `model` folder or the folder around it) or .safetensors files.
 
-    With `averaged`, dense weights are those of the folder `dense_ema` beside `model`.
+    With `averaged`, dense weights are taken from the folder `dense_ema` beside `model`.
     """
     if averaged:
         if not (path / AVERAGES / METADATA_NAME).is_file():
@@ -63,7 +64,7 @@ def open_checkpoint(path: Path, *, averaged: bool = False) -> Checkpoint:
             return DcpCheckpoint(folder)
     if path.is_file() and path.suffix == SAFETENSORS:
         return SafetensorsCheckpoint([path])
-    if files := sorted(file for file in path.glob(f"*{SAFETENSORS}") if file.is_file()):  # no pipe
+    if files := sorted(file for file in path.glob(f"*{SAFETENSORS}") if file.is_file()):  # skips pipes
         return SafetensorsCheckpoint(files)
     if not path.exists():
         raise SourceNotFound(f"there is no {path}", hint=_HINT, where=str(path))
@@ -71,11 +72,10 @@ def open_checkpoint(path: Path, *, averaged: bool = False) -> Checkpoint:
 
 
 def fetch_checkpoint(uri: str, into: Path, *, averaged: bool = False) -> Path:
-    """Bring the weights of a checkpoint here, and nothing else of it; returns what to open.
+    """Copy the weights of a checkpoint into a folder and return the path to open.
 
-    Their averages come with them where `averaged` asks for them.
-
-    One that is on this machine already is opened in place: it may be as large as the disk.
+    Averages are copied too if `averaged` is true. A checkpoint on this machine is not copied, because it may
+    be as large as the disk: its own path is returned.
     """
     path = local_path(uri)
     if path is not None:
@@ -89,14 +89,14 @@ def fetch_checkpoint(uri: str, into: Path, *, averaged: bool = False) -> Path:
     store = open_store(uri)
     for key in _weights(store):
         store.fetch(key, into / key)
-    if averaged:  # opening the folder misses them where there are none
+    if averaged:  # if there are none, opening the folder reports it
         for file in store.list(AVERAGES):
             store.fetch(file.key, into / file.key)
     return into
 
 
 def _weights(store: ArtifactStore) -> Iterator[str]:
-    """The keys that `open_checkpoint` would read, were they files of a folder."""
+    """Return the keys of the files that `open_checkpoint` needs."""
     keys = {PurePosixPath(file.key) for file in store.list()}
     if not keys:
         raise SourceNotFound(f"there is nothing at {store.uri_of('')}", hint=_HINT, where=store.uri_of(""))

@@ -1,4 +1,4 @@
-"""Weights in .safetensors files: a header and raw bytes, nothing that could run."""
+"""Read and write .safetensors files: a JSON header and raw bytes, with no code in them."""
 
 import hashlib
 import json
@@ -27,11 +27,11 @@ _DTYPES = {
     "F64": torch.float64,
 }
 _CODES = {dtype: code for code, dtype in _DTYPES.items()}
-_ALIGNED = 64  # bytes; where values begin
+_ALIGNED = 64  # bytes; values begin at a multiple of it
 
 
 class SafetensorsCheckpoint:
-    """One or more files of one folder; no two hold a tensor of the same name."""
+    """One or more .safetensors files of a folder, without two tensors of the same name."""
 
     def __init__(self, files: Sequence[Path]) -> None:
         self._files = tuple(files)
@@ -54,7 +54,7 @@ class SafetensorsCheckpoint:
 
     def rows(self, name: str, first: int, end: int) -> Tensor:
         path, start, meta = self._place(name)
-        mapped = map_part(path, start, meta.nbytes)  # until they are copied: what was read need not stay
+        mapped = map_part(path, start, meta.nbytes)  # dropped once the rows are copied
         return _raw(mapped, meta)[first:end].clone().view(meta.dtype)
 
     def pieces(self, name: str) -> tuple[Piece, ...]:
@@ -66,7 +66,7 @@ class SafetensorsCheckpoint:
         return digest_files(self._files[0].parent, [path.name for path in self._files], hashed)
 
     def _place(self, name: str) -> tuple[Path, int, TensorMeta]:
-        """The file of a tensor, and the byte of it at which its values begin."""
+        """Return the file of a tensor, the byte at which its values begin, and its shape and dtype."""
         path, meta = self._tensors[name]
         if path not in self._starts:
             self._starts[path] = _starts(path)
@@ -74,12 +74,12 @@ class SafetensorsCheckpoint:
 
 
 def _raw(values: Tensor, meta: TensorMeta) -> Tensor:
-    """The bytes of all values as those of rows."""
+    """Shape the bytes of a tensor as its rows, with the last axis in bytes."""
     return values.reshape(*meta.shape[:-1], meta.shape[-1] * meta.dtype.itemsize)
 
 
 def _header(path: Path) -> dict[str, TensorMeta]:
-    with _opened(path) as file:
+    with _open_checked(path) as file:
         names: list[str] = file.keys()  # type: ignore[no-untyped-call]  # native code, no types
         slices = {name: file.get_slice(name) for name in names}  # type: ignore[no-untyped-call]  # as above
         return {
@@ -89,7 +89,7 @@ def _header(path: Path) -> dict[str, TensorMeta]:
 
 
 def _starts(path: Path) -> dict[str, int]:
-    """Where each tensor's values begin in a file that `safe_open` has found sound."""
+    """Return the byte at which each tensor's values begin, in a file that `safe_open` has accepted."""
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         header = json.loads(file.read(length))
@@ -109,9 +109,9 @@ def _dtype(code: str, name: str, path: Path) -> torch.dtype:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[safe_open]:
+def _open_checked(path: Path) -> Iterator[safe_open]:
     try:
-        # For torch it would map the file as if to write to it, which a file larger than memory forbids.
+        # With framework="torch" it maps the file for writing, which fails for files larger than memory.
         with safe_open(path, framework="numpy") as file:
             yield file
     except (SafetensorError, OSError) as error:
@@ -119,9 +119,10 @@ def _opened(path: Path) -> Iterator[safe_open]:
 
 
 def write_safetensors(path: Path, tensors: Mapping[str, TensorMeta], values: Iterable[Tensor]) -> str:
-    """Write tensors of these names, in their order; returns the file's sha256.
+    """Write tensors of these names, in this order, and return the file's sha256.
 
-    `values` are theirs, one after the other, in pieces of any size: only one of these is held at a time.
+    `values` yields their values, one tensor after the other, in pieces of any size; one piece is held at a
+    time.
     """
     entries: dict[str, dict[str, object]] = {}
     end = 0

@@ -1,4 +1,4 @@
-"""What is known of a checkpoint's tensors before they are read, and the digest of its files."""
+"""Shapes, dtypes and stored pieces of a checkpoint's tensors, and the digest of its files."""
 
 import hashlib
 import math
@@ -29,13 +29,13 @@ class TensorMeta:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Piece:
-    """A box of a tensor, looked at where it lies.
+    """A box of a tensor, mapped where it is stored.
 
-    As bytes, along the last axis: a file may hold numbers where no number could be read in place.
+    Its values are bytes along the last axis, because a file may hold numbers at unaligned positions.
     """
 
     offset: tuple[int, ...]  # of the box in the tensor, per axis
-    raw: Tensor  # uint8
+    raw: Tensor  # uint8, the last axis in bytes
     dtype: torch.dtype
 
     @property
@@ -44,7 +44,7 @@ class Piece:
         return (*outer, last // self.dtype.itemsize)
 
     def part(self, starts: Sequence[int], lengths: Sequence[int]) -> Tensor:
-        """The bytes of a part of it, which begins at `starts`."""
+        """Return the bytes of the part of these lengths that begins at `starts`, per axis of the piece."""
         part = self.raw
         for axis, (start, length) in enumerate(zip(starts, lengths, strict=True)):
             size = self.dtype.itemsize if axis == part.dim() - 1 else 1
@@ -52,7 +52,7 @@ class Piece:
         return part
 
     def outside(self, first: int, end: int) -> "tuple[Piece, ...]":
-        """What it has of the tensor's rows before `first`, and from `end` on."""
+        """Return the parts of the piece that hold the tensor's rows before `first` and from `end` on."""
         start, stop = self.offset[0], self.offset[0] + self.shape[0]
         cuts = ((start, min(stop, first)), (max(start, end), stop))
         return tuple(
@@ -66,29 +66,29 @@ class Piece:
         )
 
     def rows(self, numbers: Tensor) -> Tensor:
-        """Some of its rows, by their numbers in the piece, as a tensor of their own."""
+        """Copy the rows of these numbers, counted within the piece, into a tensor of the piece's dtype."""
         return self.raw.index_select(0, numbers).view(self.dtype)
 
 
 def raw_of(values: Tensor) -> Tensor:
-    """The bytes of a contiguous tensor, along its last axis; of a single number along a first one."""
+    """View a contiguous tensor as uint8 along its last axis; a single number gets one axis."""
     return values.reshape(*values.shape[:-1], -1).view(torch.uint8)
 
 
-HashFiles = Callable[[Sequence[Path]], list[str]]  # the sha256 of each file
+HashFiles = Callable[[Sequence[Path]], list[str]]  # returns the sha256 of each file
 
 
 def hash_files(paths: Sequence[Path]) -> list[str]:
-    """One file after the other.
+    """Return the sha256 of each file.
 
     Raises:
-        CheckpointUnreadable: a file is not there, or cannot be read.
+        CheckpointUnreadable: a file does not exist or cannot be read.
     """
     return [hash_file(path) for path in paths]
 
 
 def hash_file(path: Path) -> str:
-    """The sha256 of one file; CheckpointUnreadable."""
+    """Return the sha256 of one file; raise CheckpointUnreadable if it cannot be read."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -97,7 +97,7 @@ def hash_file(path: Path) -> str:
 
 
 def digest_files(folder: Path, names: Iterable[str], hashed: HashFiles = hash_files) -> str:
-    """One sha256 over the files' names and contents, whatever the order they are given in."""
+    """Return one sha256 over the files' names and contents, in whatever order they are given."""
     ordered = sorted(names)
     digests = hashed([folder / name for name in ordered])
     lines = (f"{digest}  {name}\n" for digest, name in zip(digests, ordered, strict=True))

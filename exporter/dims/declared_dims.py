@@ -1,4 +1,4 @@
-"""The dim plan that a declaration amounts to. Pure data: no torch here."""
+"""Derive dim plans from the declaration of a custom family's tower. Pure data: no torch here."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ from exporter.dims.plan import DimPlan, DynamicDim, TensorInput
 
 
 def plan_declared(declaration: TowerDeclaration, *, max_batch_size: int) -> DimPlan:
-    """The inputs a declared tower takes, sorted by name as every package's are, and its dims."""
+    """Plan the inputs of a declared tower, sorted by name as in every package, and their dims."""
     return DimPlan(
         inputs=tuple(
             TensorInput(
@@ -29,7 +29,7 @@ def plan_declared(declaration: TowerDeclaration, *, max_batch_size: int) -> DimP
 
 
 def plan_embedded(declaration: TowerDeclaration, *, max_batch_size: int) -> DimPlan:
-    """What passes between the two packages of a declared tower."""
+    """Plan the tensors that the sparse package of a declared tower passes to the dense one."""
     tensors = sorted(declaration.embedded, key=lambda tensor: tensor.name)
     return DimPlan(
         inputs=tuple(
@@ -40,7 +40,7 @@ def plan_embedded(declaration: TowerDeclaration, *, max_batch_size: int) -> DimP
 
 
 def _source(tensor: InputDeclaration, declaration: TowerDeclaration) -> str:
-    """What rows fill an input with: a column's values, or the lengths of the first that it counts."""
+    """Name the source of an input: a column's values, or the lengths of the first input that it counts."""
     counted = declaration.counted_by(tensor.name)
     if counted:
         return f"{counted[0].source_column}.lengths"
@@ -50,7 +50,7 @@ def _source(tensor: InputDeclaration, declaration: TowerDeclaration) -> str:
 def _dims(
     declaration: TowerDeclaration, tensors: Sequence[TensorDeclaration], max_batch_size: int
 ) -> tuple[DynamicDim, ...]:
-    """The dims that these tensors have, `batch` among them."""
+    """Return the dims of these tensors, `batch` among them."""
     batch = DimDeclaration(name=ROWS, low=1, high=max_batch_size, reason="rows per call")
     declared = {dim.name: dim for dim in (batch, *declaration.dims)}
     return tuple(

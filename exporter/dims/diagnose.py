@@ -1,6 +1,6 @@
-"""What torch.export found against the plan, in the words of the config: features, groups, lines of code.
+"""Explain a conflict between torch.export and the dim plan by the config's features, groups and code lines.
 
-No torch here: torch's message is text, and what draft_export saw comes as `SizeGuard`s.
+No torch here: torch's message is text, and the findings of draft_export come as `SizeGuard`s.
 """
 
 import re
@@ -18,13 +18,13 @@ _FIXED = re.compile(r"You marked (\w+) as dynamic but your code specialized it t
 _NARROWED = re.compile(r"Not all values of (\w+) = ")
 _SUGGESTED = re.compile(r"^  (\w+) = (.+)$", re.MULTILINE)
 _SIZE = re.compile(r"\['([^']+)'\]\.size\(\)\[(\d+)\]")
-_MOST_NAMED = 5
+_MOST_NAMED = 5  # features or findings that a message lists
 _DECLARED_HINT = "let these inputs name one dim in the declaration, if their sizes are always equal"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Equality:
-    """Two dims that must always be equal."""
+    """A finding of torch.export: two dims that must always be equal."""
 
     left: str
     right: str
@@ -32,10 +32,10 @@ class Equality:
 
 @dataclass(frozen=True, kw_only=True)
 class Narrowing:
-    """A dim that may not take every planned size."""
+    """A finding of torch.export: a dim that may not take every planned size."""
 
     dim: str
-    found: str  # "5", "at most 49", or as torch puts it
+    found: str  # "5", "at most 49", or torch's own words
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,18 +43,18 @@ class SizeGuard:
     """A condition that a line of code put on input sizes while it was traced."""
 
     condition: str  # "Eq(s27, s45)"
-    sizes: tuple[tuple[str, int], ...]  # inputs and their axes
+    sizes: tuple[tuple[str, int], ...]  # names of inputs, with axes
     place: str  # "exporter/models/hstu/action_encoder.py:38"
     code: str  # the line itself
 
 
 def sizes_in(source: str) -> tuple[tuple[str, int], ...]:
-    """Inputs and axes in torch's words: "L['inputs']['a.values'].size()[0]" is axis 0 of a.values."""
+    """Parse torch's names of sizes: "L['inputs']['a.values'].size()[0]" is axis 0 of a.values."""
     return tuple((name, int(axis)) for name, axis in _SIZE.findall(source))
 
 
 def parse_violations(message: str) -> tuple[Equality | Narrowing, ...]:
-    """What torch.export's message says of dims, by their names; nothing where it is about something else."""
+    """Parse the findings on dims in torch.export's message; return none if it is about something else."""
     suggested = dict(_SUGGESTED.findall(message.partition("Suggested fixes:")[2]))
     equal = (Equality(left=left, right=right) for left, right in _EQUAL.findall(message))
     fixed = (Narrowing(dim=dim, found=size) for dim, size in _FIXED.findall(message))
@@ -73,22 +73,22 @@ def diagnose(
     tower: str,
     guards: Sequence[SizeGuard] = (),
 ) -> DimsConflict | DimSpecialised:
-    """The error for what was found: sizes that must be equal before sizes that may not vary."""
+    """Return the error for these findings: for sizes that must be equal, else for sizes that may not vary."""
     equal = [each for each in found if isinstance(each, Equality)]
     if equal:
         return _conflict(equal, plan, pipeline, tower, guards)
     narrowed = [each for each in found if isinstance(each, Narrowing)]
     known = [each for each in narrowed if each.dim in {dim.name for dim in plan.dims}]
-    told = "; ".join(_specialised(each, plan, guards) for each in known[:_MOST_NAMED])
+    problems = "; ".join(_describe_narrowing(each, plan, guards) for each in known[:_MOST_NAMED])
     return DimSpecialised(
-        f"{tower}: {told or 'tracing narrowed sizes that the plan lets vary'}",
+        f"{tower}: {problems or 'tracing narrowed sizes that the plan lets vary'}",
         hint="the model's code ties this size to a constant: change the option that does, or report it",
         where=plan.inputs_of(known[0].dim)[0].name if known else "",
     )
 
 
 def report_guards(guards: Iterable[SizeGuard], plan: DimPlan) -> str:
-    """The conditions that code put on the inputs, a line each; those that the plan grants are left out."""
+    """List the conditions that code put on the inputs, without those that the plan guarantees."""
     lines = []
     for guard in guards:
         granted = len(guard.sizes) > 1 and len(_dims(guard, plan)) == 1
@@ -108,17 +108,19 @@ def _conflict(
     names = list(dict.fromkeys(name for each in equal for name in (each.left, each.right)))
     places = [place for each in equal if (place := _place({each.left, each.right}, plan, guards))]
     features = [feature for name in names for feature in _features(name, plan, pipeline)]
-    shown = "; ".join(_described(name, plan, pipeline) for name in names)
+    shown = "; ".join(_describe_dim(name, plan, pipeline) for name in names)
     at = f"; needed at {' and '.join(dict.fromkeys(places))}" if places else ""
     return DimsConflict(
         f"{tower}: the model requires sizes to be equal that the plan keeps apart: {shown}{at}",
-        hint=_DECLARED_HINT if isinstance(pipeline.model, DeclaredConfig) else _settled_by(names, features),
+        hint=_DECLARED_HINT
+        if isinstance(pipeline.model, DeclaredConfig)
+        else _suggest_change(names, features),
         where=f"feature_configs: {features[0].name}" if features else names[0],
     )
 
 
-def _described(name: str, plan: DimPlan, pipeline: PipelineConfig) -> str:
-    """A dim by its features and their groups: "a, b of sequence s (groups uih, uih_action)"."""
+def _describe_dim(name: str, plan: DimPlan, pipeline: PipelineConfig) -> str:
+    """Describe a dim by its features and groups: "seq_s, the size of a, b (groups uih, uih_action)"."""
     features = [feature.name for feature in _features(name, plan, pipeline)]
     groups = [group.name for group in pipeline.groups if set(features) & set(group.features)]
     members = ", ".join(features[:_MOST_NAMED]) + (", …" if len(features) > _MOST_NAMED else "")
@@ -132,7 +134,7 @@ def _described(name: str, plan: DimPlan, pipeline: PipelineConfig) -> str:
 
 
 def _features(name: str, plan: DimPlan, pipeline: PipelineConfig) -> list[Feature]:
-    """The features behind a dim, through their own tensors or those of their groups."""
+    """Return the features that have a dim, in their own tensors or in those of their groups."""
     if name == BATCH or isinstance(pipeline.model, DeclaredConfig):
         return []
     owners = {tensor.name.rpartition(".")[0] for tensor in plan.inputs_of(name)}
@@ -143,8 +145,8 @@ def _features(name: str, plan: DimPlan, pipeline: PipelineConfig) -> list[Featur
     return [feature for feature in pipeline.features if feature.name in owners]
 
 
-def _settled_by(names: Sequence[str], features: Sequence[Feature]) -> str:
-    """The change of the config that would make the sizes equal."""
+def _suggest_change(names: Sequence[str], features: Sequence[Feature]) -> str:
+    """Suggest the change of the config that would make the sizes equal."""
     sequences = [feature.name for feature in features if feature.is_sequence and not feature.is_multivalued]
     if len(sequences) == len(features) and BATCH not in names:
         return (
@@ -159,23 +161,23 @@ def _settled_by(names: Sequence[str], features: Sequence[Feature]) -> str:
     return f"the model reads {', '.join(sequences)} as one element per row: write scalar features instead"
 
 
-def _specialised(narrowing: Narrowing, plan: DimPlan, guards: Sequence[SizeGuard]) -> str:
+def _describe_narrowing(narrowing: Narrowing, plan: DimPlan, guards: Sequence[SizeGuard]) -> str:
     dim = plan.dim(narrowing.dim)
     inputs = [tensor.name for tensor in plan.inputs_of(dim.name)]
     place = _place({dim.name}, plan, guards)
     others = f" and {len(inputs) - 1} more" if len(inputs) > 1 else ""
     return (
-        f"dim {dim.name} of {inputs[0]}{others} is planned for {_planned(dim)}, and tracing found "
+        f"dim {dim.name} of {inputs[0]}{others} is planned for {_describe_range(dim)}, and tracing found "
         f"{narrowing.found}{f', at {place}' if place else ''}"
     )
 
 
-def _planned(dim: DynamicDim) -> str:
+def _describe_range(dim: DynamicDim) -> str:
     return f"{dim.low} or more" if dim.high is None else f"{dim.low} to {dim.high}"
 
 
 def _range(suggested: str) -> str:
-    """A suggested fix in words: "Dim('n', max=49)" becomes "at most 49"."""
+    """Put a fix that torch suggests into words: "Dim('n', max=49)" becomes "at most 49"."""
     bounds = dict(re.findall(r"(min|max)=(\d+)", suggested))
     if not bounds:
         return suggested
@@ -185,7 +187,7 @@ def _range(suggested: str) -> str:
 
 
 def _place(dims: set[str], plan: DimPlan, guards: Sequence[SizeGuard]) -> str:
-    """Where the code first demands something of exactly these dims, else of any of them."""
+    """Return the first line of code with a condition on exactly these dims, else on any of them."""
     exact = [guard for guard in guards if _dims(guard, plan) == dims]
     near = [guard for guard in guards if _dims(guard, plan) & dims]
     first = next(iter(exact or near), None)

@@ -1,4 +1,4 @@
-"""A plan's inputs and dims as a manifest and an answer of the API list them."""
+"""Convert a plan's inputs and dims to the entries of manifests and API responses."""
 
 from exporter.dims.plan import DimPlan
 from exporter.manifest import DimEntry, TensorEntry

@@ -1,4 +1,4 @@
-"""Which input sizes vary, and which vary together. Pure data: no torch here."""
+"""The dim plan of a tower: the input sizes that vary, and those that vary together. No torch here."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ class DynamicDim:
 
     name: str
     low: int
-    high: int | None  # None: the config bounds it nowhere
+    high: int | None  # None: the config does not bound it
     reason: str  # in words, for people: "shared by 4 inputs of sequence uih_seq"
 
 
@@ -25,11 +25,11 @@ class TensorInput:
     name: str  # "uih_seq__video_id.values"
     dtype: str  # "int64", "float32", "int32"
     shape: tuple[int | str, ...]
-    source: str = ""  # the tensor of a feature that it presents under a name of its own
+    source: str = ""  # the feature's tensor that fills it, if that has another name
 
     @property
     def filled_with(self) -> str:
-        """The tensor that rows make of a feature: "<feature>.values", "<feature>.lengths"."""
+        """The name of the feature's tensor that fills this input: "<feature>.values", "<feature>.lengths"."""
         return self.source or self.name
 
 
@@ -47,7 +47,7 @@ class DimPlan:
         return tuple(tensor for tensor in self.inputs if dim in tensor.shape)
 
     def presenting(self, source: str) -> TensorInput | None:
-        """The input that presents this tensor of a feature, if any does."""
+        """Return the input that is filled with this tensor of a feature, or None."""
         return next((tensor for tensor in self.inputs if tensor.filled_with == source), None)
 
 
@@ -93,7 +93,7 @@ class _Extent:
     name: str
     low: int = 0
     high: int | None
-    counts: str  # what one more of it is: "rows per call"
+    counts: str  # description of what the size counts: "rows per call"
     owner: str = ""  # "sequence uih_seq"
 
 
@@ -105,7 +105,7 @@ class _Tensor:
 
 
 def _plan(tensors: Iterable[_Tensor]) -> DimPlan:
-    """The tensors in call order, and a dim for every extent with the number of inputs that share it."""
+    """Order the tensors as in calls, and make a dim of every extent that says how many inputs share it."""
     ordered = sorted(tensors, key=lambda tensor: tensor.name)
     shared: dict[str, tuple[_Extent, int]] = {}
     for tensor in ordered:
@@ -136,7 +136,7 @@ def _dim(extent: _Extent, inputs: int) -> DynamicDim:
 
 
 def _inputs(feature: Feature, max_batch_size: int) -> list[_Tensor]:
-    """The tensors of one feature: values, and whatever says how they are divided among the rows."""
+    """Return the tensors of one feature: its values, and the lengths that divide them among rows."""
     batch, total = _batch(max_batch_size), _total(feature, max_batch_size)
     if not feature.is_sparse:
         values = _Tensor(
@@ -160,7 +160,7 @@ def _lengths(feature: Feature, batch: _Extent, dtype: str) -> _Tensor:
 
 
 def _group_tensors(group: FeatureGroup, pipeline: PipelineConfig, max_batch_size: int) -> list[_Tensor]:
-    """The tensors of one group, by what its kind makes of plain features and of sequences."""
+    """Return the tensors of one group: its kind decides how plain features and sequences are joined."""
     members = [pipeline.feature(name) for name in group.features]
     batch = _batch(max_batch_size)
 
@@ -197,7 +197,7 @@ def _batch(max_batch_size: int) -> _Extent:
 
 
 def _total(feature: Feature, max_batch_size: int) -> _Extent | None:
-    """The events of all rows; None outside a sequence."""
+    """Return the extent of the events of all rows; None outside a sequence."""
     if feature.sequence is None:
         return None
     return _Extent(
@@ -209,9 +209,9 @@ def _total(feature: Feature, max_batch_size: int) -> _Extent | None:
 
 
 def _longest(feature: Feature, max_batch_size: int) -> _Extent:
-    """The events of the row that has the most: what a padded group is as long as.
+    """Return the extent of the events of the longest row, to which groups are padded.
 
-    All events of a call may be one row's: rows are not cut to the length that the config declares.
+    One row may have all events of a call, because rows are not cut to the length that the config declares.
     """
     assert feature.sequence is not None
     return _Extent(
@@ -223,7 +223,7 @@ def _longest(feature: Feature, max_batch_size: int) -> _Extent:
 
 
 def _values(feature: Feature, max_batch_size: int) -> _Extent:
-    """The values of a multi-valued feature: as many as each row, or each event of it, happens to hold."""
+    """Return the extent of the values of a multi-valued feature, over all rows and events."""
     events = feature.sequence.length if feature.sequence else 1
     return _Extent(
         name=f"values_{feature.name}",

@@ -1,4 +1,4 @@
-"""Concrete sizes for a dim plan: one set to trace with, several batches to verify at. No torch here."""
+"""Choose concrete sizes for a dim plan: one set for tracing, several batches to verify. No torch here."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -6,12 +6,14 @@ from exporter.dims.plan import BATCH, DimPlan, DynamicDim
 from exporter.errors import InvalidSpec
 
 _BATCHES = (1, 2, 3, 7, 32)
-_SMALLEST_TRACED = 5  # larger than the sizes that models compare with by name: 0, 1, a pair, a triple
+_SMALLEST_TRACED = 5  # larger than the sizes that code of models compares with: 0 to 3
 
 
 def trace_sizes(plan: DimPlan) -> dict[str, int]:
-    """A size for every dynamic dim: at least 2, pairwise different and unlike any fixed axis, so that
-    nothing coincides by accident.
+    """Return a size for every dynamic dim, of at least 2.
+
+    The sizes differ from each other and, if possible, from every fixed axis, so that no two are equal by
+    accident.
 
     Raises:
         InvalidSpec: the bounds are too tight for different sizes.
@@ -32,7 +34,7 @@ def trace_sizes(plan: DimPlan) -> dict[str, int]:
 
 
 def common_size(plan: DimPlan) -> int:
-    """A size that every dim may have, unlike any fixed axis where that can be."""
+    """Return a size that every dim may have, different from all fixed axes if possible."""
     fixed = {axis for tensor in plan.inputs for axis in tensor.shape if isinstance(axis, int)}
     highest = min(
         (dim.high for dim in plan.dims if dim.high is not None), default=_SMALLEST_TRACED + len(fixed)
@@ -42,14 +44,14 @@ def common_size(plan: DimPlan) -> int:
 
 
 def verification_batch_sizes(plan: DimPlan) -> tuple[int, ...]:
-    """Rows per call to verify at: small ones, sizes never traced, and the largest allowed."""
+    """Return the batch sizes to verify, in rows: small ones, sizes never traced, and the largest allowed."""
     largest = plan.dim(BATCH).high
     assert largest is not None
     return (*(size for size in _BATCHES if size < largest), largest)
 
 
 def sizes_of(plan: DimPlan, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
-    """The size each dim has in these inputs, as the first input that carries it says."""
+    """Return the size of each dim in inputs of these shapes, taken from the first input that has it."""
     sizes: dict[str, int] = {}
     for tensor in plan.inputs:
         for axis, size in zip(tensor.shape, shapes[tensor.name], strict=True):
@@ -59,12 +61,12 @@ def sizes_of(plan: DimPlan, shapes: Mapping[str, Sequence[int]]) -> dict[str, in
 
 
 def _tightness(dim: DynamicDim) -> tuple[bool, int]:
-    """Dims with the fewest choices choose first; among equals the batch, so that it stays small."""
+    """Sort key: dims with the fewest allowed sizes choose first; among equals the batch, to stay small."""
     return dim.high is None, dim.high or 0
 
 
 def _candidates(dim: DynamicDim, dims: int) -> Iterator[int]:
-    """Primes first, because no size is then a multiple of another; whatever fits where no prime does."""
+    """Yield allowed sizes, primes first, because no prime is a multiple of another."""
     low = max(dim.low, 2)
     last = low + 20 * (dims + 10)  # more primes than there are dims
     high = last if dim.high is None else min(dim.high, last)

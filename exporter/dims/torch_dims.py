@@ -1,4 +1,4 @@
-"""The dim plan in torch.export's vocabulary, and the check that a program kept to it."""
+"""Convert a dim plan to torch.export's dims, and check traced programs against the plan."""
 
 import sys
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ TorchDims = dict[str, dict[int, Dim]]
 
 
 def to_torch_dims(plan: DimPlan) -> TorchDims:
-    """For each input, axis -> `Dim`; inputs that share a planned dim share one `Dim` object."""
+    """Map each input to its axes' `Dim`s; inputs that share a planned dim share one `Dim` object."""
     dims = {dim.name: Dim(dim.name, min=dim.low, max=dim.high) for dim in plan.dims}
     return {
         tensor.name: {axis: dims[size] for axis, size in enumerate(tensor.shape) if isinstance(size, str)}
@@ -22,15 +22,14 @@ def to_torch_dims(plan: DimPlan) -> TorchDims:
 
 
 def check_program(program: ExportedProgram, plan: DimPlan) -> dict[str, str]:
-    """Hold the traced program's input sizes against the plan.
+    """Check the traced program's input sizes against the plan; return its symbol of each planned dim.
 
-    Every planned dim must be one free symbol of its own with exactly the planned bounds, every fixed
-    axis the planned size, so that nothing was specialised and nothing shared by accident. Returns the
-    program's symbol of each planned dim.
+    Every planned dim must be one free symbol of its own with exactly the planned bounds, and every fixed
+    axis must have the planned size, so that tracing specialised and shared nothing by accident.
 
     Raises:
-        DimSpecialised: naming the input, the planned range and what the trace made of it.
-        DimsConflict: naming dims that became one.
+        DimSpecialised: tracing narrowed a dim; names the input, the planned range and the traced one.
+        DimsConflict: dims became one; names them.
         DimPlanViolated: the program takes other inputs, or lets a fixed size vary.
     """
     shapes = _input_shapes(program, plan)
@@ -53,7 +52,7 @@ def check_program(program: ExportedProgram, plan: DimPlan) -> dict[str, str]:
             _check_bounds(program, plan.dim(planned), traced, where)
     if len(set(symbols.values())) != len(symbols):
         raise DimsConflict(
-            f"dims that the plan keeps apart became one in the trace: {_merged(symbols, plan)}",
+            f"dims that the plan keeps apart became one in the trace: {_merged_dims(symbols, plan)}",
             hint="the model's code requires these sizes to be equal: write the features in one "
             "sequence_feature",
         )
@@ -88,8 +87,8 @@ def _bounds(dim: DynamicDim) -> str:
     return f"{dim.low} or more" if dim.high is None else f"{dim.low} to {dim.high}"
 
 
-def _merged(symbols: Mapping[str, str], plan: DimPlan) -> str:
-    """The dims of one symbol, each with an input that has it."""
+def _merged_dims(symbols: Mapping[str, str], plan: DimPlan) -> str:
+    """List the dims that became one symbol, each with an input that has it."""
     of_symbol: dict[str, list[str]] = {}
     for dim, symbol in symbols.items():
         of_symbol.setdefault(symbol, []).append(f"{dim} ({plan.inputs_of(dim)[0].name})")
@@ -102,10 +101,10 @@ def _require(holds: bool, where: str, planned: int | str, traced: object) -> Non
 
 
 def input_sizes(plan: DimPlan, inputs: Mapping[str, torch.Tensor]) -> dict[str, int]:
-    """The size each dynamic dim takes in `inputs`.
+    """Return the size of each dynamic dim in `inputs`.
 
     Raises:
-        DimPlanViolated: where an input does not have the planned rank, a fixed size or an agreed size.
+        DimPlanViolated: an input has an unplanned rank or fixed size, or two inputs disagree on a dim.
     """
     sizes: dict[str, int] = {}
     for tensor in plan.inputs:

@@ -1,8 +1,8 @@
-"""What can go wrong where precision is given up, as leaves of the exporter's tree.
+"""Errors of lower precision, as leaves of the exporter's tree of errors.
 
 ExportError
 ├── TableOutOfRange    a table has numbers that its dtype cannot hold
-└── PrecisionLost      outputs are further from those in fp32 than they may be
+└── PrecisionLost      outputs differ from those in fp32 by more than the tolerance
 """
 
 from exporter.errors import ExportError
@@ -16,7 +16,7 @@ class TableOutOfRange(ExportError):
 
 
 class PrecisionLost(ExportError):
-    """The package does what eager does in the same precision, too far from the model in fp32."""
+    """The package agrees with eager in the same precision, but differs too much from the model in fp32."""
 
     code = "precision_lost"
     advice = "keep some tables in fp32 by tables.dtypes, or allow more by fp32_tolerance"

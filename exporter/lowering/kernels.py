@@ -1,4 +1,4 @@
-"""A tower whose HSTU layers are computed by Triton kernels, beside itself as torch computes it."""
+"""Copy a tower with Triton kernels for its HSTU layers, leaving the original as torch computes it."""
 
 import copy
 from collections.abc import Callable, Collection, Mapping
@@ -29,8 +29,8 @@ def _triton_positions(old: nn.Module) -> nn.Module:
     return TritonPositionEncoding(old.config, scale=old.scale, prefix=old.prefix)
 
 
-# What makes the Triton twin of a module, by the module's type; a twin is called with the same arguments. None
-# of them has weights: those are their callers', which are not replaced.
+# Functions that make the Triton twin of a module, by its type. A twin takes the same arguments. These modules
+# have no weights: those belong to their callers, which are not replaced.
 _TWINS: Mapping[type[nn.Module], Callable[[nn.Module], nn.Module]] = {
     AllHeads: _triton_attention,
     HeadByHead: _triton_attention,
@@ -40,10 +40,10 @@ _TWINS: Mapping[type[nn.Module], Callable[[nn.Module], nn.Module]] = {
 
 
 def with_triton_kernels(tower: Tower, device: torch.device, *, kept: Collection[str] = ()) -> Tower:
-    """What to trace for `device`: on CUDA with Triton twins where the config says so, else the tower itself.
+    """Return a copy with Triton twins if `device` is CUDA and the request asks for them, else the tower.
 
-    The tower stays as it is, for the gate, and both read the same weights. Submodules of the names `kept`
-    stay torch's in the copy as well: a pass is to find them.
+    The tower itself does not change, because the gate compares with it; both share their weights. The copy
+    also keeps the original submodules whose names are in `kept`, because a pass looks for them.
     """
     if device.type != "cuda" or tower.config.options.kernel is not Kernel.TRITON:
         return tower
@@ -53,7 +53,7 @@ def with_triton_kernels(tower: Tower, device: torch.device, *, kept: Collection[
         for name, module in root.named_modules(remove_duplicate=False)
         if type(module) in _TWINS and name not in kept
     }
-    # What a copy takes as it is, or has something else for: all but the modules around those replaced.
+    # Objects that deepcopy shares or replaces: all but the modules around those replaced.
     shared: dict[int, object] = {id(tensor): tensor for tensor in (*root.parameters(), *root.buffers())}
     for module in root.modules():
         if old.keys().isdisjoint(id(inner) for inner in module.modules()):

@@ -1,4 +1,4 @@
-"""A tower with tables and arithmetic of lower precision, where they are asked for, beside itself in fp32."""
+"""Lower the precision of a tower's tables and arithmetic on request, and keep an fp32 reference of it."""
 
 import copy
 from dataclasses import dataclass, replace
@@ -13,9 +13,9 @@ from exporter.lowering.tables import quantise_tables
 from exporter.manifest import TableEntry
 from exporter.towers.tower import Tower
 
-# What outputs may differ by from fp32, as a fraction of an output's scale, where the request does not say. A
-# sanity bound: how much of a table's error reaches an output is the model's affair. The recorded models come
-# to two fifths of it at most.
+# Default tolerances for differences of outputs from fp32, as fractions of an output's scale. They are sanity
+# bounds, because the model decides how much of a table's error reaches an output. The recorded models reach
+# at most two fifths of them.
 _OF_TABLES = {
     TableDtype.FP32: 0.0,
     TableDtype.FP16: 5e-3,
@@ -28,14 +28,14 @@ _OF_TF32 = 5e-3
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Fp32Reference:
-    """The tower as trained, on a device, and how far from it outputs may be."""
+    """The tower as trained, in fp32 on a device, with the tolerance for outputs of lower precision."""
 
     module: nn.Module
     device: torch.device
-    tolerance: float  # as a fraction of an output's scale
+    tolerance: float  # fraction of an output's scale
 
     def __call__(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Its outputs, on the CPU."""
+        """Return the outputs of the fp32 tower, on the CPU."""
         with torch.no_grad(), without_tf32():
             outputs = self.module({name: value.to(self.device) for name, value in inputs.items()})
         return {name: value.cpu() for name, value in outputs.items()}
@@ -43,7 +43,7 @@ class Fp32Reference:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LoweredTower:
-    """A tower on its device, what became of its tables, and itself in fp32 if it is not."""
+    """A tower on its device in the requested precision, its tables, and an fp32 reference if they differ."""
 
     tower: Tower
     tables: tuple[TableEntry, ...]
@@ -51,10 +51,10 @@ class LoweredTower:
 
 
 def lower_tower(tower: Tower, device: torch.device, *, tolerance: float | None = None) -> LoweredTower:
-    """The tower, filled with its weights, on `device` and in the precision that its config asks for.
+    """Move a tower with its weights to `device`, in the precision that the request asks for.
 
-    Weights that do not change are shared with the reference. Where tables are quantised, the reference stays
-    on the CPU: a GPU may have room for the quantised tables only.
+    Unchanged weights are shared with the fp32 reference. If tables are quantised, the reference stays on the
+    CPU, because a GPU may have room for the quantised tables only.
 
     Raises:
         TableOutOfRange: a table has numbers that its dtype cannot hold.
@@ -84,7 +84,7 @@ def _quantises(options: BuildOptions) -> bool:
 
 
 def _is_low(options: BuildOptions, tables: tuple[TableEntry, ...]) -> bool:
-    """Whether anything of this very tower is of lower precision."""
+    """Tell whether any table or arithmetic of this tower is of lower precision."""
     return _bound(options, tables) > 0
 
 
@@ -94,7 +94,7 @@ def _bound(options: BuildOptions, tables: tuple[TableEntry, ...]) -> float:
 
 
 def _sharing(module: nn.Module) -> nn.Module:
-    """A copy of the module with tensors of its own over the same values: moving one leaves the other."""
+    """Copy a module with tensor objects of its own over the same values, so that it can be moved alone."""
     tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     shared: dict[int, object] = {
         id(tensor): nn.Parameter(tensor.detach(), requires_grad=False)

@@ -1,4 +1,4 @@
-"""A tower computed in a lower precision: autocast around its call, outputs in fp32; and TF32 on CUDA."""
+"""Compute a tower in lower precision: by autocast, with outputs in fp32; and by TF32 on CUDA."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,10 +13,10 @@ _DTYPES = {Precision.BF16: torch.bfloat16, Precision.FP16: torch.float16}
 
 
 class InPrecision(ServedModule):
-    """A tower under autocast, as torch.export captures it.
+    """A tower that is computed under autocast, which torch.export captures.
 
-    Lookups by themselves, the sparse package of two, stay as they are; and so do the outputs' dtypes: a
-    server need not know. The device is that of the tensors it is called with.
+    `lookup`, which becomes the sparse package of two, is not changed, and outputs keep their dtypes, so that
+    servers need not know. The device is that of the tensors that it is called with.
     """
 
     def __init__(self, served: ServedModule, precision: Precision) -> None:
@@ -59,7 +59,7 @@ def allow_tf32(*, allowed: bool) -> None:
 
 @contextmanager
 def without_tf32() -> Iterator[None]:
-    """Products in full fp32 inside, whatever is allowed."""
+    """Compute products of matrices in full fp32 inside the context, even if TF32 is allowed."""
     before = torch.backends.cuda.matmul.allow_tf32
     allow_tf32(allowed=False)
     try:

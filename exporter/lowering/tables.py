@@ -1,4 +1,4 @@
-"""A tower's tables quantised, in bounded pieces from wherever they lie, and what that costs in precision."""
+"""Quantise a tower's tables in pieces of bounded size, and measure the error of their rows."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,16 +19,15 @@ PIECE = 8 << 20  # bytes of fp32 rows that are quantised at a time
 
 
 def table_modules(module: nn.Module) -> dict[str, EmbeddingTable]:
-    """Every table of a tower, by its path; each once."""
+    """Return every table of a tower by its path, each once."""
     return {path: child for path, child in module.named_modules() if isinstance(child, EmbeddingTable)}
 
 
 def quantise_tables(module: nn.Module, tables: Tables) -> tuple[TableEntry, ...]:
-    """Keep tables of `module`, all of them fp32, in what `tables` asks for; tells of each of them.
+    """Replace fp32 tables of `module` by tables of the dtypes in `tables`; return the entry of every table.
 
-    One that is looked up in pieces gives rows as if its pieces were quantised.
-
-    What a table is replaced by lies in a file of its own where it is large, as a mapped table does.
+    A table that is looked up in pieces is not replaced: it returns rows as if its pieces were quantised.
+    A large replacement lies in an unnamed file, not in memory.
 
     Raises:
         TableOutOfRange: a row has numbers that its dtype cannot hold.
@@ -37,7 +36,7 @@ def quantise_tables(module: nn.Module, tables: Tables) -> tuple[TableEntry, ...]
     for path, table in table_modules(module).items():
         parent, _, name = path.rpartition(".")
         dtype, error = tables.dtype_of(name), None
-        if isinstance(table, TableInPieces):  # whoever writes its rows tells what that costs
+        if isinstance(table, TableInPieces):  # its error is measured when its rows are written
             shape, table.kept_in = table.meta.shape, dtype
         else:
             assert isinstance(table, Fp32Table)
@@ -50,7 +49,7 @@ def quantise_tables(module: nn.Module, tables: Tables) -> tuple[TableEntry, ...]
 
 
 def table_entry(path: str, shape: Sequence[int], dtype: TableDtype, error: RowError | None) -> TableEntry:
-    """What the manifest says of a table that is kept in `dtype`."""
+    """Return the manifest's entry of a table whose rows are stored in `dtype`."""
     rows, width = shape
     return TableEntry(
         name=path.rpartition(".")[2],
@@ -65,7 +64,7 @@ def table_entry(path: str, shape: Sequence[int], dtype: TableDtype, error: RowEr
 
 
 def quantise_table(weight_RD: Tensor, dtype: TableDtype, *, name: str) -> tuple[LowTable, RowError]:
-    """The rows in `dtype`, and how far they are from what they were; no more than a piece is in memory."""
+    """Return a table in `dtype` and the error of its rows; only one piece of them is held in memory."""
     kind, width = LOW_TABLES[dtype], weight_RD.shape[1]
     packed: dict[str, Tensor] = {}
     errors = RowErrors()
@@ -79,17 +78,19 @@ def quantise_table(weight_RD: Tensor, dtype: TableDtype, *, name: str) -> tuple[
 
 
 def _pieces(weight_RD: Tensor) -> Iterator[tuple[int, Tensor]]:
-    """Where a piece of the rows begins, and the piece."""
+    """Yield the rows in pieces, each with the number of its first row."""
     count = max(1, PIECE // TableDtype.FP32.row_bytes(weight_RD.shape[1]))
     for start in range(0, weight_RD.shape[0], count):
         yield start, weight_RD[start : start + count].contiguous()
 
 
 def fuse_rows(rows_PD: Tensor, dtype: TableDtype, errors: "RowErrors", *, name: str, first: int) -> Tensor:
-    """Some rows of the table of this name, fused as `dtype` has it; their errors go into `errors`.
+    """Quantise some rows of a table into fbgemm's fused layout and add their errors to `errors`.
+
+    `name` is the table's and `first` the number of the first of the rows, for the error message.
 
     Raises:
-        TableOutOfRange: a row has numbers that the dtype cannot hold; `first` is the number of the first.
+        TableOutOfRange: a row has numbers that the dtype cannot hold.
     """
     kind = LOW_TABLES[dtype]
     packed = kind.fuse(rows_PD)
@@ -107,13 +108,13 @@ def fuse_rows(rows_PD: Tensor, dtype: TableDtype, errors: "RowErrors", *, name: 
 
 
 def _room(piece: Tensor, rows: int) -> Tensor:
-    """For all rows of a table, of which there is a piece."""
+    """Allocate a tensor for all rows of a table, of the width and dtype of this piece."""
     return room_for(TensorMeta(shape=(rows, *piece.shape[1:]), dtype=piece.dtype))
 
 
 @dataclass
 class RowErrors:
-    """Errors of rows, as `RowError` defines them, gathered piece by piece, and rank by rank."""
+    """Sums and maxima of row errors (see `RowError`), collected piece by piece and rank by rank."""
 
     rows: int = 0
     absolute: float = 0.0
@@ -132,7 +133,7 @@ class RowErrors:
         self.relative_sum += relative_P.sum().item()
 
     def join(self, others: "RowErrors") -> None:
-        """Take in those of other rows."""
+        """Add the errors of other rows."""
         self.rows += others.rows
         self.absolute = max(self.absolute, others.absolute)
         self.relative = max(self.relative, others.relative)

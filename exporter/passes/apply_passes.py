@@ -1,4 +1,4 @@
-"""The passes that a spec asks for, applied to a tower's programs."""
+"""Apply the passes of a request to a tower's traced programs."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,11 +20,11 @@ from exporter.towers.tower import Tower
 from exporter.trace.trace_tower import trace_tower
 
 _DTYPES = {LowPrecision.BF16: torch.bfloat16, LowPrecision.FP16: torch.float16}
-_PART = "served."  # where a part of a tower in two packages holds the tower's module
+_PART = "served."  # prefix of submodules in one of a tower's two packages, which wraps the tower's module
 
 
 def preserved_calls(tower: Tower, passes: Sequence[Pass]) -> tuple[str, ...]:
-    """The submodules that a program must be traced with the call signatures of."""
+    """Return the submodules whose call signatures tracing must preserve for these passes."""
     return tuple(
         dict.fromkeys(
             name
@@ -38,10 +38,10 @@ def preserved_calls(tower: Tower, passes: Sequence[Pass]) -> tuple[str, ...]:
 def apply_passes(
     tower: Tower, program: ExportedProgram, passes: Sequence[Pass], inputs: dict[str, Tensor]
 ) -> tuple[ExportedProgram, tuple[AppliedPass, ...]]:
-    """The program with all passes that speak of submodules it calls, traced anew, and what they changed.
+    """Apply all passes whose submodules the program calls; return the retraced program and the changes.
 
     Raises:
-        PassRefused: a pass does not fit.
+        PassRefused: a pass does not fit the program.
         TraceFailed: the edited program cannot be traced.
     """
     if not passes:
@@ -61,10 +61,10 @@ def apply_passes(
 def require_applied(
     passes: Sequence[Pass], applied: Sequence[AppliedPass], programs: Sequence[ExportedProgram]
 ) -> None:
-    """Refuse passes that changed nothing in any package of the tower.
+    """Require that every pass changed something in some package of the tower.
 
     Raises:
-        PassRefused: naming the submodule that is not called.
+        PassRefused: a pass changed nothing, because its submodule is not called; names it.
     """
     done = [each.asked for each in applied]
     for each in passes:
@@ -82,7 +82,7 @@ def require_applied(
 
 
 def _apply(tower: Tower, editable: EditableProgram, asked: Pass) -> tuple[str, ...]:
-    """The names of the calls that changed; none if the program does not call the submodule."""
+    """Apply one pass; return the names of the changed calls, none if its submodule is not called."""
     match asked:
         case SetPrecision():
             called = set(called_modules(editable))

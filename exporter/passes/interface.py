@@ -1,4 +1,4 @@
-"""How a call of a submodule is made and what it returns; whether another module fits in its place."""
+"""The interface of a submodule's call: its arguments and results, and the check that another module fits."""
 
 import inspect
 from collections.abc import Iterator, Mapping
@@ -19,21 +19,23 @@ from exporter.passes.editable import EditableProgram
 from exporter.passes.variants import SubmoduleCall
 
 Values = tuple[tuple[object, ...], dict[str, object]]
-Path = tuple[int | str, ...]  # from what a call returns to one tensor of it
+Path = tuple[int | str, ...]  # keys that lead from the result of a call to one tensor in it
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Interface:
-    """The arguments of a call, nodes where tensors flow in, and where in its result each output stands."""
+    """The arguments of a call, with nodes for tensors, and the path of each output in its result."""
 
     args: tuple[Argument, ...]
     kwargs: dict[str, Argument]
     results: Mapping[Node, Path]
-    sizes: tuple[Node, ...]  # of results, that others read
+    sizes: tuple[Node, ...]  # sizes of results that nodes outside the call read
 
 
 def interface_of(program: EditableProgram, call: SubmoduleCall) -> Interface:
-    """As the model's code called the submodule if tracing preserved that; else tensors by first use.
+    """Return the interface as the model's code calls the submodule, if tracing preserved its signature.
+
+    Otherwise the arguments are the tensors that flow in, in the order of their first use.
 
     Raises:
         PassRefused: the call cannot be made anew.
@@ -47,19 +49,19 @@ def interface_of(program: EditableProgram, call: SubmoduleCall) -> Interface:
             node: () if len(tensors) == 1 else (place,) for place, node in enumerate(tensors)
         }
     else:
-        args, kwargs, results = _preserved(program, call, signature)
+        args, kwargs, results = _original_call(program, call, signature)
     sizes = tuple(node for node in call.outputs if node not in results)
     for node in sizes:
         if not set(node.all_input_nodes) <= set(results):
             raise PassRefused(
-                f"{call.name} gives {node.name} to others, which is neither returned nor a size of what is",
+                f"{call.name} passes on {node.name}, which is neither a result nor a size of one",
                 hint="swap the module that calls it",
                 where=call.place,
             )
     return Interface(args=args, kwargs=kwargs, results=results, sizes=sizes)
 
 
-def _preserved(
+def _original_call(
     program: EditableProgram, call: SubmoduleCall, signature: ModuleCallSignature
 ) -> tuple[tuple[Argument, ...], dict[str, Argument], dict[Node, Path]]:
     nodes = program.nodes_named()
@@ -95,33 +97,33 @@ def _step(key: object) -> int | str:
 
 
 def require_fit(call: SubmoduleCall, interface: Interface, new: nn.Module) -> None:
-    """Hold `new` against a call: it takes its arguments, and returns tensors like those it returned.
+    """Require that `new` takes the arguments of a call and returns tensors of the same kinds.
 
     Raises:
-        PassRefused: saying what differs.
+        PassRefused: `new` does not fit; says what differs.
     """
     try:
         inspect.signature(new.forward).bind(*interface.args, **interface.kwargs)
     except TypeError as error:
         raise PassRefused(
             f"{type(new).__name__} does not take the {len(interface.args)} arguments of {call.name}: {error}",
-            hint=f"they are {_listed(interface)}",
+            hint=f"they are {_describe_arguments(interface)}",
             where=call.place,
         ) from error
-    returned = _tried(call, interface, new)
+    returned = _run_on_fakes(call, interface, new)
     for old, path in interface.results.items():
         wanted, given = old.meta["val"], _at(returned, path)
-        if _described(wanted) != _described(given):
+        if _describe(wanted) != _describe(given):
             raise PassRefused(
-                f"{type(new).__name__} returns {_described(given)} where {call.name} returns "
-                f"{_described(wanted)}",
+                f"{type(new).__name__} returns {_describe(given)} where {call.name} returns "
+                f"{_describe(wanted)}",
                 hint="a swapped module returns tensors of the same sizes and dtypes, in the same order",
                 where=call.place,
             )
 
 
-def _tried(call: SubmoduleCall, interface: Interface, new: nn.Module) -> object:
-    """What `new` returns for tensors without values, whose sizes are the program's symbols."""
+def _run_on_fakes(call: SubmoduleCall, interface: Interface, new: nn.Module) -> object:
+    """Return the result of `new` for fake tensors, whose sizes are the program's symbols."""
     given: Argument = (interface.args, interface.kwargs)
     values = cast(Values, map_arg(given, lambda node: node.meta["val"]))
     modes = [leaf.fake_mode for leaf in tree_flatten(values)[0] if hasattr(leaf, "fake_mode")]
@@ -131,11 +133,11 @@ def _tried(call: SubmoduleCall, interface: Interface, new: nn.Module) -> object:
         with modes[0], torch.no_grad():
             fakes = {name: modes[0].from_tensor(tensor, static_shapes=True) for name, tensor in _state(new)}
             return functional_call(new, fakes, *values)
-    except Exception as error:  # torch raises many unrelated types; each means that it does not fit
+    except Exception as error:  # torch raises many unrelated types; each means that `new` does not fit
         raise PassRefused(
             f"{type(new).__name__} cannot run in the place of {call.name}: {type(error).__name__}: "
             f"{str(error).strip()[:500]}",
-            hint=f"it is given {_listed(interface)}",
+            hint=f"it is given {_describe_arguments(interface)}",
             where=call.place,
         ) from error
 
@@ -156,16 +158,16 @@ def _at(returned: object, path: Path) -> object:
     return returned
 
 
-def _described(value: object) -> str:
+def _describe(value: object) -> str:
     if not isinstance(value, Tensor):
         return f"a {type(value).__name__}"
     return f"{value.dtype} ({', '.join(str(size) for size in value.shape)})".removeprefix("torch.")
 
 
-def _listed(interface: Interface) -> str:
-    """The arguments in words: "q: float32 (s0, 8), True"."""
+def _describe_arguments(interface: Interface) -> str:
+    """Describe the arguments: "q: float32 (s0, 8), True"."""
     named = {**{str(place): arg for place, arg in enumerate(interface.args)}, **interface.kwargs}
     return ", ".join(
-        f"{arg.name}: {_described(arg.meta['val'])}" if isinstance(arg, Node) else repr(arg)
+        f"{arg.name}: {_describe(arg.meta['val'])}" if isinstance(arg, Node) else repr(arg)
         for arg in named.values()
     )

@@ -1,4 +1,4 @@
-"""One submodule of a program in another precision: its weights, and everything it computes."""
+"""Compute one submodule of a program in another precision, weights included."""
 
 import torch
 from torch import Tensor
@@ -11,12 +11,12 @@ from exporter.passes.variants import SubmoduleCall, aliases, calls, variants, we
 
 
 def set_precision(program: EditableProgram, name: str, dtype: torch.dtype) -> tuple[str, ...]:
-    """Compute every call of `name` in `dtype`: what flows in is cast, and what flows out is cast back.
+    """Compute every call of `name` in `dtype`: inputs are cast, and outputs are cast back.
 
     Returns the names of the calls.
 
     Raises:
-        PassRefused: nothing of that name is called, or it shares a weight with a module outside of it.
+        PassRefused: no submodule of that name is called, or it shares a weight with another module.
     """
     found = [call for variant in variants(program, name) for call in variant.calls]
     _require_own_weights(program, name, found)
@@ -24,7 +24,7 @@ def set_precision(program: EditableProgram, name: str, dtype: torch.dtype) -> tu
         if tensor.is_floating_point():
             swap_attribute(program, key, lambda weight: weight.to(dtype))
     names = aliases(program, name)
-    for number in range(len(found)):  # looked up one by one: what one gives, another may take
+    for number in range(len(found)):  # looked up anew each time: one call's output may be another one's input
         _cast(program, calls(program, names)[number], dtype)
     program.graph.lint()
     return tuple(call.name for call in found)
@@ -70,7 +70,7 @@ def _cast(program: EditableProgram, call: SubmoduleCall, dtype: torch.dtype) -> 
 def _to(program: EditableProgram, node: Node, dtype: torch.dtype, call: SubmoduleCall) -> Node:
     cast = program.graph.call_function(torch.ops.aten.to.dtype, (node, dtype))
     value = node.meta["val"]
-    cast.meta["val"] = value.to(dtype)  # of a tensor without values
+    cast.meta["val"] = value.to(dtype)  # a fake tensor, without values
     cast.meta["nn_module_stack"] = dict(list((call.nodes[0].meta.get("nn_module_stack") or {}).items())[:1])
     return cast
 

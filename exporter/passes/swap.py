@@ -1,4 +1,4 @@
-"""Replacing a submodule or a weight of a program, in all of its calls at once."""
+"""Replace a submodule or a weight of a program, in all calls at once."""
 
 from collections.abc import Callable, Sequence
 from itertools import count
@@ -17,15 +17,15 @@ from exporter.passes.variants import SubmoduleCall, in_calling_order, variants, 
 def swap_module(
     program: EditableProgram, name: str, new: nn.Module, *, only: Sequence[str] | None = None
 ) -> tuple[str, ...]:
-    """Call `new` wherever the program calls `name`, or only for the variants of these names.
+    """Call `new` wherever the program calls `name`, or only in the variants named in `only`.
 
-    Where the program was traced with the submodule's call signature preserved, `new` is called as the old
-    one was, arguments that are no tensors included; else with the tensors that flow in, in the order of
-    their first use. It must return what the old one returned. It takes the old one's name, or one of its own
-    beside it while anything else reads the old one's weights. Returns the names of the calls that changed.
+    If tracing preserved the submodule's call signature, `new` is called as the old module was, including
+    arguments that are no tensors; otherwise with the tensors that flow in, in the order of their first use.
+    It must return tensors of the same sizes and dtypes. It gets the old module's name, or a new one if
+    anything else still reads the old weights. Returns the names of the changed calls.
 
     Raises:
-        PassRefused: nothing of that name is called, no variant is chosen, or `new` does not fit the calls.
+        PassRefused: no submodule of that name is called, no variant is chosen, or `new` does not fit.
     """
     found = variants(program, name)
     chosen = [variant for variant in found if only is None or variant.name in only]
@@ -56,10 +56,10 @@ def swap_module(
 def swap_attribute(
     program: EditableProgram, name: str, change: Callable[[Tensor], Tensor]
 ) -> tuple[str, ...]:
-    """Replace a parameter or buffer by what `change` makes of it, for whatever shares it.
+    """Replace a parameter or buffer by the result of `change`, under all names that share it.
 
-    All variants of a module read one tensor, and so do modules that tie theirs: they go on sharing it.
-    Returns the names the tensor has.
+    All variants of a module read one tensor, as do modules with tied weights, and they go on sharing it.
+    Returns the tensor's names.
 
     Raises:
         PassRefused: the program has no such parameter or buffer.
@@ -83,7 +83,7 @@ def swap_attribute(
 
 
 def _replace(program: EditableProgram, call: SubmoduleCall, interface: Interface, target: str) -> Node:
-    """Put a call of `target` behind the call's nodes, and make everyone read what that returns."""
+    """Replace the call's nodes by a call of `target`, and make their users read its results."""
     graph, members = program.graph, frozenset(call.nodes)
     now = program.nodes_named()
 
@@ -103,7 +103,7 @@ def _replace(program: EditableProgram, call: SubmoduleCall, interface: Interface
             with graph.inserting_after(last):
                 new = last = graph.call_function(getitem, (new, step))
         moved[old] = new
-    for old in interface.sizes:  # taken anew, of what is returned now
+    for old in interface.sizes:  # recomputed from the new results
         with graph.inserting_after(last):
             moved[old] = last = graph.node_copy(old, moved.__getitem__)
     for old, new in moved.items():
@@ -114,7 +114,7 @@ def _replace(program: EditableProgram, call: SubmoduleCall, interface: Interface
 
 
 def _place(program: EditableProgram, name: str, wanted: str, made: Sequence[Node]) -> str:
-    """Where to hold the new module: as `wanted`, unless what is there is read by others than `made`."""
+    """Return the new module's name: `wanted`, unless nodes other than `made` read the module of that name."""
     read = [
         f"{node.target}."
         for node in program.graph.nodes
@@ -128,7 +128,7 @@ def _place(program: EditableProgram, name: str, wanted: str, made: Sequence[Node
 
 
 def _drop_unread(program: EditableProgram, names: Sequence[str]) -> None:
-    """Forget the weights of these modules that nothing reads any more."""
+    """Delete the weights of these modules that nothing reads any more."""
     for node in list(program.graph.nodes):
         if node.op == "get_attr" and not node.users:
             program.graph.erase_node(node)

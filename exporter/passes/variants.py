@@ -1,7 +1,7 @@
-"""Every call of a submodule in a program, and which of them were traced alike.
+"""Find the calls of a submodule in a program, and group those with the same graph.
 
-torch.export traces a submodule anew for each call of it: `n`, `n@1`, `n@2`, … share their weights, and may
-compute different things, because arguments that are no tensors are built in.
+torch.export traces a submodule once per call: `n`, `n@1`, `n@2`, … share their weights, but may compute
+different things, because arguments that are no tensors become constants.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,31 +15,31 @@ from exporter.errors import PassRefused
 from exporter.passes.editable import EditableProgram, similar_names
 from exporter.trace.source_line import source_line_of
 
-Stack = dict[str, tuple[str, object]]  # a key for the call -> the module's name, its type
+Stack = dict[str, tuple[str, object]]  # key of a call -> the module's name and type
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SubmoduleCall:
-    """One call: the nodes that were traced in it, what flows into them and what flows out."""
+    """One call of a submodule: its traced nodes, the nodes that flow in, and those that flow out."""
 
     name: str  # as torch counts the calls of one name: "encoder.stu", "encoder.stu@1"
     nodes: tuple[Node, ...]
-    inputs: tuple[Node, ...]  # in the order of first use; without the module's own weights
+    inputs: tuple[Node, ...]  # in the order of their first use, without the module's own weights
     outputs: tuple[Node, ...]
     place: str = ""  # the line of code behind its first node
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Variant:
-    """One graph of a submodule, and the calls that it serves."""
+    """One graph of a submodule, and the calls that were traced to it."""
 
-    name: str  # of the first call
+    name: str  # name of its first call
     calls: tuple[SubmoduleCall, ...]
-    names: tuple[str, ...]  # that the module has: the one it was asked for by, and its aliases
+    names: tuple[str, ...]  # the requested name of the module, then its aliases
 
 
 def variants(program: EditableProgram, name: str) -> tuple[Variant, ...]:
-    """The graphs of the submodule `name`, under whatever name it is called, in calling order.
+    """Return the distinct graphs of the submodule `name` and its aliases, in calling order.
 
     Raises:
         PassRefused: no such submodule was called.
@@ -58,7 +58,7 @@ def variants(program: EditableProgram, name: str) -> tuple[Variant, ...]:
 
 
 def in_calling_order(program: EditableProgram, chosen: Iterable[Variant]) -> list[SubmoduleCall]:
-    """The calls of several variants, as the program makes them."""
+    """Return the calls of several variants, in the order in which the program makes them."""
     places = {node: place for place, node in enumerate(program.graph.nodes)}
     return sorted(
         (call for variant in chosen for call in variant.calls), key=lambda call: places[call.nodes[0]]
@@ -66,13 +66,13 @@ def in_calling_order(program: EditableProgram, chosen: Iterable[Variant]) -> lis
 
 
 def called_modules(program: EditableProgram) -> tuple[str, ...]:
-    """The names of the submodules that the program calls, outer ones first."""
+    """Return the names of the submodules that the program calls, outer ones first."""
     names = (path for node in program.graph.nodes for path, _ in _stack(node).values())
     return tuple(dict.fromkeys(name for name in names if name))
 
 
 def aliases(program: EditableProgram, name: str) -> tuple[str, ...]:
-    """`name`, and the other names under which a module holds the very same weights."""
+    """Return `name` and all other names of modules that hold the very same weights."""
     own = weights_below(program, name)
     if not own:
         return (name,)
@@ -97,12 +97,12 @@ def aliases(program: EditableProgram, name: str) -> tuple[str, ...]:
 
 
 def weights_below(program: EditableProgram, name: str) -> dict[str, torch.Tensor]:
-    """The parameters and buffers of a submodule and of those within it, by their whole names."""
+    """Return the parameters and buffers of a submodule and its children, by full name."""
     return {key: tensor for key, tensor in program.tensors().items() if key.startswith(f"{name}.")}
 
 
 def calls(program: EditableProgram, names: Sequence[str]) -> tuple[SubmoduleCall, ...]:
-    """Every call of a module of these names, in calling order."""
+    """Return every call of a module with one of these names, in calling order."""
     inside: dict[str, list[Node]] = {}
     called: dict[str, str] = {}
     for node in program.graph.nodes:
@@ -133,7 +133,7 @@ def _call(program: EditableProgram, name: str, keyed: list[Node], names: Sequenc
 
 
 def _with_stackless(program: EditableProgram, keyed: list[Node]) -> list[Node]:
-    """Nodes that tracing put between those of the call without saying whose they are, if they read them."""
+    """Add the nodes between those of the call that tracing left unassigned, if they read one of its nodes."""
     members = set(keyed)
     last = keyed[-1]
     for node in program.graph.nodes:
@@ -145,7 +145,7 @@ def _with_stackless(program: EditableProgram, keyed: list[Node]) -> list[Node]:
 
 
 def _without_sizes_from_outside(nodes: list[Node]) -> tuple[Node, ...]:
-    """Sizes are taken where they are first needed: one of an input stays if others need it too."""
+    """Drop sizes of inputs that nodes outside the call need, too: tracing puts a size at its first use."""
     members = set(nodes)
     for node in nodes:
         is_size = isinstance(node.meta.get("val"), torch.SymInt | torch.SymBool | torch.SymFloat)
@@ -156,7 +156,7 @@ def _without_sizes_from_outside(nodes: list[Node]) -> tuple[Node, ...]:
 
 
 def _is_own(node: Node, nodes: Iterable[Node], names: Sequence[str]) -> bool:
-    """Whether what flows in is a weight of the module itself, or a constant that only this call reads."""
+    """Tell whether a node is a weight of the module itself, or a constant that only this call reads."""
     if node.op != "get_attr":
         return False
     below = any(str(node.target).startswith(f"{name}.") for name in names)
@@ -164,7 +164,7 @@ def _is_own(node: Node, nodes: Iterable[Node], names: Sequence[str]) -> bool:
 
 
 def _text(program: EditableProgram, call: SubmoduleCall) -> str:
-    """The call's graph in words that are the same for calls that compute the same."""
+    """Describe the call's graph by a text that is equal for calls that compute the same."""
     words: dict[Node, str] = {node: f"in{n}" for n, node in enumerate(call.inputs)}
     words |= {node: f"v{n}" for n, node in enumerate(call.nodes)}
 
@@ -182,7 +182,7 @@ def _text(program: EditableProgram, call: SubmoduleCall) -> str:
 
 
 class _Word(str):
-    """Shown as it is, so that it is told apart from a text that is an argument."""
+    """A name of a node, shown without quotes, unlike a string argument."""
 
     __slots__ = ()
 
