@@ -1,7 +1,7 @@
-"""Compiled code kept between exports, in a folder or below an object-store prefix.
+"""Cache of compiled code shared by exports, in a folder or below an object-store prefix.
 
-A cache never fails an export: what cannot be read is a miss, what cannot be kept is not kept. What it holds
-is native code, run by whoever hits it, so whoever may write to it must be trusted as a worker is.
+A cache never fails an export: an unreadable entry is a miss, and an entry that cannot be written is dropped.
+It holds native code, which every worker with a cache hit runs, so only trusted writers may have access to it.
 """
 
 import logging
@@ -19,34 +19,34 @@ from exporter.spec import Frozen
 from exporter.storage.open import local_path, open_store
 from exporter.storage.store import ArtifactStore
 
-LIMIT = 2 << 30  # bytes that a folder may hold
+LIMIT = 2 << 30  # bytes of all files in a folder
 _LARGEST = 512 << 20  # bytes of one entry
 
 log = logging.getLogger(__name__)
 
 
 class RequestFile(Frozen):
-    """requests/<key>.json: the graphs that a request came to."""
+    """requests/<key>.json: the fingerprints of the graphs that a request was traced to."""
 
     layout: int
     fingerprints: tuple[str, ...]
 
 
 class CodeCache:
-    """Code by the fingerprint of its graph, and the graphs of each request.
+    """Code by the fingerprint of its graph, and the fingerprints by the key of a request.
 
-    A folder is kept below `limit` bytes: what was used least recently goes. An object store is not; give
-    its prefix a rule that expires what is old.
+    A folder is kept below `limit` bytes by removing the least recently used files. An object store is not;
+    give its prefix a lifecycle rule that expires old objects.
     """
 
     def __init__(self, store: ArtifactStore, folder: Path | None, *, limit: int = LIMIT) -> None:
-        """Keep entries in `store`; `folder` is where it is, if it is a folder of this machine."""
+        """Keep entries in `store`; `folder` is its path if it is a folder of this machine, else None."""
         self._store = store
         self._folder = folder
         self._limit = limit
 
     def find_request(self, key: str) -> tuple[ProgramCode, ...]:
-        """The code of every part of a request; nothing unless all of it is there."""
+        """Return the code of every part of a request, or nothing unless all parts are there."""
         data = self._read(_request_name(key))
         if data is None:
             return ()
@@ -61,27 +61,28 @@ class CodeCache:
         return tuple(each for each in found if each is not None) if None not in found else ()
 
     def find_graph(self, fingerprint: str) -> ProgramCode | None:
+        """Return the code of a graph; None if there is none or its entry is damaged."""
         data = self._read(_entry_name(fingerprint))
         if data is None:
             return None
-        known = unpack_entry(data, fingerprint)
-        if known is None:  # it would stand in the way of a sound one
+        code = unpack_entry(data, fingerprint)
+        if code is None:  # as keys are written once, it would block a sound entry
             self._remove(_entry_name(fingerprint))
-        return known
+        return code
 
     def store(self, key: str, codes: Sequence[ProgramCode]) -> None:
-        """Keep the code of a request, which has passed the gate."""
-        for known in codes:
-            self._write(_entry_name(known.fingerprint), pack_entry(known))
-        request = RequestFile(layout=LAYOUT, fingerprints=tuple(known.fingerprint for known in codes))
+        """Store the code of a request, which must have passed the gate."""
+        for code in codes:
+            self._write(_entry_name(code.fingerprint), pack_entry(code))
+        request = RequestFile(layout=LAYOUT, fingerprints=tuple(code.fingerprint for code in codes))
         if self._read(_request_name(key)) != (data := request.model_dump_json().encode()):
             self._remove(_request_name(key))
             self._write(_request_name(key), data)
-        self._make_room()
+        self._remove_oldest()
 
     def remove(self, key: str, codes: Sequence[ProgramCode]) -> None:
-        """Forget a request and its code, which turned out to be wrong."""
-        for name in (_request_name(key), *(_entry_name(known.fingerprint) for known in codes)):
+        """Remove a request and its code, which turned out to be wrong."""
+        for name in (_request_name(key), *(_entry_name(code.fingerprint) for code in codes)):
             self._remove(name)
 
     def _read(self, name: str) -> bytes | None:
@@ -91,7 +92,7 @@ class CodeCache:
             except SourceNotFound:
                 return None
             if self._folder is not None:
-                os.utime(self._folder / name)  # used now
+                os.utime(self._folder / name)  # marks it as used now
             return data
         return None
 
@@ -99,14 +100,14 @@ class CodeCache:
         with _log_failures("write"):
             try:
                 self._store.put_bytes(data, name)
-            except AlreadyPublished:  # another export was quicker; its code is as good
+            except AlreadyPublished:  # another export was faster; its code is equivalent
                 return
 
     def _remove(self, name: str) -> None:
         with _log_failures("remove"):
             self._store.delete(name)
 
-    def _make_room(self) -> None:
+    def _remove_oldest(self) -> None:
         if self._folder is None:
             return
         with _log_failures("shrink"):
@@ -120,7 +121,7 @@ class CodeCache:
 
 
 def open_code_cache(uri: str, *, limit: int = LIMIT) -> CodeCache:
-    """The cache at a URI; a folder that is new is its owner's alone."""
+    """Open the cache at a URI; a new folder is created with access for its owner only."""
     folder = local_path(uri)
     if folder is not None:
         with _log_failures("create"):

@@ -1,4 +1,4 @@
-"""Compiled code as one file, every part of it under a digest."""
+"""Pack compiled code into one file, in which every member has a digest."""
 
 import hashlib
 import io
@@ -14,17 +14,18 @@ from exporter.errors import CompileFailed
 from exporter.manifest import TensorEntry
 from exporter.spec import Frozen
 
-LAYOUT = 1  # of entries; one of another layout is not read
+LAYOUT = 1  # version of the entries' format; entries of another version are not read
 
 _INDEX, _CODE, _VALUES = "entry.json", "code/", "values.safetensors"
 
-_SMALL, _MOST_UNFOLDED = 64 << 20, 200  # bytes; times the size of the file
+# An entry may unpack to this many times its own size, or to _SMALL bytes if that is more.
+_SMALL, _MOST_UNFOLDED = 64 << 20, 200
 
 log = logging.getLogger(__name__)
 
 
 class Index(Frozen):
-    """entry.json: what the entry is of, and the digest of every other member."""
+    """entry.json: facts on the program, and the digest of every other member."""
 
     layout: int
     fingerprint: str
@@ -34,17 +35,17 @@ class Index(Frozen):
     op_libraries: tuple[str, ...]
 
 
-def pack_entry(known: ProgramCode) -> bytes:
-    """The file that `unpack_entry` reads."""
-    members = {_CODE + name: data for name, data in known.code.files.items()}
-    members[_VALUES] = save({name: value.contiguous() for name, value in known.code.values.items()})
+def pack_entry(code: ProgramCode) -> bytes:
+    """Return the bytes of the file that `unpack_entry` reads."""
+    members = {_CODE + name: data for name, data in code.code.files.items()}
+    members[_VALUES] = save({name: value.contiguous() for name, value in code.code.values.items()})
     index = Index(
         layout=LAYOUT,
-        fingerprint=known.fingerprint,
+        fingerprint=code.fingerprint,
         digests={name: hashlib.sha256(data).hexdigest() for name, data in members.items()},
-        state=dict(known.state),
-        outputs=known.outputs,
-        op_libraries=known.op_libraries,
+        state=dict(code.state),
+        outputs=code.outputs,
+        op_libraries=code.op_libraries,
     )
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -55,15 +56,15 @@ def pack_entry(known: ProgramCode) -> bytes:
 
 
 def _refuse_unsafe_members(archive: zipfile.ZipFile, size: int) -> None:
-    """ValueError, if a name leads elsewhere, or the members are out of all proportion to the file."""
+    """Raise ValueError if a member's name leads out of the archive, or the members would unpack too large."""
     if any(".." in name.split("/") or name.startswith("/") or "\\" in name for name in archive.namelist()):
         raise ValueError("a member's name leads out of the entry")
     if sum(member.file_size for member in archive.infolist()) > max(_SMALL, _MOST_UNFOLDED * size):
-        raise ValueError("its members would fill the memory")
+        raise ValueError("its members would unpack to too many bytes")
 
 
 def unpack_entry(data: bytes, fingerprint: str) -> ProgramCode | None:
-    """The code of this fingerprint; None of a file that is damaged, of another layout or of another graph."""
+    """Return the code in a file, or None if it is damaged or of another layout or fingerprint."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             _refuse_unsafe_members(archive, len(data))
@@ -78,7 +79,7 @@ def unpack_entry(data: bytes, fingerprint: str) -> ProgramCode | None:
             },
             values=load(members[_VALUES]),
         )
-        assert code.table is not None  # read now: of a table that cannot be, there is no code
+        assert code.table is not None  # reads the table now: without it the code is useless
     except (
         zipfile.BadZipFile,
         ValidationError,

@@ -1,7 +1,7 @@
-"""What compiled code depends on, as keys: of a request, before anything is traced, and of a traced graph.
+"""Keys of compiled code: of a request, known before anything is traced, and of a traced graph.
 
-Parameters and persistent buffers are in neither: the compiler never sees their values. Every other
-constant is, by value.
+A key covers everything the code depends on. Parameters and persistent buffers are in neither key, as the
+compiler never sees their values. Every other constant is, by value.
 """
 
 import hashlib
@@ -27,9 +27,9 @@ from exporter.spec import Device, Pass, Target
 from exporter.towers.tower import Tower
 from exporter.trace.op_libraries import all_graphs, find_compiled_in_modules
 
-# Where the code is that a trace runs or that decides how it is compiled.
+# Folders of the code that a trace runs or that decides how it is compiled.
 _OUR_CODE = ("aoti", "config", "dims", "lowering", "models", "towers")
-_VERSIONED = frozenset({"torch", "torchrec", "fbgemm_gpu", "exporter"})  # their versions are in the key
+_VERSIONED = frozenset({"torch", "torchrec", "fbgemm_gpu", "exporter"})  # the key contains their versions
 _IGNORED_FIELDS = frozenset(
     {
         "text", "train_input_path", "train_rows_are_encoded", "averaged_weights", "reason",
@@ -41,7 +41,7 @@ _IGNORED_FIELDS = frozenset(
 def request_key(
     parts: Sequence[Tower], passes: Sequence[Pass], device: torch.device, target: Target = "cpu"
 ) -> str:
-    """Of everything the code of these parts depends on that is known before they are traced."""
+    """Return a request's key: a digest of all that affects the parts' code and is known before a trace."""
     known = {
         "environment": _environment(device, target),
         "passes": canonical(passes),
@@ -59,7 +59,7 @@ def request_key(
 
 
 def graph_fingerprint(program: ExportedProgram, device: torch.device, target: Target = "cpu") -> str:
-    """Of a traced graph: its operations, sizes, dtypes, strides and constants, and what compiles it."""
+    """Return a digest of a traced graph: operators, sizes, dtypes, strides, constants, and the compiler."""
     digest = hashlib.sha256(json.dumps(_environment(device, target), sort_keys=True).encode())
     for line in _describe_program(program):
         digest.update(f"{line}\n".encode())
@@ -67,8 +67,8 @@ def graph_fingerprint(program: ExportedProgram, device: torch.device, target: Ta
 
 
 def canonical(value: object) -> object:
-    """The value as JSON, the same in every process; `reason`s and the config's text left out."""
-    if value is None or isinstance(value, str | int | float):  # enums with values of these types included
+    """Return the value as JSON data, the same in every process, without the fields in _IGNORED_FIELDS."""
+    if value is None or isinstance(value, str | int | float):  # also enums with values of these types
         return value
     if isinstance(value, Mapping):
         return {str(name): canonical(each) for name, each in value.items() if name not in _IGNORED_FIELDS}
@@ -86,7 +86,7 @@ def _fields(value: object) -> dict[str, object]:
         return {field.name: getattr(value, field.name) for field in fields(value)}
     if isinstance(value, Enum):
         return {"value": value.value}
-    raise TypeError(f"{type(value).__name__} in a config: say here what of it code depends on")
+    raise TypeError(f"{type(value).__name__} in a config: add here which of its fields affect the code")
 
 
 def _environment(device: torch.device, target: Target) -> dict[str, object]:
@@ -99,13 +99,13 @@ def _environment(device: torch.device, target: Target) -> dict[str, object]:
 
 
 def _constants_of(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """The buffers that no checkpoint holds."""
+    """Yield the buffers that are not in a checkpoint."""
     held = module.state_dict().keys()
     return ((name, buffer) for name, buffer in module.named_buffers() if name not in held)
 
 
 def _sources(module: nn.Module) -> dict[str, str]:
-    """The code of every class in the module: our folders, and whole packages of anybody else's."""
+    """Digest the code of the module's classes: our folders, and whole packages of other authors."""
     packages = {type(each).__module__.partition(".")[0] for each in module.modules()} - _VERSIONED
     digests = {name: _digest_folder(Path(exporter.__path__[0]) / name) for name in _OUR_CODE}
     return digests | {name: _digest_package(name) for name in sorted(packages)}
@@ -120,7 +120,7 @@ def _digest_package(name: str) -> str:
 
 
 def _digest_beside(module: str) -> str:
-    """Of all modules in its folder: a kernel may be written in another than its operator."""
+    """Digest all modules in the folder of `module`: a kernel may be in another one than its operator."""
     file = getattr(sys.modules.get(module), "__file__", None)
     return "without a file" if file is None else _digest_folder(Path(file).parent)
 
@@ -136,7 +136,7 @@ def _describe_program(program: ExportedProgram) -> Iterator[str]:
         if isinstance(module, GraphModule):
             yield f"graph {name}"
             yield from (_describe_node(node) for node in module.graph.nodes)
-    for module in find_compiled_in_modules(all_graphs([program])):  # kernels that become part of the code
+    for module in find_compiled_in_modules(all_graphs([program])):  # their kernels become part of the code
         yield f"compiled in {module} {_digest_beside(module)}"
     yield str(program.graph_signature)
     yield str(program.call_spec)
@@ -145,7 +145,7 @@ def _describe_program(program: ExportedProgram) -> Iterator[str]:
         yield f"constant {name} {_digest(value) if isinstance(value, Tensor) else value}"
     assert program.example_inputs is not None
     (inputs,), _ = program.example_inputs
-    for name, value in inputs.items():  # sizes that the compiler may tune for
+    for name, value in inputs.items():  # the compiler may tune for these sizes
         yield f"example {name} {_describe_value(value)}"
 
 
@@ -155,14 +155,14 @@ def _describe_node(node: Node) -> str:
 
 
 def _name_of(function: object) -> str:
-    """Operators name themselves; of a plain function that would be its address."""
+    """Return a stable name: str() of an operator is its name, but str() of a function has its address."""
     if hasattr(function, "namespace"):
         return str(function)
     return f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', None) or function}"
 
 
 def _describe_value(value: object) -> str:
-    """A traced value: of a tensor all that code depends on, but not what it holds."""
+    """Describe a traced value; of a tensor its dtype, shape, strides and device, but not its numbers."""
     if isinstance(value, Tensor):
         return f"{value.dtype} {list(value.shape)} {list(value.stride())} {value.device}"
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""The items' ids, looked at before any work begins: all there, of one type, none twice."""
+"""Check the items' ids before any work begins: none is missing, all have one type, none occurs twice."""
 
 import tempfile
 from collections.abc import Iterator
@@ -15,15 +15,15 @@ from exporter.data.parquet import ParquetSource, RowBatch
 from exporter.errors import InvalidRows
 
 _ROWS_READ = 1 << 17
-_ROWS_PER_BUCKET = 1 << 20  # looked through at a time: 16 MB of keys, and twice that to sort them
-_CANDIDATES = 16  # of a bucket, earliest first, whose ids are looked at themselves
+_ROWS_PER_BUCKET = 1 << 20  # compared at a time: 16 MB of keys, and twice that to sort them
+_CANDIDATES = 16  # pairs of equal keys per bucket, earliest first, whose ids are compared themselves
 
 Keys = NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ItemIds:
-    """What all the items' ids have in common."""
+    """Facts on the ids of all items."""
 
     column: str
     kind: pa.DataType
@@ -34,10 +34,10 @@ class ItemIds:
 def check_ids(
     source: ParquetSource, column: str, *, scratch: Path, rows_per_bucket: int = _ROWS_PER_BUCKET
 ) -> ItemIds:
-    """Read every id, in memory that does not grow with their number.
+    """Read and check every id, in memory that does not grow with their number.
 
     Raises:
-        InvalidRows: an id is null, of a type that names nothing, or comes twice; with file and rows.
+        InvalidRows: an id is null, neither an integer nor text, or occurs twice; names file and rows.
     """
     rows, kind, first_file, lowest = source.count_rows(), None, "", 0
     with tempfile.TemporaryDirectory(dir=scratch, prefix="ids-") as folder:
@@ -62,7 +62,7 @@ def check_ids(
 
 
 def ids_of(batch: RowBatch, column: str) -> pa.Array:
-    """The ids of these rows, without encodings."""
+    """Return the ids of these rows, decoded; raise InvalidRows if one is null or of another type."""
     array = pa.concat_arrays(batch.table.column(column).chunks)
     if isinstance(array.type, pa.DictionaryType):
         array = array.dictionary_decode()
@@ -71,26 +71,26 @@ def ids_of(batch: RowBatch, column: str) -> pa.Array:
     if not (pa.types.is_integer(array.type) or _is_text(array.type)):
         _place(batch, column).refuse(
             f"is of type {array.type}, but ids are integers or strings",
-            hint="say in item_id_column which column names the items",
+            hint="name the column of the ids in item_id_column",
         )
     if array.null_count:
         row = int(array.is_null().to_numpy(zero_copy_only=False).argmax())
-        _place(batch, column).refuse("an item has no id", row=row, hint="give it one, or leave the row out")
+        _place(batch, column).refuse("an item has no id", row=row, hint="give it an id, or leave the row out")
     return array
 
 
 class _Buckets:
-    """Keys and the rows they are from, on disk, equal keys in one bucket."""
+    """Keys with their row numbers, in files on disk; equal keys are in the same file."""
 
     def __init__(self, folder: Path, count: int) -> None:
         self._paths = [folder / str(number) for number in range(max(1, count))]
         self._rows = 0
 
     def add(self, keys: Keys) -> None:
-        """The keys of the rows that follow."""
-        places = np.arange(self._rows, self._rows + len(keys), dtype=np.int64)
+        """Add the keys of the next rows."""
+        row_numbers = np.arange(self._rows, self._rows + len(keys), dtype=np.int64)
         self._rows += len(keys)
-        pairs = np.column_stack([keys, places])
+        pairs = np.column_stack([keys, row_numbers])
         if len(self._paths) == 1:
             return _append(self._paths[0], pairs)
         mixed = keys.view(np.uint64) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(32)
@@ -100,7 +100,7 @@ class _Buckets:
         return None
 
     def find_repeated(self) -> list[tuple[int, int]]:
-        """Rows of equal keys, an earlier and a later one, in the order of the later; not all of many."""
+        """Return pairs of rows with equal keys, sorted by the later row; at most _CANDIDATES of a bucket."""
         found = [pair for path in self._paths if path.exists() for pair in _find_repeated(path)]
         return sorted(found, key=lambda pair: pair[1])
 
@@ -112,7 +112,7 @@ def _append(path: Path, pairs: Keys) -> None:
 
 def _find_repeated(path: Path) -> Iterator[tuple[int, int]]:
     pairs = np.fromfile(path, dtype=np.int64).reshape(-1, 2)
-    order = np.argsort(pairs[:, 0], kind="stable")  # stable: of equal keys the earlier row stays first
+    order = np.argsort(pairs[:, 0], kind="stable")  # stable: keeps the earlier row of equal keys first
     keys, rows = pairs[order, 0], pairs[order, 1]
     again = np.flatnonzero(keys[1:] == keys[:-1])
     for position in again[np.argsort(rows[again + 1])][:_CANDIDATES]:
@@ -120,7 +120,7 @@ def _find_repeated(path: Path) -> Iterator[tuple[int, int]]:
 
 
 def _keys_of(ids: pa.Array) -> Keys:
-    """A number for each id; equal ids have equal ones, and of integers different ids have different ones."""
+    """Return a number for each id: the id itself if it is an integer, else its hash."""
     if pa.types.is_integer(ids.type):
         numbers: Keys = ids.to_numpy().astype(np.int64)
         return numbers
@@ -128,18 +128,18 @@ def _keys_of(ids: pa.Array) -> Keys:
 
 
 def _refuse_if_equal(source: ParquetSource, column: str, earlier: int, later: int) -> None:
-    """Different texts may have one key: look at the two themselves."""
+    """Raise InvalidRows if the ids of two rows are equal; different texts may have the same key."""
     (first_file, first_row, first), (file, row, second) = _read_ids_at(source, column, [earlier, later])
     if first == second:
         raise InvalidRows(
             f"{file}, column {column}, row {row}: item {second!r} is also row {first_row} of {first_file}",
-            hint="keep one row of each item, or say in item_id_column which column names them",
+            hint="keep one row of each item, or name the column of the ids in item_id_column",
             where=file,
         )
 
 
 def _read_ids_at(source: ParquetSource, column: str, rows: list[int]) -> Iterator[tuple[str, int, Any]]:
-    """File, row in it and id of rows counted over all files, in ascending order."""
+    """Yield file, row in the file, and id of these rows, which are counted over all files and ascend."""
     start = 0
     for batch in source.batches([column], rows_per_batch=_ROWS_READ):
         while rows and rows[0] < start + batch.table.num_rows:

@@ -1,4 +1,4 @@
-"""Has FAISS build an index over the item vectors, in a process of its own: see `index_process`."""
+"""Build a FAISS index over the item vectors in a child process: see `index_process`."""
 
 import subprocess
 import sys
@@ -17,16 +17,16 @@ from exporter.manifest import Metric
 from exporter.stages import Progress
 
 _CHILD = "exporter.items.index_process"
-_WAITING = "OMP_WAIT_POLICY=passive"  # idle threads sleep; spinning ones hold cores that others need
+_WAITING = "OMP_WAIT_POLICY=passive"  # idle threads sleep; spinning ones would take cores from others
 
 
 class IndexRequest(BaseModel):
-    """The child's one line of input."""
+    """The request to the child, one line of JSON."""
 
-    parts: tuple[Path, ...]  # the vectors
+    parts: tuple[Path, ...]  # parquet files of the vectors
     rows: int
     width: int
-    index: IndexSpec  # decided
+    index: IndexSpec  # without open parameters
     metric: Metric
     labels: Literal["item_ids", "row_numbers"]
     output: Path
@@ -34,7 +34,7 @@ class IndexRequest(BaseModel):
 
 
 class IndexResult(BaseModel):
-    """What became of it."""
+    """Figures of the finished index."""
 
     trained_rows: int
     recall_at_10: float | None
@@ -44,7 +44,7 @@ class IndexResult(BaseModel):
 
 
 class IndexReply(BaseModel):
-    """A line of the child's output: how far it is, and at last the result."""
+    """One line of JSON from the child: its progress, or in the last line the result."""
 
     fraction: float = 1.0
     detail: str = ""
@@ -52,14 +52,14 @@ class IndexReply(BaseModel):
 
 
 def require_faiss() -> None:
-    """Refuse an index where there is nothing to build it with.
+    """Check that FAISS is installed.
 
     Raises:
-        InvalidSpec: FAISS is not installed here.
+        InvalidSpec: FAISS is not installed.
     """
     if find_spec("faiss") is None:
         raise InvalidSpec(
-            "item_index needs FAISS, and this worker has none",
+            "item_index needs FAISS, which is not installed on this worker",
             hint="install faiss-cpu on the worker, or leave item_index out",
             where="item_index",
         )
@@ -68,13 +68,13 @@ def require_faiss() -> None:
 def build_index(request: IndexRequest, progress: Progress) -> IndexResult:
     """Build and measure the index, and write it to `request.output`.
 
-    FAISS brings an OpenMP runtime of its own beside torch's, and what is too large for the machine is
-    killed by the kernel: in a process of its own neither touches the tower's.
+    A child process does it because FAISS loads an OpenMP runtime of its own beside torch's, and because the
+    kernel kills a process that builds an index too large for the machine.
 
     Raises:
-        IndexFailed: the process ended without a result; with what it wrote last.
+        IndexFailed: the child ended without a result; the message has its last lines.
     """
-    last_words: deque[str] = deque(maxlen=20)
+    last_lines: deque[str] = deque(maxlen=20)
     with subprocess.Popen(
         ["env", _WAITING, sys.executable, "-m", _CHILD],
         stdin=subprocess.PIPE,
@@ -83,7 +83,7 @@ def build_index(request: IndexRequest, progress: Progress) -> IndexResult:
         text=True,
     ) as process:
         assert process.stdin is not None and process.stdout is not None and process.stderr is not None
-        listener = Thread(target=last_words.extend, args=(process.stderr,), daemon=True)
+        listener = Thread(target=last_lines.extend, args=(process.stderr,), daemon=True)
         listener.start()
         try:
             process.stdin.write(request.model_dump_json() + "\n")
@@ -95,11 +95,11 @@ def build_index(request: IndexRequest, progress: Progress) -> IndexResult:
         except BrokenPipeError:
             pass
         finally:
-            process.kill()  # it has answered, or never will
+            process.kill()  # the child has answered, or never will
             listener.join()
         raise IndexFailed(
             f"the process building the {request.index.kind} index of {request.rows:,} items ended with "
-            f"status {process.wait()}: {' | '.join(line.rstrip() for line in last_words)[-1000:]}"
+            f"status {process.wait()}: {' | '.join(line.rstrip() for line in last_lines)[-1000:]}"
         )
 
 

@@ -1,4 +1,4 @@
-"""What an index over the item vectors will be, every parameter decided. Pure data: no FAISS here."""
+"""Decide every parameter of an index over the item vectors. Pure data: no FAISS here."""
 
 import math
 from typing import Protocol, runtime_checkable
@@ -9,35 +9,35 @@ from exporter.errors import InvalidSpec
 from exporter.index_spec import FlatIndex, HnswIndex, IndexSpec, IvfFlatIndex, IvfPqIndex
 from exporter.manifest import Metric
 
-ROWS_PER_LIST = 39  # FAISS's own measure of how many vectors it takes to place a list well
+ROWS_PER_LIST = 39  # FAISS warns below this number of training vectors per list
 _MOST_LISTS = 65_536
-PQ_CODES = 256  # of each byte; as many vectors at least are needed to find them
+PQ_CODES = 256  # values of a code byte; training needs at least as many vectors
 
 _METRICS = {
     Similarity.COSINE: Metric.COSINE,
     Similarity.INNER_PRODUCT: Metric.INNER_PRODUCT,
-    Similarity.EUCLID: Metric.INNER_PRODUCT,  # TorchEasyRec trains it by the product like any other
+    Similarity.EUCLID: Metric.INNER_PRODUCT,  # TorchEasyRec trains it by the inner product too
 }
 
 
 @runtime_checkable
 class HasSimilarity(Protocol):
-    """A model whose config says how a user and an item are compared."""
+    """A model config with a similarity of user and item vectors."""
 
     @property
     def similarity(self) -> Similarity: ...
 
 
 def metric_of(model: FamilyConfig) -> Metric:
-    """How the model was trained to compare; by inner product where its config does not say."""
+    """Return the metric the model was trained with; inner product if its config names none."""
     return _METRICS[model.similarity] if isinstance(model, HasSimilarity) else Metric.INNER_PRODUCT
 
 
 def resolve_index(index: IndexSpec, *, rows: int, width: int) -> IndexSpec:
-    """The same index with nothing left open, for that many vectors of a width.
+    """Return the index with every parameter set, for `rows` vectors of `width` numbers.
 
     Raises:
-        InvalidSpec: there are too few vectors for it, or they cannot be cut as it says.
+        InvalidSpec: there are too few vectors, or `width` is not divisible by the parameter m.
     """
     match index:
         case FlatIndex() | HnswIndex():

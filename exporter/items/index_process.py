@@ -1,7 +1,7 @@
-"""The child process that builds a FAISS index over parquet files of vectors: no torch, nothing of the model.
+"""The child process that builds a FAISS index over parquet files of vectors, without torch or the model.
 
-Started by `exporter.items.index`. Reads one JSON request on stdin and writes JSON lines on stdout: how far
-it is, and at last the result.
+`exporter.items.index` starts it. It reads one JSON request from stdin and writes JSON lines to stdout: its
+progress, and in the last line the result.
 """
 
 import sys
@@ -24,9 +24,9 @@ from exporter.manifest import Metric
 Report = Callable[[float, str], None]
 
 _SEED = 20260901
-_TRAINED_PER_LIST = 64  # FAISS asks for 39 to 256
-_TRAINED_MOST = 1 << 21  # however many lists
-_TRAINED, _ADDED = 0.375, 0.875  # of the whole, about: where training ends, and adding
+_TRAINED_PER_LIST = 64  # training vectors per list; FAISS recommends 39 to 256
+_TRAINED_MOST = 1 << 21  # training vectors, for any number of lists
+_TRAINED, _ADDED = 0.375, 0.875  # progress, roughly, when training has ended, and when adding has
 
 
 def main(requests: TextIO, replies: TextIO) -> None:
@@ -39,7 +39,7 @@ def main(requests: TextIO, replies: TextIO) -> None:
 
 
 def build(request: IndexRequest, report: Report) -> IndexResult:
-    """Train on a sample, add every vector, write the index, read it back and measure that."""
+    """Train on a sample, add every vector, write the index, read it back and measure its recall."""
     begun = time.monotonic()
     faiss.omp_set_num_threads(request.threads)
     index = _create_index(request)
@@ -50,7 +50,7 @@ def build(request: IndexRequest, report: Report) -> IndexResult:
         report(_TRAINED + (_ADDED - _TRAINED) * done, f"index: {index.ntotal:,} of {request.rows:,} items")
     report(_ADDED, "index: written and read back")
     faiss.write_index(index, str(request.output))
-    del index  # so that there is one at a time
+    del index  # so that memory holds one index at a time
     index = faiss.read_index(str(request.output))
     if index.ntotal != request.rows:
         raise IndexFailed(f"the index holds {index.ntotal} vectors of {request.rows} items")
@@ -85,21 +85,21 @@ def _create_index(request: IndexRequest) -> faiss.Index:
             codes.nprobe = nprobe
             return codes
         case _:
-            raise AssertionError("the parent leaves no parameter open")
+            raise AssertionError("the parent sets every parameter")
 
 
 def _with_labels(index: faiss.Index, request: IndexRequest) -> faiss.Index:
-    """With a table of ids beside the vectors, which by themselves are numbered."""
+    """Add a table of ids if vectors are labelled by them; otherwise FAISS numbers the vectors."""
     return faiss.IndexIDMap2(index) if request.labels == "item_ids" else index
 
 
 def _train(index: faiss.Index, request: IndexRequest, report: Report) -> int:
-    """Place the lists by a random sample of bounded size; returns its rows."""
+    """Train the lists on a random sample of bounded size; return the number of its rows."""
     if index.is_trained:
         return 0
     assert isinstance(request.index, IvfFlatIndex | IvfPqIndex) and request.index.nlist is not None
-    wanted = min(max(_TRAINED_PER_LIST * request.index.nlist, _TRAINED_PER_LIST * PQ_CODES), _TRAINED_MOST)
-    sample = read_rows(request.parts, sample_places(request.rows, wanted, seed=_SEED)).vectors
+    count = min(max(_TRAINED_PER_LIST * request.index.nlist, _TRAINED_PER_LIST * PQ_CODES), _TRAINED_MOST)
+    sample = read_rows(request.parts, sample_places(request.rows, count, seed=_SEED)).vectors
     report(0.0, f"index: {request.index.nlist:,} lists from {len(sample):,} items")
     index.train(sample)
     return len(sample)

@@ -1,4 +1,4 @@
-"""The vectors of all items: rows through the verified package, a check of what was written, an index."""
+"""Materialise the vectors of all items by the verified package, check a sample, and build an index."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,57 +22,57 @@ from exporter.stages import Progress
 from exporter.verify.numerics import Difference, compare
 from exporter.verify.runnable_tower import RunnableTower
 
-_CHECKED = 1024  # rows
+_CHECKED = 1024  # rows that are compared with eager
 _SEED = 20260901
-_VECTORS, _CHECK = 0.35, 0.05  # of the stage, about, where an index comes after them
+_VECTORS, _CHECK = 0.35, 0.05  # fractions of the stage, roughly, if an index is built
 
 
 @dataclass(frozen=True, kw_only=True)
 class MaterialisedVectors:
-    """The vectors' part of the manifest, and the files it speaks of by their paths in the artifact."""
+    """The manifest entry of the vectors, and its files by their paths in the artifact."""
 
     entry: VectorsEntry
     files: dict[str, Path]
 
 
 def materialise_items(
-    wanted: VectorsPlan, runnable: RunnableTower, folder: Path, progress: Progress
+    plan: VectorsPlan, runnable: RunnableTower, folder: Path, progress: Progress
 ) -> MaterialisedVectors:
-    """Make the vectors of all items below `folder`, hold a sample against eager, and build the index.
+    """Write the vectors of all items below `folder`, compare a sample with eager, and build the index.
 
     Raises:
         InvalidRows: a row cannot be encoded.
-        VerificationFailed: a vector is not what eager computes.
+        VerificationFailed: a vector differs from eager's by more than the tolerance.
         IndexFailed: FAISS could not build the index.
     """
     reset_peak()
     (folder / "vectors").mkdir()
-    share = _VECTORS if wanted.index else 1 - _CHECK
-    sample = sample_places(wanted.items.ids.rows, _CHECKED, seed=_SEED)
+    share = _VECTORS if plan.index else 1 - _CHECK
+    sample = sample_places(plan.items.ids.rows, _CHECKED, seed=_SEED)
     written = write_vectors(
-        wanted,
+        plan,
         runnable.make_runner(),
         folder / "vectors",
         sample,
         _scale_progress(progress, begin=0.0, end=share),
     )
     progress(share, f"vectors: {len(sample):,} of them against eager")
-    difference = compare_with_eager(wanted, runnable, written)
+    difference = compare_with_eager(plan, runnable, written)
     index = None
-    if wanted.index is not None:
+    if plan.index is not None:
         rest = _scale_progress(progress, begin=share + _CHECK, end=1.0)
-        index = _build_index_entry(wanted, wanted.index, written, folder / "index", rest)
+        index = _build_index_entry(plan, plan.index, written, folder / "index", rest)
     files = {_artifact_path(path, folder): path for path in written.parts}
-    items = wanted.items
+    items = plan.items
     entry = VectorsEntry(
         files=tuple(file_ref(path, local) for path, local in files.items()),
         rows=items.ids.rows,
         id_column=items.ids.column,
         id_type=str(items.ids.kind),
         vector_column=VECTOR_COLUMN,
-        width=wanted.width,
+        width=plan.width,
         dtype="float32",
-        output=wanted.output,
+        output=plan.output,
         checked_rows=len(sample),
         tolerance=runnable.tolerance,
         largest_difference=difference.largest,
@@ -87,42 +87,42 @@ def materialise_items(
     return MaterialisedVectors(entry=entry, files=files)
 
 
-def compare_with_eager(wanted: VectorsPlan, runnable: RunnableTower, written: WrittenVectors) -> Difference:
-    """How far the sampled vectors, as they were written, are from eager's.
+def compare_with_eager(plan: VectorsPlan, runnable: RunnableTower, written: WrittenVectors) -> Difference:
+    """Compare the sampled vectors, read back from disk, with eager's; return the difference.
 
-    They may differ by what the gate allowed the package: in bf16 that rounds otherwise than eager.
+    The tolerance is the gate's: in bf16 a package rounds differently from eager.
 
     Raises:
-        VerificationFailed: more than that, or ids that are not those of the rows.
+        VerificationFailed: the difference is above the tolerance, or the ids are not those of the rows.
     """
     read = read_rows(written.parts, written.sample)
-    ids = pa.concat_arrays([ids_of(batch, wanted.items.ids.column) for batch in written.sampled])
+    ids = pa.concat_arrays([ids_of(batch, plan.items.ids.column) for batch in written.sampled])
     if not read.ids.equals(ids):
-        raise VerificationFailed("item tower: ids and vectors were written in another order than the rows'")
+        raise VerificationFailed("item tower: ids and vectors were not written in the order of the rows")
     eager = [
-        runnable.run_eager(inputs)[wanted.output]
+        runnable.run_eager(inputs)[plan.output]
         for batch in written.sampled
-        for inputs in encode_calls(batch, wanted.items)
+        for inputs in encode_calls(batch, plan.items)
     ]
-    difference = compare({wanted.output: torch.cat(eager)}, {wanted.output: torch.from_numpy(read.vectors)})
+    difference = compare({plan.output: torch.cat(eager)}, {plan.output: torch.from_numpy(read.vectors)})
     if not difference.within(runnable.tolerance):
         raise VerificationFailed(
-            f"item tower: of {len(read.ids):,} item vectors as written, one differs from eager by "
+            f"item tower: of {len(read.ids):,} item vectors, read back, one differs from eager by "
             f"{difference.largest:.3g} at scale {difference.scale:.3g}, allowed {runnable.tolerance:g} of it",
-            where=wanted.output,
+            where=plan.output,
         )
     return difference
 
 
 def _build_index_entry(
-    wanted: VectorsPlan, spec: IndexSpec, written: WrittenVectors, folder: Path, progress: Progress
+    plan: VectorsPlan, spec: IndexSpec, written: WrittenVectors, folder: Path, progress: Progress
 ) -> IndexEntry:
     folder.mkdir()
-    output, items = folder / "items.faiss", wanted.items
+    output, items = folder / "items.faiss", plan.items
     request = IndexRequest(
         parts=written.parts,
         rows=items.ids.rows,
-        width=wanted.width,
+        width=plan.width,
         index=spec,
         metric=items.metric,
         labels="item_ids" if items.ids.can_label_index else "row_numbers",
@@ -148,7 +148,7 @@ def _artifact_path(local: Path, folder: Path) -> str:
 
 
 def _scale_progress(progress: Progress, *, begin: float, end: float) -> Progress:
-    """Progress of a part of the stage."""
+    """Map the progress of a part of the stage to the range from `begin` to `end`."""
     return lambda fraction, detail: progress(
         None if fraction is None else begin + (end - begin) * fraction, detail
     )

@@ -1,4 +1,4 @@
-"""What is asked for beside the item package, found possible before anything is compiled."""
+"""Plan the item vectors and the index, and refuse impossible requests before anything is compiled."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from exporter.towers.plan import PlannedTower
 
 @dataclass(frozen=True, kw_only=True)
 class Items:
-    """All items of an export, their ids checked."""
+    """All items of an export, with checked ids."""
 
     source: ParquetSource
     ids: ItemIds
@@ -31,20 +31,20 @@ class Items:
 
 @dataclass(frozen=True, kw_only=True)
 class VectorsPlan:
-    """The vectors that a traced item tower will make of them, and the index, with nothing left open."""
+    """The vectors that a traced item tower computes for the items, and the index with every parameter set."""
 
     items: Items
-    output: str  # the package's
+    output: str  # name of the package's output
     width: int
     index: IndexSpec | None
 
 
 def open_items(planned: PlannedTower, spec: ExportSpec, scratch: Path) -> Items | None:
-    """Every item of the input; None where no vectors are wanted.
+    """Open the item rows and check their ids; return None if the export does not ask for vectors.
 
     Raises:
-        InvalidSpec: an index is wanted, and there is no FAISS here.
-        InvalidRows: an id is missing, cannot be one, or comes twice.
+        InvalidSpec: the export asks for an index, and FAISS is not installed.
+        InvalidRows: an id is missing, neither an integer nor text, or occurs twice.
     """
     if planned.item_id_column is None:
         return None
@@ -63,10 +63,10 @@ def open_items(planned: PlannedTower, spec: ExportSpec, scratch: Path) -> Items 
 
 
 def plan_vectors(items: Items, outputs: Sequence[TensorEntry]) -> VectorsPlan:
-    """What the tower's outputs make of the items.
+    """Plan the vectors that the tower computes, given its outputs.
 
     Raises:
-        InvalidSpec: it does not give one vector per item, or the index does not fit them.
+        InvalidSpec: the tower does not return one vector per item, or the index does not fit the vectors.
     """
     shapes = ", ".join(f"{output.name} {output.dtype} {list(output.shape)}" for output in outputs)
     match [(output.name, output.dtype, output.shape) for output in outputs]:

@@ -1,6 +1,6 @@
-"""How much of what exact search finds an index finds: items for queries, against all vectors.
+"""Measure the recall of an index against exact search over all vectors, with items as queries.
 
-Q queries, K neighbours, D width.
+Shapes: Q queries, K neighbours, D width.
 """
 
 from dataclasses import dataclass
@@ -16,24 +16,25 @@ from exporter.manifest import Metric
 
 _QUERIES = 512
 _NEIGHBOURS = 10
-_TIE = 1e-6  # of a query's score with itself: scores that differ by less are equal
+_TIE = 1e-6  # scores are equal if they differ by less than this fraction of the query's squared norm
 
-Scores = NDArray[np.float32]  # more is nearer
+Scores = NDArray[np.float32]  # larger is nearer
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recall:
-    """The share found of each query's nearest; None where there are fewer items than neighbours."""
+    """The share of the queries' nearest neighbours that was found; None if there are too few items."""
 
     share: float | None
     queries: int
 
 
 def measure_recall(index: faiss.Index, request: IndexRequest, *, seed: int) -> Recall:
-    """Search for a random sample of the items themselves, each left out of its own result.
+    """Search for a random sample of the items; an item does not count in its own result.
 
-    What the index returns is scored by its true vector, as exact search scores: ties count as found, and
-    the rounding of coded vectors does not. Reads the vectors once, in memory that their number does not grow.
+    Items that the index returns are scored by their true vectors, as in exact search: ties count as found,
+    and the rounding of coded vectors has no effect. The vectors are read once, in memory that does not grow
+    with their number.
     """
     if request.rows <= _NEIGHBOURS:
         return Recall(share=None, queries=0)
@@ -41,18 +42,18 @@ def measure_recall(index: faiss.Index, request: IndexRequest, *, seed: int) -> R
     own_Q = queries.labels(request.labels)
     _, returned_QK = index.search(queries.vectors, _NEIGHBOURS + 1)
     returned_QK = _drop_own(returned_QK, own_Q)
-    wanted = np.unique(returned_QK)
-    vectors_of_wanted: Vectors = np.full((len(wanted), request.width), np.nan, dtype=np.float32)
+    returned = np.unique(returned_QK)
+    returned_vectors: Vectors = np.full((len(returned), request.width), np.nan, dtype=np.float32)
     best_QK: Scores = np.full((len(own_Q), _NEIGHBOURS), -np.inf, dtype=np.float32)
     for group in read_groups(request.parts):
         labels = group.labels(request.labels)
         best_QK = _merge_best(
             best_QK, *_search_group(queries.vectors, group.vectors, request.metric), labels, own_Q
         )
-        place = np.minimum(np.searchsorted(wanted, labels), len(wanted) - 1)
-        here = wanted[place] == labels
-        vectors_of_wanted[place[here]] = group.vectors[here]
-    returned_QKD = vectors_of_wanted[np.searchsorted(wanted, returned_QK)]
+        place = np.minimum(np.searchsorted(returned, labels), len(returned) - 1)
+        here = returned[place] == labels
+        returned_vectors[place[here]] = group.vectors[here]
+    returned_QKD = returned_vectors[np.searchsorted(returned, returned_QK)]
     scores_QK = _scores(queries.vectors, returned_QKD, request.metric)
     tie_Q = _TIE * (queries.vectors**2).sum(axis=1)
     found = (
@@ -62,14 +63,14 @@ def measure_recall(index: faiss.Index, request: IndexRequest, *, seed: int) -> R
 
 
 def _drop_own(returned_QK: Labels, own_Q: Labels) -> Labels:
-    """The first neighbours that are not the query itself; -1 stands for none, as in FAISS."""
+    """Return the first neighbours other than the query itself; -1 stands for none, as in FAISS."""
     order = np.argsort(returned_QK == own_Q[:, None], axis=1, kind="stable")
     others: Labels = np.take_along_axis(returned_QK, order, axis=1)[:, :_NEIGHBOURS]
     return others
 
 
 def _search_group(queries: Vectors, vectors: Vectors, metric: Metric) -> tuple[Scores, Labels]:
-    """Exact search in one group, one neighbour more than wanted: the query itself may be among them."""
+    """Search one group exactly, for one neighbour more, as the query itself may be among them."""
     kind = faiss.METRIC_L2 if metric is Metric.L2 else faiss.METRIC_INNER_PRODUCT
     count = min(_NEIGHBOURS + 1, len(vectors))
     distances, places = faiss.knn(queries, vectors, count, metric=kind)
@@ -79,7 +80,7 @@ def _search_group(queries: Vectors, vectors: Vectors, metric: Metric) -> tuple[S
 def _merge_best(
     best_QK: Scores, scores_QK: Scores, places_QK: Labels, labels: Labels, own_Q: Labels
 ) -> Scores:
-    """The best of what was known and of a group's, without the queries themselves."""
+    """Merge the best scores so far with those of a group, without the queries themselves."""
     own = labels[places_QK] == own_Q[:, None]
     both = np.concatenate([best_QK, np.where(own, -np.inf, scores_QK)], axis=1)
     best: Scores = -np.sort(-both, axis=1)[:, :_NEIGHBOURS]

@@ -1,4 +1,7 @@
-"""Item rows through the package and into parquet, a batch at a time: memory does not grow with the rows."""
+"""Run item rows through the package and write the vectors to parquet, a batch at a time.
+
+Memory does not grow with the number of rows.
+"""
 
 import time
 from collections.abc import Iterator
@@ -21,39 +24,41 @@ from exporter.items.vector_files import Vectors, VectorsWriter
 from exporter.stages import Progress
 from exporter.verify.runner import PackageRunner, Refused
 
-_ROWS_READ = 1 << 14  # at a time, or as many as one call takes
+_ROWS_READ = 1 << 14  # at a time; more if the package takes more in one call
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class WrittenVectors:
-    """The vectors on disk, and the rows that a sample of them was made of."""
+    """The vectors on disk, and the input rows of a sample of them."""
 
     parts: tuple[Path, ...]
-    sample: NDArray[np.int64]  # places, ascending
-    sampled: tuple[RowBatch, ...]
+    sample: NDArray[np.int64]  # row numbers over all files, ascending
+    sampled: tuple[RowBatch, ...]  # the rows with these numbers
     seconds: float
     package_peak_bytes: int
 
 
 def write_vectors(
-    wanted: VectorsPlan,
+    plan: VectorsPlan,
     runner: PackageRunner,
     folder: Path,
     sample: NDArray[np.int64],
     progress: Progress,
 ) -> WrittenVectors:
-    """Run every row, in order, and keep those at the places of `sample`, which ascend.
+    """Run every row, in order, write its vector, and keep the rows whose numbers are in `sample`.
+
+    The numbers in `sample` ascend.
 
     Raises:
-        InvalidRows: naming file, column and row; or there are other rows than there were.
-        VerificationFailed: a vector holds NaN or infinity.
+        InvalidRows: a row cannot be encoded or is refused, or the number of rows has changed.
+        VerificationFailed: a vector contains NaN or infinity.
         PackageCrashed: the package's process died.
     """
-    ids, sampled, done = wanted.items.ids, [], 0
-    with runner, VectorsWriter(folder, ids.column, ids.kind, width=wanted.width) as writer:
+    ids, sampled, done = plan.items.ids, [], 0
+    with runner, VectorsWriter(folder, ids.column, ids.kind, width=plan.width) as writer:
         begun = time.monotonic()
-        for batch in _batches(wanted.items):
-            vectors = _vectors(batch, wanted, runner)
+        for batch in _batches(plan.items):
+            vectors = _vectors(batch, plan, runner)
             writer.write(ids_of(batch, ids.column), vectors)
             low, high = np.searchsorted(sample, [done, done + len(vectors)])
             if high > low:
@@ -65,9 +70,9 @@ def write_vectors(
     seconds = time.monotonic() - begun
     if done != ids.rows:
         raise InvalidRows(
-            f"{wanted.items.source.uri} held {ids.rows:,} rows, and {done:,} when they were read again",
-            hint="export again, from files that nobody writes to",
-            where=wanted.items.source.uri,
+            f"{plan.items.source.uri} held {ids.rows:,} rows, and {done:,} when they were read again",
+            hint="export again, from files that are not being written",
+            where=plan.items.source.uri,
         )
     return WrittenVectors(
         parts=tuple(writer.parts),
@@ -79,7 +84,7 @@ def write_vectors(
 
 
 def encode_calls(batch: RowBatch, items: Items) -> Iterator[dict[str, Tensor]]:
-    """The rows' tensors, in as many calls as the package's bounds make of them."""
+    """Encode the rows to tensors, split into as many calls as the package's bounds require."""
     most = _largest_batch(items)
     for start in range(0, batch.table.num_rows, most):
         yield from encode_in_calls(
@@ -102,9 +107,9 @@ def _largest_batch(items: Items) -> int:
     return high
 
 
-def _vectors(batch: RowBatch, wanted: VectorsPlan, runner: PackageRunner) -> Vectors:
+def _vectors(batch: RowBatch, plan: VectorsPlan, runner: PackageRunner) -> Vectors:
     try:
-        parts = [runner.run(inputs)[wanted.output].numpy() for inputs in encode_calls(batch, wanted.items)]
+        parts = [runner.run(inputs)[plan.output].numpy() for inputs in encode_calls(batch, plan.items)]
     except Refused as refusal:
         raise InvalidRows(
             f"the package refused rows of {batch.where} from row {batch.first_row} on: {refusal}",
@@ -115,13 +120,13 @@ def _vectors(batch: RowBatch, wanted: VectorsPlan, runner: PackageRunner) -> Vec
     if not finite.all():
         row = batch.first_row + int(finite.argmin())
         raise VerificationFailed(
-            f"the vector of row {row} of {batch.where} holds NaN or infinity",
-            hint="look at the item's values, and at the weights they meet",
+            f"the vector of row {row} of {batch.where} contains NaN or infinity",
+            hint="check the item's values and the weights of its features",
             where=batch.where,
         )
     return vectors
 
 
 def _take_rows(batch: RowBatch, rows: NDArray[np.int64]) -> RowBatch:
-    """Some of the rows, copied, so that the others can go."""
+    """Copy some of the rows, so that the batch can be freed."""
     return RowBatch(where=batch.where, first_row=batch.first_row, table=batch.table.take(pa.array(rows)))

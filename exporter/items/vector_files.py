@@ -1,4 +1,4 @@
-"""The parquet files of item vectors: written as the vectors come, read back a row group at a time."""
+"""Write item vectors to parquet files as they are computed, and read them a row group at a time."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,23 +13,23 @@ from numpy.typing import NDArray
 
 from exporter.manifest import VECTOR_COLUMN
 
-Vectors = NDArray[np.float32]  # one per row
+Vectors = NDArray[np.float32]  # shape (rows, width)
 Labels = NDArray[np.int64]
 
-_GROUP_ROWS = 1 << 16  # held before they are written
-_PART_BYTES = 1 << 30  # of vectors, about; then the next file begins
+_GROUP_ROWS = 1 << 16  # rows of a row group, which are in memory until it is written
+_PART_BYTES = 1 << 30  # bytes of vectors in a file, roughly
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class VectorRows:
-    """Items, and their places over all files."""
+    """Items with their ids and vectors; `rows` are their row numbers over all files."""
 
     rows: Labels
     ids: pa.Array
     vectors: Vectors
 
     def labels(self, kind: Literal["item_ids", "row_numbers"]) -> Labels:
-        """What an index calls these vectors: the items' ids, or their places."""
+        """Return the labels of these vectors in an index: the items' ids, or their row numbers."""
         if kind == "item_ids":
             ids: Labels = self.ids.to_numpy().astype(np.int64)
             return ids
@@ -37,7 +37,7 @@ class VectorRows:
 
 
 class VectorsWriter:
-    """Writes ids and vectors to parts below a folder; a context manager."""
+    """Context manager that writes ids and vectors to part files in a folder."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class VectorsWriter:
         group_rows: int = _GROUP_ROWS,
         part_bytes: int = _PART_BYTES,
     ) -> None:
-        """The folder must exist; parts appear in it as they are begun."""
+        """Write to `folder`, which must exist."""
         element = pa.field("element", pa.float32(), nullable=False)
         self.parts: list[Path] = []
         self._folder = folder
@@ -78,7 +78,7 @@ class VectorsWriter:
             self._end_part()
 
     def write(self, ids: pa.Array, vectors: Vectors) -> None:
-        """Items that follow the ones before."""
+        """Append items."""
         lists = pa.FixedSizeListArray.from_arrays(
             pa.array(vectors.reshape(-1)), type=self._schema.field(VECTOR_COLUMN).type
         )
@@ -88,7 +88,7 @@ class VectorsWriter:
             self._flush(self._group_rows)
 
     def _flush(self, rows: int) -> None:
-        """Write what is held, up to `rows`, as one row group."""
+        """Write the first `rows` of the rows in memory as one row group."""
         if not rows:
             return
         held = pa.concat_tables(self._held)
@@ -102,7 +102,7 @@ class VectorsWriter:
     def _begin_part(self) -> pq.ParquetWriter:
         path = self._folder / f"part-{len(self.parts):05}.parquet"
         self.parts.append(path)
-        # Vectors are noise to an encoder: neither a dictionary nor compression makes them smaller.
+        # Vectors look like noise: neither a dictionary nor compression makes them smaller.
         codecs = {self._schema.names[0]: "zstd", f"{VECTOR_COLUMN}.list.element": "none"}
         self._writer = pq.ParquetWriter(
             path, self._schema, compression=codecs, use_dictionary=False, write_statistics=False
@@ -116,13 +116,13 @@ class VectorsWriter:
 
 
 def read_groups(parts: Sequence[Path]) -> Iterator[VectorRows]:
-    """Everything that was written, in order."""
+    """Yield all rows in order, a row group at a time."""
     for path, group, first_row, _ in _groups(parts):
         yield _read(path, group, first_row)
 
 
 def read_rows(parts: Sequence[Path], rows: NDArray[np.int64]) -> VectorRows:
-    """The items at these places, which ascend; row groups without one are not read."""
+    """Read the rows with these numbers, which ascend; row groups without any of them are not read."""
     ids, vectors = [], []
     for path, group, first_row, count in _groups(parts):
         begin, end = np.searchsorted(rows, [first_row, first_row + count])
@@ -135,7 +135,7 @@ def read_rows(parts: Sequence[Path], rows: NDArray[np.int64]) -> VectorRows:
 
 
 def _groups(parts: Sequence[Path]) -> Iterator[tuple[pq.ParquetFile, int, int, int]]:
-    """Each row group: its file, its number there, its first row over all files, and how many it has."""
+    """Yield each row group: its file, its number there, its first row over all files, and its row count."""
     first_row = 0
     for path in parts:
         with pq.ParquetFile(path) as file:

@@ -75,7 +75,7 @@ def export_part_of_rank(attempt: Attempt, ranks: Ranks, on_stage: OnStage) -> Ra
                 attempt=attempt,
                 config_text=config_text,
                 ranks=ranks,
-                helps=tower not in own,
+                is_helper=tower not in own,
             )
             tables.append(export_tables_isolated(order, on_stage))
     export_one = partial(export_in_own_process, attempt, config_text, on_stage)
@@ -87,7 +87,7 @@ def publish_parts(parts: Sequence[RankReport], attempt: Attempt) -> ExportOutcom
     """Publish the towers and tables of all ranks; publish nothing if one rank failed as a whole."""
     for part in parts:
         if part.failure is not None:
-            remove_uploads([file for each in parts for file in each.sent], attempt.artifact_uri)
+            remove_uploads([file for each in parts for file in each.uploaded], attempt.artifact_uri)
             return ExportOutcome(failure=part.failure)
     if parts[0].earlier is not None:
         return parts[0].earlier

@@ -1,4 +1,4 @@
-"""What all ranks made of a tower's tables, joined to its dense package; on rank 0, once all are done."""
+"""Join all ranks' tables of a tower to its dense package, on rank 0, once all ranks are done."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -28,38 +28,38 @@ from exporter.towers.plan import PlannedTower
 
 
 def join_tables(
-    result: TowerResult, made: Sequence[RankTables], attempt: Attempt, *, ranks: int
+    result: TowerResult, parts: Sequence[RankTables], attempt: Attempt, *, ranks: int
 ) -> TowerResult:
-    """The tower's result with its tables in it; a failure where they failed on any of so many ranks.
+    """Return the tower's result with its tables added; a failure if the tables failed on any of `ranks`.
 
-    Of a tower that is not to be published, what ranks have sent is taken back, and also what one that died
-    may have sent: it would be in the way of the other towers.
+    If the tower cannot be published, the files that ranks uploaded for it are removed, also those that a rank
+    may have uploaded before it died: they would block the publication of the other towers.
     """
-    name, sent = result.planned.name, tuple(each.sent for each in made if each.sent is not None)
-    failure = result.failure or next((each.failure for each in made if each.failure), None)
-    unsent = result.unsent or next((each.unsent for each in made if each.unsent), None)
+    name, uploaded = result.planned.name, tuple(each.uploaded for each in parts if each.uploaded is not None)
+    failure = result.failure or next((each.failure for each in parts if each.failure), None)
+    unsent = result.unsent or next((each.upload_failure for each in parts if each.upload_failure), None)
     if not failure and not unsent:
-        failure = _find_mismatch(result, made, ranks)
+        failure = _find_mismatch(result, parts, ranks)
     if failure is not None:
-        remove_uploads((*result.sent, *sent), attempt.artifact_uri)
-        left = _remove_unreported_files(name, made, ranks, attempt)
+        remove_uploads((*result.sent, *uploaded), attempt.artifact_uri)
+        left = _remove_unreported_files(name, parts, ranks, attempt)
         return TowerResult(planned=result.planned, failure=failure, unsent=unsent or left)
-    result = replace(result, sent=(*result.sent, *sent))
+    result = replace(result, sent=(*result.sent, *uploaded))
     if unsent is not None:
         return replace(result, unsent=unsent)
     assert result.exported is not None and isinstance(result.planned, PlannedTower)
     try:
-        return _add_index(result, result.exported, result.planned, made, attempt)
+        return _add_index(result, result.exported, result.planned, parts, attempt)
     except ExportError as error:
         return replace(result, unsent=Failure.of(error))
 
 
 def _remove_unreported_files(
-    name: TowerName, made: Sequence[RankTables], ranks: int, attempt: Attempt
+    name: TowerName, parts: Sequence[RankTables], ranks: int, attempt: Attempt
 ) -> Failure | None:
-    """Remove what ranks may have sent that could not say so; why that could not be, if it could not."""
-    told = {each.rank for each in made if not each.died}
-    if not (paths := [rows_path(name, rank, ranks) for rank in range(ranks) if rank not in told]):
+    """Remove files that ranks may have uploaded before they died; return why that failed, if it did."""
+    reported = {each.rank for each in parts if not each.died}
+    if not (paths := [rows_path(name, rank, ranks) for rank in range(ranks) if rank not in reported]):
         return None
     try:
         remove_abandoned_files(paths, attempt.artifact_uri, attempt.await_lease)
@@ -68,49 +68,51 @@ def _remove_unreported_files(
     return None
 
 
-def _find_mismatch(result: TowerResult, made: Sequence[RankTables], ranks: int) -> Failure | None:
-    """Why what the ranks made are not the tables of the tower, each of them whole."""
+def _find_mismatch(result: TowerResult, parts: Sequence[RankTables], ranks: int) -> Failure | None:
+    """Return why the ranks' results are not complete tables of the tower; None if they are."""
     assert result.exported is not None
     [weights] = [source for source in result.exported.sources if source.role == "checkpoint"]
     try:
-        _require_one_of_each(result.planned.name, made, ranks)
-        _require_same(result.planned.name, made, weights)
-        for table in made[0].tables:
-            _require_whole(result.planned.name, table, made)
+        _require_one_of_each(result.planned.name, parts, ranks)
+        _require_same(result.planned.name, parts, weights)
+        for table in parts[0].tables:
+            _require_whole(result.planned.name, table, parts)
     except ExportError as error:
         return Failure.of(error)
     return None
 
 
-def _require_one_of_each(name: TowerName, made: Sequence[RankTables], ranks: int) -> None:
-    found = sorted(each.rank for each in made)
+def _require_one_of_each(name: TowerName, parts: Sequence[RankTables], ranks: int) -> None:
+    found = sorted(each.rank for each in parts)
     if found != list(range(ranks)):
         raise AttemptFailed(f"of {ranks} ranks, {_list_ranks(found)} brought tables of the {name} tower")
 
 
-def _require_same(name: TowerName, made: Sequence[RankTables], weights: SourceRef) -> None:
-    """All ranks have cut the same tables of the same checkpoint in the same way."""
-    first = made[0]
-    if odd := [each.rank for each in made if (each.plan, each.tables) != (first.plan, first.tables)]:
-        raise AttemptFailed(f"rank {_list_ranks(odd)} would cut the tables of the {name} tower otherwise")
-    if odd := [each.rank for each in made if each.checkpoint != weights]:
+def _require_same(name: TowerName, parts: Sequence[RankTables], weights: SourceRef) -> None:
+    """Check that all ranks split the same tables of the same checkpoint in the same way."""
+    first = parts[0]
+    if odd := [each.rank for each in parts if (each.plan, each.tables) != (first.plan, first.tables)]:
+        raise AttemptFailed(
+            f"the tables of the {name} tower are split differently on rank {_list_ranks(odd)}"
+        )
+    if odd := [each.rank for each in parts if each.checkpoint != weights]:
         raise CheckpointUnreadable(
             f"rank {_list_ranks(odd)} read another checkpoint at {weights.uri} for the tables of the {name} "
             "tower than its dense weights were read from",
-            hint="give a checkpoint_uri that leads to the same files on every host, and leave them be",
+            hint="give a checkpoint_uri that names the same files on every host, and do not change the files",
             where=weights.uri,
         )
 
 
-def _require_whole(name: TowerName, table: TableUse, made: Sequence[RankTables]) -> None:
-    """Its shards have every row once, in their order."""
-    shards, rows = sorted(_rows_of(table, made), key=lambda rows: rows.first), table.meta.shape[0]
+def _require_whole(name: TowerName, table: TableUse, parts: Sequence[RankTables]) -> None:
+    """Check that the shards of a table contain every row once, in order."""
+    shards, rows = sorted(_rows_of(table, parts), key=lambda rows: rows.first), table.meta.shape[0]
     begins, ends = (*(shard.first for shard in shards), rows), (0, *(shard.end for shard in shards))
     for begin, end in zip(begins, ends, strict=True):
         if begin != end:
             raise AttemptFailed(
-                f"table {table.name} of the {name} tower, of {rows} rows: what the ranks wrote of it goes on "
-                f"with row {begin} behind {end} rows"
+                f"table {table.name} of the {name} tower, of {rows} rows: after {end} rows, the ranks' files "
+                f"continue with row {begin}"
             )
 
 
@@ -122,12 +124,12 @@ def _add_index(
     result: TowerResult,
     exported: ExportedTower,
     planned: PlannedTower,
-    made: Sequence[RankTables],
+    parts: Sequence[RankTables],
     attempt: Attempt,
 ) -> TowerResult:
-    """The same with `tables.json` sent, and named in the tower's entry."""
+    """Upload `tables.json` and name it in the tower's entry; return the result with both."""
     local = attempt.workspace / f"{planned.name}_tables.json"
-    local.write_text(tables_file(planned.name, made, attempt.spec.tables).model_dump_json(indent=2) + "\n")
+    local.write_text(tables_file(planned.name, parts, attempt.spec.tables).model_dump_json(indent=2) + "\n")
     index = file_ref(index_path(planned.name), local)
     stored = upload_file(
         index,
@@ -139,18 +141,18 @@ def _add_index(
     between = plan_between(planned.config.pipeline, max_batch_size=attempt.spec.max_batch_size)
     tables = ShardedTables(
         index=index,
-        shards=tuple(each.file for each in made if each.file is not None),
+        shards=tuple(each.file for each in parts if each.file is not None),
         tensors=tensor_entries(between),
         dims=dim_entries(between),
-        verified=_join_reports(made),
+        verified=_join_reports(parts),
     )
-    embeddings = _add_row_errors(exported.entry.embeddings, made)
+    embeddings = _add_row_errors(exported.entry.embeddings, parts)
     entry = exported.entry.model_copy(update={"tables": tables, "embeddings": embeddings})
     return replace(result, exported=replace(exported, entry=entry), sent=(*result.sent, stored))
 
 
-def tables_file(tower: TowerName, made: Sequence[RankTables], tables: Tables) -> TablesFile:
-    """Each table of the tower, and the rows of it that each rank has, in their order."""
+def tables_file(tower: TowerName, parts: Sequence[RankTables], tables: Tables) -> TablesFile:
+    """Describe each table of the tower, and which file has which of its rows, in order."""
     described = tuple(
         ShardedTable(
             name=table.name,
@@ -162,17 +164,17 @@ def tables_file(tower: TowerName, made: Sequence[RankTables], tables: Tables) ->
             ),
             kept_in=tables.dtype_of(table.name),
             features=table.features,
-            shards=tuple(sorted(_rows_of(table, made), key=lambda rows: rows.first)),
+            shards=tuple(sorted(_rows_of(table, parts), key=lambda rows: rows.first)),
         )
-        for table in made[0].tables
+        for table in parts[0].tables
     )
     return TablesFile(tower=tower, tables=described)
 
 
-def _add_row_errors(embeddings: Sequence[TableEntry], made: Sequence[RankTables]) -> tuple[TableEntry, ...]:
-    """The tables with the errors of their rows, which every rank knows of its own."""
+def _add_row_errors(embeddings: Sequence[TableEntry], parts: Sequence[RankTables]) -> tuple[TableEntry, ...]:
+    """Add the errors of quantised rows, joined over all ranks, to the tables' entries."""
     found: dict[str, RowErrors] = {}
-    for each in made:
+    for each in parts:
         for weight, errors in each.errors:
             found.setdefault(weight, RowErrors()).join(errors)
     return tuple(
@@ -183,17 +185,17 @@ def _add_row_errors(embeddings: Sequence[TableEntry], made: Sequence[RankTables]
     )
 
 
-def _rows_of(table: TableUse, made: Sequence[RankTables]) -> Iterator[TableRows]:
-    for each in made:
-        for share in each.shares:
-            if share.table == table and each.file is not None:
+def _rows_of(table: TableUse, parts: Sequence[RankTables]) -> Iterator[TableRows]:
+    for each in parts:
+        for shard in each.shards:
+            if shard.table == table and each.file is not None:
                 yield TableRows(
-                    first=share.first, end=share.end, file=each.file.path, sha256=each.file.sha256
+                    first=shard.first, end=shard.end, file=each.file.path, sha256=each.file.sha256
                 )
 
 
-def _join_reports(made: Sequence[RankTables]) -> LookupReport:
-    reports = [each.report for each in made if each.report is not None]
+def _join_reports(parts: Sequence[RankTables]) -> LookupReport:
+    reports = [each.report for each in parts if each.report is not None]
     return LookupReport(
         cases=sum(report.cases for report in reports),
         refused=sum(report.refused for report in reports),

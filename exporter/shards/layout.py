@@ -1,4 +1,4 @@
-"""What ranks make of a tower's tables, and where it goes in the artifact."""
+"""The results of ranks for a tower's tables, and their paths in the artifact."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ TABLES_NAME = "tables.json"
 
 @dataclass(frozen=True, kw_only=True)
 class TableShard:
-    """Rows of a table that are one rank's."""
+    """The rows of one table that belong to one rank, from `first` up to `end`."""
 
     table: TableUse
     first: int
@@ -32,7 +32,7 @@ class TableShard:
 
     @property
     def meta(self) -> TensorMeta:
-        """Of these rows, as they are written."""
+        """Shape and dtype of these rows as they are written."""
         rows = TensorMeta(
             shape=(self.end - self.first, *self.table.meta.shape[1:]), dtype=self.table.meta.dtype
         )
@@ -41,45 +41,45 @@ class TableShard:
 
 @dataclass(frozen=True, kw_only=True)
 class RankTables:
-    """What one rank made of the tables of one tower: its rows, written, tried and sent, or a failure."""
+    """One rank's result for one tower's tables: its rows, written, verified and uploaded, or a failure."""
 
     tower: TowerName
     rank: int
-    plan: str = ""  # the digest of the sharding plan that it made for itself
-    checkpoint: SourceRef | None = None  # that it read
+    plan: str = ""  # digest of the sharding plan that the rank computed
+    checkpoint: SourceRef | None = None  # the checkpoint that the rank read
     tables: tuple[TableUse, ...] = ()
-    shares: tuple[TableShard, ...] = ()
-    errors: tuple[tuple[str, RowErrors], ...] = ()  # of its rows of quantised tables, by `TableUse.weight`
+    shards: tuple[TableShard, ...] = ()
+    errors: tuple[tuple[str, RowErrors], ...] = ()  # of the rank's quantised rows, by `TableUse.weight`
     file: FileRef | None = None  # None: no table has rows for this rank
     report: LookupReport | None = None
-    sent: StoredFile | None = None
+    uploaded: StoredFile | None = None
     failure: Failure | None = None
-    died: bool = False  # and could not say whether it had sent its file
-    unsent: Failure | None = None  # why the file is not where the artifact is to be
+    died: bool = False  # its process died, maybe after it uploaded its file
+    upload_failure: Failure | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class RankReport:
-    """All that one rank brings to where the ranks meet."""
+    """Everything that one rank sends to rank 0 at the end."""
 
     planned: tuple[TowerToExport, ...] = ()  # of the whole export
     results: tuple[TowerResult, ...] = ()
     tables: tuple[RankTables, ...] = ()
-    earlier: ExportOutcome | None = None  # what an attempt published that could not say so
+    earlier: ExportOutcome | None = None  # published by an earlier attempt that died before it reported it
     failure: Failure | None = None  # of the rank as a whole
 
     @property
-    def sent(self) -> tuple[StoredFile, ...]:
-        """Every file of it that is where the artifact is to be."""
-        tables = (each.sent for each in self.tables if each.sent is not None)
+    def uploaded(self) -> tuple[StoredFile, ...]:
+        """All files that the rank has uploaded."""
+        tables = (each.uploaded for each in self.tables if each.uploaded is not None)
         return (*tables, *(file for result in self.results for file in result.sent))
 
 
 def rows_path(tower: TowerName, rank: int, ranks: int) -> str:
-    """Of a rank's rows, below the artifact's root."""
+    """Return the path of a rank's rows, below the artifact's root."""
     return f"tables/{tower}/rows-{rank}-of-{ranks}.safetensors"
 
 
 def index_path(tower: TowerName) -> str:
-    """Of a tower's `tables.json`, below the artifact's root."""
+    """Return the path of a tower's `tables.json`, below the artifact's root."""
     return f"tables/{tower}/{TABLES_NAME}"

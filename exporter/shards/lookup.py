@@ -1,4 +1,4 @@
-"""The reference lookup: rows from the shards of an artifact, mapped, for whoever runs a dense package."""
+"""Reference lookup in the mapped shards of an artifact, whose results a dense package takes."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -24,7 +24,7 @@ _HINT = "export again; the artifact was changed or made by another version"
 
 
 def read_tables(path: Path) -> TablesFile:
-    """`tables.json`; InvalidArtifact if it is none."""
+    """Read `tables.json`; raise InvalidArtifact if it is not valid."""
     try:
         return TablesFile.model_validate_json(path.read_bytes())
     except ValidationError as error:
@@ -40,10 +40,12 @@ def read_tables(path: Path) -> TablesFile:
 def open_shard_lookup(
     manifest: Manifest, entry: TowerEntry, config: TowerConfig, plan: DimPlan, root: Path
 ) -> LookUp | None:
-    """Lookups of a published tower in its shards, which are below `root`; None where a package looks up.
+    """Open the lookup of a published tower in its shards, which are below `root`.
+
+    Return None for a tower whose packages do the lookups.
 
     Raises:
-        InvalidArtifact: a table that the tower reads is not there, or not whole, or of another shape.
+        InvalidArtifact: a table that the tower reads is missing, incomplete or of another shape.
     """
     if entry.tables is None:
         return None
@@ -56,9 +58,9 @@ def open_shard_lookup(
 def build_lookup(
     tables: TablesFile, config: TowerConfig, plan: DimPlan, root: Path, *, max_batch_size: int
 ) -> LookUp:
-    """The same for the tower of this config, its ids weighted as that says."""
+    """Build the lookup of the tower of `config`, which also says how ids are weighted, in `tables`."""
     by_tensor, files = {table.tensor: table for table in tables.tables}, RowFiles()
-    with torch.device("meta"):  # nothing of it but the lookups will be run
+    with torch.device("meta"):  # only its lookups will be run, on the mapped rows
         tower = build_tower(config, plan)
     look_up_in_pieces(
         tower.module,
@@ -70,7 +72,7 @@ def build_lookup(
 
 def _pieces(table: TableUse, found: ShardedTable | None, root: Path, files: "RowFiles") -> tuple[Piece, ...]:
     if found is None:
-        raise _invalid_tables(f"no table is {table.weight}, which the tower reads")
+        raise _invalid_tables(f"there is no table {table.weight}, which the tower reads")
     if (found.rows, found.width) != table.meta.shape:
         raise _invalid_tables(
             f"table {found.name} has {found.rows} rows of {found.width}, and the tower reads {table.meta}"
@@ -81,8 +83,8 @@ def _pieces(table: TableUse, found: ShardedTable | None, root: Path, files: "Row
             break
         end = shard.end
         rows = TensorMeta(shape=(shard.end - shard.first, found.width), dtype=table.meta.dtype)
-        held = meta_of_fused_rows(rows, found.kept_in)
-        pieces.append(files.piece(root / check_path(shard.file), found.tensor, shard.first, held))
+        meta = meta_of_fused_rows(rows, found.kept_in)
+        pieces.append(files.piece(root / check_path(shard.file), found.tensor, shard.first, meta))
     if end != found.rows:
         raise _invalid_tables(f"table {found.name} has no row {end} in its shards, of {found.rows}")
     return tuple(pieces)
@@ -93,20 +95,20 @@ def _invalid_tables(problem: str) -> InvalidArtifact:
 
 
 class RowFiles:
-    """Files that ranks wrote, each opened and mapped once, however many tables have rows in it."""
+    """Files of rows that ranks wrote; each is opened and mapped once, for all tables in it."""
 
     def __init__(self) -> None:
         self._files: dict[Path, tuple[SafetensorsCheckpoint, Mapping[str, TensorMeta]]] = {}
 
-    def piece(self, path: Path, tensor: str, first: int, held: TensorMeta) -> Piece:
-        """The rows from `first` on of a table, mapped; InvalidArtifact if the file does not hold them."""
+    def piece(self, path: Path, tensor: str, first: int, meta: TensorMeta) -> Piece:
+        """Map the rows of a table from `first` on; raise InvalidArtifact if the file does not have them."""
         if path not in self._files:
             self._files[path] = _open_file(path)
         file, tensors = self._files[path]
         found = tensors.get(tensor)
-        if found != held:
+        if found != meta:
             raise InvalidArtifact(
-                f"{path.name} holds {found or 'nothing'} of {tensor}, where {held} belongs",
+                f"{path.name} has {found or 'nothing'} of {tensor} instead of {meta}",
                 hint=_HINT,
                 where=path.name,
             )

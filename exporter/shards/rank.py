@@ -1,7 +1,7 @@
-"""One rank's part of a tower's tables: its rows written, tried and sent. Nothing is gathered.
+"""One rank's part of a tower's tables: write its rows, verify them and upload them.
 
-Every rank finds out by itself which rows are its own; what it wrote, it tries by itself as well: lookups in
-its own rows as written, and in all others as the checkpoint has them, against eager ones.
+Ranks do not communicate for it: each computes which rows are its own, and verifies what it wrote by itself.
+Lookups in its own rows as written, and in all other rows of the checkpoint, are compared with eager ones.
 """
 
 import logging
@@ -28,68 +28,72 @@ from exporter.shards.write import write_rows
 from exporter.stages import OnStage, Progress, Stage, StageClock, throttle_progress
 from exporter.towers.plan import TowerToExport
 
-_WRITTEN, _TRIED = 0.6, 0.7  # of the stage, about
+_WRITTEN, _VERIFIED = 0.6, 0.7  # progress of the stage, roughly, after these steps
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TablesRequest:
-    """A tower whose tables are to be written, and which of their rows are to be: one rank's."""
+    """Request to write one rank's rows of a tower's tables."""
 
     planned: TowerToExport
     attempt: Attempt
     config_text: str
     ranks: Ranks
-    helps: bool = False  # the tower's dense part is another rank's
+    is_helper: bool = False  # another rank exports the tower's dense part
 
     @property
-    def place(self) -> str:
-        """Who reports, and where: as the tower itself, or as one who helps with it."""
-        return f"{self.planned.name}.{self.ranks.rank}" if self.helps else self.planned.name.value
+    def reporter(self) -> str:
+        """Name in stage events and file names: of the tower, for a helper with the rank's number."""
+        return f"{self.planned.name}.{self.ranks.rank}" if self.is_helper else self.planned.name.value
 
 
-def export_tables_isolated(order: TablesRequest, on_stage: OnStage) -> RankTables:
-    """Do this rank's part of a tower's tables, in a process of its own; whatever goes wrong is told."""
-    return run_isolated(partial(export_tables, order, on_stage), on_death=partial(_process_died, order))
+def export_tables_isolated(request: TablesRequest, on_stage: OnStage) -> RankTables:
+    """Write, verify and upload the rank's rows in a child process; the result reports every failure."""
+    return run_isolated(partial(export_tables, request, on_stage), on_death=partial(_process_died, request))
 
 
-def export_tables(order: TablesRequest, on_stage: OnStage) -> RankTables:
-    """The same in this process."""
-    clock = StageClock(order.place, on_stage, within=partial(limit_stage, order.attempt, order.place))
-    local = order.attempt.workspace / f"{order.place}.safetensors"
+def export_tables(request: TablesRequest, on_stage: OnStage) -> RankTables:
+    """Write, verify and upload the rank's rows in this process; the result reports every failure."""
+    clock = StageClock(
+        request.reporter, on_stage, within=partial(limit_stage, request.attempt, request.reporter)
+    )
+    local = request.attempt.workspace / f"{request.reporter}.safetensors"
     try:
         with clock.stage(Stage.TABLES) as progress:
-            made = write_tables(order, local, throttle_progress(progress))
-            return _upload_rows(made, local, order.attempt, throttle_progress(progress))
+            tables = write_tables(request, local, throttle_progress(progress))
+            return _upload_rows(tables, local, request.attempt, throttle_progress(progress))
     except Exception as error:
-        log.exception("tables_failed", extra={"tower": order.planned.name, "rank": order.ranks.rank})
-        return _failed_tables(order, error)
+        log.exception("tables_failed", extra={"tower": request.planned.name, "rank": request.ranks.rank})
+        return _failed_tables(request, error)
 
 
-def _process_died(order: TablesRequest, how: str) -> RankTables:
-    name, rank = order.planned.name, order.ranks.rank
+def _process_died(request: TablesRequest, how: str) -> RankTables:
+    name, rank = request.planned.name, request.ranks.rank
     died = TowerDied(f"the process that wrote the {name} tower's tables on rank {rank} {how}")
-    return replace(_failed_tables(order, find_stage_timeout(order.attempt, order.place) or died), died=True)
+    return replace(
+        _failed_tables(request, find_stage_timeout(request.attempt, request.reporter) or died), died=True
+    )
 
 
-def _failed_tables(order: TablesRequest, error: Exception) -> RankTables:
-    return RankTables(tower=order.planned.name, rank=order.ranks.rank, failure=Failure.of(error))
+def _failed_tables(request: TablesRequest, error: Exception) -> RankTables:
+    return RankTables(tower=request.planned.name, rank=request.ranks.rank, failure=Failure.of(error))
 
 
-def write_tables(order: TablesRequest, local: Path, progress: Progress) -> RankTables:
-    """Write this rank's rows of every table of the tower to the file `local`, and try them.
+def write_tables(request: TablesRequest, local: Path, progress: Progress) -> RankTables:
+    """Write this rank's rows of every table of the tower to the file `local`, and verify them.
 
     Raises:
-        CheckpointError: the checkpoint cannot be read, is not of this model, or holds what is no number.
-        VerificationFailed: what is looked up in the file is not what eager looks up.
+        CheckpointError: the checkpoint cannot be read, is not of this model, or contains NaN or infinity.
+        VerificationFailed: a lookup in the file differs from eager's.
     """
-    spec, ranks, name = order.attempt.spec, order.ranks, order.planned.name
-    blueprint = open_blueprint(order.planned, spec, order.config_text)
+    spec, ranks, name = request.attempt.spec, request.ranks, request.planned.name
+    blueprint = open_blueprint(request.planned, spec, request.config_text)
     tower = blueprint.build()
     tables = {table.weight: table for table in list_tables(tower.module)}
     plan = row_wise_plan({weight: _rows_and_width(table) for weight, table in tables.items()}, ranks.size)
-    shares = tuple(
+    shards = tuple(
         TableShard(
             table=tables[weight],
             first=first,
@@ -99,21 +103,21 @@ def write_tables(order: TablesRequest, local: Path, progress: Progress) -> RankT
         for weight, (first, end) in rows_of_rank(plan, ranks.rank).items()
     )
     averaged = tower.config.pipeline.averaged_weights
-    checkpoint, source = fetch_checkpoint_once(spec, order.attempt.workspace, averaged=averaged)
-    made = RankTables(
+    checkpoint, source = fetch_checkpoint_once(spec, request.attempt.workspace, averaged=averaged)
+    result = RankTables(
         tower=name,
         rank=ranks.rank,
         plan=plan_digest(plan),
         checkpoint=source,
         tables=tuple(tables.values()),
-        shares=shares,
+        shards=shards,
     )
     blueprint.fill(tower, checkpoint)
     quantise_tables(tower.module, spec.tables)
-    if not shares:
-        return made
+    if not shards:
+        return result
     written = write_rows(
-        shares,
+        shards,
         checkpoint,
         local,
         lambda done, total: progress(
@@ -121,12 +125,12 @@ def write_tables(order: TablesRequest, local: Path, progress: Progress) -> RankT
         ),
     )
     path = rows_path(name, ranks.rank, ranks.size)
-    progress(_WRITTEN, "lookups in the rows as written, against eager ones")
+    progress(_WRITTEN, "lookups in the written rows, compared with eager")
     return replace(
-        made,
+        result,
         errors=written.errors,
         file=FileRef(path=path, size=local.stat().st_size, sha256=written.sha256),
-        report=verify_lookups(tower, blueprint, WrittenShards(shares, checkpoint, local), spec),
+        report=verify_lookups(tower, blueprint, WrittenShards(shards, checkpoint, local), spec),
     )
 
 
@@ -135,24 +139,24 @@ def _rows_and_width(table: TableUse) -> tuple[int, int]:
     return rows, width
 
 
-def _upload_rows(made: RankTables, local: Path, attempt: Attempt, progress: Progress) -> RankTables:
-    """The same with its file where the artifact is to be, or with the reason why it is not."""
-    if made.file is None:
-        return made
+def _upload_rows(tables: RankTables, local: Path, attempt: Attempt, progress: Progress) -> RankTables:
+    """Upload the rank's file; return `tables` with the stored file, or with the failure."""
+    if tables.file is None:
+        return tables
     try:
-        attempt.await_lease()  # what a straggler would send could meet what its successor sends
+        attempt.await_lease()  # a straggler's files could block those of its successor
         stored = upload_file(
-            made.file,
+            tables.file,
             local,
             attempt.artifact_uri,
             replace_unfinished=attempt.replace_unfinished,
             may_upload=attempt.await_lease,
-            on_progress=lambda sent, total: progress(
-                _TRIED + (1 - _TRIED) * sent / total, f"tables: {sent:,} of {total:,} bytes sent"
+            on_progress=lambda done, total: progress(
+                _VERIFIED + (1 - _VERIFIED) * done / total, f"tables: {done:,} of {total:,} bytes sent"
             ),
         )
     except ExportError as error:
-        log.exception("tables_not_sent", extra={"tower": made.tower})
-        return replace(made, unsent=Failure.of(error))
-    local.unlink()  # a share of large tables would else be on the disk twice until the end
-    return replace(made, sent=stored)
+        log.exception("tables_not_uploaded", extra={"tower": tables.tower})
+        return replace(tables, upload_failure=Failure.of(error))
+    local.unlink()  # large tables would otherwise be on the disk twice until the end
+    return replace(tables, uploaded=stored)

@@ -1,4 +1,4 @@
-"""What a rank wrote, tried: lookups in its own rows as written, in all others as the checkpoint has them."""
+"""Verify the rows that a rank wrote, by lookups in them and in all other rows of the checkpoint."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -26,60 +26,61 @@ from exporter.towers.lookup import LookUp, build_eager_lookup
 from exporter.towers.tower import Tower
 from exporter.verify.numerics import FP32_TOLERANCE, compare_runs
 
-_DRAWN = 30  # of a rank's rows of a table
+_RANDOM_ROWS = 30  # of a rank's rows of each table, compared one by one
 
 
 class WrittenShards:
-    """What a rank wrote to a file, and the checkpoint that it read."""
+    """The shards that a rank wrote to a file, and the checkpoint that it read."""
 
-    def __init__(self, shares: tuple[TableShard, ...], checkpoint: Checkpoint, local: Path) -> None:
-        self._shares, self._checkpoint, self._local = shares, checkpoint, local
+    def __init__(self, shards: tuple[TableShard, ...], checkpoint: Checkpoint, local: Path) -> None:
+        self._shares, self._checkpoint, self._local = shards, checkpoint, local
         self._files = RowFiles()
 
     def pieces(self, table: TableUse) -> tuple[Piece, ...]:
-        """A table with the file's rows in their place, and all others as the checkpoint has them."""
+        """Return the pieces of a table: the rank's own rows from the file, all others from the checkpoint."""
         stored = self._checkpoint.pieces(PREFIX + table.weight)
-        share = next((share for share in self._shares if share.table.weight == table.weight), None)
-        if share is None:
+        shard = next((shard for shard in self._shares if shard.table.weight == table.weight), None)
+        if shard is None:
             return stored
-        others = (part for piece in stored for part in piece.outside(share.first, share.end))
-        return (*others, self._own(share))
+        others = (part for piece in stored for part in piece.outside(shard.first, shard.end))
+        return (*others, self._own(shard))
 
     def own_rows(self) -> Iterator[tuple[TableUse, int, Tensor, Tensor]]:
-        """Some rows of the rank's own: their table, their number, what is expected and what was written.
+        """Yield some of the rank's own rows: table, row number, expected row and written row.
 
-        Expected are the checkpoint's, each read by itself: nothing of a lookup in pieces is needed for them.
+        Expected rows are read from the checkpoint one by one, without the code of lookups in pieces.
         """
-        for share in self._shares:
-            piece = self._own(share)
-            for row in _sample_row_numbers(share.first, share.end):
-                expected = self._checkpoint.rows(PREFIX + share.table.weight, row, row + 1)
-                found = piece.rows(torch.tensor([row - share.first]))
-                if share.is_quantised:
-                    low = LOW_TABLES[share.kept_in]
-                    width = share.table.meta.shape[1]
+        for shard in self._shares:
+            piece = self._own(shard)
+            for row in _sample_row_numbers(shard.first, shard.end):
+                expected = self._checkpoint.rows(PREFIX + shard.table.weight, row, row + 1)
+                found = piece.rows(torch.tensor([row - shard.first]))
+                if shard.is_quantised:
+                    low = LOW_TABLES[shard.kept_in]
+                    width = shard.table.meta.shape[1]
                     expected, found = (low.restored(each, width) for each in (low.fuse(expected), found))
-                yield share.table, row, F.embedding(torch.tensor([0]), expected), found
+                yield shard.table, row, F.embedding(torch.tensor([0]), expected), found
 
-    def _own(self, share: TableShard) -> Piece:
-        return self._files.piece(self._local, share.table.weight, share.first, share.meta)
+    def _own(self, shard: TableShard) -> Piece:
+        return self._files.piece(self._local, shard.table.weight, shard.first, shard.meta)
 
 
 def _sample_row_numbers(first: int, end: int) -> list[int]:
-    """The first, the last, and some drawn between: the same whenever it is asked for."""
-    drawn = torch.randint(first, end, (_DRAWN,), generator=torch.Generator().manual_seed(first))
-    return sorted({first, *drawn.tolist(), end - 1})
+    """Return the first and last row number and random ones between, always the same for a range."""
+    random = torch.randint(first, end, (_RANDOM_ROWS,), generator=torch.Generator().manual_seed(first))
+    return sorted({first, *random.tolist(), end - 1})
 
 
 def verify_lookups(
     tower: Tower, blueprint: Blueprint, written: WrittenShards, spec: ExportSpec
 ) -> LookupReport:
-    """Lookups in what was written against eager ones, in every case that a gate tries; and rows of its own.
+    """Compare lookups in the written rows with eager ones, in every case of the gate; and single rows.
 
-    A case looks up what sample rows name, which may be few of the rank's rows, or none.
+    A case looks up the ids of sample rows, which may be few of the rank's rows, or none; therefore some of
+    the rank's rows are also compared one by one.
 
     Raises:
-        VerificationFailed: what was written is something else.
+        VerificationFailed: a lookup or a row differs.
     """
     own = [_row_difference(tower, *each) for each in written.own_rows()]
     mapped = blueprint.build()
@@ -109,23 +110,23 @@ def _row_difference(tower: Tower, table: TableUse, row: int, expected: Tensor, f
 
 
 def _difference(eager: LookUp, reference: LookUp, batch: NamedBatch, tower: Tower) -> float:
-    """How far the two are apart; a row that is no number is the failure of the rank that has it."""
+    """Return the largest difference of the two lookups; raise VerificationFailed above the tolerance."""
     difference = compare_runs(eager(batch.inputs), reference(batch.inputs))
     if not difference.within(FP32_TOLERANCE):
         how = difference.problem or f"differs by {difference.largest:.3g} at scale {difference.scale:.3g}"
         raise VerificationFailed(
-            f"{tower.title}: {batch.name}: {difference.output}, looked up in the rows as written, is not "
-            f"what eager looks up: {how}",
+            f"{tower.title}: {batch.name}: {difference.output}, looked up in the written rows, is not what "
+            f"eager looks up: {how}",
             where=batch.name,
         )
     return difference.largest
 
 
 def _both_refuse(eager: LookUp, reference: LookUp, batch: NamedBatch, tower: Tower) -> bool:
-    """Whether eager refuses the inputs; VerificationFailed where only one of the two does."""
+    """Tell whether both lookups refuse the inputs; raise VerificationFailed if only one does."""
     expected, found = _refuses(eager, batch), _refuses(reference, batch)
     if expected != found:
-        who = "eager" if expected else "the lookup in the rows as written"
+        who = "eager" if expected else "the lookup in the written rows"
         raise VerificationFailed(f"{tower.title}: {batch.name}: only {who} refuses", where=batch.name)
     return expected
 

@@ -1,4 +1,4 @@
-"""A rank's rows written: streamed from the checkpoint in bounded pieces, and quantised on the way."""
+"""Write a rank's rows to a file, streamed from the checkpoint in bounded pieces and quantised on the way."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ from exporter.errors import WeightsNotFinite
 from exporter.lowering.tables import RowErrors, fuse_rows
 from exporter.shards.layout import TableShard
 
-PIECE_BYTES = 32 << 20  # of a table, in memory at a time
+PIECE_BYTES = 32 << 20  # bytes of a table that are in memory at a time
 
-OnBytes = Callable[[int, int], None]  # bytes of rows that are written, and of all
+OnBytes = Callable[[int, int], None]  # bytes written so far, and in all
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,35 +27,35 @@ class WrittenRows:
 
 
 def write_rows(
-    shares: tuple[TableShard, ...], checkpoint: Checkpoint, local: Path, on_bytes: OnBytes
+    shards: tuple[TableShard, ...], checkpoint: Checkpoint, local: Path, on_bytes: OnBytes
 ) -> WrittenRows:
-    """Write the rows of all shares to the file `local`.
+    """Write the rows of all shards to the file `local`.
 
     Raises:
-        CheckpointError: they cannot be read, or one of them is no number.
-        TableOutOfRange: a row has numbers that what it is to be kept in cannot hold.
+        CheckpointError: rows cannot be read, or contain NaN or infinity.
+        TableOutOfRange: a row has numbers outside the range of the dtype it is quantised to.
     """
-    tensors = {share.table.weight: share.meta for share in shares}
-    errors = {share.table.weight: RowErrors() for share in shares if share.is_quantised}
-    sha256 = write_safetensors(local, tensors, _values(shares, checkpoint, errors, on_bytes))
+    tensors = {shard.table.weight: shard.meta for shard in shards}
+    errors = {shard.table.weight: RowErrors() for shard in shards if shard.is_quantised}
+    sha256 = write_safetensors(local, tensors, _values(shards, checkpoint, errors, on_bytes))
     return WrittenRows(sha256=sha256, errors=tuple(errors.items()))
 
 
 def _values(
-    shares: tuple[TableShard, ...], checkpoint: Checkpoint, errors: Mapping[str, RowErrors], on_bytes: OnBytes
+    shards: tuple[TableShard, ...], checkpoint: Checkpoint, errors: Mapping[str, RowErrors], on_bytes: OnBytes
 ) -> Iterator[Tensor]:
-    """The rows of all shares in pieces; each is dropped from memory before the next is read."""
-    total, done = sum(share.meta.nbytes for share in shares), 0
-    for share in shares:
-        table, meta = share.table, share.table.meta
+    """Yield the rows of all shards in pieces; each is freed before the next is read."""
+    total, done = sum(shard.meta.nbytes for shard in shards), 0
+    for shard in shards:
+        table, meta = shard.table, shard.table.meta
         name, per_row = PREFIX + table.weight, meta.nbytes // max(1, meta.shape[0])
         step = max(1, PIECE_BYTES // max(1, per_row))
-        for first in range(share.first, share.end, step):
-            rows = checkpoint.rows(name, first, min(first + step, share.end))
+        for first in range(shard.first, shard.end, step):
+            rows = checkpoint.rows(name, first, min(first + step, shard.end))
             if rows.is_floating_point() and not bool(rows.isfinite().all()):
                 raise WeightsNotFinite([name])
-            if share.is_quantised:
-                rows = fuse_rows(rows, share.kept_in, errors[table.weight], name=table.name, first=first)
+            if shard.is_quantised:
+                rows = fuse_rows(rows, shard.kept_in, errors[table.weight], name=table.name, first=first)
             yield rows
             done += rows.nbytes
             on_bytes(done, total)

@@ -41,7 +41,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, tuple[RankRepo
         orders = [order_of(attempt.spec, attempt.workspace, ranks, tower=tower) for tower in (0, 1)]
         planned = tuple(order.planned for order in orders)
         results = tuple(exported(tower, attempt) for tower in ranks.share_out(planned))
-        tables = tuple(export_tables(replace(order, helps=True), ignore_stages) for order in orders)
+        tables = tuple(export_tables(replace(order, is_helper=True), ignore_stages) for order in orders)
         parts.append(RankReport(planned=planned, results=results, tables=tables))
     return folder, tuple(parts)
 
@@ -134,7 +134,7 @@ def test_rows_that_could_not_be_sent_keep_all_from_being_published(
     attempt: Attempt, parts: tuple[RankReport, ...]
 ) -> None:
     first, second, third = parts
-    unsent = with_tables(second, 1, replace(second.tables[1], unsent=FAILURE))
+    unsent = with_tables(second, 1, replace(second.tables[1], upload_failure=FAILURE))
     outcome = publish_parts((first, unsent, third), attempt)
     assert (outcome.failure, outcome.manifest_uri) == (FAILURE, None)
     assert files_below(attempt) == set()
@@ -156,7 +156,7 @@ def test_ranks_that_would_cut_a_table_differently_publish_nothing_of_the_tower(
     other = with_tables(third, 0, replace(third.tables[0], plan="another"))
     outcome = publish_parts((first, second, other), attempt)
     [failure] = [tower.failure for tower in outcome.towers if tower.failure]
-    assert "rank 2 would cut the tables of the user tower otherwise" in failure.message
+    assert "the tables of the user tower are split differently on rank 2" in failure.message
 
 
 def failures(outcome: ExportOutcome) -> list[str]:
@@ -177,11 +177,11 @@ def test_rows_that_are_in_no_shard_or_in_two_publish_nothing_of_the_tower(
     moved: int, attempt: Attempt, parts: tuple[RankReport, ...]
 ) -> None:
     first, second, third = parts
-    [share] = second.tables[1].shares
-    other = replace(second.tables[1], shares=(replace(share, end=share.end + moved),))
+    [share] = second.tables[1].shards
+    other = replace(second.tables[1], shards=(replace(share, end=share.end + moved),))
     outcome = publish_parts((first, with_tables(second, 1, other), third), attempt)
     [message] = failures(outcome)
-    assert f"goes on with row 1334 behind {1334 + moved} rows" in message
+    assert f"after {1334 + moved} rows, the ranks' files continue with row 1334" in message
     assert [tower.name for tower in read_manifest(attempt.artifact_uri).towers] == ["user"]
 
 

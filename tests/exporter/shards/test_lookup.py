@@ -91,7 +91,7 @@ def test_a_table_of_another_shape_or_name_is_refused(shard: Shard) -> None:
     tables = tables_file(sharded.planned.name, sharded.made, sharded.spec.tables)
     with pytest.raises(InvalidArtifact, match="has 7 rows of 16, and the tower reads"):
         reference(sharded, changed(tables, rows=7))
-    with pytest.raises(InvalidArtifact, match="no table is .*video_id_emb.weight"):
+    with pytest.raises(InvalidArtifact, match="there is no table .*video_id_emb.weight"):
         reference(sharded, changed(tables, tensor="another"))
 
 

@@ -101,7 +101,7 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path: Path) -> None:
 
 def test_a_rank_sends_its_file_and_reports_one_stage(tmp_path: Path) -> None:
     spec = spec_of(MODEL, tmp_path)
-    order = replace(order_of(spec, tmp_path, Ranks(rank=1, size=2)), helps=True)
+    order = replace(order_of(spec, tmp_path, Ranks(rank=1, size=2)), is_helper=True)
     told = tmp_path / "told"
 
     def tell(event: StageEvent) -> None:
@@ -109,7 +109,7 @@ def test_a_rank_sends_its_file_and_reports_one_stage(tmp_path: Path) -> None:
             file.write(f"{event.tower} {event.stage} {event.kind}\n")
 
     made = export_tables(order, tell)
-    assert made.sent is not None and made.file is not None
+    assert made.uploaded is not None and made.file is not None
     assert file_ref(made.file.path, tmp_path / "out" / "job" / made.file.path) == made.file
     lines = told.read_text().splitlines()
     assert (lines[0], lines[-1]) == ("model.1 tables started", "model.1 tables finished")
@@ -121,7 +121,7 @@ def test_what_cannot_be_sent_is_told_as_that(tmp_path: Path) -> None:
     rival.write_text("another attempt's")
     spec = spec_of(MODEL, tmp_path)
     made = export_tables(order_of(spec, tmp_path, Ranks(rank=1, size=2)), ignore_stages)
-    assert made.unsent is not None and made.unsent.code == "already_published"
+    assert made.upload_failure is not None and made.upload_failure.code == "already_published"
     assert rival.read_text() == "another attempt's"
 
 

@@ -24,7 +24,7 @@ Try = Callable[[int], LookupReport]  # of ranks' second one, when a row of its l
 def try_again(request: pytest.FixtureRequest, tmp_path: Path) -> Try:
     spec = spec_of(MODEL, tmp_path, tables={"layout": "sharded", "dtype": request.param})
     order, local = order_of(spec, tmp_path, Ranks(rank=1, size=2)), tmp_path / "rows"
-    shares = write_tables(order, local, no_progress).shares
+    shares = write_tables(order, local, no_progress).shards
     blueprint, checkpoint = (
         open_blueprint(order.planned, spec, order.config_text),
         open_checkpoint(FIXTURES / MODEL / "model.ckpt-0"),
