@@ -1,4 +1,4 @@
-"""How much memory a piece of work takes, seen in a process that has done nothing else.
+"""Measure the memory that a piece of work takes, in a process that has done nothing else.
 
 A process that has run other tests says little: the C library keeps freed blocks of sizes that were freed
 before, up to 64 MB of them at an end of its heap, and what other tests have left behind comes and goes.

@@ -1,4 +1,4 @@
-"""The pages in a real Chromium, on a whole Slipway whose attempts are stand-ins."""
+"""The pages in a real Chromium, on a whole Slipway whose attempts are run by fake ranks."""
 
 import re
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from exporter.spec import ExportSpec
 from launcher.up import Stack, running_stack
 from service.client.rest import SlipwayClient
 from tests.chromium import OpenPage, Screenshot
-from tests.launcher.conftest import stand_in
+from tests.launcher.conftest import fake_ranks
 from tests.service.requests import export_request
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def submit(stack: Stack, **changes: str) -> str:
 def hanging(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """A Slipway whose attempts do not end; a test leaves no job running."""
     folder = tmp_path_factory.mktemp("hanging")
-    with running_stack(folder, environment=stand_in("hang", folder)) as stack:
+    with running_stack(folder, environment=fake_ranks("hang", folder)) as stack:
         yield stack
 
 
@@ -57,9 +57,7 @@ def test_a_job_page_follows_the_job_and_says_so_aloud(stack: Stack, open_page: O
         expect(page.locator("#tower-user .stage.done")).to_have_count(2)
         expect(page.locator("#log")).to_contain_text("at work on compile of user")
         expect(page.locator("#plan")).to_contain_text("seq_uih_seq")
-        expect(page.locator("#report")).to_contain_text(
-            "is not an artifact"
-        )  # the stand-in publishes nothing
+        expect(page.locator("#report")).to_contain_text("is not an artifact")  # fake ranks publish nothing
 
 
 def test_a_job_page_is_told_of_changes(hanging: Stack, open_page: OpenPage) -> None:

@@ -76,7 +76,7 @@ class Manifest:
         return str(self.at("metadata", "name"))
 
     def at(self, *steps: str | int) -> JsonValue:
-        """What stands at a path; None where there is nothing."""
+        """Return the value at a path, or None if there is none."""
         here: JsonValue = dict(self.fields)
         for step in steps:
             if isinstance(here, list) and isinstance(step, int):
@@ -93,7 +93,7 @@ class Manifest:
 
     @property
     def containers(self) -> list["Manifest"]:
-        """Those of its pod, the first ones to run included."""
+        """The containers of its pod, init containers first."""
         found: list[JsonValue] = []
         for key in ("initContainers", "containers"):
             listed = self.pod.at("spec", key) if self.pod else None

@@ -1,4 +1,4 @@
-"""What `slipway predict` makes of recorded rows, beside what TorchEasyRec made of them."""
+"""Predictions of `slipway predict` for recorded rows, compared with what TorchEasyRec computed."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path

@@ -1,6 +1,6 @@
 """A day of Slipway: a training event, a live page, callbacks, the same request again, a cancel, a retry.
 
-Redis, API and worker are the real programs. Attempts are stand-ins that do what the job's output is called.
+Redis, API and worker are the real programs. Fake ranks do what the job's output is called.
 """
 
 import json
@@ -21,7 +21,7 @@ from slipway.client import Client, ExportRequest, JobState, TowerName
 from tests.architecture.tree import ROOT
 from tests.chromium import OpenPage, Screenshot
 from tests.jobs.hooks.factories import SECRET
-from tests.launcher.conftest import stand_in
+from tests.launcher.conftest import fake_ranks
 from tests.service.hooks.events import rule, structured, training_event
 from tests.service.hooks.receiver import Receiver, running_receiver
 from tests.service.requests import export_request
@@ -45,7 +45,7 @@ TYPES = ("export.started", "tower.finished", "tower.finished", "export.finished"
 @pytest.fixture(scope="module")
 def story_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     folder = tmp_path_factory.mktemp("story")
-    with running_stack(folder, environment={**stand_in("as-asked", folder), **SETTINGS}) as stack:
+    with running_stack(folder, environment={**fake_ranks("as-asked", folder), **SETTINGS}) as stack:
         yield stack
 
 

@@ -20,7 +20,7 @@ _names = itertools.count()
 
 @dataclass(frozen=True, kw_only=True)
 class TwoHosts:
-    """Where commands run so that they see one host of two each; the first has the address to meet at."""
+    """Two hosts to run commands on, each seeing itself alone; the first has the address to meet at."""
 
     prefixes: tuple[tuple[str, ...], tuple[str, ...]]
     address: str

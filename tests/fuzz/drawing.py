@@ -15,7 +15,7 @@ _Drawn = TypeVar("_Drawn")
 
 @dataclass
 class Count:
-    """How many inputs were tried, and how many of them were taken."""
+    """The number of inputs that were tried, and of those that were accepted."""
 
     tried: int = 0
     taken: int = 0

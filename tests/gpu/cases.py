@@ -1,4 +1,4 @@
-"""What is exported on a GPU: recorded models of all families in both modes, and each thing besides, once."""
+"""Exports for a GPU: recorded models of all families in both modes, and each thing besides, once."""
 
 from dataclasses import dataclass
 from pathlib import Path

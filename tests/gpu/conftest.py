@@ -1,4 +1,4 @@
-"""What runs on a GPU; without one it is skipped, and counted as such.
+"""Fixtures of the tests that need a GPU; without one these are skipped.
 
 Nothing here needs more than torch and pytest to be imported, so that a GPU machine can run a part of it.
 """

@@ -90,13 +90,13 @@ def _without_values(tower: Tower, mode: FakeTensorMode) -> Tower:
 
 
 def _tables(part: Part) -> Iterator[str]:
-    """What the part's module calls the tensors of its tables."""
+    """Yield the names of table tensors in the part's module."""
     for path, table in table_modules(part.tower.module).items():
         yield from (f"{path}.{name}" for name in table.state_dict())
 
 
 def _attention(part: Part, device: torch.device) -> dict[str, int]:
-    """How many layers of attention are traced, by what computes them."""
+    """Count the layers of attention in a part by the implementation that computes them."""
     if part.path == SPARSE_PATH:
         return {}
     modules = [type(each) for each in with_triton_kernels(part.tower, device).module.modules()]

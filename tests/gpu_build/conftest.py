@@ -64,13 +64,13 @@ def all_built(
 
 @pytest.fixture
 def packages(case: Case, all_built: dict[Case, Future[list[Built]]]) -> list[Built]:
-    """Those of a test's case, once they are built."""
+    """The packages of a test's case, once they are built."""
     return all_built[case].result()
 
 
 @pytest.fixture(scope="session")
 def loads(driver: Path) -> Callable[[Path], str]:
-    """How a library is loaded with all that it needs: what is missing, or nothing."""
+    """Load a library with all that it needs; the error is returned as text, empty if there is none."""
 
     def load(library: Path) -> str:
         code = f"import ctypes, os, torch; ctypes.CDLL({str(library)!r}, mode=os.RTLD_NOW)"

@@ -95,7 +95,7 @@ class Built:
 
     @cached_property
     def metadata(self) -> dict[str, str]:
-        """What a loader reads before it loads."""
+        """The metadata that a loader reads before it loads the library."""
         [told] = self.named(".wrapper_metadata.json").values()
         return dict(json.loads(told))
 
@@ -109,7 +109,7 @@ class Built:
         ]
 
     def calls(self, symbol: str) -> int:
-        """How often a call launches the kernel of this name."""
+        """Count the launches of the kernel of this name in one call."""
         return sum(re.fullmatch(rf"{symbol}_\d+", each) is not None for each in _CALLED.findall(self.wrapper))
 
     @cached_property
@@ -128,7 +128,7 @@ class Built:
 
     @property
     def waits(self) -> list[str]:
-        """What makes the host wait in a call."""
+        """The statements that make the host wait in a call."""
         return [*_WAITS.findall(self.wrapper), *_ON_HOST.findall(self.wrapper)]
 
     @property
@@ -152,7 +152,7 @@ def gpu_of(kernel: bytes) -> int:
 
 
 def parameters_of(kernel: Path) -> int:
-    """How many arguments a kernel's binary takes."""
+    """Return the number of arguments that a kernel's binary takes."""
     command = [triton.knobs.nvidia.cuobjdump.path, "-elf", str(kernel)]
     told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     return told.count("EIATTR_KPARAM_INFO")

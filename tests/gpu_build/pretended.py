@@ -54,7 +54,7 @@ def _first(*asked: object) -> int:
 
 
 def _pretend_device() -> None:
-    """What `torch.cuda` asks of CUDA's runtime, at its lowest, so that all that is built on it agrees."""
+    """Answer what `torch.cuda` asks of CUDA's runtime at its lowest level, so that all above it agrees."""
     torch._C._cuda_getDeviceCount = lambda: 1
     # Inductor enters and leaves the device around what it tunes, and hands kernels its stream.
     for name in ("getDevice", "setDevice", "exchangeDevice", "maybeExchangeDevice", "getCurrentRawStream"):
@@ -76,10 +76,10 @@ def _pretend_device() -> None:
 
 
 class _Utilities:
-    """Of Triton's driver, what a compiled kernel goes through before its launch; nothing reaches a device."""
+    """The part of Triton's driver that a kernel passes before its launch; nothing reaches a device."""
 
     def get_device_properties(self, device: int) -> dict[str, int]:
-        """What a kernel's shared memory is held against: one that needs more is refused, as on a device."""
+        """Return the limit on a kernel's shared memory; one that needs more is refused, as on a device."""
         return {"max_shared_mem": _SHARED_BYTES}
 
     def load_binary(self, name: str, binary: bytes, *given: int) -> tuple[int, int, int, int, int]:

@@ -12,7 +12,7 @@ CONFIG = "pipeline config"
 
 
 def planned(text: str | bytes, folder: Path) -> object:
-    """As the API does at submit, without torch; and then as far as a model without weights."""
+    """Plan a config as the API does at submit, without torch, and pin the request."""
     path = folder / "pipeline.config"
     path.write_bytes(text if isinstance(text, bytes) else text.encode(errors="surrogatepass"))
     rows = str(FIXTURES / "data" / "items.parquet")

@@ -41,7 +41,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a kind."""
+    """The result of trying one kind."""
 
     ended: str  # `refused`, `unread`, or what it should not be
     said: str

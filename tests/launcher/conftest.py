@@ -1,4 +1,4 @@
-"""A whole Slipway whose attempts are stand-ins."""
+"""A whole stack of programs whose attempts are run by fake ranks."""
 
 import json
 import sys
@@ -13,9 +13,9 @@ from launcher.up import Stack, running_stack
 MakeStack = Callable[[str], AbstractContextManager[Stack]]
 
 
-def stand_in(behaviour: str, folder: Path) -> dict[str, str]:
+def fake_ranks(behaviour: str, folder: Path) -> dict[str, str]:
     """Settings for programs that waste no time."""
-    command = [sys.executable, "-m", "tests.worker.stand_in", behaviour, str(folder / "pids")]
+    command = [sys.executable, "-m", "tests.worker.fake_ranks", behaviour, str(folder / "pids")]
     return {
         "SLIPWAY_ATTEMPT_COMMAND": json.dumps(command),
         "SLIPWAY_LEASE": "4",  # ending an attempt takes two seconds, in which the lease is not renewed
@@ -28,7 +28,7 @@ def stand_in(behaviour: str, folder: Path) -> dict[str, str]:
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """A stack whose attempts succeed."""
     folder = tmp_path_factory.mktemp("stack")
-    with running_stack(folder, environment=stand_in("succeed", folder)) as stack:
+    with running_stack(folder, environment=fake_ranks("succeed", folder)) as stack:
         yield stack
 
 
@@ -36,7 +36,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 def make_stack(tmp_path: Path) -> MakeStack:
     @contextmanager
     def make(behaviour: str) -> Iterator[Stack]:
-        with running_stack(tmp_path, environment=stand_in(behaviour, tmp_path)) as stack:
+        with running_stack(tmp_path, environment=fake_ranks(behaviour, tmp_path)) as stack:
             yield stack
 
     return make

@@ -17,7 +17,7 @@ from launcher.up import Stack, running_stack
 from service.client.errors import RequestRefused
 from service.client.rest import SlipwayClient
 from service.client.watch import watch
-from tests.launcher.conftest import stand_in
+from tests.launcher.conftest import fake_ranks
 from tests.service.requests import export_request
 
 MakeStack = Callable[[str], AbstractContextManager[Stack]]
@@ -72,14 +72,14 @@ def test_a_retry_runs_only_the_failed_tower_and_completes_the_release(make_stack
 def test_a_stack_for_others_takes_keys(tmp_path: Path) -> None:
     with (
         pytest.raises(LaunchFailed, match="without keys"),
-        running_stack(tmp_path / "open", host="0.0.0.0", environment=stand_in("succeed", tmp_path)),
+        running_stack(tmp_path / "open", host="0.0.0.0", environment=fake_ranks("succeed", tmp_path)),
     ):
         pass
     keys = tmp_path / "keys.json"
     secret = "sixteen-characters"
     keys.write_text(json.dumps({"keys": [{"name": "a", "secret": secret, "scopes": ["submit"]}]}))
     environment = {
-        **stand_in("succeed", tmp_path),
+        **fake_ranks("succeed", tmp_path),
         "SLIPWAY_API_KEYS_FILE": str(keys),
         "SLIPWAY_FILE_ROOTS": "/",
     }

@@ -23,7 +23,7 @@ from launcher.ports import free_port
 from launcher.up import Stack, running_stack
 from processes.settings import inherited_environment
 from service.client.rest import SlipwayClient
-from tests.launcher.conftest import stand_in
+from tests.launcher.conftest import fake_ranks
 from tests.launcher.test_end_to_end import SPEC, another_worker, until_hanging, wait_for, worker_pid
 from worker.drain import stop_listening
 
@@ -115,7 +115,7 @@ def test_draining_outlasts_a_redis_that_goes_and_comes_back(
     stoppable: StoppableRedis, tmp_path: Path
 ) -> None:
     """A job runs all the while, so silence must not be taken for its end."""
-    settings = {**stand_in("hang-once", tmp_path), "SLIPWAY_LEASE": "60"}
+    settings = {**fake_ranks("hang-once", tmp_path), "SLIPWAY_LEASE": "60"}
     with running_stack(tmp_path, redis_url=stoppable.url, environment=settings) as stack:
         client = SlipwayClient(stack.url)
         first = client.submit(SPEC)

@@ -19,7 +19,7 @@ from service.client.errors import RequestRefused, ServiceUnreachable
 from service.client.rest import SlipwayClient
 from service.client.watch import watch
 from service.schemas import JobView
-from tests.launcher.conftest import stand_in
+from tests.launcher.conftest import fake_ranks
 from tests.service.requests import export_request
 
 MakeStack = Callable[[str], AbstractContextManager[Stack]]
@@ -50,7 +50,7 @@ def another_worker(stack: Stack, behaviour: str) -> Iterator[None]:
         log=stack.data_dir / "another.log",
         grace=timedelta(seconds=10),
         environment={
-            **stand_in(behaviour, stack.data_dir),
+            **fake_ranks(behaviour, stack.data_dir),
             "SLIPWAY_REDIS_URL": stack.redis_url,
             "SLIPWAY_WORK_DIR": str(stack.data_dir / "work"),
         },

@@ -16,7 +16,7 @@ from jobs.model import JobState
 from launcher.up import Stack, running_stack
 from service.client.rest import SlipwayClient
 from service.client.watch import watch
-from tests.launcher.conftest import stand_in
+from tests.launcher.conftest import fake_ranks
 from tests.service.requests import export_request
 
 PLANTED = "pLanTed0123456789"
@@ -44,7 +44,7 @@ outcome = {"towers": [{"tower": "user", "failure": failure}, {"tower": "item", "
 
 @pytest.fixture
 def blabbing(tmp_path: Path) -> Iterator[Stack]:
-    settings = {**stand_in("succeed", tmp_path), **SECRETS}
+    settings = {**fake_ranks("succeed", tmp_path), **SECRETS}
     settings["SLIPWAY_ATTEMPT_COMMAND"] = json.dumps([sys.executable, "-c", BLABS])
     with running_stack(tmp_path / "data", environment=settings) as stack:
         yield stack

@@ -14,7 +14,7 @@ from jobs.model import JobState
 from launcher.up import Stack, running_stack
 from processes.guarded_process import GuardedProcess
 from service.client.rest import SlipwayClient
-from tests.launcher.conftest import stand_in
+from tests.launcher.conftest import fake_ranks
 from tests.launcher.test_end_to_end import SPEC, wait_for
 
 pytestmark = pytest.mark.skipif(cpu_levels() != ("avx2", "avx512"), reason="needs a CPU with AVX-512")
@@ -32,7 +32,7 @@ def worker_for(stack: Stack, targets: str, name: str) -> Iterator[None]:
         log=stack.data_dir / f"{name}.log",
         grace=timedelta(seconds=10),
         environment={
-            **stand_in("succeed", stack.data_dir),
+            **fake_ranks("succeed", stack.data_dir),
             "SLIPWAY_REDIS_URL": stack.redis_url,
             "SLIPWAY_WORK_DIR": str(stack.data_dir / "work"),
             "SLIPWAY_TARGETS": targets,
@@ -48,7 +48,7 @@ def worker_for(stack: Stack, targets: str, name: str) -> Iterator[None]:
 def avx2_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """A Slipway whose first worker serves avx2 and nothing else."""
     folder = tmp_path_factory.mktemp("targets")
-    environment = {**stand_in("succeed", folder), "SLIPWAY_TARGETS": "avx2"}
+    environment = {**fake_ranks("succeed", folder), "SLIPWAY_TARGETS": "avx2"}
     with running_stack(folder, environment=environment) as stack:
         yield stack
 

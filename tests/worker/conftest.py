@@ -1,4 +1,4 @@
-"""A supervisor of stand-in attempts, on a store in memory."""
+"""A supervisor of attempts by fake ranks, on a store in memory."""
 
 import logging
 import sys
@@ -42,7 +42,7 @@ def logs() -> MemoryLogs:
 @pytest.fixture
 def make_supervisor(worker_dir: Path, pids: Path, logs: MemoryLogs) -> MakeSupervisor:
     def make(behaviour: str, *, time_limit: timedelta = MINUTE, bundles: Bundles | None = None) -> Supervisor:
-        command = (sys.executable, "-m", "tests.worker.stand_in", behaviour, str(pids))
+        command = (sys.executable, "-m", "tests.worker.fake_ranks", behaviour, str(pids))
         return Supervisor(
             CommandLauncher(command, ALLOWANCE),
             worker_dir=worker_dir,

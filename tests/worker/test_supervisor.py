@@ -46,7 +46,7 @@ def assert_all_ended(pids: Path) -> None:
 
 
 def once_hanging(pids: Path, action: Callable[[], object]) -> None:
-    """Do something as soon as the stand-in hangs, on another thread."""
+    """Do something as soon as the fake ranks hang, on another thread."""
 
     def wait() -> None:
         while not pids.exists() or len(pids.read_text().split()) < 2:

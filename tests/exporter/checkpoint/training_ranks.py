@@ -1,4 +1,4 @@
-"""What two ranks of a training write: `python -m tests.exporter.checkpoint.training_ranks RANK FOLDER`.
+"""Write the checkpoint of two ranks: `python -m tests.exporter.checkpoint.training_ranks RANK FOLDER`.
 
 TorchRec shards a table by rows, one by columns, one whole on one rank and one on both, and torch saves them.
 """
@@ -16,7 +16,7 @@ NAME = "model.ebc.embedding_bags.{}.weight"
 
 
 def values_of(table: str) -> torch.Tensor:
-    """What the table holds, on every rank."""
+    """Return the values of the whole table, the same on every rank."""
     start = 1000.0 * TABLES.index(table)
     return torch.arange(start, start + ROWS * WIDTH).reshape(ROWS, WIDTH)
 
@@ -63,7 +63,7 @@ def main(rank: int, folder: Path) -> None:
 
 
 def fill(tensor: object, values: torch.Tensor) -> None:
-    """What of a sharded or of a whole tensor is this rank's."""
+    """Return this rank's part of a sharded or of a whole tensor."""
     if not isinstance(tensor, ShardedTensor):
         assert isinstance(tensor, torch.Tensor)
         tensor.copy_(values)

@@ -19,7 +19,7 @@ def fixtures() -> Path:
 
 @pytest.fixture(scope="session")
 def tower_features() -> TowerFeatures:
-    """By model folder and tower name, in the view that is served."""
+    """Features of recorded towers by model folder and tower name, in the view that is served."""
     return {
         (model, tower.name.value): tower.pipeline.features
         for model in ("hstu_match", "hstu_match_desc", "dlrm_hstu")

@@ -74,12 +74,12 @@ def require_close(actual: Batch, expected: Batch, usual: Mapping[str, float]) ->
 
 
 def part_of(tower: str) -> str:
-    """What the recordings call a tower."""
+    """Return the name that the recordings give a tower."""
     return tower if tower == "model" else f"{tower}_tower"
 
 
 def observe(tower: Tower, stages: Iterable[str], inputs: Batch) -> dict[str, Any]:
-    """What submodules gave while the tower ran on `inputs`; `embedding_group`: what was looked up."""
+    """Run the tower and return the outputs of submodules by name, with its lookups as `embedding_group`."""
     seen: dict[str, Any] = {"embedding_group": tower.served.lookup(inputs)}
 
     def keep(name: str) -> Callable[[nn.Module, object, object], None]:

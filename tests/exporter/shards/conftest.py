@@ -52,7 +52,7 @@ def spec_of(model: str, folder: Path, **changes: object) -> ExportSpec:
 
 
 def order_of(spec: ExportSpec, workspace: Path, ranks: Ranks, *, tower: int = 0) -> TablesRequest:
-    """What one rank is to do about one tower."""
+    """Return the work of one rank on one tower."""
     assert spec.config is not None
     planned = plan_towers(spec, spec.config)[tower]
     attempt = Attempt(job_id="job", spec=spec, workspace=workspace)

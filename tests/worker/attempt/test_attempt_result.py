@@ -42,7 +42,7 @@ def test_the_worker_signs_what_its_attempt_wrote_and_nothing_else(
     private = Ed25519PrivateKey.generate()
     pem = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
     behaviour = "publish-swapped" if swapped else "publish"
-    command = (sys.executable, "-m", "tests.worker.stand_in", behaviour, str(pids))
+    command = (sys.executable, "-m", "tests.worker.fake_ranks", behaviour, str(pids))
     supervisor = Supervisor(
         CommandLauncher(command, ALLOWANCE),
         worker_dir=worker_dir,

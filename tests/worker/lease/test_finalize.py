@@ -18,7 +18,7 @@ from jobs.lease.orphans import OrphanedJob, take_orphan
 from jobs.model import Job, JobState
 from jobs.stores.memory_store import MemoryJobStore
 from tests.jobs.factories import MINUTE, make_failure, make_job, make_spec
-from tests.worker.left_behind import (
+from tests.worker.abandoned_jobs import (
     OVER,
     abandon_twice,
     cancel,

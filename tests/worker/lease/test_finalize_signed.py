@@ -15,7 +15,7 @@ from jobs.lease.orphans import take_orphan
 from jobs.model import Job, JobState
 from jobs.stores.memory_store import MemoryJobStore
 from tests.jobs.factories import MINUTE
-from tests.worker.left_behind import (
+from tests.worker.abandoned_jobs import (
     Away,
     abandon_twice,
     digest_at,

@@ -38,7 +38,7 @@ def interpreted(monkeypatch: pytest.MonkeyPatch) -> Interpreted:
 
 
 def _interpret_language(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What Triton's own library decorates, such as `tl.sum`, was decorated when it was imported.
+    """Replace what Triton's own library decorated when it was imported, such as `tl.sum`, for this test.
 
     Everything is set, if only to what it is, so that what the interpreter patches and leaves so is put back:
     another test of this process may compile.

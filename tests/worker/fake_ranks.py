@@ -1,7 +1,7 @@
-"""A stand-in for the ranks of an attempt: `python -m tests.worker.stand_in BEHAVIOUR PIDS WORKSPACE`.
+"""Fake ranks of an attempt: `python -m tests.worker.fake_ranks BEHAVIOUR PIDS WORKSPACE`.
 
-It speaks the protocol of worker.attempt.rank without exporting anything. The file PIDS gets the numbers of
-its processes. `as-asked` takes the behaviour from the end of the output's URI, job by job.
+The program speaks the protocol of worker.attempt.rank without exporting anything. The file PIDS gets the
+numbers of its processes. `as-asked` takes the behaviour from the end of the output's URI, job by job.
 """
 
 import hashlib
