@@ -125,8 +125,8 @@ def _export_spec(request: Path, folder: Path, code_cache: str | None) -> dict[st
 
     patch_old_torch()
     for module, name, instead in (
-        (exporter.packages.package_tower, "minify_failure", lambda *_: nullcontext()),
-        (exporter.packages.package_tower, "minify_trace_failure", lambda *_: nullcontext()),
+        (exporter.packages.package_tower, "minify_build_failure", lambda *_: nullcontext()),
+        (exporter.packages.package_tower, "minify_tracing_failure", lambda *_: nullcontext()),
         (exporter.verify.cases, "contradicting_batches", refused_here(contradicting_batches)),
     ):
         setattr(module, name, instead)

@@ -70,7 +70,7 @@ def _check_packages(checks: Sequence[Check], runnable: RunnableTower, cases: Cas
                     try:
                         runner = running.enter_context(runnable.make_runner())
                     except Exception as error:  # noqa: BLE001  packages that do not load fail in all cases
-                        yield _raised(check, batch, error)
+                        yield _report_error(check, batch, error)
                         return
                     trial = Trial(runnable=runnable, batch=batch, runner=runner)
                 yield _run(check, trial)
@@ -80,7 +80,7 @@ def _run(check: Check, trial: Trial) -> Finding:
     try:
         result = check.run(trial)
     except Exception as error:  # noqa: BLE001  whatever a case raises is its finding, and the others go on
-        return _raised(check, trial.batch, error)
+        return _report_error(check, trial.batch, error)
     return Finding(
         subject=check.name,
         case=trial.batch.name,
@@ -91,6 +91,6 @@ def _run(check: Check, trial: Trial) -> Finding:
     )
 
 
-def _raised(check: Check, batch: NamedBatch, error: Exception) -> Finding:
+def _report_error(check: Check, batch: NamedBatch, error: Exception) -> Finding:
     message = error.message if isinstance(error, ExportError) else f"{type(error).__name__}: {error}"
     return Finding(subject=check.name, case=batch.name, passed=False, detail=message[:_LONGEST])

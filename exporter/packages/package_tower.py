@@ -23,7 +23,7 @@ from exporter.packages.parts import (
     part_progress,
     trace_parts,
 )
-from exporter.packages.request import PackagingRequest, minify_failure, minify_trace_failure
+from exporter.packages.request import PackagingRequest, minify_build_failure, minify_tracing_failure
 from exporter.stages import Progress, Stage, StageClock
 from exporter.trace.trace_log import log_nodes
 from exporter.verify.gate import verify_tower
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class CodeOrigin:
-    """Where code is from: warm, if all of it was taken from the cache; cold, if any had to be compiled."""
+    """Origin of the code: warm, if all of it was taken from the cache; cold, if any had to be compiled."""
 
     code: Literal["cold", "warm"]
     reused: Literal["request", "graph"] | None = None
@@ -146,7 +146,7 @@ def _misfit(request: PackagingRequest, found: Sequence[ProgramCode]) -> str:
 
 
 def _trace(request: PackagingRequest, progress: Progress) -> tuple[tuple[TracedPart, ...], TraceTime]:
-    with minify_trace_failure(request), log_nodes(request.folder / DIAGNOSTICS / TRACE_LOG) as log:
+    with minify_tracing_failure(request), log_nodes(request.folder / DIAGNOSTICS / TRACE_LOG) as log:
         traced = trace_parts(request.parts, request.inputs, request.device, progress, passes=request.passes)
     request.on_traced(traced)
     return traced, log.summary()
@@ -163,7 +163,7 @@ def _build_by_graph(
     """Take each part's code from the cache by the fingerprint of its graph; compile what is not there."""
     coded: list[CodedPart] = []
     reused: list[ProgramCode] = []
-    with minify_failure(request, traced), clock.stage(Stage.COMPILE) as progress:
+    with minify_build_failure(request, traced), clock.stage(Stage.COMPILE) as progress:
         for done, each in enumerate(traced):
             fingerprint = graph_fingerprint(each.program, request.device, request.target)
             code, weights = cache.find_graph(fingerprint) if cache else None, each.weights
@@ -183,7 +183,7 @@ def _build_by_graph(
 def _verify(request: PackagingRequest, unverified: _Unverified, clock: StageClock) -> Packaged:
     """Take the packages through the gate."""
     # A failure with reused code may be the code's fault: all is built anew then, and minified if need be.
-    minifying = nullcontext() if unverified.reused else minify_failure(request, unverified.traced)
+    minifying = nullcontext() if unverified.reused else minify_build_failure(request, unverified.traced)
     with minifying, clock.stage(Stage.VERIFY) as progress:
         runnable = RunnableTower(
             tower=request.tower,

@@ -60,15 +60,17 @@ class PackagingRequest:
         return {name: each.to(self.device) for name, each in (found or self.inputs).items()}
 
 
-def minify_failure(request: PackagingRequest, traced: Sequence[TracedPart]) -> AbstractContextManager[None]:
-    """Search for the smallest graph that fails in the same way, where compiling or verifying fails inside."""
+def minify_build_failure(
+    request: PackagingRequest, traced: Sequence[TracedPart]
+) -> AbstractContextManager[None]:
+    """Search for the smallest graph that fails so, where compiling or verifying fails inside."""
     programs = [part.program for part in traced]
     find_op_libraries(programs)  # refuses, before anything is compiled, what no server could import
     libraries = find_known_libraries(all_graphs(programs))
     return minify_on_failure(programs, request.inputs_of, request.folder / DIAGNOSTICS, libraries=libraries)
 
 
-def minify_trace_failure(request: PackagingRequest) -> AbstractContextManager[None]:
+def minify_tracing_failure(request: PackagingRequest) -> AbstractContextManager[None]:
     """Search for the fewest operators that cannot be traced, where tracing fails inside."""
     return minify_on_trace_failure(
         [part.tower for part in request.parts],
