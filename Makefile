@@ -33,7 +33,7 @@ demo: install ## train a small model on MovieLens-100K, export it, and measure t
 	@$(BIN)/python -m examples.movielens.demo
 
 .PHONY: up
-up: install ## start Redis, the API and a worker, print their URLs, and stay; ARGS="--port 9000"
+up: install ## start Redis, the API and a worker, print their URLs, and keep running; ARGS="--port 9000"
 	@$(BIN)/python -m launcher $(ARGS)
 
 ##@ Work on it
@@ -62,7 +62,7 @@ families: install ## every recorded model of every family, exported in both mode
 	  -m 'families or not families' $(ARGS)
 
 .PHONY: planted
-planted: install ## planted failures and a real one, each cut to the smallest graph that still fails
+planted: install ## planted failures and a real one, each minimised to the smallest graph that still fails
 	@$(BIN)/python -m pytest -q -m planted tests/exporter/verify tests/exporter/pipeline/test_crash_report.py tests/e2e $(ARGS)
 
 .PHONY: browser
@@ -81,23 +81,23 @@ ranks: install ## exports on several ranks, hosts and workers, one of which dies
 	  tests/e2e/test_several_hosts.py tests/e2e/test_called_workers.py -m 'ranks or not ranks' $(ARGS)
 
 .PHONY: gpu
-gpu: install ## on a machine with a GPU: kernels and exports on it, and what they take, half an hour
+gpu: install ## on a machine with a GPU: test and measure kernels and exports, half an hour
 	@trap 'exit 130' INT; failed=0; \
 	$(BIN)/python -m pytest -q tests/gpu $(ARGS) || failed=1; \
 	$(BIN)/python -m benchmarks.gpu || failed=1; \
 	exit $$failed
 
 .PHONY: gpu-build
-gpu-build: $(CUDA_VENV)/.installed ## without a GPU: compile packages for sm_90, and read them; 6 GB in .venv-cuda, half an hour
+gpu-build: $(CUDA_VENV)/.installed ## without a GPU: compile packages for sm_90 and inspect them; 6 GB in .venv-cuda, half an hour
 	@$(CUDA_VENV)/bin/python protos/compile.py
 	@$(CUDA_VENV)/bin/python -m pytest -q -m gpubuild tests/gpu_build $(ARGS)
 
 .PHONY: bench
-bench: install ## measure what benchmarks/ describes, 100 minutes and 25 GB of disk; ARGS="service warm" for some
+bench: install ## run the benchmarks of benchmarks/README.md, 100 minutes and 25 GB of disk; ARGS="service warm" for some
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 .PHONY: board
-board: install ## every model family in every mode and precision, against tests/board/last.json; ARGS=--reduced
+board: install ## export every model family in every mode and precision, compare with tests/board/last.json; ARGS=--reduced
 	@mkdir -p .slipway
 	@$(BIN)/python -m benchmarks.board --zoo tests/board/zoo.json --against tests/board/last.json \
 	  --record .slipway/board.json --html .slipway/board.html $(ARGS)
@@ -112,15 +112,15 @@ fuzz: install ## random requests, events, configs, checkpoints and rows, thousan
 	@$(BIN)/python -m pytest -q -m fuzz --durations=0 tests/service tests/fuzz tests/exporter/modes $(ARGS)
 
 .PHONY: openapi
-openapi: install ## write docs/openapi.json anew; ARGS=--breaking if callers may break
+openapi: install ## write docs/openapi.json; ARGS=--breaking allows changes that break callers
 	@$(BIN)/python -m service.openapi $(ARGS)
 
 .PHONY: configuration
-configuration: install ## write docs/configuration.md anew, from the settings classes
+configuration: install ## write docs/configuration.md from the settings classes
 	@$(BIN)/python -m docs.configuration
 
 .PHONY: deploy-check
-deploy-check: install ## the long proofs of docker/, the chart and the C++ example; ARGS as in make test
+deploy-check: install ## run the images' install steps, the chart's tests and the C++ example; ARGS as in make test
 	@$(BIN)/python -m deploy.prove
 	@$(BIN)/python -m pytest -q tests/deploy $(ARGS)
 
@@ -129,16 +129,16 @@ image-pins: $(INSTALLED) ## after make lock: write docker/pins/, which the image
 	@$(BIN)/python -m deploy.pins
 
 .PHONY: image-digests
-image-digests: $(INSTALLED) ## ask the registries whether the images that are pinned by digest are there
+image-digests: $(INSTALLED) ## ask the registries whether they have the images that are pinned by digest
 	@$(BIN)/python -m deploy.digests
 
 .PHONY: protos
-protos: $(INSTALLED) ## compile protos/ anew
+protos: $(INSTALLED) ## compile protos/ again
 	@rm -f $(PROTO_STAMP)
 	@$(MAKE) --no-print-directory $(PROTO_STAMP)
 
 .PHONY: lock
-lock: $(INSTALLED) ## resolve the dependencies of pyproject.toml anew into requirements/
+lock: $(INSTALLED) ## resolve the dependencies of pyproject.toml into requirements/
 	@$(PIP) install -qq 'pip-tools==7.6.2'
 	@$(call lock,torch,--extra torch,)
 	@$(call lock,dev,--extra service --extra worker --extra exporter --extra dev,-c requirements/torch.txt)
@@ -159,7 +159,7 @@ help: ## this list
 
 # --- how it is done -----------------------------------------------------------------------------------
 
-# Written last, so that an interrupted install is taken up again; pip skips what it finds installed.
+# The stamp is written last, so that an interrupted install is continued; pip skips what is installed.
 $(INSTALLED): $(LOCKS) pyproject.toml setup.py | $(VENV)/.created
 	@echo 'installing torch (1/4)'
 	@$(PIP) install -qq -r requirements/torch.txt
@@ -171,8 +171,8 @@ $(INSTALLED): $(LOCKS) pyproject.toml setup.py | $(VENV)/.created
 	@$(PIP) install -qq --no-deps --no-build-isolation --editable .
 	@touch $@
 
-# `===` takes the version as it is written, which is the build for CUDA, and none that a machine's index offers
-# beside it (+cpu). torch's wheels bring no headers of the compiler's and of CUDA's C++ library.
+# `===` takes exactly this version, which is the build for CUDA, and not another build that a machine's index offers
+# beside it (+cpu). torch's wheels lack the headers of the CUDA compiler and of CUDA's C++ library.
 $(CUDA_VENV)/.installed: $(LOCKS) | $(CUDA_VENV)/.created
 	@echo 'installing torch for CUDA (1/3)'
 	@$(CUDA_PIP) install -qq 'torch===$(shell sed -n 's/^torch==\([0-9.]*\).*/\1/p' requirements/torch.txt)'
@@ -195,7 +195,7 @@ $(PROTO_STAMP): $(PROTOS) protos/compile.py | $(INSTALLED)
 	@$(BIN)/python protos/compile.py
 	@touch $@
 
-# Twenty seconds of the compiler's that every machine pays once, and no job has to.
+# Compiles what every machine needs once (twenty seconds), so that no job has to.
 $(WARMED_UP): $(INSTALLED) $(PROTO_STAMP)
 	@echo 'preparing the compiler'
 	@$(BIN)/python -m worker.warm_up
@@ -203,8 +203,8 @@ $(WARMED_UP): $(INSTALLED) $(PROTO_STAMP)
 
 stop = { echo '$(1); on Debian or Ubuntu: apt install $(2)' >&2; exit 1; }
 
-# lock <file> <extras> <constraints>. Left out: the build of torch that this machine's index offers
-# (+cpu), and the CUDA libraries that one build of it pins for itself.
+# lock <file> <extras> <constraints>. Removed from the result: the suffix of the torch build that this machine's index
+# offers (+cpu), and the CUDA libraries that one build of torch pins for itself.
 define lock
 echo 'requirements/$(1).txt' && CUSTOM_COMPILE_COMMAND='make lock' $(BIN)/pip-compile --quiet --strip-extras \
   --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --allow-unsafe --annotation-style=line \

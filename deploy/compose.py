@@ -1,7 +1,7 @@
-"""compose.yaml without an engine: what its services run and are told, on this machine's loopback.
+"""Read compose.yaml without a container engine: the commands and variables of its services, for this machine.
 
-Names of services become ports, folders of containers become folders below one, and nothing else is changed.
-What only an engine shows is left out: images, networks, limits, owners of volumes, health over time.
+Service names become loopback ports, and container folders become folders below one. Nothing else is changed.
+Left out is what needs an engine: images, networks, limits, owners of volumes, health over time.
 """
 
 import re
@@ -29,8 +29,8 @@ class _Build(BaseModel):
     target: str = "final"
 
 
-class _Written(BaseModel):
-    """What is read of a service; the rest is an engine's."""
+class _ServiceText(BaseModel):
+    """The fields of a service that are used here; the rest concerns an engine."""
 
     command: list[str] = []
     environment: Mapping[str, str] = {}
@@ -39,7 +39,7 @@ class _Written(BaseModel):
 
 @dataclass(frozen=True, kw_only=True)
 class Service:
-    """What a container would run, and be told."""
+    """The command, variables and health check of a container."""
 
     command: tuple[str, ...]
     environment: Mapping[str, str]
@@ -47,15 +47,15 @@ class Service:
 
 
 def services_in(text: str, given: Mapping[str, str]) -> Mapping[str, Service]:
-    """The services of a compose file, with these variables in `.env`."""
-    document: dict[str, JsonValue] = yaml.safe_load(interpolated(text, given))
+    """Return the services of a compose file, with these variables as its `.env`."""
+    document: dict[str, JsonValue] = yaml.safe_load(interpolate(text, given))
     listed = document["services"]
     assert isinstance(listed, dict)
-    return {name: _service(_Written.model_validate(each)) for name, each in listed.items()}
+    return {name: _service(_ServiceText.model_validate(each)) for name, each in listed.items()}
 
 
-def interpolated(text: str, given: Mapping[str, str]) -> str:
-    """The text as compose reads it; a variable that must be set and is not is a KeyError."""
+def interpolate(text: str, given: Mapping[str, str]) -> str:
+    """Replace variables as compose does; raise KeyError for a required variable that is not set."""
 
     def value(match: re.Match[str]) -> str:
         name, kind, word = match[1], match[2], match[3]
@@ -69,7 +69,7 @@ def interpolated(text: str, given: Mapping[str, str]) -> str:
     return _VARIABLE.sub(value, text)
 
 
-def _service(written: _Written) -> Service:
+def _service(written: _ServiceText) -> Service:
     if written.build is None:
         return Service(command=tuple(written.command), environment=written.environment)
     stages = stages_of((ROOT / written.build.dockerfile).read_text())
@@ -83,7 +83,7 @@ def _service(written: _Written) -> Service:
         if instruction.word == "ENV":
             environment |= dict(pair.split("=", 1) for pair in shlex.split(instruction.rest))
         said[instruction.word] = instruction.rest
-    del environment["PATH"]  # of the image's own folders
+    del environment["PATH"]  # names folders of the image
     first = yaml.safe_load(said.get("ENTRYPOINT", "[]"))
     return Service(
         command=(*first, *(written.command or yaml.safe_load(said["CMD"]))),
@@ -94,13 +94,13 @@ def _service(written: _Written) -> Service:
 
 @dataclass(frozen=True, kw_only=True)
 class Places:
-    """Where things are on this machine that containers know by other names."""
+    """Folders and addresses on this machine that replace those of containers."""
 
-    folder: Path  # for what lies in containers
+    folder: Path  # holds the containers' folders
     addresses: Mapping[str, str]  # host:port of compose to host:port here
 
     def here(self, text: str) -> str:
-        """A command's word or a variable's value, as it reads on this machine."""
+        """Translate a word of a command or a variable's value for this machine."""
         text = _PLACE.sub(lambda match: f"{self.folder}/{match[1]}", text)
         for there, here in self.addresses.items():
             text = text.replace(there, here)

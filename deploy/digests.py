@@ -1,7 +1,7 @@
-"""The images that are pinned by digest, asked for at their registries: `python -m deploy.digests`.
+"""Ask the registries for the images that are pinned by digest: `python -m deploy.digests`.
 
-Each digest must be there, and be that of what is sent for it. A tag that means something else by now is told,
-and is no fault: the pin decides. Needs the registries, and is therefore no part of the tests.
+Each digest must exist, and match what the registry sends for it. If a tag points to another digest by now,
+that is reported but is no failure, because the pin decides. Tests do not run this: it needs the registries.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ _TIMEOUT_S = 20.0
 
 @dataclass(frozen=True, order=True)
 class Image:
-    """One image as it is pinned."""
+    """A pinned image."""
 
     repository: str
     tag: str
@@ -37,15 +37,15 @@ class Image:
 
     @property
     def place(self) -> tuple[str, str]:
-        """The registry's host, and the repository's name there."""
+        """Return the registry's host and the repository's name there."""
         host, slash, rest = self.repository.partition("/")
         if slash and ("." in host or ":" in host):
             return host, rest
         return _DOCKER_HUB, self.repository if slash else f"library/{self.repository}"
 
 
-def pinned() -> tuple[Image, ...]:
-    """Those of the Dockerfiles, of compose.yaml and of the chart."""
+def pinned_images() -> tuple[Image, ...]:
+    """Return the images of the Dockerfiles, of compose.yaml and of the chart."""
     files = [*sorted((ROOT / "docker").glob("*.Dockerfile")), ROOT / "compose.yaml"]
     found = {Image(*match) for path in files for match in _PINNED.findall(path.read_text())}
     chart = yaml.safe_load((ROOT / "deploy" / "helm" / "slipway" / "values.yaml").read_text())
@@ -55,15 +55,15 @@ def pinned() -> tuple[Image, ...]:
 
 
 class NotThere(Exception):
-    """A registry does not have what is pinned."""
+    """A registry does not have a pinned image."""
 
 
 def check(image: Image, registries: Mapping[str, str] = MappingProxyType({})) -> str:
-    """What the registry says of the image, in a line.
+    """Ask the image's registry, and return the result as a line.
 
     Raises:
-        NotThere: it has no such digest, or sends something else for it.
-        httpx.HTTPError: it cannot be reached.
+        NotThere: the registry lacks the digest, or sends something else for it.
+        httpx.HTTPError: the registry cannot be reached.
     """
     host, name = image.place
     with httpx.Client(
@@ -82,14 +82,16 @@ def _manifest(client: httpx.Client, name: str, reference: str) -> httpx.Response
     path, headers = f"/v2/{name}/manifests/{reference}", {"Accept": ", ".join(_MANIFESTS)}
     answer = client.get(path, headers=headers)
     if answer.status_code == httpx.codes.UNAUTHORIZED:
-        answer = client.get(path, headers={**headers, "Authorization": f"Bearer {_token(client, answer)}"})
+        answer = client.get(
+            path, headers={**headers, "Authorization": f"Bearer {_fetch_token(client, answer)}"}
+        )
     if answer.status_code == httpx.codes.NOT_FOUND:
         raise NotThere(f"{client.base_url.host} has no {name}@{reference}")
     return answer.raise_for_status()
 
 
-def _token(client: httpx.Client, refusal: httpx.Response) -> str:
-    """For everybody, as the registry says where to ask."""
+def _fetch_token(client: httpx.Client, refusal: httpx.Response) -> str:
+    """Fetch an anonymous token from the place that the registry's refusal names."""
     asked = dict(re.findall(r'(\w+)="([^"]*)"', refusal.headers.get("WWW-Authenticate", "")))
     realm = asked.pop("realm", "")
     if not realm:
@@ -98,9 +100,9 @@ def _token(client: httpx.Client, refusal: httpx.Response) -> str:
     return str(answer.get("token") or answer["access_token"])
 
 
-def told() -> Iterator[tuple[Image, str, bool]]:
-    """Each image with what was found, and whether it is as it should be."""
-    for image in pinned():
+def check_all() -> Iterator[tuple[Image, str, bool]]:
+    """Yield each image with the result as a line, and whether it is as pinned."""
+    for image in pinned_images():
         try:
             yield image, check(image), True
         except (NotThere, httpx.HTTPError) as error:
@@ -109,7 +111,7 @@ def told() -> Iterator[tuple[Image, str, bool]]:
 
 if __name__ == "__main__":
     good = True
-    for each, line, is_good in told():
+    for each, line, is_good in check_all():
         good = good and is_good
         sys.stdout.write(f"{each.repository}:{each.tag}@{each.digest[:19]}…: {line}\n")
     sys.exit(0 if good else 1)

@@ -1,6 +1,6 @@
-"""Dockerfiles read and followed without an engine: a folder stands for each stage's root.
+"""Read Dockerfiles and follow their instructions without an engine: a folder replaces each stage's root.
 
-What needs a root file system of its own, packages of the distribution and users, is left out and named.
+Instructions that need a root file system (packages of the distribution, users) are skipped and listed.
 """
 
 import re
@@ -16,14 +16,14 @@ _INSTRUCTION = re.compile(r"^([A-Z]+)\s+(.*)$", re.DOTALL)
 _MOUNT = re.compile(r"--mount=\S+\s+")
 _NEEDS_ROOT = re.compile(r"\b(apt-get|groupadd|useradd)\b")
 _OURS = re.compile(r"(?<![\w./])/(opt|build|scratch|var/lib/slipway|var/cache)(?=[/:\s]|$)")
-CLEAN = ("env", "-u", "PYTHONPATH", "-u", "PYTHONHOME")  # what an image would not have
+CLEAN = ("env", "-u", "PYTHONPATH", "-u", "PYTHONHOME")  # variables that an image would not have
 _PATH = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
-_GENERATED = "exporter/config/pb"  # left out of the context by .dockerignore, as caches are
+_GENERATED = "exporter/config/pb"  # excluded from the context by .dockerignore, as caches are
 
 
 @dataclass(frozen=True)
 class Instruction:
-    """One line of a Dockerfile, continued lines joined."""
+    """One instruction of a Dockerfile, with continued lines joined."""
 
     word: str
     rest: str
@@ -31,7 +31,7 @@ class Instruction:
 
 @dataclass(frozen=True)
 class Stage:
-    """What stands between one FROM and the next."""
+    """The instructions from one FROM to the next."""
 
     name: str
     base: str
@@ -39,7 +39,7 @@ class Stage:
 
 
 def stages_of(text: str) -> Mapping[str, Stage]:
-    """The stages by name; the last one without a name is `final`."""
+    """Return the stages by name; the last one, if unnamed, is `final`."""
     stages: dict[str, Stage] = {}
     name, base, found = "", "", list[Instruction]()
     for instruction in _instructions(text):
@@ -67,11 +67,13 @@ class Follower:
     stages: Mapping[str, Stage]
     context: Path
     folder: Path
-    left_out: list[str]  # the instructions that were not followed
-    environments: dict[str, dict[str, str]] = field(default_factory=dict)  # of the stages followed
+    left_out: list[str]  # instructions that were skipped
+    environments: dict[str, dict[str, str]] = field(
+        default_factory=dict
+    )  # variables of the stages that were followed
 
     def follow(self, name: str) -> Path:
-        """The root of a stage, made together with the stages that it copies from."""
+        """Build the root of a stage and of the stages that it copies from; return its folder."""
         root = self.folder / name
         if root.exists():
             return root
@@ -128,5 +130,5 @@ class Follower:
 
 
 def _in_root(text: str, root: Path) -> str:
-    """A command or a value, with the image's own folders below `root`."""
+    """Move the image's folders in a command or value below `root`."""
     return _OURS.sub(lambda match: f"{root}/{match[1]}", text)

@@ -1,6 +1,6 @@
-"""docker/pins/: what each image installs, every file by its digest: `python -m deploy.pins`.
+"""Write docker/pins/, the packages of each image with the digest of every file: `python -m deploy.pins`.
 
-Written from requirements/ after `make lock`, by asking pip which files it would take for this platform.
+Run it after `make lock`. It asks pip which files it would take for requirements/ on this platform.
 """
 
 import re
@@ -22,10 +22,10 @@ IMAGES: Mapping[str, Sequence[str]] = {
     "worker-cpu": ("worker", "exporter", "torch", "cpu"),
     "worker-cuda": ("worker", "exporter", "cuda"),
 }
-# What builds the wheel; kept where pyproject.toml names it.
+# Packages that build the wheel; pyproject.toml names them.
 BUILD = re.compile(r"^requires = \[(.*)\]$", re.MULTILINE)
-# The build of torch for CUDA pins libraries of its own, which requirements/ leave out. It is the one that pip
-# takes where nobody has told it of another.
+# The build of torch for CUDA pins its own libraries, which requirements/ leave out. pip takes this build
+# unless its index is set to another.
 _CUDA = re.compile("^(torch|triton|nvidia-.*|cuda-.*)$")
 _UNTOLD = ("env", "-u", "PIP_FIND_LINKS", "-u", "PIP_EXTRA_INDEX_URL", "PIP_CONFIG_FILE=/dev/null")
 
@@ -53,7 +53,7 @@ class _Report(BaseModel):
 
 
 def pins_of(image: str) -> str:
-    """The lines of an image's pins: name, version and the digest of the file."""
+    """Return the lines of an image's pins: name, version and digest of each file."""
     files = [f"-r{ROOT}/requirements/{name}.txt" for name in IMAGES[image]]
     installs = _resolved("--no-deps", *files) if files else _resolved(*_build_requirements())
     if image == "worker-cuda":

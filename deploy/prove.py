@@ -1,8 +1,8 @@
-"""The images without an engine: follow their install steps, try what they hold, say how large it is.
+"""Test the images without an engine: follow their install steps, run their programs, and print their sizes.
 
-`python -m deploy.prove [service] [worker-cpu] [worker-cuda] [compose]`. The environments are made at other
+`python -m deploy.prove [service] [worker-cpu] [worker-cuda] [compose]`. The environments are created at other
 paths than in the images, from the same files with the same digests, by the same commands. `compose` runs the
-service's and the worker's together, as compose.yaml says. Every line says what was run, and no more.
+service's and the worker's together, as compose.yaml does. Every line of output says what was run.
 """
 
 import argparse
@@ -21,12 +21,12 @@ from deploy.run_services import run_compose_services
 ROOT = Path(__file__).parents[1]
 _FAMILIES = "torch, torchrec, fbgemm_gpu"
 COMPOSE = "compose"
-_OWN = ("opt/slipway", "var/lib/slipway")  # what an image holds beside its base and Debian's packages
+_OWN = ("opt/slipway", "var/lib/slipway")  # folders of an image beside its base and Debian's packages
 
 
 @dataclass(frozen=True, kw_only=True)
 class Image:
-    """An image: its Dockerfile, the stage that installs, and what must be possible in its environment."""
+    """An image: its Dockerfile, the stage that installs, and the programs that must run in it."""
 
     dockerfile: str
     stage: str
@@ -77,7 +77,7 @@ def _say(name: str, lines: Iterator[str]) -> None:
 
 
 def prove(image: Image, folder: Path) -> Iterator[str]:
-    """What was found, line by line; raises where an image would not do."""
+    """Test one image and yield the results as lines; raise if the image would not work."""
     stages = stages_of((ROOT / "docker" / image.dockerfile).read_text())
     follower = Follower(stages=stages, context=ROOT, folder=folder, left_out=[])
     began = time.monotonic()
@@ -99,7 +99,7 @@ def prove(image: Image, folder: Path) -> Iterator[str]:
 
 
 def _size(folder: Path) -> int:
-    """Bytes on disk."""
+    """Return the bytes that a folder takes on disk."""
     return sum(os.lstat(path).st_blocks * 512 for path in folder.rglob("*"))
 
 

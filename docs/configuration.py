@@ -1,4 +1,4 @@
-"""docs/configuration.md, written from the settings classes: `python -m docs.configuration`."""
+"""Write docs/configuration.md from the settings classes: `python -m docs.configuration`."""
 
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
@@ -22,9 +22,9 @@ PROGRAMS: Mapping[str, type[BaseSettings]] = {
     "The API": ServiceSettings,
     "The API's webhooks": HookSettings,
     "Workers": WorkerSettings,
-    "What a worker, or `slipway export`, gives its attempts": AttemptEnvironmentSettings,
-    "With what it signs what they publish": SigningSettings,
-    "A worker's attempts": AttemptSettings,
+    "Attempts, as started by a worker or `slipway export`": AttemptEnvironmentSettings,
+    "Signing of manifests by a worker or `slipway export`": SigningSettings,
+    "Attempts of a worker": AttemptSettings,
     "The compiler in attempts": CompilerSettings,
     "`slipway export`": ExportSettings,
     "`slipway check`": CheckSettings,
@@ -34,15 +34,15 @@ PROGRAMS: Mapping[str, type[BaseSettings]] = {
 
 _HEAD = """# Configuration
 
-Written from the settings classes by `make configuration`; a test holds the two together. Every program reads
-its settings once, from the environment, and does not start with one that it cannot use. Durations are in
-seconds, lists are separated by commas. The object store is configured as AWS's own tools are:
+Written from the settings classes by `make configuration`; a test compares the two. Every program reads its
+settings once, from the environment, and does not start if one of them is invalid. Durations are in seconds,
+lists are separated by commas. The object store is configured like AWS's own tools:
 AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_DEFAULT_REGION, AWS_ENDPOINT_URL, or a role of the machine.
 """
 
 
 def variables_of(settings: type[BaseSettings]) -> Iterator[tuple[str, FieldInfo]]:
-    """The settings of a program by the variables that they are read from; not those of its parts."""
+    """Yield a program's settings by the variables they are read from, without those of nested settings."""
     prefix = settings.model_config.get("env_prefix", "")
     for name, field in settings.model_fields.items():
         if not (isinstance(field.annotation, type) and issubclass(field.annotation, BaseSettings)):
@@ -54,7 +54,7 @@ def variables_of_all() -> frozenset[str]:
 
 
 def current_text() -> str:
-    """The document as it should be."""
+    """Return the document's text as the settings define it."""
     return "\n".join([_HEAD, *(_section(title, settings) for title, settings in PROGRAMS.items())])
 
 

@@ -1,4 +1,4 @@
-"""A loaded package with the weights of a newer one: for servers in Python."""
+"""Put the weights of a newer package into a loaded one, in a server in Python."""
 
 import json
 import math
@@ -15,7 +15,7 @@ _ROW = re.compile(r"^\s*constants_info_\[(\d+)\]\.(\w+) = (.*);$", re.MULTILINE)
 
 
 class LoadedPackage(Protocol):
-    """What torch._inductor.aoti_load_package returns."""
+    """The object that torch._inductor.aoti_load_package returns."""
 
     def load_constants(
         self, constants_map: dict[str, Tensor], *, check_full_update: bool, user_managed: bool = False
@@ -23,7 +23,7 @@ class LoadedPackage(Protocol):
 
 
 def take_weights(package: LoadedPackage, *, mine: Mapping[str, Tensor], newer: Mapping[str, Tensor]) -> None:
-    """Put the newer weights into a loaded package; ValueError where they are not the same tensors."""
+    """Put the newer weights into a loaded package; raise ValueError if names, shapes or dtypes differ."""
     names = mine.keys() | newer.keys()
     if differing := sorted(name for name in names if _shape(mine, name) != _shape(newer, name)):
         raise ValueError(f"the packages differ in {', '.join(differing)}: load the newer one as a whole")
@@ -31,7 +31,7 @@ def take_weights(package: LoadedPackage, *, mine: Mapping[str, Tensor], newer: M
 
 
 def weights_of(path: Path) -> dict[str, Tensor]:
-    """The weights in a package's file, by the names that the model gave them."""
+    """Read the weights from a package's file, by their names in the model."""
     with zipfile.ZipFile(path) as package:
         names = package.namelist()
         table = package.read(next(name for name in names if name.endswith(".wrapper.cpp"))).decode()

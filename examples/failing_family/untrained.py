@@ -1,4 +1,4 @@
-"""Leave what an export needs, with weights nobody trained: `python untrained.py FOLDER`."""
+"""Write the inputs of an export, with untrained weights: `python untrained.py FOLDER`."""
 
 import sys
 from pathlib import Path

@@ -1,8 +1,8 @@
-"""The main job on real data: train, export over HTTP, and measure the downloaded packages.
+"""The demo on real data: train, export over HTTP, and measure the downloaded packages.
 
 `python -m examples.movielens.demo` (or `make demo`) starts Redis, the API and a worker, trains a small
 two-tower model on MovieLens-100K, posts its export as any client would, and recommends films with the
-packages that come out.
+resulting packages.
 """
 
 import argparse
@@ -38,7 +38,7 @@ _OUTPUT = {TowerName.USER: "user_tower_emb", TowerName.ITEM: "item_tower_emb"}
 
 @dataclass(frozen=True, kw_only=True)
 class Recall:
-    """Of the held-out films, how many are among the ten recommended."""
+    """Share of the held-out films that are among the ten recommended ones."""
 
     packages: float
     eager: float  # the trained model itself, before any export
@@ -46,7 +46,7 @@ class Recall:
 
 
 def run(folder: Path, steps: int, console: Console) -> int:
-    """Everything, step by step; returns the exit code."""
+    """Run all steps of the demo and return the exit code."""
     settings = LauncherSettings()
     with running_stack(folder / "stack", redis_url=settings.redis_url) as stack:
         console.print(f"[bold]service[/bold] {stack.url} (API docs at {stack.url}/docs)")
@@ -83,7 +83,7 @@ def export(url: str, data: Path, trained: Trained, folder: Path) -> str | None:
 
 
 def measure(artifact: str, data: Path, scratch: Path, trained: Trained) -> Recall:
-    """Recommend with the packages as `slipway predict` downloads and runs them."""
+    """Recommend films with the packages, downloaded and run as by `slipway predict`."""
     users = predict(artifact, TowerName.USER, data / "heldout.parquet", scratch)
     items = predict(artifact, TowerName.ITEM, data / "items.parquet", scratch)
     catalogue = pq.read_table(data / "items.parquet").to_pydict()
@@ -97,7 +97,7 @@ def measure(artifact: str, data: Path, scratch: Path, trained: Trained) -> Recal
 
 
 def predict(artifact: str, tower: TowerName, rows: Path, scratch: Path) -> NDArray[np.float32]:
-    """One embedding per row."""
+    """Return one embedding per row."""
     scratch.mkdir(parents=True, exist_ok=True)
     output = scratch / f"{tower}.parquet"
     command = [
@@ -117,10 +117,10 @@ def predict(artifact: str, tower: TowerName, rows: Path, scratch: Path) -> NDArr
 
 
 def result(artifact: str, manifest: Manifest, recall: Recall) -> Table:
-    """The table the demo ends with: what was published, and how well it does."""
+    """Return the final table: the published packages, and their recall."""
     table = Table(
         "tower",
-        Column("package", overflow="fold"),  # the URI is there to be copied
+        Column("package", overflow="fold"),  # the URI must stay complete for copying
         "size",
         "largest difference\nfrom eager",
         "latency eager → compiled",
@@ -152,10 +152,12 @@ def _latency(tower: TowerEntry) -> str:
 
 
 def main() -> int:
-    """Run the demo; an error is one line."""
+    """Run the demo; print an error as one line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--data", type=Path, default=Path(".slipway/demo"), help="default: %(default)s")
-    parser.add_argument("--steps", type=int, default=Recipe.steps, help="of training; default: %(default)s")
+    parser.add_argument(
+        "--steps", type=int, default=Recipe.steps, help="training steps; default: %(default)s"
+    )
     arguments = parser.parse_args()
     console = Console(width=None if sys.stdout.isatty() else 160)
     try:

@@ -1,6 +1,6 @@
 """MovieLens-100K, taken out of the recbole wheel: `python -m examples.movielens.download .slipway/movielens`.
 
-The data is GroupLens's, for research; it is fetched, never kept with the code.
+The data belongs to GroupLens and is for research; it is downloaded, never kept with the code.
 """
 
 import shutil
@@ -16,11 +16,11 @@ FILES = ("ml-100k.inter", "ml-100k.item", "ml-100k.user")
 
 
 class DownloadFailed(Exception):
-    """The data could not be had."""
+    """The data could not be downloaded."""
 
 
 def download(cache: Path) -> Path:
-    """The folder with the three files; fetched once, then found.
+    """Return the folder with the three files; download them the first time.
 
     Raises:
         DownloadFailed: pip could not fetch the wheel, as when offline, or it lacks a file.

@@ -1,6 +1,6 @@
-"""MovieLens-100K as the rows a two-tower model trains on: `python -m examples.movielens.prepare RAW OUT`.
+"""Write MovieLens-100K as training rows of a two-tower model: `python -m examples.movielens.prepare RAW OUT`.
 
-Values are encoded already (FG_NONE): ids as they are, ages as bucket numbers, names by place in a list.
+Values are already encoded (FG_NONE): ids unchanged, ages as bucket numbers, names by their place in a list.
 """
 
 import argparse
@@ -14,7 +14,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 HISTORY = 20  # events per row; the config's sequence_length
-_AGES = (18, 25, 35, 45, 50, 56)  # the buckets begin here
+_AGES = (18, 25, 35, 45, 50, 56)  # lower bounds of the buckets
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +28,7 @@ class Event:
 
 @dataclass(frozen=True, kw_only=True)
 class User:
-    """A user, with all ratings, oldest first."""
+    """A user with all ratings, oldest first."""
 
     user_id: int
     age_bucket: int
@@ -39,7 +39,7 @@ class User:
 
 @dataclass(frozen=True, kw_only=True)
 class Example:
-    """One row: what was known of a user at a time, and the item rated then."""
+    """One row: the user's history at a time, and the item rated then."""
 
     user_id: int
     age_bucket: int
@@ -58,7 +58,7 @@ def prepare(raw: Path, out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     _write_examples((row for user in users for row in training_examples(user)), out / "train.parquet")
     heldout = _table([heldout_example(user) for user in users])
-    # Beside the model's columns: every item a user has rated before, which is not recommended again.
+    # In addition to the model's columns: all items a user has rated before, which are not recommended again.
     seen = pa.array([[event.item_id for event in user.events[:-1]] for user in users])
     pq.write_table(heldout.append_column("seen", seen), out / "heldout.parquet")
     popularity = Counter(event.item_id for user in users for event in user.events[:-1])
@@ -77,7 +77,7 @@ def prepare(raw: Path, out: Path) -> None:
 
 
 def read_users(raw: Path) -> list[User]:
-    """Every user with at least two ratings; equal times keep the order of the file."""
+    """Read every user with at least two ratings; equal times keep the order of the file."""
     events: dict[int, list[Event]] = {}
     for row in read_tsv(raw / "ml-100k.inter").to_pylist():
         event = Event(item_id=int(row["item_id"]), timestamp=int(row["timestamp"]), rating=int(row["rating"]))
@@ -98,23 +98,23 @@ def read_users(raw: Path) -> list[User]:
 
 
 def training_examples(user: User) -> Iterator[Example]:
-    """A window that slides over all ratings but the last: predict each from those before it."""
+    """Slide a window over all ratings but the last: predict each from those before it."""
     for target in range(1, len(user.events) - 1):
         yield _example(user, target)
 
 
 def heldout_example(user: User) -> Example:
-    """Predict the last rating, which no training example has."""
+    """Return the example that predicts the last rating, which no training example contains."""
     return _example(user, len(user.events) - 1)
 
 
 def action_weight(rating: int) -> int:
-    """A rating as the bit mask that the action encoder reads: one bit per star."""
+    """Return a rating as the bit mask that the action encoder reads: one bit per star."""
     return 1 << (rating - 1)
 
 
 def read_tsv(path: Path) -> pa.Table:
-    """A tab-separated file whose header says `name:type`; all values as text."""
+    """Read a tab-separated file with `name:type` in its header; all values stay text."""
     with path.open() as lines:
         names = [column.partition(":")[0] for column in next(lines).strip().split("\t")]
     return pyarrow.csv.read_csv(

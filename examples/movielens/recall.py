@@ -1,4 +1,4 @@
-"""Recall at k: of how many users is the held-out item among the k best that they have not rated yet?"""
+"""Recall at k: the share of users whose held-out item is among the k best items they have not rated yet."""
 
 from collections.abc import Sequence
 
@@ -15,9 +15,9 @@ def recall_at(
     heldout: Sequence[int],
     seen: Sequence[Sequence[int]],
 ) -> float:
-    """`scores[user, place]` is of item `item_ids[place]`; `heldout` and `seen` are per user.
+    """Return recall at k; `scores[user, place]` is for item `item_ids[place]`, `heldout` and `seen` per user.
 
-    An item with a higher score wins; among equals the one listed first does.
+    Items with higher scores come first; among equal scores, the item that is listed first.
     """
     place_of = {item_id: place for place, item_id in enumerate(item_ids)}
     hits = 0
@@ -29,10 +29,10 @@ def recall_at(
 
 
 def embedding_scores(users: NDArray[np.float32], items: NDArray[np.float32]) -> Scores:
-    """How well each item suits each user: the inner product (of unit vectors, the cosine)."""
+    """Score each item for each user by the inner product (for unit vectors, the cosine)."""
     return users @ items.T
 
 
 def popularity_scores(users: int, ratings: Sequence[int]) -> Scores:
-    """The baseline: every user is offered what was rated most."""
+    """Score items by their number of ratings, the same for every user: the baseline."""
     return np.tile(np.asarray(ratings, dtype=np.float32), (users, 1))

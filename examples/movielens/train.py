@@ -37,19 +37,19 @@ _NO_DROPOUT = Dropout(input=0, output=0, contextual=0)  # two or three epochs do
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """What the training loop does; about a minute and a half of one core."""
+    """Settings of the training loop, which takes about a minute and a half on one core."""
 
     steps: int = 1400
     batch_size: int = 256
     table_rate: float = 1e-2  # learning rate of the embedding tables
-    dense_rate: float = 6e-3  # and of everything else
+    dense_rate: float = 6e-3  # learning rate of everything else
     temperature: float = 0.05
     seed: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trained:
-    """What training left, and how well it does on the held-out items."""
+    """The result of training, and its recall on the held-out items."""
 
     config: Path
     checkpoint: Path
@@ -80,7 +80,7 @@ def train(folder: Path, recipe: Recipe) -> Trained:
 def fit(
     model: nn.Module, inputs: Iterator[tuple[dict[str, Tensor], Tensor]], items: Tensor, recipe: Recipe
 ) -> None:
-    """Softmax over all items, of which there are few enough: the rated one against every other."""
+    """Train with a softmax over all items, which are few enough: the rated one against every other."""
     place_of = torch.zeros(int(items.max()) + 1, dtype=torch.int64)
     place_of[items] = torch.arange(len(items))
     tables = [value for name, value in model.named_parameters() if name.startswith("embedding_group.")]
@@ -103,7 +103,7 @@ def fit(
 def batches(
     rows: Rows, pipeline: PipelineConfig, items: Tensor, recipe: Recipe
 ) -> Iterator[tuple[dict[str, Tensor], Tensor]]:
-    """Random rows, with every item as a candidate, and the item that each row should find."""
+    """Yield random rows with every item as a candidate, and the item that each row should find."""
     plan = plan_dims(pipeline.features, max_batch_size=recipe.batch_size)
     random = np.random.default_rng(recipe.seed)
     for _ in range(recipe.steps):
@@ -112,21 +112,21 @@ def batches(
 
 
 def with_candidates(inputs: dict[str, Tensor], items: Tensor) -> dict[str, Tensor]:
-    """The same rows with `items` as the candidates, all of them the first row's."""
+    """Return the same rows with `items` as candidates, all of them in the first row."""
     lengths_B = torch.zeros_like(inputs[f"{_CANDIDATES}.lengths"])
     lengths_B[0] = len(items)
     return {**inputs, f"{_CANDIDATES}.values": items, f"{_CANDIDATES}.lengths": lengths_B}
 
 
 def similarities(model: nn.Module, inputs: dict[str, Tensor]) -> Tensor:
-    """Every row's user against every candidate."""
+    """Return the similarity of every row's user to every candidate."""
     outputs = model(inputs)
     scores_BN: Tensor = outputs["user_tower_emb"] @ outputs["item_tower_emb"].T
     return scores_BN
 
 
 def measure(model: nn.Module, pipeline: PipelineConfig, folder: Path, items: Tensor) -> tuple[float, float]:
-    """Recall at 10 on the held-out items, of the model and of the most rated items."""
+    """Return recall at 10 on the held-out items, for the model and for the most rated items."""
     rows = read_rows(str(folder / "heldout.parquet"), pipeline.features)
     plan = plan_dims(pipeline.features, max_batch_size=len(rows))
     model.eval()
@@ -157,7 +157,7 @@ def save(model: nn.Module, folder: Path, *, step: int, last_row: int) -> Path:
 
 
 def _sharding_plan(state: dict[str, Tensor]) -> dict[str, dict[str, dict[str, object]]]:
-    """Module -> table -> how it is spread over ranks: here whole, on the only one."""
+    """Return module -> table -> sharding; here every table is whole, on the only rank."""
     plan: dict[str, dict[str, dict[str, object]]] = {}
     for name in state:
         module, separator, table = name.removesuffix(".weight").partition(".embedding_bags.")
@@ -172,7 +172,7 @@ def _sharding_plan(state: dict[str, Tensor]) -> dict[str, dict[str, dict[str, ob
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Repeats to the bit on any machine, and two threads on two busy cores spend their time waiting."""
+    """Use one thread: results repeat bit for bit, and two threads on two busy cores would mostly wait."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -184,7 +184,7 @@ def _one_thread() -> Iterator[None]:
 def main() -> None:
     """Train, save, and print how well the model does."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path, help="folder with what prepare wrote")
+    parser.add_argument("folder", type=Path, help="folder that `prepare` has written")
     parser.add_argument("--steps", type=int, default=Recipe.steps)
     arguments = parser.parse_args()
     trained = train(arguments.folder, Recipe(steps=arguments.steps))

@@ -1,4 +1,4 @@
-"""Make up rows, train on them for a moment, and leave what an export needs: `python train.py FOLDER`."""
+"""Generate rows, train on them for a moment, and write the inputs of an export: `python train.py FOLDER`."""
 
 import json
 import sys
@@ -17,10 +17,10 @@ ROWS, STEPS, MOST_GENRES = 256, 8, 4
 
 
 def main(folder: Path) -> None:
-    """Write config.json, model.safetensors, rows.parquet, and what the model says of those, eager.parquet."""
+    """Write config.json, model.safetensors, rows.parquet, and the model's outputs for them, eager.parquet."""
     torch.manual_seed(0)
     folder.mkdir(parents=True, exist_ok=True)
-    inputs = made_up()
+    inputs = random_inputs()
     liked = (inputs["dense"][:, 0] + torch.randn(ROWS) > 0).float()
     model = DeepFmTower(**SIZES)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
@@ -38,8 +38,8 @@ def main(folder: Path) -> None:
     pq.write_table(pa.table(answers), folder / "eager.parquet")
 
 
-def made_up() -> dict[str, Tensor]:
-    """A batch of the tower's inputs; some rows have no genre."""
+def random_inputs() -> dict[str, Tensor]:
+    """Return a batch of the tower's inputs; some rows have no genre."""
     lengths = torch.randint(0, MOST_GENRES + 1, (ROWS,))
     return {
         "user_id": torch.randint(0, TABLE_ROWS["user_id"], (ROWS,)),
@@ -51,7 +51,7 @@ def made_up() -> dict[str, Tensor]:
 
 
 def table_of(inputs: dict[str, Tensor]) -> pa.Table:
-    """The same rows as a warehouse would hold them, one column per input and lists for genres."""
+    """Return the same rows as a data warehouse holds them: one column per input, lists for genres."""
     genres = inputs["genre.values"].split(inputs["genre.lengths"].tolist())
     return pa.table(
         {

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pydantic_settings import BaseSettings
 
-from deploy.compose import Places, Service, interpolated, services_in
+from deploy.compose import Places, Service, interpolate, services_in
 from processes.settings import user_cache
 from service.settings import ServiceSettings
 from tests.deploy.test_docker import COMPOSE, GIVEN
@@ -22,9 +22,9 @@ def services() -> Mapping[str, Service]:
 
 def test_variables_are_read_as_compose_reads_them() -> None:
     text = "${A:?set it} ${B:-default} $${C} ${D}"
-    assert interpolated(text, {"A": "1", "D": "4"}) == "1 default ${C} 4"
+    assert interpolate(text, {"A": "1", "D": "4"}) == "1 default ${C} 4"
     with pytest.raises(KeyError, match="set it"):
-        interpolated(text, {"B": "2"})
+        interpolate(text, {"B": "2"})
 
 
 @pytest.mark.parametrize("missing", GIVEN)

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import pytest
 
-from deploy.digests import Image, NotThere, check, pinned
+from deploy.digests import Image, NotThere, check, pinned_images
 
 MANIFEST = b'{"schemaVersion": 2}'
 DIGEST = f"sha256:{hashlib.sha256(MANIFEST).hexdigest()}"
@@ -63,7 +63,7 @@ def test_a_digest_that_was_made_up_is_found_out(digest: str, registries: dict[st
 
 
 def test_every_image_of_others_is_asked_for() -> None:
-    places = {image.place for image in pinned()}
+    places = {image.place for image in pinned_images()}
     assert places == {
         ("registry-1.docker.io", "library/python"),
         ("registry-1.docker.io", "library/redis"),

@@ -1,4 +1,4 @@
-"""The family `last_clicks`, as Slipway asks for it."""
+"""The model family `last_clicks`."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from failing_family.model import CLICKS, NUMBERS, LastClicksTower
 
 
 class LastClicks(Family):
-    """One tower, which takes a fixed number of clicks per row; its config is not read."""
+    """A family with one tower, which takes a fixed number of clicks per row; it ignores its config."""
 
     def towers(self, config: str) -> Sequence[TowerDeclaration]:
         clicks = InputDeclaration(name="clicks", dtype="float32", shape=("batch", CLICKS, NUMBERS))

@@ -1,4 +1,4 @@
-"""The family `deepfm`, as Slipway asks for it: what its tower takes, and how to build it."""
+"""The model family `deepfm`: the inputs of its tower, and how to build it."""
 
 import json
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from own_family.model import DeepFmTower
 
 
 class DeepFm(Family):
-    """A DeepFM of torchrec's; its config is JSON: `{"dim": 8, "hidden": 16}`."""
+    """torchrec's DeepFM; its config is JSON: `{"dim": 8, "hidden": 16}`."""
 
     def towers(self, config: str) -> Sequence[TowerDeclaration]:
         return declaration_from_yaml(files("own_family").joinpath("towers.yaml").read_text())

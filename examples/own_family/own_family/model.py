@@ -12,7 +12,7 @@ DENSE = 3
 
 
 class DeepFmTower(nn.Module):
-    """How likely each row's user likes its movie, `probability` (B,)."""
+    """Predicts the `probability` (B,) that each row's user likes its movie."""
 
     def __init__(self, *, dim: int, hidden: int) -> None:
         super().__init__()
