@@ -353,9 +353,8 @@ class TowerEntry(Frozen):
     )
     passes: tuple[AppliedPass, ...] = ()  # in the order in which they were applied
     code: Literal["cold", "warm"] = "cold"  # compiled for this export, or taken from the code cache
-    reused: Literal["request", "graph"] | None = (
-        None  # for warm code. request: not traced, not compiled; graph: not compiled
-    )
+    # If warm. request: neither traced nor compiled; graph: traced, but not compiled.
+    reused: Literal["request", "graph"] | None = None
     code_note: str = ""  # why the code is cold, or what happened to a bad entry of the cache
     verified: VerificationReport
     vectors: VectorsEntry | None = None  # item tower only, if the request asks for them

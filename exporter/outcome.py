@@ -67,7 +67,5 @@ class ExportOutcome(Frozen):
 
     towers: tuple[TowerOutcome, ...] = ()
     manifest_uri: str | None = None
-    manifest_sha256: str | None = (
-        None  # of the manifest that this attempt wrote; None if an earlier attempt wrote it
-    )
+    manifest_sha256: str | None = None  # None if an earlier attempt wrote the manifest
     failure: Failure | None = None

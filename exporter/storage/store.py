@@ -26,12 +26,10 @@ class StoredFile:
 
     key: str
     size: int  # bytes
-    version: str = field(
-        default="", compare=False
-    )  # differs after every change: entity tag or modification time
-    token: str = field(
-        default="", compare=False
-    )  # of the write that created the file; set by `stat` in stores that keep it
+    # Differs after every change: entity tag or modification time.
+    version: str = field(default="", compare=False)
+    # Identifies the write that created the file; set by `stat`, in stores that keep it.
+    token: str = field(default="", compare=False)
 
 
 def ignore_sent(count: int) -> None:
