@@ -21,6 +21,7 @@ from exporter.construction.sources import open_rows
 from exporter.data.batch import Rows, named_batch, trace_inputs
 from exporter.serving.downloaded_tower import download_tower
 from exporter.spec import ExportSpec, TowerName
+from exporter.storage.open import read_uri
 from exporter.towers.plan import plan_towers
 from exporter.towers.tower import Tower
 from exporter.trace.trace_tower import trace_tower
@@ -92,7 +93,7 @@ def main() -> None:
 
 
 def _measure(subject: Subject, request: LatencyRequest) -> list[Times]:
-    config = Path(str(subject.spec.config_uri).removeprefix("file://")).read_text()
+    config = read_uri(str(subject.spec.config_uri)).decode()
     [planned] = [each for each in plan_towers(subject.spec, config) if each.name is subject.tower]
     blueprint = ConfiguredBlueprint(planned, subject.spec.tables)
     tower = blueprint.build()
