@@ -191,6 +191,11 @@ def problem_responses(*errors: type[ExportError]) -> dict[int | str, dict[str, o
     }
 
 
+def keyed_responses(*errors: type[ExportError]) -> dict[int | str, dict[str, object]]:
+    """Describe `errors`, and those of every route that asks for a key and reads the job store."""
+    return problem_responses(*errors, job.StoreUnavailable, Unauthenticated, Forbidden)
+
+
 def problem(
     error: ExportError, status: HTTPStatus | None = None, fields: tuple[FieldProblem, ...] = ()
 ) -> Response:

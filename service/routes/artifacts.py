@@ -12,11 +12,11 @@ from exporter.errors import InvalidArtifact, SourceNotFound, StorageError
 from exporter.manifest import Manifest
 from exporter.spec import Target, TowerName
 from exporter.storage.open import open_store, split_uri
-from jobs.errors import JobNotFound, NoArtifact, StoreUnavailable
+from jobs.errors import JobNotFound, NoArtifact
 from jobs.model import Job, TowerProgress
 from service.access.guard import reading
 from service.dependencies import Jobs, Settings
-from service.errors import Forbidden, Unauthenticated, problem_responses
+from service.errors import keyed_responses
 
 router = APIRouter(prefix="/exports", tags=["artifacts"], dependencies=[Depends(reading)])
 
@@ -25,9 +25,7 @@ AskedTarget = Annotated[
     Query(description="One target of a job with several; default: the first that was published."),
 ]
 
-_RESPONSES = problem_responses(
-    JobNotFound, NoArtifact, StorageError, StoreUnavailable, Unauthenticated, Forbidden
-)
+_RESPONSES = keyed_responses(JobNotFound, NoArtifact, StorageError)
 
 
 @router.get("/{job_id}/manifest", responses=_RESPONSES)

@@ -11,12 +11,11 @@ from jobs.errors import (
     KeyInFlight,
     KeyReused,
     QuotaExceeded,
-    StoreUnavailable,
 )
 from service.access.guard import Admin, Submitter
 from service.audit import record
 from service.dependencies import Jobs, KeptAnswers, Workers
-from service.errors import Forbidden, Unauthenticated, problem_responses
+from service.errors import keyed_responses
 from service.idempotency import IdempotencyKey, answer_once
 from service.schemas import JobView
 
@@ -26,7 +25,7 @@ router = APIRouter(prefix="/exports", tags=["exports"])
 @router.post(
     "/{job_id}/cancel",
     status_code=status.HTTP_202_ACCEPTED,
-    responses=problem_responses(JobNotFound, JobFinished, StoreUnavailable, Unauthenticated, Forbidden),
+    responses=keyed_responses(JobNotFound, JobFinished),
 )
 def cancel(job_id: str, jobs: Jobs, caller: Submitter) -> JobView:
     """Cancel a job that has not been started, at once; stop a running one within seconds.
@@ -42,16 +41,8 @@ def cancel(job_id: str, jobs: Jobs, caller: Submitter) -> JobView:
     "/{job_id}/retry",
     status_code=status.HTTP_202_ACCEPTED,
     response_model=JobView,
-    responses=problem_responses(
-        JobNotFound,
-        JobNotRetryable,
-        UriNotAllowed,
-        KeyReused,
-        KeyInFlight,
-        QuotaExceeded,
-        StoreUnavailable,
-        Unauthenticated,
-        Forbidden,
+    responses=keyed_responses(
+        JobNotFound, JobNotRetryable, UriNotAllowed, KeyReused, KeyInFlight, QuotaExceeded
     ),
 )
 def retry(
@@ -78,7 +69,7 @@ def retry(
 @router.delete(
     "/{job_id}",
     status_code=status.HTTP_204_NO_CONTENT,
-    responses=problem_responses(JobNotFound, JobNotFinished, StoreUnavailable, Unauthenticated, Forbidden),
+    responses=keyed_responses(JobNotFound, JobNotFinished),
 )
 def delete(job_id: str, jobs: Jobs, caller: Admin) -> None:
     """Delete the record of a finished job. Its artifact stays."""

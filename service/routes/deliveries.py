@@ -4,13 +4,11 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, status
 
-from exporter.errors import ExportError
-from jobs.errors import StoreUnavailable
 from jobs.hooks.deliveries import DeliveryState
 from jobs.hooks.errors import DeliveryBusy, DeliveryNotFound, DeliveryUnsendable
 from service.access.guard import Admin, reading
 from service.audit import record
-from service.errors import Forbidden, Unauthenticated, problem_responses
+from service.errors import keyed_responses
 from service.hooks.backend import Hooks
 from service.hooks.schemas import DeliveryList, DeliveryView
 
@@ -20,11 +18,7 @@ Id = Annotated[str | None, Query(pattern="^[0-9a-z]{26}$")]
 Limit = Annotated[int, Query(ge=1, le=100)]
 
 
-def _refusals(*errors: type[ExportError]) -> dict[int | str, dict[str, object]]:
-    return problem_responses(*errors, Unauthenticated, Forbidden, StoreUnavailable)
-
-
-@router.get("", dependencies=[Depends(reading)], responses=_refusals())
+@router.get("", dependencies=[Depends(reading)], responses=keyed_responses())
 def list_deliveries(
     hooks: Hooks, job: Id = None, state: DeliveryState | None = None, limit: Limit = 20, cursor: Id = None
 ) -> DeliveryList:
@@ -35,7 +29,7 @@ def list_deliveries(
     return DeliveryList.of(hooks.outbox.page(limit=limit, job=job, state=state, before=cursor))
 
 
-@router.get("/{delivery_id}", dependencies=[Depends(reading)], responses=_refusals(DeliveryNotFound))
+@router.get("/{delivery_id}", dependencies=[Depends(reading)], responses=keyed_responses(DeliveryNotFound))
 def show(delivery_id: str, hooks: Hooks) -> DeliveryView:
     """Return one delivery with its latest tries."""
     return DeliveryView.of(hooks.outbox.get(delivery_id))
@@ -44,7 +38,7 @@ def show(delivery_id: str, hooks: Hooks) -> DeliveryView:
 @router.post(
     "/{delivery_id}/replay",
     status_code=status.HTTP_202_ACCEPTED,
-    responses=_refusals(DeliveryNotFound, DeliveryBusy, DeliveryUnsendable),
+    responses=keyed_responses(DeliveryNotFound, DeliveryBusy, DeliveryUnsendable),
 )
 def replay(delivery_id: str, hooks: Hooks, caller: Admin) -> DeliveryView:
     """Send a delivery once more, at once, whatever its state; the receiver sees the same webhook-id."""

@@ -14,13 +14,13 @@ from exporter.errors import (
     UriNotAllowed,
 )
 from exporter.towers.plan import PlanRequest
-from jobs.errors import JobNotFound, KeyInFlight, KeyReused, QuotaExceeded, StoreUnavailable
+from jobs.errors import JobNotFound, KeyInFlight, KeyReused, QuotaExceeded
 from jobs.hooks.errors import CallbackRefused
 from jobs.model import JobState
 from service.access.guard import Reader, Submitter, reading
 from service.audit import record
 from service.dependencies import Jobs, KeptAnswers, Workers
-from service.errors import Forbidden, Unauthenticated, problem_responses
+from service.errors import Forbidden, Unauthenticated, keyed_responses, problem_responses
 from service.etag import etag_of, matches
 from service.hooks.backend import AnswerableRequest
 from service.idempotency import IdempotencyKey, answer_once
@@ -52,7 +52,7 @@ _LINKS = {
     status_code=status.HTTP_202_ACCEPTED,
     response_model=JobView,
     responses={
-        **problem_responses(
+        **keyed_responses(
             InvalidSpec,
             UriNotAllowed,
             FamilyNotListed,
@@ -60,13 +60,10 @@ _LINKS = {
             UnsupportedConfig,
             SourceNotFound,
             StorageError,
-            StoreUnavailable,
             KeyReused,
             KeyInFlight,
             QuotaExceeded,
             CallbackRefused,
-            Unauthenticated,
-            Forbidden,
         ),
         status.HTTP_202_ACCEPTED: {"links": _LINKS},
         status.HTTP_200_OK: {
@@ -117,7 +114,7 @@ def plan(request: PlanRequest, jobs: Jobs, caller: Reader) -> PlanView:
 @router.get(
     "",
     dependencies=[Depends(reading)],
-    responses=problem_responses(StoreUnavailable, Unauthenticated, Forbidden),
+    responses=keyed_responses(),
 )
 def list_exports(
     jobs: Jobs, workers: Workers, state: JobState | None = None, limit: Limit = 20, cursor: Cursor = None
@@ -131,7 +128,7 @@ def list_exports(
     dependencies=[Depends(reading)],
     response_model=JobView,
     responses={
-        **problem_responses(JobNotFound, StoreUnavailable, Unauthenticated, Forbidden),
+        **keyed_responses(JobNotFound),
         status.HTTP_304_NOT_MODIFIED: {"description": "The job has not changed since `If-None-Match`."},
     },
 )

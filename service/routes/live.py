@@ -15,7 +15,7 @@ from jobs.errors import JobNotFound, NoBundle, StoreUnavailable
 from jobs.model import Job
 from service.access.guard import reading
 from service.dependencies import FailureBundles, Jobs, Logs, Workers
-from service.errors import Forbidden, Unauthenticated, problem_responses
+from service.errors import keyed_responses
 from service.schemas import JobLog, JobView
 
 router = APIRouter(prefix="/exports", tags=["live"], dependencies=[Depends(reading)])
@@ -36,7 +36,7 @@ def _existing(job_id: str, jobs: Jobs) -> Job:
 @router.get(
     "/{job_id}/events",
     response_class=EventSourceResponse,
-    responses=problem_responses(JobNotFound, StoreUnavailable, Unauthenticated, Forbidden),
+    responses=keyed_responses(JobNotFound),
 )
 async def events(
     job: Annotated[Job, Depends(_existing)],
@@ -74,9 +74,7 @@ async def _next_revision(known: Job, jobs: JobControl) -> Job | None:
             return None
 
 
-@router.get(
-    "/{job_id}/log", responses=problem_responses(JobNotFound, StoreUnavailable, Unauthenticated, Forbidden)
-)
+@router.get("/{job_id}/log", responses=keyed_responses(JobNotFound))
 def log(
     job_id: str, jobs: Jobs, logs: Logs, tower: TowerName | None = None, stage: Stage | None = None
 ) -> JobLog:
@@ -89,7 +87,7 @@ def log(
     "/{job_id}/bundle",
     response_class=Response,
     responses={
-        **problem_responses(JobNotFound, NoBundle, StoreUnavailable, Unauthenticated, Forbidden),
+        **keyed_responses(JobNotFound, NoBundle),
         status.HTTP_200_OK: {
             "description": "A zip: failure, spec, config, dim plan, versions, log, and files of the stages.",
             "content": {"application/zip": {"schema": {"type": "string", "format": "binary"}}},

@@ -3,10 +3,9 @@
 from fastapi import APIRouter, Depends, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from jobs.errors import StoreUnavailable
 from service.access.guard import reading
 from service.dependencies import Everything
-from service.errors import Forbidden, Unauthenticated, problem_responses
+from service.errors import keyed_responses
 from service.metrics import render
 
 router = APIRouter(tags=["health"], dependencies=[Depends(reading)])
@@ -16,7 +15,7 @@ router = APIRouter(tags=["health"], dependencies=[Depends(reading)])
     "/metrics",
     response_class=Response,
     responses={
-        **problem_responses(StoreUnavailable, Unauthenticated, Forbidden),
+        **keyed_responses(),
         200: {"content": {"text/plain": {"schema": {"type": "string"}}}},
     },
 )

@@ -6,12 +6,12 @@ from fastapi import APIRouter, Body, Depends, Path, Query
 from pydantic import StringConstraints
 
 from jobs.control.releases import Release
-from jobs.errors import JobNotFound, ModelNotFound, NoArtifact, StoreUnavailable
+from jobs.errors import JobNotFound, ModelNotFound, NoArtifact
 from jobs.ids import JobId
 from service.access.guard import Admin, reading
 from service.audit import record
 from service.dependencies import Models
-from service.errors import Forbidden, Unauthenticated, problem_responses
+from service.errors import keyed_responses
 from service.schemas import ModelList, Promotion
 
 router = APIRouter(prefix="/models", tags=["models"], dependencies=[Depends(reading)])
@@ -28,28 +28,26 @@ Wanted = Annotated[
 ]
 Promote = Annotated[Promotion, Body(default_factory=Promotion)]
 
-_COMMON = (ModelNotFound, StoreUnavailable, Unauthenticated, Forbidden)
 
-
-@router.get("", responses=problem_responses(StoreUnavailable, Unauthenticated, Forbidden))
+@router.get("", responses=keyed_responses())
 def list_models(models: Models, limit: Limit = 20, cursor: Cursor = None) -> ModelList:
     """List the models that have a release, by name."""
     return ModelList.of(models.models(limit=limit, after=cursor))
 
 
-@router.get("/{name}/latest", responses=problem_responses(*_COMMON))
+@router.get("/{name}/latest", responses=keyed_responses(ModelNotFound))
 def latest(name: Name, models: Models, label: Wanted = ()) -> Release:
     """Return the release of the model's newest successful export, or of the newest with these labels."""
     return models.find_latest(name, {key: value for key, _, value in (each.partition(":") for each in label)})
 
 
-@router.get("/{name}/promoted", responses=problem_responses(*_COMMON))
+@router.get("/{name}/promoted", responses=keyed_responses(ModelNotFound))
 def promoted(name: Name, models: Models) -> Release:
     """Return the release that is promoted now."""
     return models.get_promoted(name)
 
 
-@router.post("/{name}/promote", responses=problem_responses(*_COMMON, JobNotFound, NoArtifact))
+@router.post("/{name}/promote", responses=keyed_responses(ModelNotFound, JobNotFound, NoArtifact))
 def promote(name: Name, promotion: Promote, models: Models, caller: Admin) -> Release:
     """Promote one job's release, or without `job_id` the latest; the change is atomic for readers."""
     release = models.promote(name, JobId(promotion.job_id) if promotion.job_id else None)
@@ -57,7 +55,7 @@ def promote(name: Name, promotion: Promote, models: Models, caller: Admin) -> Re
     return release
 
 
-@router.post("/{name}/roll-back", responses=problem_responses(*_COMMON))
+@router.post("/{name}/roll-back", responses=keyed_responses(ModelNotFound))
 def roll_back(name: Name, models: Models, caller: Admin) -> Release:
     """Promote the release again that was promoted before the current one."""
     release = models.roll_back(name)

@@ -4,15 +4,13 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, status
 
-from exporter.errors import ExportError
-from jobs.errors import StoreUnavailable
 from jobs.hooks.errors import CallbackRefused, SubscriptionNotFound
 from jobs.hooks.secret import new_secret
 from jobs.hooks.subscriptions import Subscription
 from jobs.ids import new_job_id
 from service.access.guard import Admin, reading
 from service.audit import record
-from service.errors import Forbidden, Unauthenticated, problem_responses
+from service.errors import keyed_responses
 from service.hooks.backend import HookBackend, Hooks
 from service.hooks.receivers import require_permitted_url
 from service.hooks.schemas import (
@@ -28,14 +26,10 @@ Limit = Annotated[int, Query(ge=1, le=100)]
 Cursor = Annotated[str | None, Query(pattern="^[0-9a-z]{26}$", description="`next_cursor` of a page.")]
 
 
-def _refusals(*errors: type[ExportError]) -> dict[int | str, dict[str, object]]:
-    return problem_responses(*errors, Unauthenticated, Forbidden, StoreUnavailable)
-
-
 @router.post(
     "",
     status_code=status.HTTP_201_CREATED,
-    responses=_refusals(CallbackRefused),
+    responses=keyed_responses(CallbackRefused),
 )
 def subscribe(request: SubscriptionRequest, hooks: Hooks, caller: Admin) -> SubscriptionMade:
     """Subscribe a URL to the events of every job from now on.
@@ -57,13 +51,15 @@ def subscribe(request: SubscriptionRequest, hooks: Hooks, caller: Admin) -> Subs
     return SubscriptionMade(**dict(view), secret=subscription.secret)
 
 
-@router.get("", dependencies=[Depends(reading)], responses=_refusals())
+@router.get("", dependencies=[Depends(reading)], responses=keyed_responses())
 def list_subscriptions(hooks: Hooks, limit: Limit = 20, cursor: Cursor = None) -> SubscriptionList:
     """List subscriptions, oldest first."""
     return SubscriptionList.of(hooks.subscriptions.page(limit=limit, after=cursor))
 
 
-@router.get("/{subscription_id}", dependencies=[Depends(reading)], responses=_refusals(SubscriptionNotFound))
+@router.get(
+    "/{subscription_id}", dependencies=[Depends(reading)], responses=keyed_responses(SubscriptionNotFound)
+)
 def show(subscription_id: str, hooks: Hooks) -> SubscriptionView:
     """Return one subscription."""
     return SubscriptionView.of(_subscription(hooks, subscription_id))
@@ -71,7 +67,7 @@ def show(subscription_id: str, hooks: Hooks) -> SubscriptionView:
 
 @router.put(
     "/{subscription_id}",
-    responses=_refusals(SubscriptionNotFound, CallbackRefused),
+    responses=keyed_responses(SubscriptionNotFound, CallbackRefused),
 )
 def replace(
     subscription_id: str, request: SubscriptionRequest, hooks: Hooks, caller: Admin
@@ -94,7 +90,7 @@ def replace(
 @router.delete(
     "/{subscription_id}",
     status_code=status.HTTP_204_NO_CONTENT,
-    responses=_refusals(SubscriptionNotFound),
+    responses=keyed_responses(SubscriptionNotFound),
 )
 def unsubscribe(subscription_id: str, hooks: Hooks, caller: Admin) -> None:
     """Delete a subscription; its deliveries under way are dropped."""

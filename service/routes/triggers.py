@@ -8,14 +8,13 @@ from exporter.errors import ExportError, InvalidSpec
 from exporter.outcome import Failure
 from exporter.storage.uris import require_sound_uris
 from jobs.control.control import Owner
-from jobs.errors import StoreUnavailable
 from jobs.hooks.errors import CallbackRefused, TriggerNotFound
 from jobs.hooks.training import TrainingEvent
 from jobs.hooks.triggers import TRIGGER_NAME, Trigger, TriggerRule
 from service.access.guard import Admin, Submitter, reading
 from service.audit import record
 from service.dependencies import Jobs
-from service.errors import Forbidden, Unauthenticated, problem_responses
+from service.errors import keyed_responses
 from service.hooks.backend import HookBackend, Hooks
 from service.hooks.receivers import require_usable_callback
 from service.hooks.schemas import TriggerList, TriggerTrial, TriggerView
@@ -27,11 +26,7 @@ Limit = Annotated[int, Query(ge=1, le=100)]
 Cursor = Annotated[str | None, Query(pattern=TRIGGER_NAME, description="`next_cursor` of a page.")]
 
 
-def _refusals(*errors: type[ExportError]) -> dict[int | str, dict[str, object]]:
-    return problem_responses(*errors, Unauthenticated, Forbidden, StoreUnavailable)
-
-
-@router.get("", dependencies=[Depends(reading)], responses=_refusals())
+@router.get("", dependencies=[Depends(reading)], responses=keyed_responses())
 def list_triggers(hooks: Hooks, limit: Limit = 20, cursor: Cursor = None) -> TriggerList:
     """List triggers, by name."""
     return TriggerList.of(hooks.triggers.page(limit=limit, after=cursor))
@@ -40,7 +35,7 @@ def list_triggers(hooks: Hooks, limit: Limit = 20, cursor: Cursor = None) -> Tri
 @router.put(
     "/{name}",
     responses={
-        **_refusals(CallbackRefused, InvalidSpec),
+        **keyed_responses(CallbackRefused, InvalidSpec),
         status.HTTP_201_CREATED: {"description": "The name is new.", "model": Trigger},
     },
 )
@@ -58,7 +53,7 @@ def put(name: Name, rule: TriggerRule, hooks: Hooks, caller: Admin, response: Re
     return trigger
 
 
-@router.get("/{name}", dependencies=[Depends(reading)], responses=_refusals(TriggerNotFound))
+@router.get("/{name}", dependencies=[Depends(reading)], responses=keyed_responses(TriggerNotFound))
 def show(name: Name, hooks: Hooks) -> TriggerView:
     """Return one trigger, with its results for the latest events."""
     return TriggerView(**dict(_trigger(hooks, name)), latest=hooks.intake.receipts.latest(name))
@@ -67,7 +62,7 @@ def show(name: Name, hooks: Hooks) -> TriggerView:
 @router.delete(
     "/{name}",
     status_code=status.HTTP_204_NO_CONTENT,
-    responses=_refusals(TriggerNotFound),
+    responses=keyed_responses(TriggerNotFound),
 )
 def delete(name: Name, hooks: Hooks, caller: Admin) -> None:
     """Delete a trigger; the jobs that it started go on."""
@@ -77,7 +72,7 @@ def delete(name: Name, hooks: Hooks, caller: Admin) -> None:
     record(caller, "delete_trigger", name)
 
 
-@router.post("/{name}/test", responses=_refusals(TriggerNotFound))
+@router.post("/{name}/test", responses=keyed_responses(TriggerNotFound))
 def test(name: Name, event: TrainingEvent, hooks: Hooks, jobs: Jobs, caller: Submitter) -> TriggerTrial:
     """Show what an event would do, without doing it; the event need not be signed."""
     trigger = _trigger(hooks, name)
