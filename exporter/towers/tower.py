@@ -24,7 +24,7 @@ class ServedModule(nn.Module, ABC):
         """Compute the outputs, by name, from embedded feature groups."""
 
     def demands(self, inputs: Mapping[str, Tensor]) -> tuple[str, ...]:
-        """Return the demands of `lookup` on inputs, in words; packages report unmet ones by number, from 1."""
+        """Return the demands of `lookup` on inputs, in words; a package names an unmet one by number."""
         return ()
 
     def remarks(self) -> tuple[str, ...]:
