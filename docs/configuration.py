@@ -28,7 +28,7 @@ PROGRAMS: Mapping[str, type[BaseSettings]] = {
     "The compiler in attempts": CompilerSettings,
     "`slipway export`": ExportSettings,
     "`slipway check`": CheckSettings,
-    "`slipway submit`, `watch`, `list`, `cancel`, `retry`": ClientSettings,
+    "`slipway submit`, `watch`, `logs`, `list`, `cancel`, `retry`": ClientSettings,
     "`make up`, which passes the rest of the environment on": LauncherSettings,
 }
 
