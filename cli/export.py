@@ -22,8 +22,8 @@ from service.client.options import add_spec_options, spec_of
 from service.client.watch import display, show_end
 from service.planning import planner
 from service.schemas import JobView
-from worker.attempt.launch import RanksLauncher
 from worker.environment.attempt_environment import make_attempt_environment
+from worker.launch import RanksLauncher
 from worker.settings import AttemptEnvironmentSettings, SigningSettings
 from worker.supervisor import Supervisor
 

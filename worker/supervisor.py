@@ -27,11 +27,11 @@ from worker.attempt.attempt_result import (
 )
 from worker.attempt.bundle_storage import BundleStorage
 from worker.attempt.events import EventTail, log_events
-from worker.attempt.launch import Launcher
+from worker.attempt.finalize import WaitPolicy, clean_up_after_loss, finalize_artifact, sign_published
 from worker.attempt.logs import LogTail
 from worker.attempt.outcome import read_result, record_result, timeout_error
 from worker.attempt.workspace import Workspace, open_workspace
-from worker.lease.finalize import WaitPolicy, clean_up_after_loss, finalize_artifact, sign_published
+from worker.launch import Launcher
 from worker.lease.lease_proof import LeaseProof, clock
 
 log = logger(__name__)

@@ -22,8 +22,8 @@ from jobs.queue import HostCall, WorkerQueue, enqueue_if_possible
 from jobs.stores.job_store import JobStore
 from telemetry.logging import logger
 from telemetry.tracing import SpanKind, Tracing
+from worker.attempt.finalize import close_orphan
 from worker.hosts.call_workers import HostCaller, rendezvous_of
-from worker.lease.finalize import close_orphan
 from worker.machine.targets import Machine
 from worker.supervisor import Supervisor
 

@@ -12,9 +12,9 @@ from jobs.queue import WorkerQueue
 from jobs.stores.redis_store import RedisClient, RedisJobStore
 from processes.startup import settings_or_exit
 from telemetry.setup import make_tracing
-from worker.attempt.launch import make_launcher
 from worker.attempt.workspace import own_worker_dir
 from worker.hosts.call_workers import HostCaller
+from worker.launch import make_launcher
 from worker.machine.targets import Machine
 from worker.settings import AttemptEnvironmentSettings, SigningSettings, WorkerSettings
 from worker.supervisor import Supervisor

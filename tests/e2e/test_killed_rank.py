@@ -21,8 +21,8 @@ from tests.e2e.conftest import sharded_spec
 from tests.faults.holding import Held, Hold, HoldFolder
 from tests.faults.programs import wait_until
 from tests.jobs.factories import make_job
-from worker.attempt.launch import CommandLauncher
 from worker.environment.attempt_environment import AttemptEnvironment
+from worker.launch import CommandLauncher
 from worker.settings import AttemptEnvironmentSettings
 from worker.supervisor import Supervisor
 

@@ -14,8 +14,8 @@ from jobs.diagnostics.logs import MemoryLogs
 from jobs.lease.leases import Holding, claim
 from jobs.stores.memory_store import MemoryJobStore
 from tests.jobs.factories import MINUTE, make_job
-from worker.attempt.launch import CommandLauncher
 from worker.environment.attempt_environment import AttemptEnvironment
+from worker.launch import CommandLauncher
 from worker.settings import AttemptEnvironmentSettings
 from worker.supervisor import Supervisor
 

@@ -22,7 +22,7 @@ from jobs.model import Job, JobState, TowerState
 from jobs.stores.memory_store import MemoryJobStore
 from tests.jobs.factories import MINUTE
 from tests.worker.conftest import ALLOWANCE
-from worker.attempt.launch import CommandLauncher
+from worker.launch import CommandLauncher
 from worker.supervisor import Supervisor
 
 MakeSupervisor = Callable[..., Supervisor]

@@ -16,7 +16,7 @@ from jobs.stores.memory_store import MemoryJobStore
 from tests.jobs.factories import MINUTE, make_job
 from tests.worker.conftest import ALLOWANCE
 from worker.attempt.attempt_result import Finished, NoOutcome, redact_failures
-from worker.attempt.launch import CommandLauncher
+from worker.launch import CommandLauncher
 from worker.supervisor import Supervisor
 
 

@@ -16,9 +16,9 @@ from processes.guarded_process import GuardedProcess
 from tests.architecture.tree import ROOT
 from tests.jobs.factories import MINUTE
 from tests.worker.conftest import ALLOWANCE
-from worker.attempt.launch import CommandLauncher, RanksLauncher
 from worker.attempt.workspace import Workspace, open_workspace
 from worker.environment.attempt_environment import AttemptEnvironment
+from worker.launch import CommandLauncher, RanksLauncher
 from worker.settings import AttemptEnvironmentSettings
 from worker.supervisor import Supervisor
 

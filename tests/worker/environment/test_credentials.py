@@ -17,9 +17,9 @@ from jobs.diagnostics.logs import MemoryLogs
 from jobs.lease.leases import Holding
 from jobs.model import JobState
 from tests.jobs.factories import MINUTE
-from worker.attempt.launch import CommandLauncher
 from worker.environment.attempt_environment import make_attempt_environment
 from worker.environment.credentials import make_policy
+from worker.launch import CommandLauncher
 from worker.settings import AttemptEnvironmentSettings
 from worker.supervisor import Supervisor
 

@@ -27,7 +27,7 @@ from tests.worker.abandoned_jobs import (
 )
 from tests.worker.test_tasks import sweep
 from worker.attempt.attempt_result import Finished
-from worker.lease.finalize import close_orphan, sign_published
+from worker.attempt.finalize import close_orphan, sign_published
 from worker.supervisor import Supervisor
 from worker.tasks import Runner
 
@@ -85,6 +85,6 @@ def test_a_signature_that_the_store_refuses_for_a_while_is_tried_again(
     outcome = ExportOutcome(manifest_uri=str(manifest), manifest_sha256=digest_at(place(job)))
     stores: list[LocalStore] = [Away(place(job)), LocalStore(place(job))]
     monkeypatch.setattr("exporter.artifact.read.open_store", lambda uri: stores.pop(0))
-    monkeypatch.setattr("worker.lease.finalize._RETRY_S", 0.0)
+    monkeypatch.setattr("worker.attempt.finalize._RETRY_S", 0.0)
     assert sign_published(Finished(outcome), holding, signing_key) == Finished(outcome)
     assert (place(job) / SIGNATURE_NAME).exists()

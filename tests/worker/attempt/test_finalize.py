@@ -32,9 +32,9 @@ from tests.worker.abandoned_jobs import (
 )
 from tests.worker.test_tasks import sweep
 from worker.attempt.attempt_result import AttemptResult, Cancelled, Finished, HandedBack, NoOutcome
+from worker.attempt.finalize import WaitPolicy, clean_up_after_loss, close_orphan, finalize_artifact
 from worker.attempt.workspace import artifact_uri_of
 from worker.heartbeat import Sweeper
-from worker.lease.finalize import WaitPolicy, clean_up_after_loss, close_orphan, finalize_artifact
 from worker.supervisor import Supervisor
 from worker.tasks import Runner
 
@@ -182,7 +182,7 @@ def test_what_a_straggler_sent_is_removed_once_the_job_is_closed(
             closing.end()  # just after it was looked at
         return found
 
-    monkeypatch.setattr("worker.lease.finalize._RETRY_S", 0.0)
+    monkeypatch.setattr("worker.attempt.finalize._RETRY_S", 0.0)
     monkeypatch.setattr(store, "get", get)
     clean_up_after_loss(straggler)
     assert (store.get(job.id).state, sent.exists()) == (JobState.FAILED, False)
