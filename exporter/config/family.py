@@ -22,10 +22,10 @@ class FamilyConfig(ABC):
 
     @abstractmethod
     def reads(self, tower: TowerName, group: str) -> bool:
-        """Whether a tower reads a feature group."""
+        """Return whether a tower reads a feature group."""
 
     def attends(self, _tower: TowerName) -> bool:
-        """Whether a tower has HSTU layers."""
+        """Return whether a tower has HSTU layers."""
         return False
 
     @property

@@ -67,7 +67,7 @@ def write_message(message: EasyRecConfig) -> str:
 
 
 def _is_needed(path: str) -> bool:
-    """Whether an export reads the required field at `path`, and the .proto gives it no default."""
+    """Return whether an export reads the required field at `path`, and the .proto gives it no default."""
     if not _NEEDED.match(path):
         return False
     *parents, name = re.sub(r"\[[^]]*\]", "", path).split(".")

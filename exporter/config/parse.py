@@ -94,13 +94,13 @@ def _item_id_field(data: DataConfig) -> str:
 
 
 def _averaged_weights(message: EasyRecConfig) -> bool:
-    """Whether an export takes the dense weights' moving averages, which training kept in dense_ema."""
+    """Return whether an export takes the dense weights' moving averages, which training kept in dense_ema."""
     export, train = message.export_config, message.train_config
     return export.use_dense_ema if export.HasField("use_dense_ema") else train.dense_optimizer.HasField("ema")
 
 
 def _train_rows_are_encoded(message: EasyRecConfig) -> bool:
-    """Whether training rows hold encoded values, which every package takes whatever the fg_mode."""
+    """Return whether training rows hold encoded values, which every package takes whatever the fg_mode."""
     if effective_fg_mode(message.data_config) == FgMode.FG_NONE:
         return True
     return not any(needs_generation(source) for source in feature_sources(message))

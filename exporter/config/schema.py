@@ -95,7 +95,7 @@ class Feature:
 
     @property
     def is_sparse(self) -> bool:
-        """Whether values are row numbers of a table (int64), not numbers (float32)."""
+        """Return whether values are row numbers of a table (int64), not numbers (float32)."""
         return self.table is not None
 
     @property

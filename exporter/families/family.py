@@ -1,6 +1,6 @@
-"""What a model family of one's own is written against: the class to derive from, and what to declare with.
+"""Interface of custom model families: the class to derive from, and the classes of declarations.
 
-An installed package offers a family as an entry point of the group `slipway.families`; the guide to it is
+An installed package offers a family as an entry point of the group `slipway.families`. The guide is
 docs/families.md.
 """
 
@@ -27,33 +27,33 @@ __all__ = [
 
 
 class Family(ABC):
-    """How to build the towers of a model, and what they take.
+    """A custom model family: it declares the inputs of a model's towers, and builds their modules.
 
-    The config is the text that came with the export, in whatever form the family likes.
+    The config is the text that came with the export, in any form that the family chooses.
     """
 
-    training_only: tuple[str, ...] = ()  # how names of weights begin that no tower serves
+    training_only: tuple[str, ...] = ()  # prefixes of the names of weights that no tower serves
 
     @abstractmethod
     def towers(self, config: str) -> Sequence[TowerDeclaration]:
-        """Every tower of the model that this config describes."""
+        """Return the declaration of every tower of the model that this config describes."""
 
     @abstractmethod
     def build(self, config: str, tower: TowerName) -> nn.Module:
-        """The tower's module, untrained.
+        """Return the tower's module, untrained.
 
         Its forward takes one dict with the declared inputs, and returns a dict of tensors whose first axis
-        is that of an input. The names in its state dict are the checkpoint's, whose own may begin with
-        "model.". For two_stage it is a `TwoStep` as well.
+        is that of an input. The names in its state dict are the checkpoint's, which may begin with "model."
+        in the checkpoint. For mode two_stage the module is a `TwoStep` as well.
         """
 
 
 @runtime_checkable
 class TwoStep(Protocol):
-    """A module that can be packaged as two: what tables hold, and what is computed from it."""
+    """A module that can be packaged in two parts: lookups in tables, and the computation behind them."""
 
     def lookup(self, inputs: dict[str, Tensor]) -> Mapping[str, Tensor]:
-        """The tensors that the tower's declaration lists as `embedded`."""
+        """Return the tensors that the tower's declaration lists as `embedded`."""
 
     def compute(self, embedded: dict[str, Tensor]) -> Mapping[str, Tensor]:
-        """The outputs, from those tensors; together with `lookup` what forward does."""
+        """Return the outputs from those tensors; `lookup` and `compute` together do what forward does."""

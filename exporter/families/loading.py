@@ -1,4 +1,4 @@
-"""Finding, loading and running the code of a family of one's own: whatever it raises names the family."""
+"""Find, load and run the code of a custom family; every error that the code raises names the family."""
 
 import traceback
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ GROUP = "slipway.families"
 
 
 def family_package(name: str) -> FamilyPackage:
-    """The distribution that offers a family; nothing of it is loaded.
+    """Return the distribution that offers a family, without loading its code.
 
     Raises:
         FamilyUnusable: no installed distribution offers it, or several do.
@@ -28,15 +28,15 @@ def family_package(name: str) -> FamilyPackage:
 
 
 def family_module(name: str) -> str:
-    """The module that offers a family, and with it registers the operators of its own."""
+    """Return the name of the module that offers a family; importing it registers the family's operators."""
     return _entry_point(name).module
 
 
 def load_family(name: str) -> Family:
-    """The family that an installed package offers, its code loaded.
+    """Load the family that an installed package offers.
 
     Raises:
-        FamilyUnusable: no package offers it, several do, or what is offered is no family.
+        FamilyUnusable: no package offers it, several do, or the offered object is not a family.
         FamilyFailed: its code raised.
     """
     entry_point = _entry_point(name)
@@ -45,18 +45,18 @@ def load_family(name: str) -> Family:
         family = offered() if isinstance(offered, type) else offered
     if not isinstance(family, Family):
         raise FamilyUnusable(
-            f"family {name}: {entry_point.value} is no exporter.families.family.Family, or a class of such",
+            f"family {name}: {entry_point.value} is not an exporter.families.family.Family or a class of it",
             where=name,
         )
     return family
 
 
 def declare_towers(family: Family, name: str, config: str) -> tuple[TowerDeclaration, ...]:
-    """Every tower the family declares for a config.
+    """Return every tower that the family declares for a config.
 
     Raises:
         FamilyFailed: its code raised.
-        InvalidDeclaration: what it declares cannot be.
+        InvalidDeclaration: a declaration is invalid.
     """
     with family_code(name, "declaring its towers"):
         towers = tuple(family.towers(config))
@@ -68,7 +68,7 @@ def declare_towers(family: Family, name: str, config: str) -> tuple[TowerDeclara
 
 
 def find_tower(towers: tuple[TowerDeclaration, ...], wanted: TowerName, family: str) -> TowerDeclaration:
-    """One of the towers; InvalidSpec if there is no such."""
+    """Return the wanted tower; raise InvalidSpec if the family declares no such tower."""
     for tower in towers:
         if tower.name is wanted:
             return tower
@@ -81,7 +81,7 @@ def find_tower(towers: tuple[TowerDeclaration, ...], wanted: TowerName, family: 
 
 @contextmanager
 def family_code(family: str, doing: str) -> Iterator[None]:
-    """A stretch of code that is the family's: what it raises becomes an error that says so."""
+    """Run a block of the family's code; an exception in it becomes an error that names the family."""
     try:
         yield
     except InvalidDeclaration as error:
@@ -89,11 +89,11 @@ def family_code(family: str, doing: str) -> Iterator[None]:
             f"family {family}: {error.message}", hint=error.hint, where=error.where
         ) from error
     except ValidationError as error:
-        told = invalid_declaration(error)
-        raise InvalidDeclaration(f"family {family}, {told.message}", where=told.where) from error
+        invalid = invalid_declaration(error)
+        raise InvalidDeclaration(f"family {family}, {invalid.message}", where=invalid.where) from error
     except ExportError:
         raise
-    except Exception as error:  # the code of strangers may raise anything
+    except Exception as error:  # foreign code may raise anything
         failed = FamilyFailed(
             f"family {family}: {doing} raised {type(error).__name__}: {error}", where=family
         )

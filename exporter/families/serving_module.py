@@ -1,4 +1,4 @@
-"""A module of one's own as a tower: inputs held to what is declared, outputs taken as they come.
+"""Served module of a custom family's tower: inputs are checked against their declaration, outputs are not.
 
 B rows.
 """
@@ -16,7 +16,7 @@ from exporter.towers.tower import ServedModule
 
 
 class DeclaredModule(ServedModule):
-    """The family's module behind the demands that a package makes of its inputs."""
+    """The family's module behind the checks that its package makes of inputs."""
 
     def __init__(self, module: nn.Module, declaration: TowerDeclaration) -> None:
         super().__init__()
@@ -24,38 +24,38 @@ class DeclaredModule(ServedModule):
         self._declaration = declaration
 
     def lookup(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return self._named(cast(TwoStep, self.module).lookup(self._checked(inputs)))
+        return self._require_dict(cast(TwoStep, self.module).lookup(self._check(inputs)))
 
     def compute(self, embedded: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return self._named(cast(TwoStep, self.module).compute(dict(embedded)))
+        return self._require_dict(cast(TwoStep, self.module).compute(dict(embedded)))
 
     def demands(self, inputs: Mapping[str, Tensor]) -> tuple[str, ...]:
         return tuple(_demand(inputs, self._declaration)[0].messages)
 
     def forward(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return self._named(self.module(self._checked(inputs)))
+        return self._require_dict(self.module(self._check(inputs)))
 
-    def _named(self, outputs: object) -> dict[str, Tensor]:
+    def _require_dict(self, outputs: object) -> dict[str, Tensor]:
         if not isinstance(outputs, Mapping):
             raise InvalidDeclaration(
-                f"the {self._declaration.name} tower's module returns {type(outputs).__name__}, and no dict",
+                f"the {self._declaration.name} tower's module returns {type(outputs).__name__}, not a dict",
                 hint="return a dict from names to tensors",
             )
         return dict(outputs)
 
-    def _checked(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def _check(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         demands, safe = _demand(inputs, self._declaration)
         demands.raise_if_unmet()
         return safe
 
 
 def _demand(inputs: Mapping[str, Tensor], declaration: TowerDeclaration) -> tuple[Demands, dict[str, Tensor]]:
-    """What is demanded of the inputs, and the inputs made safe to compute with where it is not met."""
+    """Return the demands on inputs, and inputs that are safe to compute with where a demand is not met."""
     demands = Demands()
     safe = dict(inputs)
     for tensor in declaration.filled:
         safe[tensor.name] = _values(inputs[tensor.name], tensor, demands)
-    by_dim: dict[str, str] = {}  # dim -> the lengths that other lengths of its elements are held against
+    by_dim: dict[str, str] = {}  # dim -> the lengths that all other lengths of its elements must equal
     for tensor in declaration.counting:
         name, dim = tensor.name, declaration.counted_by(tensor.name)[0].dim
         lengths_B, first = inputs[name], by_dim.setdefault(dim, name)

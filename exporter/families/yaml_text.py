@@ -1,4 +1,4 @@
-"""A declaration in YAML."""
+"""Reader of tower declarations in YAML."""
 
 import yaml
 from pydantic import Field, ValidationError, model_validator
@@ -9,7 +9,7 @@ from exporter.spec import Frozen
 
 
 class _Document(Frozen):
-    """The whole of a declaration's document."""
+    """The whole document of a declaration."""
 
     towers: tuple[TowerDeclaration, ...] = Field(min_length=1)
 
@@ -20,14 +20,14 @@ class _Document(Frozen):
 
 
 def declaration_from_yaml(text: str) -> tuple[TowerDeclaration, ...]:
-    """The towers of a YAML document: `towers:`, a list of what `TowerDeclaration` takes.
+    """Read the towers of a YAML document: `towers:`, a list of entries with the fields of `TowerDeclaration`.
 
     Raises:
-        InvalidDeclaration: it is no YAML, or declares what cannot be; naming the place.
+        InvalidDeclaration: the text is not YAML, or a declaration is invalid; naming the place.
     """
     try:
         return _Document.model_validate(yaml.safe_load(text)).towers
     except yaml.YAMLError as error:
-        raise InvalidDeclaration(f"the declaration is no YAML: {error}") from error
+        raise InvalidDeclaration(f"the declaration is not YAML: {error}") from error
     except ValidationError as error:
         raise invalid_declaration(error) from error

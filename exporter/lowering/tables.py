@@ -94,7 +94,7 @@ def fuse_rows(rows_PD: Tensor, dtype: TableDtype, errors: "RowErrors", *, name: 
     """
     kind = LOW_TABLES[dtype]
     packed = kind.fuse(rows_PD)
-    restored_PD = kind.restored(packed, rows_PD.shape[1])
+    restored_PD = kind.restore(packed, rows_PD.shape[1])
     finite_P = restored_PD.isfinite().all(dim=1)
     if not finite_P.all():
         place = int(finite_P.logical_not().nonzero()[0])

@@ -1,4 +1,4 @@
-"""What the match families share: towers with tables of their own, served one by one, trained side by side.
+"""Towers of the match families: each has tables of its own and is served alone; both are trained together.
 
 B rows, D width of the outputs.
 """
@@ -22,7 +22,7 @@ from exporter.towers.tower import ServedModule
 
 
 class MatchTower(nn.Module, ABC):
-    """A tower and its tables; `pipeline` is the tower's own, with no other tower's groups in it."""
+    """A tower and its tables; `pipeline` holds only the tower's own groups."""
 
     def __init__(self, pipeline: PipelineConfig) -> None:
         super().__init__()
@@ -30,20 +30,20 @@ class MatchTower(nn.Module, ABC):
         self.group_variational_dropouts = GroupDropouts(pipeline)
 
     def forward(self, embedded: Mapping[str, Tensor]) -> Tensor:
-        """The tower's output, from what was looked up in its tables."""
+        """Return the tower's output from the looked-up groups."""
         return self.represent(self.group_variational_dropouts(self.embedding_group.encode(embedded)))
 
     def remarks(self) -> tuple[str, ...]:
-        """As of `ServedModule`."""
+        """Return what `ServedModule.remarks` returns."""
         return ()
 
     @abstractmethod
     def represent(self, groups: Mapping[str, Tensor]) -> Tensor:
-        """The tower's output, from the groups as the model reads them."""
+        """Return the tower's output from the encoded groups."""
 
 
 class DeepTower(MatchTower):
-    """DEEP groups side by side, through perceptrons, to one vector per row."""
+    """Tower from concatenated DEEP groups, through an MLP, to one vector per row: (B, D)."""
 
     def __init__(self, pipeline: PipelineConfig, model: MatchConfig, tower: DeepTowerConfig) -> None:
         super().__init__(pipeline)
@@ -59,7 +59,7 @@ class DeepTower(MatchTower):
 
 
 class ServedMatchTower(ServedModule):
-    """One tower under its name in the checkpoint, which its output is named after as well."""
+    """Served module of one tower; its weights and its output carry the tower's name in the checkpoint."""
 
     def __init__(self, config: TowerConfig, tower: MatchTower) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ class ServedMatchTower(ServedModule):
 
 
 class MatchModel(nn.Module):
-    """Both towers: what is trained and saved."""
+    """Both towers of a match model, to be trained and saved."""
 
     def __init__(self, user: MatchTower, item: MatchTower) -> None:
         super().__init__()
@@ -95,7 +95,7 @@ class MatchModel(nn.Module):
         self.item_tower = item
 
     def forward(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The towers' outputs by name; an item per row, or more items than rows."""
+        """Return the towers' outputs by name; there may be more items than rows."""
         towers = {TowerName.USER: self.user_tower, TowerName.ITEM: self.item_tower}
         return {
             f"{checkpoint_name(name)}_emb": tower(tower.embedding_group.look_up(inputs))
@@ -104,15 +104,15 @@ class MatchModel(nn.Module):
 
 
 def checkpoint_name(name: TowerName) -> str:
-    """What the checkpoint calls a tower."""
+    """Return the name of a tower in the checkpoint."""
     return f"{name}_tower"
 
 
 def build_projection(in_features: int, model: MatchConfig, *, bias: bool = True) -> nn.Module:
-    """From the tower's own width to that of the outputs."""
+    """Build the projection to the width of the outputs, or the identity if the model has none."""
     return nn.Linear(in_features, model.output_dim, bias=bias) if model.output_dim else nn.Identity()
 
 
 def normalise(x: Tensor, similarity: Similarity) -> Tensor:
-    """Unit length along the last axis where similarity is the cosine; others take vectors as they are."""
+    """Scale vectors to unit length along the last axis for the cosine; leave them for other similarities."""
     return F.normalize(x, dim=-1) if similarity is Similarity.COSINE else x

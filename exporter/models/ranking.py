@@ -1,4 +1,4 @@
-"""What the ranking families over whole groups share: one tower over all of them.
+"""Tower of the ranking families without HSTU: one tower over all feature groups.
 
 B rows, D width.
 """
@@ -14,7 +14,7 @@ from exporter.models.embedded_tower import EmbeddedTower
 
 
 class RankingTower(EmbeddedTower):
-    """The whole model: from input tensors to the outputs of every task, one per row."""
+    """The whole model, from input tensors to the outputs of every task, one per row."""
 
     def __init__(self, pipeline: PipelineConfig) -> None:
         super().__init__(pipeline)
@@ -25,4 +25,4 @@ class RankingTower(EmbeddedTower):
 
     @abstractmethod
     def predict(self, groups: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The outputs, by name, from the groups as the model reads them."""
+        """Return the outputs, by name, from the encoded groups."""

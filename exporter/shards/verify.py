@@ -58,7 +58,7 @@ class WrittenShards:
                 if shard.is_quantised:
                     low = LOW_TABLES[shard.kept_in]
                     width = shard.table.meta.shape[1]
-                    expected, found = (low.restored(each, width) for each in (low.fuse(expected), found))
+                    expected, found = (low.restore(each, width) for each in (low.fuse(expected), found))
                 yield shard.table, row, F.embedding(torch.tensor([0]), expected), found
 
     def _own(self, shard: TableShard) -> Piece:

@@ -303,7 +303,7 @@ def _unopened_towers(spec: ExportSpec, family: str, families: Collection[str]) -
 
 
 def _is_without_rows(tower: TowerName, spec: ExportSpec) -> bool:
-    """Whether the spec names no rows for a tower; it must name those of the item tower."""
+    """Return whether the spec names no rows for a tower; it must name those of the item tower."""
     if tower is not TowerName.ITEM:
         return spec.sample_input_uri is None
     if spec.item_input_uri is None:

@@ -59,7 +59,7 @@ class Tower:
 
     @property
     def is_declared(self) -> bool:
-        """Whether a custom family declares the tower."""
+        """Return whether a custom family declares the tower."""
         return isinstance(self.config.pipeline.model, DeclaredConfig)
 
     @property

@@ -63,5 +63,5 @@ def _served(pipeline: PipelineConfig, name: TowerName, options: BuildOptions | N
 
 
 def _is_projected(tower: TowerConfig) -> bool:
-    """Whether training reads a jagged sequence of candidates where one item per row is served."""
+    """Return whether training reads a jagged sequence of candidates where one item per row is served."""
     return tower.name is TowerName.ITEM and tower.pipeline.model.trains_on_candidate_sequences

@@ -72,7 +72,7 @@ def read_activation(text: str, where: str) -> Activation:
 
 
 def _has_valid_types(arguments: Mapping[str, object]) -> bool:
-    """Whether every argument has the right type: a flag, a word, a count or a finite number."""
+    """Return whether every argument has the right type: a flag, a word, a count or a finite number."""
     numbers = {}
     for name, value in arguments.items():
         if name == "inplace":

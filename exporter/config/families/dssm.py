@@ -28,7 +28,7 @@ class DssmConfig(MatchConfig):
     family: str = "dssm"
 
     def reads(self, tower: TowerName, group: str) -> bool:
-        """Whether the tower names the group as an input; a group that no tower names enters no model."""
+        """Return whether the tower reads the group; a group that no tower names is not read."""
         return group in (self.item if tower is TowerName.ITEM else self.user).inputs
 
 

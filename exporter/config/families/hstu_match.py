@@ -45,7 +45,7 @@ class HstuMatchConfig(FamilyConfig):
         return tower is TowerName.USER
 
     def reads(self, tower: TowerName, group: str) -> bool:
-        """Whether the tower reads the group; the user tower reads all groups but the candidates'."""
+        """Return whether the tower reads the group; the user tower reads all groups but the candidates'."""
         return (group == self.item_input) == (tower is TowerName.ITEM)
 
 

@@ -67,7 +67,7 @@ class MindConfig(MatchConfig):
     family: str = "mind"
 
     def reads(self, tower: TowerName, group: str) -> bool:
-        """Whether the tower names the group as an input."""
+        """Return whether the tower names the group as an input."""
         user = (self.user.input, self.user.history_input)
         return group in (self.item.inputs if tower is TowerName.ITEM else user)
 

@@ -39,7 +39,7 @@ class MultiTowerDinConfig(FamilyConfig):
     towers: ClassVar[tuple[TowerName, ...]] = ONE_TOWER
 
     def reads(self, _tower: TowerName, group: str) -> bool:
-        """Whether one of the towers is over the group."""
+        """Return whether one of the towers is over the group."""
         return any(group == part.group for part in (*self.deep_towers, *self.din_towers))
 
 

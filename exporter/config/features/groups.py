@@ -114,7 +114,7 @@ def _encoders(
 
 
 def _is_its_own_sequence(group: FeatureGroup, groups: Iterable[FeatureGroup]) -> bool:
-    """Whether the name belongs to a DEEP group and to the only sequence group in it."""
+    """Return whether the name belongs to a DEEP group and to the only sequence group in it."""
     same = [other for other in groups if group.name in (other.name, *(s.name for s in other.sequence_groups))]
     return len(same) == 1 and [inner.name for inner in same[0].sequence_groups] == [group.name]
 

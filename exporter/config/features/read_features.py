@@ -47,7 +47,7 @@ def read_features(config: EasyRecConfig) -> tuple[Feature, ...]:
 
 
 def needs_generation(source: FeatureSource) -> bool:
-    """Whether raw rows need feature generation: words that are looked up, or numbers that are bucketized."""
+    """Return whether raw rows need feature generation: a look-up of words, or buckets of numbers."""
     message = source.message
     if source.columns_of_raw_rows != (source.name,):
         return True

@@ -1,4 +1,4 @@
-"""A mask net: features weighed by what the features themselves say.
+"""MaskNet (Wang et al. 2021, arXiv:2102.07619): features are multiplied by masks computed from them.
 
 B rows, D width of the features, H width that a block works on.
 """
@@ -11,14 +11,14 @@ from exporter.models.blocks.mlp import Mlp
 
 
 class MaskNet(nn.Module):
-    """Blocks side by side or one behind the other, and perceptrons on top if there are any."""
+    """Mask blocks in parallel or in series, and an MLP on top if there is one."""
 
     def __init__(self, in_features: int, config: MaskNetConfig) -> None:
         super().__init__()
         self._parallel = config.parallel
         hidden = config.block.hidden_dim
-        behind = in_features if config.parallel else hidden
-        widths = [in_features, *(behind for _ in range(config.blocks - 1))]
+        later = in_features if config.parallel else hidden
+        widths = [in_features, *(later for _ in range(config.blocks - 1))]
         self.ln_emb = nn.LayerNorm(in_features)
         self.mask_blocks = nn.ModuleList(MaskBlock(width, in_features, config.block) for width in widths)
         self.out_features = hidden * config.blocks if config.parallel else hidden
@@ -37,7 +37,7 @@ class MaskNet(nn.Module):
 
 
 class MaskBlock(nn.Module):
-    """What comes in times a mask made of the features, through one layer."""
+    """One block: its input times a mask computed from the features, through linear, layer norm and ReLU."""
 
     def __init__(self, in_features: int, mask_features: int, config: MaskBlockConfig) -> None:
         super().__init__()

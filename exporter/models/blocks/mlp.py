@@ -1,4 +1,4 @@
-"""A stack of perceptrons: linear, norm, activation."""
+"""Multi-layer perceptron and its activations, with TorchEasyRec's names of weights."""
 
 from itertools import pairwise
 
@@ -10,9 +10,9 @@ from exporter.config.blocks.mlp import MlpConfig
 
 
 class Mlp(nn.Module):
-    """Perceptrons one after another; `out_features` is the last one's width.
+    """Perceptrons one after another; `out_features` is the width of the last.
 
-    Takes (B, D), or (B, L, D) where it is `padded`: then TorchEasyRec names the batch norms otherwise.
+    The input is (B, D), or (B, L, D) if `padded`, for which TorchEasyRec names batch norms differently.
     """
 
     def __init__(self, in_features: int, config: MlpConfig, *, padded: bool = False) -> None:
@@ -30,7 +30,7 @@ class Mlp(nn.Module):
 
 
 class Perceptron(nn.Module):
-    """Linear, then batch norm or layer norm, then the activation."""
+    """One layer: linear, then batch norm or layer norm if set, then the activation."""
 
     def __init__(
         self, in_features: int, out_features: int, config: MlpConfig, *, padded: bool = False
@@ -40,7 +40,7 @@ class Perceptron(nn.Module):
             nn.Linear(in_features, out_features, bias=config.bias and not config.use_bn)
         )
         if config.use_bn:
-            # TorchEasyRec has a module in front of and behind the norm of padded rows; names count them.
+            # TorchEasyRec has a module before and after the norm of padded rows, and its names count them.
             norms = [nn.Identity(), PaddedBatchNorm(out_features), nn.Identity()]
             self.perceptron.extend(norms if padded else [nn.BatchNorm1d(out_features)])
         if config.use_ln:
@@ -56,8 +56,8 @@ class Perceptron(nn.Module):
 class PaddedBatchNorm(nn.BatchNorm1d):
     """Batch norm of the last axis of (B, L, D), over rows and places.
 
-    Served, it is a factor and a summand, written as such: torch's own takes its channels second, and what it
-    returns of transposed rows is laid out otherwise than torch.export believes.
+    In serving it is written as a factor and a summand: torch's own takes its channels second, and its result
+    for transposed rows has other strides than torch.export expects.
     """
 
     def forward(self, x_BLD: Tensor) -> Tensor:

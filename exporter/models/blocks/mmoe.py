@@ -1,4 +1,4 @@
-"""Experts that several tasks mix, each by a gate of its own.
+"""Multi-gate mixture of experts (Ma et al., KDD 2018): every task mixes the experts by a gate of its own.
 
 B rows, E experts, D width.
 """
@@ -11,7 +11,7 @@ from exporter.models.blocks.mlp import Mlp
 
 
 class Mmoe(nn.Module):
-    """One input to one vector per task; `out_features` is its width."""
+    """Module from one input to one vector per task, each `out_features` wide."""
 
     def __init__(self, in_features: int, config: MmoeConfig, *, tasks: int) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
-"""Variational dropout: while training, features of a group are dropped at random, by learned rates.
+"""Variational dropout: training drops features of a group at random, by learned rates.
 
-B rows, F features of a group, D width of all of them. Served, each feature is scaled by the rate at which
-it was kept.
+A served model scales each feature by its learned rate of being kept. B rows, F features of a group, D width
+of all of them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,13 +14,13 @@ from exporter.config.schema import GroupKind, PipelineConfig
 
 
 class VariationalDropout(nn.Module):
-    """Of one group; its features are known by their widths."""
+    """Variational dropout of one group, whose features have the given widths."""
 
     def __init__(self, widths: Sequence[int]) -> None:
         super().__init__()
         self._widths = tuple(widths)
         self.feature_p = nn.Parameter(torch.randn(len(widths)))
-        # In the checkpoint, and read by nothing: the widths are the config's.
+        # The checkpoint holds it, but nothing reads it: the widths come from the config.
         self.feature_dim_repeat = nn.Parameter(torch.tensor(widths, dtype=torch.int32), requires_grad=False)
 
     def forward(self, group_BD: Tensor) -> Tensor:
@@ -30,7 +30,7 @@ class VariationalDropout(nn.Module):
 
 
 class GroupDropouts(nn.ModuleDict):
-    """Of every group of a tower that is one vector of several features; empty where there is none."""
+    """Variational dropouts of a tower, by group; only DEEP groups of several features have one."""
 
     def __init__(self, pipeline: PipelineConfig) -> None:
         super().__init__()
@@ -44,5 +44,5 @@ class GroupDropouts(nn.ModuleDict):
                 self[group.name] = VariationalDropout(widths)
 
     def forward(self, embedded: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The embedded groups, by key, those among them scaled."""
+        """Return the embedded groups by key, with those scaled that have a dropout."""
         return {key: self[key](group) if key in self else group for key, group in embedded.items()}

@@ -1,4 +1,4 @@
-"""dbmtl: one group, shared layers, experts, and tasks that build upon each other.
+"""dbmtl (arXiv:1902.09154): shared layers over one group, experts, and tasks that may read earlier tasks.
 
 B rows, D width.
 """
@@ -22,7 +22,7 @@ from exporter.towers.tower import ServedModule
 
 
 class Dbmtl(RankingTower):
-    """The whole model, in the training view, which is the one it is served in."""
+    """The whole model; it is served in the training view."""
 
     def __init__(self, pipeline: PipelineConfig) -> None:
         super().__init__(pipeline)
@@ -41,7 +41,7 @@ class Dbmtl(RankingTower):
     def _add_tasks(self, width: int) -> None:
         self.task_mlps, self.relation_mlps = nn.ModuleDict(), nn.ModuleDict()
         self.task_outputs = nn.ModuleList()
-        widths: dict[str, int] = {}  # of what comes of each task, which later ones may read
+        widths: dict[str, int] = {}  # width of each task's hidden output, which later tasks may read
         for task in self._config.tasks:
             name, own = task.task.name, width
             if task.mlp is not None:
@@ -60,17 +60,19 @@ class Dbmtl(RankingTower):
             shared = shared if layers is None else layers(shared)
         tasks = self._config.tasks
         inputs = [shared] * len(tasks) if self.mmoe is None else self.mmoe(shared)
-        outcomes: dict[str, Tensor] = {}
+        hidden: dict[str, Tensor] = {}
         for task, task_input in zip(tasks, inputs, strict=True):
-            outcomes[task.task.name] = self._outcome(task, task_input, outcomes)
+            hidden[task.task.name] = self._hidden_output(task, task_input, hidden)
         numbers = {
-            name: output(outcome)
-            for (name, outcome), output in zip(outcomes.items(), self.task_outputs, strict=True)
+            name: output(task_hidden)
+            for (name, task_hidden), output in zip(hidden.items(), self.task_outputs, strict=True)
         }
         return task_outputs((task.task for task in tasks), numbers)
 
-    def _outcome(self, task: RelatedTaskConfig, task_input: Tensor, earlier: Mapping[str, Tensor]) -> Tensor:
-        """What comes of a task, from its input and what came of those in front of it."""
+    def _hidden_output(
+        self, task: RelatedTaskConfig, task_input: Tensor, earlier: Mapping[str, Tensor]
+    ) -> Tensor:
+        """Return the hidden output of a task, from its input and the hidden outputs of earlier tasks."""
         name, own = task.task.name, task_input
         if task.mlp is not None:
             own = self.task_mlps[name](own)
@@ -82,10 +84,10 @@ class Dbmtl(RankingTower):
 
 
 def build_served(config: TowerConfig) -> ServedModule:
-    """The module of the one tower there is.
+    """Return the module of the model tower.
 
     Raises:
-        InvalidSpec: the family has no such tower.
+        InvalidSpec: `config` is of another tower.
     """
     require_model(config)
     return Dbmtl(config.pipeline)

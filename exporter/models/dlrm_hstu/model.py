@@ -1,4 +1,4 @@
-"""dlrm_hstu: history and candidates in one sequence, several tasks per candidate.
+"""dlrm_hstu: HSTU layers over history and candidates in one sequence, and several tasks per candidate.
 
 B rows, M candidates of all rows together, D width.
 """
@@ -18,11 +18,12 @@ from exporter.models.hstu.encoder import CandidateEncoder
 from exporter.models.hstu.groups import CandidateGroups, HistoryGroups
 from exporter.towers.tower import ServedModule
 
-COUNTS_OUTPUT = "__TARGET_REPEAT_INTERLEAVE_KEY__"  # candidates per row, by which servers fold the rest
+# Candidates per row, by which servers split the other outputs into rows.
+COUNTS_OUTPUT = "__TARGET_REPEAT_INTERLEAVE_KEY__"
 
 
 class DlrmHstu(EmbeddedTower):
-    """The whole model: from input tensors to the outputs of every task, one per candidate."""
+    """The whole model, from input tensors to the outputs of every task, one per candidate."""
 
     def __init__(self, pipeline: PipelineConfig, dropout: Dropout) -> None:
         super().__init__(pipeline)
@@ -52,7 +53,7 @@ class DlrmHstu(EmbeddedTower):
         if self._config.timestamps_ascending:
             numbers = self._numbers(embedded)
         else:
-            # Everything back to front: rows are then oldest event first, and come in reverse order.
+            # Reverse all elements: rows then have their oldest event first, and are in reverse order.
             reversed_groups = {key: value.flip(0) for key, value in embedded.items()}
             numbers = {task: value.flip(0) for task, value in self._numbers(reversed_groups).items()}
         return task_outputs(self._config.tasks, numbers) | {COUNTS_OUTPUT: embedded[self._candidates.lengths]}
@@ -64,10 +65,10 @@ class DlrmHstu(EmbeddedTower):
 
 
 def build_served(config: TowerConfig) -> ServedModule:
-    """The module of the one tower there is.
+    """Return the module of the model tower.
 
     Raises:
-        InvalidSpec: the family has no such tower.
+        InvalidSpec: `config` is of another tower.
     """
     require_model(config)
     return DlrmHstu(config.pipeline, Dropout())

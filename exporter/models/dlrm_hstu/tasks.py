@@ -1,4 +1,4 @@
-"""The tasks of a ranking model: from one embedding of user and item to the numbers of each task.
+"""Task heads of dlrm_hstu: from the embeddings of user and item to the numbers of each task.
 
 M candidates, D width, K numbers of all tasks together.
 """
@@ -11,7 +11,7 @@ from exporter.models.blocks.mlp import Mlp
 
 
 class FusionTower(nn.Module):
-    """User times item, perceptrons if there are any, and one linear layer for all tasks."""
+    """Product of user and item, an MLP if there is one, and one linear layer for all tasks."""
 
     def __init__(self, width: int, mlp: MlpConfig | None, tasks: tuple[TaskConfig, ...]) -> None:
         super().__init__()
@@ -20,7 +20,7 @@ class FusionTower(nn.Module):
         self.linear = nn.Linear(mlp.hidden_units[-1] if mlp else width, sum(task.num_class for task in tasks))
 
     def forward(self, users_MD: Tensor, items_MD: Tensor) -> dict[str, Tensor]:
-        """The numbers of each task, (M, num_class)."""
+        """Return the numbers of each task, (M, num_class)."""
         fused = users_MD * items_MD
         if self.tower_mlp is not None:
             fused = self.tower_mlp(fused)

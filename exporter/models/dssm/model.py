@@ -1,4 +1,4 @@
-"""dssm and dat: one vector per user and one per item, each out of DEEP groups."""
+"""dssm: one vector per user and one per item, each computed from DEEP groups; dat has the same towers."""
 
 from exporter.config.families.dssm import DssmConfig
 from exporter.config.schema import PipelineConfig, TowerConfig
@@ -10,12 +10,12 @@ from exporter.towers.view import training_tower
 
 
 def build_served(config: TowerConfig) -> ServedModule:
-    """The module of one tower."""
+    """Return the served module of one tower."""
     return ServedMatchTower(config, _tower(config))
 
 
 def build_trained(pipeline: PipelineConfig, _dropout: Dropout) -> MatchModel:
-    """Both towers, to be trained."""
+    """Return both towers, to be trained."""
     return MatchModel(
         user=_tower(training_tower(pipeline, TowerName.USER)),
         item=_tower(training_tower(pipeline, TowerName.ITEM)),

@@ -1,4 +1,4 @@
-"""Feature groups: ids looked up in tables, numbers as they are, put together as the model reads them.
+"""Embedding of feature groups: ids are looked up in tables, and a group's features concatenated.
 
 B rows, N elements of all rows together, V values of all elements, L elements of the longest row, D width.
 """
@@ -19,14 +19,14 @@ from exporter.spec import IdWeights
 
 
 class EmbeddingGroup(nn.Module):
-    """Every group of a pipeline config, as a dict of tensors under TorchEasyRec's names.
+    """All groups of a pipeline config, embedded to a dict of tensors under TorchEasyRec's names.
 
-    A DEEP group `g` is `g` (B, D). A group of the other kinds is `g.query` (B, D), its features of one
-    element per row, and of its sequence features `g.sequence` with `g.sequence_length` (B,): (N, D) where
-    the group is jagged, (B, L, D) where it is padded, L that of the first of them.
+    A DEEP group `g` gives `g` (B, D). A group of another kind gives `g.query` (B, D) for its features of one
+    element per row, and for its sequence features `g.sequence` with `g.sequence_length` (B,): the sequence is
+    (N, D) in a jagged group and (B, L, D) in a padded one, where L is the first sequence feature's.
 
-    `look_up` reads the tables, and `encode` is the dense part behind it: sequence groups inside DEEP ones
-    become a part of these.
+    `look_up` reads the tables. `encode` is the dense part behind it, which appends the encoders' outputs to
+    DEEP groups.
     """
 
     def __init__(self, pipeline: PipelineConfig) -> None:
@@ -48,25 +48,27 @@ class EmbeddingGroup(nn.Module):
 
     @property
     def tables(self) -> dict[str, tuple[str, ...]]:
-        """The path of each table, and the features that are looked up in it."""
+        """Features that are looked up in each table, by the table's path."""
         features: dict[str, dict[str, None]] = {}
         for (_, feature), path in self._tables.items():
             features.setdefault(path, {})[feature] = None
         return {path: tuple(names) for path, names in features.items()}
 
     def look_up(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The groups and the sequence groups, as they come out of the tables."""
+        """Return the groups and the sequence groups, looked up in the tables."""
         embedded: dict[str, Tensor] = {}
         for group in self._groups:
             features = [self._features[name] for name in group.features]
             if group.kind is not GroupKind.DEEP:
                 embedded |= self._sequence(group, features, inputs)
             elif features:
-                embedded[group.name] = torch.cat([self._pooled(f, group, inputs) for f in features], dim=1)
+                embedded[group.name] = torch.cat(
+                    [self._row_vector(f, group, inputs) for f in features], dim=1
+                )
         return embedded
 
     def encode(self, embedded: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The same, with what the encoders make of sequence groups appended to their DEEP groups."""
+        """Return the groups with the outputs of sequence encoders appended to their DEEP groups."""
         encoded = dict(embedded)
         for name, encoders in self._group_name_to_seq_encoders.items():
             assert isinstance(encoders, nn.ModuleList)
@@ -77,7 +79,7 @@ class EmbeddingGroup(nn.Module):
     def _sequence(
         self, group: FeatureGroup, features: list[Feature], inputs: Mapping[str, Tensor]
     ) -> dict[str, Tensor]:
-        """The tensors of a group that is not DEEP."""
+        """Return the tensors of a group that is not DEEP."""
         embedded: dict[str, Tensor] = {}
         queries = [self._query(f, group, inputs) for f in features if not f.is_sequence]
         if queries:
@@ -87,13 +89,13 @@ class EmbeddingGroup(nn.Module):
             return embedded
         elements = [self._elements(f, group, inputs) for f in sequences]
         if group.kind is GroupKind.SEQUENCE:
-            elements = _padded(elements, sequences, inputs)
+            elements = _pad_sequences(elements, sequences, inputs)
         embedded[f"{group.name}.sequence"] = torch.cat(elements, dim=-1)
         embedded[f"{group.name}.sequence_length"] = inputs[f"{sequences[0].name}.lengths"].long()
         return embedded
 
-    def _pooled(self, feature: Feature, group: FeatureGroup, inputs: Mapping[str, Tensor]) -> Tensor:
-        """One vector of each row: (B, D)."""
+    def _row_vector(self, feature: Feature, group: FeatureGroup, inputs: Mapping[str, Tensor]) -> Tensor:
+        """Return one vector per row: (B, D)."""
         values = inputs[f"{feature.name}.values"]
         if feature.table is None:
             return values
@@ -105,7 +107,7 @@ class EmbeddingGroup(nn.Module):
         return self._table(feature, group).bags(values, offsets, feature.pooling, weights)
 
     def _query(self, feature: Feature, group: FeatureGroup, inputs: Mapping[str, Tensor]) -> Tensor:
-        """One vector of each row, (B, D), looked up beside the sequences; training weighs no ids here."""
+        """Return one vector per row, (B, D), for a feature beside sequences; id weights are ignored here."""
         values = inputs[f"{feature.name}.values"]
         if feature.table is None:
             return values
@@ -113,11 +115,11 @@ class EmbeddingGroup(nn.Module):
         table = self._table(feature, group)
         if feature.is_multivalued:
             return table.bags(values, offsets, feature.pooling)
-        # A query of one value takes the first of its row; padding gives zeros to a row without any.
+        # A query of one value takes the first value of its row, and zeros for an empty row.
         return first(table.rows(values), offsets)
 
     def _elements(self, feature: Feature, group: FeatureGroup, inputs: Mapping[str, Tensor]) -> Tensor:
-        """One vector of each element: (N, D)."""
+        """Return one vector per element: (N, D)."""
         values = inputs[f"{feature.name}.values"]
         if feature.table is None:
             return values
@@ -133,17 +135,17 @@ class EmbeddingGroup(nn.Module):
         return table
 
 
-def _padded(
+def _pad_sequences(
     elements: Sequence[Tensor], sequences: Sequence[Feature], inputs: Mapping[str, Tensor]
 ) -> list[Tensor]:
-    """Rows side by side, (N, D) to (B, L, D) each: zeros behind their ends, cut where the first has its L."""
+    """Pad each feature with zeros, (N, D) to (B, L, D), or cut it to L, the longest row of the first."""
     lengths_B = inputs[f"{sequences[0].name}.lengths"].long()
     longest = Layout.of(lengths_B, total=elements[0].shape[0]).longest
     padded = []
     for feature, values_ND in zip(sequences, elements, strict=True):
         padded_BLD = pad_to(values_ND, cumulative_offsets(inputs[f"{feature.name}.lengths"].long()), longest)
         if feature.sequence != sequences[0].sequence:
-            # L is at least 2, and a row of this one may be longer than any of the first.
+            # L is at least 2, and a row of this feature may be longer than every row of the first.
             within_L = torch.arange(longest, device=lengths_B.device) < lengths_B.max()
             padded_BLD = torch.where(within_L.unsqueeze(-1), padded_BLD, 0.0)
         padded.append(padded_BLD)
@@ -151,7 +153,7 @@ def _padded(
 
 
 def _add_table(root: nn.Module, lookup: Lookup) -> None:
-    """Put the lookup's table below `root`, unless it is there."""
+    """Add the lookup's table below `root`, unless it is there already."""
     *parents, name = lookup.path
     parent = root.get_submodule(parents[0])
     for step in parents[1:]:

@@ -1,4 +1,4 @@
-"""A table that is looked up where it lies, in pieces: only the rows that are asked for become a tensor."""
+"""Embedding table whose rows stay in files, in pieces; only the rows that are looked up become a tensor."""
 
 from collections.abc import Sequence
 
@@ -13,15 +13,15 @@ from exporter.models.embedding.tables import LOW_TABLES, EmbeddingTable, pool_ro
 
 
 class TableInPieces(EmbeddingTable):
-    """An embedding table of no parameters, in place of one that holds all of its rows.
+    """Embedding table without parameters, which takes the place of one that holds all rows.
 
-    Pieces are in fp32, or fused as `kept_in` has it; rows of the former are given as if they were kept so.
+    Pieces are in fp32, or fused in the dtype `kept_in`; rows of fp32 pieces are rounded as if kept in it.
     """
 
     def __init__(
         self, meta: TensorMeta, pieces: Sequence[Piece], kept_in: TableDtype = TableDtype.FP32
     ) -> None:
-        """Look rows up in `pieces`, boxes that cover a table of this shape and dtype."""
+        """Take pieces that together cover a table of this shape and dtype."""
         super().__init__()
         self.meta = meta
         self.kept_in = kept_in
@@ -38,9 +38,9 @@ class TableInPieces(EmbeddingTable):
         return pool_rows(places_V, rows, offsets, pooling, weights_V)
 
     def look_up(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """The ids as rows of a table that holds no others, and that table."""
+        """Return the ids as row numbers of a small table of only the looked-up rows, and that table."""
         wanted, places = ids.unique(return_inverse=True)
-        if not len(wanted):  # operators of bags want a row, though no id is there to name it
+        if not len(wanted):  # operators over bags need a row, even if no id names it
             wanted = wanted.new_zeros(1)
         return places, self._pieces.rows(wanted.cpu(), self.meta, self.kept_in).to(ids.device)
 
@@ -49,7 +49,7 @@ class TableInPieces(EmbeddingTable):
 
 
 class _Pieces:
-    """Mapped files, kept out of the module's own tensors: nobody is to copy or move them with it."""
+    """Mapped files, kept out of the module's tensors so that nothing copies or moves them with the module."""
 
     def __init__(self, pieces: Sequence[Piece]) -> None:
         self._pieces = tuple(pieces)
@@ -58,17 +58,17 @@ class _Pieces:
         return self
 
     def rows(self, wanted: Tensor, meta: TensorMeta, kept_in: TableDtype) -> Tensor:
-        """Rows of the table, by their numbers in ascending order.
+        """Return rows of the table, in fp32, by their numbers in ascending order.
 
         Raises:
-            IndexError: the table has no such row, or its pieces do not have all of one.
+            IndexError: the table has no such row, or its pieces do not cover one exactly once.
         """
         count, whole = meta.shape
         if wanted[0] < 0 or wanted[-1] >= count:
             odd = wanted[0] if wanted[0] < 0 else wanted[-1]
             raise IndexError(f"row {int(odd)} of a table that has {count} rows")
         found = torch.empty((len(wanted), whole), dtype=meta.dtype)
-        filled = torch.zeros(len(wanted), dtype=torch.int64)  # numbers of each row
+        filled = torch.zeros(len(wanted), dtype=torch.int64)  # values found of each row
         as_kept = torch.full((len(wanted),), kept_in is TableDtype.FP32)
         for piece in self._pieces:
             (first, left), (rows, width) = piece.offset, piece.shape
@@ -80,12 +80,12 @@ class _Pieces:
                 found[begin:end, left : left + width] = stored
                 filled[begin:end] += width
             else:
-                found[begin:end] = LOW_TABLES[kept_in].restored(stored, whole)
+                found[begin:end] = LOW_TABLES[kept_in].restore(stored, whole)
                 filled[begin:end] += whole
                 as_kept[begin:end] = True
         if len(gaps := wanted[filled != whole]):
-            raise IndexError(f"the pieces of the table do not have row {int(gaps[0])} once")
+            raise IndexError(f"the pieces of the table do not cover row {int(gaps[0])} exactly once")
         if not as_kept.all():
             low = LOW_TABLES[kept_in]
-            found[~as_kept] = low.restored(low.fuse(found[~as_kept]), whole)
+            found[~as_kept] = low.restore(low.fuse(found[~as_kept]), whole)
         return found

@@ -1,4 +1,4 @@
-"""The embedding tables of a tower: which there are, who reads them, and how they are looked up in pieces."""
+"""Embedding tables of a tower, the features that read them, and their replacement by tables in pieces."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,20 +13,20 @@ from exporter.models.embedding.table_in_pieces import TableInPieces
 
 @dataclass(frozen=True, kw_only=True)
 class TableUse:
-    """A table of a tower."""
+    """One embedding table of a tower."""
 
-    module: str  # its path in the tower
+    module: str  # path of the table's module in the tower
     meta: TensorMeta
-    features: tuple[str, ...]  # that look it up
+    features: tuple[str, ...]  # names of the features that look it up
 
     @property
     def name(self) -> str:
-        """As the config has it."""
+        """Name of the table in the config."""
         return self.module.rpartition(".")[2]
 
     @property
     def weight(self) -> str:
-        """Its tensor, as the checkpoint has it behind its prefix."""
+        """Name of the table's tensor in the checkpoint, without the prefix."""
         return f"{self.module}.weight"
 
 
@@ -34,7 +34,7 @@ PiecesOf = Callable[[TableUse], Sequence[Piece]]
 
 
 def list_tables(root: nn.Module) -> tuple[TableUse, ...]:
-    """Every table, by the order of its path, which is the same wherever the tower is built."""
+    """Return every table, sorted by path, so that the order is equal wherever the tower is built."""
     found: dict[str, TableUse] = {}
     for path, group in root.named_modules():
         if not isinstance(group, EmbeddingGroup):
@@ -52,6 +52,6 @@ def look_up_in_pieces(
     pieces_of: PiecesOf,
     kept_in: Callable[[TableUse], TableDtype] = lambda table: TableDtype.FP32,
 ) -> None:
-    """Let every table be looked up in pieces from now on; the module then holds none of their rows."""
+    """Replace every table by one that is looked up in pieces; the module then holds no rows."""
     for table in list_tables(root):
         root.set_submodule(table.module, TableInPieces(table.meta, pieces_of(table), kept_in(table)))

@@ -1,4 +1,4 @@
-"""Embedding tables: rows by their ids and bags of rows, in fp32 whatever the rows are kept in.
+"""Embedding tables: rows by their ids and pooled bags of rows, in fp32 whatever dtype the table keeps.
 
 R rows, V ids, B bags, D width of a row, C bytes of a row's numbers in int4.
 """
@@ -18,24 +18,24 @@ from exporter.dtypes import TableDtype
 
 
 class EmbeddingTable(nn.Module, ABC):
-    """A table; what it holds is in its state dict, tensors whose first axis is that of its rows."""
+    """An embedding table; the tensors in its state dict have one entry per row of the table."""
 
     dtype: ClassVar[TableDtype]
 
     @abstractmethod
     def rows(self, ids_V: Tensor) -> Tensor:
-        """The rows of these ids: (V, D)."""
+        """Return the rows of these ids: (V, D)."""
 
     def bags(
         self, ids_V: Tensor, offsets: Tensor, pooling: Pooling, weights_V: Tensor | None = None
     ) -> Tensor:
-        """The rows of each bag of ids as one vector: (B, D); see `pooled`."""
+        """Return the rows of each bag of ids as one vector: (B, D); see `pool_rows`."""
         each_V = torch.arange(ids_V.shape[0], device=ids_V.device)
         return pool_rows(each_V, self.rows(ids_V), offsets, pooling, weights_V)
 
 
 class Fp32Table(EmbeddingTable, nn.Embedding):
-    """Rows as training has them, under the checkpoint's name."""
+    """Table in fp32, as training has it, under the checkpoint's name."""
 
     dtype = TableDtype.FP32
 
@@ -49,10 +49,10 @@ class Fp32Table(EmbeddingTable, nn.Embedding):
 
 
 class LowTable(EmbeddingTable):
-    """Rows in fewer bytes. Only those that are looked up become fp32, never the table."""
+    """Table in fewer bytes than fp32; only the rows that are looked up become fp32, never the table."""
 
     def __init__(self, packed: Mapping[str, Tensor], width: int) -> None:
-        """Keep what `pack` made of rows of `width` numbers."""
+        """Take the buffers that `pack` returned for rows of `width` numbers."""
         super().__init__()
         self.width = width
         for name, tensor in packed.items():
@@ -60,22 +60,22 @@ class LowTable(EmbeddingTable):
 
     @classmethod
     def pack(cls, rows_RD: Tensor) -> dict[str, Tensor]:
-        """What is kept of fp32 rows: the class's buffers by name. Each row is packed by itself."""
+        """Return the class's buffers, by name, for fp32 rows; each row is packed by itself."""
         return cls.split(cls.fuse(rows_RD), rows_RD.shape[1])
 
     @staticmethod
     @abstractmethod
     def fuse(rows_RD: Tensor) -> Tensor:
-        """The same as one tensor, in which a row has all that is kept of it: fbgemm's layout."""
+        """Return fp32 rows as one tensor in fbgemm's fused layout, a row with its scale and offset."""
 
     @staticmethod
     @abstractmethod
     def split(fused: Tensor, width: int) -> dict[str, Tensor]:
-        """The buffers, from rows that were fused."""
+        """Return the class's buffers, by name, for rows in the fused layout."""
 
     @classmethod
-    def restored(cls, fused: Tensor, width: int) -> Tensor:
-        """All of the fused rows, in fp32."""
+    def restore(cls, fused: Tensor, width: int) -> Tensor:
+        """Return all fused rows in fp32."""
         return cls(cls.split(fused, width), width).rows(torch.arange(fused.shape[0], device=fused.device))
 
 
@@ -98,9 +98,9 @@ class Fp16Table(LowTable):
 
 
 class Int8Table(LowTable):
-    """Rows as fbgemm quantises them to one byte per number, with their scale and offset in fp32.
+    """Rows quantised by fbgemm to one byte per number, with scale and offset of each row in fp32.
 
-    What is looked up is fbgemm's own dequantisation up to one rounding: it fuses product and sum.
+    Looked-up rows equal fbgemm's own dequantisation up to one rounding, as it fuses product and sum.
     """
 
     dtype = TableDtype.INT8
@@ -125,10 +125,10 @@ class Int8Table(LowTable):
 
 
 class Int4Table(LowTable):
-    """Rows as fbgemm quantises them to half a byte per number, with their scale and offset in fp16.
+    """Rows quantised by fbgemm to half a byte per number, with scale and offset of each row in fp16.
 
-    What is looked up is fbgemm's own dequantisation bit for bit. fbgemm takes numbers in fours: a shorter
-    row is filled up with its last one, which changes neither its scale nor its offset.
+    Looked-up rows equal fbgemm's own dequantisation bit for bit. fbgemm takes numbers in fours: a row is
+    filled up with copies of its last number, which change neither its scale nor its offset.
     """
 
     dtype = TableDtype.INT4
@@ -163,7 +163,7 @@ LOW_TABLES: Mapping[TableDtype, type[LowTable]] = {
 
 
 def meta_of_fused_rows(meta: TensorMeta, dtype: TableDtype) -> TensorMeta:
-    """Of fp32 rows like these, once they are fused."""
+    """Return shape and dtype of fp32 rows of this meta once they are fused in `dtype`."""
     rows, width = meta.shape
     match dtype:
         case TableDtype.FP32:
@@ -177,9 +177,9 @@ def meta_of_fused_rows(meta: TensorMeta, dtype: TableDtype) -> TensorMeta:
 def pool_rows(
     ids_V: Tensor, rows_RD: Tensor, offsets: Tensor, pooling: Pooling, weights_V: Tensor | None
 ) -> Tensor:
-    """The rows of each bag of ids as one vector, zeros for none: their sum, or that by how many they are.
+    """Return the sum or the mean of the rows of each bag of ids, zeros for an empty bag: (B, D).
 
-    Weights are factors of the rows; a mean still divides by the number of ids, as TorchRec does.
+    Weights multiply the rows; a mean still divides by the number of ids, as TorchRec does.
     """
     if weights_V is None:
         return F.embedding_bag(ids_V, rows_RD, offsets, mode=pooling.value, include_last_offset=True)

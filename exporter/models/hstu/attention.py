@@ -22,19 +22,19 @@ from exporter.spec import AttentionKind
 
 @dataclass(frozen=True, kw_only=True)
 class Visibility:
-    """Which elements of its row an element attends to."""
+    """Rule of the elements of its row that an element attends to."""
 
-    prefix: int  # contextual elements: they see the whole row, and everything sees them
-    window: int  # how far back an element sees; 0: to the start
-    sla_k1: int  # semi-local attention: how many of the latest
-    sla_k2: int  # and how many of the first elements are seen
+    prefix: int  # number of contextual elements, which see the whole row and are seen by all elements
+    window: int  # number of elements that an element sees back; 0: all
+    sla_k1: int  # semi-local attention: number of latest elements that are seen
+    sla_k2: int  # semi-local attention: number of first elements that are seen
 
     @classmethod
     def of(cls, stu: StuConfig, prefix: int) -> "Visibility":
         return cls(prefix=prefix, window=stu.max_attn_len, sla_k1=stu.sla_k1, sla_k2=stu.sla_k2)
 
     def mask(self, sequence: EncoderSequence) -> Tensor:
-        """Booleans (1 or B, L, L): may the element of this row attend to that of this column?"""
+        """Return booleans (1 or B, L, L): whether the element of the second axis sees that of the third."""
         history_B11 = sequence.history_lengths.view(-1, 1, 1)
         places_L = torch.arange(sequence.layout.longest, device=history_B11.device)
         if self.sla_k1 == 0 and self.sla_k2 == 0:
@@ -42,7 +42,7 @@ class Visibility:
         visible = self._semi_local(places_L).unsqueeze(0)
         if sequence.candidates is None:
             return visible
-        # A candidate sees all of the history, and neither itself nor another candidate.
+        # A candidate sees the whole history, and neither itself nor another candidate.
         is_candidate = places_L.view(1, -1, 1) >= history_B11
         return torch.where(is_candidate, places_L.view(1, 1, -1) < history_B11, visible)
 
@@ -54,10 +54,10 @@ class Visibility:
 
     def _causal(self, places_L: Tensor, last_B11: Tensor) -> Tensor:
         itself = torch.eye(places_L.shape[0], dtype=torch.bool, device=places_L.device)
-        if self.prefix > 0:  # all of the prefix is at one place, 0
+        if self.prefix > 0:  # the whole prefix is at place 0
             places_L = (places_L - self.prefix + 1).clamp(min=0)
             last_B11 = last_B11 - self.prefix + 1
-        # All candidates are at one place as well, behind the history, and do not see each other.
+        # All candidates are at one place behind the history, and do not see each other.
         rows = torch.minimum(places_L.view(1, -1, 1), last_B11)
         columns = torch.minimum(places_L.view(1, 1, -1), last_B11)
         visible = itself | (rows > columns)
@@ -70,7 +70,7 @@ class Visibility:
 
 @dataclass(frozen=True, kw_only=True)
 class Heads:
-    """The heads of a layer: how wide they are, and how a score becomes a weight."""
+    """Heads of a layer: their widths, and the formula from scores to weights."""
 
     count: int
     attention_dim: int  # A
@@ -80,17 +80,17 @@ class Heads:
 
     @property
     def widths(self) -> tuple[int, int, int, int]:
-        """Of u, v, q and k, as they stand side by side."""
+        """Widths of u, v, q and k, in the order of their columns."""
         values, queries = self.count * self.hidden_dim, self.count * self.attention_dim
         return values, values, queries, queries
 
     def weights(self, q: Tensor, k: Tensor, mask: Tensor) -> Tensor:
-        """Of queries and keys (..., L, A), to (..., L, L)."""
+        """Return the weights (..., L, L) of queries and keys (..., L, A): silu(alpha * q k^T) / divisor."""
         return F.silu(q @ k.transpose(-2, -1) * self.alpha) / self.divisor * mask
 
 
 class Attention(nn.Module, ABC):
-    """Attention of one layer. It has no weights, so that a program's may be swapped for another by name."""
+    """Attention of one layer; it has no weights, so that a pass may replace it by name."""
 
     reads_mask: ClassVar[bool]
 
@@ -103,15 +103,15 @@ class Attention(nn.Module, ABC):
     def forward(
         self, uvqk_NW: Tensor, offsets_B1: Tensor, candidates_B: Tensor | None, mask_BLL: Tensor | None
     ) -> Tensor:
-        """What each element attends to, (N, E).
+        """Return the attention's output, (N, E).
 
-        `candidates_B` is how many elements at the end of each row are candidates, None where none are. The
-        mask is what `visibility` makes of these rows, for attention that reads one.
+        `candidates_B` is the number of candidates at the end of each row, None if there are none. The mask is
+        `visibility.mask` of these rows, for attention that reads one.
         """
 
 
 class PaddedAttention(Attention):
-    """Attention with all rows as long as the longest, and a mask."""
+    """Attention over rows padded to the longest, with a mask."""
 
     reads_mask = True
 
@@ -119,19 +119,19 @@ class PaddedAttention(Attention):
         self, uvqk_NW: Tensor, offsets_B1: Tensor, candidates_B: Tensor | None, mask_BLL: Tensor | None
     ) -> Tensor:
         assert mask_BLL is not None
-        # Padded before it is split: padding a slice copies it first, and asks on the way if N is 1.
-        layout = Layout.between(offsets_B1, total=uvqk_NW.shape[0])
+        # Padded before the split: padding a slice copies it first, and asks whether N is 1.
+        layout = Layout.from_offsets(offsets_B1, total=uvqk_NW.shape[0])
         padded_BLW = pad_to(uvqk_NW, layout.offsets, mask_BLL.shape[-1])
         _, v_BLE, q_BLQ, k_BLQ = padded_BLW.split(self.heads.widths, dim=2)
         return unpad(self.attend(q_BLQ, k_BLQ, v_BLE, mask_BLL), layout)
 
     @abstractmethod
     def attend(self, q_BLQ: Tensor, k_BLQ: Tensor, v_BLE: Tensor, mask_BLL: Tensor) -> Tensor:
-        """Queries and keys (B, L, H * A), values (B, L, H * V), to (B, L, H * V)."""
+        """Return (B, L, H * V) from queries and keys (B, L, H * A) and values (B, L, H * V)."""
 
 
 class AllHeads(PaddedAttention):
-    """All heads in one product: B * H * L * L weights at a time."""
+    """Attention of all heads in one product: B * H * L * L weights at a time."""
 
     def attend(self, q_BLQ: Tensor, k_BLQ: Tensor, v_BLE: Tensor, mask_BLL: Tensor) -> Tensor:
         if self.heads.count == 1:  # no axis of heads: inductor cannot order the strides around a size of 1
@@ -142,7 +142,7 @@ class AllHeads(PaddedAttention):
 
 
 class HeadByHead(PaddedAttention):
-    """One head after the other: B * L * L weights at a time, for long histories and little memory."""
+    """Attention head by head: B * L * L weights at a time, for long histories in little memory."""
 
     def attend(self, q_BLQ: Tensor, k_BLQ: Tensor, v_BLE: Tensor, mask_BLL: Tensor) -> Tensor:
         by_head = zip(*(x.chunk(self.heads.count, dim=2) for x in (q_BLQ, k_BLQ, v_BLE)), strict=True)
@@ -150,7 +150,7 @@ class HeadByHead(PaddedAttention):
 
 
 class TritonAttention(Attention):
-    """A Triton kernel over the rows as they are: neither padding nor a mask, and memory for N elements."""
+    """Attention by a Triton kernel over jagged rows: no padding, no mask, and memory for N elements."""
 
     reads_mask = False
 
@@ -172,7 +172,7 @@ class TritonAttention(Attention):
             window=sees.window,
             sla_k1=sees.sla_k1,
             sla_k2=sees.sla_k2,
-            tf32=torch.backends.cuda.matmul.allow_tf32,  # as torch's own products
+            tf32=torch.backends.cuda.matmul.allow_tf32,  # as in torch's own products
         )
         return form(uvqk_NW, offsets_B1, candidates_B)
 

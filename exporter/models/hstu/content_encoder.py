@@ -1,4 +1,4 @@
-"""Events and candidates, embedded in different widths, brought to one.
+"""Content encoders, which give events and candidates, embedded in different widths, one width.
 
 N events, M candidates, U and T their widths.
 """
@@ -11,7 +11,7 @@ from exporter.models.blocks.mlp import Mlp
 
 
 class SliceContentEncoder(nn.Module):
-    """Candidates are cut to the events' width."""
+    """slice_content_encoder: candidates are cut to the events' width."""
 
     def __init__(self, uih: int) -> None:
         super().__init__()
@@ -22,7 +22,7 @@ class SliceContentEncoder(nn.Module):
 
 
 class PadContentEncoder(nn.Module):
-    """Events are filled up to the candidates' width, with numbers that were learned."""
+    """pad_content_encoder: events are filled up to the candidates' width with learned numbers."""
 
     def __init__(self, uih: int, target: int) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class PadContentEncoder(nn.Module):
 
 
 class MlpContentEncoder(nn.Module):
-    """Events and candidates each go through perceptrons of their own."""
+    """mlp_content_encoder: events and candidates each go through an MLP of their own."""
 
     def __init__(self, uih_mlp: Mlp, target_mlp: Mlp) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""contextual_preprocessor and its interleaving sibling: candidates behind the history, in one sequence.
+"""contextual_preprocessor and contextual_interleave_preprocessor: candidates follow the history.
 
 B rows, N events and M candidates of all rows together, P = N + M, D width.
 """
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from exporter.config.hstu.encoder import ContextualPreprocessorConfig
-from exporter.models.blocks.jagged import Joined, Layout
+from exporter.models.blocks.jagged import Layout, RowJoin
 from exporter.models.hstu.content_encoder import build_content_encoder
 from exporter.models.hstu.groups import CandidateGroups, HistoryGroups
 from exporter.models.hstu.preprocessor import Preprocessor
@@ -17,7 +17,7 @@ from exporter.models.hstu.sequence import EncoderSequence
 
 
 class ContextualPreprocessor(Preprocessor):
-    """Contents of events and candidates, with their actions added or put between them."""
+    """Sequence of the contents of events and candidates, with actions added to them or put between them."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class ContextualPreprocessor(Preprocessor):
         events, targets = embedded[self.groups.events], embedded[self._candidates.items]
         history = Layout.of(embedded[self.groups.event_lengths], total=events.shape[0])
         candidates = Layout.of(embedded[self._candidates.lengths], total=targets.shape[0])
-        joined = Joined.of(history, candidates)
+        joined = RowJoin.of(history, candidates)
         context = self._context(embedded)
         contents = joined.join(*self._content_encoder(events, targets))
         content_PD = self._content_embedding_mlp(contents, joined.layout, context)
@@ -54,8 +54,8 @@ class ContextualPreprocessor(Preprocessor):
         )
         if self._action_encoder is not None:
             actions = joined.join(
-                self._encoded_actions(self._action_encoder, embedded),
-                self._action_encoder.of_candidates(candidates.total),
+                self._encode_actions(self._action_encoder, embedded),
+                self._action_encoder.encode_candidates(candidates.total),
             )
             action_PD = self._action_embedding_mlp(actions, joined.layout, context)
             sequence = self._with_actions(sequence, action_PD, history)
@@ -63,7 +63,7 @@ class ContextualPreprocessor(Preprocessor):
 
     def _with_actions(self, sequence: EncoderSequence, action_PD: Tensor, history: Layout) -> EncoderSequence:
         if self._interleaved:
-            return _interleaved(sequence, action_PD, history)
+            return _interleave(sequence, action_PD, history)
         return EncoderSequence(
             values=sequence.values + action_PD,
             timestamps=sequence.timestamps,
@@ -72,8 +72,8 @@ class ContextualPreprocessor(Preprocessor):
         )
 
 
-def _interleaved(sequence: EncoderSequence, action_PD: Tensor, history: Layout) -> EncoderSequence:
-    """Behind the content of every event its action; candidates stay alone, having no action yet."""
+def _interleave(sequence: EncoderSequence, action_PD: Tensor, history: Layout) -> EncoderSequence:
+    """Insert the action of every event behind its content; candidates have no action yet."""
     plain, candidates = sequence.layout, sequence.candidates
     assert candidates is not None
     layout = Layout.of(2 * history.lengths + candidates.lengths, total=2 * history.total + candidates.total)

@@ -1,4 +1,4 @@
-"""Perceptrons over events: the same for every row, or with weights made from the row's context.
+"""MLPs over events, either with fixed weights or with weights computed from the row's context.
 
 B rows, N events, I and O widths in and out, X width of the context.
 """
@@ -11,7 +11,7 @@ from exporter.models.blocks.jagged import Layout, pad, unpad
 
 
 class SimpleMlp(nn.Module):
-    """simple_mlp: the same perceptrons for every row."""
+    """simple_mlp: an MLP with the same weights for every row."""
 
     def __init__(self, in_features: int, hidden: int, out_features: int) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class SimpleMlp(nn.Module):
 
 
 class ParameterizedMlp(nn.Module):
-    """parameterized_mlp: each row's context makes the weights and the bias for the row's events."""
+    """parameterized_mlp: a linear layer whose weights and bias are computed from each row's context."""
 
     def __init__(
         self, in_features: int, hidden: int, out_features: int, *, context: int, dropout: float
@@ -52,7 +52,7 @@ class ParameterizedMlp(nn.Module):
 
 
 class SwishLayerNorm(nn.LayerNorm):
-    """The input, gated by its own layer norm."""
+    """Input times the sigmoid of its layer norm."""
 
     def __init__(self, width: int) -> None:
         super().__init__(width)
@@ -62,7 +62,7 @@ class SwishLayerNorm(nn.LayerNorm):
 
 
 def xavier_linear(in_features: int, out_features: int) -> nn.Linear:
-    """A linear layer that starts with Xavier weights and no bias."""
+    """Return a linear layer initialised with Xavier weights and a bias of zeros."""
     linear = nn.Linear(in_features, out_features)
     nn.init.xavier_uniform_(linear.weight)
     nn.init.zeros_(linear.bias)

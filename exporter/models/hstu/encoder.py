@@ -1,4 +1,4 @@
-"""HSTU encoders: a user's groups to one embedding per row, or to one per candidate.
+"""HSTU encoders (arXiv:2402.17152): from a user's groups to one embedding per row or per candidate.
 
 B rows, M candidates, D width.
 """
@@ -22,7 +22,7 @@ from exporter.models.hstu.stu import StuStack
 
 
 class HstuEncoder(nn.Module):
-    """Preprocessor, positions and STU layers; what is taken from the end differs by model."""
+    """Base of the encoders: preprocessor, positional encoder, STU layers and postprocessor."""
 
     def __init__(
         self, preprocessor: Preprocessor, config: HstuConfig, *, max_seq_len: int, dropout: Dropout
@@ -41,7 +41,7 @@ class HstuEncoder(nn.Module):
         self._output_postprocessor = build_postprocessor(config.postprocessor, width)
 
     def encode(self, embedded: Mapping[str, Tensor]) -> EncoderSequence:
-        """The sequence after the last STU layer."""
+        """Return the sequence after the last STU layer."""
         sequence: EncoderSequence = self._input_preprocessor(embedded)
         if self._positional_encoder is not None:
             query_time_B1 = None if self._query_time is None else embedded[self._query_time]
@@ -52,7 +52,7 @@ class HstuEncoder(nn.Module):
 
 
 class UserEncoder(HstuEncoder):
-    """A user's history; the last position of each row is the user."""
+    """Encoder of a user's history; the last element of each row is the user's embedding."""
 
     def __init__(
         self, config: HstuConfig, groups: HistoryGroups, *, max_seq_len: int, dropout: Dropout
@@ -67,17 +67,17 @@ class UserEncoder(HstuEncoder):
         super().__init__(preprocessor, config, max_seq_len=max_seq_len, dropout=dropout)
 
     def forward(self, embedded: Mapping[str, Tensor]) -> Tensor:
-        """One embedding per row, (B, D)."""
+        """Return one embedding per row, (B, D), zeros for an empty row."""
         encoded = self.encode(embedded)
         layout = encoded.layout
-        # The postprocessor looks at each element alone, so the last one is all it needs to see.
+        # The postprocessor treats each element alone, so it is applied to the last one only.
         newest_B1 = last(encoded.timestamps.unsqueeze(-1), layout)
         user_BD = self._output_postprocessor(last(encoded.values, layout), newest_B1.squeeze(-1))
         return user_BD * (layout.lengths > 0).unsqueeze(-1)
 
 
 class CandidateEncoder(HstuEncoder):
-    """History and candidates in one sequence; each candidate sees the history and no other candidate."""
+    """Encoder of history and candidates; each candidate attends to the history and no other candidate."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class CandidateEncoder(HstuEncoder):
         super().__init__(preprocessor, config, max_seq_len=max_seq_len, dropout=dropout)
 
     def forward(self, embedded: Mapping[str, Tensor]) -> Tensor:
-        """One embedding per candidate, (M, D)."""
+        """Return one embedding per candidate, (M, D)."""
         encoded = self.encode(embedded)
         assert encoded.candidates is not None
         times_M1 = tails(encoded.timestamps.unsqueeze(-1), encoded.layout, encoded.candidates)

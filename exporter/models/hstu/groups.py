@@ -1,4 +1,4 @@
-"""The feature groups an HSTU encoder reads, by the names TorchEasyRec gives them."""
+"""Feature groups that an HSTU encoder reads, under TorchEasyRec's names."""
 
 from dataclasses import dataclass, replace
 
@@ -10,14 +10,14 @@ from exporter.errors import InvalidPipelineConfig
 
 @dataclass(frozen=True, kw_only=True)
 class HistoryGroups:
-    """Keys of the embedded groups, and the widths that the weights' shapes depend on."""
+    """Keys of the history's embedded groups, and the widths that decide the weights' shapes."""
 
     prefix: str  # "uih", or the encoder's name
     event_width: int
     contextual: str = CONTEXTUAL
-    contextual_count: int = 0  # elements that the context puts in front of a row
+    contextual_count: int = 0  # elements of context in front of a row
     contextual_width: int = 0
-    query_time: str | None = None  # None: the last element's time is the anchor
+    query_time: str | None = None  # None: ages are counted from the last element's time
 
     @property
     def events(self) -> str:
@@ -59,13 +59,13 @@ class HistoryGroups:
         return _with_context(found, pipeline, concat_contextual) if CONTEXTUAL in names else found
 
     def ending_in_candidates(self) -> "HistoryGroups":
-        """The same groups where candidates end each row: the last one's time is that of the request."""
+        """Return the groups for rows that end in candidates, whose time is that of the request."""
         return replace(self, query_time=None)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CandidateGroups:
-    """Keys of the candidates' embedded groups, and their width."""
+    """Keys of the candidates' embedded groups, and the candidates' width."""
 
     width: int
     items: str = f"{CANDIDATE}.sequence"

@@ -1,4 +1,4 @@
-"""Where in its row, and how long ago, each element of a sequence is.
+"""Positional encoder: adds embeddings of each element's position in its row and of its age.
 
 B rows, P elements of all rows together, D width.
 """
@@ -15,7 +15,7 @@ from exporter.models.hstu.sequence import EncoderSequence
 
 
 class PositionalEncoder(nn.Module):
-    """Adds an embedding of the position and, with time encoding, one of the age."""
+    """Sequence with an embedding of the position added and, with time encoding, one of the age."""
 
     def __init__(self, config: PositionalEncoderConfig, *, width: int, prefix: int) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class PositionalEncoder(nn.Module):
 
 
 class PositionEncoding(nn.Module):
-    """The encoder's arithmetic. It has no weights, so that a kernel can take its place."""
+    """Arithmetic of the positional encoder; the module has no weights, so that a kernel can replace it."""
 
     def __init__(self, config: PositionalEncoderConfig, *, scale: float, prefix: int) -> None:
         super().__init__()
@@ -50,14 +50,14 @@ class PositionEncoding(nn.Module):
         position_weight: Tensor,
         time_weight: Tensor | None,
     ) -> Tensor:
-        """The values, scaled, with the rows of the weights for each element's position and age, (P, D)."""
+        """Return the scaled values plus the weights' rows for each element's position and age, (P, D)."""
         values_PD, layout = sequence.values * self.scale, sequence.layout
         history_P = sequence.history_lengths[layout.rows]
         highest = self.config.num_position_buckets - 1
-        if time_weight is None:  # candidates are all at one place, behind the history
+        if time_weight is None:  # all candidates are at one place, behind the history
             places_P = torch.minimum(layout.places, history_P).clamp(max=highest)
             return values_PD + position_weight[places_P]
-        # Counted from the history's end, so that the newest are always alike; the prefix from its start.
+        # Events are counted from the end of the history, the prefix from its start.
         from_end_P = (history_P - layout.places).clamp(min=0) + self.prefix
         positions_P = torch.where(layout.places < self.prefix, layout.places, from_end_P.clamp(max=highest))
         anchor_B1 = query_time_B1
@@ -67,7 +67,7 @@ class PositionEncoding(nn.Module):
         return values_PD + (time_weight[self._time_buckets(ages_P)] + position_weight[positions_P])
 
     def _time_buckets(self, ages_P: Tensor) -> Tensor:
-        """TorchEasyRec's arithmetic step by step: another order of it moves ages across a bucket's edge."""
+        """Return the bucket of each age, in TorchEasyRec's order of operations: another moves the edges."""
         count = self.config.num_time_buckets
         steps = ages_P.clamp(min=1e-6) / self.config.time_bucket_increments
         spread = torch.log(steps) if self.config.time_bucket_fn == "log" else torch.sqrt(steps)
@@ -75,7 +75,7 @@ class PositionEncoding(nn.Module):
 
 
 class TritonPositionEncoding(PositionEncoding):
-    """The same by a Triton kernel, which finds by itself in which row an element is."""
+    """PositionEncoding by a Triton kernel, which finds the row of an element itself."""
 
     def forward(
         self,

@@ -1,4 +1,4 @@
-"""The last step over encoded elements, each on its own.
+"""Postprocessors: the last step over the encoded elements, each by itself.
 
 N elements, D width, K periods of time.
 """
@@ -9,18 +9,18 @@ from torch import Tensor, nn
 from exporter.config.hstu.encoder import PostprocessorConfig, PostprocessorKind
 from exporter.models.hstu.contextualized_mlp import xavier_linear
 
-_TURN = 2 * 3.14  # TorchEasyRec's turn; weights were trained with it
+_TURN = 2 * 3.14  # a full turn as TorchEasyRec has it, with which weights were trained
 
 
 class L2Norm(nn.Module):
-    """Unit length."""
+    """l2norm_postprocessor: scales every element to unit length."""
 
     def forward(self, x_ND: Tensor, timestamps_N: Tensor) -> Tensor:
         return x_ND / torch.linalg.vector_norm(x_ND, dim=-1, keepdim=True).clamp(min=1e-6)
 
 
 class LayerNorm(nn.Module):
-    """Layer norm."""
+    """layernorm_postprocessor: layer norm of every element."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class LayerNorm(nn.Module):
 
 
 class TimestampLayerNorm(nn.Module):
-    """The hour of the day, the day of the week, ... mixed in, then layer norm."""
+    """timestamp_layernorm_postprocessor: mixes in periods such as the hour of the day, then layer norm."""
 
     _period_units: Tensor  # (1, K) seconds per unit
     _units_per_period: Tensor  # (1, K)
@@ -48,8 +48,8 @@ class TimestampLayerNorm(nn.Module):
 
     def forward(self, x_ND: Tensor, timestamps_N: Tensor) -> Tensor:
         seconds_N1 = timestamps_N.unsqueeze(-1)
-        # Eager's floor division of floats, by its definition: inductor floors a rounded quotient instead,
-        # which is one unit too many just before a full one.
+        # Floor division of floats as eager defines it: inductor floors a rounded quotient instead, which is
+        # one unit too many just before a full one.
         rest_NK = torch.fmod(seconds_N1, self._period_units)
         units_NK = torch.round((seconds_N1 - rest_NK) / self._period_units)
         angle_NK = torch.fmod(units_NK, self._units_per_period) / self._units_per_period * _TURN

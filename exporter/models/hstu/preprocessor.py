@@ -1,4 +1,4 @@
-"""uih_preprocessor: a user's context and history become one sequence.
+"""uih_preprocessor: builds one sequence of a user's context and history.
 
 B rows, N events of all histories together, C contextual features, U widths in, D width out.
 """
@@ -15,7 +15,7 @@ from exporter.config.hstu.encoder import (
     ContextualPreprocessorConfig,
     UihPreprocessorConfig,
 )
-from exporter.models.blocks.jagged import Joined, Layout
+from exporter.models.blocks.jagged import Layout, RowJoin
 from exporter.models.hstu.action_encoder import ActionEncoder
 from exporter.models.hstu.contextualized_mlp import ParameterizedMlp, SimpleMlp
 from exporter.models.hstu.groups import HistoryGroups
@@ -23,7 +23,7 @@ from exporter.models.hstu.sequence import EncoderSequence
 
 
 class Preprocessor(nn.Module, ABC):
-    """What the preprocessors have in common: contextual elements in front, and actions."""
+    """Base of the preprocessors: contextual elements in front of the sequence, and encoded actions."""
 
     _action_encoder: ActionEncoder | None
 
@@ -35,7 +35,7 @@ class Preprocessor(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, embedded: Mapping[str, Tensor]) -> EncoderSequence:
-        """The sequence that embedded groups make."""
+        """Build the sequence from the embedded groups."""
 
     def _add_context(self) -> None:
         count, inner = self.groups.contextual_count, self.groups.contextual_width
@@ -65,23 +65,23 @@ class Preprocessor(nn.Module, ABC):
     def _context(self, embedded: Mapping[str, Tensor]) -> Tensor | None:
         return embedded[self.groups.contextual] if self.groups.contextual_count else None
 
-    def _encoded_actions(self, encoder: ActionEncoder, embedded: Mapping[str, Tensor]) -> Tensor:
+    def _encode_actions(self, encoder: ActionEncoder, embedded: Mapping[str, Tensor]) -> Tensor:
         watchtimes_N1 = embedded[self.groups.watchtimes] if encoder.needs_watchtime else None
         encoded: Tensor = encoder(embedded[self.groups.actions], watchtimes_N1)
         return encoded
 
     def _with_context(self, sequence: EncoderSequence, context: Tensor | None) -> EncoderSequence:
-        """Each contextual feature, through a linear layer of its own, in front of every row."""
+        """Put each contextual feature, through a linear layer of its own, in front of every row."""
         if context is None:
             return sequence
         context_CBU = context.unflatten(1, (self.groups.contextual_count, -1)).transpose(0, 1)
         prefix_CBD = torch.baddbmm(
             self._batched_contextual_linear_bias, context_CBU, self._batched_contextual_linear_weights
         )
-        # Copied whether it must be or not: flattening would ask, and the answer depends on B.
+        # Always copied: flattening would ask whether it must copy, and the answer depends on B.
         prefix_BCD = prefix_CBD.transpose(0, 1).clone(memory_format=torch.contiguous_format)
-        prefix = Layout.even(self.groups.contextual_count, like=sequence.layout)
-        joined = Joined.of(prefix, sequence.layout)
+        prefix = Layout.uniform(self.groups.contextual_count, like=sequence.layout)
+        joined = RowJoin.of(prefix, sequence.layout)
         return EncoderSequence(
             values=joined.join(prefix_BCD.flatten(0, 1), sequence.values),
             timestamps=joined.join(sequence.timestamps.new_zeros(prefix.total), sequence.timestamps),
@@ -91,7 +91,7 @@ class Preprocessor(nn.Module, ABC):
 
 
 class UihPreprocessor(Preprocessor):
-    """Projects events, adds what was done to them, and puts the contextual features in front."""
+    """Sequence of projected events with their actions added, behind the contextual features."""
 
     def __init__(
         self, config: UihPreprocessorConfig, groups: HistoryGroups, *, width: int, contextual_dropout: float
@@ -107,7 +107,7 @@ class UihPreprocessor(Preprocessor):
         context = self._context(embedded)
         values_ND = self._input_projection(events_NU)
         if self._action_encoder is not None:
-            actions = self._encoded_actions(self._action_encoder, embedded)
+            actions = self._encode_actions(self._action_encoder, embedded)
             values_ND = values_ND + self._action_embedding_mlp(actions, layout, context)
         timestamps_N = embedded[self.groups.timestamps].squeeze(-1)
         return self._with_context(

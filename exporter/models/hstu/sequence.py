@@ -1,4 +1,4 @@
-"""What travels through an HSTU encoder: one sequence per row."""
+"""Sequence that the parts of an HSTU encoder pass on: one per row."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from exporter.models.blocks.jagged import Layout
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderSequence:
-    """Of each row: contextual elements, then events oldest first, then candidates if there are any."""
+    """Rows of contextual elements, then events with the oldest first, then candidates if there are any."""
 
     values: Tensor  # (P, D)
     timestamps: Tensor  # (P,); the context has time 0
@@ -18,6 +18,6 @@ class EncoderSequence:
 
     @property
     def history_lengths(self) -> Tensor:
-        """Elements of each row that are no candidates, (B,)."""
+        """Number of elements of each row that are not candidates, (B,)."""
         lengths_B = self.layout.lengths
         return lengths_B if self.candidates is None else lengths_B - self.candidates.lengths

@@ -1,4 +1,4 @@
-"""Sequential transduction units: one layer, and a stack that may shorten the sequence half way.
+"""Sequential transduction units (STU, arXiv:2402.17152): one layer, and a stack that may truncate rows.
 
 B rows, N elements of all rows together, L longest row, D width, H heads, V width of their values, E = H * V,
 W width of u, v, q and k side by side.
@@ -18,7 +18,7 @@ from exporter.models.hstu.sequence import EncoderSequence
 
 
 class StuLayer(nn.Module):
-    """Norm, one projection to u, v, q and k, attention, norm, gate by u, projection back, residual."""
+    """One layer: norm, projection to u, v, q and k, attention, norm, gate by u, projection back, residual."""
 
     def __init__(self, config: StuConfig, visibility: Visibility, *, divisor: int, dropout: float) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class StuLayer(nn.Module):
 
     @property
     def reads_mask(self) -> bool:
-        """Whether its attention does."""
+        """Return whether the layer's attention reads a mask."""
         return self._attention.reads_mask
 
     def forward(self, sequence: EncoderSequence, mask_BLL: Tensor | None) -> Tensor:
@@ -68,7 +68,7 @@ class StuLayer(nn.Module):
 
 
 class StuStack(nn.Module):
-    """Layers one after another; from `attn_truncation_split_layer` on only the tail of each history."""
+    """STU layers; from `attn_truncation_split_layer` on they see only the tail of each history."""
 
     def __init__(self, config: HstuConfig, *, prefix: int, max_seq_len: int, dropout: float) -> None:
         super().__init__()
@@ -83,7 +83,7 @@ class StuStack(nn.Module):
         )
 
     def forward(self, sequence: EncoderSequence) -> EncoderSequence:
-        """The encoded sequence, or what truncation leaves of it."""
+        """Return the encoded sequence, truncated if the config says so."""
         mask_BLL = self._mask(sequence)
         for number, layer in enumerate(self._stu_layers):
             if self._tail and number == self._split:
@@ -93,13 +93,13 @@ class StuStack(nn.Module):
         return sequence
 
     def _mask(self, sequence: EncoderSequence) -> Tensor | None:
-        """One for all layers, if any of them reads it."""
+        """Return one mask for all layers, or None if no layer reads it."""
         wanted = any(layer.reads_mask for layer in self._stu_layers)
         return self._visibility.mask(sequence) if wanted else None
 
 
 def truncate_sequence(sequence: EncoderSequence, prefix: int, tail: int) -> EncoderSequence:
-    """Rows keep their first `prefix` elements, the last `tail` of their events, and all candidates."""
+    """Keep the first `prefix` elements of each row, the last `tail` of its events, and all candidates."""
     whole = sequence.layout
     dropped_B = (sequence.history_lengths - prefix - tail).clamp(min=0)
     lengths_B = whole.lengths - dropped_B

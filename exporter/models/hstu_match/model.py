@@ -1,4 +1,4 @@
-"""hstu_match: a user tower over the history, an item tower over the candidate.
+"""hstu_match: a user tower of HSTU layers over the history, and an item tower over the candidate.
 
 B rows, N candidates, D width of the outputs.
 """
@@ -27,7 +27,7 @@ ITEM_OUTPUT = "item_tower_emb"
 
 
 class UserTower(nn.Module):
-    """Embedded user groups to one vector per row."""
+    """Module from the embedded user groups to one vector per row: (B, D)."""
 
     def __init__(self, pipeline: PipelineConfig, dropout: Dropout) -> None:
         super().__init__()
@@ -39,20 +39,20 @@ class UserTower(nn.Module):
             max_seq_len=config.max_seq_len,
             dropout=dropout,
         )
-        self.output = _output(config.hstu.stu.embedding_dim, config)
+        self.output = _build_projection(config.hstu.stu.embedding_dim, config)
 
     def forward(self, embedded: Mapping[str, Tensor]) -> Tensor:
         if self._config.timestamps_ascending:
             user_BD = self._hstu_encoder(embedded)
         else:
-            # Everything back to front: rows are then oldest event first, and come in reverse order.
+            # Reverse all elements: rows then have their oldest event first, and are in reverse order.
             reversed_groups = {key: value.flip(0) for key, value in embedded.items()}
             user_BD = self._hstu_encoder(reversed_groups).flip(0)
-        return _normalised(self.output(user_BD), self._config.similarity)
+        return _normalise(self.output(user_BD), self._config.similarity)
 
 
 class ItemTower(nn.Module):
-    """The embedded candidate group to one vector per candidate."""
+    """Module from the embedded candidate group to one vector per candidate: (N, D)."""
 
     def __init__(self, pipeline: PipelineConfig) -> None:
         super().__init__()
@@ -62,14 +62,16 @@ class ItemTower(nn.Module):
         self._candidates = f"{config.item_input}.{'sequence' if is_sequence else 'query'}"
         width = group_width(pipeline, self._candidates)
         self.mlp = nn.Identity() if config.item_mlp is None else Mlp(width, config.item_mlp)
-        self.output = _output(width if config.item_mlp is None else config.item_mlp.hidden_units[-1], config)
+        self.output = _build_projection(
+            width if config.item_mlp is None else config.item_mlp.hidden_units[-1], config
+        )
 
     def forward(self, embedded: Mapping[str, Tensor]) -> Tensor:
-        return _normalised(self.output(self.mlp(embedded[self._candidates])), self._config.similarity)
+        return _normalise(self.output(self.mlp(embedded[self._candidates])), self._config.similarity)
 
 
 class ServedUserTower(EmbeddedTower):
-    """The user tower with the tables it reads: from input tensors to `user_tower_emb`."""
+    """The user tower with its tables: from input tensors to `user_tower_emb`."""
 
     def __init__(self, pipeline: PipelineConfig) -> None:
         super().__init__(pipeline)
@@ -80,7 +82,7 @@ class ServedUserTower(EmbeddedTower):
 
 
 class ServedItemTower(EmbeddedTower):
-    """The item tower with the tables it reads: from input tensors to `item_tower_emb`."""
+    """The item tower with its tables: from input tensors to `item_tower_emb`."""
 
     def __init__(self, pipeline: PipelineConfig) -> None:
         super().__init__(pipeline)
@@ -91,7 +93,7 @@ class ServedItemTower(EmbeddedTower):
 
 
 class HstuMatch(nn.Module):
-    """Both towers over one set of tables, in the training view: what is trained and saved."""
+    """Both towers over one set of tables, in the training view, to be trained and saved."""
 
     def __init__(self, pipeline: PipelineConfig, dropout: Dropout) -> None:
         super().__init__()
@@ -109,7 +111,7 @@ class HstuMatch(nn.Module):
 
 
 def build_served(config: TowerConfig) -> ServedModule:
-    """The module of one tower, in the view of its config.
+    """Return the served module of one tower, in the view of its config.
 
     Raises:
         InvalidSpec: the family has no such tower.
@@ -135,10 +137,10 @@ def _config(pipeline: PipelineConfig) -> HstuMatchConfig:
     return pipeline.model
 
 
-def _output(in_features: int, config: HstuMatchConfig) -> nn.Module:
+def _build_projection(in_features: int, config: HstuMatchConfig) -> nn.Module:
     return nn.Linear(in_features, config.output_dim) if config.output_dim else nn.Identity()
 
 
-def _normalised(x_ND: Tensor, similarity: Similarity) -> Tensor:
-    """Unit length where similarity is the cosine; other similarities take vectors as they are."""
+def _normalise(x_ND: Tensor, similarity: Similarity) -> Tensor:
+    """Scale vectors to unit length for the cosine; leave them for other similarities."""
     return F.normalize(x_ND, dim=-1, eps=1e-6) if similarity is Similarity.COSINE else x_ND

@@ -1,4 +1,4 @@
-"""mind: several vectors per user, out of a padded history, and one per item.
+"""mind (Li et al. 2019, arXiv:1904.08030): several vectors per user from a padded history, one per item.
 
 B rows, K interests per user, D width of the outputs.
 """
@@ -30,9 +30,9 @@ from exporter.towers.view import training_tower
 
 
 class MindUserTower(MatchTower):
-    """Interests out of the history, each joined with the user's features: (B, K, D).
+    """Interests of the history, each concatenated with the user's features: (B, K, D).
 
-    Of K vectors a row has as many as its history is long enough for, and zeros behind them.
+    A row has as many of the K vectors as its history is long enough for, and zeros behind them.
     """
 
     def __init__(self, pipeline: PipelineConfig, model: MindConfig) -> None:
@@ -73,12 +73,12 @@ class MindUserTower(MatchTower):
 
 
 def build_served(config: TowerConfig) -> ServedModule:
-    """The module of one tower."""
+    """Return the served module of one tower."""
     return ServedMatchTower(config, _tower(config))
 
 
 def build_trained(pipeline: PipelineConfig, _dropout: Dropout) -> MatchModel:
-    """Both towers, to be trained."""
+    """Return both towers, to be trained."""
     return MatchModel(
         user=_tower(training_tower(pipeline, TowerName.USER)),
         item=_tower(training_tower(pipeline, TowerName.ITEM)),
@@ -94,7 +94,7 @@ def _tower(config: TowerConfig) -> MatchTower:
 
 
 def _projecting(in_features: int, config: MlpConfig, *, padded: bool) -> tuple[nn.Module, nn.Module]:
-    """The layers of an mlp in two parts, as TorchEasyRec names them: all but the last, and the last.
+    """Build an MLP in two parts, as TorchEasyRec names them: all layers but the last, and the last.
 
     The last is a plain projection. A single layer takes the name of the others.
     """

@@ -1,4 +1,4 @@
-"""multi_tower_din: towers over groups, attention over padded histories, perceptrons over all of them.
+"""multi_tower_din: an MLP per DEEP group, DIN attention per padded history, and one MLP over all of them.
 
 B rows, D width.
 """
@@ -21,7 +21,7 @@ from exporter.towers.tower import ServedModule
 
 
 class MultiTowerDin(RankingTower):
-    """The whole model, in the training view, which is the one it is served in."""
+    """The whole model; it is served in the training view."""
 
     def __init__(self, pipeline: PipelineConfig) -> None:
         super().__init__(pipeline)
@@ -52,10 +52,10 @@ class MultiTowerDin(RankingTower):
 
 
 def build_served(config: TowerConfig) -> ServedModule:
-    """The module of the one tower there is.
+    """Return the module of the model tower.
 
     Raises:
-        InvalidSpec: the family has no such tower.
+        InvalidSpec: `config` is of another tower.
     """
     require_model(config)
     return MultiTowerDin(config.pipeline)

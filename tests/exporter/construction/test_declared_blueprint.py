@@ -58,7 +58,7 @@ def test_weights_of_no_tower_are_refused_unless_only_training_uses_them(opened: 
     ("returns", "message"),
     [
         ('{"score": inputs["y"]}', "family opened_family: the model tower's module reads 'y'"),
-        ('inputs["x"]', "module returns Tensor, and no dict"),
+        ('inputs["x"]', "module returns Tensor, not a dict"),
         ("{}", "module returns nothing"),
         ('{"score": [1.0]}', "module returns list as output score"),
         ('{"score": inputs["x"].sum()}', r"output score of shape \(\), which has neither the batch"),

@@ -28,7 +28,7 @@ def _visible(
     SLA_K1: tl.constexpr,
     SLA_K2: tl.constexpr,
 ):
-    """Whether elements `rows` (M, 1) attend to elements `columns` (1, N) of the same row."""
+    """Return whether elements `rows` (M, 1) attend to elements `columns` (1, N) of the same row."""
     if SLA_K1 > 0 or SLA_K2 > 0:
         first = SLA_K2 if SLA_K2 > PREFIX else PREFIX
         visible = (columns <= rows) & ((columns > rows - SLA_K1) | (columns < first))

@@ -43,7 +43,7 @@ class Tiles:
 
 
 def is_fused(inner: int, width: int, heads: int, dtype: torch.dtype) -> bool:
-    """Whether one kernel does all of it, rather than a kernel up to the product and then cuBLAS.
+    """Return whether one kernel does all of it, rather than a kernel up to the product and then cuBLAS.
 
     By sizes that a trace knows: N is not one of them. Measured: docs/gpu.md.
     """

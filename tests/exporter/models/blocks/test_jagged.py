@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from exporter.models.blocks.jagged import Joined, Layout, first, last, pad, tails, unpad
+from exporter.models.blocks.jagged import Layout, RowJoin, first, last, pad, tails, unpad
 
 
 @pytest.fixture
@@ -33,14 +33,14 @@ def test_an_empty_row_has_neither_first_nor_last(layout: Layout, values: Tensor)
 
 
 def test_two_jagged_tensors_are_joined_row_by_row(layout: Layout, values: Tensor) -> None:
-    joined = Joined.of(layout, Layout.of(torch.tensor([0, 1, 2]), total=3))
+    joined = RowJoin.of(layout, Layout.of(torch.tensor([0, 1, 2]), total=3))
     rows = joined.join(values, -torch.ones(3, 2))
     assert rows[:, 0].tolist() == [1, 3, -1, 5, 7, 9, -1, -1]
     assert joined.layout.lengths.tolist() == [2, 1, 5]
 
 
 def test_the_same_number_may_stand_in_front_of_every_row(layout: Layout, values: Tensor) -> None:
-    joined = Joined.of(Layout.even(1, like=layout), layout)
+    joined = RowJoin.of(Layout.uniform(1, like=layout), layout)
     assert joined.join(torch.zeros(3, 2), values)[:, 0].tolist() == [0, 1, 3, 0, 0, 5, 7, 9]
 
 
@@ -51,7 +51,7 @@ def test_tails_are_the_last_of_each_row(layout: Layout, values: Tensor) -> None:
 
 def test_lengths_that_do_not_add_up_lead_nowhere_outside(values: Tensor) -> None:
     safe = Layout.of(torch.tensor([0, 0]), total=5)  # what is left of lengths that were refused
-    assert Joined.of(safe, safe).join(values, values).shape == (10, 2)
+    assert RowJoin.of(safe, safe).join(values, values).shape == (10, 2)
     assert tails(values, safe, safe).shape == (5, 2)
 
 

@@ -53,7 +53,7 @@ def test_ids_of_no_row_are_refused_as_by_a_whole_table(
     "boxes", [ROWS[:1], ROWS[1:], BOXES[:3], COLUMNS[1:], [(0, 0, 2, 4), (3, 0, 3, 4)], [*ROWS, ROWS[0]]]
 )
 def test_rows_that_pieces_do_not_have_once_are_refused(boxes: list[tuple[int, int, int, int]]) -> None:
-    with pytest.raises(IndexError, match=r"do not have row \d once"):
+    with pytest.raises(IndexError, match=r"do not cover row \d exactly once"):
         cut(boxes).rows(torch.arange(6))
 
 
