@@ -19,7 +19,7 @@ from exporter.manifest import (
     TraceTime,
     VectorsEntry,
 )
-from exporter.redaction import visible
+from exporter.redaction import escape_deceptive
 from exporter.spec import IdWeights, Pass, SetPrecision
 from service.client.options import non_empty
 from service.client.tables import console, sizes_text, table_of
@@ -160,7 +160,7 @@ def _files(tower: TowerEntry) -> Table:
 def _code(tower: TowerEntry) -> str:
     """Say whether the tower was compiled for this export, or whose compiled code it reused."""
     if tower.code == "cold":
-        why = f": {visible(tower.code_note)}" if tower.code_note else ""
+        why = f": {escape_deceptive(tower.code_note)}" if tower.code_note else ""
         return f"{tower.name} tower: cold, compiled for this export{why}"
     by_node = "" if tower.verified.run_by_node else "; its nodes were checked when it was compiled"
     return f"{tower.name} tower: warm, {_REUSED[tower.reused or 'graph']}{by_node}"

@@ -43,7 +43,7 @@ ExportError
     └── TowerDied            the process of one tower ended without a result
 """
 
-from exporter.redaction import shown
+from exporter.redaction import redact_and_escape
 
 
 class ExportError(Exception):
@@ -56,10 +56,10 @@ class ExportError(Exception):
 
     def __init__(self, message: str, *, hint: str = "", where: str = "") -> None:
         """Say what happened (`message`), what to do (`hint`) and at which field, line or file (`where`)."""
-        super().__init__(shown(message))
-        self.message = shown(message)
-        self.hint = shown(hint or self.advice)
-        self.where = shown(where)
+        super().__init__(redact_and_escape(message))
+        self.message = redact_and_escape(message)
+        self.hint = redact_and_escape(hint or self.advice)
+        self.where = redact_and_escape(where)
 
 
 class InvalidSpec(ExportError):

@@ -7,7 +7,7 @@ from pydantic import Field, field_validator
 
 from exporter.errors import ExportError, StorageError
 from exporter.manifest import TowerEntry
-from exporter.redaction import shown
+from exporter.redaction import redact_and_escape
 from exporter.spec import Frozen, TowerName
 
 _LONGEST_REPORT = 8000
@@ -33,7 +33,7 @@ class Failure(Frozen):
     @classmethod
     def _fit_to_show(cls, text: str) -> str:
         """Remove secrets and hidden characters: an attempt repeats text from files of strangers."""
-        return shown(text)
+        return redact_and_escape(text)
 
     @classmethod
     def of(cls, error: BaseException) -> "Failure":

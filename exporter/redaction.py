@@ -24,7 +24,7 @@ _DECEIVING = re.compile(
 )
 
 
-def redacted(text: str, known: Iterable[str] = ()) -> str:
+def redact(text: str, known: Iterable[str] = ()) -> str:
     """Replace passwords, tokens, signatures and the `known` secrets in a text by "…"."""
     for secret in known:
         if len(secret) >= _SHORTEST:
@@ -34,7 +34,7 @@ def redacted(text: str, known: Iterable[str] = ()) -> str:
     return text
 
 
-def visible(text: str) -> str:
+def escape_deceptive(text: str) -> str:
     """Write every character that could hide or reorder others as its escape sequence."""
     return _DECEIVING.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
@@ -44,6 +44,6 @@ def deceives(text: str) -> bool:
     return _DECEIVING.search(text) is not None
 
 
-def shown(text: str, known: Iterable[str] = ()) -> str:
-    """Return the text as people may see it: redacted, and with every character visible."""
-    return visible(redacted(text, known))
+def redact_and_escape(text: str, known: Iterable[str] = ()) -> str:
+    """Return the text as people may see it: without secrets, and with deceptive characters escaped."""
+    return escape_deceptive(redact(text, known))

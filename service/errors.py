@@ -26,7 +26,7 @@ from exporter import errors as export
 from exporter.errors import ExportError
 from exporter.frozen import in_words
 from exporter.outcome import Failure
-from exporter.redaction import shown
+from exporter.redaction import redact_and_escape
 from jobs import errors as job
 from jobs.hooks import errors as hook
 from service.schemas import FieldProblem, Problem
@@ -247,7 +247,7 @@ def _invalid_request(request: Request, error: Exception) -> Response:
     if (unread := _unread_body(request, error)) is not None:
         return problem(unread)
     fields = tuple(
-        FieldProblem(where=_field(each["loc"]), detail=shown(in_words(each["msg"])))
+        FieldProblem(where=_field(each["loc"]), detail=redact_and_escape(in_words(each["msg"])))
         for each in error.errors()
     )
     first = fields[0]
@@ -263,12 +263,12 @@ def _unread_body(request: Request, error: RequestValidationError) -> InvalidRequ
     """Return the error of a body that was not read as JSON at all, so that no field of it is wrong."""
     first = error.errors()[0]
     if first["type"] == "json_invalid":
-        why = shown(f"{first['ctx']['error']}, at character {first['loc'][-1]}")
+        why = redact_and_escape(f"{first['ctx']['error']}, at character {first['loc'][-1]}")
         return InvalidRequest(f"the body is no JSON: {why}", hint="send one JSON object")
     if tuple(first["loc"]) == ("body",) and isinstance(error.body, bytes):
-        sent = request.headers.get("content-type")
+        media_type = redact_and_escape(request.headers.get("content-type", "")) or "missing"
         return InvalidRequest(
-            f"the body is not read as JSON: its Content-Type is {shown(sent) if sent else 'missing'}",
+            f"the body is not read as JSON: its Content-Type is {media_type}",
             hint="send the header `Content-Type: application/json`",
         )
     return None

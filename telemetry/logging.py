@@ -5,7 +5,7 @@ import logging
 import structlog
 from structlog.typing import Processor
 
-from exporter.redaction import shown
+from exporter.redaction import redact_and_escape
 from telemetry.choices import LogFormat, LogLevel
 
 
@@ -49,7 +49,7 @@ def _renderers(log_format: LogFormat) -> list[Processor]:
 
 def _redact(_logger: object, _method: str, rendered: object) -> str:
     """Remove secrets from the finished line, the last step before it is written."""
-    return shown(str(rendered))
+    return redact_and_escape(str(rendered))
 
 
 def logger(name: str) -> structlog.stdlib.BoundLogger:

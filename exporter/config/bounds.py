@@ -12,7 +12,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from exporter.errors import InvalidPipelineConfig
-from exporter.redaction import deceives, visible
+from exporter.redaction import deceives, escape_deceptive
 
 MOST_OF_A_KIND = 4096  # layers, heads, experts, interests: things that are built one by one
 WIDEST = 1 << 20  # widths of vectors, lengths of sequences
@@ -58,7 +58,7 @@ def _problem(field: FieldDescriptor, value: object) -> str:
     if isinstance(value, float) and math.isnan(value):
         return "is not a number"
     if isinstance(value, str) and _NAME.search(name) and (deceives(value) or ".." in value.split("/")):
-        return f"is {visible(value)[:100]!r}: a name holds no control characters and does not climb"
+        return f"is {escape_deceptive(value)[:100]!r}: a name holds no control characters and does not climb"
     if isinstance(value, int) and field.enum_type is None and not _MASK.search(name):
         most = MOST_ROWS if _TABLE.search(name) else MOST_OF_A_KIND if _ONE_BY_ONE.search(name) else WIDEST
         if abs(value) > most:

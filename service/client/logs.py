@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from exporter.redaction import visible
+from exporter.redaction import escape_deceptive
 from exporter.spec import TowerName
 from exporter.stages import Stage
 from jobs.diagnostics.logs import LogPart, Place
@@ -59,7 +59,7 @@ def print_part(part: LogPart) -> None:
     """Print each line after its tower and stage, with control characters written out by number."""
     tower, stage = part.tower or _WHOLE_JOB, part.stage or ""
     for line in part.lines:
-        sys.stdout.write(f"{tower:<5} {stage:<10} {visible(line)}\n")
+        sys.stdout.write(f"{tower:<5} {stage:<10} {escape_deceptive(line)}\n")
     sys.stdout.flush()
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from rich.console import Console, RenderableType
 from rich.table import Table
 
-from exporter.redaction import visible
+from exporter.redaction import escape_deceptive
 
 _UNBOUNDED = 10_000  # columns of a line in a file
 
@@ -16,7 +16,7 @@ class VisibleTable(Table):
 
     def add_row(self, *cells: RenderableType | None) -> None:  # type: ignore[override] # no style per row
         """Append the cells, with control characters written out by number."""
-        super().add_row(*(visible(cell) if isinstance(cell, str) else cell for cell in cells))
+        super().add_row(*(escape_deceptive(cell) if isinstance(cell, str) else cell for cell in cells))
 
 
 def table_of(*columns: str, title: str | None = None, whole: str | None = None) -> Table:

@@ -5,7 +5,7 @@ import pytest
 
 from exporter.errors import ExportError
 from exporter.outcome import Failure
-from exporter.redaction import redacted, shown
+from exporter.redaction import redact, redact_and_escape
 
 
 @pytest.mark.parametrize(
@@ -20,23 +20,26 @@ from exporter.redaction import redacted, shown
     ],
 )
 def test_what_looks_like_a_secret_is_left_out(text: str) -> None:
-    assert "planted" not in redacted(f"before {text} after")
+    assert "planted" not in redact(f"before {text} after")
 
 
 @pytest.mark.parametrize(
     "said", ['password="planted"', "https://h/?token=planted", 'a "session_token": "planted"']
 )
 def test_a_line_of_json_stays_one(said: str) -> None:
-    line = redacted(json.dumps({"event": f'said "{said}"', "after": 1}))
+    line = redact(json.dumps({"event": f'said "{said}"', "after": 1}))
     assert json.loads(line)["after"] == 1 and "planted" not in line
 
 
 def test_a_known_secret_is_left_out_wherever_it_stands() -> None:
-    assert redacted("xplanted-secretx and pw", ["planted-secret", "pw"]) == "x…x and pw"
+    assert redact("xplanted-secretx and pw", ["planted-secret", "pw"]) == "x…x and pw"
 
 
 def test_nothing_deceives_a_reader() -> None:
-    assert shown("a\x1b[2Jb\u202ec\0d\re\ttab\nline\u6a21") == "a\\x1b[2Jb\\u202ec\\x00d\\re\ttab\nline\u6a21"
+    assert (
+        redact_and_escape("a\x1b[2Jb\u202ec\0d\re\ttab\nline\u6a21")
+        == "a\\x1b[2Jb\\u202ec\\x00d\\re\ttab\nline\u6a21"
+    )
 
 
 def test_errors_and_failures_are_fit_to_show() -> None:
@@ -52,5 +55,5 @@ def test_errors_and_failures_are_fit_to_show() -> None:
 )
 def test_a_long_line_takes_no_time(hostile: str) -> None:
     begun = time.monotonic()
-    shown(hostile)
+    redact_and_escape(hostile)
     assert time.monotonic() - begun < 2

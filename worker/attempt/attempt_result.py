@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from exporter.outcome import ExportOutcome, Failure
-from exporter.redaction import shown
+from exporter.redaction import redact_and_escape
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,9 @@ def redact_failures(secrets: Sequence[str], result: AttemptResult) -> AttemptRes
         if failure is None:
             return None
         texts = failure.model_dump(include={"message", "hint", "where", "report"})
-        return failure.model_copy(update={name: shown(text, secrets) for name, text in texts.items()})
+        return failure.model_copy(
+            update={name: redact_and_escape(text, secrets) for name, text in texts.items()}
+        )
 
     match result:
         case Finished(outcome):

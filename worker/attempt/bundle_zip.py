@@ -11,7 +11,7 @@ from exporter.attempt.attempt import DIAGNOSTICS
 from exporter.dims.entries import dim_entries, tensor_entries
 from exporter.errors import ExportError
 from exporter.outcome import Failure
-from exporter.redaction import redacted
+from exporter.redaction import redact
 from exporter.spec import ExportSpec, TowerName
 from exporter.towers.plan import plan_towers
 from jobs.diagnostics.bundles import MAX_BYTES
@@ -103,7 +103,7 @@ def _write_zip(files: Iterator[tuple[str, str]], secrets: Sequence[str]) -> byte
     buffer, left_out = io.BytesIO(), []
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as bundle:
         for name, text in files:
-            clean = redacted(text[-_LONGEST:] if name == "log.txt" else text[:_LONGEST], secrets)
+            clean = redact(text[-_LONGEST:] if name == "log.txt" else text[:_LONGEST], secrets)
             for shortened in (clean, clean[: len(clean) // 8]):
                 if buffer.tell() + _compressed_size(shortened) <= MAX_BYTES - _DIRECTORY:
                     bundle.writestr(name, shortened)

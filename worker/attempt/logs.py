@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from exporter.redaction import shown
+from exporter.redaction import redact_and_escape
 from exporter.spec import TowerName
 from exporter.stages import Stage, StageEvent
 from jobs.diagnostics.logs import MAX_LINE_LENGTH, JobLogs, LogPart, Place
@@ -89,7 +89,7 @@ class LogTail:
         self._offset += len(complete)
 
     def _redact(self, line: str) -> str:
-        return shown(line[:MAX_LINE_LENGTH], self._secrets)
+        return redact_and_escape(line[:MAX_LINE_LENGTH], self._secrets)
 
     def _split_into_parts(self, lines: Iterable[str]) -> list[LogPart]:
         places = dict(self._places)

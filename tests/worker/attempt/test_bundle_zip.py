@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from exporter.attempt.attempt import DIAGNOSTICS
-from exporter.redaction import redacted
+from exporter.redaction import redact
 from exporter.spec import TowerName
 from exporter.stages import Stage
 from jobs.diagnostics.bundles import MAX_BYTES
@@ -92,4 +92,4 @@ def test_it_is_small_whatever_the_stages_had(job: Job, tmp_path: Path) -> None:
     ],
 )
 def test_it_holds_no_secrets(said: str, kept: str) -> None:
-    assert redacted(said) == kept
+    assert redact(said) == kept
