@@ -56,8 +56,10 @@ class TowerResult:
 
     planned: TowerToExport
     exported: ExportedTower | None = None
-    sent: tuple[StoredFile, ...] = ()  # uploaded files of an exported tower
-    unsent: Failure | None = None  # why they could not be uploaded; nothing of the attempt is published then
+    uploaded: tuple[StoredFile, ...] = ()  # files of an exported tower
+    upload_failure: Failure | None = (
+        None  # why they could not be uploaded; nothing of the attempt is published then
+    )
     failure: Failure | None = None
 
 

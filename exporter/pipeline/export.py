@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 
 def export(attempt: Attempt, ranks: Ranks, on_stage: OnStage) -> ExportOutcome | None:
-    """Export and send this rank's towers and rows of tables; on rank 0 also publish the artifact.
+    """Export and upload this rank's towers and rows of tables; on rank 0 also publish the artifact.
 
     Each tower has a process of its own. Its failure, or its death, is part of the outcome and does not stop
     the others. Returns None on every rank but 0.
@@ -45,18 +45,18 @@ def export(attempt: Attempt, ranks: Ranks, on_stage: OnStage) -> ExportOutcome |
         ExportError: nothing could be tried (bad spec or config), or nothing could be published.
     """
     try:
-        part = export_part_of_rank(attempt, ranks, on_stage)
+        report = export_part_of_rank(attempt, ranks, on_stage)
     except ExportError as error:
         if ranks.size == 1:
             raise
         log.exception("rank_failed", extra={"rank": ranks.rank})
-        part = RankReport(failure=Failure.of(error))  # which the others must not wait for
-    gathered = ranks.gather(part)
-    return None if gathered is None else publish_parts(gathered, attempt)
+        report = RankReport(failure=Failure.of(error))  # the other ranks must not wait for it
+    gathered = ranks.gather(report)
+    return None if gathered is None else publish_artifact(gathered, attempt)
 
 
 def export_part_of_rank(attempt: Attempt, ranks: Ranks, on_stage: OnStage) -> RankReport:
-    """Export and send the towers of this rank, and its rows of sharded tables."""
+    """Export and upload the towers of this rank, and its rows of sharded tables."""
     config_text = read_config(attempt.spec)
     planned = plan_export(attempt.spec, config_text, families=attempt.families)
     if attempt.replace_unfinished and (earlier := find_earlier_outcome(attempt, planned)):
@@ -70,33 +70,33 @@ def export_part_of_rank(attempt: Attempt, ranks: Ranks, on_stage: OnStage) -> Ra
         )
 
         for tower in planned:
-            order = TablesRequest(
+            request = TablesRequest(
                 planned=tower,
                 attempt=attempt,
                 config_text=config_text,
                 ranks=ranks,
                 is_helper=tower not in own,
             )
-            tables.append(export_tables_isolated(order, on_stage))
+            tables.append(export_tables_isolated(request, on_stage))
     export_one = partial(export_in_own_process, attempt, config_text, on_stage)
     results = export_and_upload_towers(own, export_one, attempt, on_stage)
     return RankReport(planned=planned, results=tuple(results), tables=tuple(tables))
 
 
-def publish_parts(parts: Sequence[RankReport], attempt: Attempt) -> ExportOutcome:
+def publish_artifact(reports: Sequence[RankReport], attempt: Attempt) -> ExportOutcome:
     """Publish the towers and tables of all ranks; publish nothing if one rank failed as a whole."""
-    for part in parts:
-        if part.failure is not None:
-            remove_uploads([file for each in parts for file in each.uploaded], attempt.artifact_uri)
-            return ExportOutcome(failure=part.failure)
-    if parts[0].earlier is not None:
-        return parts[0].earlier
-    results = {result.planned.name: result for part in parts for result in part.results}
+    for report in reports:
+        if report.failure is not None:
+            remove_uploads([file for each in reports for file in each.uploaded], attempt.artifact_uri)
+            return ExportOutcome(failure=report.failure)
+    if reports[0].earlier is not None:
+        return reports[0].earlier
+    results = {result.planned.name: result for report in reports for result in report.results}
     if attempt.spec.tables.sharded:
         for name, result in results.items():
-            made = [each for part in parts for each in part.tables if each.tower is name]
-            results[name] = join_tables(result, made, attempt, ranks=len(parts))
-    return publish_towers([results[tower.name] for tower in parts[0].planned], attempt)
+            tables = [each for report in reports for each in report.tables if each.tower is name]
+            results[name] = join_tables(result, tables, attempt, ranks=len(reports))
+    return publish_towers([results[tower.name] for tower in reports[0].planned], attempt)
 
 
 def export_in_own_process(

@@ -46,7 +46,7 @@ def upload_exported_tower(result: TowerResult, attempt: Attempt, on_stage: OnSta
         clock = StageClock(entry.name, on_stage, within=partial(limit_stage, attempt, entry.name))
         with clock.stage(Stage.PUBLISH) as report:
             attempt.await_lease()  # a straggler's uploads could collide with its successor's
-            sent = upload_tower(
+            uploaded = upload_tower(
                 entry,
                 files,
                 attempt.artifact_uri,
@@ -56,8 +56,8 @@ def upload_exported_tower(result: TowerResult, attempt: Attempt, on_stage: OnSta
             )
     except ExportError as error:
         log.exception("tower_not_sent", extra={"tower": entry.name})
-        return replace(result, unsent=Failure.of(error))
-    return replace(result, sent=sent)
+        return replace(result, upload_failure=Failure.of(error))
+    return replace(result, uploaded=uploaded)
 
 
 def report_dead_upload(result: TowerResult, attempt: Attempt, how: str) -> TowerResult:
@@ -66,27 +66,27 @@ def report_dead_upload(result: TowerResult, attempt: Attempt, how: str) -> Tower
     error = find_stage_timeout(attempt, name) or AttemptFailed(
         f"the process that sent the {name} tower {how}"
     )
-    return replace(result, unsent=Failure.of(error))
+    return replace(result, upload_failure=Failure.of(error))
 
 
 def publish_towers(results: Sequence[TowerResult], attempt: Attempt) -> ExportOutcome:
     """Publish the uploaded towers as one artifact; if one could not be uploaded, remove and publish none."""
     exported = [result.exported for result in results if result.exported is not None]
-    sent = tuple(chain.from_iterable(result.sent for result in results))
+    uploaded = tuple(chain.from_iterable(result.uploaded for result in results))
     failed = tuple(
         TowerOutcome(tower=result.planned.name, failure=result.failure)
         for result in results
         if result.failure is not None
     )
-    if unsent := next((result.unsent for result in results if result.unsent), None):
-        remove_uploads(sent, attempt.artifact_uri)
-        return ExportOutcome(failure=unsent)
+    if upload_failure := next((result.upload_failure for result in results if result.upload_failure), None):
+        remove_uploads(uploaded, attempt.artifact_uri)
+        return ExportOutcome(failure=upload_failure)
     if not exported:
         return ExportOutcome(towers=failed)
     manifest = make_manifest(exported, results[0].planned, attempt)
     manifest_uri = publish_manifest(
         manifest,
-        sent,
+        uploaded,
         attempt.artifact_uri,
         replace_unfinished=attempt.replace_unfinished,
         before_manifest=attempt.await_lease,

@@ -37,21 +37,23 @@ def join_tables(
     """
     name, uploaded = result.planned.name, tuple(each.uploaded for each in parts if each.uploaded is not None)
     failure = result.failure or next((each.failure for each in parts if each.failure), None)
-    unsent = result.unsent or next((each.upload_failure for each in parts if each.upload_failure), None)
-    if not failure and not unsent:
+    upload_failure = result.upload_failure or next(
+        (each.upload_failure for each in parts if each.upload_failure), None
+    )
+    if not failure and not upload_failure:
         failure = _find_mismatch(result, parts, ranks)
     if failure is not None:
-        remove_uploads((*result.sent, *uploaded), attempt.artifact_uri)
+        remove_uploads((*result.uploaded, *uploaded), attempt.artifact_uri)
         left = _remove_unreported_files(name, parts, ranks, attempt)
-        return TowerResult(planned=result.planned, failure=failure, unsent=unsent or left)
-    result = replace(result, sent=(*result.sent, *uploaded))
-    if unsent is not None:
-        return replace(result, unsent=unsent)
+        return TowerResult(planned=result.planned, failure=failure, upload_failure=upload_failure or left)
+    result = replace(result, uploaded=(*result.uploaded, *uploaded))
+    if upload_failure is not None:
+        return replace(result, upload_failure=upload_failure)
     assert result.exported is not None and isinstance(result.planned, PlannedTower)
     try:
         return _add_index(result, result.exported, result.planned, parts, attempt)
     except ExportError as error:
-        return replace(result, unsent=Failure.of(error))
+        return replace(result, upload_failure=Failure.of(error))
 
 
 def _remove_unreported_files(
@@ -148,7 +150,7 @@ def _add_index(
     )
     embeddings = _add_row_errors(exported.entry.embeddings, parts)
     entry = exported.entry.model_copy(update={"tables": tables, "embeddings": embeddings})
-    return replace(result, exported=replace(exported, entry=entry), sent=(*result.sent, stored))
+    return replace(result, exported=replace(exported, entry=entry), uploaded=(*result.uploaded, stored))
 
 
 def tables_file(tower: TowerName, parts: Sequence[RankTables], tables: Tables) -> TablesFile:

@@ -72,7 +72,7 @@ class RankReport:
     def uploaded(self) -> tuple[StoredFile, ...]:
         """All files that the rank has uploaded."""
         tables = (each.uploaded for each in self.tables if each.uploaded is not None)
-        return (*tables, *(file for result in self.results for file in result.sent))
+        return (*tables, *(file for result in self.results for file in result.uploaded))
 
 
 def rows_path(tower: TowerName, rank: int, ranks: int) -> str:

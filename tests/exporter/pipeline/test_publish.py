@@ -162,8 +162,8 @@ def test_a_sender_that_is_killed_leaves_a_failure_that_may_pass(
 
     ready = exported(planned[0])
     [result] = export_and_upload_towers(planned[:1], lambda tower: ready, attempt, die)
-    assert result.unsent is not None and result.unsent.retryable
-    assert "sent the user tower was killed by SIGKILL" in result.unsent.message
+    assert result.upload_failure is not None and result.upload_failure.retryable
+    assert "sent the user tower was killed by SIGKILL" in result.upload_failure.message
 
 
 def test_a_sender_that_hangs_is_ended_and_the_failure_says_in_which_stage(
@@ -173,8 +173,8 @@ def test_a_sender_that_hangs_is_ended_and_the_failure_says_in_which_stage(
     ready, begun = exported(planned[0]), time.monotonic()
     [result] = export_and_upload_towers(planned[:1], lambda tower: ready, hanging, ignore_stages)
     assert time.monotonic() - begun < 20
-    assert result.unsent is not None and result.unsent.code == "stage_timed_out"
-    assert "user tower: stage publish took more than 0.3 s" in result.unsent.message
+    assert result.upload_failure is not None and result.upload_failure.code == "stage_timed_out"
+    assert "user tower: stage publish took more than 0.3 s" in result.upload_failure.message
 
 
 def test_a_sender_that_loses_its_lease_sends_no_further_file(
@@ -188,7 +188,7 @@ def test_a_sender_that_loses_its_lease_sends_no_further_file(
             raise LeaseUnproven("another has the job")
 
     result = upload_exported_tower(exported(planned[0]), replace(attempt, await_lease=lose), ignore_stages)
-    assert result.unsent is not None and result.unsent.code == "lease_unproven"
+    assert result.upload_failure is not None and result.upload_failure.code == "lease_unproven"
     assert len(asked) == 2 and not Path(attempt.artifact_uri).exists()
 
 
@@ -254,7 +254,7 @@ def test_a_job_is_never_published_twice(
     results = [sent(tower) for tower in planned]
     assert publish_towers(results, attempt).manifest_uri is not None
     [again, _] = [sent(tower) for tower in planned]
-    assert again.unsent is not None and again.unsent.code == "already_published"
+    assert again.upload_failure is not None and again.upload_failure.code == "already_published"
     with pytest.raises(AlreadyPublished):
         publish_towers(results, attempt)
     assert len(read_manifest(attempt.artifact_uri).towers) == 2

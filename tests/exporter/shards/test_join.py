@@ -14,7 +14,7 @@ from exporter.distributed.ranks import Ranks
 from exporter.errors import LeaseUnproven
 from exporter.manifest import TablesFile, TowerEntry, VerificationReport
 from exporter.outcome import ExportOutcome, Failure
-from exporter.pipeline.export import publish_parts
+from exporter.pipeline.export import publish_artifact
 from exporter.pipeline.publish import upload_exported_tower
 from exporter.shards.layout import RankReport, RankTables, rows_path
 from exporter.shards.rank import export_tables
@@ -92,7 +92,7 @@ def files_below(attempt: Attempt) -> set[str]:
 def test_the_manifest_joins_every_ranks_rows(
     attempt: Attempt, parts: tuple[RankReport, ...], tmp_path: Path
 ) -> None:
-    outcome = publish_parts(parts, attempt)
+    outcome = publish_artifact(parts, attempt)
     assert outcome.failure is None
     user, item = read_manifest(attempt.artifact_uri).towers
     assert item.tables is not None and user.tables is not None
@@ -113,7 +113,7 @@ def test_a_tower_whose_tables_failed_on_one_rank_leaves_nothing_and_the_other_is
 ) -> None:
     first, second, third = parts
     failed = with_tables(second, 0, replace(second.tables[0], failure=FAILURE, file=None))
-    outcome = publish_parts((first, failed, third), attempt)
+    outcome = publish_artifact((first, failed, third), attempt)
     assert [(tower.tower, tower.failure) for tower in outcome.towers if tower.failure] == [("user", FAILURE)]
     assert [tower.name for tower in read_manifest(attempt.artifact_uri).towers] == ["item"]
     assert not [path for path in files_below(attempt) if "user" in path]
@@ -123,9 +123,9 @@ def test_a_tower_that_failed_takes_its_tables_with_it(
     attempt: Attempt, parts: tuple[RankReport, ...]
 ) -> None:
     first, *others = parts
-    remove_uploads(first.results[0].sent, attempt.artifact_uri)
+    remove_uploads(first.results[0].uploaded, attempt.artifact_uri)
     failed = TowerResult(planned=first.planned[0], failure=FAILURE)
-    outcome = publish_parts((replace(first, results=(failed,)), *others), attempt)
+    outcome = publish_artifact((replace(first, results=(failed,)), *others), attempt)
     assert [tower.tower for tower in outcome.towers if tower.failure is None] == ["item"]
     assert not [path for path in files_below(attempt) if path.startswith("tables/user")]
 
@@ -134,8 +134,8 @@ def test_rows_that_could_not_be_sent_keep_all_from_being_published(
     attempt: Attempt, parts: tuple[RankReport, ...]
 ) -> None:
     first, second, third = parts
-    unsent = with_tables(second, 1, replace(second.tables[1], upload_failure=FAILURE))
-    outcome = publish_parts((first, unsent, third), attempt)
+    upload_failure = with_tables(second, 1, replace(second.tables[1], upload_failure=FAILURE))
+    outcome = publish_artifact((first, upload_failure, third), attempt)
     assert (outcome.failure, outcome.manifest_uri) == (FAILURE, None)
     assert files_below(attempt) == set()
 
@@ -144,7 +144,7 @@ def test_a_rank_that_failed_as_a_whole_fails_the_export(
     attempt: Attempt, parts: tuple[RankReport, ...]
 ) -> None:
     first, second, third = parts
-    outcome = publish_parts((first, second, replace(third, failure=FAILURE)), attempt)
+    outcome = publish_artifact((first, second, replace(third, failure=FAILURE)), attempt)
     assert outcome.failure == FAILURE
     assert files_below(attempt) == set()
 
@@ -154,7 +154,7 @@ def test_ranks_that_would_cut_a_table_differently_publish_nothing_of_the_tower(
 ) -> None:
     first, second, third = parts
     other = with_tables(third, 0, replace(third.tables[0], plan="another"))
-    outcome = publish_parts((first, second, other), attempt)
+    outcome = publish_artifact((first, second, other), attempt)
     [failure] = [tower.failure for tower in outcome.towers if tower.failure]
     assert "the tables of the user tower are split differently on rank 2" in failure.message
 
@@ -167,7 +167,7 @@ def test_a_rank_without_tables_of_a_tower_publishes_nothing_of_it(
     attempt: Attempt, parts: tuple[RankReport, ...]
 ) -> None:
     first, second, third = parts
-    outcome = publish_parts((first, second, replace(third, tables=third.tables[1:])), attempt)
+    outcome = publish_artifact((first, second, replace(third, tables=third.tables[1:])), attempt)
     assert failures(outcome) == ["of 3 ranks, 0 and 1 brought tables of the user tower"]
     assert not [path for path in files_below(attempt) if "user" in path]
 
@@ -179,7 +179,7 @@ def test_rows_that_are_in_no_shard_or_in_two_publish_nothing_of_the_tower(
     first, second, third = parts
     [share] = second.tables[1].shards
     other = replace(second.tables[1], shards=(replace(share, end=share.end + moved),))
-    outcome = publish_parts((first, with_tables(second, 1, other), third), attempt)
+    outcome = publish_artifact((first, with_tables(second, 1, other), third), attempt)
     [message] = failures(outcome)
     assert f"after {1334 + moved} rows, the ranks' files continue with row 1334" in message
     assert [tower.name for tower in read_manifest(attempt.artifact_uri).towers] == ["user"]
@@ -192,7 +192,7 @@ def test_another_checkpoint_on_one_rank_publishes_nothing_of_the_tower(
     made = second.tables[1]
     assert made.checkpoint is not None
     other = replace(made, checkpoint=made.checkpoint.model_copy(update={"sha256": "0" * 64}))
-    outcome = publish_parts((first, with_tables(second, 1, other), third), attempt)
+    outcome = publish_artifact((first, with_tables(second, 1, other), third), attempt)
     [message] = failures(outcome)
     assert "rank 1 read another checkpoint at" in message and "for the tables of the item tower" in message
 
@@ -207,7 +207,7 @@ def test_what_a_rank_sent_that_died_is_not_in_the_way_of_the_other_tower(
 ) -> None:
     first, second, third = parts
     assert rows_path(TowerName.USER, 1, 3) in files_below(attempt)
-    outcome = publish_parts((first, with_tables(second, 0, dead(second.tables[0])), third), attempt)
+    outcome = publish_artifact((first, with_tables(second, 0, dead(second.tables[0])), third), attempt)
     assert (outcome.failure, failures(outcome)) == (None, [FAILURE.message])
     assert [tower.name for tower in read_manifest(attempt.artifact_uri).towers] == ["item"]
     assert not [path for path in files_below(attempt) if "user" in path]
@@ -219,7 +219,7 @@ def test_it_is_left_where_the_job_may_be_anothers(attempt: Attempt, parts: tuple
 
     first, second, third = parts
     parts = first, with_tables(second, 0, dead(second.tables[0])), third
-    outcome = publish_parts(parts, replace(attempt, await_lease=unproven))
+    outcome = publish_artifact(parts, replace(attempt, await_lease=unproven))
     assert outcome.failure is not None and outcome.failure.code == "lease_unproven"
     assert files_below(attempt) == {rows_path(TowerName.USER, 1, 3)}
 
@@ -228,8 +228,8 @@ def test_a_failure_does_not_hide_that_files_could_not_be_sent(
     attempt: Attempt, parts: tuple[RankReport, ...]
 ) -> None:
     first, second, third = parts
-    unsent = Failure(code="storage_error", message="the store is down", retryable=True)
-    dense = replace(first.results[0], sent=(), unsent=unsent)
+    upload_failure = Failure(code="storage_error", message="the store is down", retryable=True)
+    dense = replace(first.results[0], uploaded=(), upload_failure=upload_failure)
     failed = with_tables(second, 0, replace(second.tables[0], failure=FAILURE, file=None))
-    outcome = publish_parts((replace(first, results=(dense, *first.results[1:])), failed, third), attempt)
-    assert (outcome.failure, outcome.manifest_uri) == (unsent, None)
+    outcome = publish_artifact((replace(first, results=(dense, *first.results[1:])), failed, third), attempt)
+    assert (outcome.failure, outcome.manifest_uri) == (upload_failure, None)
