@@ -2,6 +2,7 @@
 
 import argparse
 import re
+import tomllib
 
 import pytest
 
@@ -73,3 +74,12 @@ def _commands_of(program: str, text: str, *, is_markdown: bool) -> set[str]:
     """Return the words after `program` in code: behind a backtick, a prompt or `example:`, or indented."""
     code = r"`|^\$ |example: |^    " if is_markdown else "`|example: "
     return set(re.findall(rf"(?:{code}){program} ([a-z][a-z-]*)", text, re.MULTILINE))
+
+
+def test_the_rows_of_the_exporters_map_are_the_layers_of_its_import_contract() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    section = text[text.index("### Inside `exporter/`") : text.index("### Inside `worker/`")]
+    rows = [re.findall(r"`(\w+)`", line) for line in re.findall(r"^\| (`[^|]+) \|", section, re.MULTILINE)]
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    [layers] = [each["layers"] for each in contracts if each.get("containers") == ["exporter"]]
+    assert rows == [re.findall(r"\w+", layer) for layer in layers]
