@@ -1,7 +1,7 @@
 # The API: no torch, no compiler.
 #   docker build -f docker/service.Dockerfile -t slipway/service .
-# pip's own configuration, for a mirror say, goes in as a secret: --secret id=pip,src=pip.conf
-# The bases' digests are looked up with `make image-digests`.
+# Pass pip's own configuration, for a mirror for example, as a secret: --secret id=pip,src=pip.conf
+# `make image-digests` checks the digests of the base images.
 
 FROM python:3.11-slim-bookworm@sha256:a36c24f9cbdf4fd0f52d67f0823eeac19c2028c637cecc392d97f980d4fec56b AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1

@@ -1,9 +1,9 @@
 # Workers, by device:
 #   docker build -f docker/worker.Dockerfile --target cpu  -t slipway/worker-cpu .
 #   docker build -f docker/worker.Dockerfile --target cuda -t slipway/worker-cuda .
-# pip's own configuration goes in as a secret: --secret id=pip,src=pip.conf. For `cpu` it must name an index that
+# Pass pip's own configuration as a secret: --secret id=pip,src=pip.conf. For `cpu` it must name an index that
 # has torch's CPU build (PyTorch publishes one), because the usual index has the build for CUDA only.
-# The bases' digests are looked up with `make image-digests`.
+# `make image-digests` checks the digests of the base images.
 
 FROM python:3.11-slim-bookworm@sha256:a36c24f9cbdf4fd0f52d67f0823eeac19c2028c637cecc392d97f980d4fec56b AS slipway
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
@@ -44,9 +44,9 @@ RUN --mount=type=secret,id=pip,target=/etc/pip.conf,required=false \
 COPY --from=slipway /build/dist dist
 RUN /opt/slipway/bin/pip install --no-deps dist/*.whl && /opt/slipway/bin/pip uninstall -y pip
 
-# What a worker runs on: a C++ compiler for AOTInductor, and a first process that keeps the environment to itself.
+# The base of workers: a C++ compiler for AOTInductor, and a first process that hides its environment.
 FROM python:3.11-slim-bookworm@sha256:a36c24f9cbdf4fd0f52d67f0823eeac19c2028c637cecc392d97f980d4fec56b AS machine
-# The base's digest fixes Debian's release; its security updates are wanted.
+# The base's digest fixes Debian's release, whose security updates are wanted.
 # hadolint ignore=DL3008
 RUN apt-get update \
     && apt-get install -y --no-install-recommends g++ libc6-dev libgomp1 \
@@ -57,7 +57,7 @@ RUN apt-get update \
 ENV PATH=/opt/slipway/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 \
     HOME=/scratch TMPDIR=/scratch SLIPWAY_WORK_DIR=/scratch/work SLIPWAY_ALIVE_FILE=/scratch/alive.json \
     XDG_CACHE_HOME=/var/cache
-# Python looks for modules where it is started: an attempt must not be able to write there.
+# Python looks for modules in its working directory, so an attempt must not be able to write there.
 WORKDIR /opt
 USER 10001:10001
 HEALTHCHECK --interval=30s --timeout=20s --start-period=60s --retries=4 CMD ["python", "-m", "worker.alive"]
@@ -66,11 +66,11 @@ CMD ["celery", "-A", "worker.app", "worker", "--without-gossip", "--without-ming
 
 FROM machine AS cpu
 COPY --from=install-cpu /opt/slipway /opt/slipway
-# Half a gigabyte that spares each new worker twenty seconds of its first job, for the levels that are the same anywhere.
+# Half a gigabyte saves each new worker twenty seconds of its first job, for the levels that are the same anywhere.
 RUN python -m worker.warm_up --folder /var/lib/slipway/compiled avx2 avx512
 ENV SLIPWAY_COMPILED_AHEAD=/var/lib/slipway/compiled
 
-# Of the CUDA toolkit a package's wrapper is compiled against the headers and the driver's stub; torch and triton
+# A package's wrapper is compiled against the CUDA toolkit's headers and the driver's stub; torch and triton
 # bring the rest.
 FROM nvidia/cuda:13.0.3-base-ubuntu22.04@sha256:73ab6dfb3814a5097cd456736e70650ef9dc72343be4117d0400de78168760fe AS toolkit
 # The packages' names carry the toolkit's version.
