@@ -74,12 +74,12 @@ def _layout(tensor: Tensor) -> str:
     return f"{dtype} {list(tensor.shape)}, strides {list(tensor.stride())}"
 
 
-def _difference(compiled_for: Mapping[str, str], given: Mapping[str, str]) -> str:
-    for name in sorted(compiled_for.keys() | given.keys()):
-        if name not in given:
+def _difference(compiled_for: Mapping[str, str], weights: Mapping[str, str]) -> str:
+    for name in sorted(compiled_for.keys() | weights.keys()):
+        if name not in weights:
             return f"there is no {name}"
         if name not in compiled_for:
             return f"{name} is new"
-        if given[name] != compiled_for[name]:
-            return f"{name} is {given[name]}, not {compiled_for[name]}"
+        if weights[name] != compiled_for[name]:
+            return f"{name} is {weights[name]}, not {compiled_for[name]}"
     return ""

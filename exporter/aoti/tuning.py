@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def tune_on_weights(weights: Mapping[str, torch.Tensor]) -> Iterator[None]:
-    """In this context, tune kernels on these weights, given by name in the program; no kernel writes to them.
+    """Tune kernels in this context on these weights, given by name in the program; no kernel writes them.
 
     Other arguments of a kernel are made up as before: inputs, computed values, parts of a weight.
     """

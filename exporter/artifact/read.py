@@ -62,12 +62,16 @@ def _parse_manifest(data: bytes, where: str) -> Manifest:
     try:
         return Manifest.model_validate_json(data)
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"])
         raise InvalidArtifact(
-            f"{where} is not a manifest that this version reads: {field or 'text'}: {first['msg']}",
-            where=where,
+            f"{where} is not a manifest that this version reads: {describe_first_error(error)}", where=where
         ) from error
+
+
+def describe_first_error(error: ValidationError) -> str:
+    """Describe the first error of a JSON file that does not fit its schema: the field and what is wrong."""
+    first = error.errors()[0]
+    field = ".".join(str(part) for part in first["loc"])
+    return f"{field or 'text'}: {first['msg']}"
 
 
 def _read_signature(store: ArtifactStore) -> bytes:

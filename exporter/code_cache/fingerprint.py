@@ -42,8 +42,8 @@ def request_key(
     parts: Sequence[Tower], passes: Sequence[Pass], device: torch.device, target: Target = "cpu"
 ) -> str:
     """Return a request's key: a digest of all that affects the parts' code and is known before a trace."""
-    known = {
-        "environment": _environment(device, target),
+    facts = {
+        "environment": _describe_environment(device, target),
         "passes": canonical(passes),
         "parts": [
             {
@@ -55,12 +55,12 @@ def request_key(
             for part in parts
         ],
     }
-    return _sha256(json.dumps(known, sort_keys=True))
+    return _sha256(json.dumps(facts, sort_keys=True))
 
 
 def graph_fingerprint(program: ExportedProgram, device: torch.device, target: Target = "cpu") -> str:
     """Return a digest of a traced graph: operators, sizes, dtypes, strides, constants, and the compiler."""
-    digest = hashlib.sha256(json.dumps(_environment(device, target), sort_keys=True).encode())
+    digest = hashlib.sha256(json.dumps(_describe_environment(device, target), sort_keys=True).encode())
     for line in _describe_program(program):
         digest.update(f"{line}\n".encode())
     return digest.hexdigest()
@@ -89,7 +89,7 @@ def _fields(value: object) -> dict[str, object]:
     raise TypeError(f"{type(value).__name__} in a config: add here which of its fields affect the code")
 
 
-def _environment(device: torch.device, target: Target) -> dict[str, object]:
+def _describe_environment(device: torch.device, target: Target) -> dict[str, object]:
     return {
         "versions": versions().model_dump(),
         "architecture": architecture(Device(device.type), target),
@@ -100,8 +100,8 @@ def _environment(device: torch.device, target: Target) -> dict[str, object]:
 
 def _constants_of(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
     """Yield the buffers that are not in a checkpoint."""
-    held = module.state_dict().keys()
-    return ((name, buffer) for name, buffer in module.named_buffers() if name not in held)
+    saved = module.state_dict().keys()
+    return ((name, buffer) for name, buffer in module.named_buffers() if name not in saved)
 
 
 def _sources(module: nn.Module) -> dict[str, str]:

@@ -57,7 +57,7 @@ def resolve_index(index: IndexSpec, *, rows: int, width: int) -> IndexSpec:
 def _lists(index: IvfFlatIndex | IvfPqIndex, rows: int) -> dict[str, int]:
     if index.nlist is not None and index.nlist > rows:
         raise InvalidSpec(
-            f"{index.nlist} lists cannot be made of {rows} items",
+            f"an index of {index.nlist} lists needs at least as many items, and there are {rows}",
             hint="leave nlist out, or ask for kind flat",
             where="item_index.nlist",
         )

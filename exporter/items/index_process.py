@@ -40,7 +40,7 @@ def main(requests: TextIO, replies: TextIO) -> None:
 
 def build(request: IndexRequest, report: Report) -> IndexResult:
     """Train on a sample, add every vector, write the index, read it back and measure its recall."""
-    begun = time.monotonic()
+    start = time.monotonic()
     faiss.omp_set_num_threads(request.threads)
     index = _create_index(request)
     trained_rows = _train(index, request, report)
@@ -60,7 +60,7 @@ def build(request: IndexRequest, report: Report) -> IndexResult:
         trained_rows=trained_rows,
         recall_at_10=recall.share,
         queries=recall.queries,
-        seconds=round(time.monotonic() - begun, 3),
+        seconds=round(time.monotonic() - start, 3),
         peak_memory_bytes=peak_bytes(),
     )
 

@@ -56,7 +56,7 @@ def write_vectors(
     """
     ids, sampled, done = plan.items.ids, [], 0
     with runner, VectorsWriter(folder, ids.column, ids.kind, width=plan.width) as writer:
-        begun = time.monotonic()
+        start = time.monotonic()
         for batch in _batches(plan.items):
             vectors = _vectors(batch, plan, runner)
             writer.write(ids_of(batch, ids.column), vectors)
@@ -64,13 +64,13 @@ def write_vectors(
             if high > low:
                 sampled.append(_take_rows(batch, sample[low:high] - done))
             done += len(vectors)
-            rate = done / (time.monotonic() - begun)
+            rate = done / (time.monotonic() - start)
             progress(done / ids.rows, f"vectors: {done:,} of {ids.rows:,} items, {rate:,.0f} per second")
         package_peak = peak_bytes(runner.pid)
-    seconds = time.monotonic() - begun
+    seconds = time.monotonic() - start
     if done != ids.rows:
         raise InvalidRows(
-            f"{plan.items.source.uri} held {ids.rows:,} rows, and {done:,} when they were read again",
+            f"{plan.items.source.uri} had {ids.rows:,} rows, and {done:,} when it was read again",
             hint="export again, from files that are not being written",
             where=plan.items.source.uri,
         )

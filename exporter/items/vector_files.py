@@ -60,8 +60,8 @@ class VectorsWriter:
             ]
         )
         self._group_rows, self._part_rows = group_rows, max(group_rows, part_bytes // (4 * width))
-        self._held: list[pa.Table] = []
-        self._held_rows = 0
+        self._pending: list[pa.Table] = []
+        self._pending_rows = 0
         self._rows_in_part = 0
         self._writer: pq.ParquetWriter | None = None
 
@@ -73,7 +73,7 @@ class VectorsWriter:
     ) -> None:
         try:
             if error is None:
-                self._flush(self._held_rows)
+                self._flush(self._pending_rows)
         finally:
             self._end_part()
 
@@ -82,19 +82,19 @@ class VectorsWriter:
         lists = pa.FixedSizeListArray.from_arrays(
             pa.array(vectors.reshape(-1)), type=self._schema.field(VECTOR_COLUMN).type
         )
-        self._held.append(pa.Table.from_arrays([ids, lists], schema=self._schema))
-        self._held_rows += len(ids)
-        while self._held_rows >= self._group_rows:
+        self._pending.append(pa.Table.from_arrays([ids, lists], schema=self._schema))
+        self._pending_rows += len(ids)
+        while self._pending_rows >= self._group_rows:
             self._flush(self._group_rows)
 
     def _flush(self, rows: int) -> None:
         """Write the first `rows` of the rows in memory as one row group."""
         if not rows:
             return
-        held = pa.concat_tables(self._held)
+        pending = pa.concat_tables(self._pending)
         writer = self._writer or self._begin_part()
-        writer.write_table(held.slice(0, rows), row_group_size=rows)
-        self._held, self._held_rows = [held.slice(rows)], self._held_rows - rows
+        writer.write_table(pending.slice(0, rows), row_group_size=rows)
+        self._pending, self._pending_rows = [pending.slice(rows)], self._pending_rows - rows
         self._rows_in_part += rows
         if self._rows_in_part >= self._part_rows:
             self._end_part()

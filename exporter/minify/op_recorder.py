@@ -74,16 +74,17 @@ class _OperatorRecorder(TorchDispatchMode):
         """Copy the recorded tensors that the call overwrites, and no others: tables may fill the memory."""
         schema = call.operator._schema.arguments  # noqa: SLF001  torch has no public accessor
         values = {**dict(zip([each.name for each in schema], call.args, strict=False)), **call.kwargs}
-        writes = [each.name for each in schema if each.alias_info is not None and each.alias_info.is_write]
-        written = {storage_address(each) for each in tree_leaves([values.get(name) for name in writes])} - {
-            None
+        overwritten = [
+            each.name for each in schema if each.alias_info is not None and each.alias_info.is_write
+        ]
+        addresses = {
+            storage_address(each) for each in tree_leaves([values.get(name) for name in overwritten])
         }
-        for value in (each for known in self.calls if written for each in known.arguments):
-            if (
-                isinstance(value, Tensor)
-                and storage_address(value) in written
-                and id(value) not in self.before
-            ):
+        addresses.discard(None)
+        arguments = [each for recorded in self.calls if addresses for each in recorded.arguments]
+        for value in arguments:
+            is_new = id(value) not in self.before
+            if is_new and isinstance(value, Tensor) and storage_address(value) in addresses:
                 self.before[id(value)] = value.clone()
 
 

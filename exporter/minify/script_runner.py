@@ -91,8 +91,8 @@ class ScriptRunner:
 
     def run_script(self, text: str, *, last_step: Step = Step.COMPARE) -> Ending | None:
         """Run a script; return how it failed, or None if it passed or was not finished at `until`."""
-        begun = time.monotonic()
-        limit_s, left_s = self._script_limit_s(), self._until - begun
+        start = time.monotonic()
+        limit_s, left_s = self._script_limit_s(), self._until - start
         if left_s <= 0:
             return None
         self.scripts_run += 1
@@ -104,7 +104,7 @@ class ScriptRunner:
         self._process.stdin.flush()
         status = self._answer().status
         if status is not None:
-            self._slowest_s = max(self._slowest_s, time.monotonic() - begun)
+            self._slowest_s = max(self._slowest_s, time.monotonic() - start)
         elif left_s < limit_s:
             return None
         else:

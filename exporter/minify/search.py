@@ -219,8 +219,8 @@ class _Search:
         """Build a graph of the kept nodes; other values that they read become inputs, as recorded."""
         graph, moved, inputs = Graph(), dict[Node, Node](), dict[str, object]()
         members = set(kept)
-        taken = dict.fromkeys(each for node in kept for each in node.all_input_nodes if each not in members)
-        for node in taken:
+        outside = dict.fromkeys(each for node in kept for each in node.all_input_nodes if each not in members)
+        for node in outside:
             placeholder = graph.placeholder(node.name)
             placeholder.meta = {"val": self._values.get(node), **node.meta}
             moved[node], inputs[placeholder.name] = placeholder, self._values[node]

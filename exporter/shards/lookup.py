@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from pydantic import ValidationError
 
-from exporter.artifact.read import check_path
+from exporter.artifact.read import check_path, describe_first_error
 from exporter.checkpoint.safetensors import SafetensorsCheckpoint
 from exporter.checkpoint.tensors import Piece, TensorMeta
 from exporter.config.schema import TowerConfig
@@ -28,10 +28,8 @@ def read_tables(path: Path) -> TablesFile:
     try:
         return TablesFile.model_validate_json(path.read_bytes())
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"])
         raise InvalidArtifact(
-            f"{path.name} does not describe tables: {field or 'text'}: {first['msg']}",
+            f"{path.name} does not describe tables: {describe_first_error(error)}",
             hint=_HINT,
             where=path.name,
         ) from error

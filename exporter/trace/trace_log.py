@@ -30,8 +30,8 @@ class TraceLog:
     def add(self, node: Node, seconds: float) -> None:
         self.nodes += 1
         self.seconds += seconds
-        kept = sorted([*self.slowest, (seconds, node)], key=lambda each: each[0], reverse=True)
-        self.slowest = kept[:_SLOWEST]
+        slowest = sorted([*self.slowest, (seconds, node)], key=lambda each: each[0], reverse=True)
+        self.slowest = slowest[:_SLOWEST]
 
     def summary(self) -> TraceTime:
         """Return the totals and the slowest nodes, with the lines of code they were traced from."""

@@ -58,8 +58,8 @@ def one_element_per_row(inputs: dict[str, Tensor], plan: DimPlan) -> dict[str, T
         value = inputs[tensor.name]
         for axis, planned in enumerate(tensor.shape):
             if isinstance(planned, str):
-                kept = torch.arange(size, device=value.device) % max(value.shape[axis], 1)
-                value = value.index_select(axis, kept)
+                indices = torch.arange(size, device=value.device) % max(value.shape[axis], 1)
+                value = value.index_select(axis, indices)
         counts = tensor.filled_with.endswith(("lengths", "__sequence_length"))
         alike[tensor.name] = torch.ones_like(value) if counts else value
     return alike
