@@ -1,11 +1,13 @@
 """The whole model, as it is trained and saved."""
 
 from dataclasses import replace
+from importlib import import_module
 
 import pytest
 import torch
 from torch import nn
 
+from exporter.config.families.registry import SUPPORTED
 from exporter.models.blocks.dropout import Dropout
 from exporter.models.registry import build_model
 from exporter.spec import TowerName
@@ -108,3 +110,9 @@ def test_contextual_features_may_come_as_a_sequence_group() -> None:
         in tower.module.state_dict()
     )
     assert tower.module(random_inputs(tower, [2, 0]))["user_tower_emb"].isfinite().all()
+
+
+@pytest.mark.parametrize("family", SUPPORTED)
+def test_every_supported_family_has_its_module(family: str) -> None:
+    module = import_module(f"exporter.models.{family}.model")
+    assert callable(module.build_served) and callable(module.build_trained)
