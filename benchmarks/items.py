@@ -17,7 +17,7 @@ from pydantic import BaseModel, TypeAdapter
 from benchmarks.harness.command import Run, build_parser, run_benchmark
 from benchmarks.harness.plots import Titles, draw_stacks
 from benchmarks.harness.report import Report, Table
-from benchmarks.harness.statistics import rounded
+from benchmarks.harness.statistics import format_number
 from benchmarks.measure.catalogue import write_checkpoint, write_config, write_items
 from benchmarks.measure.exports import ExportRun, Place, export
 from exporter.artifact.read import read_manifest
@@ -138,19 +138,21 @@ def tables(figures: ItemsFigures) -> tuple[Table, ...]:
     """Return a table with a row for each figure and a column for each run."""
     shown = {
         "rows per second, rows to parquet": [f"{each.vectors.rows_per_second:,.0f}" for each in figures.runs],
-        "the same, against the package alone": [rounded(e.share_of_package_speed, 2) for e in figures.runs],
-        "memory of tower and package, GB": [
-            rounded(each.vectors.peak_memory_bytes / 1e9) for each in figures.runs
+        "the same, against the package alone": [
+            format_number(e.share_of_package_speed, 2) for e in figures.runs
         ],
-        "whole job, seconds": [rounded(each.export.attempt_s) for each in figures.runs],
-        "memory of the whole job, GB": [rounded(each.export.peak.whole / 1e9) for each in figures.runs],
+        "memory of tower and package, GB": [
+            format_number(each.vectors.peak_memory_bytes / 1e9) for each in figures.runs
+        ],
+        "whole job, seconds": [format_number(each.export.attempt_s) for each in figures.runs],
+        "memory of the whole job, GB": [format_number(each.export.peak.whole / 1e9) for each in figures.runs],
     }
     indexes = [each.vectors.index for each in figures.runs]
     if all(index is not None for index in indexes):
         made = [index for index in indexes if index is not None]
-        shown["seconds to build and measure the index"] = [rounded(index.seconds) for index in made]
-        shown["memory of the index's process, GB"] = [rounded(i.peak_memory_bytes / 1e9) for i in made]
-        shown["recall@10"] = [rounded(index.recall_at_10 or 0.0) for index in made]
+        shown["seconds to build and measure the index"] = [format_number(index.seconds) for index in made]
+        shown["memory of the index's process, GB"] = [format_number(i.peak_memory_bytes / 1e9) for i in made]
+        shown["recall@10"] = [format_number(index.recall_at_10 or 0.0) for index in made]
     return (
         Table(
             title=f"Memory of tower and package, the larger against the smaller run: "

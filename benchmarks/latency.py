@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from benchmarks.harness.command import Run, build_parser, run_benchmark
 from benchmarks.harness.plots import Titles, draw_bars
 from benchmarks.harness.report import Report, Table
-from benchmarks.harness.statistics import Spread, percentile, ratios, rounded
+from benchmarks.harness.statistics import Spread, format_number, percentile, ratios
 from benchmarks.measure.exports import Place, export
 from benchmarks.measure.latency_process import (
     COMPILED,
@@ -180,7 +180,7 @@ def tables(figures: LatencyFigures) -> tuple[Table, ...]:
                     str(threads),
                     str(size),
                     *(by_name[name].p50_to_eager.text() for name in (PACKAGE, TWO_PACKAGES, COMPILED)),
-                    rounded(by_name[PACKAGE].p99_to_eager),
+                    format_number(by_name[PACKAGE].p99_to_eager),
                     by_name[PACKAGE].work_to_eager.text(),
                 )
                 for (subject, threads, size), by_name in group_contenders(figures.latencies).items()
@@ -195,9 +195,9 @@ def tables(figures: LatencyFigures) -> tuple[Table, ...]:
                     str(each.threads),
                     str(each.size),
                     each.contender,
-                    rounded(each.p50.median),
-                    rounded(each.p99),
-                    rounded(each.rows_per_second.median),
+                    format_number(each.p50.median),
+                    format_number(each.p99),
+                    format_number(each.rows_per_second.median),
                     str(each.calls),
                 )
                 for each in figures.latencies

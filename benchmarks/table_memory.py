@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from benchmarks.harness.command import Run, build_parser, run_benchmark
 from benchmarks.harness.plots import Titles, draw_lines
 from benchmarks.harness.report import Report, Table
-from benchmarks.harness.statistics import rounded, slope
+from benchmarks.harness.statistics import format_number, slope
 from benchmarks.measure.exports import ExportRun, Place, export
 from benchmarks.measure.large_table import add_sizes_option, large_table_spec
 
@@ -102,7 +102,7 @@ def tables(figures: MemoryFigures) -> tuple[Table, ...]:
         (
             f"{each.table_bytes / 1e9:g} GB" + (", real values" if each.real_values else ""),
             f"{each.export.peak.anonymous / 1e9:.2f} GB",
-            rounded(each.allowed_share, 2),
+            format_number(each.allowed_share, 2),
             f"{each.export.peak.mapped / 1e9:.2f} GB",
             f"{each.export.attempt_s:.0f}",
         )

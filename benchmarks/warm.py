@@ -76,7 +76,7 @@ def measure(run: Run) -> Report:
     for layers in _LAYERS[:1] if run.quick else _LAYERS:
         model = demo_model(run.folder, layers=layers)
         try:
-            rounds = [_round(run, model, number) for number in range(1 if run.quick else run.rounds)]
+            rounds = [_run_round(run, model, number) for number in range(1 if run.quick else run.rounds)]
         except KeyboardInterrupt:
             if not figures:
                 raise
@@ -87,7 +87,7 @@ def measure(run: Run) -> Report:
     return Report(figures=result, tables=tables(result), draw=functools.partial(draw, result))
 
 
-def _round(run: Run, model: Model, number: int) -> Round:
+def _run_round(run: Run, model: Model, number: int) -> Round:
     cache = run.folder / "code"
     shutil.rmtree(cache, ignore_errors=True)
     made = []

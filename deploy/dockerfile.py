@@ -109,13 +109,13 @@ class Follower:
             found = origin / source.lstrip("/")
             into = root / last.lstrip("/") if last.startswith("/") else here / last
             if found.is_dir():
-                shutil.copytree(found, into, symlinks=True, dirs_exist_ok=True, ignore=self._ignored)
+                shutil.copytree(found, into, symlinks=True, dirs_exist_ok=True, ignore=self._ignore)
             else:
                 target = into / found.name if last.endswith("/") or into.is_dir() else into
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(found, target)
 
-    def _ignored(self, folder: str, names: list[str]) -> set[str]:
+    def _ignore(self, folder: str, names: list[str]) -> set[str]:
         generated = self.context / _GENERATED
         return {name for name in names if name == "__pycache__" or Path(folder, name) == generated}
 

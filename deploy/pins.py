@@ -27,7 +27,7 @@ BUILD = re.compile(r"^requires = \[(.*)\]$", re.MULTILINE)
 # The build of torch for CUDA pins its own libraries, which requirements/ leave out. pip takes this build
 # unless its index is set to another.
 _CUDA = re.compile("^(torch|triton|nvidia-.*|cuda-.*)$")
-_UNTOLD = ("env", "-u", "PIP_FIND_LINKS", "-u", "PIP_EXTRA_INDEX_URL", "PIP_CONFIG_FILE=/dev/null")
+_DEFAULT_INDEX = ("env", "-u", "PIP_FIND_LINKS", "-u", "PIP_EXTRA_INDEX_URL", "PIP_CONFIG_FILE=/dev/null")
 
 
 class _Archive(BaseModel):
@@ -55,9 +55,9 @@ class _Report(BaseModel):
 def pins_of(image: str) -> str:
     """Return the lines of an image's pins: name, version and digest of each file."""
     files = [f"-r{ROOT}/requirements/{name}.txt" for name in IMAGES[image]]
-    installs = _resolved("--no-deps", *files) if files else _resolved(*_build_requirements())
+    installs = _resolve("--no-deps", *files) if files else _resolve(*_build_requirements())
     if image == "worker-cuda":
-        torch = _resolved(f"-r{ROOT}/requirements/torch.txt", told=_UNTOLD)
+        torch = _resolve(f"-r{ROOT}/requirements/torch.txt", environment=_DEFAULT_INDEX)
         installs += [each for each in torch if _CUDA.match(_normal(each.metadata.name))]
     found = {_normal(each.metadata.name): each for each in installs}
     lines = [
@@ -73,11 +73,11 @@ def _build_requirements() -> list[str]:
     return [*re.findall(r'"([^"]+)"', found[1]), f"-c{ROOT}/requirements/dev.txt"]
 
 
-def _resolved(*what: str, told: Sequence[str] = ()) -> list[_Install]:
+def _resolve(*what: str, environment: Sequence[str] = ()) -> list[_Install]:
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed"]
-        subprocess.run([*told, *pip, *what, "--report", str(report)], check=True, cwd=ROOT)
+        subprocess.run([*environment, *pip, *what, "--report", str(report)], check=True, cwd=ROOT)
         return _Report.model_validate_json(report.read_text()).install
 
 

@@ -120,16 +120,18 @@ def changes(earlier: Record | None, now: Record) -> Changes:
     before = [row for row in earlier.rows if row.result is not Result.LEFT_OUT and row.key not in left_out]
     after = [row for row in now.rows if row.result is not Result.LEFT_OUT]
     kept = {row.key for row in merge_records(earlier, now).rows}
-    moved = [(_narrower(row, old), old.result, row.result) for row in after for old in _known(before, row)]
+    moved = [
+        (_narrower(row, old), old.result, row.result) for row in after for old in _earlier_rows(before, row)
+    ]
     return Changes(
-        new=tuple(_name(row) for row in after if not _known(before, row)),
+        new=tuple(_name(row) for row in after if not _earlier_rows(before, row)),
         regressed=tuple(_name(row) for row, *both in moved if both == [Result.PASS, Result.FAIL]),
         mended=tuple(_name(row) for row, *both in moved if both == [Result.FAIL, Result.PASS]),
-        gone=tuple(_name(row) for row in before if row.key not in kept and not _known(after, row)),
+        gone=tuple(_name(row) for row in before if row.key not in kept and not _earlier_rows(after, row)),
     )
 
 
-def _known(rows: Sequence[Row], row: Row) -> list[Row]:
+def _earlier_rows(rows: Sequence[Row], row: Row) -> list[Row]:
     """Return the earlier run's rows for the same case, or else rows that cover it or that it covers."""
     same = [each for each in rows if each.key == row.key]
     return same or [each for each in rows if each.stands_for(row) or row.stands_for(each)]

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.gpu.cases.attention import AttentionCase, masked_cases
-from benchmarks.gpu.cases.case import Case, lengths_of, poisoned
+from benchmarks.gpu.cases.case import Case, lengths_of, poison_allocations
 from benchmarks.gpu.cases.output import output_cases
 from benchmarks.gpu.cases.position import position_cases
 from exporter.models.hstu.kernels.attention import AttentionForm
@@ -67,7 +67,7 @@ class _AttentionCheck:
 
 
 def _by_operator(form: AttentionForm, x: Tensor, offsets: Tensor, candidates: Tensor | None) -> Tensor:
-    with poisoned():
+    with poison_allocations():
         return form(x, offsets, candidates)
 
 

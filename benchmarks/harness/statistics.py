@@ -24,7 +24,7 @@ class Spread(BaseModel):
 
     def text(self, digits: int = 3) -> str:
         """Return the median, with the lowest and the highest in brackets."""
-        median, low, high = (rounded(each, digits) for each in (self.median, self.low, self.high))
+        median, low, high = (format_number(each, digits) for each in (self.median, self.low, self.high))
         return f"{median} ({low} to {high})"
 
 
@@ -44,7 +44,7 @@ def slope(xs: Sequence[float], ys: Sequence[float]) -> float:
     return statistics.linear_regression(xs, ys).slope
 
 
-def rounded(value: float, digits: int = 3) -> str:
+def format_number(value: float, digits: int = 3) -> str:
     """Return the value with this many significant digits, never in scientific notation."""
     if value == 0:
         return "0"

@@ -37,7 +37,7 @@ class Case:
 
 
 @contextmanager
-def poisoned() -> Iterator[None]:
+def poison_allocations() -> Iterator[None]:
     """Let torch fill new memory with NaN or the largest integer, so that nothing is right by chance."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # cuBLAS need not be deterministic here

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.gpu.cases import references
-from benchmarks.gpu.cases.case import BOUNDS, Case, name_of, normal, poisoned
+from benchmarks.gpu.cases.case import BOUNDS, Case, name_of, normal, poison_allocations
 from exporter.models.hstu.kernels.output import (
     Norm,
     Tiles,
@@ -79,7 +79,7 @@ class Layer:
         )
 
     def expected(self) -> Tensor:
-        return references.projected(
+        return references.project(
             self.x, self.uvqk, self.attended, self.weight, self.norm, u_column=self.u_column
         )
 
@@ -97,7 +97,7 @@ def output_cases() -> Iterator[Case]:
 
 def _by_operator(chance: random.Random, *, dtype: torch.dtype, grouped: bool) -> float:
     layer = _layer(chance, dtype, grouped)
-    with poisoned():
+    with poison_allocations():
         out = gated_output(*layer.arguments())
     return references.error_of(out, layer.expected())
 
@@ -106,7 +106,7 @@ def _gated_error(chance: random.Random, *, dtype: torch.dtype, grouped: bool) ->
     layer = _layer(chance, dtype, grouped)
     y = torch.full((len(layer.x), layer.weight.shape[0]), torch.nan, dtype=dtype, device=layer.x.device)
     gate_into(y, layer.uvqk, layer.attended, layer.norm, u_column=layer.u_column, kernel=gate_kernel)
-    expected = references.gated(layer.uvqk, layer.attended, layer.norm, u_column=layer.u_column)
+    expected = references.gate(layer.uvqk, layer.attended, layer.norm, u_column=layer.u_column)
     return references.error_of(y, expected)
 
 

@@ -9,7 +9,16 @@ import torch
 from torch import Tensor
 
 from benchmarks.gpu.cases import references
-from benchmarks.gpu.cases.case import BOUNDS, CUDA, Case, lengths_of, name_of, normal, offsets_of, poisoned
+from benchmarks.gpu.cases.case import (
+    BOUNDS,
+    CUDA,
+    Case,
+    lengths_of,
+    name_of,
+    normal,
+    offsets_of,
+    poison_allocations,
+)
 from exporter.models.hstu.kernels.position import Times, encode_positions
 
 
@@ -24,7 +33,7 @@ def position_cases() -> Iterator[Case]:
                 _with_time, dtype=dtype, has_candidates=has_candidates, log=log, has_query=has_query
             )
             yield Case(name=name, bound=BOUNDS[dtype], check=check)
-    yield Case(name="position-compiled", bound=0, check=_compiled)
+    yield Case(name="position-compiled", bound=0, check=_compiled_error)
 
 
 def _without_time(chance: random.Random, *, dtype: torch.dtype, has_candidates: bool) -> float:
@@ -57,9 +66,11 @@ def _error(
     scale, prefix = chance.random() * 20, chance.randrange(4)
     behind = None if candidates is None else torch.tensor(candidates, device=CUDA)
     given = () if times is None else _arguments(times)
-    with poisoned():
+    with poison_allocations():
         out = encode_positions(values, offsets_of(lengths), behind, weight, scale, prefix, *given)
-    expected = references.positioned(values, lengths, candidates, weight, times, scale=scale, prefix=prefix)
+    expected = references.add_positions(
+        values, lengths, candidates, weight, times, scale=scale, prefix=prefix
+    )
     return references.error_of(out, expected)
 
 
@@ -71,7 +82,7 @@ def _arguments(times: Times) -> tuple[Tensor, Tensor | None, Tensor, float, bool
     return times.timestamps, times.query_time, times.weight, times.increments, times.log
 
 
-def _compiled(chance: random.Random) -> float:
+def _compiled_error(chance: random.Random) -> float:
     """Compare the operator under torch.compile with itself, at several sizes of one program."""
     compiled = torch.compile(encode_positions, dynamic=True, fullgraph=True)
     errors = []

@@ -19,7 +19,7 @@ def error_of(out: Tensor, expected: Tensor) -> float:
     return float(difference / expected.double().norm().clamp(min=1e-30)) if difference != 0 else 0.0
 
 
-def positioned(
+def add_positions(
     values_PD: Tensor,
     lengths: list[int],
     candidates: list[int] | None,
@@ -64,7 +64,7 @@ def _bucket(ages: Tensor, times: Times) -> Tensor:
     return ((spread * (1 / torch.tensor(float(count)))).clamp(min=0, max=1) * count).int()
 
 
-def gated(uvqk_NW: Tensor, attended_NE: Tensor, norm: Norm, *, u_column: int) -> Tensor:
+def gate(uvqk_NW: Tensor, attended_NE: Tensor, norm: Norm, *, u_column: int) -> Tensor:
     """Return [u, a, u * norm(a)] in float64."""
     a = attended_NE.double()
     u = F.silu(uvqk_NW[:, u_column : u_column + a.shape[1]].double())
@@ -77,8 +77,8 @@ def gated(uvqk_NW: Tensor, attended_NE: Tensor, norm: Norm, *, u_column: int) ->
     return torch.cat([u, a, u * (normed.flatten(1) * weight + bias)], dim=1)
 
 
-def projected(
+def project(
     x_ND: Tensor, uvqk_NW: Tensor, attended_NE: Tensor, weight: Tensor, norm: Norm, *, u_column: int
 ) -> Tensor:
     """Return x + [u, a, u * norm(a)] @ W in float64."""
-    return x_ND.double() + gated(uvqk_NW, attended_NE, norm, u_column=u_column) @ weight.double()
+    return x_ND.double() + gate(uvqk_NW, attended_NE, norm, u_column=u_column) @ weight.double()

@@ -50,9 +50,7 @@ class End:
         )
 
     def expected(self) -> Tensor:
-        return references.projected(
-            self.x, self.uvqk, self.attended, self.weight, self.norm, u_column=U_COLUMN
-        )
+        return references.project(self.x, self.uvqk, self.attended, self.weight, self.norm, u_column=U_COLUMN)
 
 
 def by_operator(end: End) -> Tensor:
@@ -99,7 +97,7 @@ def test_up_to_the_product(
         end = End.of(elements, heads, head, 8, grouped=grouped, dtype=dtype)
         y = torch.full((elements, 3 * heads * head), torch.nan, dtype=dtype)
         gate_into(y, end.uvqk, end.attended, end.norm, u_column=U_COLUMN, kernel=kernel)
-        expected = references.gated(end.uvqk, end.attended, end.norm, u_column=U_COLUMN)
+        expected = references.gate(end.uvqk, end.attended, end.norm, u_column=U_COLUMN)
         assert references.error_of(y, expected) < BOUNDS[dtype]
 
 

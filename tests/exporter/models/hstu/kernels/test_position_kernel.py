@@ -46,7 +46,7 @@ def error(interpreted: Interpreted) -> Error:
         out = torch.full(values.shape, torch.nan)
         behind = None if candidates is None else torch.tensor(candidates)
         encode_into(out, values, offsets, behind, weight, times, scale=7.0, prefix=2, kernel=kernel)
-        expected = references.positioned(values, EDGES, candidates, weight, times, scale=7.0, prefix=2)
+        expected = references.add_positions(values, EDGES, candidates, weight, times, scale=7.0, prefix=2)
         return references.error_of(out, expected)
 
     return error
@@ -93,7 +93,7 @@ def test_every_edge_of_a_bucket(interpreted: Interpreted) -> None:
     out, zeros = torch.full((len(minutes), 1), torch.nan), torch.zeros(len(minutes), 1)
     offsets, kernel = torch.tensor([0, len(minutes)]), interpreted("position_kernel").encode_positions_kernel
     encode_into(out, zeros, offsets, None, torch.zeros(4, 1), times, scale=1.0, prefix=0, kernel=kernel)
-    expected = references.positioned(
+    expected = references.add_positions(
         zeros, [len(minutes)], None, torch.zeros(4, 1), times, scale=1.0, prefix=0
     )
     assert out.flatten().tolist() == expected.flatten().tolist()
