@@ -66,11 +66,14 @@ def _check_packages(
 
 
 def _run(check: Check, trial: Trial) -> CheckResult:
-    """Run a check on one case; raises its error, if it has one to raise at once."""
-    with _name_place(check.describe_place(trial), trial.batch.name):
+    """Run a check on one case; raise its error, unless the failure is in a report and raised at the end."""
+    place, case = check.describe_place(trial), trial.batch.name
+    with _name_place(place, case):
         result = check.run(trial)
     if result.error is not None:
         raise result.error
+    if not result.passed and result.report is None:
+        raise check.error(f"{place}: {result.detail}", where=case)
     return result
 
 

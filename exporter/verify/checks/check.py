@@ -60,14 +60,17 @@ class Trial:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckResult:
-    """The result of one check in one case; `error` is raised by the gate, at once."""
+    """The result of one check in one case.
+
+    The gate raises the error of a failure at once; one with a `report` it raises after all cases.
+    """
 
     passed: bool = True
     sizes: Mapping[str, int] | None = None
     detail: str = ""
     of_allowed: float | None = None  # the largest difference, as a fraction of the allowed one
-    report: CaseReport | None = None  # goes into the manifest; the gate raises one error over all that failed
-    error: ExportError | None = None
+    report: CaseReport | None = None  # goes into the manifest
+    error: ExportError | None = None  # default: the class `Check.error`, with place and detail
 
 
 class Check(ABC):

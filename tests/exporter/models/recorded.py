@@ -61,7 +61,7 @@ def usual_scales(model: str, part: str) -> dict[str, float]:
     """Return the scale of each output in the largest recorded batch of a part.
 
     A single logit may happen to be a small difference of large numbers, and is rounded as these are: its own
-    magnitude does not say how exact it can be. `Gate.learn_scales` does the same in an export.
+    magnitude does not say how exact it can be. The check `Agreement` does the same in an export.
     """
     [largest] = (FIXTURES / model / "outputs").glob(f"{part}__*b32*.out.safetensors")
     return measure_scales(load_file(largest))

@@ -18,7 +18,7 @@ from exporter.stages import no_progress
 from exporter.towers.tower import Tower
 from exporter.trace.trace_tower import trace_tower
 from exporter.verify.cases import Cases
-from exporter.verify.checks.check import Trial
+from exporter.verify.checks.check import Check, CheckResult, Trial
 from exporter.verify.checks.steadiness import Steadiness
 from exporter.verify.gate import verify_tower
 from exporter.verify.reload import Link
@@ -241,3 +241,24 @@ def test_a_package_too_far_from_fp32_does_not_pass(tower: Tower, chain: list[Lin
     runnable = runnable_of(tower, chain, tmp_path, fp32=reference_of(seed=1, tolerance=1e-3))
     with pytest.raises(PrecisionLost, match=r"user tower: one_row: embedding differs by .* allowed 0\.001"):
         verify_tower(runnable, agreeing(batch("one_row", 3)), no_progress)
+
+
+class Unfulfillable(Check):
+    name = title = "unfulfillable"
+    needs_packages = False
+
+    def select(self, cases: Cases) -> Sequence[NamedBatch]:
+        return cases.must_agree
+
+    def run(self, trial: Trial) -> CheckResult:
+        return CheckResult(passed=False, detail="nothing passes this")
+
+
+def test_a_check_that_fails_without_a_report_ends_the_verification(
+    tower: Tower, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("exporter.verify.gate.CHECKS", (Unfulfillable,))
+    said = r"user tower: one_row \(seq_clicks=3, batch=1\): nothing passes this"
+    with pytest.raises(VerificationFailed, match=said) as raised:
+        verify_tower(runnable_of(tower, [], tmp_path), agreeing(batch("one_row", 3)), no_progress)
+    assert raised.value.where == "one_row"
