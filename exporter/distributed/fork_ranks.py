@@ -23,11 +23,11 @@ _LAST_LINES_S = 2.0  # wait for last lines; processes that a rank started may ho
 _TICK_S = 0.05
 
 
-def run_ranks(run: Callable[[Ranks], None], count: int, *, meeting: str, here: range | None = None) -> int:
+def run_ranks(run: Callable[[Ranks], None], count: int, *, rendezvous: str, here: range | None = None) -> int:
     """Fork the ranks, forward their lines, and wait for all; return 1 if one died or failed, else 0.
 
     All `count` ranks are forked, or only those that run `here`, on this host. They gather their results at
-    `meeting`, a URI as in `Ranks`.
+    `rendezvous`, a URI as in `Ranks`.
     """
     ranks: dict[int, int] = {}
     lines: dict[int, int] = {}
@@ -38,7 +38,7 @@ def run_ranks(run: Callable[[Ranks], None], count: int, *, meeting: str, here: r
             for each in (reader, *lines.values()):  # a write fails only once every reading end is closed
                 os.close(each)
             name_process(f"rank {rank}")
-            _run_rank(partial(run, Ranks(rank=rank, size=count, meeting=meeting)), writer)
+            _run_rank(partial(run, Ranks(rank=rank, size=count, rendezvous=rendezvous)), writer)
         os.close(writer)
         ranks[pid] = rank
         lines[rank] = reader

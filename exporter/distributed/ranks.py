@@ -20,7 +20,7 @@ class Ranks:
     size: int = 1
     # URI where the ranks gather: file:// of a file that does not exist yet, or tcp:// of the store of several
     # hosts; None: as torchrun has set it in the environment
-    meeting: str | None = None
+    rendezvous: str | None = None
     time_limit: timedelta = timedelta(hours=6)  # a rank waits at most this long for the slowest
 
     def share_out(self, items: tuple[T, ...]) -> tuple[T, ...]:
@@ -33,7 +33,7 @@ class Ranks:
             return [value]
         values: list[T] | None = [value] * self.size if self.rank == 0 else None
         # Opened only now: the group's threads would not survive the fork in which each tower is exported.
-        store = _open_store(self.meeting, self.size, self.time_limit) if self.meeting else None
+        store = _open_store(self.rendezvous, self.size, self.time_limit) if self.rendezvous else None
         dist.init_process_group(
             "gloo",
             store=store,
@@ -48,11 +48,11 @@ class Ranks:
         return values
 
 
-def _open_store(meeting: str, ranks: int, time_limit: timedelta) -> dist.Store:
+def _open_store(rendezvous: str, ranks: int, time_limit: timedelta) -> dist.Store:
     """Open the file by which ranks of one host exchange values, or the store of several hosts."""
-    place = urlsplit(meeting)
+    place = urlsplit(rendezvous)
     if place.scheme == "file":  # torch's own parser of such a URI would not decode %20
         return dist.FileStore(unquote(place.path), ranks)
-    assert place.scheme == _SCHEME and place.hostname and place.port, meeting
+    assert place.scheme == _SCHEME and place.hostname and place.port, rendezvous
     store = dist.TCPStore(place.hostname, place.port, is_master=False, timeout=time_limit)
     return dist.PrefixStore("ranks", store)

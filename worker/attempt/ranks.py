@@ -29,7 +29,7 @@ def main(wrap_report: WrapReport = lambda report: report) -> None:
     run = partial(run_rank, given.workspace, wrap_report=wrap_report)
     here = range(given.first, given.ranks, given.step)
     meeting = given.meeting or (given.workspace / "meeting").absolute().as_uri()
-    exit_process(run_ranks(run, given.ranks, meeting=meeting, here=here))
+    exit_process(run_ranks(run, given.ranks, rendezvous=meeting, here=here))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from exporter.distributed.fork_ranks import run_ranks
 def run(ranks):
     {body}
 
-sys.exit(run_ranks(run, 3, meeting="file://" + sys.argv[1]))
+sys.exit(run_ranks(run, 3, rendezvous="file://" + sys.argv[1]))
 """
 
 
