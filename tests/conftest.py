@@ -38,6 +38,9 @@ def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     if hasattr(config, "workerinput"):
         return
+    # Threads of torch that wait for work would spin, and take the cores that the other processes need. Their
+    # number, which compiled code depends on, stays as it is.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     if CACHE_VARIABLE not in os.environ:
         os.environ[CACHE_VARIABLE] = tempfile.mkdtemp(prefix="slipway-tests-")
         copy_precompiled(compiler_folder(), Path(os.environ[CACHE_VARIABLE]))
