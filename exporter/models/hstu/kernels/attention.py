@@ -63,7 +63,7 @@ class Tiles:
 
 
 def tiles_for(width: int, itemsize: int, shared: int) -> Tiles:
-    """The tiles for heads that are `width` wide and numbers of so many bytes. Measured: docs/gpu.md.
+    """The tiles for heads that are `width` wide and numbers of so many bytes. Measured: docs/gpu-results.md.
 
     `shared` is how many bytes of shared memory a program may have.
     """

@@ -45,7 +45,7 @@ class Tiles:
 def is_fused(inner: int, width: int, heads: int, dtype: torch.dtype) -> bool:
     """Return whether one kernel does all of it, rather than a kernel up to the product and then cuBLAS.
 
-    By sizes that a trace knows: N is not one of them. Measured: docs/gpu.md.
+    By sizes that a trace knows: N is not one of them. Measured: docs/gpu-results.md.
     """
     group = inner // heads if heads else 16
     fits = group in (16, 32, 64)  # one head is one step of the product
