@@ -21,7 +21,7 @@ _LARGE = 160 << 10
 
 @dataclass(frozen=True)
 class AttentionForm:
-    """What is fixed in a model: where x holds what, how scores become weights, and who sees whom.
+    """Settings of the attention that are fixed in a model: columns of x, formula of weights, visibility.
 
     Of the columns of x, H * V from `v_column` on are an element's values, and H * A each its query and key.
     The last four are those of `exporter.models.hstu.attention.Visibility`.
@@ -42,24 +42,24 @@ class AttentionForm:
     tf32: bool = False  # products of fp32 may round their factors to TF32
 
     def __call__(self, x_NW: Tensor, offsets_B1: Tensor, candidates_B: Tensor | None) -> Tensor:
-        """`hstu_attention` in this form."""
+        """Call `hstu_attention` with these settings."""
         attended_NE: Tensor = hstu_attention(x_NW, offsets_B1, candidates_B, *astuple(self))
         return attended_NE
 
     @property
     def width(self) -> int:
-        """E, of what an element attends to: H * V."""
+        """Width E of the output: H * V."""
         return self.heads * self.hidden_dim
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tiles:
-    """How much of a row's scores a program computes at a time, and how."""
+    """Block sizes of the kernel: the part of a row's scores that a program computes at a time."""
 
     rows: int
     columns: int
     warps: int
-    stages: int  # blocks of keys and values on their way at a time
+    stages: int  # blocks of keys and values that are loaded at a time
 
 
 def tiles_for(width: int, itemsize: int, shared: int) -> Tiles:
@@ -110,7 +110,7 @@ def hstu_attention(  # noqa: PLR0913  an operator takes no structures
     sla_k2: int = 0,
     tf32: bool = False,
 ) -> Tensor:
-    """The sum over what each element sees, weighted, of its values, (N, H * V); see `AttentionForm`.
+    """Return the weighted sum of the values that each element sees, (N, H * V); see `AttentionForm`.
 
     Row b is the elements from offsets_B1[b] to offsets_B1[b + 1]; of these the last candidates_B[b] are
     candidates, which see the history and no other candidate. Products are summed in fp32.
@@ -178,7 +178,7 @@ def launch(  # noqa: PLR0913  what a kernel takes
 def attention_in_torch(
     form: AttentionForm, x_NW: Tensor, offsets_B1: Tensor, candidates_B: Tensor | None
 ) -> Tensor:
-    """The operator by its definition, row by row: what runs on a CPU, and what the kernel is held against."""
+    """Compute the operator by its definition, row by row, on a CPU and as the reference of the kernel."""
     out_NE = x_NW.new_empty((x_NW.shape[0], form.width))
     offsets = offsets_B1.tolist()
     candidates = [None] * (len(offsets) - 1) if candidates_B is None else candidates_B.tolist()
@@ -200,7 +200,7 @@ def attention_in_torch(
 
 
 def visible(form: AttentionForm, length: int, candidates: int | None) -> Tensor:
-    """Which elements of a row (second axis) each of its elements (first) attends to, (L, L).
+    """Return booleans (L, L): whether an element of the first axis attends to one of the second.
 
     `candidates`: how many of the last ones are candidates; None where a model has none.
     """
@@ -211,7 +211,7 @@ def visible(form: AttentionForm, length: int, candidates: int | None) -> Tensor:
         near = columns > rows - form.sla_k1
         seen = (columns <= rows) & (near | (columns < max(form.sla_k2, form.prefix)))
         return seen if candidates is None else torch.where(rows >= history, columns < history, seen)
-    # Places: the prefix is all at place 0, and the candidates are all at one place behind the history.
+    # The whole prefix is at place 0, and all candidates are at one place behind the history.
     behind = history - max(form.prefix - 1, 0)
     places, others = ((each - max(form.prefix - 1, 0)).clamp(min=0, max=behind) for each in (rows, columns))
     seen = (rows == columns) | (places > others)
@@ -226,5 +226,5 @@ def _on_cpu(x_NW: Tensor, offsets_B1: Tensor, candidates_B: Tensor | None, *form
 
 
 def _block(width: int) -> int:
-    """The least power of two that holds `width` and that tensor cores take."""
+    """Return the smallest power of two that holds `width` and that tensor cores accept."""
     return max(16, 1 << (width - 1).bit_length())

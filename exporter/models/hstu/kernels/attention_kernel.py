@@ -76,7 +76,7 @@ def _bounds(
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
 ):
-    """Which columns the tile at `m` sees: (first_high, low, full_low, full_high, high).
+    """Return the columns that the tile at `m` sees: (first_high, low, full_low, full_high, high).
 
     It sees some of [0, first_high) and of [low, high), and all of its rows see all of [full_low, full_high).
     All but `high` are at blocks' beginnings.
@@ -115,7 +115,7 @@ def _bounds(
 
 
 @triton.jit
-def _attended(
+def _attend_block(
     q,
     k_start,
     v_start,
@@ -241,7 +241,7 @@ def hstu_attention_kernel(
         mask=(rows[:, None] < length) & (a[None, :] < A),
         other=0.0,
     )
-    attended = _attended(
+    attended = _attend_block(
         q, k_start, v_start, stride, rows, m, length, history, alpha,
         CANDIDATES, PREFIX, WINDOW, SLA_K1, SLA_K2,
         A, V, BLOCK_A, BLOCK_V, BLOCK_M, BLOCK_N, APPROXIMATE, PRECISION,

@@ -1,4 +1,4 @@
-"""What launches, a Triton kernel as an operator wraps it or as the interpreter runs it; and what it needs."""
+"""Types of Triton kernels to launch, compiled or interpreted, and the limits of the device they run on."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -16,12 +16,12 @@ class Launchable(Protocol):
 
 
 def by_columns(matrix: Tensor) -> Tensor:
-    """A matrix whose rows may be apart, and whose columns follow each other, as kernels read it."""
+    """Return a matrix with contiguous columns, as kernels read it; its rows may have gaps between them."""
     return matrix if matrix.stride(1) == 1 else matrix.contiguous()
 
 
 def shared_bytes(device: torch.device) -> int:
-    """How much shared memory a program on this device may have; of an sm_90 where there is no GPU to ask."""
+    """Return the shared memory, in bytes, of a program on this device; that of an sm_90 without a GPU."""
     if device.type != "cuda" or not torch.cuda.is_available():
         return _OF_SM_90
     properties = torch.cuda.get_device_properties(device)

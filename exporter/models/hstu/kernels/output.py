@@ -1,4 +1,4 @@
-"""The end of an STU layer, x + [u, a, u * norm(a)] @ W, as one operator: Triton on a GPU, torch on a CPU.
+"""Output of an STU layer, x + [u, a, u * norm(a)] @ W, as one operator: Triton on a GPU, torch on a CPU.
 
 N elements, E width of the gate u and of what was attended to, D width of x and of the result.
 """
@@ -13,27 +13,27 @@ from torch.library import triton_op, wrap_triton
 from exporter.models.hstu.kernels.launch import Launchable, by_columns
 from exporter.models.hstu.kernels.output_kernel import gate_kernel, project_kernel
 
-_GATED = 2048  # numbers that a program of gate_kernel norms
+_GATED = 2048  # numbers that one program of gate_kernel norms
 _AT_ONCE = 64  # numbers of an element that project_kernel reads at a time to norm them
 
 
 @dataclass(frozen=True, kw_only=True)
 class Norm:
-    """How what was attended to is normed."""
+    """Norm of the attention's output."""
 
     weight: Tensor  # (E,), or (heads,)
     bias: Tensor
-    heads: int  # 0: all heads together
+    heads: int  # heads that are normed one by one; 0: all together
     eps: float
 
     def group(self, inner: int) -> int:
-        """How many of `inner` numbers are normed together."""
+        """Return how many of the `inner` numbers are normed together."""
         return inner // self.heads if self.heads else inner
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tiles:
-    """How much of the result a program of project_kernel computes, in what steps, and with how many warps."""
+    """Block sizes of project_kernel: the part of the result per program, its steps and its warps."""
 
     rows: int
     columns: int
@@ -43,7 +43,7 @@ class Tiles:
 
 
 def is_fused(inner: int, width: int, heads: int, dtype: torch.dtype) -> bool:
-    """Return whether one kernel does all of it, rather than a kernel up to the product and then cuBLAS.
+    """Return whether one kernel does all of it, instead of a kernel up to the product and then cuBLAS.
 
     By sizes that a trace knows: N is not one of them. Measured: docs/gpu-results.md.
     """
@@ -53,7 +53,7 @@ def is_fused(inner: int, width: int, heads: int, dtype: torch.dtype) -> bool:
 
 
 def tiles_for(inner: int, width: int, heads: int, itemsize: int) -> Tiles:
-    """Tiles whose factors fit into the shared memory of any GPU since 2020."""
+    """Return tiles whose factors fit into the shared memory of every GPU since 2020."""
     step = power_of_two(inner // heads) if heads else 32
     if itemsize == 4:  # without tensor cores each thread computes its part of the product by itself
         return Tiles(rows=32, columns=32, step=step, warps=4, stages=1)
@@ -144,7 +144,7 @@ def project_into(  # noqa: PLR0913  what the kernel takes
     tf32: bool,
     kernel: Launchable,
 ) -> None:
-    """Launch `project_kernel`, which computes all of it."""
+    """Launch `project_kernel`, which computes the whole operator."""
     elements, inner = attended_NE.shape
     width = x_ND.shape[1]
     across = (width + tiles.columns - 1) // tiles.columns
@@ -175,17 +175,17 @@ def project_into(  # noqa: PLR0913  what the kernel takes
 
 
 def power_of_two(width: int) -> int:
-    """The least that holds `width` and that tensor cores take."""
+    """Return the smallest power of two that holds `width` and that tensor cores accept."""
     return max(16, 1 << (width - 1).bit_length())
 
 
 def gated_output_in_torch(
     x_ND: Tensor, uvqk_NW: Tensor, attended_NE: Tensor, weight: Tensor, norm: Norm, *, u_column: int
 ) -> Tensor:
-    """What `gated_output` computes."""
+    """Compute `gated_output` in plain torch, by its definition."""
     dtype = uvqk_NW.dtype
     u_NE = F.silu(uvqk_NW[:, u_column : u_column + attended_NE.shape[1]])
-    y = torch.cat([u_NE, attended_NE, u_NE * _normed(attended_NE.to(norm.weight.dtype), norm)], dim=1)
+    y = torch.cat([u_NE, attended_NE, u_NE * _norm(attended_NE.to(norm.weight.dtype), norm)], dim=1)
     return torch.addmm(x_ND.to(dtype), y.to(dtype), weight.to(dtype))
 
 
@@ -206,7 +206,7 @@ def _on_cpu(  # noqa: PLR0913  as the operator
     return gated_output_in_torch(x_ND, uvqk_NW, attended_NE, output_weight, norm, u_column=u_column)
 
 
-def _normed(a_NE: Tensor, norm: Norm) -> Tensor:
+def _norm(a_NE: Tensor, norm: Norm) -> Tensor:
     if norm.heads == 0:
         return F.layer_norm(a_NE, a_NE.shape[1:], norm.weight, norm.bias, norm.eps)
     a_NHV = a_NE.unflatten(1, (norm.heads, -1))

@@ -34,8 +34,8 @@ def _gated(u, normed, y_dtype: tl.constexpr):
 
 
 @triton.jit
-def _normed(a, is_there, eps, G: tl.constexpr):
-    """Of rows that are loaded whole, with zeros where they are not."""
+def _norm_rows(a, is_there, eps, G: tl.constexpr):
+    """Return rows normed, without weights; they are loaded whole, padded with zeros."""
     mean = tl.sum(a, axis=1) / G
     centred = tl.where(is_there, a - mean[:, None], 0.0)
     variance = tl.sum(centred * centred, axis=1) / G
@@ -72,7 +72,7 @@ def gate_kernel(
     else:
         weight = tl.load(norm_weight + columns, mask=(g < G)[None, :], other=0.0)
         bias = tl.load(norm_bias + columns, mask=(g < G)[None, :], other=0.0)
-    normed = _affine(_normed(a.to(tl.float32), is_there, eps, G), weight, bias, GROUPED)
+    normed = _affine(_norm_rows(a.to(tl.float32), is_there, eps, G), weight, bias, GROUPED)
     dtype: tl.constexpr = y.dtype.element_ty
     at = y + rows * (3 * E) + columns
     tl.store(at, u.to(dtype), mask=is_there)
@@ -82,7 +82,7 @@ def gate_kernel(
 
 @triton.jit
 def _mean_and_rstd(attended, rows, N, eps, E: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_E: tl.constexpr):
-    """Of whole rows, read once: the parts' means and squares are joined without losing what varies little."""
+    """Return mean and reciprocal deviation of rows read in parts, merged without cancellation."""
     mean = tl.zeros([BLOCK_N], dtype=tl.float32)
     squares = tl.zeros([BLOCK_N], dtype=tl.float32)
     for beginning in tl.range(0, E, BLOCK_E):
@@ -140,7 +140,7 @@ def project_kernel(
         u = _silu(tl.load(uvqk + rows * stride + u_column + k, mask=is_there, other=0.0))
         if GROUPED:
             scale, shift = tl.load(norm_weight + beginning // G), tl.load(norm_bias + beginning // G)
-            normed = _normed(a.to(tl.float32), is_there, eps, G)
+            normed = _norm_rows(a.to(tl.float32), is_there, eps, G)
         else:
             scale = tl.load(norm_weight + k, mask=k < E, other=0.0)
             shift = tl.load(norm_bias + k, mask=k < E, other=0.0)

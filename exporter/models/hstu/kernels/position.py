@@ -20,13 +20,13 @@ _BLOCK_P, _BLOCK_D = 16, 256
 
 @dataclass(frozen=True, kw_only=True)
 class Times:
-    """When elements were, and how their ages fall into buckets."""
+    """Times of the elements, and the buckets of their ages."""
 
     timestamps: Tensor  # (P,)
-    query_time: Tensor | None  # (B,): what ages count from; else from a row's last element
+    query_time: Tensor | None  # (B,): time that ages count from; None: that of a row's last element
     weight: Tensor  # (buckets + 1, D)
     increments: float  # seconds
-    log: bool  # else square roots
+    log: bool  # True: buckets of logarithms; False: of square roots
 
 
 @triton_op("slipway::encode_positions", mutates_args={})
@@ -43,7 +43,7 @@ def encode_positions(  # noqa: PLR0913  an operator takes no structures
     increments: float = 1.0,
     log: bool = False,
 ) -> Tensor:
-    """`values_PD` times `scale`, and the rows of the weights for each element's position and age, (P, D).
+    """Return `values_PD` times `scale`, plus the weights' rows for each element's position and age, (P, D).
 
     `candidates_B`: how many of a row's last elements are candidates. With `time_weight` also `timestamps_P`
     is needed, and ages are those at `query_time_B`, or at a row's last element if there is none.
@@ -79,7 +79,7 @@ def encode_into(  # noqa: PLR0913  what the kernel takes
 ) -> None:
     """Launch `encode_positions_kernel` over contiguous tensors."""
     elements, width = values_PD.shape
-    nothing = offsets_B1  # a pointer that is not read
+    nothing = offsets_B1  # a placeholder pointer, which is not read
     query_time = nothing if times is None else times.query_time
     buckets = 1 if times is None else times.weight.shape[0] - 1
     kernel[((elements + _BLOCK_P - 1) // _BLOCK_P,)](
@@ -166,5 +166,5 @@ def _times(
 
 
 def _reciprocal(number: float) -> float:
-    """As PyTorch takes it on a GPU: of the number in fp32."""
+    """Return the reciprocal as PyTorch computes it on a GPU: of the number rounded to fp32."""
     return 1.0 / c_float(number).value
