@@ -39,7 +39,7 @@ def open_store(uri: str) -> ArtifactStore:
 
 
 def is_known(uri: str) -> bool:
-    """Whether there is a store for URIs of this scheme; the place itself need not exist."""
+    """Return whether there is a store for the URI's scheme; the place itself need not exist."""
     return local_path(uri) is not None or _scheme(uri) in _MODULES
 
 

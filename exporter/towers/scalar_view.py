@@ -25,7 +25,7 @@ def scalar_view(tower: TowerConfig) -> TowerConfig:
         pipeline=replace(
             tower.pipeline,
             features=tuple(scalars[feature.name] for feature in features),
-            groups=tuple(_renamed(group, scalars) for group in tower.pipeline.groups),
+            groups=tuple(_rename_features(group, scalars) for group in tower.pipeline.groups),
         ),
     )
 
@@ -53,5 +53,5 @@ def _check_distinct(scalars: Mapping[str, Feature]) -> None:
             )
 
 
-def _renamed(group: FeatureGroup, scalars: Mapping[str, Feature]) -> FeatureGroup:
+def _rename_features(group: FeatureGroup, scalars: Mapping[str, Feature]) -> FeatureGroup:
     return replace(group, features=tuple(scalars[name].name for name in group.features))

@@ -29,7 +29,7 @@ def tower_configs(
                 hint=f"its towers are {' and '.join(towers)}",
                 where="towers",
             )
-    return tuple(_served(pipeline, name, options) for name in wanted or towers)
+    return tuple(_serving_tower(pipeline, name, options) for name in wanted or towers)
 
 
 def training_tower(
@@ -57,7 +57,7 @@ def published_tower(text: str, name: TowerName, *, where: str = "config") -> Tow
     return replace(tower, view="scalar") if _is_projected(tower) else tower
 
 
-def _served(pipeline: PipelineConfig, name: TowerName, options: BuildOptions | None) -> TowerConfig:
+def _serving_tower(pipeline: PipelineConfig, name: TowerName, options: BuildOptions | None) -> TowerConfig:
     tower = training_tower(pipeline, name, options)
     return scalar_view(tower) if _is_projected(tower) else tower
 
