@@ -100,7 +100,7 @@ def test_a_file_that_does_not_hold_its_rows_is_refused(shard: Shard) -> None:
     tables = tables_file(sharded.planned.name, sharded.made, sharded.spec.tables)
     first, second = tables.tables[0].shards
     longer = second.model_copy(update={"first": 999}), first.model_copy(update={"end": 999})
-    with pytest.raises(InvalidArtifact, match=r"rows-0-of-2.safetensors holds float32 \[1000, 16\]"):
+    with pytest.raises(InvalidArtifact, match=r"rows-0-of-2.safetensors has float32 \[1000, 16\]"):
         reference(sharded, changed(tables, shards=longer[::-1]))
     outside = first.model_copy(update={"file": "../elsewhere"})
     with pytest.raises(InvalidArtifact, match="could lie outside"):
