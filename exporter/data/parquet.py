@@ -184,7 +184,7 @@ def _files_below(store: ArtifactStore, prefix: str) -> list[ParquetFile]:
     with suppress(SourceNotFound):
         return [
             ParquetFile(store=store, stored=stored)
-            for stored in store.list(prefix)
+            for stored in store.list(prefix, follow_links=True)
             if PurePosixPath(stored.key).name[0] not in "._"
         ]
     return []

@@ -75,12 +75,12 @@ class LocalStore(ArtifactStore):
         with translate_errors(path):
             return _open_regular(path)
 
-    def list(self, prefix: str = "") -> tuple[StoredFile, ...]:
+    def list(self, prefix: str = "", *, follow_links: bool = False) -> tuple[StoredFile, ...]:
         folder = self._root / check_prefix(prefix)
         if not folder.is_dir():
             return ()
         with translate_errors(folder):
-            return tuple(sorted(self._describe(path) for path in _files_below(folder)))
+            return tuple(sorted(self._describe(path) for path in _files_below(folder, follow_links)))
 
     def write(self, source: BinaryIO, size: int, key: str, on_sent: OnSent = ignore_sent) -> None:
         target = self._path(key)
@@ -123,8 +123,8 @@ class LocalStore(ArtifactStore):
             folder = folder.parent
 
 
-def _files_below(folder: Path) -> Iterator[Path]:
-    """Yield every finished file, however deep; links are followed, except back into a folder they lie in."""
+def _files_below(folder: Path, follow_links: bool) -> Iterator[Path]:
+    """Yield every finished file, however deep; no link is followed back into a folder that it lies in."""
     waiting = [(folder, frozenset[tuple[int, int]]())]
     while waiting:
         folder, above = waiting.pop()
@@ -134,7 +134,8 @@ def _files_below(folder: Path) -> Iterator[Path]:
             continue
         for path in folder.iterdir():
             if path.is_dir():
-                waiting.append((path, above | {identity}))
+                if follow_links or not path.is_symlink():
+                    waiting.append((path, above | {identity}))
             elif not path.name.endswith(_UNFINISHED) and path.is_file():
                 yield path
 

@@ -38,7 +38,7 @@ class MemoryStore(ArtifactStore):
     def open_file(self, key: str) -> BinaryIO:
         return BytesIO(self._data(key))
 
-    def list(self, prefix: str = "") -> tuple[StoredFile, ...]:
+    def list(self, prefix: str = "", *, follow_links: bool = False) -> tuple[StoredFile, ...]:
         folder = check_prefix(prefix) and prefix + "/"
         keys = sorted(key for key in self._files if key.startswith(folder))
         return tuple(StoredFile(key=key, size=len(self._files[key])) for key in keys)

@@ -128,7 +128,7 @@ class ObjectStore(ArtifactStore):
                 time.sleep(_PAUSE_S * (_TRIES - tries_left))
         raise AssertionError("the last try returns or raises")
 
-    def list(self, prefix: str = "") -> tuple[StoredFile, ...]:
+    def list(self, prefix: str = "", *, follow_links: bool = False) -> tuple[StoredFile, ...]:
         pages = self._client.get_paginator("list_objects_v2")
         with _translate_errors(self.uri_of(prefix)):
             return tuple(

@@ -67,8 +67,12 @@ class ArtifactStore(Protocol):
         """Open a file for reading at any position, without a copy of all of it; the caller closes it."""
 
     @abstractmethod
-    def list(self, prefix: str = "") -> tuple[StoredFile, ...]:
-        """Return every file below a folder, sorted by key; nothing if there is no such folder."""
+    def list(self, prefix: str = "", *, follow_links: bool = False) -> tuple[StoredFile, ...]:
+        """Return every file below a folder, sorted by key; nothing if there is no such folder.
+
+        With `follow_links`, linked folders below it are listed as well, where a store has links. Only readers
+        ask for that: whoever deletes what is listed must not be led to another folder.
+        """
 
     @abstractmethod
     def write(self, source: BinaryIO, size: int, key: str, on_sent: OnSent = ignore_sent) -> None:

@@ -110,3 +110,14 @@ def test_a_full_disk_is_said_to_be_full() -> None:
     with pytest.raises(StorageError) as refused, translate_errors(Path("/dev/full")):
         raise raised.value
     assert (refused.value.retryable, refused.value.hint) == (True, "make room there, or choose another place")
+
+
+def test_linked_folders_are_listed_for_readers_only(tmp_path: Path) -> None:
+    """Whoever removes what an unfinished artifact left must not be led into another folder."""
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "file").write_bytes(b"x")
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "link").symlink_to(tmp_path / "elsewhere")
+    store = LocalStore(tmp_path / "store")
+    assert store.list() == ()
+    assert [file.key for file in store.list(follow_links=True)] == ["link/file"]
