@@ -52,7 +52,7 @@ def test_a_crash_on_a_full_disk_tells_of_it(tmp_path: Path, monkeypatch: pytest.
     broken = tmp_path / "aoti_model.pt2"
     broken.write_bytes(b"not a zip")
     for least, told in ((1, False), (1 << 60, True)):  # no disk has as much
-        monkeypatch.setattr(runner, "_LITTLE", least)
+        monkeypatch.setattr(runner, "_NEARLY_FULL", least)
         with pytest.raises(PackageCrashed) as crashed:
             PackageRunner([Link(package=broken, order=())], op_libraries=(), scratch=tmp_path).__enter__()
         assert ("bytes are free at" in crashed.value.hint) == told
