@@ -63,7 +63,7 @@ families: install ## every recorded model of every family, exported in both mode
 
 .PHONY: planted
 planted: install ## planted failures and a real one, each minimised to the smallest graph that still fails
-	@$(BIN)/python -m pytest -q -m planted tests/exporter/verify tests/exporter/pipeline/test_crash_report.py tests/e2e $(ARGS)
+	@$(BIN)/python -m pytest -q -m planted tests/exporter/minify tests/exporter/pipeline/test_crash_report.py tests/e2e $(ARGS)
 
 .PHONY: browser
 browser: install ## the dashboard in a real Chromium; pictures go to .slipway/screenshots

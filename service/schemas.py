@@ -111,7 +111,7 @@ class JobView(Frozen):
         description="Earliest start of the next attempt, for a queued job whose last attempt broke off."
     )
     finished_at: datetime | None
-    revision: int = Field(description="Number of the record's version: it grows with every change.")
+    revision: int = Field(description="A number that grows with every change; the ETag begins with it.")
 
     @classmethod
     def of(cls, job: Job, alive: Iterable[WorkerNotice] | None = None) -> "JobView":
