@@ -13,7 +13,7 @@ def add_code_cache_option(parser: argparse.ArgumentParser) -> None:
         metavar="URI",
         type=_absolute,
         help="folder or object-store prefix where exports share compiled code, or off "
-        "(default: SLIPWAY_CODE_CACHE, else a folder of your own)",
+        "(default: SLIPWAY_CODE_CACHE, else ~/.cache/slipway/code)",
     )
 
 

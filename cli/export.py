@@ -50,7 +50,7 @@ def add_command(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]
         "--bundles",
         metavar="FOLDER",
         type=Path,
-        help="write there the diagnostics of towers that fail, a zip for each",
+        help="folder for the diagnostics of towers that fail, one zip file per tower",
     )
     parser.add_argument("--json", action="store_true", help="print the job as JSON at the end")
     parser.set_defaults(run=run)

@@ -38,7 +38,10 @@ _EXAMPLE = "example: slipway inspect s3://models/retrieval/01J.../"
 def add_command(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add `inspect`."""
     parser = subparsers.add_parser(
-        "inspect", help="show what a published artifact holds", description=__doc__, epilog=_EXAMPLE
+        "inspect",
+        help="show what a published artifact holds",
+        description="Show the manifest of a published artifact, as tables or as JSON.",
+        epilog=_EXAMPLE,
     )
     parser.add_argument(
         "artifact", metavar="URI", type=non_empty, help="the artifact's folder, or its manifest.json"
@@ -47,7 +50,8 @@ def add_command(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]
         "--verify",
         metavar="KEY",
         type=Path,
-        help="public key; an artifact that is not signed with it is refused. Reads every file",
+        help="public key; an artifact that is not signed with it is refused. Every file of the artifact is "
+        "read",
     )
     parser.add_argument("--json", action="store_true", help="print the manifest itself")
     parser.set_defaults(run=run)

@@ -24,14 +24,26 @@ _LINE_EVERY_S = 5.0
 def add_command(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add `predict`."""
     parser = subparsers.add_parser(
-        "predict", help="run rows through a published package", description=__doc__, epilog=_EXAMPLE
+        "predict",
+        help="run rows through a published package",
+        description="Run rows through a published package, in a separate process.",
+        epilog=_EXAMPLE,
     )
     parser.add_argument(
         "--artifact", metavar="URI", required=True, type=non_empty, help="the artifact's folder or manifest"
     )
-    parser.add_argument("--tower", required=True, choices=[name.value for name in TowerName])
-    parser.add_argument("--input", metavar="URI", required=True, help="parquet with the tower's features")
-    parser.add_argument("--output", metavar="URI", required=True, help="parquet to write; must not exist")
+    parser.add_argument(
+        "--tower",
+        required=True,
+        choices=[name.value for name in TowerName],
+        help="tower to run the rows through",
+    )
+    parser.add_argument(
+        "--input", metavar="URI", required=True, help="parquet file with the tower's features"
+    )
+    parser.add_argument(
+        "--output", metavar="URI", required=True, help="parquet file to write; it must not exist yet"
+    )
     parser.add_argument(
         "--verify",
         metavar="KEY",

@@ -166,7 +166,7 @@ class TowerDeclaration(Frozen):
 
 
 def invalid_declaration(error: ValidationError) -> InvalidDeclaration:
-    """Convert pydantic's first complaint into an error of one sentence that names the place."""
+    """Return an InvalidDeclaration with pydantic's first error and the place that it is about."""
     first = error.errors()[0]
     where = ".".join(str(step) for step in first["loc"])
     problem = in_words(first["msg"])

@@ -70,7 +70,7 @@ class MemoryQueue:
         return sum(target in targets for target in self.targets)
 
 
-def tell_workers(queue: JobQueue, job: Job) -> None:
+def enqueue_for_targets(queue: JobQueue, job: Job) -> None:
     """Enqueue a job for every target it waits for; the first worker claims it, and the others ignore it."""
     for target in job.pending_targets:
         queue.enqueue(job.id, job.priority, target)
@@ -79,6 +79,6 @@ def tell_workers(queue: JobQueue, job: Job) -> None:
 def enqueue_if_possible(queue: JobQueue, job: Job) -> None:
     """Enqueue a job; if that fails, the workers' sweep finds it as queued without a message."""
     try:
-        tell_workers(queue, job)
+        enqueue_for_targets(queue, job)
     except StoreUnavailable:
         logging.getLogger(__name__).warning("enqueue_failed", extra={"job_id": job.id})

@@ -11,7 +11,7 @@ WELL_KNOWN = Path(grpc_tools.__file__).parent / "_proto"  # google/protobuf/stru
 
 
 def compile_protos(top: Path) -> None:
-    """Write modules and stubs for every .proto file, anew, below `top`."""
+    """Write the module and the stub of every .proto file below `top`, replacing existing ones."""
     package = top / "exporter" / "config" / "pb"
     package.mkdir(parents=True, exist_ok=True)
     for stale in [*package.glob("*_pb2.py"), *package.glob("*_pb2.pyi")]:

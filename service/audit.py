@@ -1,4 +1,4 @@
-"""The audit log: a line for every change that a caller asked for."""
+"""The audit log: one log line for every change that a caller requested."""
 
 from service.access.callers import Caller
 from telemetry.logging import logger

@@ -75,7 +75,7 @@ def _add_watch(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "3 partially succeeded.",
         epilog="example: slipway watch 01jd6v7x4mzq3w8c5kftn2rbha",
     )
-    parser.add_argument("job_id", metavar="JOB", type=non_empty)
+    parser.add_argument("job_id", metavar="JOB", type=non_empty, help="id of the job")
     _add_common(parser, run_watch)
 
 
@@ -87,10 +87,14 @@ def _add_logs(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]")
         "service keeps them for a week.",
         epilog="example: slipway logs 01jd6v7x4mzq3w8c5kftn2rbha --tower item --stage compile --follow",
     )
-    parser.add_argument("job_id", metavar="JOB", type=non_empty)
+    parser.add_argument("job_id", metavar="JOB", type=non_empty, help="id of the job")
     parser.add_argument("--follow", action="store_true", help="print new lines until the job has ended")
-    parser.add_argument("--tower", choices=[each.value for each in TowerName], help="only of this tower")
-    parser.add_argument("--stage", choices=[each.value for each in Stage], help="only of this stage")
+    parser.add_argument(
+        "--tower", choices=[each.value for each in TowerName], help="show only this tower's lines"
+    )
+    parser.add_argument(
+        "--stage", choices=[each.value for each in Stage], help="show only this stage's lines"
+    )
     _add_common(parser, run_logs)
 
 
@@ -102,12 +106,18 @@ def _add_list(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]")
         epilog="example: slipway list --state running",
     )
     parser.add_argument(
-        "--state", choices=[state.value for state in JobState], help="only jobs in this state"
+        "--state", choices=[state.value for state in JobState], help="list only jobs in this state"
     )
     parser.add_argument(
-        "--limit", type=int, default=20, metavar="N", help="how many jobs, 1 to 100; default: %(default)s"
+        "--limit",
+        type=int,
+        default=20,
+        metavar="N",
+        help="number of jobs to list, 1 to 100; default: %(default)s",
     )
-    parser.add_argument("--cursor", help="list the next page: the cursor that the last line named")
+    parser.add_argument(
+        "--cursor", help="cursor of the next page, as printed at the end of the page before it"
+    )
     _add_common(parser, run_list)
 
 
@@ -118,7 +128,7 @@ def _add_cancel(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]
         description="Cancel a queued job at once, or stop a running one within seconds.",
         epilog="example: slipway cancel 01jd6v7x4mzq3w8c5kftn2rbha",
     )
-    parser.add_argument("job_id", metavar="JOB", type=non_empty)
+    parser.add_argument("job_id", metavar="JOB", type=non_empty, help="id of the job")
     _add_common(parser, run_cancel)
 
 
@@ -129,7 +139,7 @@ def _add_retry(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         description="Export the failed towers of a job again, as a new job, and print its id.",
         epilog="example: slipway retry 01jd6v7x4mzq3w8c5kftn2rbha --watch",
     )
-    parser.add_argument("job_id", metavar="JOB", type=non_empty)
+    parser.add_argument("job_id", metavar="JOB", type=non_empty, help="id of the job")
     parser.add_argument("--watch", action="store_true", help="follow the new job until it has ended")
     _add_common(parser, run_retry)
 

@@ -22,7 +22,7 @@ _REFERENCE = re.compile(r'"#/components/schemas/([^"]+)"')
 
 
 def current_text() -> str:
-    """Return the OpenAPI document of the code as it is."""
+    """Return the OpenAPI document of the current code."""
     return json.dumps(create_app(ServiceSettings()).openapi(), indent=1, sort_keys=True) + "\n"
 
 

@@ -115,7 +115,7 @@ class JobView(Frozen):
 
     @classmethod
     def of(cls, job: Job, alive: Iterable[WorkerNotice] | None = None) -> "JobView":
-        """Show a job; given the workers alive, with the targets that none of them serves."""
+        """Return the view of a job; `unserved` lists the targets that none of the `alive` workers serves."""
         waits_for = job.pending_targets if job.state is JobState.QUEUED else ()
         return cls(
             id=job.id,

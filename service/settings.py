@@ -32,7 +32,8 @@ class ServiceSettings(BaseSettings):
     )
     host: str = Field(
         default="127.0.0.1",
-        description="Address that the API listens on. Any other than loopback needs keys or tokens.",
+        description="Address that the API listens on. Any address but loopback requires API keys or tokens "
+        "to be set up.",
     )
     api_keys_file: Path | None = Field(
         default=None, description="JSON file of the API keys that are accepted; see docs/access.md."
@@ -43,12 +44,13 @@ class ServiceSettings(BaseSettings):
     oidc_audience: str | None = Field(default=None, description="Audience that tokens must name.")
     oidc_jwks_url: str | None = Field(
         default=None,
-        description="URL of the issuer's keys. Tokens are accepted if issuer, audience and this are set.",
+        description="URL of the issuer's keys. Tokens are accepted if SLIPWAY_OIDC_ISSUER, "
+        "SLIPWAY_OIDC_AUDIENCE and this URL are set.",
     )
     oidc_rules: TokenRules = Field(
         default=(),
-        description="Rules by claim for the URIs that bearers of tokens may read and write, and for their "
-        "number of jobs: a JSON list, see docs/access.md. Default: no limits.",
+        description="JSON list of rules by claim: the URIs that bearers of a token may read and write, and "
+        "their numbers of jobs; see docs/access.md. Default: no limits.",
     )
     idempotency_retention: int = Field(
         default=86_400, gt=0, description="Seconds for which the answer to an Idempotency-Key is kept."
@@ -56,8 +58,8 @@ class ServiceSettings(BaseSettings):
     link_endpoint: str | None = Field(
         default=None,
         pattern="^https?://.+$",
-        description="URL of the object store in download links, if callers reach it under another URL than "
-        "the API does.",
+        description="URL of the object store for download links. Default: the URL under which the API "
+        "reaches the store.",
     )
     link_lifetime: int = Field(
         default=900, gt=0, le=604_800, description="Seconds for which a package's download link works."
@@ -77,21 +79,24 @@ class ServiceSettings(BaseSettings):
     )
     file_roots: Annotated[Folders, NoDecode] | None = Field(
         default=None,
-        description="Folders that plain paths and file:// URIs must lie in, symbolic links resolved; "
-        "separated by commas, / for any. Default: none if keys or tokens are set up, else any.",
+        description="Folders that plain paths and file:// URIs must lie in after symbolic links are "
+        "resolved, separated by commas; / allows any path. Default: no path is allowed if keys or tokens "
+        "are set up, else any path.",
     )
     families: FamilyNames = Field(
         default=(),
         description="Custom model families that exports may name, separated by commas; see docs/families.md.",
     )
     log_format: LogFormat = Field(
-        default=LogFormat.CONSOLE, description="console for people, json for machines."
+        default=LogFormat.CONSOLE, description="Form of log lines: console for people, json for machines."
     )
-    log_level: LogLevel = Field(default=LogLevel.INFO, description="Least severe level that is logged.")
+    log_level: LogLevel = Field(
+        default=LogLevel.INFO, description="Lowest level of messages that are logged."
+    )
     otlp_endpoint: OtlpEndpoint = None
     hooks: HookSettings = Field(
         default_factory=HookSettings,
-        description="Settings of webhooks, from variables of their own: service.hooks.settings.",
+        description="Settings of webhooks, which service.hooks.settings reads from the environment.",
     )
 
     @property

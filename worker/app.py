@@ -40,7 +40,7 @@ def build_app(settings: WorkerSettings) -> Celery:
 def _connect_signals(
     settings: WorkerSettings, runner: Runner, roster: RedisRoster, forget: Callable[[], object]
 ) -> None:
-    """Start heartbeat and sweeper when the worker is ready; end its attempts when it is told to stop."""
+    """Start heartbeat and sweeper when the worker is ready; end its attempts when it has to stop."""
     heartbeat = Heartbeat(roster, runner, settings.heartbeat_interval, datetime.now(UTC), settings.alive_file)
     sweeper = Sweeper(roster, runner, settings.sweep_interval, forget)
 

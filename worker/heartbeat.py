@@ -14,7 +14,7 @@ from jobs.errors import StoreUnavailable
 from jobs.fleet.roster import Roster, WorkerNotice
 from jobs.ids import JobId
 from jobs.lease.leases import release_expired
-from jobs.queue import tell_workers
+from jobs.queue import enqueue_for_targets
 from telemetry.logging import logger
 from worker.lease.lease_renewal import Stopped
 from worker.machine.gpus import list_gpus
@@ -29,7 +29,7 @@ _LOOK = timedelta(seconds=1)  # between two looks for orphaned jobs
 
 
 class PeriodicThread:
-    """A thread that calls `action` every `interval` until stopped; errors are logged, and it goes on."""
+    """A thread that calls `action` every `interval` until stopped; it logs errors and continues."""
 
     def __init__(self, name: str, interval: timedelta, action: Callable[[], None]) -> None:
         """Create the thread without starting it."""
@@ -100,7 +100,7 @@ class Heartbeat:
 
 
 class Sweeper:
-    """Looks, once per interval for all workers together, for jobs that nobody would otherwise run."""
+    """Searches for jobs that no worker would otherwise run, once per interval for all workers together."""
 
     def __init__(
         self, roster: Roster, runner: Runner, interval: timedelta, forget: Callable[[], object]
@@ -145,14 +145,14 @@ def release_jobs(runner: Runner) -> Mapping[JobId, datetime]:
     ended = runner.lease_monitor.find_expired(store.leases(), store.now())
     for job in release_expired(store, ended):
         log.warning("expired_job_released", job_id=job.id)
-        tell_workers(queue, job)  # the dead worker's message may still count as undelivered
+        enqueue_for_targets(queue, job)  # the dead worker's message may still count as undelivered
     for job_id in enqueue_lost(store, queue):
         log.warning("job_enqueued_again", job_id=job_id)
     return ended
 
 
 def close_orphans(runner: Runner, ended: Mapping[JobId, datetime], stopped: threading.Event) -> None:
-    """Close the jobs among these that nobody will work on again; leave failures to the next sweep."""
+    """Close those of the given jobs that no worker will run again; retry failures in the next sweep."""
     for job_id, until in ended.items():
         try:
             runner.close(job_id, until, stopped)

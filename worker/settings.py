@@ -48,12 +48,12 @@ class WorkerSettings(BaseSettings):
     )
     retry_pause: Duration = Field(
         default=timedelta(seconds=5),
-        description="Pause before a job whose attempt broke is started again; each further pause is four "
-        "times as long.",
+        description="Pause before the next attempt at a job whose attempt broke; each further pause is "
+        "four times as long.",
     )
     attempt_time_limit: Duration = Field(
         default=timedelta(hours=4),
-        description="Longest time an attempt may take; then it is ended, and the job fails.",
+        description="Time limit of an attempt; an attempt that exceeds it is ended, and its job fails.",
     )
     job_retention: Duration = Field(
         default=timedelta(days=90),
@@ -76,13 +76,14 @@ class WorkerSettings(BaseSettings):
     )
     longest_hunger: Duration = Field(
         default=timedelta(minutes=5),
-        description="A worker that is idle for longer than this while messages wait for it fails the probe.",
+        description="Longest time that a worker may be idle while messages wait for it; after that the probe "
+        "`python -m worker.alive` fails.",
     )
     attempt_command: tuple[str, ...] | None = Field(
         default=None,
         min_length=1,
-        description="Program to run instead of Slipway's ranks; its last argument is the attempt's "
-        "workspace.",
+        description="Program to run instead of Slipway's ranks; it gets the attempt's workspace as its last "
+        "argument. Default: Slipway's ranks.",
     )
     rdzv_host: str | None = Field(
         default=None,
@@ -91,12 +92,15 @@ class WorkerSettings(BaseSettings):
         "the address of its host name. Use a trusted network: whoever can connect there can run code.",
     )
     rdzv_port: int = Field(
-        default=0, ge=0, lt=1 << 16, description="Port of that address; 0 takes any free port."
+        default=0,
+        ge=0,
+        lt=1 << 16,
+        description="Port at SLIPWAY_RDZV_HOST where the hosts of an attempt meet; 0 takes any free port.",
     )
     rdzv_time_limit: Duration = Field(
         default=timedelta(minutes=10),
-        description="How long the hosts of an attempt wait for the last one; then the job fails with "
-        "host_missing.",
+        description="How long the hosts of an attempt wait until all have come; after that the job fails "
+        "with host_missing.",
     )
     targets: TargetNames = Field(
         default=(),
@@ -134,13 +138,15 @@ class AttemptEnvironmentSettings(BaseSettings):
 
     attempt_variables: VariableNames = Field(
         default=(),
-        description="Further variables that attempts may see, separated by commas; a trailing * stands for "
-        "any ending. Those of the machine, the compiler and the object store are always visible.",
+        description="Additional environment variables that attempts may see, separated by commas; a "
+        "trailing * matches any ending. Variables of the machine, the compiler and the object store are "
+        "always visible.",
     )
     attempt_open_files: int = Field(
         default=65_536,
         ge=256,
-        description="Most files an attempt may hold open; each mapped table of a checkpoint holds one.",
+        description="Largest number of files that an attempt may have open; each mapped table of a "
+        "checkpoint is one of them.",
     )
     attempt_file_bytes: int = Field(
         default=1 << 40, ge=1 << 20, description="Largest file that an attempt may write, in bytes."
@@ -148,8 +154,8 @@ class AttemptEnvironmentSettings(BaseSettings):
     attempt_processes: int | None = Field(
         default=None,
         ge=64,
-        description="Most processes and threads that the attempt's user may have, other programs included. "
-        "Default: no limit.",
+        description="Largest number of processes and threads that the attempt's user may have, including "
+        "those of other programs. Default: no limit.",
     )
     storage_role: str | None = Field(
         default=None,
@@ -159,8 +165,8 @@ class AttemptEnvironmentSettings(BaseSettings):
     )
     storage_role_lifetime: Duration = Field(
         default=timedelta(hours=1),
-        description="Lifetime of the role's credentials, at most what the role allows; they are renewed at "
-        "half of it.",
+        description="Lifetime of the credentials of SLIPWAY_STORAGE_ROLE, at most what the role allows; "
+        "they are renewed after half of it.",
     )
 
 
@@ -176,8 +182,8 @@ class SigningSettings(BaseSettings):
 
     signing_key: Annotated[SecretStr, AfterValidator(_require_valid_key)] | None = Field(
         default=None,
-        description="Ed25519 private key in PEM, and not its path: an attempt could read a file. "
-        "Default: artifacts are not signed.",
+        description="Ed25519 private key that signs artifacts: its PEM text and not a path, because "
+        "attempts could read a file. Default: artifacts are not signed.",
     )
 
     @property
@@ -201,28 +207,35 @@ class AttemptSettings(CodeCacheSetting, BaseSettings):
     model_config = SettingsConfigDict(env_prefix="SLIPWAY_", frozen=True)
 
     families: FamilyNames = Field(
-        default=(), description="Your own model families, separated by commas (docs/families.md)."
+        default=(),
+        description="Custom model families whose code attempts may load, separated by commas; see "
+        "docs/families.md.",
     )
     file_roots: Annotated[Folders, NoDecode] | None = Field(
         default=None,
-        description="Folders that plain paths and file:// URIs may lead to, after resolving links; "
-        "separated by commas. Default: any folder, because the API has already checked.",
+        description="Folders that plain paths and file:// URIs must lie in after symbolic links are "
+        "resolved, separated by commas. Default: any folder, because the API has already checked them.",
     )
     max_checkpoint_files: int = Field(
-        default=100_000, gt=0, description="Most files with weights in a checkpoint."
+        default=100_000, gt=0, description="Largest number of files with weights in a checkpoint."
     )
     max_checkpoint_bytes: int = Field(
-        default=1 << 43, gt=0, description="Most bytes of all files of a checkpoint; the default is 8 TiB."
+        default=1 << 43,
+        gt=0,
+        description="Largest total size of a checkpoint's files, in bytes; the default is 8 TiB.",
     )
-    max_rows_files: int = Field(default=100_000, gt=0, description="Most parquet files of rows for a tower.")
+    max_rows_files: int = Field(
+        default=100_000, gt=0, description="Largest number of parquet files of a tower's rows."
+    )
     max_rows_bytes: int = Field(
         default=1 << 43,
         gt=0,
-        description="Most bytes of all parquet files for a tower; the default is 8 TiB.",
+        description="Largest total size of a tower's parquet files, in bytes; the default is 8 TiB.",
     )
     stage_time_limit: Duration = Field(
         default=timedelta(hours=2),
-        description="Longest time a stage may take; then it is ended, and the stack is reported.",
+        description="Time limit of one stage of a tower; a stage that exceeds it is ended, and the Python "
+        "stack it was in is reported.",
     )
 
 

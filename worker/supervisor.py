@@ -151,7 +151,7 @@ class Supervisor:
         proof: LeaseProof,
         on_beat: Callable[[], None],
     ) -> AttemptResult | None:
-        """Watch until the ranks exit by themselves (None), or return why they are to be ended."""
+        """Watch until the ranks exit by themselves (None), or return the reason to end them."""
         deadline = clock() + self._time_limit.total_seconds()
         running = True
         while running:
@@ -187,7 +187,7 @@ def _renew_lease(
 
 
 def _forward_logs(lines: LogTail) -> None:
-    """Store new log lines; the attempt goes on if that fails."""
+    """Store new log lines; if that fails, the attempt continues."""
     try:
         lines.forward()
     except StoreUnavailable as error:

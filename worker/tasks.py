@@ -116,17 +116,17 @@ class Runner:
             StorageError, StoreUnavailable: it failed for now.
             Stopped: `stopped` was set.
         """
-        closing = take_orphan(self.store, job_id, ended, worker=self.worker, length=self.lease)
-        if closing is None:
+        orphan = take_orphan(self.store, job_id, ended, worker=self.worker, length=self.lease)
+        if orphan is None:
             return
-        with bound_contextvars(job_id=job_id, attempt=closing.job.attempt):
+        with bound_contextvars(job_id=job_id, attempt=orphan.job.attempt):
             try:
-                job = close_orphan(closing, self.supervisor.signing_key, stopped)
+                job = close_orphan(orphan, self.supervisor.signing_key, stopped)
             except LeaseLost as error:
                 log.warning("lease_lost", message=error.message)
                 return
             log.info("job_closed", state=job.state)
-        if closing.job.state is JobState.RUNNING:  # the worker that ran its last attempt could not count it
+        if orphan.job.state is JobState.RUNNING:  # the worker that ran its last attempt could not count it
             self._count_attempt(job)
         self._notify_workers(job)
 

@@ -1,4 +1,4 @@
-"""torch's private loader of packages, apart from `torch_private` so that it imports no compiler.
+"""torch's private loader of packages; not in `torch_private`, whose imports include the compiler.
 
 Importing the compiler takes longer than importing torch itself, and every verification would pay for it.
 """

@@ -40,7 +40,7 @@ def tune_on_weights(weights: Mapping[str, torch.Tensor]) -> Iterator[None]:
 
 
 def _name_in_program(arg: str) -> str:
-    """Return the name in the program of a constant in the code being written, or "" if it is none."""
+    """Return the program's name of a constant in the generated code, or "" if it is not a constant."""
     for names in (V.graph.dynamo_flat_name_to_original_fqn, V.graph.allocated_constant_name):
         if arg in names:
             return str(names[arg])

@@ -118,7 +118,7 @@ def sign_artifact(artifact_uri: str, job_id: str, key: SigningKey, sha256: str |
 
 
 def _require_signature(store: ArtifactStore, signature: bytes, where: str) -> None:
-    """Raise SignatureRefused unless this signature is stored; Ed25519 signatures are deterministic."""
+    """Raise SignatureRefused unless the stored signature equals this one; Ed25519 is deterministic."""
     try:
         found = store.read(SIGNATURE_NAME, limit=1024)
     except SourceNotFound:

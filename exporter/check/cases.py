@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 def find_everything(runnable: RunnableTower, plans: Sequence[DimPlan], cases: Cases) -> Iterator[Finding]:
     """Run all checks on all cases; yield every finding as it comes.
 
-    Each program of the tower is also held against its plan of `plans`.
+    Each program of the tower is also compared with its plan in `plans`.
     """
     for program, plan in zip(runnable.programs, plans, strict=True):
         yield from check_plan(program, plan)
@@ -40,13 +40,13 @@ def find_everything(runnable: RunnableTower, plans: Sequence[DimPlan], cases: Ca
     for check in checks:
         try:
             check.prepare(cases)
-        except Exception:  # each case is then held against its own scale, and reports what eager raises
+        except Exception:  # each case is then compared at its own scale, and reports what eager raises
             log.exception("scales_unknown")
     yield from _check_packages([each for each in checks if each.needs_packages], runnable, cases)
 
 
 def check_plan(program: ExportedProgram, plan: DimPlan) -> Iterator[Finding]:
-    """Hold a program's constraints against the planned dims: neither narrower nor wider, and none fixed."""
+    """Check that a program's constraints equal the planned dims: not narrower, wider or fixed."""
     try:
         symbols = check_program(program, plan)
     except DimPlanViolated as violated:

@@ -62,7 +62,7 @@ def _report_dead_process(planned: TowerToExport, how: str) -> TowerCheck:
 def _try_check_tower(
     planned: TowerToExport, task: CheckTask, config_text: str, scratch: Path, on_finding: OnFinding
 ) -> TowerCheck:
-    """Check one tower; whatever goes wrong becomes its failure."""
+    """Check one tower; any error becomes the tower's failure."""
     try:
         return _check_tower(planned, task, config_text, scratch, on_finding)
     except Exception as error:  # noqa: BLE001  as above

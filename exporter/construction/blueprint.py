@@ -27,7 +27,7 @@ class Blueprint(ABC):
 
     @abstractmethod
     def try_out(self, tower: Tower, inputs: dict[str, Tensor]) -> None:
-        """Run the tower once, eagerly, on the inputs it is to be traced on; raises what is wrong with it."""
+        """Run the tower once, eagerly, on the inputs of the trace; raise an error if that fails."""
 
     @abstractmethod
     def files(self, spec: ExportSpec) -> Mapping[str, str]:

@@ -20,7 +20,7 @@ _SEVERAL = 3  # rows of a small mixed batch, and values of a multi-valued row
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NamedBatch:
-    """One verification case: a tower's inputs, and a name that says what they test."""
+    """One verification case: a tower's inputs, and a name for the property that they test."""
 
     name: str
     inputs: dict[str, Tensor]

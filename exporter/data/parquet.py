@@ -253,7 +253,7 @@ def _next(uri: str, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
 
 @contextmanager
 def _translate_errors(uri: str) -> Iterator[None]:
-    """Raise InvalidRows for what pyarrow says of a file, and for a local file that may not be read."""
+    """Turn pyarrow's errors about a file, and denied access to a local file, into InvalidRows."""
     try:
         yield
     except StorageError as error:

@@ -151,12 +151,14 @@ def _suggest_change(names: Sequence[str], features: Sequence[Feature]) -> str:
     if len(sequences) == len(features) and BATCH not in names:
         return (
             f"write {', '.join(sequences)} in one sequence_feature; or declare standalone features equally "
-            "long by naming them side by side in one JAGGED_SEQUENCE group: rows are then held to it"
+            "long by naming them side by side in one JAGGED_SEQUENCE group: rows of unequal lengths are "
+            "then refused"
         )
     several = [feature.name for feature in features if feature.is_multivalued]
     if several:
         return (
-            f"set value_dim: 1 for {', '.join(several)}, if each holds exactly one value; rows are held to it"
+            f"set value_dim: 1 for {', '.join(several)}, if each holds exactly one value; other rows are "
+            "then refused"
         )
     return f"the model reads {', '.join(sequences)} as one element per row: write scalar features instead"
 

@@ -1,4 +1,4 @@
-"""Time limit for code that may hang: the process is ended, and leaves the Python stack it hung in."""
+"""Time limit for code that may hang: it ends the process and leaves the Python stack where it hung."""
 
 import faulthandler
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ _OVERRUN = "Timeout ("  # start of the text that the interpreter writes when the
 def enforce_time_limit(seconds: float, note: Path, *, what: str) -> Iterator[None]:
     """End this process if the context takes longer; the file `note` then holds `what` and the stack.
 
-    A thread that does not need the interpreter lock ends the process, as code that hangs may hold the lock.
+    The process is ended by a thread that needs no interpreter lock, because hanging code may hold the lock.
     """
     note.parent.mkdir(parents=True, exist_ok=True)
     with note.open("w") as file:

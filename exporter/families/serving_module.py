@@ -50,7 +50,7 @@ class DeclaredModule(ServedModule):
 
 
 def _demand(inputs: Mapping[str, Tensor], declaration: TowerDeclaration) -> tuple[Demands, dict[str, Tensor]]:
-    """Return the demands on inputs, and inputs that are safe to compute with where a demand is not met."""
+    """Return the demands on the inputs, and the inputs with safe values where a demand is not met."""
     demands = Demands()
     safe = dict(inputs)
     for tensor in declaration.filled:

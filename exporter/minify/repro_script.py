@@ -80,7 +80,7 @@ def _import_line(name: str, value: object) -> str:
 
 
 def is_randomised(value: object) -> bool:
-    """Tell whether a script fills this tensor with random numbers, as it is too large to embed."""
+    """Return whether a script fills this tensor with random numbers because it is too large to embed."""
     if not isinstance(value, Tensor):
         return False
     is_integer = not value.dtype.is_floating_point and not value.dtype.is_complex

@@ -114,7 +114,9 @@ def _replace(program: EditableProgram, call: SubmoduleCall, interface: Interface
 
 
 def _place(program: EditableProgram, name: str, wanted: str, made: Sequence[Node]) -> str:
-    """Return the new module's name: `wanted`, unless nodes other than `made` read the module of that name."""
+    """Return the name for a new module: `wanted`, or an unused one beside `name` if other nodes than those in
+    `made` still read the module called `wanted`.
+    """
     read = [
         f"{node.target}."
         for node in program.graph.nodes

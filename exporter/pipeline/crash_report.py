@@ -67,7 +67,7 @@ def _minify_crash(
     stage, until = read_last_stage(attempt, planned.name), time.monotonic() + _LIMIT_S - _SPARE_S
     spec = attempt.spec.without_items()  # to read all their ids again would take long, and tell nothing
     clock = StageClock(planned.name, lambda event: None)  # nobody listens: the tower has failed
-    with enforce_time_limit(_LIMIT_S, diagnostics.with_name("aftermath.txt"), what=stage):
+    with enforce_time_limit(_LIMIT_S, diagnostics.with_name("crash_report_timeout.txt"), what=stage):
         try:
             opened = open_tower(planned, spec, config_text, attempt.workspace, clock)
             (diagnostics / "sizes.txt").write_text(describe_inputs(opened.inputs))

@@ -112,7 +112,7 @@ def export_in_own_process(
 def try_export_tower(
     planned: TowerToExport, attempt: Attempt, config_text: str, on_stage: OnStage
 ) -> TowerResult:
-    """Export one tower; whatever goes wrong becomes its failure."""
+    """Export one tower; any error becomes the tower's failure."""
     name_process(f"{planned.name} tower")
     diagnostics = Diagnostics(attempt.workspace / planned.name / DIAGNOSTICS)
     clock = StageClock(planned.name, on_stage, within=partial(limit_stage, attempt, planned.name))
@@ -134,7 +134,7 @@ def export_tower(
     diagnostics: Diagnostics,
     runner: RunnerProcess,
 ) -> ExportedTower:
-    """Take one tower through every stage; return only what has passed verification."""
+    """Take one tower through every stage; return it only if it has passed verification."""
     spec, folder = attempt.spec, attempt.workspace / planned.name
     folder.mkdir(exist_ok=True)  # there may be notes of its tables in it
     opened = open_tower(planned, spec, config_text, attempt.workspace, clock, diagnostics=diagnostics)

@@ -51,7 +51,7 @@ class ArtifactStore(Protocol):
         """Return the URI of a key, which `split_uri` and `open_store` accept; for "" that of the store."""
 
     def require_writable(self) -> None:
-        """Raise StorageError if a write here is sure to fail, as far as can be told without trying one."""
+        """Raise StorageError if a write here is sure to fail, as far as this is known without writing."""
         return
 
     @abstractmethod

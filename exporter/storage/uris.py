@@ -158,7 +158,7 @@ def require_sound_uris(spec: ExportSpec) -> None:
 
 
 def require_writable_output(spec: ExportSpec) -> None:
-    """Raise StorageError if publishing is sure to fail, as far as can be told without trying."""
+    """Raise StorageError if publishing is sure to fail, as far as this is known without writing."""
     open_store(spec.output_uri).require_writable()
 
 

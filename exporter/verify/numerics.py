@@ -61,8 +61,8 @@ def compare(
 ) -> Difference:
     """Return the worst elementwise difference over all outputs; a non-finite number never passes.
 
-    `usual` are scales that outputs are held against where they are smaller: a single logit may happen to be
-    a small difference of large numbers, and is rounded as these are.
+    `usual` are scales that replace an output's own scale where that is smaller: a single logit may happen
+    to be a small difference of large numbers, and is rounded as these are.
     """
     if set(reference) != set(actual):
         return _problem(None, f"outputs are {sorted(actual)}, expected {sorted(reference)}")

@@ -50,7 +50,7 @@ class RunnableTower:
         return on_device if self.lookup is None else self.lookup(on_device)
 
     def run_eager(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the tower's own outputs, on the CPU: what the packages are held against."""
+        """Return the outputs of the eager tower, on the CPU; those of packages are compared with them."""
         with torch.no_grad():
             outputs: dict[str, Tensor] = self.tower.module(self._on_device(inputs))
         return {name: value.cpu() for name, value in outputs.items()}

@@ -55,11 +55,11 @@ class Refused(Exception):
 class RunnerProcess:
     """A process that will run a package, as a context manager: it imports torch while the package is built.
 
-    The first `PackageRunner` that it is given to has it to itself, and ends it.
+    The first `PackageRunner` that receives it uses it alone, and ends it.
     """
 
     def __init__(self, scratch: Path) -> None:
-        """Prepare to start one; what it writes goes below `scratch`, and is removed with it."""
+        """Prepare a process whose files go into a temporary folder below `scratch`, removed when it ends."""
         self._scratch = scratch
         self._free = True
         self.last_words: deque[str] = deque(maxlen=20)

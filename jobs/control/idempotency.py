@@ -32,7 +32,7 @@ class Answers(Protocol):
         ...
 
     def drop(self, key: str) -> None:
-        """Forget the request: the next one with this key is answered anew."""
+        """Forget the request, so that the next request with this key is carried out."""
         ...
 
 

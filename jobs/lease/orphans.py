@@ -73,7 +73,7 @@ class OrphanedJob:
 def take_orphan(
     store: JobStore, job_id: JobId, ended: datetime, *, worker: str, length: timedelta
 ) -> OrphanedJob | None:
-    """Take a job that is to be closed, if its lease still ends at `ended`; else return None."""
+    """Take a job to close it, if its lease still ends at `ended`; else return None."""
     found: list[Job] = []
 
     def take(job: Job, now: datetime) -> Job:

@@ -77,7 +77,7 @@ def read_record(record: str, spec: str) -> Job:
 
 
 def _drop_retired_fields(fields: _Fields) -> str:
-    """Return the record without a field of towers that no longer exists: `cold`, which `code` also says."""
+    """Return the record without `cold`, a retired field of towers that `code` has replaced."""
     towers = _TOWERS.validate_python(fields.get("towers", []))
     kept = [{name: value for name, value in tower.items() if name != "cold"} for tower in towers]
     return json.dumps({**fields, "towers": kept})

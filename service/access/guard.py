@@ -40,7 +40,7 @@ class Access:
         address that the request came from.
 
         Raises:
-            Unauthenticated: no key or token is known by this secret; or the service has neither, and the
+            Unauthenticated: the secret is no known key or token; or the service has neither, and the
                 request does not come from this machine.
             TooManyGuesses: `peer` has sent too many wrong secrets within the last minute.
         """

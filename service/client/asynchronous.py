@@ -51,7 +51,7 @@ class AsyncSlipwayClient:
         return await self._send(calls.get(job_id))
 
     async def get_if_changed(self, known: JobView) -> JobView:
-        """Return the job as it is now: the object `known` itself if nothing has changed."""
+        """Return the current job: the object `known` itself if nothing has changed."""
         return await self._send(calls.get_if_changed(known))
 
     async def page(self, *, limit: int, state: JobState | None = None, cursor: str | None = None) -> JobList:

@@ -55,7 +55,7 @@ def get(job_id: str) -> Call[JobView]:
 
 
 def get_if_changed(known: JobView) -> Call[JobView]:
-    """Get the job as it is now: the object `known` itself if nothing has changed."""
+    """Get the current job: the object `known` itself if nothing has changed."""
 
     def read(answer: httpx.Response) -> JobView:
         if answer.status_code == HTTPStatus.NOT_MODIFIED:

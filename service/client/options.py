@@ -80,7 +80,9 @@ def add_spec_options(parser: argparse.ArgumentParser) -> None:
         help="what to compile for: cpu, avx2, avx512, cuda, sm_90, ...; may be repeated, for a package each",
     )
     parser.add_argument("--ranks", type=int, metavar="N", help="number of processes that export together")
-    parser.add_argument("--nodes", type=int, metavar="N", help="hosts that share the ranks; default: one")
+    parser.add_argument(
+        "--nodes", type=int, metavar="N", help="number of hosts that share the ranks; default: 1"
+    )
     parser.add_argument(
         "--materialise-items",
         action="store_true",
@@ -102,13 +104,16 @@ def add_spec_options(parser: argparse.ArgumentParser) -> None:
 def add_plan_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that decide on the inputs of a package."""
     parser.add_argument(
-        "--spec", type=Path, metavar="FILE", help="JSON file of the request, or a part; options override it"
+        "--spec",
+        type=Path,
+        metavar="FILE",
+        help="JSON file with the request or a part of it; options override its fields",
     )
     parser.add_argument(
         "--config",
         metavar="URI",
         type=non_empty,
-        help="pipeline config; of a local file the text is sent to the service",
+        help="URI of the pipeline config; if it is a local file, its text is sent to the service",
     )
     parser.add_argument("--family", metavar="NAME", help="custom model family; see docs/families.md")
     towers = [name.value for name in TowerName]
@@ -135,7 +140,7 @@ def add_plan_options(parser: argparse.ArgumentParser) -> None:
         type=int,
         metavar="N",
         dest="max_batch_size",
-        help="most rows of one call of a package",
+        help="largest number of rows in one call of a package",
     )
     parser.add_argument(
         "--table-dtype",
@@ -148,14 +153,14 @@ def add_plan_options(parser: argparse.ArgumentParser) -> None:
 
 
 def spec_of(arguments: argparse.Namespace) -> ExportSpec:
-    """Return the spec of an export: that of --spec, with the options laid over it."""
+    """Return the spec of an export: the one in --spec, whose fields the options override."""
     return request_of(arguments, ExportSpec)
 
 
 def request_of(
     arguments: argparse.Namespace, kind: type[Spec], *, base: Mapping[str, JsonValue] | None = None
 ) -> Spec:
-    """Return a request of a kind: `base`, with --spec laid over it, and the options over both."""
+    """Return a request of this kind: fields of --spec override those of `base`, and options override both."""
     fields: dict[str, object] = {**(base or {})}
     if arguments.spec is not None:
         fields |= _read_spec_file(arguments.spec)
@@ -230,7 +235,7 @@ def _table_dtype(text: str) -> tuple[str | None, str]:
 
 
 def _tables(arguments: argparse.Namespace, given: object) -> dict[str, object] | None:
-    """Return the `tables` of a request, those of --spec with the options laid over; None without options."""
+    """Return the `tables` of --spec with the fields that options override; None without such options."""
     dtypes: Sequence[tuple[str | None, str]] = arguments.table_dtypes or ()
     if not dtypes and arguments.table_layout is None:
         return None

@@ -38,7 +38,7 @@ class SlipwayClient:
         return self._send(calls.get(job_id))
 
     def get_if_changed(self, known: JobView) -> JobView:
-        """Return the job as it is now: the object `known` itself if nothing has changed."""
+        """Return the current job: the object `known` itself if nothing has changed."""
         return self._send(calls.get_if_changed(known))
 
     def page(self, *, limit: int, state: JobState | None = None, cursor: str | None = None) -> JobList:

@@ -35,7 +35,7 @@ class Page:
 
     @property
     def signed_in(self) -> str | None:
-        """The reader's name; None if the service has no keys, so that nobody signs in."""
+        """The reader's name; None if the service has no keys, and needs no sign-in."""
         return self.reader.name if self.reader is not None and self.reader is not LOCAL else None
 
 

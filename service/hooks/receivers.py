@@ -1,4 +1,4 @@
-"""Checks of the URLs that events are to be sent to, as far as is possible before connecting."""
+"""Checks of the receivers' URLs that are possible before connecting to them."""
 
 from ipaddress import ip_address
 from urllib.parse import urlsplit

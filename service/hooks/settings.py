@@ -51,12 +51,14 @@ class HookSettings(BaseSettings):
     )
     webhook_secrets_file: Path | None = Field(
         default=None,
-        description="File with more such secrets, separated by blanks or lines; read again for every event.",
+        description="File with more secrets like SLIPWAY_WEBHOOK_SECRETS, separated by blanks or lines; "
+        "read again for every event.",
     )
     max_event_bytes: int = Field(default=256 << 10, gt=0, description="Largest incoming event, in bytes.")
     event_memory: Duration = Field(
         default=timedelta(days=30),
-        description="Seconds for which an event is remembered, so that it starts no second export.",
+        description="Seconds for which a received event is remembered, so that a repetition starts no "
+        "second export.",
     )
 
     callback_secrets: Secrets = Field(
@@ -70,19 +72,21 @@ class HookSettings(BaseSettings):
     )
     callback_pauses: Durations = Field(
         default=PAUSES,
-        description="Seconds between the tries of a delivery, which is given up after the last.",
+        description="Seconds to wait after each failed try of a delivery, separated by commas; when a try "
+        "after the last pause fails too, the delivery is given up.",
     )
     callback_timeout: Duration = Field(
-        default=timedelta(seconds=15), description="Seconds that one try to send an event may take in all."
+        default=timedelta(seconds=15), description="Time limit of one try to send an event, in seconds."
     )
     callback_senders: int = Field(
         default=4,
         ge=0,
         le=64,
-        description="Threads of this process that send events; 0 leaves sending to other replicas.",
+        description="Number of threads that send events in this process; 0 leaves sending to other replicas.",
     )
     callback_poll: Duration = Field(
-        default=timedelta(seconds=0.5), description="Seconds between two looks for deliveries that are due."
+        default=timedelta(seconds=0.5),
+        description="Seconds between two searches for deliveries that are due.",
     )
     delivery_memory: Duration = Field(
         default=timedelta(days=14), description="Seconds for which deliveries that have ended are kept."

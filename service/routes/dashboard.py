@@ -83,7 +83,7 @@ def jobs_page(
 
 @router.get("/jobs/{job_id}")
 def job_page(job_id: str, jobs: Jobs, reader: Reader, if_none_match: IfNoneMatch = None) -> Response:
-    """Show one job as it is now."""
+    """Show the current state of one job."""
     return answer(JobPage(reader=reader, job=jobs.get(job_id)), if_none_match)
 
 

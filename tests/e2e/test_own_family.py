@@ -1,4 +1,4 @@
-"""The example of a family of one's own: installed, trained, exported and served by its README's commands."""
+"""The example of a custom model family: installed, trained, exported and served by its README's commands."""
 
 import shutil
 import subprocess

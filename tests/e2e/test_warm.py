@@ -1,6 +1,6 @@
 """An export of an architecture exported before takes its code over, and says so.
 
-What it computes with new weights is held against eager by its own gate, at every size.
+Its outputs with new weights are compared with eager by its own gate, at every size.
 """
 
 from pathlib import Path

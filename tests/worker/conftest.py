@@ -20,7 +20,7 @@ from worker.settings import AttemptEnvironmentSettings
 from worker.supervisor import Supervisor
 
 MakeSupervisor = Callable[..., Supervisor]
-ALLOWANCE = AttemptEnvironment(settings=AttemptEnvironmentSettings())
+ATTEMPT_ENVIRONMENT = AttemptEnvironment(settings=AttemptEnvironmentSettings())
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def make_supervisor(worker_dir: Path, pids: Path, logs: MemoryLogs) -> MakeSuper
     def make(behaviour: str, *, time_limit: timedelta = MINUTE, bundles: Bundles | None = None) -> Supervisor:
         command = (sys.executable, "-m", "tests.worker.fake_ranks", behaviour, str(pids))
         return Supervisor(
-            CommandLauncher(command, ALLOWANCE),
+            CommandLauncher(command, ATTEMPT_ENVIRONMENT),
             worker_dir=worker_dir,
             time_limit=time_limit,
             logs=logs,

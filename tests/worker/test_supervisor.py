@@ -21,7 +21,7 @@ from jobs.lease.leases import Holding, claim, update_job
 from jobs.model import Job, JobState, TowerState
 from jobs.stores.memory_store import MemoryJobStore
 from tests.jobs.factories import MINUTE
-from tests.worker.conftest import ALLOWANCE
+from tests.worker.conftest import ATTEMPT_ENVIRONMENT
 from worker.launch import CommandLauncher
 from worker.supervisor import Supervisor
 
@@ -148,7 +148,8 @@ def test_an_attempt_has_its_own_tmpdir_and_no_access_to_redis(
 ) -> None:
     monkeypatch.setenv("SLIPWAY_REDIS_URL", "redis://secret")
     tell = CommandLauncher(
-        ("/bin/sh", "-c", "echo $TMPDIR $OMP_NUM_THREADS ${SLIPWAY_REDIS_URL-none}; exit 1"), ALLOWANCE
+        ("/bin/sh", "-c", "echo $TMPDIR $OMP_NUM_THREADS ${SLIPWAY_REDIS_URL-none}; exit 1"),
+        ATTEMPT_ENVIRONMENT,
     )
     failure = run(
         Supervisor(tell, worker_dir=worker_dir, time_limit=MINUTE, logs=MemoryLogs()), holding
@@ -164,7 +165,7 @@ def test_attempts_share_what_the_compiler_learns_of_the_machine(
 ) -> None:
     monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    tell = CommandLauncher(("/bin/sh", "-c", "echo $TORCHINDUCTOR_CACHE_DIR; exit 1"), ALLOWANCE)
+    tell = CommandLauncher(("/bin/sh", "-c", "echo $TORCHINDUCTOR_CACHE_DIR; exit 1"), ATTEMPT_ENVIRONMENT)
     failure = run(
         Supervisor(tell, worker_dir=worker_dir, time_limit=MINUTE, logs=MemoryLogs()), holding
     ).failure

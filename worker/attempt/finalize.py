@@ -105,7 +105,7 @@ def sign_published(
     )
 
 
-def close_orphan(closing: OrphanedJob, key: SigningKey | None, stopped: threading.Event | None = None) -> Job:
+def close_orphan(orphan: OrphanedJob, key: SigningKey | None, stopped: threading.Event | None = None) -> Job:
     """End a job that nobody works on any more: adopt the artifact it left, or end it without one.
 
     Raises:
@@ -113,12 +113,12 @@ def close_orphan(closing: OrphanedJob, key: SigningKey | None, stopped: threadin
         StorageError, StoreUnavailable: it failed for now; another sweep will try again.
         Stopped: the worker is to stop; another sweep will try again.
     """
-    job, refused = closing.job, None
-    with renew_lease(closing.renew, closing.length, stopped) as lease:
-        for target in closing.targets:
+    job, refused = orphan.job, None
+    with renew_lease(orphan.renew, orphan.length, stopped) as lease:
+        for target in orphan.targets:
             uri = artifact_uri_of(job, target)
             try:
-                outcome = _adopt_or_remove(uri, job, closing.towers(target), lease.require)
+                outcome = _adopt_or_remove(uri, job, orphan.towers(target), lease.require)
                 if outcome is None:
                     continue
                 if key is not None:
@@ -130,8 +130,8 @@ def close_orphan(closing: OrphanedJob, key: SigningKey | None, stopped: threadin
                 if isinstance(error, SignatureRefused):  # other errors say less than why the attempts ended
                     refused = Failure.of(error)
                 continue
-            return closing.adopt(target, outcome)
-    return closing.end(refused)
+            return orphan.adopt(target, outcome)
+    return orphan.end(refused)
 
 
 def clean_up_after_loss(holding: Holding, policy: WaitPolicy = _DEFAULT_POLICY) -> None:

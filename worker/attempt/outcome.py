@@ -1,4 +1,4 @@
-"""Read the result of an attempt from what its ranks left, and record it in the job."""
+"""Read the result of an attempt from the files of its ranks, and record it in the job."""
 
 import time
 from datetime import timedelta

@@ -20,7 +20,7 @@ _PATIENCE_S = 300.0
 
 
 class Stopped(Exception):
-    """The worker is to stop; whoever gets the job next does what is left."""
+    """The worker must stop; the next holder of the job does the rest."""
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Write a feature's block of fg.json, which TorchEasyRec's feature generator turns raw values by."""
+"""Write a feature's block of fg.json, the config of TorchEasyRec's feature generator for raw values."""
 
 from typing import assert_never
 
@@ -27,7 +27,7 @@ _BUCKET_OF_THE_UNKNOWN = 1  # default_bucketize_value where the config leaves it
 
 
 def fg_json(source: FeatureSource) -> list[FgBlock]:
-    """Return the feature's blocks; those of a sequence's feature belong into the sequence's `features`.
+    """Return the feature's blocks; if it is part of a sequence, they belong into that sequence's `features`.
 
     A feature has one block, except a lookup_feature of several values: it is looked up as text, then split.
     """

@@ -38,7 +38,7 @@ class GroupChecks:
         return features_width(self._groups[name], self._features)
 
     def vector_width(self, name: str) -> int:
-        """Return the width of a DEEP group's vector: its features, and what its sequence encoders append."""
+        """Return the width of a DEEP group's vector: its features and its sequence encoders' outputs."""
         return self.features_width(name) + sum(encoder_widths(self._groups[name], self._features))
 
     def require_group(self, name: str, purpose: str, kind: GroupKind) -> None:

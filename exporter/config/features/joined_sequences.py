@@ -71,7 +71,7 @@ def _join_parents(members: Sequence[Feature], groups: _GroupSet) -> Parent:
             f"feature groups {', '.join(group.name for group in groups)} are joined element by element, "
             f"but hold features of different sequences: {named}",
             hint="write these features in one sequence_feature; or write them standalone, "
-            "as sequence_id_feature and sequence_raw_feature, and every row is held to equal lengths",
+            "as sequence_id_feature and sequence_raw_feature, and every row must then have equal lengths",
             where=f"feature_groups: {groups[0].name}",
         )
     first = next(iter(parents.values()), members[0].sequence)

@@ -1,4 +1,4 @@
-"""The outputs of ranking tasks, by what they were trained with.
+"""The outputs of ranking tasks, which depend on the loss that each task was trained with.
 
 B rows (or candidates), K numbers of a task.
 """

@@ -25,7 +25,7 @@ class Agreement(Check):
         return cases.must_agree
 
     def prepare(self, cases: Cases) -> None:
-        """Learn each output's scale in the largest ordinary batch, which small batches are held against."""
+        """Measure each output's scale in the largest ordinary batch, as a reference for small batches."""
         if cases.ordinary:
             self._usual_scales = measure_scales(self.runnable.run_eager(cases.ordinary[-1].inputs))
 

@@ -34,7 +34,7 @@ class Fp32Distance(Check):
         return cases.must_agree if self.runnable.fp32 is not None else ()
 
     def prepare(self, cases: Cases) -> None:
-        """Learn each output's scale in the largest ordinary batch, which small batches are held against."""
+        """Measure each output's scale in the largest ordinary batch, as a reference for small batches."""
         if self.runnable.fp32 is not None and cases.ordinary:
             self._usual_scales = measure_scales(self.runnable.fp32(cases.ordinary[-1].inputs))
 

@@ -1,4 +1,4 @@
-"""A declared tower is built, filled and held to its declaration."""
+"""A declared tower is built and filled, and must match its declaration."""
 
 import re
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Item vectors as written are held against eager by the same measure as the package that made them."""
+"""Written item vectors are compared with eager by the same measure as the package that computed them."""
 
 from dataclasses import replace
 from pathlib import Path

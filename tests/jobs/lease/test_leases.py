@@ -91,9 +91,9 @@ def test_a_job_that_cost_two_workers_gets_no_third(store: JobStore, job: Job) ->
     assert claim(store, job.id, worker="w3", length=MINUTE) is None
     leases = store.leases()
     assert release_expired(store, leases) == ()
-    closing = take_orphan(store, job.id, leases[job.id], worker="w3", length=MINUTE)
-    assert closing is not None
-    ended = closing.end()
+    orphan = take_orphan(store, job.id, leases[job.id], worker="w3", length=MINUTE)
+    assert orphan is not None
+    ended = orphan.end()
     assert (ended.state, ended.attempt) == (JobState.FAILED, 2)
     assert ended.failure is not None and ended.failure.code == "attempt_failed"
     assert "two workers went away" in ended.failure.message and "w2" in ended.failure.message

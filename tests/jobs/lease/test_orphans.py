@@ -29,9 +29,9 @@ def cancel(store: JobStore, job: Job) -> Job:
 
 
 def over(store: JobStore, job: Job) -> OrphanedJob:
-    closing = take_orphan(store, job.id, store.leases()[job.id], worker="w2", length=MINUTE)
-    assert closing is not None
-    return closing
+    orphan = take_orphan(store, job.id, store.leases()[job.id], worker="w2", length=MINUTE)
+    assert orphan is not None
+    return orphan
 
 
 def test_a_job_cancelled_between_two_attempts_is_closed_by_a_worker(store: JobStore) -> None:
@@ -66,11 +66,11 @@ def test_a_job_whose_closer_dies_too_was_lost_by_the_worker_of_its_attempt(store
     assert claim(store, first.job.id, worker="w2", length=OVER) is not None
     died = take_orphan(store, first.job.id, store.leases()[first.job.id], worker="w3", length=OVER)
     assert died is not None
-    closing = take_orphan(store, first.job.id, store.leases()[first.job.id], worker="w4", length=MINUTE)
-    assert closing is not None
+    orphan = take_orphan(store, first.job.id, store.leases()[first.job.id], worker="w4", length=MINUTE)
+    assert orphan is not None
     with pytest.raises(LeaseLost):
         died.end()
-    failure = closing.end().failure
+    failure = orphan.end().failure
     assert failure is not None and "worker w2 stopped renewing" in failure.message
 
 
@@ -83,13 +83,13 @@ def test_one_worker_closes_a_job_and_an_attempt_that_wakes_up_does_nothing(store
     second = claim(store, first.job.id, worker="w2", length=OVER)
     assert second is not None
     leases = store.leases()
-    closing = take_orphan(store, first.job.id, leases[first.job.id], worker="w2", length=MINUTE)
-    assert closing is not None
+    orphan = take_orphan(store, first.job.id, leases[first.job.id], worker="w2", length=MINUTE)
+    assert orphan is not None
     assert take_orphan(store, first.job.id, leases[first.job.id], worker="w3", length=MINUTE) is None
     with pytest.raises(LeaseLost):
         second.renew()
-    closing.renew()
-    assert closing.end().state is JobState.FAILED
+    orphan.renew()
+    assert orphan.end().state is JobState.FAILED
 
 
 @pytest.mark.parametrize("length", [MINUTE, OVER])
@@ -100,6 +100,6 @@ def test_a_job_that_is_tried_again_is_not_closed(store: JobStore, length: timede
 
 def test_of_a_job_for_two_targets_all_places_are_looked_at(store: JobStore) -> None:
     job = cancel(store, begun(store, target=("cpu", "avx2")).set_back(make_failure(retryable=True)))
-    closing = over(store, job)
-    assert closing.targets == ("cpu", "avx2")
-    assert closing.towers("avx2") == (TowerName.USER, TowerName.ITEM)
+    orphan = over(store, job)
+    assert orphan.targets == ("cpu", "avx2")
+    assert orphan.towers("avx2") == (TowerName.USER, TowerName.ITEM)

@@ -14,7 +14,7 @@ from jobs.lease.leases import claim
 from jobs.model import JobState
 from jobs.stores.memory_store import MemoryJobStore
 from tests.jobs.factories import MINUTE, make_job
-from tests.worker.conftest import ALLOWANCE
+from tests.worker.conftest import ATTEMPT_ENVIRONMENT
 from worker.attempt.attempt_result import Finished, NoOutcome, redact_failures
 from worker.launch import CommandLauncher
 from worker.supervisor import Supervisor
@@ -44,7 +44,7 @@ def test_the_worker_signs_what_its_attempt_wrote_and_nothing_else(
     behaviour = "publish-swapped" if swapped else "publish"
     command = (sys.executable, "-m", "tests.worker.fake_ranks", behaviour, str(pids))
     supervisor = Supervisor(
-        CommandLauncher(command, ALLOWANCE),
+        CommandLauncher(command, ATTEMPT_ENVIRONMENT),
         worker_dir=worker_dir,
         time_limit=MINUTE,
         logs=MemoryLogs(),

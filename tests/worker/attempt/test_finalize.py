@@ -169,8 +169,8 @@ def test_what_a_straggler_sent_is_removed_once_the_job_is_closed(
 ) -> None:
     held(store, job, length=OVER)
     straggler = held(store, job, worker="w2", length=OVER)
-    closing = take_orphan(store, job.id, store.leases()[job.id], worker="w3", length=MINUTE)
-    assert closing is not None
+    orphan = take_orphan(store, job.id, store.leases()[job.id], worker="w3", length=MINUTE)
+    assert orphan is not None
     sent, looks = send(job), iter(["away", "not yet"])
 
     def get(job_id: JobId) -> Job:
@@ -179,7 +179,7 @@ def test_what_a_straggler_sent_is_removed_once_the_job_is_closed(
             raise StoreUnavailable(OSError(look))
         if look == "not yet":
             assert sent.exists()
-            closing.end()  # just after it was looked at
+            orphan.end()  # just after it was looked at
         return found
 
     monkeypatch.setattr("worker.attempt.finalize._RETRY_S", 0.0)
@@ -206,10 +206,10 @@ def test_a_sweep_that_closes_ends_with_its_worker(
     abandon_twice(store, job)
     sent, begun = send(job), threading.Event()
 
-    def slow(closing: OrphanedJob, key: SigningKey | None, stopped: threading.Event) -> Job:
+    def slow(orphan: OrphanedJob, key: SigningKey | None, stopped: threading.Event) -> Job:
         begun.set()
         assert stopped.wait(30)
-        return close_orphan(closing, key, stopped)
+        return close_orphan(orphan, key, stopped)
 
     monkeypatch.setattr("worker.tasks.close_orphan", slow)
     sweeper = Sweeper(MemoryRoster(), runner, timedelta(seconds=0.05), forget=lambda: None)

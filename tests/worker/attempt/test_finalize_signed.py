@@ -61,9 +61,9 @@ def test_a_signature_that_cannot_be_read_now_ends_no_job(
         patched.setattr("exporter.artifact.read.open_store", lambda uri: Away(Path(uri)))
         sweep(runner)
     assert store.get(job.id).state is JobState.RUNNING
-    closing = take_orphan(store, job.id, store.leases()[job.id], worker="w4", length=MINUTE)
-    assert closing is not None
-    assert close_orphan(closing, signing_key).state is JobState.PARTIALLY_SUCCEEDED
+    orphan = take_orphan(store, job.id, store.leases()[job.id], worker="w4", length=MINUTE)
+    assert orphan is not None
+    assert close_orphan(orphan, signing_key).state is JobState.PARTIALLY_SUCCEEDED
 
 
 def test_a_job_whose_artifact_nobody_can_vouch_for_fails_over_that(

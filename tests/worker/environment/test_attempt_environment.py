@@ -15,7 +15,7 @@ from jobs.lease.leases import Holding
 from processes.guarded_process import GuardedProcess
 from tests.architecture.tree import ROOT
 from tests.jobs.factories import MINUTE
-from tests.worker.conftest import ALLOWANCE
+from tests.worker.conftest import ATTEMPT_ENVIRONMENT
 from worker.attempt.workspace import Workspace, open_workspace
 from worker.environment.attempt_environment import AttemptEnvironment
 from worker.launch import CommandLauncher, RanksLauncher
@@ -38,7 +38,7 @@ SECRETS = {
 @contextmanager
 def ranks_of(workspace: Workspace, count: int) -> Iterator[list[int]]:
     """Return the numbers of an attempt's real processes as soon as there are any; ranks are forks."""
-    process = RanksLauncher(ALLOWANCE).start(workspace, ranks=count)
+    process = RanksLauncher(ATTEMPT_ENVIRONMENT).start(workspace, ranks=count)
     try:
         deadline = time.monotonic() + 60
         while not (found := _processes_of(process)):
@@ -88,12 +88,12 @@ def test_real_ranks_see_no_secret_and_are_limited(
 
 @pytest.mark.parametrize("name", sorted(SECRETS))
 def test_a_secret_is_not_among_what_is_passed_on(name: str) -> None:
-    assert not ALLOWANCE.make_confinement().permits(name)
+    assert not ATTEMPT_ENVIRONMENT.make_confinement().permits(name)
 
 
 @pytest.mark.parametrize("name", ["PATH", "PYTHONPATH", "LC_ALL", "AWS_PROFILE", "SLIPWAY_CODE_CACHE", "CXX"])
 def test_what_it_needs_is_passed_on(name: str) -> None:
-    assert ALLOWANCE.make_confinement().permits(name)
+    assert ATTEMPT_ENVIRONMENT.make_confinement().permits(name)
 
 
 def test_an_operator_may_list_more(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,14 +28,14 @@ def test_a_worker_that_beats_is_well_whether_or_not_it_has_work(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("vitals", "problem"),
+    ("beat", "problem"),
     [
         (Beat(at=-60, beat_s=5), "the latest beat was 60 s ago"),
         (Beat(at=0, beat_s=5, hungry_s=900), "it has been idle for 900 s beside a queue"),
     ],
 )
-def test_silence_and_deafness_are_illnesses(vitals: Beat, problem: str) -> None:
-    assert (vitals.problem(0, LONG) or "").startswith(problem)
+def test_silence_and_deafness_are_illnesses(beat: Beat, problem: str) -> None:
+    assert (beat.problem(0, LONG) or "").startswith(problem)
 
 
 def test_hunger_ends_with_the_next_job(tmp_path: Path) -> None:

@@ -138,7 +138,7 @@ def launch(  # noqa: PLR0913  what a kernel takes
     *,
     approximate: bool | None = None,
 ) -> None:
-    """Launch `kernel` on a grid of all tiles; unless told, it approximates SiLU for numbers of 16 bits.
+    """Launch `kernel` on a grid of all tiles; by default it approximates SiLU for numbers of 16 bits.
 
     The columns of x follow each other, and so do offsets and candidates.
     """
