@@ -11,8 +11,16 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
+import exporter
+from exporter.aoti.compile import compile_code
 from exporter.code_cache.fingerprint import canonical, graph_fingerprint, request_key
+from exporter.config.parse import parse_pipeline_config
+from exporter.dims.plan import plan_dims
+from exporter.lowering.lower_tower import lower_tower
+from exporter.models.registry import build_tower
 from exporter.towers.tower import Tower
+from exporter.towers.view import tower_configs
+from exporter.trace.trace_tower import trace_tower
 from tests.exporter.verify.conftest import mean_price_tower
 
 CPU = torch.device("cpu")
@@ -109,6 +117,24 @@ def test_a_module_of_another_package_is_known_by_that_packages_source(
     keys = {
         request_key([replace(mean_price_tower(), module=each)], (), CPU) for each in (first, first, second)
     }
+    assert len(keys) == 2
+
+
+@pytest.mark.parametrize(
+    "step",
+    [parse_pipeline_config, tower_configs, plan_dims, build_tower, lower_tower, trace_tower, compile_code],
+)
+def test_a_request_is_known_by_the_code_of_every_step_up_to_the_compiler(
+    step: Callable[..., object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, folder, *_ = step.__module__.split(".")
+    keys = set()
+    for text in ("LIMIT = 1", "LIMIT = 2"):
+        code = tmp_path / text[-1]
+        (code / folder).mkdir(parents=True)
+        (code / folder / "module.py").write_text(text)
+        monkeypatch.setattr(exporter, "__path__", [str(code)])
+        keys.add(request_key([mean_price_tower()], (), CPU))
     assert len(keys) == 2
 
 
