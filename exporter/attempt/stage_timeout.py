@@ -9,7 +9,7 @@ from exporter.stages import Stage
 from exporter.trace.trace_log import read_last_node
 
 TRACE_LOG = "trace_nodes.txt"
-_NOTE = "read_overrun.txt"
+_NOTE = "overrun.txt"
 
 
 def limit_stage(attempt: Attempt, tower: str, stage: Stage) -> AbstractContextManager[None]:
