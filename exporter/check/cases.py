@@ -20,7 +20,7 @@ from exporter.verify.runner import PackageRunner
 PLAN = "plan"  # the program's sizes are exactly the planned dims; tracing holds an export to that
 SHOWN = tuple(check for check in CHECKS if not check.gate_only)
 TITLES = {PLAN: "sizes of the program are the plan's", **{check.name: check.title for check in SHOWN}}
-_LONGEST = 500  # characters of a finding
+_LONGEST = 500  # characters of an error that a case raised
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ def _run(check: Check, trial: Trial) -> Finding:
         passed=result.passed,
         sizes=dict(result.sizes or {}),
         of_allowed=result.of_allowed,
-        detail=result.detail[:_LONGEST],
+        detail=result.detail,
     )
 
 
