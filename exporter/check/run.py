@@ -77,7 +77,7 @@ def _check_tower(
     spec = task.spec.without_items()
     clock = StageClock(planned.name, lambda event: None)  # progress is reported by finding
     require = task.published.require_made_from if task.published else lambda source: None
-    opened = open_tower(planned, spec, config_text, scratch, clock, require_source=require)
+    opened = open_tower(planned, spec, config_text, scratch, clock, require_source=require).without_fp32()
     packages = plan_packages(opened.tower, spec)
     inputs, cases = packages.first_inputs(opened.inputs), _make_cases(opened, task)
     with log_nodes(folder / TRACE_LOG) as log:

@@ -69,7 +69,7 @@ def _minify_crash(
     clock = StageClock(planned.name, lambda event: None)  # nobody listens: the tower has failed
     with enforce_time_limit(_LIMIT_S, diagnostics.with_name("crash_report_timeout.txt"), what=stage):
         try:
-            opened = open_tower(planned, spec, config_text, attempt.workspace, clock)
+            opened = open_tower(planned, spec, config_text, attempt.workspace, clock).without_fp32()
             (diagnostics / "sizes.txt").write_text(describe_inputs(opened.inputs))
             if stage == Stage.TRACE:
                 return _minify_untraceable(opened, spec, diagnostics, expected, until)

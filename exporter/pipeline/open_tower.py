@@ -1,7 +1,7 @@
 """Opening a planned tower, the first half of an export: build it, load weights, read rows to try it on."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -41,6 +41,10 @@ class OpenedTower:
     def tower(self) -> Tower:
         """The tower in the precision that is asked for."""
         return self.lowered.tower
+
+    def without_fp32(self) -> "OpenedTower":
+        """Return the opened tower without its fp32 reference, which may take as much memory as all tables."""
+        return replace(self, lowered=replace(self.lowered, fp32=None))
 
 
 def open_tower(
