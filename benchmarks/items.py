@@ -120,11 +120,11 @@ def _figures_of(manifest: Manifest, artifact: Path, rows: Path, done: ExportRun)
 
 def _package_speed(manifest: Manifest, artifact: Path, rows: Path) -> float:
     """Return rows per second of the package alone: resident tensors, the largest batch, the same threads."""
-    served = download_tower(str(artifact), TowerName.ITEM, artifact.parent / "served")
+    tower = download_tower(str(artifact), TowerName.ITEM, artifact.parent / "served")
     size = manifest.max_batch_size
-    inputs = read_rows(str(rows), served.features, limit=size).take(size).tensors(served.plan)
+    inputs = read_rows(str(rows), tower.features, limit=size).take(size).tensors(tower.plan)
     with PackageRunner(
-        served.chain,
+        tower.chain,
         op_libraries=manifest.op_libraries,
         scratch=artifact.parent,
         threads=len(os.sched_getaffinity(0)),

@@ -25,7 +25,7 @@ from benchmarks.harness.report import Report, Table
 from benchmarks.harness.statistics import Spread, ratios
 from benchmarks.measure.exports import Place, export
 from benchmarks.measure.large_table import add_sizes_option, large_table_spec
-from benchmarks.measure.process_memory import family, memory_of
+from benchmarks.measure.process_memory import memory_of, process_tree
 from exporter.checkpoint.keymap import PREFIX
 from exporter.checkpoint.read import open_checkpoint
 from exporter.shards.write import PIECE_BYTES
@@ -79,8 +79,8 @@ class RankWatch:
     def _watch(self) -> None:
         own = Path("/proc/self").resolve().name
         while not self._ended.wait(_PERIOD_S):
-            for rank in (pid for pid in family(int(own)) if _is_rank(pid)):
-                now = [memory_of(pid) for pid in family(rank)]
+            for rank in (pid for pid in process_tree(int(own)) if _is_rank(pid)):
+                now = [memory_of(pid) for pid in process_tree(rank)]
                 self.anonymous = max(self.anonymous, sum(each.anonymous for each in now))
                 self.mapped = max(self.mapped, sum(each.mapped for each in now))
 

@@ -99,7 +99,7 @@ class Places:
     folder: Path  # holds the containers' folders
     addresses: Mapping[str, str]  # host:port of compose to host:port here
 
-    def here(self, text: str) -> str:
+    def translate(self, text: str) -> str:
         """Translate a word of a command or a variable's value for this machine."""
         text = _PLACE.sub(lambda match: f"{self.folder}/{match[1]}", text)
         for there, here in self.addresses.items():
@@ -107,7 +107,7 @@ class Places:
         return text
 
     def command(self, service: Service) -> list[str]:
-        return [self.here(word) for word in service.command]
+        return [self.translate(word) for word in service.command]
 
     def environment(self, service: Service) -> dict[str, str]:
-        return {name: self.here(value) for name, value in service.environment.items()}
+        return {name: self.translate(value) for name, value in service.environment.items()}

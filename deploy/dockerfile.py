@@ -124,9 +124,9 @@ class Follower:
         if _NEEDS_ROOT.search(command):
             self.left_out.append(command)
             return
-        told = [f"{name}={_in_root(value, root)}" for name, value in environment.items()]
+        variables = [f"{name}={_in_root(value, root)}" for name, value in environment.items()]
         in_root = _in_root(command, root)
-        subprocess.run([*CLEAN, "PIP_QUIET=1", *told, "bash", "-euc", in_root], cwd=here, check=True)
+        subprocess.run([*CLEAN, "PIP_QUIET=1", *variables, "bash", "-euc", in_root], cwd=here, check=True)
 
 
 def _in_root(text: str, root: Path) -> str:

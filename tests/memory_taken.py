@@ -11,7 +11,7 @@ from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
-from benchmarks.measure.process_memory import MemoryWatch, family, memory_of
+from benchmarks.measure.process_memory import MemoryWatch, memory_of, process_tree
 
 # From this size on a block is given back the moment it is freed, however often its like was freed before.
 _GIVEN_BACK = f"MALLOC_MMAP_THRESHOLD_={256 << 10}"
@@ -20,9 +20,9 @@ Work = Callable[[Path], object]
 
 
 def memory_taken(work: Work, folder: Path) -> int:
-    """Most bytes at one moment that no file stands behind, while a module's function works in a folder.
+    """Return the peak of anonymous memory, in bytes, while a module's function works in a folder.
 
-    They are those of a new process and its descendants, over what it had before.
+    It is measured over a new process and its descendants, less what the process had before.
     """
     program = [sys.executable, "-m", __name__, work.__module__, work.__name__, str(folder)]
     ended = subprocess.run(["env", _GIVEN_BACK, *program], stdout=subprocess.PIPE, text=True, check=True)
@@ -30,10 +30,10 @@ def memory_taken(work: Work, folder: Path) -> int:
 
 
 def _taken_here(work: Work, folder: Path) -> int:
-    before = sum(memory_of(pid).anonymous for pid in family(os.getpid()))
+    before = sum(memory_of(pid).anonymous for pid in process_tree(os.getpid()))
     with MemoryWatch(os.getpid()) as watch:
         work(folder)
-    assert watch.peak.anonymous > 0, "it was over before it was looked at"
+    assert watch.peak.anonymous > 0, "the work ended before its memory was sampled"
     return watch.peak.anonymous - before
 
 

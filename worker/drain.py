@@ -92,7 +92,7 @@ def drain(
 ) -> bool:
     """Stop the worker of this host from taking jobs; return True once it has none, False after `patience`.
 
-    While the store is away it is unknown whether the worker is busy: it counts as busy, and is told again to
+    While the store is away it is unknown whether the worker is busy: it counts as busy, and is asked again to
     stop listening afterwards.
     """
     deadline, seen = time.monotonic() + patience.total_seconds(), _Observation()

@@ -60,7 +60,7 @@ class Row(Frozen):
     def key(self) -> tuple[str, ...]:
         return (self.model, self.tower, self.mode, self.precision)
 
-    def stands_for(self, other: "Row") -> bool:
+    def covers(self, other: "Row") -> bool:
         """Return whether this row covers the other: same tower, or all towers of the same export."""
         same = (self.model, self.mode, self.precision) == (other.model, other.mode, other.precision)
         return same and self.tower in {other.tower, ALL}
@@ -134,7 +134,7 @@ def changes(earlier: Record | None, now: Record) -> Changes:
 def _earlier_rows(rows: Sequence[Row], row: Row) -> list[Row]:
     """Return the earlier run's rows for the same case, or else rows that cover it or that it covers."""
     same = [each for each in rows if each.key == row.key]
-    return same or [each for each in rows if each.stands_for(row) or row.stands_for(each)]
+    return same or [each for each in rows if each.covers(row) or row.covers(each)]
 
 
 def _narrower(one: Row, other: Row) -> Row:
@@ -149,15 +149,15 @@ def merge_records(earlier: Record | None, now: Record) -> Record:
     """Return the record to keep: this run, with earlier results for cases that it left out."""
     rows: list[Row] = []
     for row in now.rows:
-        stood_for = [each for each in (earlier.rows if earlier else ()) if row.stands_for(each)]
-        rows += (stood_for or [row]) if row.result is Result.LEFT_OUT else [row]
+        covered = [each for each in (earlier.rows if earlier else ()) if row.covers(each)]
+        rows += (covered or [row]) if row.result is Result.LEFT_OUT else [row]
     return now.model_copy(update={"rows": tuple(rows)})
 
 
 def merge_unfinished(earlier: Record | None, rows: Sequence[Row], *, torch: str) -> Record:
     """Return the record of an unfinished run: its rows, and earlier results for all other cases."""
     known = earlier.rows if earlier else ()
-    others = [each for each in known if not any(row.stands_for(each) for row in rows)]
+    others = [each for each in known if not any(row.covers(each) for row in rows)]
     done = merge_records(earlier, Record(at=now(), torch=torch, rows=tuple(rows)))
     return done.model_copy(update={"rows": (*done.rows, *others)})
 

@@ -54,9 +54,9 @@ def run_board(zoo: Zoo, folder: Path, *, reduced: bool, only: Collection[str] = 
             add_row(_left_out_row(case, family, _ONE_TOWER, tower=tower.name))
     for family in sorted(set(SUPPORTED) - set(families.values())):
         given = zoo.left_out.get(family)
-        told = Result.LEFT_OUT if given else Result.FAIL
+        result = Result.LEFT_OUT if given else Result.FAIL
         why = given or "no model of the zoo is of this family, and the zoo does not say why"
-        add_row(Row(family=family, model="-", tower="-", mode="-", precision="-", result=told, why=why))
+        add_row(Row(family=family, model="-", tower="-", mode="-", precision="-", result=result, why=why))
     return Record(at=now(), torch=torch.__version__, rows=tuple(rows))
 
 

@@ -127,7 +127,7 @@ def _export_spec(request: Path, folder: Path, code_cache: str | None) -> dict[st
     for module, name, instead in (
         (exporter.packages.package_tower, "minify_build_failure", lambda *_: nullcontext()),
         (exporter.packages.package_tower, "minify_tracing_failure", lambda *_: nullcontext()),
-        (exporter.verify.cases, "contradicting_batches", refused_here(contradicting_batches)),
+        (exporter.verify.cases, "contradicting_batches", drop_unchecked_cases(contradicting_batches)),
     ):
         setattr(module, name, instead)
     spec = ExportSpec.model_validate_json(request.read_text())
@@ -138,8 +138,8 @@ def _export_spec(request: Path, folder: Path, code_cache: str | None) -> dict[st
     for tower in outcome.towers:
         if tower.failure is not None:
             trace = workspace / tower.tower / DIAGNOSTICS / "traceback.txt"
-            told = trace.read_text()[-_LAST_WORDS:] if trace.exists() else ""
-            failures[tower.tower] = f"{tower.failure.code}: {tower.failure.message}\n{told}"
+            last_words = trace.read_text()[-_LAST_WORDS:] if trace.exists() else ""
+            failures[tower.tower] = f"{tower.failure.code}: {tower.failure.message}\n{last_words}"
     return failures
 
 
@@ -166,22 +166,22 @@ def _release() -> tuple[int, ...]:
     return tuple(map(int, torch.__version__.split(".")[:2]))
 
 
-def refused_here(batches: Callable[P, Iterator[T]]) -> Callable[P, Iterator[T]]:
-    """Without the cases that packages of this torch compute and do not refuse.
+def drop_unchecked_cases(batches: Callable[P, Iterator[T]]) -> Callable[P, Iterator[T]]:
+    """Return the function without the cases that packages of this torch compute instead of refusing.
 
     Of inputs that share a dim, packages compare the sizes from torch 2.13 on.
     """
     if _release() >= (2, 13):
         return batches
 
-    def some(*args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+    def filtered(*args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
         return (
             each
             for each in batches(*args, **kwargs)
             if not str(getattr(each, "name", "")).startswith(("one_row_short", "one_event_short"))
         )
 
-    return some
+    return filtered
 
 
 if __name__ == "__main__":

@@ -103,7 +103,7 @@ def format_figures(found: Sequence[Figure]) -> str:
     figures = [each for each in found if isinstance(each, OutputFigures)]
     missing = [str(each) for each in found if isinstance(each, Missing)]
 
-    def us(spread: Spread | None) -> str:
+    def format_us(spread: Spread | None) -> str:
         return f"{spread.median * 1000:.0f}" if spread else "-"
 
     columns = (
@@ -124,11 +124,11 @@ def format_figures(found: Sequence[Figure]) -> str:
                 str(each.elements),
                 str(each.width),
                 str(each.heads or "-"),
-                us(each.eager_ms),
-                us(each.compiled_ms),
-                us(each.gated_ms),
-                us(each.gate_ms),
-                us(each.fused_ms),
+                format_us(each.eager_ms),
+                format_us(each.compiled_ms),
+                format_us(each.gated_ms),
+                format_us(each.gate_ms),
+                format_us(each.fused_ms),
                 f"{each.fused_of_matrix_rate:.2f}",
                 f"{each.gate_of_copy_rate:.2f}",
                 "{rows}x{columns}x{step} w{warps} s{stages}".format(**asdict(each.tiles)),

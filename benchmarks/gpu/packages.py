@@ -189,8 +189,9 @@ def _table(results: Results) -> Iterator[str]:
         yield f"{begins} {p50:>8.3f} {line['p99_ms']:>8.3f} {line['rows_per_s']:>10,.0f} {of_eager:>7.2f}"
     for name, export in results.exports.items():
         failures = export.get("failures") or ({"": export["failed"]} if "failed" in export else {})
-        told = "; ".join(f"FAILED {tower} {_first_line(text)}" for tower, text in dict(failures).items())  # type: ignore[call-overload]  # a dict of texts
-        yield f"export {name:<36} {export.get('seconds', '')!s:>6} s  {told or 'all towers passed the gate'}"
+        failed = "; ".join(f"FAILED {tower} {_first_line(text)}" for tower, text in dict(failures).items())  # type: ignore[call-overload]  # a dict of texts
+        result = failed or "all towers passed the gate"
+        yield f"export {name:<36} {export.get('seconds', '')!s:>6} s  {result}"
     yield from (f"note: {_shorten(note)}" for note in results.notes)
 
 

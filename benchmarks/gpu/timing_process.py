@@ -46,10 +46,10 @@ class Subject(NamedTuple):
 
 def main() -> None:
     request = json.loads(Path(sys.argv[1]).read_text())
-    told = Path(sys.argv[2])
+    output = Path(sys.argv[2])
 
     def write_line(**line: object) -> None:
-        with told.open("a") as lines:
+        with output.open("a") as lines:
             lines.write(json.dumps({"subject": request["name"], **line}) + "\n")
 
     subject = _load_subject(request, write_line)
@@ -210,12 +210,12 @@ def _chains(name: str, artifact: Path, tower: str, scratch: Path) -> "dict[str, 
     from exporter.serving.downloaded_tower import download_tower
     from exporter.spec import TowerName
 
-    served = download_tower(
+    downloaded = download_tower(
         str(artifact), TowerName(tower), scratch / f"{artifact.parent.parent.name}-{tower}"
     )
-    chains: dict[str, Sequence[Link]] = {f"package {name}": served.chain}
-    if len(served.chain) > 1:
-        chains[f"dense {name}"] = served.chain[-1:]
+    chains: dict[str, Sequence[Link]] = {f"package {name}": downloaded.chain}
+    if len(downloaded.chain) > 1:
+        chains[f"dense {name}"] = downloaded.chain[-1:]
     return chains
 
 

@@ -71,7 +71,7 @@ def run_benchmark(name: str, given: argparse.Namespace, measure: Callable[[Run],
     write_report(
         report,
         name=name,
-        machine=Machine.since(load_before),
+        machine=Machine.describe(load_before),
         seconds=time.monotonic() - begun,
         folder=given.results,
     )

@@ -23,7 +23,7 @@ class Machine(BaseModel):
     load_after: float
 
     @classmethod
-    def since(cls, load_before: float) -> Self:
+    def describe(cls, load_before: float) -> Self:
         """Describe this machine at the end of a benchmark that began under `load_before`."""
         named = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith(_CPU)]
         return cls(

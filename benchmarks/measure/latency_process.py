@@ -135,8 +135,8 @@ def _calls(subject: Subject, tower: Tower, rows: Rows, scratch: Path) -> dict[st
 
 
 def _chain(artifact: Path, subject: Subject, scratch: Path) -> Call:
-    served = download_tower(str(artifact), subject.tower, scratch / f"{artifact.name}-{subject.tower}")
-    return Chain(served.chain, torch.device("cpu"))
+    tower = download_tower(str(artifact), subject.tower, scratch / f"{artifact.name}-{subject.tower}")
+    return Chain(tower.chain, torch.device("cpu"))
 
 
 def _batches(rows: Rows, tower: Tower, size: int) -> list[dict[str, Tensor]]:

@@ -40,7 +40,7 @@ class MemoryWatch:
 
     def _watch(self) -> None:
         while not self._ended.wait(_PERIOD_S):
-            now = [memory_of(pid) for pid in family(self._root)]
+            now = [memory_of(pid) for pid in process_tree(self._root)]
             self.peak = Peak(
                 anonymous=max(self.peak.anonymous, sum(each.anonymous for each in now)),
                 mapped=max(self.peak.mapped, sum(each.mapped for each in now)),
@@ -59,7 +59,7 @@ def memory_of(pid: int) -> Peak:
     return Peak(anonymous=anonymous, mapped=mapped, whole=anonymous + mapped)
 
 
-def family(root: int) -> list[int]:
+def process_tree(root: int) -> list[int]:
     """Return the process and all its descendants."""
     children: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):

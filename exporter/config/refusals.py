@@ -19,7 +19,7 @@ _METHODS = frozenset(
 )  # fmt: skip
 
 
-def invalid(where: str, problem: str, *, hint: str) -> NoReturn:
+def raise_invalid(where: str, problem: str, *, hint: str) -> NoReturn:
     """Raise InvalidPipelineConfig: the config contradicts itself at `where`."""
     raise InvalidPipelineConfig(f"{where}: {problem}", hint=hint, where=where)
 
@@ -27,9 +27,9 @@ def invalid(where: str, problem: str, *, hint: str) -> NoReturn:
 def check_name(name: str, where: str) -> None:
     """Refuse a name that a torch module cannot have: one that is empty, has a dot, or is a method's."""
     if not name or "." in name or name in _METHODS:
-        invalid(where, f"{name!r} cannot be the name of weights", hint="use another name, without dots")
+        raise_invalid(where, f"{name!r} cannot be the name of weights", hint="use another name, without dots")
 
 
-def unsupported(where: str, problem: str, *, hint: str) -> NoReturn:
+def raise_unsupported(where: str, problem: str, *, hint: str) -> NoReturn:
     """Raise UnsupportedConfig: the config asks at `where` for something that Slipway does not build."""
     raise UnsupportedConfig(f"{where}: {problem}", hint=hint, where=where)

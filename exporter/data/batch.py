@@ -207,7 +207,7 @@ def contradicting_batches(rows: Rows, plan: DimPlan) -> Iterator[NamedBatch]:
     for siblings in group_by_sequence(rows.sequences).values():
         yield from _contradicting_sequence(siblings, inputs, plan)
     for feature in rows.features:
-        lengths = plan.presenting(f"{feature.name}.lengths")
+        lengths = plan.input_filled_with(f"{feature.name}.lengths")
         if feature.is_sparse and not feature.is_sequence and lengths is not None:
             longer = {lengths.name: _one_more(inputs[lengths.name])}
             yield _with_changes(f"lengths_exceed_values:{feature.name}", inputs, longer)
@@ -217,11 +217,13 @@ def contradicting_batches(rows: Rows, plan: DimPlan) -> Iterator[NamedBatch]:
 def _contradicting_sequence(
     siblings: Sequence[Feature], inputs: dict[str, Tensor], plan: DimPlan
 ) -> Iterator[NamedBatch]:
-    lengths = {f.name: tensor.name for f in siblings if (tensor := plan.presenting(f"{f.name}.lengths"))}
+    lengths = {
+        f.name: tensor.name for f in siblings if (tensor := plan.input_filled_with(f"{f.name}.lengths"))
+    }
     longer = {name: _one_more(inputs[name]) for name in lengths.values()}
     yield _with_changes(f"lengths_exceed_values:{siblings[0].name}", inputs, longer)
     for feature in siblings:
-        if per_event := plan.presenting(f"{feature.name}.key_lengths"):
+        if per_event := plan.input_filled_with(f"{feature.name}.key_lengths"):
             more = {per_event.name: _one_more(inputs[per_event.name])}
             yield _with_changes(f"key_lengths_exceed_values:{feature.name}", inputs, more)
             break  # one feature stands for all
@@ -232,7 +234,7 @@ def _contradicting_sequence(
         moved[-1] += 1
         yield _with_changes(f"lengths_differ:{counted}", inputs, {last: moved})
     sharing = [f.name for f in siblings if not f.is_multivalued]
-    values = plan.presenting(f"{sharing[-1]}.values") if len(sharing) > 1 else None
+    values = plan.input_filled_with(f"{sharing[-1]}.values") if len(sharing) > 1 else None
     if values is not None:
         yield _with_changes(f"one_event_short:{sharing[-1]}", inputs, {values.name: inputs[values.name][:-1]})
 
@@ -314,7 +316,7 @@ def _planned_totals(features: Sequence[Feature], plan: DimPlan, sizes: Mapping[s
 
 def _dim_of(feature: Feature, plan: DimPlan, *, tensor: str = "values") -> str:
     """Return the dim on axis 0 of one of a feature's tensors."""
-    planned = plan.presenting(f"{feature.name}.{tensor}")
+    planned = plan.input_filled_with(f"{feature.name}.{tensor}")
     axis = planned.shape[0] if planned else None
     assert isinstance(axis, str)
     return axis

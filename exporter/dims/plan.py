@@ -46,7 +46,7 @@ class DimPlan:
     def inputs_of(self, dim: str) -> tuple[TensorInput, ...]:
         return tuple(tensor for tensor in self.inputs if dim in tensor.shape)
 
-    def presenting(self, source: str) -> TensorInput | None:
+    def input_filled_with(self, source: str) -> TensorInput | None:
         """Return the input that is filled with this tensor of a feature, or None."""
         return next((tensor for tensor in self.inputs if tensor.filled_with == source), None)
 

@@ -20,7 +20,7 @@ _ROWS_PER_CALL = 256  # at most; never more than the package takes
 
 
 def predict(
-    served: DownloadedTower, input_uri: str, output_uri: str, *, scratch: Path, on_rows: Callable[[int], None]
+    tower: DownloadedTower, input_uri: str, output_uri: str, *, scratch: Path, on_rows: Callable[[int], None]
 ) -> int:
     """Run a tower over every row of a parquet input and write its outputs; returns the number of rows.
 
@@ -41,17 +41,17 @@ def predict(
     local = scratch / "predictions.parquet"
     rows = 0
     with PackageRunner(
-        served.chain,
-        op_libraries=served.manifest.op_libraries,
+        tower.chain,
+        op_libraries=tower.manifest.op_libraries,
         scratch=scratch,
-        device=served.manifest.device,
-        tf32=served.entry.tf32,
-        lookup=served.lookup,
+        device=tower.manifest.device,
+        tf32=tower.entry.tf32,
+        lookup=tower.lookup,
     ) as runner:
         writer: pq.ParquetWriter | None = None
         try:
-            for inputs in _batches(served, input_uri):
-                table = _table(_answer(runner, inputs, served.entry.demands, input_uri), inputs, served)
+            for inputs in _batches(tower, input_uri):
+                table = _table(_answer(runner, inputs, tower.entry.demands, input_uri), inputs, tower)
                 writer = writer or pq.ParquetWriter(local, table.schema)
                 writer.write_table(table)
                 rows += table.num_rows
@@ -63,12 +63,12 @@ def predict(
     return rows
 
 
-def _batches(served: DownloadedTower, input_uri: str) -> Iterator[dict[str, Tensor]]:
-    columns = [feature.name for feature in served.features]
-    size = min(_ROWS_PER_CALL, served.manifest.max_batch_size)
+def _batches(tower: DownloadedTower, input_uri: str) -> Iterator[dict[str, Tensor]]:
+    columns = [feature.name for feature in tower.features]
+    size = min(_ROWS_PER_CALL, tower.manifest.max_batch_size)
     for batch in open_parquet(input_uri).batches(columns, rows_per_batch=size):
         yield from encode_in_calls(
-            batch.table, served.features, served.plan, where=batch.where, first_row=batch.first_row
+            batch.table, tower.features, tower.plan, where=batch.where, first_row=batch.first_row
         )
 
 
@@ -88,13 +88,13 @@ def find_unmet_demand(refusal: str, demands: Sequence[str]) -> str:
     return demands[int(number[1]) - 1] if number and int(number[1]) <= len(demands) else refusal
 
 
-def _table(outputs: Mapping[str, Tensor], inputs: Mapping[str, Tensor], served: DownloadedTower) -> pa.Table:
+def _table(outputs: Mapping[str, Tensor], inputs: Mapping[str, Tensor], tower: DownloadedTower) -> pa.Table:
     """Return one column per output: numbers for one value per row, lists for several values or vectors."""
     columns: dict[str, pa.Array] = {}
-    for output in served.entry.outputs:
+    for output in tower.entry.outputs:
         column, axis = to_column(outputs[output.name]), output.shape[0]
         columns[output.name] = (
-            column if axis == BATCH else _fold_rows(column, _elements_per_row(axis, inputs, served))
+            column if axis == BATCH else _fold_rows(column, _elements_per_row(axis, inputs, tower))
         )
     return pa.table(columns)
 
@@ -113,14 +113,14 @@ def _fold_rows(column: pa.Array, per_row: Tensor) -> pa.Array:
     return pa.ListArray.from_arrays(offsets, column)
 
 
-def _elements_per_row(dim: int | str, inputs: Mapping[str, Tensor], served: DownloadedTower) -> Tensor:
+def _elements_per_row(dim: int | str, inputs: Mapping[str, Tensor], tower: DownloadedTower) -> Tensor:
     """Return the number of elements of a dim in each row, from the lengths beside the dim's values."""
-    for tensor in served.plan.inputs:
+    for tensor in tower.plan.inputs:
         feature, dot, part = tensor.filled_with.rpartition(".")
-        lengths = served.plan.presenting(f"{feature}{dot}lengths")
+        lengths = tower.plan.input_filled_with(f"{feature}{dot}lengths")
         if tensor.shape[0] == dim and part == "values" and lengths is not None:
             return inputs[lengths.name]
     raise InvalidArtifact(
-        f"the {served.entry.name} tower has outputs of {dim} elements, which no input counts per row",
+        f"the {tower.entry.name} tower has outputs of {dim} elements, which no input counts per row",
         hint="export again; the manifest was changed or made by another version",
     )

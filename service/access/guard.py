@@ -106,7 +106,7 @@ def peer_of(request: Request) -> str | None:
     return request.client.host if request.client else None
 
 
-def requiring(scope: Scope) -> Callable[..., Caller]:
+def require_scope(scope: Scope) -> Callable[..., Caller]:
     """Return a dependency of routes that gives the caller, and refuses one without `scope`."""
 
     def check(
@@ -124,7 +124,7 @@ def requiring(scope: Scope) -> Callable[..., Caller]:
     return check
 
 
-reading, submitting, administering = (requiring(scope) for scope in Scope)
+reading, submitting, administering = (require_scope(scope) for scope in Scope)
 
 Reader = Annotated[Caller, Depends(reading)]
 Submitter = Annotated[Caller, Depends(submitting)]

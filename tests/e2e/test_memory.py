@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from benchmarks.measure.process_memory import family, memory_of
+from benchmarks.measure.process_memory import memory_of, process_tree
 from exporter.config.parse import parse_pipeline_config
 from exporter.models.registry import build_model
 from tests.e2e.conftest import FIXTURES, export_command
@@ -31,7 +31,7 @@ class Peaks:
 
     def watch(self, root: int) -> None:
         while not self.ended.wait(0.1):
-            now = {pid: memory_of(pid) for pid in family(root)}
+            now = {pid: memory_of(pid) for pid in process_tree(root)}
             self.anonymous = max(self.anonymous, sum(each.anonymous for each in now.values()))
             for pid, memory in now.items():
                 if b"exporter.verify.reload" in command_of(pid):

@@ -17,7 +17,7 @@ Attend = Callable[[AttentionForm, Tensor, Tensor, Tensor | None], Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Look:
+class MaskSettings:
     """A mask in the terms of `AttentionForm`."""
 
     prefix: int = 0
@@ -36,13 +36,13 @@ class AttentionCase:
     attention_dim: int = 16
     hidden_dim: int = 16
     dtype: torch.dtype = torch.float32
-    look: Look = Look()
+    mask: MaskSettings = MaskSettings()
 
     def __str__(self) -> str:
-        seen = {"candidates": sum(self.candidates or ()), **asdict(self.look)}
-        told = " ".join(f"{name}={value}" for name, value in seen.items() if value) or "causal"
+        seen = {"candidates": sum(self.candidates or ()), **asdict(self.mask)}
+        settings = " ".join(f"{name}={value}" for name, value in seen.items() if value) or "causal"
         kind = str(self.dtype).removeprefix("torch.")
-        return f"{kind} {self.heads}x{self.attention_dim}/{self.hidden_dim} {self._rows()} {told}"
+        return f"{kind} {self.heads}x{self.attention_dim}/{self.hidden_dim} {self._rows()} {settings}"
 
     def _rows(self) -> str:
         return ",".join(map(str, self.lengths)) if len(self.lengths) < 8 else f"{len(self.lengths)} rows"
@@ -78,31 +78,31 @@ class AttentionCase:
             self.hidden_dim,
             alpha=self.attention_dim**-0.5,
             divisor=50.0,
-            prefix=self.look.prefix,
-            window=self.look.window,
-            sla_k1=self.look.sla_k1,
-            sla_k2=self.look.sla_k2,
+            prefix=self.mask.prefix,
+            window=self.mask.window,
+            sla_k1=self.mask.sla_k1,
+            sla_k2=self.mask.sla_k2,
         )
 
 
 # Every mask, at lengths around the sizes of blocks, with and without candidates.
-LOOKS = (
-    Look(),
-    Look(prefix=1),
-    Look(prefix=5),
-    Look(prefix=40),  # more than some rows have
-    Look(window=1),
-    Look(window=20),
-    Look(window=20, prefix=3),
-    Look(sla_k1=20, sla_k2=3),
-    Look(sla_k1=5, prefix=20),
-    Look(sla_k2=40),
+MASKS = (
+    MaskSettings(),
+    MaskSettings(prefix=1),
+    MaskSettings(prefix=5),
+    MaskSettings(prefix=40),  # more than some rows have
+    MaskSettings(window=1),
+    MaskSettings(window=20),
+    MaskSettings(window=20, prefix=3),
+    MaskSettings(sla_k1=20, sla_k2=3),
+    MaskSettings(sla_k1=5, prefix=20),
+    MaskSettings(sla_k2=40),
 )
 
 
 def masked_cases(base: AttentionCase) -> Iterator[AttentionCase]:
     """Yield all masks over the rows of `base`: no candidates, some, only candidates."""
-    for look in LOOKS:
-        yield replace(base, look=look)
-        yield replace(base, look=look, candidates=tuple(length // 3 for length in base.lengths))
-        yield replace(base, look=look, candidates=base.lengths)
+    for mask in MASKS:
+        yield replace(base, mask=mask)
+        yield replace(base, mask=mask, candidates=tuple(length // 3 for length in base.lengths))
+        yield replace(base, mask=mask, candidates=base.lengths)

@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from exporter.config.refusals import unsupported
+from exporter.config.refusals import raise_unsupported
 
 DICE = "Dice"
 NO_ACTIVATION = ""
@@ -63,7 +63,7 @@ def read_activation(text: str, where: str) -> Activation:
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         read = None
     if read is None or name not in known or not read.keys() <= known[name] or not _has_valid_types(read):
-        unsupported(
+        raise_unsupported(
             where,
             f"activation {text!r} is not known",
             hint=f"use {DICE} or one of nn.{', nn.'.join(TORCH_ACTIVATIONS)}, with arguments by name",

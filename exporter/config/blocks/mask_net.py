@@ -7,7 +7,7 @@ from google.protobuf.json_format import MessageToDict
 
 from exporter.config.blocks.mlp import MlpConfig, read_optional_mlp
 from exporter.config.pb.module_pb2 import MaskBlock, MaskNetModule
-from exporter.config.refusals import invalid
+from exporter.config.refusals import raise_invalid
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ def read_mask_net(message: MaskNetModule, where: str) -> MaskNetConfig:
         UnsupportedConfig: the activation of top_mlp is unknown.
     """
     if message.n_mask_blocks == 0:
-        invalid(where, "n_mask_blocks is 0", hint="set at least 1")
+        raise_invalid(where, "n_mask_blocks is 0", hint="set at least 1")
     return MaskNetConfig(
         blocks=message.n_mask_blocks,
         block=_read_mask_block(message.mask_block, f"{where}.mask_block"),
@@ -54,7 +54,7 @@ def check_mask_net_width(config: MaskNetConfig, width: int, where: str) -> None:
     """Refuse a reduction_ratio that leaves the mask of an input of `width` values no middle layer."""
     later = config.block.hidden_dim if not config.parallel and config.blocks > 1 else width
     if config.block.middle(min(width, later)) == 0:
-        invalid(
+        raise_invalid(
             f"{where}.mask_block",
             f"reduction_ratio {config.block.reduction_ratio:g} of a width of {min(width, later)} is below 1",
             hint="raise reduction_ratio, or set it to 0 and aggregation_dim above 0",
@@ -67,9 +67,9 @@ def _read_mask_block(message: MaskBlock, where: str) -> MaskBlockConfig:
     written = MessageToDict(message, preserving_proto_field_name=True)
     ratio = float(written.get("reduction_ratio", message.reduction_ratio))
     if message.hidden_dim == 0:
-        invalid(where, "hidden_dim is 0", hint="set it above 0")
+        raise_invalid(where, "hidden_dim is 0", hint="set it above 0")
     if not math.isfinite(ratio) or ratio < 0 or (ratio == 0 and message.aggregation_dim == 0):
-        invalid(
+        raise_invalid(
             where,
             f"reduction_ratio is {ratio:g} and aggregation_dim {message.aggregation_dim}",
             hint="set reduction_ratio above 0, or to 0 with aggregation_dim above 0",

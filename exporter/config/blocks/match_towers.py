@@ -10,7 +10,7 @@ from exporter.config.pb.match_models_pb2 import DAT, DSSM, MIND
 from exporter.config.pb.module_pb2 import MLP
 from exporter.config.pb.tower_pb2 import Similarity as SimilarityMessage
 from exporter.config.pb.tower_pb2 import Tower
-from exporter.config.refusals import invalid
+from exporter.config.refusals import raise_invalid
 from exporter.spec import TowerName
 
 
@@ -71,7 +71,7 @@ def check_equal_widths(model: MatchConfig, *, user: int, item: int) -> None:
         InvalidPipelineConfig: output_dim is 0, and `user` and `item`, the towers' own widths, differ.
     """
     if model.output_dim == 0 and user != item:
-        invalid(
+        raise_invalid(
             f"model_config.{model.family}",
             "output_dim is 0, so the towers' own widths are compared, and they differ: "
             f"user {user}, item {item}",

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from exporter.config.blocks.activations import read_activation
 from exporter.config.pb.module_pb2 import MLP
-from exporter.config.refusals import invalid
+from exporter.config.refusals import raise_invalid
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,13 +31,13 @@ def read_mlp(message: MLP, where: str) -> MlpConfig:
         UnsupportedConfig: the activation is unknown.
     """
     if not message.hidden_units or 0 in message.hidden_units:
-        invalid(
+        raise_invalid(
             where,
             "hidden_units are empty or hold a 0",
             hint="list the width of every layer, or leave the mlp out",
         )
     if message.use_bn and message.use_ln:
-        invalid(where, "use_bn and use_ln are both set", hint="set one of the two")
+        raise_invalid(where, "use_bn and use_ln are both set", hint="set one of the two")
     _check_activation(message, where)
     return MlpConfig(
         hidden_units=tuple(message.hidden_units),
@@ -57,7 +57,7 @@ def _check_activation(message: MLP, where: str) -> None:
     """Refuse an unknown activation, and one whose number of slopes differs from a layer's width."""
     slopes = read_activation(message.activation, where).arguments.get("num_parameters", 1)
     if slopes != 1 and {slopes} != set(message.hidden_units):
-        invalid(
+        raise_invalid(
             where,
             f"activation {message.activation!r} is for layers of width {slopes}",
             hint="set num_parameters only where it equals every one of hidden_units, or leave it out",

@@ -13,7 +13,7 @@ from exporter.config.pb.sequence_encoder_pb2 import (
     SelfAttentionEncoder,
     SeqEncoderConfig,
 )
-from exporter.config.refusals import invalid, unsupported
+from exporter.config.refusals import raise_invalid, raise_unsupported
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +88,9 @@ def read_sequence_encoder(message: SeqEncoderConfig, where: str) -> SequenceEnco
     """
     kind = message.WhichOneof("seq_module")
     if kind is None:
-        invalid(where, "no encoder is chosen", hint="add one, for example din_encoder, or delete the entry")
+        raise_invalid(
+            where, "no encoder is chosen", hint="add one, for example din_encoder, or delete the entry"
+        )
     where = f"{where}.{kind}"
     match kind:
         case "din_encoder":
@@ -141,7 +143,7 @@ def check_attention_widths(where: str, *, query_width: int, sequence_width: int)
     _require(where, "a sequence", sequence_width, "a sequence feature")
     _require(where, "a query", query_width, "a feature of one value per row, the candidate's")
     if query_width > sequence_width:
-        invalid(
+        raise_invalid(
             where,
             f"its query is {query_width} wide and its sequence {sequence_width}; DIN compares the two and "
             "fills up the query only",
@@ -158,7 +160,7 @@ def _check_widths(config: SequenceEncoderConfig, query_width: int, sequence_widt
         case SimpleAttentionConfig():
             _require(where, "a query", query_width, "a feature of one value per row, the candidate's")
             if query_width != sequence_width:
-                invalid(
+                raise_invalid(
                     where,
                     f"its query is {query_width} wide and its sequence {sequence_width}, and "
                     "simple_attention multiplies the two",
@@ -170,7 +172,9 @@ def _check_widths(config: SequenceEncoderConfig, query_width: int, sequence_widt
 
 def _require(where: str, part: str, width: int, feature: str) -> None:
     if width == 0:
-        invalid(where, f"what reads it needs {part}, and it has none", hint=f"add {feature}, to the group")
+        raise_invalid(
+            where, f"what reads it needs {part}, and it has none", hint=f"add {feature}, to the group"
+        )
 
 
 def _limit(max_seq_length: int) -> int:
@@ -180,7 +184,7 @@ def _limit(max_seq_length: int) -> int:
 
 def _read_pooling(message: PoolingEncoder, where: str) -> PoolingEncoderConfig:
     if message.pooling_type not in set(SequencePooling):
-        unsupported(where, f"pooling_type is {message.pooling_type!r}", hint='write "sum" or "mean"')
+        raise_unsupported(where, f"pooling_type is {message.pooling_type!r}", hint='write "sum" or "mean"')
     return PoolingEncoderConfig(
         group=message.input,
         pooling=SequencePooling(message.pooling_type),
@@ -190,7 +194,7 @@ def _read_pooling(message: PoolingEncoder, where: str) -> PoolingEncoderConfig:
 
 def _read_multi_window(message: MultiWindowDINEncoder, where: str) -> MultiWindowDinEncoderConfig:
     if not message.windows_len or 0 in message.windows_len:
-        invalid(
+        raise_invalid(
             where, "windows_len are empty or hold a 0", hint="list the number of elements of every window"
         )
     return MultiWindowDinEncoderConfig(
@@ -203,7 +207,7 @@ def _read_multi_window(message: MultiWindowDINEncoder, where: str) -> MultiWindo
 def _read_self_attention(message: SelfAttentionEncoder, where: str) -> SelfAttentionEncoderConfig:
     width, heads = message.multihead_attn_dim, message.num_heads
     if width <= 0 or heads <= 0 or width % heads:
-        invalid(
+        raise_invalid(
             where,
             f"multihead_attn_dim is {width} and num_heads {heads}",
             hint="set both above 0, and multihead_attn_dim to a multiple of num_heads",

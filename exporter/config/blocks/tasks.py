@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from exporter.config.pb.loss_pb2 import LossConfig
-from exporter.config.refusals import check_name, invalid, unsupported
+from exporter.config.refusals import check_name, raise_invalid, raise_unsupported
 
 
 class Loss(StrEnum):
@@ -39,10 +39,12 @@ def read_task(losses: Collection[LossConfig], num_class: int, where: str, *, nam
     """
     kinds = tuple(_read_loss(loss.WhichOneof("loss"), where) for loss in losses)
     if not kinds:
-        invalid(where, "it has no losses, which decide its outputs", hint="add the loss it was trained with")
+        raise_invalid(
+            where, "it has no losses, which decide its outputs", hint="add the loss it was trained with"
+        )
     for kind in kinds:
         if not _fits(kind, num_class):
-            invalid(
+            raise_invalid(
                 where,
                 f"num_class is {num_class}, which does not go with {kind}",
                 hint="set one class for a number or a probability, two for jrc_loss, several for a softmax",
@@ -56,13 +58,13 @@ def check_task_names(names: Iterable[str], where: str) -> None:
     for name in names:
         check_name(name, where)
         if name in seen:
-            invalid(where, f"two tasks are named {name}", hint="rename one of them")
+            raise_invalid(where, f"two tasks are named {name}", hint="rename one of them")
         seen.add(name)
 
 
 def _read_loss(kind: str | None, where: str) -> Loss:
     if kind not in set(Loss):
-        unsupported(
+        raise_unsupported(
             where,
             "a loss of another kind than ranking models have",
             hint=f"supported are {', '.join(Loss)}",

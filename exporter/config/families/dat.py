@@ -12,7 +12,7 @@ from exporter.config.families.dssm import DssmConfig, check_dssm
 from exporter.config.families.family_spec import FamilySpec
 from exporter.config.pb.model_pb2 import ModelConfig
 from exporter.config.pb.tower_pb2 import DATTower
-from exporter.config.refusals import invalid
+from exporter.config.refusals import raise_invalid
 
 WHERE = "model_config.dat"
 
@@ -37,7 +37,7 @@ def read_dat(message: ModelConfig) -> DatConfig:
 def _read_tower(message: DATTower, where: str) -> DeepTowerConfig:
     inputs = (message.input, message.augment_input)
     if len(set(inputs)) == 1:
-        invalid(where, f"input and augment_input are both {message.input}", hint="name two groups")
+        raise_invalid(where, f"input and augment_input are both {message.input}", hint="name two groups")
     return DeepTowerConfig(inputs=inputs, mlp=read_tower_mlp(message.mlp, f"{where}.mlp"))
 
 

@@ -14,7 +14,7 @@ from exporter.config.features.group_checks import GroupChecks
 from exporter.config.pb.model_pb2 import ModelConfig
 from exporter.config.pb.multi_task_models_pb2 import DBMTL
 from exporter.config.pb.tower_pb2 import BayesTaskTower
-from exporter.config.refusals import invalid
+from exporter.config.refusals import raise_invalid
 from exporter.config.schema import Feature, FeatureGroup, GroupKind
 from exporter.spec import TowerName
 
@@ -56,7 +56,7 @@ def read_dbmtl(message: ModelConfig) -> DbmtlConfig:
     """
     model = message.dbmtl
     if not message.feature_groups:
-        invalid(WHERE, "there is no feature group to read", hint="add the group it was trained with")
+        raise_invalid(WHERE, "there is no feature group to read", hint="add the group it was trained with")
     return DbmtlConfig(
         input=message.feature_groups[0].group_name,
         mask_net=read_mask_net(model.mask_net, f"{WHERE}.mask_net") if model.HasField("mask_net") else None,
@@ -76,7 +76,7 @@ def check_dbmtl(model: DbmtlConfig, features: Sequence[Feature], groups: Sequenc
     """
     group = next(group for group in groups if group.name == model.input)
     if group.kind is not GroupKind.DEEP:
-        invalid(
+        raise_invalid(
             f"feature_groups: {group.name}",
             f"group_type is {group.kind}, but dbmtl reads the first group, as one vector per row",
             hint="put the DEEP group that it was trained with in front",
@@ -88,7 +88,7 @@ def check_dbmtl(model: DbmtlConfig, features: Sequence[Feature], groups: Sequenc
 
 def _read_mmoe(model: DBMTL) -> MmoeConfig:
     if model.num_expert == 0:
-        invalid(WHERE, "expert_mlp is set and num_expert is 0", hint="set num_expert above 0")
+        raise_invalid(WHERE, "expert_mlp is set and num_expert is 0", hint="set num_expert above 0")
     return MmoeConfig(
         expert_mlp=read_mlp(model.expert_mlp, f"{WHERE}.expert_mlp"),
         num_expert=model.num_expert,
@@ -99,7 +99,7 @@ def _read_mmoe(model: DBMTL) -> MmoeConfig:
 def _read_tasks(messages: Sequence[BayesTaskTower]) -> tuple[RelatedTaskConfig, ...]:
     where = f"{WHERE}.task_towers"
     if not messages:
-        invalid(where, "there are none", hint="add the tasks it was trained with")
+        raise_invalid(where, "there are none", hint="add the tasks it was trained with")
     names = [message.tower_name for message in messages]
     check_task_names(names, where)
     return tuple(_read_task(message, names[:position]) for position, message in enumerate(messages))
@@ -112,7 +112,7 @@ def _read_task(message: BayesTaskTower, earlier: Sequence[str]) -> RelatedTaskCo
     relations = tuple(message.relation_tower_names) if has_relation else ()
     for name in relations:
         if name not in earlier:
-            invalid(
+            raise_invalid(
                 where,
                 f"relation_tower_names has {name}, which is no task in front of it",
                 hint=f"the tasks in front of it are {', '.join(earlier)}"

@@ -21,7 +21,7 @@ from exporter.config.hstu.groups import HstuGroupChecks
 from exporter.config.pb.hstu_pb2 import GRInputPreprocessor
 from exporter.config.pb.model_pb2 import ModelConfig
 from exporter.config.pb.tower_pb2 import FusionMTLTower
-from exporter.config.refusals import invalid
+from exporter.config.refusals import raise_invalid
 from exporter.config.schema import Feature, FeatureGroup, GroupKind
 from exporter.errors import UnsupportedConfig
 from exporter.spec import TowerName
@@ -71,7 +71,7 @@ def read_dlrm_hstu(message: ModelConfig) -> DlrmHstuConfig:
     model = message.dlrm_hstu
     for name in ("max_seq_len", "item_embedding_hidden_dim"):
         if getattr(model, name) == 0:
-            invalid(WHERE, f"{name} is 0", hint="set it above 0")
+            raise_invalid(WHERE, f"{name} is 0", hint="set it above 0")
     tower = model.fusion_mtl_tower
     where = f"{WHERE}.fusion_mtl_tower"
     return DlrmHstuConfig(
@@ -128,7 +128,7 @@ def _read_preprocessor(message: GRInputPreprocessor, where: str) -> ContextualPr
 
 def _read_tasks(tower: FusionMTLTower, where: str) -> tuple[TaskConfig, ...]:
     if not tower.task_configs:
-        invalid(where, "it has no task_configs", hint="add the tasks it was trained with")
+        raise_invalid(where, "it has no task_configs", hint="add the tasks it was trained with")
     check_task_names((task.task_name for task in tower.task_configs), where)
     return tuple(
         read_task(task.losses, task.num_class, f"{where}: task {task.task_name}", name=task.task_name)
@@ -144,7 +144,7 @@ def _check_content(model: DlrmHstuConfig, checks: HstuGroupChecks) -> None:
     narrowest = {ContentEncoderKind.SLICE: history, ContentEncoderKind.PAD: history + 1}
     kind = preprocessor.content_encoder.kind
     if candidates < narrowest.get(kind, 0):
-        invalid(
+        raise_invalid(
             f"{WHERE}.hstu.input_preprocessor",
             f"{kind} cannot join candidates of width {candidates} to events of width {history}",
             hint=f"group {CANDIDATE} must be at least as wide as the history for slice_content_encoder, "

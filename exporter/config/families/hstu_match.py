@@ -13,7 +13,7 @@ from exporter.config.hstu.encoder_messages import read_hstu, read_uih_preprocess
 from exporter.config.hstu.groups import HstuGroupChecks
 from exporter.config.pb.model_pb2 import ModelConfig
 from exporter.config.pb.tower_pb2 import Similarity as SimilarityMessage
-from exporter.config.refusals import invalid
+from exporter.config.refusals import raise_invalid
 from exporter.config.schema import Feature, FeatureGroup, GroupKind
 from exporter.errors import UnsupportedConfig
 from exporter.spec import TowerName
@@ -67,15 +67,15 @@ def read_hstu_match(message: ModelConfig) -> HstuMatchConfig:
             where=f"{where}.input_preprocessor",
         )
     if model.in_batch_negative:
-        invalid(
+        raise_invalid(
             WHERE,
             "in_batch_negative does not go with hstu_match",
             hint="leave it out, and train with a sampler",
         )
     if tower.max_seq_len == 0:
-        invalid(f"{WHERE}.user_tower", "max_seq_len is 0", hint="set the longest history")
+        raise_invalid(f"{WHERE}.user_tower", "max_seq_len is 0", hint="set the longest history")
     if model.output_dim < 0:
-        invalid(WHERE, f"output_dim is {model.output_dim}", hint="set a width, or 0 for no projection")
+        raise_invalid(WHERE, f"output_dim is {model.output_dim}", hint="set a width, or 0 for no projection")
     uih = read_uih_preprocessor(
         tower.hstu.input_preprocessor.uih_preprocessor, f"{where}.input_preprocessor.uih_preprocessor"
     )
@@ -102,7 +102,7 @@ def check_hstu_match(
     checks = HstuGroupChecks(features, groups, WHERE)
     history = model.hstu.history
     if model.user_input != history:
-        invalid(
+        raise_invalid(
             f"{WHERE}.user_tower",
             f"its input is group {model.user_input}, but its history is read from group {history}",
             hint="name the group like hstu.name, or `uih` where hstu has no name",
@@ -121,7 +121,7 @@ def _check_widths(model: HstuMatchConfig, checks: HstuGroupChecks) -> None:
     user = model.hstu.stu.embedding_dim
     item = model.item_mlp.width if model.item_mlp else checks.features_width(model.item_input)
     if model.output_dim == 0 and user != item:
-        invalid(
+        raise_invalid(
             WHERE,
             f"output_dim is 0, so the towers' own widths are compared, and they differ: user {user} "
             f"(stu.embedding_dim), item {item} "

@@ -18,7 +18,7 @@ from exporter.config.features.group_checks import GroupChecks
 from exporter.config.pb.model_pb2 import ModelConfig
 from exporter.config.pb.module_pb2 import MLP, B2ICapsule
 from exporter.config.pb.tower_pb2 import MINDUserTower
-from exporter.config.refusals import invalid
+from exporter.config.refusals import raise_invalid
 from exporter.config.schema import Feature, FeatureGroup, GroupKind
 from exporter.spec import TowerName
 
@@ -100,7 +100,7 @@ def check_mind(model: MindConfig, features: Sequence[Feature], groups: Sequence[
 def _check_history(name: str, checks: GroupChecks) -> None:
     checks.require_group(name, "the user's history", GroupKind.SEQUENCE)
     if not any(feature.is_sequence for feature in checks.members(name)):
-        invalid(
+        raise_invalid(
             f"feature_groups: {name}",
             "it is the user's history, and none of its features is a sequence",
             hint="name features of a sequence_feature",
@@ -110,7 +110,7 @@ def _check_history(name: str, checks: GroupChecks) -> None:
 def _read_user(message: MINDUserTower, where: str) -> MindUserConfig:
     """Read the user tower; user_seq_combine is accepted and ignored, as in TorchEasyRec."""
     if not message.user_mlp.hidden_units:
-        invalid(f"{where}.user_mlp", "hidden_units are empty", hint="list the width of every layer")
+        raise_invalid(f"{where}.user_mlp", "hidden_units are empty", hint="list the width of every layer")
     return MindUserConfig(
         input=message.input,
         history_input=message.history_input,
@@ -134,15 +134,15 @@ def _read_projecting_mlp(message: MLP, where: str, *, bias: bool) -> MlpConfig:
 def _read_capsules(message: B2ICapsule, where: str) -> CapsuleConfig:
     for name in ("max_k", "max_seq_len", "high_dim", "num_iters"):
         if getattr(message, name) == 0:
-            invalid(where, f"{name} is 0", hint="set it above 0")
+            raise_invalid(where, f"{name} is 0", hint="set it above 0")
     if message.routing_init_method not in set(RoutingStart):
-        invalid(
+        raise_invalid(
             where,
             f"routing_init_method is {message.routing_init_method!r}",
             hint=f"write {_quoted(RoutingStart)}",
         )
     if message.routing_logits_scale <= 0 and not message.const_caps_num:
-        invalid(
+        raise_invalid(
             where,
             f"routing_logits_scale is {message.routing_logits_scale:g}, which routes events to interests "
             "that a short history does not have",

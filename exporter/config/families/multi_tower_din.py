@@ -12,7 +12,7 @@ from exporter.config.family import ONE_TOWER, FamilyConfig
 from exporter.config.features.group_checks import GroupChecks
 from exporter.config.pb.model_pb2 import ModelConfig
 from exporter.config.pb.tower_pb2 import Tower
-from exporter.config.refusals import invalid
+from exporter.config.refusals import raise_invalid
 from exporter.config.schema import Feature, FeatureGroup, GroupKind
 from exporter.spec import TowerName
 
@@ -52,7 +52,7 @@ def read_multi_tower_din(message: ModelConfig) -> MultiTowerDinConfig:
     """
     model = message.multi_tower_din
     if not model.towers and not model.din_towers:
-        invalid(WHERE, "it has no towers and no din_towers", hint="add those it was trained with")
+        raise_invalid(WHERE, "it has no towers and no din_towers", hint="add those it was trained with")
     _check_inputs(tower.input for tower in model.towers)
     return MultiTowerDinConfig(
         deep_towers=tuple(_read_tower(tower) for tower in model.towers),
@@ -92,7 +92,7 @@ def check_multi_tower_din(
 def _read_tower(message: Tower) -> TowerMlpConfig:
     where = f"{WHERE}.towers: {message.input}"
     if not message.HasField("mlp"):
-        invalid(where, "it has no mlp", hint="add the mlp it was trained with")
+        raise_invalid(where, "it has no mlp", hint="add the mlp it was trained with")
     return TowerMlpConfig(group=message.input, mlp=read_mlp(message.mlp, f"{where}.mlp"))
 
 
@@ -101,7 +101,7 @@ def _check_inputs(groups: Iterable[str]) -> None:
     seen: set[str] = set()
     for group in groups:
         if group in seen:
-            invalid(f"{WHERE}.towers", f"two towers read group {group}", hint="delete one of the two")
+            raise_invalid(f"{WHERE}.towers", f"two towers read group {group}", hint="delete one of the two")
         seen.add(group)
 
 

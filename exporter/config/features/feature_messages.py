@@ -70,7 +70,7 @@ class FeatureSource:
             f"{self.field} {self.name}: {problem}", hint=hint, where=f"feature_configs: {self.name}"
         )
 
-    def invalid(self, problem: str, *, hint: str) -> NoReturn:
+    def raise_invalid(self, problem: str, *, hint: str) -> NoReturn:
         raise InvalidPipelineConfig(
             f"{self.field} {self.name}: {problem}", hint=hint, where=f"feature_configs: {self.name}"
         )

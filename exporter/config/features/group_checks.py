@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from exporter.config.features.widths import encoder_widths, features_width
-from exporter.config.refusals import invalid
+from exporter.config.refusals import raise_invalid
 from exporter.config.schema import Feature, FeatureGroup, GroupKind
 from exporter.errors import InvalidPipelineConfig
 
@@ -50,7 +50,7 @@ class GroupChecks:
                 where="model_config.feature_groups",
             )
         if self.group(name).kind is not kind:
-            invalid(
+            raise_invalid(
                 f"feature_groups: {name}",
                 f"group_type is {self.group(name).kind}, but {purpose} needs {kind}",
                 hint=f"use group_type {kind}",
@@ -61,7 +61,7 @@ class GroupChecks:
         self.require_group(name, purpose, GroupKind.JAGGED_SEQUENCE)
         for feature in self.members(name):
             if not feature.is_sequence:
-                invalid(
+                raise_invalid(
                     f"feature_groups: {name}",
                     f"{feature.name} is one value per row, but {purpose} is a sequence",
                     hint="write the feature inside a sequence_feature",
@@ -73,7 +73,7 @@ class GroupChecks:
         members = self.members(name)
         fits = len(members) == 1 and not members[0].is_sparse and members[0].value_dim == 1
         if not fits or members[0].is_sequence != (kind is GroupKind.JAGGED_SEQUENCE):
-            invalid(
+            raise_invalid(
                 f"feature_groups: {name}",
                 f"{purpose} needs one plain number per {'row' if kind is GroupKind.DEEP else 'event'}",
                 hint="name exactly one raw_feature without boundaries, value_dim 1",

@@ -103,7 +103,7 @@ def _sequence(source: FeatureSource) -> Sequence | None:
         return None
     block = source.parent or source.message
     if not block.sequence_delim:
-        source.invalid(
+        source.raise_invalid(
             "sequence_delim is empty", hint="set the text that separates events where a row is one string"
         )
     name = source.parent.sequence_name if source.parent else source.name
@@ -113,7 +113,7 @@ def _sequence(source: FeatureSource) -> Sequence | None:
 def _pooling(source: FeatureSource) -> Pooling:
     pooling = source.message.pooling.lower()
     if pooling not in set(Pooling):
-        source.invalid(f"pooling is {source.message.pooling!r}", hint='write "sum" or "mean"')
+        source.raise_invalid(f"pooling is {source.message.pooling!r}", hint='write "sum" or "mean"')
     return Pooling(pooling)
 
 
@@ -131,7 +131,7 @@ def _table(source: FeatureSource) -> TableConfig | None:
         _refuse_dense_embedding(source)
         return None
     if rows == 0 or message.embedding_dim == 0:
-        source.invalid(
+        source.raise_invalid(
             f"its table would have {rows} rows of width {message.embedding_dim}",
             hint="set embedding_dim, and the number of rows, to more than 0",
         )
@@ -148,7 +148,7 @@ def _rows(source: FeatureSource) -> int | None:
         case IdFeature() | BoolMaskFeature() | ComboFeature():
             rows = _rows_of_words(source, message)
             if rows is None:
-                source.invalid(
+                source.raise_invalid(
                     "the size of its table is not given",
                     hint="set num_buckets, hash_bucket_size, vocab_list or vocab_dict",
                 )
@@ -192,7 +192,7 @@ def _rows_of_vocabulary(source: FeatureSource, message: IdMessage | LookupFeatur
     if not message.HasField("default_bucketize_value"):
         return words + _BUCKETS_OF_A_VOCABULARY
     if message.default_bucketize_value >= words:
-        source.invalid(
+        source.raise_invalid(
             f"default_bucketize_value {message.default_bucketize_value} is past the end of vocab_list",
             hint=f"write a number from 0 to {words - 1}",
         )
@@ -215,7 +215,7 @@ def _refuse_dense_embedding(source: FeatureSource) -> None:
 
 def _check_width(feature: Feature, source: FeatureSource) -> None:
     if feature.table is None and feature.value_dim == 0:
-        source.invalid(
+        source.raise_invalid(
             "value_dim is 0, but plain numbers need a fixed width", hint="set value_dim to 1 or more"
         )
 

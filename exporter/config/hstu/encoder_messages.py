@@ -26,7 +26,7 @@ from exporter.config.pb.hstu_pb2 import (
     GRPositionalEncoder,
     GRUIHPreprocessor,
 )
-from exporter.config.refusals import invalid
+from exporter.config.refusals import raise_invalid
 
 _TIME_BUCKETS = ("sqrt", "log")
 
@@ -40,7 +40,7 @@ def read_hstu(
         InvalidPipelineConfig: fields that contradict each other, or that are 0 and must not be.
     """
     if message.attn_num_layers == 0:
-        invalid(where, "attn_num_layers is 0", hint="set at least 1")
+        raise_invalid(where, "attn_num_layers is 0", hint="set at least 1")
     _check_truncation(message, where)
     return HstuConfig(
         stu=_read_stu(message.stu, f"{where}.stu"),
@@ -57,13 +57,13 @@ def read_hstu(
 def _check_truncation(message: HSTU, where: str) -> None:
     split, tail = message.attn_truncation_split_layer, message.attn_truncation_tail_len
     if (split > 0) != (tail > 0):
-        invalid(
+        raise_invalid(
             where,
             f"attn_truncation_split_layer is {split} and attn_truncation_tail_len {tail}",
             hint="set both above 0 to truncate, or neither",
         )
     if split >= message.attn_num_layers:
-        invalid(
+        raise_invalid(
             where,
             f"attn_truncation_split_layer {split} is not below attn_num_layers {message.attn_num_layers}",
             hint="truncate after one of the layers but the last",
@@ -73,9 +73,9 @@ def _check_truncation(message: HSTU, where: str) -> None:
 def _read_stu(message: STU, where: str) -> StuConfig:
     for name in ("embedding_dim", "num_heads", "hidden_dim", "attention_dim"):
         if getattr(message, name) == 0:
-            invalid(where, f"{name} is 0", hint="set it above 0")
+            raise_invalid(where, f"{name} is 0", hint="set it above 0")
     if message.scaling_seqlen == 0:
-        invalid(
+        raise_invalid(
             where,
             "scaling_seqlen is 0, and attention is divided by it",
             hint="leave it out, or set it above 0",
@@ -97,18 +97,20 @@ def _read_stu(message: STU, where: str) -> StuConfig:
 
 def _read_positions(message: GRPositionalEncoder, where: str) -> PositionalEncoderConfig:
     if message.num_position_buckets == 0:
-        invalid(where, "num_position_buckets is 0", hint="set it above 0")
+        raise_invalid(where, "num_position_buckets is 0", hint="set it above 0")
     if message.use_time_encoding:
         if message.num_time_buckets == 0:
-            invalid(
+            raise_invalid(
                 where,
                 "use_time_encoding is set and num_time_buckets is 0",
                 hint="set num_time_buckets above 0",
             )
         if message.time_bucket_fn not in _TIME_BUCKETS:
-            invalid(where, f"time_bucket_fn is {message.time_bucket_fn!r}", hint='write "sqrt" or "log"')
+            raise_invalid(
+                where, f"time_bucket_fn is {message.time_bucket_fn!r}", hint='write "sqrt" or "log"'
+            )
         if message.time_bucket_increments <= 0:
-            invalid(where, "time_bucket_increments is not above 0", hint="give seconds per bucket")
+            raise_invalid(where, "time_bucket_increments is not above 0", hint="give seconds per bucket")
     return PositionalEncoderConfig(
         num_position_buckets=message.num_position_buckets,
         num_time_buckets=message.num_time_buckets,
@@ -135,7 +137,7 @@ def read_contextual_preprocessor(
     interleaved = isinstance(message, GRContextualInterleavePreprocessor) and message.enable_interleaving
     action_encoder, action_mlp = _read_actions(message, where)
     if interleaved and action_encoder is None:
-        invalid(
+        raise_invalid(
             where,
             "enable_interleaving is set without action_encoder",
             hint="add the action_encoder it was trained with, or set enable_interleaving: false",
@@ -152,13 +154,13 @@ def read_contextual_preprocessor(
 def _read_content_encoder(message: GRContentEncoder, where: str) -> ContentEncoderConfig:
     kind = message.WhichOneof("content_encoder")
     if kind is None:
-        invalid(where, "no encoder is chosen", hint=f"add one of {', '.join(ContentEncoderKind)}")
+        raise_invalid(where, "no encoder is chosen", hint=f"add one of {', '.join(ContentEncoderKind)}")
     if kind != ContentEncoderKind.MLP:
         return ContentEncoderConfig(kind=ContentEncoderKind(kind))
     uih = read_mlp(message.mlp_content_encoder.uih_mlp, f"{where}.{kind}.uih_mlp")
     target = read_mlp(message.mlp_content_encoder.target_mlp, f"{where}.{kind}.target_mlp")
     if uih.hidden_units[-1] != target.hidden_units[-1]:
-        invalid(
+        raise_invalid(
             f"{where}.{kind}",
             f"uih_mlp ends in width {uih.hidden_units[-1]} and target_mlp in {target.hidden_units[-1]}",
             hint="end both in the same width",
@@ -172,7 +174,7 @@ def _read_actions(
     if not message.HasField("action_encoder"):
         return None, None
     if not message.HasField("action_mlp"):
-        invalid(
+        raise_invalid(
             where, "action_encoder is set without action_mlp", hint="add the action_mlp it was trained with"
         )
     return (
@@ -183,17 +185,17 @@ def _read_actions(
 
 def _read_action_encoder(message: GRActionEncoder, where: str) -> ActionEncoderConfig:
     if message.WhichOneof("action_encoder") is None:
-        invalid(where, "no encoder is chosen", hint="add simple_action_encoder")
+        raise_invalid(where, "no encoder is chosen", hint="add simple_action_encoder")
     encoder = message.simple_action_encoder
     thresholds, weights = encoder.watchtime_to_action_thresholds, encoder.watchtime_to_action_weights
     if len(thresholds) != len(weights):
-        invalid(
+        raise_invalid(
             where,
             f"{len(thresholds)} watchtime_to_action_thresholds, {len(weights)} watchtime_to_action_weights",
             hint="list one weight for every threshold",
         )
     if encoder.action_embedding_dim == 0 or not (encoder.action_weights or thresholds):
-        invalid(where, "action_embedding_dim or action_weights are missing", hint="set both")
+        raise_invalid(where, "action_embedding_dim or action_weights are missing", hint="set both")
     return ActionEncoderConfig(
         embedding_dim=encoder.action_embedding_dim,
         action_weights=tuple(encoder.action_weights),
@@ -205,28 +207,28 @@ def _read_action_encoder(message: GRActionEncoder, where: str) -> ActionEncoderC
 def _read_contextualized_mlp(message: GRContextualizedMLP, where: str) -> ContextualizedMlpConfig:
     kind = message.WhichOneof("contextualized_mlp")
     if kind is None:
-        invalid(where, "no mlp is chosen", hint="add simple_mlp or parameterized_mlp")
+        raise_invalid(where, "no mlp is chosen", hint="add simple_mlp or parameterized_mlp")
     parameterized = kind == "parameterized_mlp"
     mlp = message.parameterized_mlp if parameterized else message.simple_mlp
     if mlp.hidden_dim == 0:
-        invalid(where, "hidden_dim is 0", hint="set it above 0")
+        raise_invalid(where, "hidden_dim is 0", hint="set it above 0")
     return ContextualizedMlpConfig(hidden_dim=mlp.hidden_dim, parameterized=parameterized)
 
 
 def _read_postprocessor(message: GROutputPostprocessor, where: str) -> PostprocessorConfig:
     kind = message.WhichOneof("output_postprocessor")
     if kind is None:
-        invalid(where, "no postprocessor is chosen", hint=f"add one of {', '.join(PostprocessorKind)}")
+        raise_invalid(where, "no postprocessor is chosen", hint=f"add one of {', '.join(PostprocessorKind)}")
     timestamps = message.timestamp_layernorm_postprocessor  # empty where another kind is chosen
     units, counts = timestamps.time_duration_period_units, timestamps.time_duration_units_per_period
     if len(units) != len(counts):
-        invalid(
+        raise_invalid(
             where,
             f"{len(units)} time_duration_period_units, {len(counts)} time_duration_units_per_period",
             hint="list both for every period",
         )
     if kind == PostprocessorKind.TIMESTAMP_LAYERNORM and (not units or 0 in units or 0 in counts):
-        invalid(
+        raise_invalid(
             where,
             "its periods are empty or hold a 0",
             hint="list units and counts above 0, for example 3600 and 24",

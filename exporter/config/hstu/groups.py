@@ -2,7 +2,7 @@
 
 from exporter.config.features.group_checks import GroupChecks
 from exporter.config.hstu.encoder import CONTEXTUAL, HstuConfig
-from exporter.config.refusals import invalid
+from exporter.config.refusals import raise_invalid
 from exporter.config.schema import GroupKind
 from exporter.errors import UnsupportedConfig
 
@@ -56,26 +56,26 @@ class HstuGroupChecks(GroupChecks):
         where = f"feature_groups: {CONTEXTUAL}"
         kind = self.group(CONTEXTUAL).kind
         if kind is GroupKind.JAGGED_SEQUENCE:
-            invalid(where, f"group_type is {kind}", hint="use DEEP or SEQUENCE: one vector per feature")
+            raise_invalid(where, f"group_type is {kind}", hint="use DEEP or SEQUENCE: one vector per feature")
         if kind is GroupKind.SEQUENCE:
             self._refuse_sequences(where)
         widths = {feature.name: feature.width for feature in self.members(CONTEXTUAL)}
         if len(set(widths.values())) > 1 and not concatenated:
             shown = ", ".join(f"{name} {width}" for name, width in widths.items())
             hint = "give all of them one embedding_dim"
-            invalid(where, f"its features differ in width: {shown}", hint=hint)
+            raise_invalid(where, f"its features differ in width: {shown}", hint=hint)
 
     def _check_elements(self, elements: int, hstu: HstuConfig) -> None:
         """Refuse more elements of context than there are positions, or fewer than truncation keeps."""
         positions = hstu.positional_encoder
         if positions is not None and positions.num_position_buckets < elements:
-            invalid(
+            raise_invalid(
                 f"feature_groups: {CONTEXTUAL}",
                 f"{elements} features do not fit into num_position_buckets {positions.num_position_buckets}",
                 hint="train with at least as many position buckets as features",
             )
         if hstu.attn_truncation_tail_len and hstu.stu.contextual_seq_len > elements:
-            invalid(
+            raise_invalid(
                 self.where,
                 f"truncation would keep contextual_seq_len {hstu.stu.contextual_seq_len} elements of "
                 f"context, and there are {elements}",
@@ -85,7 +85,7 @@ class HstuGroupChecks(GroupChecks):
     def _refuse_lone_mlps(self, hstu: HstuConfig) -> None:
         mlps = [hstu.preprocessor.action_mlp, getattr(hstu.preprocessor, "content_mlp", None)]
         if any(mlp is not None and mlp.parameterized for mlp in mlps):
-            invalid(
+            raise_invalid(
                 self.where,
                 "parameterized_mlp needs a group named contextual",
                 hint="add the group it was trained with",
@@ -94,7 +94,7 @@ class HstuGroupChecks(GroupChecks):
     def _refuse_sequences(self, where: str) -> None:
         for feature in self.members(CONTEXTUAL):
             if feature.is_sequence:
-                invalid(
+                raise_invalid(
                     where,
                     f"{feature.name} is a sequence",
                     hint="contextual features have one vector per row",

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from benchmarks.gpu.cases.attention import AttentionCase, Look, masked_cases
+from benchmarks.gpu.cases.attention import AttentionCase, MaskSettings, masked_cases
 from benchmarks.gpu.cases.references import error_of
 from exporter.models.hstu.kernels.attention import AttentionForm, Tiles, attention_in_torch, launch
 from tests.exporter.models.hstu.kernels.conftest import Interpreted
@@ -58,7 +58,7 @@ def test_widths_that_are_no_powers_of_two(attend: Attend, attention_dim: int, hi
 
 
 def test_a_row_of_8192_elements(interpreted: Interpreted) -> None:
-    case = AttentionCase(lengths=(8192,), candidates=(70,), heads=1, look=Look(window=100, prefix=3))
+    case = AttentionCase(lengths=(8192,), candidates=(70,), heads=1, mask=MaskSettings(window=100, prefix=3))
     assert case.error(attending(interpreted, Tiles(rows=128, columns=128, warps=4, stages=1))) < case.limit
 
 
@@ -78,7 +78,7 @@ def test_rows_around_whole_tiles_with_empty_ones_at_both_ends(
     interpreted: Interpreted, lengths: tuple[int, ...]
 ) -> None:
     attend = attending(interpreted, Tiles(rows=32, columns=16, warps=4, stages=1))
-    rows = replace(EDGES, lengths=lengths, look=Look(window=7, prefix=3))
+    rows = replace(EDGES, lengths=lengths, mask=MaskSettings(window=7, prefix=3))
     for candidates in (None, tuple(length // 2 for length in lengths)):
         assert replace(rows, candidates=candidates).error(attend) < rows.limit
 
@@ -119,7 +119,7 @@ def test_an_element_that_is_left_out_would_be_noticed(attend: Attend) -> None:
     def careless(form: AttentionForm, x: Tensor, offsets: Tensor, candidates: Tensor | None) -> Tensor:
         return attend(replace(form, window=19), x, offsets, candidates)
 
-    case = replace(EDGES, look=Look(window=20))
+    case = replace(EDGES, mask=MaskSettings(window=20))
     assert case.error(careless) > 1e3 * case.limit
 
 

@@ -16,7 +16,7 @@ from torch.export import Dim, export
 from torch.fx import GraphModule
 from triton.backends.compiler import GPUTarget
 
-from benchmarks.gpu.cases.attention import AttentionCase, Look
+from benchmarks.gpu.cases.attention import AttentionCase, MaskSettings
 from exporter.models.hstu.kernels.output import gated_output
 from exporter.models.hstu.kernels.position import encode_positions
 
@@ -28,7 +28,7 @@ Op = Callable[
     [Tensor, Tensor, Tensor, Tensor], Tensor
 ]  # of (N, 128), offsets (B + 1,), counts (B,), times (N,)
 
-FORM = AttentionCase(lengths=(1,), heads=2, look=Look(window=5)).form
+FORM = AttentionCase(lengths=(1,), heads=2, mask=MaskSettings(window=5)).form
 LAUNCH = torch.ops.higher_order.triton_kernel_wrapper_functional
 
 
