@@ -83,7 +83,7 @@ def read_mind(message: ModelConfig) -> MindConfig:
 
 
 def check_mind(model: MindConfig, features: Sequence[Feature], groups: Sequence[FeatureGroup]) -> None:
-    """Refuse a config in which a group that a tower reads is missing or of another kind than it needs."""
+    """Refuse a config in which a tower's groups are missing or of a wrong kind, or the towers' widths differ."""
     checks = GroupChecks(features, groups, WHERE)
     for name in model.item.inputs:
         checks.require_group(name, "the item", GroupKind.DEEP)
