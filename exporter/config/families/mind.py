@@ -83,7 +83,7 @@ def read_mind(message: ModelConfig) -> MindConfig:
 
 
 def check_mind(model: MindConfig, features: Sequence[Feature], groups: Sequence[FeatureGroup]) -> None:
-    """Refuse a config in which a tower's groups are missing or of a wrong kind, or the towers' widths differ."""
+    """Refuse a config whose towers differ in width, or lack a group of the right kind."""
     checks = GroupChecks(features, groups, WHERE)
     for name in model.item.inputs:
         checks.require_group(name, "the item", GroupKind.DEEP)
