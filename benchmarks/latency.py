@@ -25,10 +25,10 @@ from benchmarks.measure.latency_process import (
     EAGER,
     PACKAGE,
     TWO_PACKAGES,
+    CallTimes,
     LatencyRequest,
     LatencyTimes,
     Subject,
-    Times,
 )
 from benchmarks.measure.models import Model, demo_model, ranking_model
 from exporter.spec import Mode, TowerName
@@ -41,7 +41,7 @@ _GRACE = timedelta(seconds=2)
 
 
 class Latencies(BaseModel):
-    """Times of a contender's calls, and their ratios to eager's in the same rounds."""
+    """CallTimes of a contender's calls, and their ratios to eager's in the same rounds."""
 
     subject: str
     threads: int
@@ -139,7 +139,7 @@ def compare_to_eager(measured: LatencyTimes) -> list[Latencies]:
     return [_one(each, eager[each.subject, each.size], measured.threads) for each in measured.times]
 
 
-def _one(times: Times, eager: Times, threads: int) -> Latencies:
+def _one(times: CallTimes, eager: CallTimes, threads: int) -> Latencies:
     p50, eager_p50 = ([percentile(each, 0.5) for each in of.rounds] for of in (times, eager))
     pooled, eager_pooled = ([call for each in of.rounds for call in each] for of in (times, eager))
     work, eager_work = ([percentile(each, 0.5) for each in of.work] for of in (times, eager))

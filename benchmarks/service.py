@@ -22,7 +22,7 @@ from benchmarks.harness.plots import Titles, draw_bars
 from benchmarks.harness.report import Report, Table
 from benchmarks.harness.statistics import Spread, percentile, ratios
 from benchmarks.measure.api_process import Api, running_api
-from benchmarks.measure.http_load import Caller, per_second
+from benchmarks.measure.http_load import HttpConnection, per_second
 from benchmarks.measure.models import demo_model
 from exporter.spec import ExportSpec
 from launcher.up import running_stack
@@ -101,7 +101,7 @@ def _poll(run: Run, apis: Sequence[Api]) -> tuple[Polls, ...]:
     for number in range(run.rounds):
         times: dict[tuple[int, int], list[float]] = {key: [] for key in p50}
         with ExitStack() as connected:
-            callers = [connected.enter_context(Caller(api.port)) for api in apis]
+            callers = [connected.enter_context(HttpConnection(api.port)) for api in apis]
             for poll in range(20 if run.quick else _POLLS):
                 for place in range(len(apis)):
                     turn = (place + poll) % len(apis)  # so that no service always follows the same other

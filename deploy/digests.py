@@ -28,7 +28,7 @@ _TIMEOUT_S = 20.0
 
 
 @dataclass(frozen=True, order=True)
-class Image:
+class PinnedImage:
     """A pinned image."""
 
     repository: str
@@ -44,13 +44,13 @@ class Image:
         return _DOCKER_HUB, self.repository if slash else f"library/{self.repository}"
 
 
-def pinned_images() -> tuple[Image, ...]:
+def pinned_images() -> tuple[PinnedImage, ...]:
     """Return the images of the Dockerfiles, of compose.yaml and of the chart."""
     files = [*sorted((ROOT / "docker").glob("*.Dockerfile")), ROOT / "compose.yaml"]
-    found = {Image(*match) for path in files for match in _PINNED.findall(path.read_text())}
+    found = {PinnedImage(*match) for path in files for match in _PINNED.findall(path.read_text())}
     chart = yaml.safe_load((ROOT / "deploy" / "helm" / "slipway" / "values.yaml").read_text())
     images = [each for each in chart["images"].values() if isinstance(each, dict) and each["digest"]]
-    found |= {Image(each["repository"], each["tag"], each["digest"]) for each in images}
+    found |= {PinnedImage(each["repository"], each["tag"], each["digest"]) for each in images}
     return tuple(sorted(found))
 
 
@@ -58,7 +58,7 @@ class NotThere(Exception):
     """A registry does not have a pinned image."""
 
 
-def check(image: Image, registries: Mapping[str, str] = MappingProxyType({})) -> str:
+def check(image: PinnedImage, registries: Mapping[str, str] = MappingProxyType({})) -> str:
     """Ask the image's registry, and return the result as a line.
 
     Raises:
@@ -100,7 +100,7 @@ def _fetch_token(client: httpx.Client, refusal: httpx.Response) -> str:
     return str(answer.get("token") or answer["access_token"])
 
 
-def check_all() -> Iterator[tuple[Image, str, bool]]:
+def check_all() -> Iterator[tuple[PinnedImage, str, bool]]:
     """Yield each image with the result as a line, and whether it is as pinned."""
     for image in pinned_images():
         try:

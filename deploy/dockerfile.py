@@ -30,7 +30,7 @@ class Instruction:
 
 
 @dataclass(frozen=True)
-class Stage:
+class BuildStage:
     """The instructions from one FROM to the next."""
 
     name: str
@@ -38,19 +38,19 @@ class Stage:
     instructions: tuple[Instruction, ...]
 
 
-def stages_of(text: str) -> Mapping[str, Stage]:
+def stages_of(text: str) -> Mapping[str, BuildStage]:
     """Return the stages by name; the last one, if unnamed, is `final`."""
-    stages: dict[str, Stage] = {}
+    stages: dict[str, BuildStage] = {}
     name, base, found = "", "", list[Instruction]()
     for instruction in _instructions(text):
         if instruction.word == "FROM":
             if base:
-                stages[name] = Stage(name, base, tuple(found))
+                stages[name] = BuildStage(name, base, tuple(found))
             base, _, name = instruction.rest.partition(" AS ")
             name, found = name or "final", []
         else:
             found.append(instruction)
-    return {**stages, name: Stage(name, base, tuple(found))}
+    return {**stages, name: BuildStage(name, base, tuple(found))}
 
 
 def _instructions(text: str) -> Iterator[Instruction]:
@@ -64,7 +64,7 @@ def _instructions(text: str) -> Iterator[Instruction]:
 class Follower:
     """Follows the stages of one Dockerfile below a folder."""
 
-    stages: Mapping[str, Stage]
+    stages: Mapping[str, BuildStage]
     context: Path
     folder: Path
     left_out: list[str]  # instructions that were skipped

@@ -40,7 +40,7 @@ def escape_deceptive(text: str) -> str:
 
 
 def deceives(text: str) -> bool:
-    """Tell whether a text has characters that hide or reorder others."""
+    """Return whether a text has characters that hide or reorder others."""
     return _DECEIVING.search(text) is not None
 
 

@@ -105,13 +105,13 @@ class TowerProgress(Frozen):
         return tuple(stage for stage in Stage if stage not in _OPTIONAL_STAGES or stage in started)
 
     def stop_running(self) -> Self:
-        """Return this tower without a running stage, as when nobody works on it."""
+        """Return this tower without a running stage, for a job that no worker runs."""
         if self.state is not TowerState.RUNNING:
             return self
         return self.model_copy(update={"state": TowerState.WAITING, "detail": ""})
 
     def cancel(self) -> Self:
-        """Return this tower as its job is cancelled; one that has ended stays as it is."""
+        """Return this tower as cancelled; a tower that has ended does not change."""
         if self.state in (TowerState.SUCCEEDED, TowerState.FAILED):
             return self
         return self.model_copy(update={"state": TowerState.CANCELLED, "detail": ""})
@@ -265,7 +265,7 @@ class Job(JobOptions):
         return requested.await_closing(now) if self.attempt else requested.move_to(JobState.CANCELLED, now)
 
     def await_closing(self, now: datetime) -> Self:
-        """Return this job, queued but for no attempt: a worker will deal with its attempts' files and end it.
+        """Return this job, queued only so that a worker adopts or removes its attempts' files and ends it.
 
         Its lease belongs to nobody and has expired already, so that the sweep finds it.
         """

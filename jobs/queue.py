@@ -30,7 +30,7 @@ class JobQueue(Protocol):
         ...
 
     def find_undelivered(self, target: Target = "cpu") -> frozenset[JobId]:
-        """Return the jobs that messages to the workers of a target name and no worker has finished with."""
+        """Return the jobs named by messages to a target's workers that no worker has finished with."""
         ...
 
     def count_waiting(self, targets: Sequence[Target]) -> int:

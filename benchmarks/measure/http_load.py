@@ -11,7 +11,7 @@ _HOST = "127.0.0.1"
 _TIMEOUT_S = 30.0
 
 
-class Caller:
+class HttpConnection:
     """A kept connection, as a context manager."""
 
     def __init__(self, port: int) -> None:
@@ -55,7 +55,7 @@ def per_second(
 
     def send() -> None:
         try:
-            with Caller(port) as caller:
+            with HttpConnection(port) as caller:
                 for _ in range(share):
                     if body is None:
                         caller.get(path, {}, expect=expect)

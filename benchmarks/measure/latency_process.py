@@ -59,7 +59,7 @@ class LatencyRequest(BaseModel):
     result: Path
 
 
-class Times(BaseModel):
+class CallTimes(BaseModel):
     """Milliseconds of a contender's calls, by round: elapsed time, and processor time of all threads."""
 
     subject: str
@@ -74,7 +74,7 @@ class LatencyTimes(BaseModel):
     """Everything that the process measured."""
 
     threads: int
-    times: tuple[Times, ...]
+    times: tuple[CallTimes, ...]
 
 
 @dataclass
@@ -92,7 +92,7 @@ def main() -> None:
     request.result.write_text(LatencyTimes(threads=request.threads, times=tuple(times)).model_dump_json())
 
 
-def _measure(subject: Subject, request: LatencyRequest) -> list[Times]:
+def _measure(subject: Subject, request: LatencyRequest) -> list[CallTimes]:
     config = read_uri(str(subject.spec.config_uri)).decode()
     [planned] = [each for each in plan_towers(subject.spec, config) if each.name is subject.tower]
     blueprint = ConfiguredBlueprint(planned, subject.spec.tables)
@@ -107,7 +107,7 @@ def _measure(subject: Subject, request: LatencyRequest) -> list[Times]:
             _warm_up(calls, batches, where=f"{subject.name}, batch {size}")
             rounds = [_run_round(calls, batches, request, number) for number in range(request.rounds)]
         measured += [
-            Times(
+            CallTimes(
                 subject=subject.name,
                 size=size,
                 values=float(np.mean([sum(each.numel() for each in batch.values()) for batch in batches])),

@@ -236,7 +236,7 @@ def _native_machine() -> str:
 
 
 def has_shape_rule(operator: torch._ops.OpOverload) -> bool:
-    """Tell whether tracing can compute the sizes of an operator's results."""
+    """Return whether tracing can compute the sizes of an operator's results."""
     name = operator.name()
     keys = ("Meta", "CompositeImplicitAutograd", "CompositeExplicitAutograd")
     if operator.namespace in {"aten", "prim", "prims"}:
@@ -261,7 +261,7 @@ def defining_module(operator: torch._ops.OpOverload) -> str | None:
 
 
 def is_compiled_in(operator: torch._ops.OpOverload) -> bool:
-    """Tell whether an operator was made with `triton_op`, whose kernels are compiled into the package."""
+    """Return whether an operator was made with `triton_op`, whose kernels are compiled into the package."""
     return operator.name().partition(".")[0] in triton_ops_to_kernels
 
 

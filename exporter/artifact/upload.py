@@ -381,7 +381,7 @@ def _remove_files(store: ArtifactStore, folder: str, uploaded: Sequence[StoredFi
 
 
 def _is_unchanged(store: ArtifactStore, file: StoredFile) -> bool:
-    """Tell whether the stored file is still the one that this attempt wrote."""
+    """Return whether the stored file is still the one that this attempt wrote."""
     try:
         found = store.stat(file.key)
     except SourceNotFound:

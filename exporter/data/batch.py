@@ -249,7 +249,7 @@ def named_batch(name: str, rows: Rows, plan: DimPlan, note: str = "") -> NamedBa
 
 
 def _exceeds_plan(inputs: Mapping[str, Tensor], plan: DimPlan) -> bool:
-    """Tell whether any size is below or above the bounds of the plan."""
+    """Return whether any size is below or above the bounds of the plan."""
     sizes = sizes_of(plan, {name: tensor.shape for name, tensor in inputs.items()})
     bounds = ((size, plan.dim(name)) for name, size in sizes.items())
     return any(size < dim.low or (dim.high is not None and size > dim.high) for size, dim in bounds)

@@ -51,7 +51,7 @@ class Hosts:
 
     @property
     def leads(self) -> bool:
-        """Tell whether rank 0 runs on this host."""
+        """Return whether rank 0 runs on this host."""
         return self.index == 0
 
     def announce(self, name: str, text: str) -> None:
@@ -150,7 +150,7 @@ def join_rendezvous(place: Rendezvous) -> Hosts:
 
 
 def _open_handler(place: Rendezvous) -> tuple[bool, RendezvousHandler]:
-    """Open torch's handler, first as the host that runs the rendezvous; tell whether this host does.
+    """Open torch's handler, first as the host that runs the rendezvous; return whether this host does.
 
     Left to itself, torch decides that by comparing host names.
     """

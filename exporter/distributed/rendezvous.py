@@ -32,11 +32,11 @@ class Rendezvous:
 
     @property
     def was_called(self) -> bool:
-        """Tell whether a worker called the hosts to one job; then the host that leads retries it."""
+        """Return whether a worker called the hosts to one job; then the host that leads retries it."""
         return self.leads is not None
 
     def is_here(self) -> bool:
-        """Tell whether this host leads: the address is its own, and the port is still free."""
+        """Return whether this host leads: the address is its own, and the port is still free."""
         if self.leads is not None:
             return self.leads
         with socket.socket() as trial:

@@ -84,7 +84,7 @@ def _quantises(options: BuildOptions) -> bool:
 
 
 def _is_low(options: BuildOptions, tables: tuple[TableEntry, ...]) -> bool:
-    """Tell whether any table or arithmetic of this tower is of lower precision."""
+    """Return whether any table or arithmetic of this tower is of lower precision."""
     return _bound(options, tables) > 0
 
 

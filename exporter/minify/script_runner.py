@@ -145,6 +145,6 @@ def _read_ending(status: int | None, log: str) -> Ending:
 
 
 def _names_exception(name: str) -> bool:
-    """Tell whether a log line that begins with `name` reports an exception; not all end in Error."""
+    """Return whether a log line that begins with `name` reports an exception; not all end in Error."""
     own = name.rpartition(".")[2]
     return own.endswith(("Error", "Exception", "Failed")) or ("." in name and own[:1].isupper())

@@ -156,7 +156,7 @@ def _without_sizes_from_outside(nodes: list[Node]) -> tuple[Node, ...]:
 
 
 def _is_own(node: Node, nodes: Iterable[Node], names: Sequence[str]) -> bool:
-    """Tell whether a node is a weight of the module itself, or a constant that only this call reads."""
+    """Return whether a node is a weight of the module itself, or a constant that only this call reads."""
     if node.op != "get_attr":
         return False
     below = any(str(node.target).startswith(f"{name}.") for name in names)

@@ -123,7 +123,7 @@ def _difference(eager: LookUp, reference: LookUp, batch: NamedBatch, tower: Towe
 
 
 def _both_refuse(eager: LookUp, reference: LookUp, batch: NamedBatch, tower: Tower) -> bool:
-    """Tell whether both lookups refuse the inputs; raise VerificationFailed if only one does."""
+    """Return whether both lookups refuse the inputs; raise VerificationFailed if only one does."""
     expected, found = _refuses(eager, batch), _refuses(reference, batch)
     if expected != found:
         who = "eager" if expected else "the lookup in the written rows"

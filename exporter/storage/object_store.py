@@ -259,7 +259,7 @@ class ObjectStore(ArtifactStore):
             log.warning("upload_not_aborted", exc_info=True, extra={"key": path, "upload": upload})
 
     def _was_written(self, error: ClientError, key: str, token: str) -> bool:
-        """Tell whether this write succeeded although its last request was refused.
+        """Return whether this write succeeded although its last request was refused.
 
         boto3 repeats a request whose answer was lost; the second one then finds that the object exists, or
         that the upload is gone, because the first one succeeded.

@@ -9,7 +9,7 @@ from jobs.errors import KeyInFlight, KeyReused
 
 
 class StoredAnswer(Frozen):
-    """The answer to a request with an idempotency key; without a body it is still being made."""
+    """The answer to a request with an idempotency key; without a body it is not ready yet."""
 
     fingerprint: str  # digest of the request
     body: str | None = None
@@ -19,11 +19,11 @@ class Answers(Protocol):
     """Stored answers by key; keys are the caller's own, prefixed with the caller's name."""
 
     def begin(self, key: str, fingerprint: str) -> StoredAnswer | None:
-        """Return the stored answer; None if there is none and this caller is to make it.
+        """Return the stored answer; None if there is none, and this caller must answer the request.
 
         Raises:
             KeyReused: the key belongs to another request.
-            KeyInFlight: the answer is still being made.
+            KeyInFlight: the request is still being answered.
         """
         ...
 

@@ -65,7 +65,7 @@ class JobsPage(Page):
 
 
 @dataclass(frozen=True, kw_only=True)
-class JobPage(Page):
+class JobDetailsPage(Page):
     """One job: its towers side by side."""
 
     template: ClassVar[str] = "job.html"

@@ -17,7 +17,7 @@ from jobs.model import Job, JobState
 from service.access.guard import Reader, Submitter
 from service.audit import record
 from service.dashboard.pages import (
-    JobPage,
+    JobDetailsPage,
     JobsPage,
     LogPage,
     PlanPage,
@@ -84,7 +84,7 @@ def jobs_page(
 @router.get("/jobs/{job_id}")
 def job_page(job_id: str, jobs: Jobs, reader: Reader, if_none_match: IfNoneMatch = None) -> Response:
     """Show the current state of one job."""
-    return answer(JobPage(reader=reader, job=jobs.get(job_id)), if_none_match)
+    return answer(JobDetailsPage(reader=reader, job=jobs.get(job_id)), if_none_match)
 
 
 @router.get("/jobs/{job_id}/plan")

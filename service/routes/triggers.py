@@ -65,7 +65,7 @@ def show(name: Name, hooks: Hooks) -> TriggerView:
     responses=keyed_responses(TriggerNotFound),
 )
 def delete(name: Name, hooks: Hooks, caller: Admin) -> None:
-    """Delete a trigger; the jobs that it started go on."""
+    """Delete a trigger; the jobs that it started continue."""
     if not hooks.triggers.delete(name):
         raise TriggerNotFound(name)
     hooks.intake.receipts.forget(name)

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import pytest
 
-from deploy.digests import Image, NotThere, check, pinned_images
+from deploy.digests import NotThere, PinnedImage, check, pinned_images
 
 MANIFEST = b'{"schemaVersion": 2}'
 DIGEST = f"sha256:{hashlib.sha256(MANIFEST).hexdigest()}"
@@ -52,14 +52,14 @@ def registries() -> Iterator[dict[str, str]]:
 
 
 def test_a_digest_that_is_there_is_verified_by_what_is_sent(registries: dict[str, str]) -> None:
-    assert check(Image("python", "same", DIGEST), registries) == "there"
-    assert "the tag moved means" in check(Image("python", "moved", DIGEST), registries)
+    assert check(PinnedImage("python", "same", DIGEST), registries) == "there"
+    assert "the tag moved means" in check(PinnedImage("python", "moved", DIGEST), registries)
 
 
 @pytest.mark.parametrize("digest", [f"sha256:{'1' * 64}", OTHER])
 def test_a_digest_that_was_made_up_is_found_out(digest: str, registries: dict[str, str]) -> None:
     with pytest.raises(NotThere):
-        check(Image("python", "same", digest), registries)
+        check(PinnedImage("python", "same", digest), registries)
 
 
 def test_every_image_of_others_is_asked_for() -> None:

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from deploy.compose import services_in
-from deploy.dockerfile import Follower, Stage, stages_of
+from deploy.dockerfile import BuildStage, Follower, stages_of
 from tests.architecture.tree import PROGRAMS, ROOT
 from tests.deploy.conftest import CHART, tool
 
@@ -21,7 +21,7 @@ OURS = ("api", "bucket", "worker")
 GIVEN = {"REDIS_PASSWORD": "one", "S3_ACCESS_KEY": "two", "S3_SECRET_KEY": "three"}
 
 
-def stages() -> Iterator[Stage]:
+def stages() -> Iterator[BuildStage]:
     for path in DOCKERFILES:
         yield from stages_of(path.read_text()).values()
 

@@ -92,7 +92,7 @@ def run_rank(workspace: Path, ranks: Ranks, wrap_report: WrapReport = lambda rep
 def run_export(
     attempt: Attempt, shared: AttemptSettings, ranks: Ranks, report: OnStage
 ) -> ExportOutcome | None:
-    """Check the job's paths and input sizes, then export; an error of the whole becomes the outcome."""
+    """Check the job's paths and input sizes, then export; an error of the whole export is its outcome."""
     try:
         FileRoots(roots=shared.file_roots).require_within(attempt.spec)
         _input_limits(shared).require(attempt.spec)

@@ -16,7 +16,7 @@ CUDA = torch.device("cuda")
 BOUNDS = {torch.float32: 2e-6, torch.bfloat16: 8e-3, torch.float16: 1e-3}
 
 
-class Check(Protocol):
+class KernelCheck(Protocol):
     """Runs a kernel on random inputs, and returns `references.error_of` its output."""
 
     def __call__(self, chance: random.Random, /) -> float: ...
@@ -28,7 +28,7 @@ class Case:
 
     name: str
     bound: float
-    check: Check
+    check: KernelCheck
 
     def error(self, seed: int) -> float:
         """Return the kernel's error with the inputs of this seed."""

@@ -36,5 +36,5 @@ def _outputs(task: TaskConfig, loss: Loss, numbers_BK: Tensor) -> dict[str, Tens
 
 
 def _only(numbers_B1: Tensor) -> Tensor:
-    """The one number of each row, (B,), as a sum: squeezing a slice makes inductor ask if B is 1."""
+    """Return each row's only number, (B,), by a sum: squeezing a slice makes inductor ask whether B is 1."""
     return numbers_B1.sum(dim=1)

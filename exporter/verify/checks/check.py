@@ -96,7 +96,7 @@ class Check(ABC):
         return self.select(cases)
 
     def prepare(self, cases: Cases) -> None:
-        """Learn from all cases what the result in one depends on; called once, before packages run."""
+        """Compute from all cases what `run` needs in each of them; called once, before packages run."""
         return
 
     @abstractmethod

@@ -32,7 +32,7 @@ class NodePromises(Check):
         return cases.must_agree if self.runnable.programs else ()
 
     def select_for_gate(self, cases: Cases) -> Sequence[NamedBatch]:
-        """Return a few of them."""
+        """Return a few of the selected cases."""
         return [case for case in self.select(cases) if case.name in _GATE_CASES]
 
     def run(self, trial: Trial) -> CheckResult:

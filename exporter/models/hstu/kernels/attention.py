@@ -79,10 +79,11 @@ def tiles_for(width: int, itemsize: int, shared: int) -> Tiles:
 
 
 def _tiles_for_fp32(width: int, shared: int) -> Tiles:
-    """Not measured: the largest that spill no registers, as without tensor cores half as much fits into them.
+    """Return the largest tiles that spill no registers; they have not been measured.
 
-    Always of two stages. With one, keys and values go from memory to registers, which wide heads run out of:
-    a thread then kept 7 KB in local memory.
+    Without tensor cores half as much fits into the registers. The tiles always have two stages: with one,
+    keys and values are loaded from memory into registers, of which wide heads need too many (a thread then
+    had 7 KB in local memory).
     """
     if width <= 128:
         return Tiles(rows=64, columns=32, warps=4, stages=2)

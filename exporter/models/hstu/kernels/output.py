@@ -45,7 +45,8 @@ class Tiles:
 def is_fused(inner: int, width: int, heads: int, dtype: torch.dtype) -> bool:
     """Return whether one kernel does all of it, instead of a kernel up to the product and then cuBLAS.
 
-    By sizes that a trace knows: N is not one of them. Measured: docs/gpu-results.md.
+    The choice depends only on sizes that are known in a trace, which N is not. docs/gpu-results.md has the
+    measurements.
     """
     group = inner // heads if heads else 16
     fits = group in (16, 32, 64)  # one head is one step of the product

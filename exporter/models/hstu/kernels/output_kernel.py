@@ -59,7 +59,7 @@ def gate_kernel(
     BLOCK_N: tl.constexpr,
     BLOCK_G: tl.constexpr,
 ):
-    """One group of BLOCK_N elements."""
+    """Gate one group of BLOCK_N elements."""
     group = tl.program_id(0) % (E // G)
     rows = (tl.program_id(0) // (E // G)).to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)[:, None]
     g = tl.arange(0, BLOCK_G)
@@ -121,7 +121,7 @@ def project_kernel(
     BLOCK_K: tl.constexpr,
     BLOCK_E: tl.constexpr,
 ):
-    """BLOCK_N elements by BLOCK_D columns of the result; blocks of the same elements follow each other."""
+    """Compute BLOCK_N elements by BLOCK_D columns of the result; blocks of the same elements are adjacent."""
     across: tl.constexpr = (D + BLOCK_D - 1) // BLOCK_D
     rows = (tl.program_id(0) // across).to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)[:, None]
     d = (tl.program_id(0) % across) * BLOCK_D + tl.arange(0, BLOCK_D)[None, :]

@@ -70,7 +70,7 @@ def encode_positions_kernel(
     BLOCK_P: tl.constexpr,
     BLOCK_D: tl.constexpr,
 ):
-    """BLOCK_P elements, of whichever rows they are."""
+    """Encode the positions of BLOCK_P elements, which may belong to several rows."""
     elements = tl.program_id(0) * BLOCK_P + tl.arange(0, BLOCK_P)
     is_there = elements < P
     rows = _rows(offsets, elements, B)
