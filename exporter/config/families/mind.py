@@ -83,7 +83,7 @@ def read_mind(message: ModelConfig) -> MindConfig:
 
 
 def check_mind(model: MindConfig, features: Sequence[Feature], groups: Sequence[FeatureGroup]) -> None:
-    """Refuse a config whose groups are missing or of a wrong kind, or whose towers differ in width."""
+    """Refuse a config whose towers lack a group of the right kind, or differ in width with output_dim 0."""
     checks = GroupChecks(features, groups, WHERE)
     for name in model.item.inputs:
         checks.require_group(name, "the item", GroupKind.DEEP)
