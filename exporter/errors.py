@@ -31,7 +31,7 @@ ExportError
 ├── OutOfMemory              the GPU's memory, or the machine's, ran out
 ├── IndexFailed              FAISS could not build an index over the item vectors
 ├── InvalidArtifact          a published artifact is incomplete or damaged
-│   └── SignatureRefused       it is not signed, or not by the key it is to be verified with
+│   └── SignatureRefused       it is not signed, or not by the key that is to verify it
 ├── AlreadyPublished         the destination key exists; keys are never overwritten
 ├── SourceNotFound           a URI names nothing
 ├── StorageError             an object store refused or could not be reached (may be retryable)
@@ -198,14 +198,14 @@ class DimsConflict(DimPlanViolated):
     """The model requires sizes to be equal that the plan keeps apart."""
 
     code = "dims_conflict"
-    advice = "write the features in one sequence_feature, or declare them of one length"
+    advice = "write the features in one sequence_feature, or declare that they have the same length"
 
 
 class DimSpecialised(DimPlanViolated):
     """Tracing narrowed or fixed a size that the plan lets vary."""
 
     code = "dim_specialised"
-    advice = "change the model's option that ties the size, or report it with the pipeline config"
+    advice = "change the model's option that fixes the size, or report it with the pipeline config"
 
 
 class PassRefused(ExportError):
@@ -295,7 +295,7 @@ class InvalidArtifact(ExportError):
 
 
 class SignatureRefused(InvalidArtifact):
-    """The artifact is not signed, or not by the key it is to be verified with."""
+    """The artifact is not signed, or not by the key that is to verify it."""
 
     code = "signature_refused"
     advice = "do not load it; export again, or ask its publisher for the right key"
@@ -332,7 +332,7 @@ class AttemptFailed(ExportError):
     """The attempt's processes ended without an outcome."""
 
     code = "attempt_failed"
-    advice = "see the worker's log if Slipway, which tries again by itself, gives up"
+    advice = "Slipway tries again by itself; if it gives up, see the worker's log"
     retryable = True
 
 
@@ -363,7 +363,7 @@ class HostMissing(AttemptFailed):
     """Not all hosts of the export reached the rendezvous, or one of them was lost."""
 
     code = "host_missing"
-    advice = "start the same command on every host; all must reach the address of --rdzv, at all ports"
+    advice = "run the same command on every host; all must reach --rdzv, and each other at all ports"
     retryable = False
 
 

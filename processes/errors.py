@@ -7,4 +7,4 @@ class InvalidSettings(ExportError):
     """A setting, from the environment or an option, has an invalid value."""
 
     code = "invalid_settings"
-    advice = "correct the environment variable, or the option that stands for it"
+    advice = "correct the environment variable, or the command-line option of the same setting"

@@ -63,7 +63,7 @@ class RequestTooSlow(ExportError):
     """The request's body took longer to arrive than the service waits."""
 
     code = "request_too_slow"
-    advice = "send the request again, its body without pauses"
+    advice = "send the request again, without pauses in its body"
     retryable = True
 
 

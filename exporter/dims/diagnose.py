@@ -82,7 +82,7 @@ def diagnose(
     problems = "; ".join(_describe_narrowing(each, plan, guards) for each in known[:_MOST_NAMED])
     return DimSpecialised(
         f"{tower}: {problems or 'tracing narrowed sizes that the plan lets vary'}",
-        hint="the model's code ties this size to a constant: change the option that does, or report it",
+        hint="the model's code ties this size to a constant: change the option that sets it, or report it",
         where=plan.inputs_of(known[0].dim)[0].name if known else "",
     )
 

@@ -36,6 +36,6 @@ def require_model(config: TowerConfig) -> None:
     if config.name is not TowerName.MODEL:
         raise InvalidSpec(
             f"{config.pipeline.model.family} has no tower `{config.name}`",
-            hint="its tower is model",
+            hint="export its only tower, `model`",
             where="towers",
         )

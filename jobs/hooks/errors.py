@@ -27,13 +27,13 @@ class WebhookUnverified(HookError):
     """An incoming webhook is not signed with a known secret, or too old."""
 
     code = "webhook_unverified"
-    advice = "sign it as Standard Webhooks says, with a secret of SLIPWAY_WEBHOOK_SECRETS and a true clock"
+    advice = "sign it as Standard Webhooks says, with a secret of SLIPWAY_WEBHOOK_SECRETS and a correct clock"
 
     def __init__(self, why: str) -> None:
         """Say why the signature is not accepted."""
         super().__init__(
             f"the webhook is not accepted: {why}",
-            hint="sign as Standard Webhooks says, with a secret of SLIPWAY_WEBHOOK_SECRETS and a true clock",
+            hint="sign as Standard Webhooks says, with a SLIPWAY_WEBHOOK_SECRETS secret and a correct clock",
         )
 
 
@@ -41,7 +41,7 @@ class InvalidEvent(HookError):
     """An incoming webhook's body is not a CloudEvent about training."""
 
     code = "invalid_event"
-    advice = "correct what the message names; send binary or structured mode"
+    advice = "correct what the message names; send the event in binary or structured mode"
 
     def __init__(self, why: str, where: str = "") -> None:
         """Say why the body is not such an event."""

@@ -70,7 +70,8 @@ def test_ten_thousand_jobs_and_a_thousand_pollers(stacks: tuple[FaultStack, Faul
     ratio = beside.percentile(0.99) / alone.percentile(0.99)
     note(f"{JOBS:,} jobs accepted at {rate:.0f} a second, {each / 1e3:.1f} kB of Redis each")
     note(
-        f"{POLLERS:,} pollers of an empty service: {told(alone)}; beside {JOBS:,} queued jobs: {told(beside)}"
+        f"{POLLERS:,} pollers of an empty service: {describe_polls(alone)}; "
+        f"beside {JOBS:,} queued jobs: {describe_polls(beside)}"
     )
     note(f"p99 of a poll beside them, as a ratio to that of the empty service: {ratio:.2f}")
     ended = Counter(expected.values())
@@ -163,7 +164,7 @@ def wait_for_ends(stack: FaultStack, count: int, seconds: float) -> None:
         threading.Event().wait(0.2)
 
 
-def told(polls: Polls) -> str:
+def describe_polls(polls: Polls) -> str:
     p50, p99 = (polls.percentile(share) * 1e3 for share in (0.5, 0.99))
     return f"p50 {p50:.1f} ms, p99 {p99:.1f} ms of {len(polls.seconds):,}"
 

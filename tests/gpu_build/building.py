@@ -39,7 +39,7 @@ def main() -> None:
     with (folder / "built.jsonl").open("w") as lines:
         for planned in plan_export(spec, text):
             for built in packages_of(planned, spec, text, folder, tuned):
-                lines.write(built.told() + "\n")
+                lines.write(built.to_line() + "\n")
 
 
 def packages_of(

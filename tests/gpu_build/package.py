@@ -64,13 +64,13 @@ class Built:
 
     @classmethod
     def of(cls, line: str) -> "Built":
-        """Read what `told` wrote."""
-        told = json.loads(line)
-        tables = {name: tuple(shape) for name, shape in told["tables"].items()}
-        return cls(**{**told, "tables": tables, "op_libraries": tuple(told["op_libraries"])})
+        """Read a line that `to_line` wrote."""
+        fields = json.loads(line)
+        tables = {name: tuple(shape) for name, shape in fields["tables"].items()}
+        return cls(**{**fields, "tables": tables, "op_libraries": tuple(fields["op_libraries"])})
 
-    def told(self) -> str:
-        """A line of JSON."""
+    def to_line(self) -> str:
+        """Return the package as one line of JSON."""
         return json.dumps(asdict(self))
 
     @cached_property

@@ -65,7 +65,7 @@ def hostile(name: str, *, reader: str, ends: End = "refused") -> Callable[[Attac
 
 
 def load() -> dict[str, Kind]:
-    """All kinds."""
+    """Return all kinds of hostile input."""
     for module in MODULES:
         import_module(f"tests.hostile.{module}")
     return KINDS

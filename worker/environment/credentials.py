@@ -59,7 +59,7 @@ class RoleCredentials:
         except (BotoCoreError, ClientError, ValueError) as error:
             raise StorageError(
                 f"STS gave no credentials of {self.role} for this job: {error}",
-                hint="may the worker assume SLIPWAY_STORAGE_ROLE for SLIPWAY_STORAGE_ROLE_LIFETIME?",
+                hint="allow the worker to assume SLIPWAY_STORAGE_ROLE for SLIPWAY_STORAGE_ROLE_LIFETIME",
                 where=self.role,
             ) from error
         return TemporaryCredentials(

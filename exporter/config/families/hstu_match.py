@@ -73,7 +73,9 @@ def read_hstu_match(message: ModelConfig) -> HstuMatchConfig:
             hint="leave it out, and train with a sampler",
         )
     if tower.max_seq_len == 0:
-        raise_invalid(f"{WHERE}.user_tower", "max_seq_len is 0", hint="set the longest history")
+        raise_invalid(
+            f"{WHERE}.user_tower", "max_seq_len is 0", hint="set it to the length of the longest history"
+        )
     if model.output_dim < 0:
         raise_invalid(WHERE, f"output_dim is {model.output_dim}", hint="set a width, or 0 for no projection")
     uih = read_uih_preprocessor(

@@ -163,7 +163,7 @@ def _read_content_encoder(message: GRContentEncoder, where: str) -> ContentEncod
         raise_invalid(
             f"{where}.{kind}",
             f"uih_mlp ends in width {uih.hidden_units[-1]} and target_mlp in {target.hidden_units[-1]}",
-            hint="end both in the same width",
+            hint="let the last layers of uih_mlp and target_mlp have the same width",
         )
     return ContentEncoderConfig(kind=ContentEncoderKind.MLP, uih_mlp=uih, target_mlp=target)
 

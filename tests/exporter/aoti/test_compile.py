@@ -1,4 +1,4 @@
-"""What is compiled can be loaded and run, whatever it is made of."""
+"""Compiled packages of unusual towers can be loaded and run."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from tests.exporter.families.conftest import WeightedFamily, blueprint_of
 
 
 class Weightless(nn.Module):
-    """Computes with its inputs alone; its one weight is read by nobody."""
+    """Computes from its inputs only; it has one weight and does not read it."""
 
     def __init__(self) -> None:
         super().__init__()

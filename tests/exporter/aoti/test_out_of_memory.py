@@ -1,4 +1,4 @@
-"""Memory that ran out is told from what else is raised, by whom it may be."""
+"""Errors for lack of memory are distinguished from all others, whichever library raises them."""
 
 import pytest
 import torch

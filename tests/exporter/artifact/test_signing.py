@@ -1,4 +1,4 @@
-"""Signed artifacts: what was changed, or is signed by nobody or others, is refused before it is loaded."""
+"""Signed artifacts: one that was changed, or has no signature of the right key, is refused before loading."""
 
 import json
 import shutil

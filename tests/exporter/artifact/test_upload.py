@@ -33,7 +33,7 @@ TOWER_FILES = ("aoti/aoti_model.pt2", "pipeline.config", "fg.json", "model_acc.j
 
 @pytest.fixture
 def files(tmp_path: Path) -> dict[str, Path]:
-    """What an attempt made of two towers, by the paths in the artifact."""
+    """The files of two exported towers, by their paths in the artifact."""
     made = {}
     for tower in ("user", "item"):
         for name in TOWER_FILES:

@@ -1,4 +1,4 @@
-"""What the lab finds: every case is told, and one that fails does not end the others."""
+"""Findings of `slipway check`: every case is reported, and a failing one does not end the others."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -53,7 +53,7 @@ def test_a_sound_package_passes_everything(
     }
 
 
-def test_all_that_fails_is_told(program: ExportedProgram, chain: list[Link], tmp_path: Path) -> None:
+def test_every_failure_is_reported(program: ExportedProgram, chain: list[Link], tmp_path: Path) -> None:
     """Weights of another model: every case differs, and the programs and the refusals stand."""
     findings = found(mean_price_tower(seed=1), program, chain, SOUND, tmp_path)
     failed = [finding for finding in findings if not finding.passed]

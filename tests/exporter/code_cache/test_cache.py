@@ -1,4 +1,4 @@
-"""A cache gives back what was kept, whole, or nothing; and it never fails an export."""
+"""The cache returns complete entries or nothing, and its errors never fail an export."""
 
 import io
 import json

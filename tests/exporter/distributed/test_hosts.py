@@ -21,7 +21,7 @@ def soon(said: Callable[[], object]) -> object:
     return value
 
 
-def test_what_failed_first_is_what_all_are_told() -> None:
+def test_all_hosts_read_the_first_failure() -> None:
     store = dist.HashStore()
     first, second = Hosts(store, 0, 2), Hosts(store, 1, 2)
     assert (first.leads, second.leads) == (True, False)

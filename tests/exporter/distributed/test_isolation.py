@@ -1,4 +1,4 @@
-"""A child's result comes back; its death is told and not shared."""
+"""A child's result comes back; its death is reported, and does not end the parent."""
 
 import faulthandler
 import os
@@ -28,7 +28,7 @@ def test_a_result_comes_back() -> None:
         (lambda: sys.exit(3), "ended with status 3"),
     ],
 )
-def test_a_death_is_told(end: Callable[[], object], how: str) -> None:
+def test_a_death_is_reported(end: Callable[[], object], how: str) -> None:
     assert callable(end)
 
     def produce() -> str:
@@ -38,7 +38,7 @@ def test_a_death_is_told(end: Callable[[], object], how: str) -> None:
     assert run_isolated(produce, on_death=lambda told: told) == how
 
 
-def test_a_death_in_the_midst_of_telling_is_told(tmp_path: Path) -> None:
+def test_a_death_while_sending_the_result_is_reported(tmp_path: Path) -> None:
     def produce() -> str:
         (tmp_path / "pid").write_text(str(os.getpid()))
         return "x" * (8 << 20)  # more than the pipe holds: it stands until somebody reads

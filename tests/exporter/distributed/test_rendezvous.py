@@ -37,7 +37,7 @@ def test_an_address_is_an_interfaces() -> None:
         find_interface("192.0.2.1")
 
 
-def test_a_name_that_is_nobodys_is_told() -> None:
+def test_an_unknown_host_name_is_reported() -> None:
     with pytest.raises(HostMissing, match="nobody.invalid:5 cannot be reached from here: Name or service"):
         place("nobody.invalid:5").own_address()
 

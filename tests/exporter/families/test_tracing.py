@@ -1,4 +1,4 @@
-"""Dims that do not hold after tracing are told in the declaration's words: family, tower, inputs."""
+"""Dims that do not hold after tracing are reported in terms of the declaration: family, tower, inputs."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Tables are quantised piece by piece, and what that costs is told."""
+"""Tables are quantised piece by piece, and the loss of precision is reported."""
 
 import os
 from pathlib import Path

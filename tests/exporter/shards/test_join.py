@@ -33,7 +33,7 @@ def attempt_in(folder: Path) -> Attempt:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, tuple[RankReport, ...]]:
-    """What three ranks made of two towers, dense packages sent and all, and the folder it is below."""
+    """The reports of three ranks on two towers, whose dense packages are uploaded, and their folder."""
     folder = tmp_path_factory.mktemp("made")
     attempt, parts = attempt_in(folder), []
     for rank in range(3):

@@ -1,4 +1,4 @@
-"""What a rank wrote is told from what it should have written, even where no sample row looks it up."""
+"""Wrong rows that a rank wrote are found, even where no sample row looks them up."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -45,7 +45,7 @@ def try_again(request: pytest.FixtureRequest, tmp_path: Path) -> Try:
 
 
 @pytest.mark.parametrize("row", [0, -1])
-def test_a_damaged_row_of_ones_own_is_told(row: int, try_again: Try) -> None:
+def test_a_damaged_row_of_the_rank_is_reported(row: int, try_again: Try) -> None:
     with pytest.raises(
         VerificationFailed, match=r"row \d+ of table \w+, as written, is not the checkpoint's"
     ):

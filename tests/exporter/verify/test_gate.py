@@ -128,7 +128,7 @@ def test_a_size_beyond_the_planned_bound_is_refused(tower: Tower, chain: list[Li
 
 
 class Drawing(MeanPrice):
-    """Adds what is drawn anew in every call."""
+    """Adds random numbers that differ in every call."""
 
     def forward(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
         embedding = super().forward(inputs)["embedding"]
@@ -220,7 +220,7 @@ def test_one_package_serves_every_size_where_nothing_could_be_compiled(
 
 
 def reference_of(seed: int, tolerance: float) -> Fp32Reference:
-    """What the package is held against besides eager."""
+    """A model in fp32, which the package is compared with besides eager."""
     return Fp32Reference(
         module=mean_price_tower(seed).module, device=torch.device("cpu"), tolerance=tolerance
     )

@@ -66,7 +66,7 @@ def test_a_crash_on_a_full_disk_tells_of_it(tmp_path: Path, monkeypatch: pytest.
     ],
     ids=["hangs", "prints"],
 )
-def test_a_process_that_hangs_or_talks_is_ended_and_told(
+def test_a_process_that_hangs_or_talks_is_ended_and_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, does: str, limit_s: float, said: str
 ) -> None:
     (tmp_path / "ops_of_no_use.py").write_text(does)

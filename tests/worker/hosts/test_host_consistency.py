@@ -43,13 +43,13 @@ def test_all_hosts_are_told_what_one_has_otherwise(
     spec = make_job().spec.model_copy(update={"output_uri": str(tmp_path)})
     job, store = make_job().model_copy(update={"spec": spec}), dist.HashStore()
 
-    def told(index: int) -> Failure | None:
+    def read_failure(index: int) -> Failure | None:
         common = COMMON.model_copy(update=own) if index else COMMON
         with open_workspace(job, worker_dir / str(index)) as workspace:
             return HostOfRanks(Hosts(store, index, 2), PLACE, workspace, 4, common).run()
 
     with ThreadPoolExecutor(2) as threads:
-        ends = [threads.submit(told, index) for index in range(2)]
+        ends = [threads.submit(read_failure, index) for index in range(2)]
         other, first = ends[1].result(30), ends[0].result(30)
     assert first is not None and first.code == "invalid_spec" and said in first.message
     assert other == first
@@ -57,9 +57,9 @@ def test_all_hosts_are_told_what_one_has_otherwise(
 
 
 def test_what_another_release_tells_is_no_riddle() -> None:
-    told = AgreedJob(job_id="j", folder="f", common=COMMON).model_dump_json().replace("ranks", "processes")
+    text = AgreedJob(job_id="j", folder="f", common=COMMON).model_dump_json().replace("ranks", "processes")
     with pytest.raises(InvalidSpec, match="host 1 has slipway .* the first host another release"):
-        AgreedJob.read(told, 1)
+        AgreedJob.read(text, 1)
 
 
 def test_copies_of_a_checkpoint_are_told_from_other_weights(tmp_path: Path) -> None:

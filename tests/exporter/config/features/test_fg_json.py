@@ -1,4 +1,4 @@
-"""What fg.json says of the kinds of features that are made of several columns, or looked up."""
+"""Blocks of fg.json for features that combine several columns or are looked up."""
 
 import pytest
 from google.protobuf import text_format

@@ -1,4 +1,4 @@
-"""What stands for fbgemm's operators on a GPU gives what they give, here on the CPU."""
+"""The replacements of fbgemm's operators on a GPU return the same as those, tested on the CPU."""
 
 import pytest
 import torch
