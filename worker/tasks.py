@@ -60,7 +60,7 @@ class Runner:
             may_expire=self.lease_monitor.may_expire,
         )
         if holding is None:
-            log.info("job_not_free", job_id=job_id)
+            log.info("job_not_claimed", job_id=job_id)
             return
         self.tracing.record("claim", asked_at, time.time(), parent=holding.job.traceparent)
         self.running.add(job_id)

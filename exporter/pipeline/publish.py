@@ -55,7 +55,7 @@ def upload_exported_tower(result: TowerResult, attempt: Attempt, on_stage: OnSta
                 may_upload=attempt.await_lease,
             )
     except ExportError as error:
-        log.exception("tower_not_sent", extra={"tower": entry.name})
+        log.exception("tower_not_uploaded", extra={"tower": entry.name})
         return replace(result, upload_failure=Failure.of(error))
     return replace(result, uploaded=uploaded)
 

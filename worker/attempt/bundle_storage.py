@@ -52,6 +52,6 @@ class BundleStorage:
                 job.id, tower, build_bundle(job, tower, failure, workspace, lines, self.secrets)
             )
         except Exception:  # the failure is reported in any case
-            log.exception("bundle_not_kept", tower=tower)
+            log.exception("bundle_not_stored", tower=tower)
             return failure
         return failure.model_copy(update={"bundle_url": url})
