@@ -62,7 +62,7 @@ def _connect_signals(
             own_worker_dir(settings.work_dir, os.getpid()).rmdir()
         runner.tracing.close()
 
-    # Celery holds signal handlers weakly unless told otherwise.
+    # Celery holds signal handlers weakly by default.
     setup_logging.connect(log_our_way, weak=False)
     worker_ready.connect(begin, weak=False)
     worker_shutting_down.connect(end_attempts, weak=False)

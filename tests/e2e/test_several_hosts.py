@@ -101,7 +101,7 @@ def test_a_host_that_is_told_to_end_ends_the_other(hosts: TwoHosts, tmp_path: Pa
     wait_until("ranks are at work on the first host", lambda: rank_of(both[0]), 120)
     both[0].process.terminate()
     assert both[1].status(60) == 1
-    assert "was told to stop" in both[1].text()
+    assert "received a signal to stop" in both[1].text()
 
 
 def test_a_host_that_never_comes_is_an_error_after_the_limit(hosts: TwoHosts, tmp_path: Path) -> None:

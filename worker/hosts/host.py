@@ -56,7 +56,7 @@ class HostOfRanks:
         except ExportError as error:
             own = Failure.of(error)
         except KeyboardInterrupt:
-            own = Failure.of(AttemptFailed(f"host {self.hosts.index} was told to stop"))
+            own = Failure.of(AttemptFailed(f"host {self.hosts.index} received a signal to stop"))
         if own is None or self.hosts.lost_host:
             return own
         try:
