@@ -24,8 +24,8 @@ from exporter.errors import DimPlanViolated, OutOfMemory, PackageCrashed
 from exporter.towers.lookup import LookUp
 from exporter.verify.reload import Link, RunReply, RunRequest, Setup
 
-# AOTInductor reads past the end of short inputs unless it is set; servers should set it (docs/serving.md).
 _CHILD = "exporter.verify.reload"
+# AOTInductor reads past the end of short inputs unless it is set; servers should set it (docs/serving.md).
 _INPUT_CHECKS = "AOTI_RUNTIME_CHECK_INPUTS=1"
 _WAITING = "OMP_WAIT_POLICY=passive"  # idle threads sleep; spinning ones hold cores that others need
 # A package is native code, of an attempt or of whoever published it: it has no business with the store.
