@@ -23,7 +23,7 @@ def test_a_declaration_is_read() -> None:
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        (("towers:", "towers: ["), "no YAML"),
+        (("towers:", "towers: ["), "is not YAML"),
         (("table_rows: 5", "rows: 5"), "towers.0.inputs.0.rows: Extra inputs are not permitted"),
         (("int32", "string"), "towers.0.inputs.1.dtype: Input should be"),
         (("name: user", "name: users"), "towers.0.name: Input should be"),
