@@ -18,6 +18,8 @@ def digest_in(workspace: Path) -> str:
 def test_ranks_find_one_digest_together(tmp_path: Path) -> None:
     with get_context("fork").Pool(3) as ranks:
         found = ranks.map(digest_in, [tmp_path] * 3)
+        ranks.close()
+        ranks.join()  # leaving the block ends them by SIGTERM, which a fork of this process may never hear
     assert found == [open_checkpoint(CHECKPOINT).digest()] * 3
 
 
