@@ -96,6 +96,10 @@ gpu-build: $(CUDA_VENV)/.installed ## without a GPU: compile packages for sm_90 
 bench: install ## run the benchmarks of benchmarks/README.md, 100 minutes and 25 GB of disk; ARGS="service warm" for some
 	@$(BIN)/python -m benchmarks $(ARGS)
 
+.PHONY: attacks
+attacks: install ## attack running programs and compare what it costs them with the bounds; ARGS="NAME" for some
+	@$(BIN)/python -m benchmarks.attacks $(ARGS)
+
 .PHONY: board
 board: install ## export every model family in every mode and precision, compare with tests/board/last.json; ARGS=--reduced
 	@mkdir -p .slipway
