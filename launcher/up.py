@@ -14,12 +14,11 @@ from typing import TextIO
 
 from launcher.errors import LaunchFailed
 from launcher.ports import claim_port
+from launcher.program import Program
 from launcher.redis_server import running_redis
-from processes.guarded_process import GuardedProcess
 
 _GRACE = timedelta(seconds=10)  # the worker ends its attempt within five
 _START_S = 90.0
-_LOG_LINES = 15
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,17 +28,17 @@ class Stack:
     url: str  # URL of the API
     redis_url: str
     data_dir: Path
-    programs: Mapping[str, GuardedProcess]
+    programs: Mapping[str, Program]
 
-    def check(self) -> None:
-        """Raise LaunchFailed if a program has ended."""
-        for name, process in self.programs.items():
-            if (status := process.exit_status()) is not None:
-                raise LaunchFailed(
-                    f"{name} ended with exit status {status}; its log ends:\n"
-                    f"{process.last_lines(_LOG_LINES)}",
-                    where=str(process.log),
-                )
+    def restart_ended(self) -> Iterator[str]:
+        """Start programs again that have ended by themselves; yield what to tell of each end.
+
+        Raises:
+            LaunchFailed: one of them ended too often.
+        """
+        for program in self.programs.values():
+            if told := program.restart_if_ended(time.monotonic()):
+                yield told
 
 
 @contextlib.contextmanager
@@ -60,10 +59,10 @@ def running_stack(
     with contextlib.ExitStack() as exits:
         exits.enter_context(_lock_data_dir(data_dir))
         port = claim_port(host, port)
-        programs: dict[str, GuardedProcess] = {}
+        programs: dict[str, Program] = {}
         if redis_url is None:
             server = exits.enter_context(running_redis(data_dir / "redis"))
-            redis_url, programs["Redis"] = server.url, server.process
+            redis_url, programs["Redis"] = server.url, server.program
         settings = {
             **(environment or {}),
             "SLIPWAY_HOST": host,
@@ -94,15 +93,15 @@ def _commands(host: str, port: int) -> dict[str, list[str]]:
 @contextlib.contextmanager
 def _run_program(
     name: str, command: list[str], data_dir: Path, settings: Mapping[str, str]
-) -> Iterator[GuardedProcess]:
+) -> Iterator[Program]:
     logs = data_dir / "logs"
     logs.mkdir(exist_ok=True)
     log = logs / f"{name.lower()}.log"
-    process = GuardedProcess.start(command, log=log, grace=_GRACE, environment=settings)
+    program = Program(name, command, log=log, grace=_GRACE, environment=settings)
     try:
-        yield process
+        yield program
     finally:
-        process.stop()
+        program.stop()
 
 
 @contextlib.contextmanager
@@ -132,7 +131,8 @@ def _open_lock(data_dir: Path) -> TextIO:
 def _wait_until_ready(stack: Stack) -> None:
     deadline = time.monotonic() + _START_S
     while time.monotonic() < deadline:
-        stack.check()
+        for program in stack.programs.values():
+            program.check()
         if _count_workers(stack.url):
             return
         time.sleep(0.1)

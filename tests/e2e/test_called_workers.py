@@ -52,7 +52,7 @@ def ranks_of(process: GuardedProcess) -> list[psutil.Process]:
 
 
 def both_at_work(stack: Stack, second: GuardedProcess) -> bool:
-    return bool(ranks_of(stack.programs["worker"]) and ranks_of(second))
+    return bool(ranks_of(stack.programs["worker"].process) and ranks_of(second))
 
 
 def tower_of(job: JobView) -> TowerEntry:

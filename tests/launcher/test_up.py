@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -88,25 +89,26 @@ def test_the_programs_alone_say_so_too(program: list[str]) -> None:
     assert (code, said.count("\n")) == (1, 1) and "[invalid_settings]: SLIPWAY_REDIS_URL: " in said
 
 
-@pytest.mark.parametrize("name", ["Redis", "API", "worker"])
-def test_a_program_that_ends_by_itself_is_told(tmp_path: Path, name: str) -> None:
-    with running_stack(tmp_path) as stack:
-        stack.check()
-        stack.programs[name].stop()
-        with pytest.raises(LaunchFailed, match=f"{name} ended with exit status") as ended:
-            stack.check()
-    assert ended.value.where == str(stack.programs[name].log)
+@contextmanager
+def launched(data: Path, settings: dict[str, str]) -> "Iterator[tuple[subprocess.Popen[str], str]]":
+    """Run `python -m launcher`, and yield it with its URL."""
+    command = [*HEARS_HANGUP, sys.executable, "-m", "launcher", "--port", "0", "--data", str(data)]
+    environment = inherited_environment(settings)
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as program:
+        assert program.stdout is not None
+        first = program.stdout.readline()
+        assert first.startswith("API     http://127.0.0.1:")
+        yield program, first.split()[1].removesuffix("/exports")
+        program.kill()
 
 
 @pytest.fixture
 def program(tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
     """`python -m launcher`, once it has printed its URLs."""
-    command = [*HEARS_HANGUP, sys.executable, "-m", "launcher", "--port", "0", "--data", str(tmp_path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
-        assert program.stdout is not None
-        assert program.stdout.readline().startswith("API     http://127.0.0.1:")
+    with launched(tmp_path, {}) as (program, _):
         yield program
-        program.kill()
 
 
 def family(pid: int) -> list[Path]:
