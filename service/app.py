@@ -10,8 +10,8 @@ from processes.startup import settings_or_exit
 from service.access.guard import access_of, reading
 from service.dependencies import Backend
 from service.errors import handle_errors
+from service.gate.request_gate import PublicBody, RequestGate
 from service.redis_backend import running_backend
-from service.request_limit import RequestLimit
 from service.routes import (
     artifacts,
     control,
@@ -30,6 +30,8 @@ from service.settings import ServiceSettings
 from service.tracing import RequestSpans
 from telemetry.logging import configure_logging
 from telemetry.setup import make_tracing
+
+_MAX_SIGN_IN_BYTES = 16 << 10  # a token and a path
 
 
 def create_app(settings: ServiceSettings | None = None, backend: Backend | None = None) -> FastAPI:
@@ -58,7 +60,14 @@ def create_app(settings: ServiceSettings | None = None, backend: Backend | None 
         redoc_url=None,
     )
     app.add_middleware(
-        RequestLimit, max_bytes=settings.max_request_bytes, max_seconds=settings.max_request_time
+        RequestGate,
+        max_bytes=settings.max_request_bytes,
+        max_seconds=settings.max_request_time,
+        max_bodies_bytes=settings.max_bodies_bytes,
+        public={
+            "/sign-in": PublicBody(_MAX_SIGN_IN_BYTES),
+            "/webhooks/training": PublicBody(settings.hooks.max_event_bytes, is_signed=True),
+        },
     )
     if settings.otlp_endpoint is not None:
         app.add_middleware(RequestSpans, tracing=tracing)

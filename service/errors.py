@@ -4,6 +4,7 @@ ExportError
 ├── InvalidRequest   a field of the request is missing, unknown or has a wrong value
 ├── RequestTooLarge  the request's body is larger than the service takes
 ├── RequestTooSlow   the request's body took longer to arrive than the service waits
+├── TooManyBodies    the bodies of all requests in progress fill the memory set aside for them (retryable)
 ├── TooManyGuesses   the caller's address sent too many wrong keys or signatures
 ├── MethodNotAllowed the API has this path, but not with this method
 ├── CrossSiteRequest a page of another site asked for a change
@@ -56,7 +57,7 @@ class RequestTooLarge(ExportError):
     """The request's body is larger than the service takes."""
 
     code = "request_too_large"
-    advice = "give the pipeline config by URI"
+    advice = "give contents, such as the pipeline config, by URI"
 
 
 class RequestTooSlow(ExportError):
@@ -64,6 +65,14 @@ class RequestTooSlow(ExportError):
 
     code = "request_too_slow"
     advice = "send the request again, without pauses in its body"
+    retryable = True
+
+
+class TooManyBodies(ExportError):
+    """The bodies of all requests in progress fill the memory that is set aside for them."""
+
+    code = "too_many_bodies"
+    advice = "send the request again after the pause in `Retry-After`"
     retryable = True
 
 
@@ -135,6 +144,7 @@ STATUS: dict[type[ExportError], HTTPStatus] = {
     InvalidRequest: HTTPStatus.UNPROCESSABLE_ENTITY,
     RequestTooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     RequestTooSlow: HTTPStatus.REQUEST_TIMEOUT,
+    TooManyBodies: HTTPStatus.SERVICE_UNAVAILABLE,
     TooManyGuesses: HTTPStatus.TOO_MANY_REQUESTS,
     MethodNotAllowed: HTTPStatus.METHOD_NOT_ALLOWED,
     CrossSiteRequest: HTTPStatus.FORBIDDEN,

@@ -77,6 +77,13 @@ class ServiceSettings(BaseSettings):
         gt=0,
         description="Largest request body, in bytes. The default has ample room for a pipeline config.",
     )
+    max_bodies_bytes: int = Field(
+        default=64 << 20,
+        gt=0,
+        description="Bytes that the bodies of all requests in progress may take together, in each process; "
+        "bodies that need no key (webhooks, sign-in) may take an eighth of it. Beyond that, requests are "
+        "answered with 503.",
+    )
     file_roots: Annotated[Folders, NoDecode] | None = Field(
         default=None,
         description="Folders that plain paths and file:// URIs must lie in after symbolic links are "

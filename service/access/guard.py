@@ -1,12 +1,16 @@
 """Authentication of requests, as dependencies of routes: by API key, by token, or by a local connection."""
 
 import ipaddress
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Annotated
 
 from fastapi import Depends, Request, Security
+from fastapi.concurrency import run_in_threadpool
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from fastapi.security.utils import get_authorization_scheme_param
+from starlette.requests import HTTPConnection
 
+from exporter.errors import ExportError
 from service.access.callers import LOCAL, Caller, Scope
 from service.access.errors import UnsafeSetup
 from service.access.keys import KeyRing, read_keys
@@ -28,9 +32,10 @@ class Access:
     ) -> None:
         """Accept `keys` and `tokens`; with neither, every caller from this machine may do everything."""
         self.rate_limit = GuessLimit(guess_limit)
-        self._finders = [finder.find for finder in (keys, tokens) if finder is not None]
+        self._keys = keys
+        self._tokens = tokens
 
-    def caller(
+    async def caller(
         self, secret: str | None, server: str | None, named: str | None = None, *, peer: str | None = None
     ) -> Caller:
         """Return the caller whose secret this is.
@@ -44,22 +49,24 @@ class Access:
                 request does not come from this machine.
             TooManyGuesses: `peer` has sent too many wrong secrets within the last minute.
         """
-        if not self._finders:
+        if self._keys is None and self._tokens is None:
             if _is_outside(server) or (named is not None and "." in named and not is_loopback(named)):
                 raise Unauthenticated(
                     "this service has no API keys, so it answers requests from its own machine only",
                     hint="name a file of keys in SLIPWAY_API_KEYS_FILE",
                 )
             return LOCAL
-        if secret and (caller := self._find_caller(secret, peer)):
+        if secret and (caller := await self._find_caller(secret, peer)):
             return caller
         raise Unauthenticated(
             "the request carries no key that this service knows", hint="send Authorization: Bearer <key>"
         )
 
-    def _find_caller(self, secret: str, peer: str | None) -> Caller | None:
+    async def _find_caller(self, secret: str, peer: str | None) -> Caller | None:
         self.rate_limit.require_below(peer, secret)
-        found = next((caller for find in self._finders if (caller := find(secret))), None)
+        found = self._keys.find(secret) if self._keys else None
+        if found is None and self._tokens is not None:
+            found = await run_in_threadpool(self._tokens.find, secret)
         self.rate_limit.count(peer, secret, right=found is not None)
         return found
 
@@ -101,22 +108,48 @@ def _is_outside(server: str | None) -> bool:
         return False
 
 
-def peer_of(request: Request) -> str | None:
+def peer_of(connection: HTTPConnection) -> str | None:
     """Return the address that a request came from, as uvicorn sees it; behind a proxy: docs/access.md."""
-    return request.client.host if request.client else None
+    return connection.client.host if connection.client else None
 
 
-def require_scope(scope: Scope) -> Callable[..., Caller]:
+def bearer_of(connection: HTTPConnection) -> str | None:
+    """Return the key or token in the request's Authorization header."""
+    scheme, secret = get_authorization_scheme_param(connection.headers.get("authorization"))
+    return secret if scheme.lower() == "bearer" and secret else None
+
+
+async def caller_of(connection: HTTPConnection) -> Caller:
+    """Return the caller that the request's headers identify, or raise the error that refuses it.
+
+    A request is authenticated once, so that a wrong key counts once.
+    """
+    state = connection.state
+    if not hasattr(state, "caller"):
+        access: Access = connection.app.state.access
+        server = connection.scope.get("server")
+        try:
+            state.caller = await access.caller(
+                bearer_of(connection) or connection.cookies.get(KEY_COOKIE),
+                server[0] if server else None,
+                connection.url.hostname,
+                peer=peer_of(connection),
+            )
+        except ExportError as refusal:
+            state.caller = refusal
+    if isinstance(state.caller, ExportError):
+        raise state.caller
+    found: Caller = state.caller
+    return found
+
+
+def require_scope(scope: Scope) -> Callable[..., Coroutine[None, None, Caller]]:
     """Return a dependency of routes that gives the caller, and refuses one without `scope`."""
 
-    def check(
-        request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)]
+    async def check(
+        request: Request, _documented: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)]
     ) -> Caller:
-        access: Access = request.app.state.access
-        secret = credentials.credentials if credentials else request.cookies.get(KEY_COOKIE)
-        server = request.scope.get("server")
-        address = server[0] if server else None
-        caller = access.caller(secret, address, request.url.hostname, peer=peer_of(request))
+        caller = await caller_of(request)
         if not caller.may(scope):
             raise Forbidden(f"{caller.name} may not do this: it needs the scope `{scope}`")
         return caller

@@ -1,8 +1,7 @@
-"""Routes of the dashboard: errors are shown as pages, and changes are taken from its own pages only."""
+"""Routes of the dashboard, which show errors as pages."""
 
 from collections.abc import Callable, Coroutine
 from typing import Any
-from urllib.parse import urlsplit
 
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -12,7 +11,7 @@ from exporter.errors import ExportError
 from service.access.guard import KEY_COOKIE
 from service.dashboard.pages import ErrorPage, SignInPage
 from service.dashboard.render import answer
-from service.errors import CrossSiteRequest, InvalidRequest, Unauthenticated, status_of
+from service.errors import InvalidRequest, Unauthenticated, status_of
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
@@ -43,16 +42,6 @@ def error_page(error: ExportError) -> Response:
     code = status_of(type(error))
     page = ErrorPage(status=code.phrase, code=error.code, message=error.message, hint=error.hint)
     return answer(page, status=code)
-
-
-def require_same_site(request: Request) -> None:
-    """Refuse a change that a page of another site requests."""
-    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
-    foreign = origin is not None and urlsplit(origin).netloc != request.headers.get("host")
-    if foreign or site not in (None, "same-origin", "none"):
-        raise CrossSiteRequest(
-            "a page of another site asked for a change", hint="use this service's own pages"
-        )
 
 
 def _sign_in(request: Request, error: Unauthenticated) -> Response:

@@ -9,10 +9,10 @@ from fastapi.responses import RedirectResponse
 from service.access.guard import KEY_COOKIE, peer_of
 from service.dashboard.pages import SignInPage
 from service.dashboard.render import answer
-from service.dashboard.route import PageRoute, require_same_site
+from service.dashboard.route import PageRoute
 from service.errors import TooManyGuesses, Unauthenticated, status_of
 
-router = APIRouter(route_class=PageRoute, include_in_schema=False, dependencies=[Depends(require_same_site)])
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 
 async def _form(request: Request) -> dict[str, str]:
@@ -22,12 +22,12 @@ async def _form(request: Request) -> dict[str, str]:
 
 
 @router.post("/sign-in")
-def sign_in(request: Request, form: Annotated[dict[str, str], Depends(_form)]) -> Response:
+async def sign_in(request: Request, form: Annotated[dict[str, str], Depends(_form)]) -> Response:
     """Set a valid key as the browser's cookie, and redirect to the page that was asked for."""
     key, wanted = form.get("key", "").strip(), _own_path(form.get("wanted", "/"))
     server = request.scope.get("server")
     try:
-        request.app.state.access.caller(key, server[0] if server else None, peer=peer_of(request))
+        await request.app.state.access.caller(key, server[0] if server else None, peer=peer_of(request))
     except (Unauthenticated, TooManyGuesses) as error:
         page = SignInPage(wanted=wanted, refused=error.message)
         return answer(page, status=status_of(type(error)))

@@ -64,9 +64,6 @@ def training(request: Request, body: Body, hooks: Hooks) -> EventAnswer:
 
     The event is signed as Standard Webhooks says.
     """
-    limit = hooks.settings.max_event_bytes
-    if len(body) > limit:
-        raise RequestTooLarge(f"the event is larger than {limit} bytes", hint="send URIs in it, not contents")
     rate_limit: GuessLimit = request.app.state.access.rate_limit
     rate_limit.require_below(peer_of(request))
     try:
