@@ -5,7 +5,6 @@ from collections.abc import Callable, Coroutine
 from typing import Annotated
 
 from fastapi import Depends, Request, Security
-from fastapi.concurrency import run_in_threadpool
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from fastapi.security.utils import get_authorization_scheme_param
 from starlette.requests import HTTPConnection
@@ -66,7 +65,7 @@ class Access:
         self.rate_limit.require_below(peer, secret)
         found = self._keys.find(secret) if self._keys else None
         if found is None and self._tokens is not None:
-            found = await run_in_threadpool(self._tokens.find, secret)
+            found = await self._tokens.find(secret)
         self.rate_limit.count(peer, secret, right=found is not None)
         return found
 

@@ -1,7 +1,6 @@
 """OpenID Connect bearer tokens, verified with the issuer's published keys."""
 
 from collections.abc import Sequence
-from json import JSONDecodeError
 from typing import Annotated
 
 import jwt
@@ -9,14 +8,12 @@ from pydantic import Field, ValidationError, field_validator
 
 from exporter.spec import Frozen
 from service.access.callers import Caller, Scope
+from service.access.issuer_keys import ALGORITHMS, IssuerKeys
 from service.access.rules import TokenRule, owner_by
-from service.errors import IssuerUnreachable
 
-_ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA")
 _SCOPE_PREFIX = "slipway:"
 _NAME_PREFIX = "oidc:"  # before each subject: no API key's name holds a colon, so the two cannot collide
 _LEEWAY_S = 30
-_TIMEOUT_S = 5
 
 
 class _Claims(Frozen):
@@ -39,9 +36,9 @@ class TokenCheck:
         self._rules = rules
         self._issuer = issuer
         self._audience = audience
-        self._keys = jwt.PyJWKClient(jwks_url, timeout=_TIMEOUT_S)
+        self._keys = IssuerKeys(issuer, jwks_url)
 
-    def find(self, token: str) -> Caller | None:
+    async def find(self, token: str) -> Caller | None:
         """Return the token's caller, or None if the token is not accepted.
 
         A token is not accepted if another issuer signed it, it has expired, it is for another audience, its
@@ -50,19 +47,15 @@ class TokenCheck:
         Raises:
             IssuerUnreachable: the issuer's keys are needed and cannot be fetched.
         """
-        try:
-            key = self._keys.get_signing_key_from_jwt(token)
-        except (jwt.PyJWKClientConnectionError, JSONDecodeError) as error:
-            raise IssuerUnreachable(
-                f"the keys of {self._issuer} could not be fetched", where=self._issuer
-            ) from error
-        except jwt.PyJWTError:
+        key_id = _signing_key_id(token)
+        key = await self._keys.find(key_id) if key_id else None
+        if key is None:
             return None
         try:
             claims = jwt.decode(
                 token,
                 key,
-                algorithms=list(_ALGORITHMS),
+                algorithms=ALGORITHMS,
                 issuer=self._issuer,
                 audience=self._audience,
                 leeway=_LEEWAY_S,
@@ -73,3 +66,12 @@ class TokenCheck:
             return None
         owner = owner_by(self._rules, f"{_NAME_PREFIX}{known.sub}", claims)
         return Caller(owner.name, known.scope, owner) if owner else None
+
+
+def _signing_key_id(token: str) -> str | None:
+    """Return the id of the key that a token names; None for text that no key needs to be fetched for."""
+    try:
+        header = jwt.get_unverified_header(token)
+    except jwt.PyJWTError:
+        return None
+    return header.get("kid") if header.get("alg") in ALGORITHMS else None
