@@ -6,7 +6,8 @@ from typing import Annotated
 
 from fastapi import Header, Response, status
 
-from jobs.control.idempotency import Answers, StoredAnswer
+from jobs.control.idempotency import AnswerKey, Answers, StoredAnswer
+from service.access.callers import Caller
 from service.etag import etag_of
 from service.schemas import JobView
 
@@ -21,16 +22,17 @@ IdempotencyKey = Annotated[
 
 
 def answer_once(
-    answers: Answers, key: str | None, request: str, carry_out: Callable[[], JobView]
+    answers: Answers, caller: Caller, key: str | None, request: str, carry_out: Callable[[], JobView]
 ) -> Response:
-    """Call `carry_out` and answer with its job, or repeat the earlier answer to the same key.
+    """Call `carry_out` and answer with its job, or repeat the earlier answer to the caller's same key.
 
     Only answers are kept: a request that failed is carried out again.
     """
     if key is None:
         return _answer(carry_out())
     fingerprint = hashlib.sha256(request.encode()).hexdigest()
-    earlier = answers.begin(key, fingerprint)
+    own_key = AnswerKey(caller.name, key)
+    earlier = answers.begin(own_key, fingerprint)
     if earlier is not None and earlier.body is not None:
         answer = _answer(JobView.model_validate_json(earlier.body))
         answer.headers["Idempotency-Replayed"] = "true"
@@ -38,9 +40,9 @@ def answer_once(
     try:
         job = carry_out()
     except BaseException:
-        answers.drop(key)
+        answers.drop(own_key)
         raise
-    answers.keep(key, StoredAnswer(fingerprint=fingerprint, body=job.model_dump_json()))
+    answers.keep(own_key, StoredAnswer(fingerprint=fingerprint, body=job.model_dump_json()))
     return _answer(job)
 
 

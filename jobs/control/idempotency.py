@@ -2,10 +2,17 @@
 
 import threading
 from datetime import timedelta
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from exporter.spec import Frozen
 from jobs.errors import KeyInFlight, KeyReused
+
+
+class AnswerKey(NamedTuple):
+    """A caller's own idempotency key; those of different callers never collide."""
+
+    owner: str
+    key: str
 
 
 class StoredAnswer(Frozen):
@@ -16,9 +23,9 @@ class StoredAnswer(Frozen):
 
 
 class Answers(Protocol):
-    """Stored answers by key; keys are the caller's own, prefixed with the caller's name."""
+    """Stored answers by owner and key."""
 
-    def begin(self, key: str, fingerprint: str) -> StoredAnswer | None:
+    def begin(self, key: AnswerKey, fingerprint: str) -> StoredAnswer | None:
         """Return the stored answer; None if there is none, and this caller must answer the request.
 
         Raises:
@@ -27,11 +34,11 @@ class Answers(Protocol):
         """
         ...
 
-    def keep(self, key: str, answer: StoredAnswer) -> None:
+    def keep(self, key: AnswerKey, answer: StoredAnswer) -> None:
         """Store the answer to a request that `begin` returned None for."""
         ...
 
-    def drop(self, key: str) -> None:
+    def drop(self, key: AnswerKey) -> None:
         """Forget the request, so that the next request with this key is carried out."""
         ...
 
@@ -39,13 +46,12 @@ class Answers(Protocol):
 IN_FLIGHT = timedelta(minutes=2)  # after this time the program that was to answer counts as dead
 
 
-def match_answer(key: str, fingerprint: str, kept: StoredAnswer) -> StoredAnswer:
+def match_answer(key: AnswerKey, fingerprint: str, kept: StoredAnswer) -> StoredAnswer:
     """Return the stored answer; raise if it is unfinished, or belongs to another request."""
-    name = key.partition(":")[2]
     if kept.fingerprint != fingerprint:
-        raise KeyReused(name)
+        raise KeyReused(key.key)
     if kept.body is None:
-        raise KeyInFlight(name)
+        raise KeyInFlight(key.key)
     return kept
 
 
@@ -54,18 +60,18 @@ class MemoryAnswers:
 
     def __init__(self) -> None:
         """Start without answers."""
-        self._kept: dict[str, StoredAnswer] = {}
+        self._kept: dict[AnswerKey, StoredAnswer] = {}
         self._lock = threading.Lock()
 
-    def begin(self, key: str, fingerprint: str) -> StoredAnswer | None:
+    def begin(self, key: AnswerKey, fingerprint: str) -> StoredAnswer | None:
         with self._lock:
             if key in self._kept:
                 return match_answer(key, fingerprint, self._kept[key])
             self._kept[key] = StoredAnswer(fingerprint=fingerprint)
             return None
 
-    def keep(self, key: str, answer: StoredAnswer) -> None:
+    def keep(self, key: AnswerKey, answer: StoredAnswer) -> None:
         self._kept[key] = answer
 
-    def drop(self, key: str) -> None:
+    def drop(self, key: AnswerKey) -> None:
         self._kept.pop(key, None)

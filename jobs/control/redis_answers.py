@@ -1,13 +1,14 @@
 """Stored answers in Redis, under keys that expire."""
 
 from datetime import timedelta
+from urllib.parse import quote
 
 import redis
 
-from jobs.control.idempotency import IN_FLIGHT, StoredAnswer, match_answer
+from jobs.control.idempotency import IN_FLIGHT, AnswerKey, StoredAnswer, match_answer
 from jobs.stores.redis_store import translate_redis_errors
 
-ANSWER_KEY = "slipway:answer:"  # + owner:key, expires
+ANSWER_KEY = "slipway:answer:"  # + owner, in which : is %3A, and :key; expires
 
 
 class RedisAnswers:
@@ -18,20 +19,25 @@ class RedisAnswers:
         self._redis = client
         self._retention = retention
 
-    def begin(self, key: str, fingerprint: str) -> StoredAnswer | None:
+    def begin(self, key: AnswerKey, fingerprint: str) -> StoredAnswer | None:
         mark = StoredAnswer(fingerprint=fingerprint).model_dump_json()
         with translate_redis_errors():
             while True:
-                if self._redis.set(ANSWER_KEY + key, mark, nx=True, px=IN_FLIGHT):
+                if self._redis.set(_redis_key(key), mark, nx=True, px=IN_FLIGHT):
                     return None
-                found = self._redis.get(ANSWER_KEY + key)
+                found = self._redis.get(_redis_key(key))
                 if found is not None:  # else it has just expired
                     return match_answer(key, fingerprint, StoredAnswer.model_validate_json(str(found)))
 
-    def keep(self, key: str, answer: StoredAnswer) -> None:
+    def keep(self, key: AnswerKey, answer: StoredAnswer) -> None:
         with translate_redis_errors():
-            self._redis.set(ANSWER_KEY + key, answer.model_dump_json(), px=self._retention)
+            self._redis.set(_redis_key(key), answer.model_dump_json(), px=self._retention)
 
-    def drop(self, key: str) -> None:
+    def drop(self, key: AnswerKey) -> None:
         with translate_redis_errors():
-            self._redis.delete(ANSWER_KEY + key)
+            self._redis.delete(_redis_key(key))
+
+
+def _redis_key(key: AnswerKey) -> str:
+    """Join owner and key so that no other pair gives the same text: the first colon separates them."""
+    return f"{ANSWER_KEY}{quote(key.owner)}:{key.key}"

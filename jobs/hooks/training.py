@@ -14,7 +14,8 @@ def _refuse_number(value: object) -> object:
 
 
 Time = Annotated[AwareDatetime, BeforeValidator(_refuse_number)]
-Attribute = Annotated[str, Field(min_length=1, max_length=1024)]
+# CloudEvents allow no control characters; NUL separates source and id where receipts are stored.
+Attribute = Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")]
 
 # Statuses that training platforms give a job that did not succeed; none of these starts an export.
 FAILED_STATUSES = frozenset(

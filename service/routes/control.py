@@ -63,7 +63,7 @@ def retry(
         record(caller, "retry", f"{job_id} as {job.id}")
         return JobView.of(job, workers.alive())
 
-    return answer_once(answers, f"{caller.name}:{key}" if key else None, f"retry {job_id}", carry_out)
+    return answer_once(answers, caller, key, f"retry {job_id}", carry_out)
 
 
 @router.delete(

@@ -88,8 +88,7 @@ def submit(
         record(caller, "submit", job.id)
         return JobView.of(job, workers.alive())
 
-    answer_key = f"{caller.name}:{key}" if key else None
-    return answer_once(answers, answer_key, request.model_dump_json(), carry_out)
+    return answer_once(answers, caller, key, request.model_dump_json(), carry_out)
 
 
 @router.post(

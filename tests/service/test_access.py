@@ -225,6 +225,18 @@ def test_a_token_speaks_for_its_subject(with_tokens: TestClient) -> None:
     assert (answer.status_code, answer.json()["owner"]) == (202, "oidc:robot")
 
 
+def test_no_subject_gets_the_answer_to_anothers_idempotency_key(with_tokens: TestClient) -> None:
+    answers = [
+        with_tokens.post(
+            "/exports", json=export_request(), headers={**bearer(token(sub=subject)), "Idempotency-Key": key}
+        )
+        for subject, key in (("a:b", "k"), ("a", "b:k"), ("a:b", "k"))
+    ]
+    assert [answer.status_code for answer in answers] == [202] * 3
+    assert ["Idempotency-Replayed" in answer.headers for answer in answers] == [False, False, True]
+    assert answers[1].json()["owner"] == "oidc:a"
+
+
 @pytest.mark.parametrize(
     "bad",
     [

@@ -7,7 +7,7 @@ from starlette.testclient import TestClient
 
 from exporter.outcome import ExportOutcome
 from exporter.spec import TowerName
-from jobs.control.idempotency import StoredAnswer
+from jobs.control.idempotency import AnswerKey, StoredAnswer
 from jobs.lease.leases import claim
 from jobs.model import JobState
 from jobs.stores.memory_store import MemoryJobStore
@@ -72,8 +72,9 @@ def test_a_key_is_good_for_one_request(client: TestClient) -> None:
 def test_a_request_that_is_still_being_answered_is_a_conflict(client: TestClient, backend: Backend) -> None:
     body = export_request()
     client.post("/exports", json=body, headers=KEY)
-    kept = backend.answers._kept["anyone:k-1"]  # type: ignore[attr-defined] # what Redis would hold
-    backend.answers.keep("anyone:k-1", StoredAnswer(fingerprint=kept.fingerprint))
+    own = AnswerKey("anyone", "k-1")
+    kept = backend.answers._kept[own]  # type: ignore[attr-defined] # what Redis would hold
+    backend.answers.keep(own, StoredAnswer(fingerprint=kept.fingerprint))
     answer = client.post("/exports", json=body, headers=KEY)
     assert (answer.status_code, answer.json()["code"]) == (409, "idempotency_key_in_flight")
     assert int(answer.headers["Retry-After"]) > 0

@@ -9,7 +9,7 @@ import redis
 
 from exporter.spec import TowerName
 from exporter.stages import Stage
-from jobs.control.idempotency import Answers, MemoryAnswers, StoredAnswer
+from jobs.control.idempotency import AnswerKey, Answers, MemoryAnswers, StoredAnswer
 from jobs.control.redis_answers import RedisAnswers
 from jobs.control.redis_releases import RedisPointers
 from jobs.control.releases import NO_LABELS, MemoryPointers, ReleasePointers, Releases
@@ -28,6 +28,7 @@ from jobs.stores.redis_store import RedisJobStore
 from tests.jobs.factories import MINUTE, make_failure, make_job, make_outcome
 
 JOB = new_job_id()
+KEY = AnswerKey("a", "k")
 
 
 @pytest.fixture(params=["memory", "redis"])
@@ -50,28 +51,43 @@ def tallies(request: pytest.FixtureRequest) -> Tallies:
 
 
 def test_an_answer_is_kept_for_its_request(answers: Answers) -> None:
-    assert answers.begin("a:k", "print") is None
+    assert answers.begin(KEY, "print") is None
     with pytest.raises(KeyInFlight, match="Idempotency-Key k "):
-        answers.begin("a:k", "print")
+        answers.begin(KEY, "print")
     kept = StoredAnswer(fingerprint="print", body="{}")
-    answers.keep("a:k", kept)
-    assert answers.begin("a:k", "print") == kept
+    answers.keep(KEY, kept)
+    assert answers.begin(KEY, "print") == kept
     with pytest.raises(KeyReused):
-        answers.begin("a:k", "another")
-    assert answers.begin("b:k", "another") is None
+        answers.begin(KEY, "another")
+    assert answers.begin(AnswerKey("b", "k"), "another") is None
+
+
+def test_no_two_callers_share_a_key(answers: Answers) -> None:
+    """Names of tokens' callers may hold any of these characters, and so may keys."""
+    pairs = [
+        ("oidc:a:b", "k"),
+        ("oidc:a", "b:k"),
+        ("oidc", "a:b:k"),
+        ("oidc%3Aa", "b:k"),
+        ("oidc:a%3Ab", "k"),
+    ]
+    for owner, key in pairs:
+        assert answers.begin(AnswerKey(owner, key), owner) is None
+        with pytest.raises(KeyInFlight, match=f"Idempotency-Key {key} "):
+            answers.begin(AnswerKey(owner, key), owner)
 
 
 def test_a_dropped_answer_is_asked_for_again(answers: Answers) -> None:
-    answers.begin("a:k", "print")
-    answers.drop("a:k")
-    assert answers.begin("a:k", "another") is None
+    answers.begin(KEY, "print")
+    answers.drop(KEY)
+    assert answers.begin(KEY, "another") is None
 
 
 def test_answers_are_forgotten_in_time(redis_client: redis.Redis) -> None:
     answers = RedisAnswers(redis_client, timedelta(hours=1))
-    answers.begin("a:k", "print")
+    answers.begin(KEY, "print")
     assert 0 < redis_client.ttl("slipway:answer:a:k") <= 120
-    answers.keep("a:k", StoredAnswer(fingerprint="print", body="{}"))
+    answers.keep(KEY, StoredAnswer(fingerprint="print", body="{}"))
     assert 3000 < redis_client.ttl("slipway:answer:a:k") <= 3600
 
 

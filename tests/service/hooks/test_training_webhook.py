@@ -129,6 +129,7 @@ class TestSignature:
         (STRUCTURED, json.dumps({**training_event(), "time": "2026-01-02T03:04:05"})),
         (STRUCTURED, json.dumps({**training_event(), "data": "text"})),
         (STRUCTURED, json.dumps({**training_event(), "id": 7})),
+        (STRUCTURED, json.dumps({**training_event(), "source": "a\0b"})),
         ("application/cloudevents-batch+json", "[]"),
         ("application/json", "{}"),
         ("text/plain", "hello"),
