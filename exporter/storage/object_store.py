@@ -276,22 +276,6 @@ def open_uri(uri: str) -> ObjectStore:
     return ObjectStore(_create_client(), bucket, prefix, part_size=PART_SIZE)
 
 
-def create_bucket(uri: str) -> bool:
-    """Create the bucket that the URI names; return False if it exists already."""
-    bucket, _ = _split_bucket(uri)
-    client = _create_client()
-    with _translate_errors(uri):
-        try:
-            client.head_bucket(Bucket=bucket)
-        except ClientError as error:
-            if _status(error) != 404:
-                raise
-        else:
-            return False
-        client.create_bucket(Bucket=bucket)
-        return True
-
-
 def _split_bucket(uri: str) -> tuple[str, str]:
     """Split a URI into bucket and prefix."""
     bucket, _, prefix = uri.removeprefix("s3://").partition("/")

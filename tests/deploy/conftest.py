@@ -26,6 +26,12 @@ MATRIX: Mapping[str, tuple[str, ...]] = {
         "workers.cpu.codeCache.kind=prefix",
         "workers.cpu.codeCache.uri=s3://models/code",
     ),
+    "own_rights": (
+        "storage.apiSecret=reading",
+        "storage.workerSecret=exporting",
+        "serviceAccount.workers.create=true",
+        "serviceAccount.workers.annotations.role=exporting",
+    ),
     "everything": (
         "workers.cpu.targets={cpu}",
         "workers.avx512.targets={avx512}",

@@ -53,7 +53,7 @@ def test_links_lead_to_a_port_that_is_published(services: Mapping[str, Service])
 
 
 def test_the_bucket_is_there_before_anybody_needs_it(services: Mapping[str, Service]) -> None:
-    assert services["bucket"].command == ("python", "-m", "exporter.storage.bucket", "s3://slipway")
+    assert services["bucket"].command == ("sh", "/etc/slipway/set-up.sh")
     for name in ("api", "worker"):
         waits = COMPOSE["services"][name]["depends_on"]
         assert waits["bucket"] == {"condition": "service_completed_successfully"}

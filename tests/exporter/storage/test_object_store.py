@@ -14,8 +14,8 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 from botocore.response import StreamingBody
 
-from exporter.errors import AlreadyPublished, InvalidSpec, LeaseUnproven, SourceNotFound, StorageError
-from exporter.storage.object_store import ObjectStore, create_bucket, open_uri
+from exporter.errors import AlreadyPublished, LeaseUnproven, SourceNotFound, StorageError
+from exporter.storage.object_store import ObjectStore, open_uri
 
 PART_SIZE = 5 << 20
 LARGE = bytes(11 << 20)
@@ -228,11 +228,3 @@ def test_storage_is_imported_without_torch_or_boto3() -> None:
         "sys.exit(bool({'torch', 'boto3'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
-
-
-def test_a_bucket_is_made_once(s3_uri: str) -> None:
-    bucket = f"{s3_uri.split('/')[2]}-new"
-    made = [create_bucket(f"s3://{bucket}/prefix") for _ in range(2)]
-    assert made == [True, False]
-    with pytest.raises(InvalidSpec, match="names no bucket"):
-        create_bucket("bucket")

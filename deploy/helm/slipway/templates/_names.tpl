@@ -22,6 +22,12 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- else }}{{ .Values.serviceAccount.name | default "default" }}{{ end -}}
 {{- end }}
 
+{{/* Workers share the API's account unless they have their own. */}}
+{{- define "slipway.workerAccount" -}}
+{{- $own := .Values.serviceAccount.workers -}}
+{{- $own.name | default (ternary (printf "%s-worker" (include "slipway.name" .)) (include "slipway.account" .) $own.create) -}}
+{{- end }}
+
 {{/* An image by digest where there is one, else by tag, else by the chart's own version. */}}
 {{- define "slipway.image" -}}
 {{- $image := .image -}}

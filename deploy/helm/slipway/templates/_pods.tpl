@@ -28,12 +28,6 @@ capabilities: {drop: [ALL]}
 - name: SLIPWAY_REDIS_URL
   valueFrom: {secretKeyRef: {name: {{ include "slipway.redisSecret" . }}, key: {{ .Values.redis.urlKey }}}}
 {{- end }}
-{{- with .Values.storage.secret }}
-- name: AWS_ACCESS_KEY_ID
-  valueFrom: {secretKeyRef: {name: {{ . }}, key: AWS_ACCESS_KEY_ID}}
-- name: AWS_SECRET_ACCESS_KEY
-  valueFrom: {secretKeyRef: {name: {{ . }}, key: AWS_SECRET_ACCESS_KEY}}
-{{- end }}
 {{- with .Values.storage.endpoint }}
 - name: AWS_ENDPOINT_URL
   value: {{ . | quote }}
@@ -45,6 +39,16 @@ capabilities: {drop: [ALL]}
 {{- with .Values.tracing.endpoint }}
 - name: SLIPWAY_OTLP_ENDPOINT
   value: {{ . | quote }}
+{{- end }}
+{{- end }}
+
+{{/* The store's keys from a secret, if one is named. */}}
+{{- define "slipway.storageKeys" -}}
+{{- with . }}
+- name: AWS_ACCESS_KEY_ID
+  valueFrom: {secretKeyRef: {name: {{ . }}, key: AWS_ACCESS_KEY_ID}}
+- name: AWS_SECRET_ACCESS_KEY
+  valueFrom: {secretKeyRef: {name: {{ . }}, key: AWS_SECRET_ACCESS_KEY}}
 {{- end }}
 {{- end }}
 
