@@ -2,7 +2,6 @@
 
 import contextlib
 import fcntl
-import json
 import sys
 import time
 import urllib.request
@@ -12,6 +11,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TextIO
 
+from jobs.fleet.redis_roster import RedisRoster
+from jobs.stores.redis_store import connect
 from launcher.errors import LaunchFailed
 from launcher.ports import claim_port
 from launcher.program import Program
@@ -130,19 +131,20 @@ def _open_lock(data_dir: Path) -> TextIO:
 
 def _wait_until_ready(stack: Stack) -> None:
     deadline = time.monotonic() + _START_S
-    while time.monotonic() < deadline:
-        for program in stack.programs.values():
-            program.check()
-        if _count_workers(stack.url):
-            return
-        time.sleep(0.1)
+    with contextlib.closing(connect(stack.redis_url)) as client:
+        while time.monotonic() < deadline:
+            for program in stack.programs.values():
+                program.check()
+            # The workers are counted in Redis: the API says to callers with a key only who they are.
+            if _is_ready(stack.url) and RedisRoster(client).alive():
+                return
+            time.sleep(0.1)
     raise LaunchFailed(f"no worker was ready within {_START_S:.0f} s", where=str(stack.data_dir / "logs"))
 
 
-def _count_workers(url: str) -> int:
+def _is_ready(url: str) -> bool:
     try:
-        with urllib.request.urlopen(f"{url}/readyz", timeout=5) as answer:  # noqa: S310 (our own http URL)
-            workers: int = json.load(answer)["workers"]
-            return workers
+        with urllib.request.urlopen(f"{url}/readyz", timeout=5):  # noqa: S310 (our own http URL)
+            return True
     except OSError:  # HTTPError is one
-        return 0
+        return False

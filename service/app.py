@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 
+from anyio import CapacityLimiter
 from fastapi import Depends, FastAPI
 
 from exporter.version import __version__
@@ -72,6 +73,7 @@ def create_app(settings: ServiceSettings | None = None, backend: Backend | None 
     if settings.otlp_endpoint is not None:
         app.add_middleware(RequestSpans, tracing=tracing)
     app.state.access, app.state.settings = access_of(settings), settings
+    app.state.probes = CapacityLimiter(health.PROBES_AT_ONCE)
     for each in (exports, control, live, artifacts, models, health, metrics):
         app.include_router(each.router)
     app.state.hook_settings = settings.hooks

@@ -37,37 +37,42 @@ def _backend(request: Request) -> Backend:
     return backend
 
 
-def _jobs(request: Request) -> JobControl:
+# `async`, so that FastAPI calls them at once, and not in its thread pool, which may be full.
+async def _everything(request: Request) -> Backend:
+    return _backend(request)
+
+
+async def _jobs(request: Request) -> JobControl:
     return _backend(request).jobs
 
 
-def _roster(request: Request) -> Roster:
+async def _roster(request: Request) -> Roster:
     return _backend(request).roster
 
 
-def _answers(request: Request) -> Answers:
+async def _answers(request: Request) -> Answers:
     return _backend(request).answers
 
 
-def _logs(request: Request) -> JobLogs:
+async def _logs(request: Request) -> JobLogs:
     return _backend(request).logs
 
 
-def _bundles(request: Request) -> Bundles:
+async def _bundles(request: Request) -> Bundles:
     return _backend(request).bundles
 
 
-def _models(request: Request) -> Releases:
+async def _models(request: Request) -> Releases:
     return _backend(request).releases
 
 
-def _settings(request: Request) -> ServiceSettings:
+async def _settings(request: Request) -> ServiceSettings:
     settings: ServiceSettings = request.app.state.settings
     return settings
 
 
 FailureBundles = Annotated[Bundles, Depends(_bundles)]
-Everything = Annotated[Backend, Depends(_backend)]
+Everything = Annotated[Backend, Depends(_everything)]
 Jobs = Annotated[JobControl, Depends(_jobs)]
 KeptAnswers = Annotated[Answers, Depends(_answers)]
 Logs = Annotated[JobLogs, Depends(_logs)]

@@ -179,9 +179,7 @@ class Promotion(Frozen):
     """The release to promote."""
 
     job_id: str | None = Field(
-        default=None,
-        pattern="^[0-9a-z]{26}$",
-        description="The job that published the release; default: the latest release.",
+        pattern="^[0-9a-z]{26}$", description="The job that published the release; null: the latest release."
     )
 
 
@@ -288,17 +286,15 @@ class Health(Frozen):
     """The answer of a process that is alive."""
 
     status: str = "ok"
-    version: str
 
 
 class Readiness(Frozen):
-    """The answer of a service that can accept jobs, with the workers that are alive to run them."""
+    """The answer of a service that can accept jobs; callers with a key also see the workers alive."""
 
     status: str = "ready"
-    redis: str = "ok"
-    workers: int
-    alive: tuple[WorkerNotice, ...]
-    by_device: Mapping[Device, int]
+    workers: int | None = Field(default=None, description="Number of workers alive; null without a key.")
+    alive: tuple[WorkerNotice, ...] | None = Field(default=None, description="They; null without a key.")
+    by_device: Mapping[Device, int] | None = Field(default=None, description="Null without a key.")
 
     @classmethod
     def of(cls, alive: tuple[WorkerNotice, ...]) -> "Readiness":

@@ -66,12 +66,12 @@ def running_hooks(stores: HookStores, jobs: JobControl, settings: HookSettings) 
         senders.stop()
 
 
-def _hooks(request: Request) -> HookBackend:
+async def _hooks(request: Request) -> HookBackend:
     backend: HookBackend = request.app.state.hooks
     return backend
 
 
-def _settings(request: Request) -> HookSettings:
+async def _settings(request: Request) -> HookSettings:
     settings: HookSettings = request.app.state.hook_settings
     return settings
 

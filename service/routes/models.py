@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Depends, Path, Query
+from fastapi import APIRouter, Depends, Path, Query
 from pydantic import StringConstraints
 
 from jobs.control.releases import Release
@@ -26,7 +26,6 @@ Wanted = Annotated[
     tuple[Annotated[str, StringConstraints(pattern=_LABEL)], ...],
     Query(description="name:value, one of the export's `labels`; may be repeated.", max_length=32),
 ]
-Promote = Annotated[Promotion, Body(default_factory=Promotion)]
 
 
 @router.get("", responses=keyed_responses())
@@ -48,8 +47,8 @@ def promoted(name: Name, models: Models) -> Release:
 
 
 @router.post("/{name}/promote", responses=keyed_responses(ModelNotFound, JobNotFound, NoArtifact))
-def promote(name: Name, promotion: Promote, models: Models, caller: Admin) -> Release:
-    """Promote one job's release, or without `job_id` the latest; the change is atomic for readers."""
+def promote(name: Name, promotion: Promotion, models: Models, caller: Admin) -> Release:
+    """Promote one job's release, or with `job_id` null the latest; the change is atomic for readers."""
     release = models.promote(name, JobId(promotion.job_id) if promotion.job_id else None)
     record(caller, "promote", f"{name} to {release.job_id}")
     return release

@@ -40,7 +40,7 @@ def two_workers(folder: Path) -> Iterator[tuple[Stack, GuardedProcess]]:
             },
         )
         try:
-            wait_until("both workers are there", lambda: len(SlipwayClient(stack.url).ready().alive) == 2, 90)
+            wait_until("both workers are there", lambda: SlipwayClient(stack.url).ready().workers == 2, 90)
             yield stack, second
         finally:
             second.stop()

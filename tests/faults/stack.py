@@ -108,7 +108,7 @@ class FaultStack:
     def wait_until_ready(self) -> None:
         def ready() -> bool:
             try:
-                return self.client.ready().workers >= len(self.workers)
+                return (self.client.ready().workers or 0) >= len(self.workers)
             except ExportError:
                 return False
 

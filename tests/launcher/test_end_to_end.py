@@ -62,7 +62,7 @@ def another_worker(stack: Stack, behaviour: str) -> Iterator[None]:
 
 
 def worker_pid(client: SlipwayClient) -> int:
-    (worker,) = client.ready().alive
+    (worker,) = client.ready().alive or ()
     return worker.pid
 
 

@@ -68,6 +68,6 @@ def test_a_job_for_a_target_nobody_serves_says_so_at_once_and_runs_when_somebody
 
 
 def test_what_a_worker_serves_is_told(avx2_stack: Stack) -> None:
-    (worker,) = SlipwayClient(avx2_stack.url).ready().alive
+    (worker,) = SlipwayClient(avx2_stack.url).ready().alive or ()
     assert worker.targets == ("avx2",)
     assert worker.architecture.startswith("x86_64 avx2") and worker.memory and worker.versions["slipway"]

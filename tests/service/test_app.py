@@ -1,34 +1,19 @@
-"""Health, errors and limits of the API."""
+"""Errors and limits of the API."""
 
 import re
 from collections.abc import Iterator
-from datetime import timedelta
 
 import pytest
 from starlette.testclient import TestClient
 
 from exporter.errors import ExportError
-from exporter.spec import Device
 from jobs.control.control import JobControl, Plan
-from jobs.fleet.roster import MemoryRoster, WorkerNotice
+from jobs.fleet.roster import MemoryRoster
 from service.app import create_app
 from service.dependencies import Backend
 from service.errors import status_of
 from service.settings import ServiceSettings
-from tests.jobs.factories import NOW
 from tests.service.requests import export_request
-
-
-def test_health_needs_nothing(client: TestClient) -> None:
-    assert client.get("/healthz").json()["status"] == "ok"
-
-
-def test_readiness_counts_the_workers(client: TestClient, backend: Backend) -> None:
-    assert client.get("/readyz").json()["workers"] == 0
-    notice = WorkerNotice(id="w", host="h", pid=1, device=Device.CPU, versions={}, started_at=NOW)
-    backend.roster.announce(notice, timedelta(minutes=1))
-    ready = client.get("/readyz").json()
-    assert (ready["workers"], ready["by_device"]) == (1, {"cpu": 1})
 
 
 @pytest.fixture

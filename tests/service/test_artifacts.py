@@ -122,7 +122,7 @@ def test_a_model_is_promoted_and_rolled_back(
     assert client.get("/models/ranker/latest").json()["job_id"] == newest
     assert client.get("/models/ranker/promoted").json()["code"] == "model_not_found"
     assert client.post("/models/ranker/promote", json={"job_id": oldest}).json()["job_id"] == oldest
-    assert client.post("/models/ranker/promote").json()["job_id"] == newest
+    assert client.post("/models/ranker/promote", json={"job_id": None}).json()["job_id"] == newest
     assert client.post("/models/ranker/roll-back").json()["job_id"] == oldest
     assert client.get("/models/ranker/promoted").json()["towers"][0]["name"] == "user"
 
