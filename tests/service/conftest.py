@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Literal
 
 import pytest
 import uvicorn
@@ -39,10 +40,12 @@ def client(backend: Backend) -> Iterator[TestClient]:
 
 
 @contextmanager
-def serving(app: FastAPI) -> Iterator[str]:
+def serving(app: FastAPI, *, lifespan: Literal["auto", "off"] = "auto") -> Iterator[str]:
     """The URL of an application behind a real socket."""
     # A test that fails may leave a connection open, which must not keep the others waiting.
-    server = uvicorn.Server(uvicorn.Config(app, log_config=None, port=0, timeout_graceful_shutdown=3))
+    server = uvicorn.Server(
+        uvicorn.Config(app, log_config=None, port=0, timeout_graceful_shutdown=3, lifespan=lifespan)
+    )
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
         thread.start()

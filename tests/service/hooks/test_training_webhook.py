@@ -35,6 +35,12 @@ def test_a_signed_event_starts_an_export(client: TestClient, trigger: str, mode:
     assert job["spec"]["output_uri"] == "/out/11"
 
 
+def test_an_event_is_judged_by_its_signature_and_not_by_its_origin(client: TestClient, trigger: str) -> None:
+    body, headers = structured(training_event())
+    origin = {"origin": "https://training.example", "sec-fetch-site": "cross-site"}
+    assert client.post(PATH, content=body, headers={**headers, **origin}).status_code == 202
+
+
 def test_the_same_event_twice_starts_one_job(client: TestClient, trigger: str) -> None:
     body, headers = structured(training_event())
     first = client.post(PATH, content=body, headers=headers).json()
