@@ -17,6 +17,7 @@ from pydantic import Field
 from exporter.outcome import Failure
 from exporter.spec import ExportSpec, Frozen, Target, TowerName
 from exporter.stages import Stage
+from exporter.storage.uris import NO_RULES, UriRules
 from jobs.errors import IllegalMove, JobFinished, JobNotFinished, JobNotRetryable, LeaseLost
 from jobs.ids import JobId
 from jobs.request import JobOptions
@@ -142,6 +143,7 @@ class Job(JobOptions):
     spec: ExportSpec  # with the pipeline config's text as it was when submitted
     config_uri: str | None = None  # source of that text
     owner: str = ANYONE  # the caller whose quotas it counts against
+    uris: UriRules = NO_RULES  # of the key behind it when it was submitted; attempts judge by them again
     running_limit: int | None = None  # most jobs of the owner that may run at a time
     retry_of: JobId | None = None  # the finished job whose failed towers this one runs
     content_key: str | None = None  # equal for jobs that would make the same artifact

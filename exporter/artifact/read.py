@@ -18,7 +18,7 @@ from exporter.errors import (
 from exporter.manifest import MANIFEST_NAME, FileRef, Manifest, TowerEntry
 from exporter.outcome import ExportOutcome, Failure, TowerOutcome
 from exporter.spec import TowerName
-from exporter.storage.open import open_store
+from exporter.storage.open import Opener, open_store
 from exporter.storage.store import ArtifactStore, Permission, check_key, join_uri
 
 log = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ def file_ref(path: str, local: Path) -> FileRef:
     return FileRef(path=path, size=local.stat().st_size, sha256=digest)
 
 
-def read_manifest(uri: str, key: VerifyingKey | None = None) -> Manifest:
+def read_manifest(uri: str, key: VerifyingKey | None = None, *, opened: Opener = open_store) -> Manifest:
     """Read the manifest of an artifact, given the URI of the artifact or of the manifest itself.
 
     Raises:
@@ -40,7 +40,7 @@ def read_manifest(uri: str, key: VerifyingKey | None = None) -> Manifest:
     """
     root = _artifact_root(uri)
     where = join_uri(root, MANIFEST_NAME)
-    store = open_store(root)
+    store = opened(root)
     data = _read_manifest_bytes(store, root)
     if key is not None:  # before the bytes are parsed
         key.check(data, _read_signature(store), where)
@@ -88,7 +88,9 @@ def require_job_id(manifest: Manifest, job_id: str, where: str) -> None:
         raise InvalidArtifact(f"{where} is of job {manifest.job_id}, not of {job_id}", where=where)
 
 
-def sign_artifact(artifact_uri: str, job_id: str, key: SigningKey, sha256: str | None) -> None:
+def sign_artifact(
+    artifact_uri: str, job_id: str, key: SigningKey, sha256: str | None, *, opened: Opener = open_store
+) -> None:
     """Sign the manifest if its digest is the one that its writer reported, and store the signature.
 
     If no digest was reported (None), nothing is signed: the manifest must have a signature of `key` already.
@@ -98,7 +100,7 @@ def sign_artifact(artifact_uri: str, job_id: str, key: SigningKey, sha256: str |
         SignatureRefused: the writer of the manifest is unknown, and it has no signature of this key.
     """
     root = _artifact_root(artifact_uri)
-    store, where = open_store(root), join_uri(root, MANIFEST_NAME)
+    store, where = opened(root), join_uri(root, MANIFEST_NAME)
     data = _read_manifest_bytes(store, root)
     require_job_id(_parse_manifest(data, where), job_id, where)
     if sha256 is not None and hashlib.sha256(data).hexdigest() != sha256:
@@ -161,6 +163,8 @@ def recover_published_outcome(
     job_id: str,
     towers: Sequence[TowerName],
     still_ours: Permission = lambda: None,
+    *,
+    opened: Opener = open_store,
 ) -> ExportOutcome | None:
     """Return the outcome of an earlier attempt of this job that published and died before it could report it.
 
@@ -175,10 +179,10 @@ def recover_published_outcome(
         StorageError: the manifest to be removed was replaced by another one.
     """
     root = _artifact_root(uri)
-    where, store = join_uri(root, MANIFEST_NAME), open_store(root)
+    where, store = join_uri(root, MANIFEST_NAME), opened(root)
     try:
         version = store.stat(MANIFEST_NAME).version
-        manifest = read_manifest(root)
+        manifest = read_manifest(root, opened=opened)
     except (InvalidArtifact, SourceNotFound):
         return None
     require_job_id(manifest, job_id, where)

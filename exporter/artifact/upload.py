@@ -13,7 +13,7 @@ from pathlib import Path
 from exporter.artifact.read import check_path, file_ref
 from exporter.errors import AlreadyPublished, ExportError, InvalidArtifact, SourceNotFound, StorageError
 from exporter.manifest import MANIFEST_NAME, FileRef, Manifest, TowerEntry
-from exporter.storage.open import open_store, split_uri
+from exporter.storage.open import Opener, open_store, split_uri
 from exporter.storage.store import ArtifactStore, Permission, StoredFile
 
 log = logging.getLogger(__name__)
@@ -32,11 +32,12 @@ def upload_tower(
     replace_unfinished: bool,
     on_progress: OnProgress = lambda done, total: None,
     may_upload: Permission = lambda: None,
+    opened: Opener = open_store,
 ) -> tuple[StoredFile, ...]:
     """Upload a tower's files to their paths in the artifact; only the manifest makes them part of it.
 
     `may_upload` is called before anything is removed, before each file, and after each part of a file; if it
-    raises, the files uploaded so far are removed.
+    raises, the files uploaded so far are removed. `opened` opens the artifact's store, here and below.
 
     Returns:
         The uploaded files as the store holds them, for `publish_manifest`.
@@ -46,10 +47,8 @@ def upload_tower(
         StorageError: a file was not stored, or not as it was sent.
         InvalidArtifact: the entry and the files disagree; nothing was uploaded.
     """
-    store, folder = _open_folder(artifact_uri)
     return upload_tower_to_store(
-        store,
-        folder,
+        *_open_folder(artifact_uri, opened),
         entry,
         files,
         replace_unfinished=replace_unfinished,
@@ -99,13 +98,14 @@ def upload_file(
     replace_unfinished: bool,
     on_progress: OnProgress = lambda done, total: None,
     may_upload: Permission = lambda: None,
+    opened: Opener = open_store,
 ) -> StoredFile:
     """Upload one file of an artifact to which other processes upload theirs.
 
     It returns and raises what `upload_tower` does. Of a dead attempt's files it replaces only this one;
     `publish_manifest` removes the others.
     """
-    store, folder = _open_folder(artifact_uri)
+    store, folder = _open_folder(artifact_uri, opened)
     key = f"{folder}/{check_path(ref.path)}"
     _require_unpublished(store, folder)
     if replace_unfinished:
@@ -127,6 +127,7 @@ def publish_manifest(
     *,
     replace_unfinished: bool,
     before_manifest: Permission = lambda: None,
+    opened: Opener = open_store,
 ) -> str:
     """Write the manifest that names the uploaded files, which makes them an artifact.
 
@@ -140,10 +141,8 @@ def publish_manifest(
         AlreadyPublished: there is a manifest already, or files that this attempt did not upload.
         StorageError: an uploaded file is gone or was changed; the uploaded files have been removed.
     """
-    store, folder = _open_folder(artifact_uri)
     return publish_manifest_to_store(
-        store,
-        folder,
+        *_open_folder(artifact_uri, opened),
         manifest,
         uploaded,
         replace_unfinished=replace_unfinished,
@@ -197,20 +196,26 @@ def manifest_digest(manifest: Manifest) -> str:
     return hashlib.sha256(_manifest_text(manifest)).hexdigest()
 
 
-def remove_uploads(uploaded: Sequence[StoredFile], artifact_uri: str) -> None:
+def remove_uploads(uploaded: Sequence[StoredFile], artifact_uri: str, *, opened: Opener = open_store) -> None:
     """Remove the files uploaded for an artifact that will not be published; log what cannot be removed."""
-    store, folder = _open_folder(artifact_uri)
+    try:
+        store, folder = _open_folder(artifact_uri, opened)
+    except ExportError:  # a link lies there by now; the failure that led here is reported instead
+        log.warning("unfinished_artifact_left", exc_info=True, extra={"uri": artifact_uri})
+        return
     _remove_files(store, folder, uploaded)
 
 
-def remove_abandoned_files(paths: Sequence[str], artifact_uri: str, still_ours: Permission) -> None:
+def remove_abandoned_files(
+    paths: Sequence[str], artifact_uri: str, still_ours: Permission, *, opened: Opener = open_store
+) -> None:
     """Remove these files, which a dead process may have uploaded before it could report them.
 
     Raises:
         AlreadyPublished: there is a manifest, and the files may be part of it.
         StorageError: some of the files could not be removed.
     """
-    store, folder = _open_folder(artifact_uri)
+    store, folder = _open_folder(artifact_uri, opened)
     still_ours()
     _require_unpublished(store, folder)
     for path in paths:
@@ -221,6 +226,8 @@ def remove_unfinished_artifact(
     artifact_uri: str,
     still_ours: Permission = lambda: None,
     on_removed: Callable[[], None] = lambda: None,
+    *,
+    opened: Opener = open_store,
 ) -> None:
     """Remove all files and unfinished uploads in the folder of an artifact, unless it has a manifest.
 
@@ -230,7 +237,7 @@ def remove_unfinished_artifact(
     Raises:
         StorageError: some of the files could not be removed.
     """
-    store, folder = _open_folder(artifact_uri)
+    store, folder = _open_folder(artifact_uri, opened)
     if store.exists(f"{folder}/{MANIFEST_NAME}"):
         return
     for file in store.list(folder):
@@ -239,9 +246,9 @@ def remove_unfinished_artifact(
     store.delete_prefix(folder, still_ours)
 
 
-def _open_folder(artifact_uri: str) -> tuple[ArtifactStore, str]:
+def _open_folder(artifact_uri: str, opened: Opener) -> tuple[ArtifactStore, str]:
     output_uri, folder = split_uri(artifact_uri)
-    return open_store(output_uri), folder
+    return opened(output_uri), folder
 
 
 def _check_entry_files(entry: TowerEntry, files: Mapping[str, Path]) -> list[FileRef]:

@@ -10,7 +10,8 @@ from pathlib import Path
 from exporter.manifest import SourceRef, TowerEntry
 from exporter.outcome import Failure
 from exporter.spec import ExportSpec
-from exporter.storage.store import StoredFile
+from exporter.storage.places import EVERYWHERE, Places
+from exporter.storage.store import ArtifactStore, StoredFile
 from exporter.towers.plan import TowerToExport
 
 DIAGNOSTICS = "evidence"  # name of the folder of diagnostics, below a tower's
@@ -27,6 +28,7 @@ class Attempt:
     workspace: Path
     config_uri: str | None = None  # the URI that the spec's inline config was read from
     folder: str | None = None  # of the artifact, below the spec's output_uri; default: the job's id
+    places: Places = EVERYWHERE  # where the job may read and write
     families: tuple[str, ...] = ()  # custom families whose packages may be loaded
     stage_limit_s: float = 3600.0  # longest time of a stage; past it the tower's process is ended
     replace_unfinished: bool = False  # overwrite what an earlier attempt left without a manifest
@@ -38,6 +40,10 @@ class Attempt:
     def artifact_uri(self) -> str:
         """URI of the artifact's folder."""
         return f"{self.spec.output_uri.rstrip('/')}/{self.folder or self.job_id}"
+
+    def open_output(self, uri: str) -> ArtifactStore:
+        """Open the store of a folder in the output; judge again whether the job may write there."""
+        return self.places.open_output(self.spec.output_uri, uri)
 
 
 @dataclass(frozen=True, kw_only=True)

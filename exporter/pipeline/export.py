@@ -87,7 +87,8 @@ def publish_artifact(reports: Sequence[RankReport], attempt: Attempt) -> ExportO
     """Publish the towers and tables of all ranks; publish nothing if one rank failed as a whole."""
     for report in reports:
         if report.failure is not None:
-            remove_uploads([file for each in reports for file in each.uploaded], attempt.artifact_uri)
+            uploaded = [file for each in reports for file in each.uploaded]
+            remove_uploads(uploaded, attempt.artifact_uri, opened=attempt.open_output)
             return ExportOutcome(failure=report.failure)
     if reports[0].earlier is not None:
         return reports[0].earlier

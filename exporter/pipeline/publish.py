@@ -53,6 +53,7 @@ def upload_exported_tower(result: TowerResult, attempt: Attempt, on_stage: OnSta
                 replace_unfinished=attempt.replace_unfinished,
                 on_progress=lambda sent, total: report(sent / total, f"{sent:,} of {total:,} bytes"),
                 may_upload=attempt.await_lease,
+                opened=attempt.open_output,
             )
     except ExportError as error:
         log.exception("tower_not_uploaded", extra={"tower": entry.name})
@@ -79,7 +80,7 @@ def publish_towers(results: Sequence[TowerResult], attempt: Attempt) -> ExportOu
         if result.failure is not None
     )
     if upload_failure := next((result.upload_failure for result in results if result.upload_failure), None):
-        remove_uploads(uploaded, attempt.artifact_uri)
+        remove_uploads(uploaded, attempt.artifact_uri, opened=attempt.open_output)
         return ExportOutcome(failure=upload_failure)
     if not exported:
         return ExportOutcome(towers=failed)
@@ -90,6 +91,7 @@ def publish_towers(results: Sequence[TowerResult], attempt: Attempt) -> ExportOu
         attempt.artifact_uri,
         replace_unfinished=attempt.replace_unfinished,
         before_manifest=attempt.await_lease,
+        opened=attempt.open_output,
     )
     published = tuple(successful_outcome(tower.entry, attempt.artifact_uri) for tower in exported)
     return ExportOutcome(
@@ -104,4 +106,6 @@ def find_earlier_outcome(attempt: Attempt, planned: Sequence[TowerToExport]) -> 
         InvalidArtifact: a manifest of another job is there.
     """
     towers = [tower.name for tower in planned]
-    return recover_published_outcome(attempt.artifact_uri, attempt.job_id, towers, attempt.await_lease)
+    return recover_published_outcome(
+        attempt.artifact_uri, attempt.job_id, towers, attempt.await_lease, opened=attempt.open_output
+    )

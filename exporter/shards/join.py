@@ -43,7 +43,7 @@ def join_tables(
     if not failure and not upload_failure:
         failure = _find_mismatch(result, parts, ranks)
     if failure is not None:
-        remove_uploads((*result.uploaded, *uploaded), attempt.artifact_uri)
+        remove_uploads((*result.uploaded, *uploaded), attempt.artifact_uri, opened=attempt.open_output)
         left = _remove_unreported_files(name, parts, ranks, attempt)
         return TowerResult(planned=result.planned, failure=failure, upload_failure=upload_failure or left)
     result = replace(result, uploaded=(*result.uploaded, *uploaded))
@@ -64,7 +64,7 @@ def _remove_unreported_files(
     if not (paths := [rows_path(name, rank, ranks) for rank in range(ranks) if rank not in reported]):
         return None
     try:
-        remove_abandoned_files(paths, attempt.artifact_uri, attempt.await_lease)
+        remove_abandoned_files(paths, attempt.artifact_uri, attempt.await_lease, opened=attempt.open_output)
     except ExportError as error:
         return Failure.of(error)
     return None
@@ -139,6 +139,7 @@ def _add_index(
         attempt.artifact_uri,
         replace_unfinished=attempt.replace_unfinished,
         may_upload=attempt.await_lease,
+        opened=attempt.open_output,
     )
     between = plan_between(planned.config.pipeline, max_batch_size=attempt.spec.max_batch_size)
     tables = ShardedTables(

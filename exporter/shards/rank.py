@@ -151,6 +151,7 @@ def _upload_rows(tables: RankTables, local: Path, attempt: Attempt, progress: Pr
             attempt.artifact_uri,
             replace_unfinished=attempt.replace_unfinished,
             may_upload=attempt.await_lease,
+            opened=attempt.open_output,
             on_progress=lambda done, total: progress(
                 _VERIFIED + (1 - _VERIFIED) * done / total, f"tables: {done:,} of {total:,} bytes sent"
             ),

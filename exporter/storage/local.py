@@ -6,11 +6,19 @@ import secrets
 import shutil
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from exporter.errors import AlreadyPublished, SourceNotFound, StorageError
+from exporter.storage.descriptors import (
+    create_file,
+    files_below,
+    link_file,
+    open_folder,
+    open_unlinked,
+    stat_unlinked,
+)
 from exporter.storage.store import (
     CHUNK_SIZE,
     ArtifactStore,
@@ -28,13 +36,25 @@ _UNFINISHED = ".unfinished"  # suffix of a file that is being written; such file
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS}  # the answers of FAT and of some FUSE file systems
 _PERMANENT = {errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP}  # errors that another try cannot help
+_STAYS = {errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT, errno.ENOTDIR}  # of a folder that is not to be removed
 
 
 class LocalStore(ArtifactStore):
-    """Stores files below a folder; subfolders come and go with their files, as in an object store."""
+    """Stores files below a folder; subfolders come and go with their files, as in an object store.
 
-    def __init__(self, root: Path) -> None:
+    Links on the way to the folder are followed once, when the store is opened. Below it nothing is written or
+    removed behind a link, whenever the link was laid.
+    """
+
+    def __init__(self, root: Path, *, real: Path | None = None) -> None:
+        """Open a folder, which need not exist.
+
+        `real` is the path that was found, and checked, for it: then links are not followed for reading
+        either, and none from the root of the file system on. By default readers follow them.
+        """
         self._root = root.absolute()
+        self._real = Path(os.path.realpath(self._root)) if real is None else real
+        self._follows = real is None
 
     def uri_of(self, key: str) -> str:
         return str(self._root / key)
@@ -61,66 +81,112 @@ class LocalStore(ArtifactStore):
     def stat(self, key: str) -> StoredFile:
         path = self._path(key)
         with translate_errors(path):
-            _stat_of_file(path)
-            return self._describe(path)
+            if self._follows:
+                found = path.stat()
+            else:
+                with self._open_folder_of(key) as (folder, real):
+                    found = stat_unlinked(real.name, folder, real)
+            return _describe(key, _require_regular(found, path))
 
     def chunks(self, key: str) -> Iterator[bytes]:
         path = self._path(key)
-        with translate_errors(path), _open_regular(path) as file:
+        with translate_errors(path), self._open(key) as file:
             while chunk := file.read(CHUNK_SIZE):
                 yield chunk
 
     def open_file(self, key: str) -> BinaryIO:
-        path = self._path(key)
-        with translate_errors(path):
-            return _open_regular(path)
+        with translate_errors(self._path(key)):
+            return self._open(key)
 
     def list(self, prefix: str = "", *, follow_links: bool = False) -> tuple[StoredFile, ...]:
-        folder = self._root / check_prefix(prefix)
-        if not folder.is_dir():
-            return ()
-        with translate_errors(folder):
-            return tuple(sorted(self._describe(path) for path in _files_below(folder, follow_links)))
+        if self._follows:
+            return self._list_following(prefix, follow_links)
+        with (
+            translate_errors(self._root / check_prefix(prefix)),
+            suppress(FileNotFoundError, NotADirectoryError),
+            open_folder(self._real / prefix) as folder,
+        ):
+            found = files_below(folder)
+            files = (_describe(f"{prefix}/{path}" if prefix else path, status) for path, status in found)
+            return tuple(sorted(file for file in files if not file.key.endswith(_UNFINISHED)))
+        return ()
 
     def write(self, source: BinaryIO, size: int, key: str, on_sent: OnSent = ignore_sent) -> None:
-        target = self._path(key)
-        unfinished = target.with_name(f".{target.name}.{secrets.token_hex(8)}{_UNFINISHED}")
-        with translate_errors(target):
-            target.parent.mkdir(parents=True, exist_ok=True)
+        path = self._path(key)
+        unfinished = f".{path.name}.{secrets.token_hex(8)}{_UNFINISHED}"
+        with translate_errors(path), self._open_folder_of(key, create=True) as (folder, real):
             try:
-                _copy(source, unfinished, on_sent)
-                publish(unfinished, target)
+                with create_file(unfinished, folder) as file:
+                    _copy(source, file, on_sent)
+                    publish(file.fileno(), real.name, folder, path)
             finally:
-                unfinished.unlink(missing_ok=True)
+                with suppress(FileNotFoundError):
+                    os.unlink(unfinished, dir_fd=folder)
 
     def delete(self, key: str, permission: Permission = always) -> None:
         path = self._path(key)
         permission()
         with translate_errors(path):
-            path.unlink(missing_ok=True)
-            self._remove_empty_folders(path.parent)
+            with suppress(FileNotFoundError), self._open_folder_of(key) as (folder, real):
+                os.unlink(real.name, dir_fd=folder)
+            self._remove_empty_folders(self._real / key)
 
     def delete_prefix(self, prefix: str, permission: Permission = always) -> None:
-        folder = self._path(prefix)
-        if not folder.is_dir():
-            return
-        permission()
-        with translate_errors(folder):
-            shutil.rmtree(folder)
-            self._remove_empty_folders(folder.parent)
+        path = self._path(prefix)
+        with translate_errors(path):
+            with suppress(FileNotFoundError), self._open_folder_of(prefix) as (folder, real):
+                if not stat.S_ISDIR(stat_unlinked(real.name, folder, real).st_mode):
+                    return
+                permission()
+                shutil.rmtree(real.name, dir_fd=folder)
+            self._remove_empty_folders(self._real / prefix)
 
     def _path(self, key: str) -> Path:
         return self._root / check_key(key)
 
-    def _describe(self, path: Path) -> StoredFile:
-        found = path.stat()
-        key = path.relative_to(self._root).as_posix()
-        return StoredFile(key=key, size=found.st_size, version=str(found.st_mtime_ns))
+    @contextmanager
+    def _open_folder_of(self, key: str, *, create: bool = False) -> Iterator[tuple[int, Path]]:
+        """Open the folder of a key without following links; yield it with the path of the key."""
+        real = self._real / key
+        with open_folder(real.parent, create=create) as folder:
+            yield folder, real
 
-    def _remove_empty_folders(self, folder: Path) -> None:
-        while folder != self._root and folder.is_dir() and not any(folder.iterdir()):
-            folder.rmdir()
-            folder = folder.parent
+    def _open(self, key: str) -> BinaryIO:
+        path = self._path(key)
+        if self._follows:
+            _require_regular(path.stat(), path)  # opening a pipe might wait for ever
+            return path.open("rb")
+        with self._open_folder_of(key) as (folder, real):
+            _require_regular(stat_unlinked(real.name, folder, real), path)
+            return open_unlinked(real.name, folder)
+
+    def _list_following(self, prefix: str, follow_links: bool) -> tuple[StoredFile, ...]:
+        folder = self._root / check_prefix(prefix)
+        if not folder.is_dir():
+            return ()
+        with translate_errors(folder):
+            return tuple(
+                sorted(
+                    _describe(path.relative_to(self._root).as_posix(), path.stat())
+                    for path in _files_below(folder, follow_links)
+                )
+            )
+
+    def _remove_empty_folders(self, removed: Path) -> None:
+        """Remove the folders above what was removed, up to the first that holds something else."""
+        while (folder := removed.parent) != self._real:
+            try:
+                with open_folder(folder.parent) as above:
+                    os.rmdir(folder.name, dir_fd=above)
+            except OSError as error:
+                if error.errno in _STAYS:
+                    return
+                raise
+            removed = folder
+
+
+def _describe(key: str, found: os.stat_result) -> StoredFile:
+    return StoredFile(key=key, size=found.st_size, version=str(found.st_mtime_ns))
 
 
 def _files_below(folder: Path, follow_links: bool) -> Iterator[Path]:
@@ -140,36 +206,32 @@ def _files_below(folder: Path, follow_links: bool) -> Iterator[Path]:
                 yield path
 
 
-def _open_regular(path: Path) -> BinaryIO:
-    _stat_of_file(path)
-    return path.open("rb")
-
-
-def _stat_of_file(path: Path) -> os.stat_result:
-    """Return the status of a regular file; reading a pipe or a device might wait for ever."""
-    found = path.stat()
+def _require_regular(found: os.stat_result, path: Path) -> os.stat_result:
+    """Return the status of a regular file; reading a pipe or a device might never end."""
     if not stat.S_ISREG(found.st_mode):
         raise SourceNotFound(f"{path} is not a regular file", hint="give the path of a file", where=str(path))
     return found
 
 
-def _copy(source: BinaryIO, path: Path, on_sent: OnSent) -> None:
-    with path.open("xb") as file:
-        while chunk := source.read(CHUNK_SIZE):
-            if chunk == _ZEROS:  # leave a hole, which takes no disk space
-                file.seek(len(chunk), os.SEEK_CUR)
-            else:
-                file.write(chunk)
-            on_sent(len(chunk))
-        file.truncate()  # sets the length where the file ends in a hole
-        file.flush()
-        os.fsync(file.fileno())
+def _copy(source: BinaryIO, file: BinaryIO, on_sent: OnSent) -> None:
+    while chunk := source.read(CHUNK_SIZE):
+        if chunk == _ZEROS:  # leave a hole, which takes no disk space
+            file.seek(len(chunk), os.SEEK_CUR)
+        else:
+            file.write(chunk)
+        on_sent(len(chunk))
+    file.truncate()  # sets the length where the file ends in a hole
+    file.flush()
+    os.fsync(file.fileno())
 
 
-def publish(unfinished: Path, target: Path) -> None:
-    """Give the finished file its name by a hard link, because a rename would replace an existing file."""
+def publish(file: int, name: str, folder: int, target: Path) -> None:
+    """Give the finished file its name by a hard link, because a rename would replace an existing file.
+
+    `file` and `folder` are open, and `target` is the path of the name, for errors.
+    """
     try:
-        os.link(unfinished, target)
+        link_file(file, name, folder)
     except FileExistsError:
         raise AlreadyPublished(f"{target} exists; a key is never overwritten", where=str(target)) from None
     except OSError as error:

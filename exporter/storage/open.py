@@ -20,6 +20,7 @@ from exporter.storage.store import READ_LIMIT, ArtifactStore
 _MODULES = {
     "s3": "exporter.storage.object_store",
 }
+Opener = Callable[[str], ArtifactStore]  # opens the store of a URI: `open_store`, or one that judges it first
 ADVICE = f"give a path, or a URI that begins with {' or '.join(f'{each}://' for each in ('file', *_MODULES))}"
 
 

@@ -2,17 +2,19 @@
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Annotated, Self
+from urllib.parse import unquote
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from exporter.errors import InvalidPipelineConfig, InvalidSpec, UriNotAllowed
 from exporter.redaction import deceives
 from exporter.spec import ExportSpec, Frozen
-from exporter.storage.open import ADVICE, is_known, local_path, open_store
+from exporter.storage.open import ADVICE, is_known, local_path
 
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
 _BUCKET = re.compile(r"^[^/]+://[^/?#]")
@@ -21,9 +23,10 @@ _SECRETS = "signature|credential|token|secret|password|access_?key"
 _SIGNED = re.compile(rf"(?i)[?&;][\w-]{{0,64}}({_SECRETS})[\w-]{{0,64}}=")
 _USER_IN_TEXT = re.compile(r"://[^/\s\"'@:]{0,256}:[^/\s\"'@]{1,256}@")
 _SIGNS = "*?["  # characters that make a path a pattern
-_MOST_ENTRIES = 1_000_000  # of a folder that is searched for links
+_NAMES = re.compile(r"[/\\]")  # between names, also for a server that takes a backslash for a slash
 
 _INPUTS = ("config_uri", "checkpoint_uri", "item_input_uri", "sample_input_uri")
+_ROWS = "_input_uri"  # end of the names of the fields that hold rows
 
 
 def _known_scheme(prefix: str) -> str:
@@ -44,13 +47,17 @@ class UriRules(Frozen):
     def require(self, uris: "Iterable[NamedUri]") -> None:
         """Raise UriNotAllowed if one of the URIs lies below none of the prefixes."""
         for named in uris:
-            allowed = self.outputs if named.is_output else self.inputs
-            if allowed is not None and not any(_is_below(named.uri, prefix) for prefix in allowed):
+            if not self.allow(named):
                 raise UriNotAllowed(
                     f"{named.field} names {named.uri}, which lies outside of what this key may "
                     f"{'write' if named.is_output else 'read'}",
                     where=named.field,
                 )
+
+    def allow(self, named: "NamedUri") -> bool:
+        """Return whether the URI lies below one of the prefixes."""
+        allowed = self.outputs if named.is_output else self.inputs
+        return allowed is None or any(named.is_below(prefix) for prefix in allowed)
 
 
 NO_RULES = UriRules()
@@ -72,32 +79,17 @@ class FileRoots:
     def require(self, uris: "Iterable[NamedUri]") -> None:
         """Raise UriNotAllowed if a path leads elsewhere, as far as it exists on this machine."""
         for named in uris:
-            path = local_path(named.uri)
-            if self.roots is not None and path is not None and not self._contain(_before_pattern(path)):
+            if not self.allow(named):
                 raise UriNotAllowed(
                     f"{named.field} names {named.uri}, below none of the folders that exports may use",
                     hint="name a place in an object store, or ask the operator to add to SLIPWAY_FILE_ROOTS",
                     where=named.field,
                 )
 
-    def require_within(self, spec: ExportSpec) -> None:
-        """Apply `require` to a spec, and refuse links in the folders it reads that lead elsewhere."""
-        self.require(uris_of(spec))
-        for named in uris_of(spec):
-            path = local_path(named.uri)
-            if self.roots is None or path is None or named.is_output:
-                continue
-            for link in _links_below(_before_pattern(path)):
-                if not self._contain(link):
-                    raise UriNotAllowed(
-                        f"{named.field} names {named.uri}, where {link} leads out of the folders that "
-                        "exports may use",
-                        where=named.field,
-                    )
-
-    def _contain(self, path: Path) -> bool:
-        real = _real(path)
-        return any(real.is_relative_to(_real(root)) for root in self.roots or ())
+    def allow(self, named: "NamedUri") -> bool:
+        """Return whether the URI is no path, or leads below one of the folders."""
+        is_path = local_path(named.uri) is not None
+        return self.roots is None or not is_path or any(named.is_below(str(root)) for root in self.roots)
 
 
 ANYWHERE = FileRoots()
@@ -111,6 +103,28 @@ class NamedUri:
     uri: str
     is_output: bool
 
+    @property
+    def may_be_pattern(self) -> bool:
+        """True for rows; any other URI names one file or folder, whatever characters it has."""
+        return self.field.endswith(_ROWS)
+
+    def is_below(self, prefix: str) -> bool:
+        """Return whether the URI leads to a prefix or below it, on this machine after following links.
+
+        Of rows, both the name as it stands and the folder in which the pattern begins must lie there.
+        """
+        path, root = local_path(self.uri), local_path(prefix)
+        if path is not None and root is not None:
+            judged = {path, before_pattern(path)} if self.may_be_pattern else {path}
+            return all(real_path(each).is_relative_to(real_path(root)) for each in judged)
+        if path is not None or root is not None:
+            return False
+        if prefix.endswith("://"):
+            return self.uri.startswith(prefix)
+        wanted, given = prefix.rstrip("/").split("/"), self.uri.split("/")
+        fixed = list(takewhile(_is_fixed, given)) if self.may_be_pattern else given
+        return fixed[: len(wanted)] == wanted and not {".", ".."} & set(given)
+
     def require_sound(self) -> Self:
         """Return the URI itself, or refuse it.
 
@@ -119,22 +133,27 @@ class NamedUri:
         Raises:
             InvalidSpec: it has credentials, deceiving characters or "..", is blank, or names no known store.
         """
+        path = local_path(self.uri)
         if _USER.search(self.uri) or _SIGNED.search(self.uri):
             raise self._refusal(
                 "holds credentials, which would be stored and shown",
                 "leave them out; the service and its workers have their own",
             )
-        if deceives(self.uri) or "\n" in self.uri or "\t" in self.uri:
+        if any(deceives(text) or "\n" in text or "\t" in text for text in (self.uri, str(path or ""))):
             raise self._refusal("holds control characters, or characters that turn the direction of text", "")
-        if _SCHEME.match(self.uri) and local_path(self.uri) is None and ".." in self.uri.split("/"):
+        if _SCHEME.match(self.uri) and path is None and climbs(self.uri):
             raise self._refusal("climbs with '..', which object stores do not know", "write the URI out")
+        if path is not None and self.may_be_pattern and ".." in path.parts[len(_fixed_parts(path)) :]:
+            raise self._refusal("climbs with '..' behind a pattern, which no name matches", "write it out")
         if not self.uri.strip():
             raise self._refusal("is blank", ADVICE)
-        if local_path(self.uri) is None and not (is_known(self.uri) and _BUCKET.match(self.uri)):
+        if path is None and not (is_known(self.uri) and _BUCKET.match(self.uri)):
             raise self._refusal(
                 f"names {self.uri}, which is in no store that Slipway knows",
                 ADVICE,
             )
+        if path is None and {"", "."} & set(self.uri.rstrip("/").split("/")[3:]):
+            raise self._refusal(f"names {self.uri}, where a name is empty or '.'", "write the URI out")
         return self
 
     def _refusal(self, why: str, hint: str) -> InvalidSpec:
@@ -145,8 +164,10 @@ def uris_of(spec: ExportSpec) -> Iterator[NamedUri]:
     """Yield every URI of the spec; fields for rows may hold several, separated by commas."""
     for field in _INPUTS:
         given: str | None = getattr(spec, field)
-        parts = given.split(",") if given and field.endswith("_input_uri") else [given or ""]
-        for uri in filter(None, (part.strip() for part in parts)):
+        if given is None:
+            continue
+        parts = filter(None, map(str.strip, given.split(","))) if field.endswith(_ROWS) else [given]
+        for uri in parts:
             yield NamedUri(field=field, uri=uri, is_output=False)
     yield NamedUri(field="output_uri", uri=spec.output_uri, is_output=True)
 
@@ -155,11 +176,6 @@ def require_sound_uris(spec: ExportSpec) -> None:
     """Raise InvalidSpec for the first URI of the spec that is not sound; see `NamedUri.require_sound`."""
     for named in uris_of(spec):
         named.require_sound()
-
-
-def require_writable_output(spec: ExportSpec) -> None:
-    """Raise StorageError if publishing is sure to fail, as far as this is known without writing."""
-    open_store(spec.output_uri).require_writable()
 
 
 def require_no_credentials_in(text: str, where: str) -> None:
@@ -173,42 +189,33 @@ def require_no_credentials_in(text: str, where: str) -> None:
         )
 
 
-def _is_below(uri: str, prefix: str) -> bool:
-    path, root = local_path(uri), local_path(prefix)
-    if path is not None or root is not None:
-        return (
-            path is not None and root is not None and _real(_before_pattern(path)).is_relative_to(_real(root))
-        )
-    wanted, given = prefix.rstrip("/").split("/"), uri.split("/")
-    if prefix.endswith("://"):
-        return uri.startswith(prefix)
-    return given[: len(wanted)] == wanted and not {".", ".."} & set(given)
+def climbs(text: str) -> bool:
+    """Return whether a name in a text is "..", as it stands or after unquoting it however often."""
+    while ".." not in _NAMES.split(text):
+        if (unquoted := unquote(text)) == text:
+            return False
+        text = unquoted
+    return True
 
 
-def _before_pattern(path: Path) -> Path:
-    """Return the folders before the first pattern; all of the path if it is none, or names a file."""
-    if not any(sign in str(path) for sign in _SIGNS) or path.exists():
-        return path
-    folders = Path()
-    for part in path.parts:
-        if any(sign in part for sign in _SIGNS):
-            break
-        folders /= part
-    return folders
-
-
-def _real(path: Path) -> Path:
+def real_path(path: Path) -> Path:
+    """Return the absolute path to which a path leads, after following links as far as it exists."""
     return Path(os.path.realpath(path.absolute()))
 
 
-def _links_below(folder: Path) -> Iterator[Path]:
-    """Yield every symbolic link in a folder, however deep; links are not followed."""
-    seen = 0
-    for parent, folders, files in os.walk(folder):
-        names: Sequence[str] = (*folders, *files)
-        seen += len(names)
-        if seen > _MOST_ENTRIES:
-            raise UriNotAllowed(
-                f"{folder} holds more than {_MOST_ENTRIES:,} files, too many to search for links"
-            )
-        yield from (path for path in (Path(parent, name) for name in names) if path.is_symlink())
+def before_pattern(path: Path) -> Path:
+    """Return the folders before the first pattern; all of the path if it is none, or names a file."""
+    fixed = _fixed_parts(path)
+    try:
+        is_name = len(fixed) == len(path.parts) or path.exists()
+    except OSError:  # longer than any name
+        is_name = False
+    return path if is_name else Path(*fixed)
+
+
+def _fixed_parts(path: Path) -> tuple[str, ...]:
+    return tuple(takewhile(_is_fixed, path.parts))
+
+
+def _is_fixed(name: str) -> bool:
+    return not any(sign in name for sign in _SIGNS)

@@ -152,6 +152,7 @@ class JobControl:
             labels=options.labels,
             callback_url=options.callback_url,
             owner=owner.name,
+            uris=owner.uris,
             running_limit=owner.max_running,
             traceparent=self.trace(),
             created_at=now,

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 
 from exporter.artifact.read import recover_published_outcome, sign_artifact
 from exporter.artifact.signing import SigningKey
@@ -20,7 +21,7 @@ from jobs.model import Job, JobState
 from jobs.progress import finish
 from telemetry.logging import logger
 from worker.attempt.attempt_result import AttemptResult, Cancelled, Finished, HandedBack, NoOutcome
-from worker.attempt.workspace import artifact_uri_of
+from worker.attempt.workspace import artifact_uri_of, open_output_of
 from worker.lease.lease_renewal import Stopped, renew_lease
 
 log = logger(__name__)
@@ -97,7 +98,7 @@ def sign_published(
     def sign() -> AttemptResult:
         holding.renew()
         policy.on_beat()
-        sign_artifact(artifact_uri_of(job), job.id, key, sha256)
+        sign_artifact(artifact_uri_of(job), job.id, key, sha256, opened=partial(open_output_of, job))
         return result
 
     return _retry_transient(
@@ -122,7 +123,8 @@ def close_orphan(orphan: OrphanedJob, key: SigningKey | None, stopped: threading
                 if outcome is None:
                     continue
                 if key is not None:
-                    sign_artifact(uri, job.id, key, outcome.manifest_sha256)
+                    opened = partial(open_output_of, job)
+                    sign_artifact(uri, job.id, key, outcome.manifest_sha256, opened=opened)
             except ExportError as error:
                 if _is_transient(error) or isinstance(error, LeaseLost):
                     raise
@@ -145,7 +147,8 @@ def clean_up_after_loss(holding: Holding, policy: WaitPolicy = _DEFAULT_POLICY) 
         try:
             job = holding.store.get(holding.job.id)
             if _has_ended(job, holding):
-                remove_unfinished_artifact(uri, on_removed=deadline.reset)
+                opened = partial(open_output_of, job)
+                remove_unfinished_artifact(uri, on_removed=deadline.reset, opened=opened)
             elif _is_being_closed(job, holding):
                 raise StorageError(f"job {job.id} has not ended yet")
             return
@@ -178,9 +181,10 @@ def _adopt_or_remove(
 ) -> ExportOutcome | None:
     """Return the outcome of the artifact published there; without one, remove leftovers and return None."""
     still_ours()
-    outcome = recover_published_outcome(artifact_uri, job.id, towers, still_ours)
+    opened = partial(open_output_of, job)
+    outcome = recover_published_outcome(artifact_uri, job.id, towers, still_ours, opened=opened)
     if outcome is None:
-        remove_unfinished_artifact(artifact_uri, still_ours, on_removed)
+        remove_unfinished_artifact(artifact_uri, still_ours, on_removed, opened=opened)
     return outcome
 
 

@@ -24,12 +24,12 @@ from exporter.errors import ExportError
 from exporter.outcome import ExportOutcome, Failure
 from exporter.pipeline.export import export
 from exporter.stages import OnStage
-from exporter.storage.uris import FileRoots, require_writable_output
+from exporter.storage.uris import require_sound_uris
 from telemetry.choices import LogFormat, LogLevel
 from telemetry.logging import configure_logging
 from telemetry.setup import make_tracing
 from worker.attempt.reports import make_reporter
-from worker.attempt.workspace import AttemptFile, write_failure, write_outcome
+from worker.attempt.workspace import AttemptFile, places_of, write_failure, write_outcome
 from worker.lease.lease_proof import await_proof
 from worker.settings import AttemptSettings, RankSettings
 
@@ -67,6 +67,7 @@ def run_rank(workspace: Path, ranks: Ranks, wrap_report: WrapReport = lambda rep
         job_id=request.job_id,
         spec=request.spec,
         workspace=workspace,
+        places=places_of(request.uris),
         config_uri=request.config_uri,
         folder=request.folder,
         families=shared.families,
@@ -94,9 +95,11 @@ def run_export(
 ) -> ExportOutcome | None:
     """Check the job's paths and input sizes, then export; an error of the whole export is its outcome."""
     try:
-        FileRoots(roots=shared.file_roots).require_within(attempt.spec)
+        require_sound_uris(attempt.spec)
+        attempt.places.require_within(attempt.spec)
         _input_limits(shared).require(attempt.spec)
-        require_writable_output(attempt.spec)  # now, and not only after everything is compiled
+        # Now, and not only after everything is compiled.
+        attempt.open_output(attempt.spec.output_uri).require_writable()
         return export(attempt, ranks, report)
     except ExportError as error:
         log.exception("export_failed")

@@ -11,8 +11,12 @@ from typing import Self
 
 from exporter.outcome import ExportOutcome, Failure
 from exporter.spec import ExportSpec, Frozen, Target
+from exporter.storage.places import Places
+from exporter.storage.store import ArtifactStore
+from exporter.storage.uris import NO_RULES, FileRoots, UriRules
 from jobs.model import Job
 from telemetry.logging import logger
+from worker.settings import AttemptSettings
 
 log = logger(__name__)
 
@@ -26,6 +30,7 @@ class AttemptFile(Frozen):
     job_id: str
     attempt: int
     spec: ExportSpec
+    uris: UriRules = NO_RULES  # of the key behind the job
     config_uri: str | None = None  # source of the spec's inline config
     folder: str  # folder of the artifact, below the spec's output_uri
     replace_unfinished: bool  # an earlier attempt may have left files without a manifest
@@ -116,6 +121,16 @@ def artifact_uri_of(job: Job, target: Target | None = None) -> str:
     return f"{job.spec.output_uri.rstrip('/')}/{artifact_folder(job, target)}"
 
 
+def places_of(uris: UriRules) -> Places:
+    """Return where a job of a key with these rules may read and write on this machine."""
+    return Places(folders=FileRoots(roots=AttemptSettings().file_roots), rules=uris)
+
+
+def open_output_of(job: Job, uri: str) -> ArtifactStore:
+    """Open the store of a folder in the job's output; judge again whether the job may write there."""
+    return places_of(job.uris).open_output(job.spec.output_uri, uri)
+
+
 @contextmanager
 def open_workspace(job: Job, worker_dir: Path, traceparent: str | None = None) -> Iterator[Workspace]:
     """Create the directory of a job's attempt; remove it with all its content afterwards."""
@@ -127,6 +142,7 @@ def open_workspace(job: Job, worker_dir: Path, traceparent: str | None = None) -
         job_id=job.id,
         attempt=job.attempt,
         spec=job.current_spec,
+        uris=job.uris,
         config_uri=job.config_uri,
         folder=artifact_folder(job),
         replace_unfinished=job.attempt > 1,

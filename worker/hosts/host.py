@@ -19,13 +19,12 @@ from exporter.distributed.hosts import Hosts, join_rendezvous
 from exporter.distributed.rendezvous import Rendezvous, find_interface
 from exporter.errors import AttemptFailed, ExportError, HostMissing, InvalidSpec
 from exporter.outcome import ExportOutcome, Failure
-from exporter.storage.open import open_store
 from exporter.storage.store import ArtifactStore
 from processes.interrupts import interrupt_on_end_signals
 from processes.log_end import read_log_end
 from processes.settings import inherited_environment
 from worker.attempt.failed_rank import describe_failed_rank
-from worker.attempt.workspace import Workspace, write_failure, write_outcome
+from worker.attempt.workspace import Workspace, places_of, write_failure, write_outcome
 from worker.hosts.host_consistency import AgreedJob, HostFacts, collect_host_facts
 
 _REQUEST, _OUTCOME = "order", "outcome"  # names of messages from the host of rank 0
@@ -69,7 +68,8 @@ class HostOfRanks:
     def _agree_on_job(self, own: HostFacts) -> None:
         """Adopt the job of the host of rank 0; check that all hosts mean the same export and store."""
         request = self.workspace.read_request()
-        store = open_store(request.spec.output_uri)
+        output = request.spec.output_uri
+        store = places_of(request.uris).open_output(output, output)
         if self.hosts.leads:
             agreed = AgreedJob(job_id=request.job_id, folder=request.folder, common=own)
             store.write(BytesIO(), 0, agreed.mark)
@@ -198,7 +198,9 @@ def main() -> None:
     interrupt_on_end_signals()
     workspace = Workspace.at(given.workspace)
     try:
-        own = collect_host_facts(workspace.read_request().spec, hosts=place.hosts, ranks=given.ranks)
+        request = workspace.read_request()
+        places = places_of(request.uris)
+        own = collect_host_facts(request.spec, places, hosts=place.hosts, ranks=given.ranks)
         failure = HostOfRanks(join_rendezvous(place), place, workspace, given.ranks, own).run()
     except KeyboardInterrupt:  # the other hosts do not know of this one yet
         exit_process(1)

@@ -16,9 +16,8 @@ from exporter.errors import AttemptFailed, ExportError, InvalidSpec
 from exporter.manifest import Versions
 from exporter.outcome import Failure
 from exporter.spec import ExportSpec, Frozen
-from exporter.storage.uris import FileRoots
+from exporter.storage.places import Places
 from exporter.version import __version__
-from worker.settings import AttemptSettings
 
 _SAME_COMMAND_HINT = "start the same command on every host"
 _SAMPLE_BYTES = 1 << 16  # read at start, middle and end of a file that each host may have a copy of
@@ -35,7 +34,7 @@ class HostFacts(Frozen):
     versions: Versions
 
     @classmethod
-    def collect(cls, spec: ExportSpec, *, hosts: int, ranks: int) -> Self:
+    def collect(cls, spec: ExportSpec, places: Places, *, hosts: int, ranks: int) -> Self:
         """Collect the facts of this host.
 
         Raises:
@@ -44,7 +43,7 @@ class HostFacts(Frozen):
         from exporter.aoti.architecture import architecture  # these take seconds to import
         from exporter.aoti.compile import versions
 
-        FileRoots(roots=AttemptSettings().file_roots).require_within(spec)
+        places.require_within(spec)
         return cls(
             hosts=hosts,
             ranks=ranks,
@@ -118,12 +117,12 @@ class AgreedJob(Frozen):
             ) from error
 
 
-def collect_host_facts(spec: ExportSpec, *, hosts: int, ranks: int) -> HostFacts | Failure:
+def collect_host_facts(spec: ExportSpec, places: Places, *, hosts: int, ranks: int) -> HostFacts | Failure:
     """Collect this host's facts in a child process, as that imports a compiler and may start a driver."""
 
     def collect() -> HostFacts | Failure:
         try:
-            return HostFacts.collect(spec, hosts=hosts, ranks=ranks)
+            return HostFacts.collect(spec, places, hosts=hosts, ranks=ranks)
         except ExportError as error:
             return Failure.of(error)
 

@@ -32,6 +32,8 @@ from exporter.pipeline.publish import (
 )
 from exporter.spec import ExportSpec, TowerName
 from exporter.stages import Stage, StageClock, StageEvent
+from exporter.storage.places import Places
+from exporter.storage.uris import FileRoots
 from exporter.towers.plan import PlannedTower, TowerToExport, plan_towers
 from tests.exporter.stage_events import ignore_stages
 from tests.installed_families import Install
@@ -278,3 +280,28 @@ def test_an_attempt_loads_listed_families_only(install: Install, tmp_path: Path)
     spec = ExportSpec(config="", family=name, checkpoint_uri="x", sample_input_uri="x", output_uri="x")
     with pytest.raises(FamilyNotListed):
         export(Attempt(job_id="job", spec=spec, workspace=tmp_path), Ranks(), ignore_stages)
+
+
+@pytest.mark.parametrize("name", ["job", "job/item", "job/item/aoti", "."])
+def test_a_link_that_is_laid_right_before_sending_is_not_followed(
+    attempt: Attempt, planned: tuple[PlannedTower, ...], sent: Exported, exported: Exported, name: str
+) -> None:
+    """One tower is sent; then somebody who can write there puts a link where the next one goes."""
+    output = Path(attempt.spec.output_uri)
+    attempt = replace(attempt, places=Places(folders=FileRoots(roots=(output.parent,))))
+    user, item = (sent(planned[0]), exported(planned[1]))
+    outside = output.parent.with_name(f"{output.parent.name}-outside")
+    outside.mkdir()
+    link = output / name
+    if link.exists():
+        link.rename(output.parent / "moved")
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(outside)
+    results = [user, upload_exported_tower(item, attempt, ignore_stages)]
+    outcome = publish_towers(results, attempt)
+    assert outcome.manifest_uri is None
+    assert outcome.failure is not None and outcome.failure.code == "uri_not_allowed"
+    assert list(outside.iterdir()) == []
+    assert not list(output.parent.rglob("manifest.json"))
+    if name not in ("job", "."):  # its folder is still there, and empty
+        assert not (output / "job" / "user").exists()

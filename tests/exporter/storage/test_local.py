@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.errors import SourceNotFound, StorageError
+from exporter.errors import AlreadyPublished, SourceNotFound, StorageError, UriNotAllowed
 from exporter.storage.local import LocalStore, publish, translate_errors
 
 
@@ -99,8 +99,13 @@ def test_a_name_that_no_disk_takes_is_not_tried_again(tmp_path: Path) -> None:
 
 
 def test_a_file_system_without_links_is_named_as_such(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match="the file system there has no hard links") as refused:
-        publish(tmp_path, tmp_path / "linked")  # no file system links folders; some link nothing
+    folder = os.open(tmp_path, os.O_RDONLY)
+    try:
+        with pytest.raises(StorageError, match="the file system there has no hard links") as refused:
+            # No file system links folders; some link nothing.
+            publish(folder, "linked", folder, tmp_path / "linked")
+    finally:
+        os.close(folder)
     assert not refused.value.retryable
 
 
@@ -121,3 +126,75 @@ def test_linked_folders_are_listed_for_readers_only(tmp_path: Path) -> None:
     store = LocalStore(tmp_path / "store")
     assert store.list() == ()
     assert [file.key for file in store.list(follow_links=True)] == ["link/file"]
+
+
+class TestLinks:
+    """Nothing is written or removed behind a link that lies below the store's root."""
+
+    @pytest.fixture
+    def outside(self, tmp_path: Path) -> Path:
+        folder = tmp_path / "outside"
+        folder.mkdir()
+        (folder / "kept").write_bytes(b"kept")
+        return folder
+
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> LocalStore:
+        (tmp_path / "disk" / "store").mkdir(parents=True)
+        (tmp_path / "mounted").symlink_to(tmp_path / "disk")  # as operators do
+        return LocalStore(tmp_path / "mounted" / "store")
+
+    def test_the_root_may_be_reached_by_a_link(self, store: LocalStore, tmp_path: Path) -> None:
+        store.put_bytes(b"1", "a/b")
+        assert (tmp_path / "disk/store/a/b").read_bytes() == store.read("a/b") == b"1"
+        store.delete("a/b")
+        assert store.list() == ()
+
+    @pytest.mark.parametrize("name", ["job", "job/tower", "job/tower/file"])
+    @pytest.mark.parametrize("exists", [True, False], ids=["folder", "dangling"])
+    def test_nothing_is_written_behind_a_link(
+        self, store: LocalStore, tmp_path: Path, outside: Path, name: str, exists: bool
+    ) -> None:
+        link = tmp_path / "disk/store" / name
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(outside if exists else outside / "new")
+        with pytest.raises((UriNotAllowed, AlreadyPublished)):
+            store.put_bytes(b"x", "job/tower/file")
+        assert [path.name for path in outside.iterdir()] == ["kept"]
+
+    @pytest.mark.parametrize("name", ["job", "job/tower"])
+    def test_nothing_is_removed_behind_a_link(
+        self, store: LocalStore, tmp_path: Path, outside: Path, name: str
+    ) -> None:
+        link = tmp_path / "disk/store" / name
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(outside)
+        for remove in (store.delete, store.delete_prefix):
+            with pytest.raises(UriNotAllowed, match="is a link"):
+                remove(f"{name}/kept")
+        with pytest.raises(UriNotAllowed, match="is a link"):
+            store.delete_prefix(name)
+        assert (outside / "kept").read_bytes() == b"kept"
+
+    def test_a_link_is_removed_and_not_its_target(
+        self, store: LocalStore, tmp_path: Path, outside: Path
+    ) -> None:
+        (tmp_path / "disk/store/link").symlink_to(outside / "kept")
+        store.delete("link")
+        assert not os.path.lexists(tmp_path / "disk/store/link")
+        assert (outside / "kept").exists()
+
+    def test_another_file_under_the_unfinished_name_is_not_published(
+        self, store: LocalStore, tmp_path: Path, outside: Path
+    ) -> None:
+        """Whoever watches the folder may replace the unfinished file before it gets its name."""
+
+        def replace(count: int) -> None:
+            (unfinished,) = (tmp_path / "disk/store").glob(".file.*")
+            unfinished.unlink()
+            unfinished.symlink_to(outside / "kept")
+
+        with pytest.raises(SourceNotFound):
+            store.write(io.BytesIO(b"mine"), 4, "file", replace)
+        assert not os.path.lexists(tmp_path / "disk/store/file")
+        assert (outside / "kept").read_bytes() == b"kept"

@@ -6,6 +6,7 @@ import pytest
 
 from exporter.errors import InvalidPipelineConfig, InvalidSpec, UriNotAllowed
 from exporter.spec import ExportSpec
+from exporter.storage.places import Places
 from exporter.storage.uris import (
     FileRoots,
     UriRules,
@@ -131,15 +132,17 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "root"
 
 
+def within(*roots: Path) -> Places:
+    return Places(folders=FileRoots(roots=roots))
+
+
 class TestFolders:
     def refused(self, root: Path, uri: str) -> None:
-        folders = FileRoots(roots=(root,))
         with pytest.raises(UriNotAllowed, match="checkpoint_uri"):
-            folders.require_within(spec_of(checkpoint_uri=uri))
+            within(root).require_within(spec_of(checkpoint_uri=uri))
 
     def test_what_lies_below_may_be_named(self, root: Path) -> None:
-        folders = FileRoots(roots=(root,))
-        folders.require_within(
+        within(root).require_within(
             spec_of(checkpoint_uri=str(root / "rows"), output_uri=f"file://{root}/new/folder")
         )
 
@@ -162,21 +165,93 @@ class TestFolders:
 
     def test_a_link_that_stays_is_followed(self, root: Path) -> None:
         (root / "latest").symlink_to(root / "rows")
-        FileRoots(roots=(root,)).require_within(spec_of(checkpoint_uri=f"{root}/latest"))
+        within(root).require_within(spec_of(checkpoint_uri=f"{root}/latest"))
 
     def test_a_pattern_that_leads_out_is_refused(self, root: Path) -> None:
         (root / "rows" / "out").symlink_to(root.parent / "secret")
-        folders = FileRoots(roots=(root,))
         with pytest.raises(UriNotAllowed, match="item_input_uri"):
-            folders.require_within(spec_of(item_input_uri=f"{root}/rows/*/x.parquet"))
+            within(root).require_within(spec_of(item_input_uri=f"{root}/rows/*/x.parquet"))
 
     def test_a_root_may_itself_be_reached_by_a_link(self, root: Path) -> None:
         (root.parent / "alias").symlink_to(root)
-        folders = FileRoots(roots=(root.parent / "alias",))
-        folders.require_within(spec_of(checkpoint_uri=str(root / "rows")))
+        within(root.parent / "alias").require_within(spec_of(checkpoint_uri=str(root / "rows")))
 
     def test_no_folder_is_no_path_and_any_object_store(self) -> None:
-        nowhere = FileRoots(roots=())
+        nowhere = within()
         nowhere.require_within(spec_of())
         with pytest.raises(UriNotAllowed):
             nowhere.require_within(spec_of(output_uri="/out"))
+
+
+class TestWholePaths:
+    """Only rows may be patterns: every other URI is judged to its end."""
+
+    @pytest.mark.parametrize("sign", ["[", "?", "*", "x[", "[a]", "*.parquet"])
+    @pytest.mark.parametrize("field", ["config_uri", "checkpoint_uri", "output_uri"])
+    def test_a_sign_of_a_pattern_hides_no_climb(self, root: Path, field: str, sign: str) -> None:
+        uri = f"{root}/rows/{sign}/../../../secret"
+        places = {"config_uri": str(root), "checkpoint_uri": str(root), "output_uri": str(root), field: uri}
+        prefix = (str(root),)
+        with pytest.raises(UriNotAllowed, match=field):
+            FileRoots(roots=(root,)).require(uris_of(spec_of(**places)))
+        with pytest.raises(UriNotAllowed, match=field):
+            UriRules(inputs=prefix, outputs=prefix).require(uris_of(spec_of(**places)))
+
+    def test_rows_are_judged_as_a_pattern_and_as_a_name(self, root: Path) -> None:
+        folders, rules = FileRoots(roots=(root,)), UriRules(inputs=("s3://in", str(root)))
+        for rows in (f"{root}/x[/../../secret/x.parquet", f"{root}*/x.parquet", f"{root}/../*/x.parquet"):
+            spec = spec_of(item_input_uri=rows)
+            for judge in (folders, rules):
+                with pytest.raises(UriNotAllowed, match="item_input_uri"):
+                    judge.require(uris_of(spec))
+
+    def test_rows_do_not_climb_behind_a_sign(self) -> None:
+        for rows in ("/data/*/../x.parquet", "a,/data/x[1]/../y.parquet"):
+            with pytest.raises(InvalidSpec, match="sample_input_uri climbs with '..' behind"):
+                require_sound_uris(spec_of(sample_input_uri=rows))
+
+    def test_a_name_with_a_sign_may_be_written(self, root: Path) -> None:
+        for name in ("x[1]", "what?", "a*b", "x[/../y"):
+            spec = spec_of(output_uri=f"{root}/{name}")
+            FileRoots(roots=(root,)).require(uris_of(spec))
+            UriRules(outputs=(str(root),)).require(uris_of(spec))
+
+    @pytest.mark.parametrize("rows", ["s3://in/p*d/x.parquet", "s3://in/pad*", "s3://*/pad/x"])
+    def test_a_pattern_in_a_bucket_reaches_no_neighbour(self, rows: str) -> None:
+        with pytest.raises(UriNotAllowed, match="item_input_uri"):
+            UriRules(inputs=("s3://in/pad", "s3://in/p*d", "s3://in/c", "s3://in/k")).require(
+                uris_of(spec_of(item_input_uri=rows))
+            )
+
+    @pytest.mark.parametrize(
+        "uri",
+        [
+            *("s3://b/a//c", "s3://b//a", "s3://b/./a", "s3://b/a/%2e%2e/c", "s3://b/a/..%2fc"),
+            *("s3://b/a/%252e%252e/c", "s3://b/a/..%255c..%255cc", "s3://b/a\\..\\c", "s3://b/%2E./c"),
+        ],
+    )
+    def test_names_that_a_store_might_resolve_are_refused(self, uri: str) -> None:
+        for field in FIELDS:
+            with pytest.raises(InvalidSpec, match=field):
+                require_sound_uris(spec_of(**{field: uri}))
+
+    @pytest.mark.parametrize("uri", ["file:///a%00b", "file:///a%0ab", "file:///a%e2%80%aeb"])
+    def test_what_deceives_is_found_behind_its_encoding(self, uri: str) -> None:
+        with pytest.raises(InvalidSpec, match="output_uri holds control characters"):
+            require_sound_uris(spec_of(output_uri=uri))
+
+    def test_a_name_that_no_disk_takes_is_judged(self, root: Path) -> None:
+        FileRoots(roots=(root,)).require(uris_of(spec_of(item_input_uri=f"{root}/*/{'n' * 300}")))
+
+    def test_blanks_around_a_name_belong_to_it(self, root: Path) -> None:
+        with pytest.raises(UriNotAllowed, match="checkpoint_uri"):
+            FileRoots(roots=(root,)).require(uris_of(spec_of(checkpoint_uri=f" {root}/model")))
+
+
+def test_links_behind_a_link_that_stays_are_searched(root: Path) -> None:
+    (root / "rows" / "beside").symlink_to(root / "other")
+    (root / "other").mkdir()
+    (root / "other" / "out").symlink_to(root.parent / "secret")
+    (root / "other" / "loop").symlink_to(root / "rows")
+    with pytest.raises(UriNotAllowed, match="out leads out"):
+        within(root).require_within(spec_of(sample_input_uri=f"{root}/rows"))

@@ -56,6 +56,35 @@ def test_what_a_key_allows_is_taken(client: TestClient) -> None:
     assert client.post("/exports", json=body, headers=AS_NARROW).status_code == 202
 
 
+@pytest.mark.parametrize("name", ["x[", "*", "what?", "[a]", "x[/%2e%2e"])
+def test_a_sign_of_a_pattern_hides_no_climb(client: TestClient, name: str) -> None:
+    """The sign would end the part of the path that is judged, if an output were a pattern."""
+    climbing = f"{FIXTURES}/{name}/../../../outside/p"
+    assert refused(client, AS_OPEN, output_uri=climbing) == "output_uri"
+    assert refused(client, AS_OPEN, output_uri=f"file://{climbing}") == "output_uri"
+    assert refused(client, AS_OPEN, checkpoint_uri=climbing) == "checkpoint_uri"
+    assert refused(client, AS_OPEN, config=None, config_uri=climbing) == "config_uri"
+    assert refused(client, AS_NARROW, output_uri="s3://team/x", checkpoint_uri=climbing) == "checkpoint_uri"
+    assert client.get("/exports", headers=AS_OPEN).json()["jobs"] == []
+
+
+@pytest.mark.parametrize("rows", ["[/../../../../secret/x.parquet", "*/../x.parquet"])
+def test_rows_do_not_climb_behind_a_pattern(client: TestClient, rows: str) -> None:
+    body = export_request(item_input_uri=f"{FIXTURES}/data/{rows}")
+    answer = client.post("/exports", json=body, headers=AS_OPEN)
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_spec"), answer.text
+
+
+def test_the_key_s_rules_go_with_the_job(client: TestClient) -> None:
+    body = export_request(output_uri="s3://team/models")
+    made = client.post("/exports", json=body, headers=AS_NARROW).json()
+    rules = _store(client).get(JobId(made["id"])).uris
+    assert (rules.inputs, rules.outputs) == (
+        (f"{FIXTURES}/data", f"{FIXTURES}/hstu_match"),
+        ("s3://team",),
+    )
+
+
 def test_a_key_s_prefixes_bind_it(client: TestClient) -> None:
     assert refused(client, AS_NARROW) == "output_uri"
     elsewhere = str(FIXTURES / "mind" / "model.ckpt-11")

@@ -58,7 +58,7 @@ def test_a_signature_that_cannot_be_read_now_ends_no_job(
     sign_artifact(str(place(job)), job.id, signing_key, digest_at(place(job)))
     runner.supervisor.signing_key = signing_key
     with monkeypatch.context() as patched:
-        patched.setattr("exporter.artifact.read.open_store", lambda uri: Away(Path(uri)))
+        patched.setattr("worker.attempt.finalize.open_output_of", lambda job, uri: Away(Path(uri)))
         sweep(runner)
     assert store.get(job.id).state is JobState.RUNNING
     orphan = take_orphan(store, job.id, store.leases()[job.id], worker="w4", length=MINUTE)
@@ -84,7 +84,7 @@ def test_a_signature_that_the_store_refuses_for_a_while_is_tried_again(
     manifest = publish(job)
     outcome = ExportOutcome(manifest_uri=str(manifest), manifest_sha256=digest_at(place(job)))
     stores: list[LocalStore] = [Away(place(job)), LocalStore(place(job))]
-    monkeypatch.setattr("exporter.artifact.read.open_store", lambda uri: stores.pop(0))
+    monkeypatch.setattr("worker.attempt.finalize.open_output_of", lambda job, uri: stores.pop(0))
     monkeypatch.setattr("worker.attempt.finalize._RETRY_S", 0.0)
     assert sign_published(Finished(outcome), holding, signing_key) == Finished(outcome)
     assert (place(job) / SIGNATURE_NAME).exists()

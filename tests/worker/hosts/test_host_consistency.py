@@ -14,6 +14,7 @@ from exporter.errors import InvalidSpec
 from exporter.manifest import Versions
 from exporter.outcome import Failure
 from exporter.spec import ExportSpec
+from exporter.storage.places import EVERYWHERE
 from tests.jobs.factories import make_job
 from worker.attempt.workspace import open_workspace
 from worker.hosts.host import HostOfRanks
@@ -74,7 +75,7 @@ def test_copies_of_a_checkpoint_are_told_from_other_weights(tmp_path: Path) -> N
 
 def test_a_host_knows_what_it_has(tmp_path: Path) -> None:
     spec = ExportSpec(config="c", checkpoint_uri=str(tmp_path), output_uri=str(tmp_path))
-    common = collect_host_facts(spec, hosts=2, ranks=4)
+    common = collect_host_facts(spec, EVERYWHERE, hosts=2, ranks=4)
     assert isinstance(common, HostFacts), common
     assert (common.hosts, common.ranks) == (2, 4)
     assert common.architecture.startswith(platform.machine())

@@ -1,0 +1,116 @@
+"""Judge where a job reads and writes on this machine: before it reads, and whenever it opens its output."""
+
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from exporter.errors import UriNotAllowed
+from exporter.spec import ExportSpec
+from exporter.storage.local import LocalStore
+from exporter.storage.open import local_path, open_store
+from exporter.storage.store import ArtifactStore
+from exporter.storage.uris import (
+    ANYWHERE,
+    NO_RULES,
+    FileRoots,
+    NamedUri,
+    UriRules,
+    before_pattern,
+    real_path,
+    uris_of,
+)
+
+_MOST_ENTRIES = 1_000_000  # of the folders that are searched for links
+
+
+@dataclass(frozen=True, kw_only=True)
+class Places:
+    """The folders of this machine that exports may use, and the rules of the key behind the job."""
+
+    folders: FileRoots = ANYWHERE
+    rules: UriRules = NO_RULES
+
+    def require_within(self, spec: ExportSpec) -> None:
+        """Raise UriNotAllowed if a URI of the spec, or a link in a folder that it reads, leads elsewhere."""
+        for named in uris_of(spec):
+            self.rules.require([named])
+            self.folders.require([named])
+            path = local_path(named.uri)
+            if path is None or named.is_output or self._allow_any_input:
+                continue
+            for link in _links_below(before_pattern(path)):
+                if not self._allow_link(named, link):
+                    raise UriNotAllowed(
+                        f"{named.field} names {named.uri}, where {link} leads out of the folders that "
+                        "exports may use",
+                        where=named.field,
+                    )
+
+    def open_output(self, output_uri: str, uri: str) -> ArtifactStore:
+        """Open the store of a folder in the output of a job, or of the output itself.
+
+        A path is judged by where it leads now. The store keeps to that place: it follows no link that is laid
+        afterwards, and none below the output.
+
+        Raises:
+            UriNotAllowed: the output lies where the job may not write, or the folder lies outside of it.
+        """
+        output, path = local_path(output_uri), local_path(uri)
+        if output is None or path is None:
+            self.rules.require([NamedUri(field="output_uri", uri=uri, is_output=True)])
+            if not f"{uri}/".startswith(f"{output_uri.rstrip('/')}/"):
+                raise _outside(uri, output_uri)
+            return open_store(uri)
+        real = real_path(output)
+        judged = [NamedUri(field="output_uri", uri=str(real), is_output=True)]
+        self.rules.require(judged)
+        self.folders.require(judged)
+        if not path.is_relative_to(output) or ".." in (below := path.relative_to(output)).parts:
+            raise _outside(uri, output_uri)
+        return LocalStore(path, real=real / below)
+
+    @property
+    def _allow_any_input(self) -> bool:
+        return self.folders.roots is None and self.rules.inputs is None
+
+    def _allow_link(self, named: NamedUri, link: Path) -> bool:
+        led = replace(named, field="link", uri=str(link))  # a name, also where it looks like a pattern
+        return self.rules.allow(led) and self.folders.allow(led)
+
+
+EVERYWHERE = Places()
+
+
+def _outside(uri: str, output_uri: str) -> UriNotAllowed:
+    return UriNotAllowed(f"{uri} does not lie in the job's output, {output_uri}", where="output_uri")
+
+
+def _links_below(folder: Path) -> Iterator[Path]:
+    """Yield every symbolic link in a folder, however deep, also in folders to which links lead.
+
+    A linked folder is entered once its link has been yielded, and each folder once.
+    """
+    waiting, entered, seen = [folder], set[tuple[int, int]](), 0
+    while waiting:
+        try:
+            status = (folder := waiting.pop()).stat()
+            identity = (status.st_dev, status.st_ino)
+            if identity in entered or not stat.S_ISDIR(status.st_mode):
+                continue
+            entered.add(identity)
+            entries = os.scandir(folder)
+        except OSError:  # nothing can be read there either
+            continue
+        with entries:
+            for entry in entries:
+                if (seen := seen + 1) > _MOST_ENTRIES:
+                    raise UriNotAllowed(
+                        f"{folder} holds more than {_MOST_ENTRIES:,} files, too many to search for links"
+                    )
+                if entry.is_symlink():
+                    yield Path(entry.path)
+                    waiting.append(Path(entry.path))
+                elif entry.is_dir(follow_symlinks=False):
+                    waiting.append(Path(entry.path))
