@@ -11,6 +11,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 CUDA_VENV := .venv-cuda
 CUDA_PIP := $(CUDA_VENV)/bin/python -m pip --disable-pip-version-check
+AUDIT_VENV := .venv-audit
 LOCKS := $(wildcard requirements/*.txt)
 PROTOS := $(shell find protos -name '*.proto' 2>/dev/null)
 PROTO_STAMP := exporter/config/pb/.stamp
@@ -136,6 +137,10 @@ image-pins: $(INSTALLED) ## after make lock: write docker/pins/, which the image
 image-digests: $(INSTALLED) ## ask the registries whether they have the images that are pinned by digest
 	@$(BIN)/python -m deploy.digests
 
+.PHONY: audit
+audit: $(INSTALLED) $(AUDIT_VENV)/.installed ## ask PyPI for known vulnerabilities of all pins; ARGS="--vulnerability-service osv" asks OSV
+	@$(BIN)/python -m deploy.audit $(AUDIT_VENV)/bin/pip-audit $(ARGS)
+
 .PHONY: protos
 protos: $(INSTALLED) ## compile protos/ again
 	@rm -f $(PROTO_STAMP)
@@ -151,8 +156,8 @@ lock: $(INSTALLED) ## resolve the dependencies of pyproject.toml into requiremen
 	@$(call lock,exporter,--extra exporter,-c requirements/dev.txt -c requirements/torch.txt)
 
 .PHONY: clean
-clean: ## remove .venv, .venv-cuda, generated code and caches
-	@rm -rf $(VENV) $(CUDA_VENV) exporter/config/pb build dist *.egg-info .slipway .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+clean: ## remove the virtual environments, generated code and caches
+	@rm -rf $(VENV) $(CUDA_VENV) $(AUDIT_VENV) exporter/config/pb build dist *.egg-info .slipway .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .PHONY: help
@@ -187,7 +192,12 @@ $(CUDA_VENV)/.installed: $(LOCKS) | $(CUDA_VENV)/.created
 	@$(CUDA_PIP) install -qq --no-deps -r requirements/cpu.txt
 	@touch $@
 
-$(VENV)/.created $(CUDA_VENV)/.created: %/.created:
+# Apart from .venv, whose packages it audits.
+$(AUDIT_VENV)/.installed: Makefile | $(AUDIT_VENV)/.created
+	@$(AUDIT_VENV)/bin/python -m pip --disable-pip-version-check install -qq 'pip-audit==2.10.1'
+	@touch $@
+
+$(VENV)/.created $(CUDA_VENV)/.created $(AUDIT_VENV)/.created: %/.created:
 	@test -n '$(PYTHON)' || $(call stop,Slipway needs Python 3.11 and found none,python3.11 python3.11-venv)
 	@command -v g++ >/dev/null || $(call stop,Slipway needs g++ to compile packages and found none,g++)
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || $(call stop,$(PYTHON) cannot make a virtual environment,python3.11-venv)
