@@ -122,7 +122,7 @@ class NamedUri:
         if prefix.endswith("://"):
             return self.uri.startswith(prefix)
         wanted, given = prefix.rstrip("/").split("/"), self.uri.split("/")
-        fixed = list(takewhile(_is_fixed, given)) if self.may_be_pattern else given
+        fixed = list(_before_sign(given)) if self.may_be_pattern else given
         return fixed[: len(wanted)] == wanted and not {".", ".."} & set(given)
 
     def require_sound(self) -> Self:
@@ -191,11 +191,20 @@ def require_no_credentials_in(text: str, where: str) -> None:
 
 def climbs(text: str) -> bool:
     """Return whether a name in a text is "..", as it stands or after unquoting it however often."""
-    while ".." not in _NAMES.split(text):
-        if (unquoted := unquote(text)) == text:
-            return False
+    return any(".." in _NAMES.split(form) for form in forms_of(text))
+
+
+def forms_of(text: str) -> Iterator[str]:
+    """Yield a text as it stands, unquoted, unquoted again, and so on until that changes nothing."""
+    while (unquoted := unquote(text)) != text:
+        yield text
         text = unquoted
-    return True
+    yield text
+
+
+def is_pattern(text: str) -> bool:
+    """Return whether a text has a character that makes it a pattern where rows are named."""
+    return any(sign in text for sign in _SIGNS)
 
 
 def real_path(path: Path) -> Path:
@@ -214,8 +223,8 @@ def before_pattern(path: Path) -> Path:
 
 
 def _fixed_parts(path: Path) -> tuple[str, ...]:
-    return tuple(takewhile(_is_fixed, path.parts))
+    return tuple(_before_sign(path.parts))
 
 
-def _is_fixed(name: str) -> bool:
-    return not any(sign in name for sign in _SIGNS)
+def _before_sign(names: Iterable[str]) -> Iterator[str]:
+    return takewhile(lambda name: not is_pattern(name), names)

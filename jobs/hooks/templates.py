@@ -11,6 +11,7 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, Field, JsonValue, ValidationError, model_validator
 
 from exporter.spec import ExportSpec
+from exporter.storage.uris import climbs, forms_of, is_pattern
 from jobs.hooks.callback_url import require_callback_url
 from jobs.hooks.errors import CallbackRefused, TriggerUnfilled
 from jobs.hooks.training import TrainingEvent
@@ -89,11 +90,28 @@ _TEMPLATE_FIELDS = (
     "output_uri",
     "model",
 )
+_ROW_FIELDS = ("item_input_uri", "sample_input_uri")
 assert set(_TEMPLATE_FIELDS) <= {*ExportSpec.model_fields, "model"}
 
 
 def _fill_text(template: str, event: TrainingEvent, field: str) -> str:
-    return _PLACEHOLDER.sub(lambda found: _read_value(found[1], event, field), template)
+    names_all = _PLACEHOLDER.fullmatch(template) is not None
+
+    def read(found: re.Match[str]) -> str:
+        text = _read_value(found[1], event, field)
+        if field in _ROW_FIELDS and not names_all and any(_is_several(form) for form in forms_of(text)):
+            raise _fill_error(field, f"{found[1]} of the event is a pattern or a list, and not a name")
+        return text
+
+    filled = _PLACEHOLDER.sub(read, template)
+    if climbs(filled) and not climbs(_PLACEHOLDER.sub("_", template)):
+        raise _fill_error(field, "what the event gives climbs out of its folder with '..'")
+    return filled
+
+
+def _is_several(text: str) -> bool:
+    """Return whether a text, as a part of the URI of rows, would name more than one place."""
+    return "," in text or is_pattern(text)
 
 
 def _read_value(name: str, event: TrainingEvent, field: str) -> str:
@@ -103,9 +121,9 @@ def _read_value(name: str, event: TrainingEvent, field: str) -> str:
     if isinstance(value, bool | float) or not isinstance(value, str | int):
         raise _fill_error(field, f"{name} of the event is neither text nor a whole number")
     text = str(value)
-    if not text or len(text) > _MAX_VALUE or not text.isprintable():
+    if not text or len(text) > _MAX_VALUE or not all(form.isprintable() for form in forms_of(text)):
         raise _fill_error(field, f"{name} of the event is empty, too long, or holds control characters")
-    if ".." in text.split("/"):
+    if climbs(text):
         raise _fill_error(field, f"{name} of the event climbs out of its folder with '..'")
     return text
 

@@ -54,6 +54,19 @@ def test_a_field_that_no_request_has_is_refused_when_put(changes: dict[str, obje
         ({"model": ""}, "empty"),
         ({"model": "a\nb"}, "control characters"),
         ({"model": "../../other"}, "climbs out"),
+        ({"model": "..%2fother"}, "climbs out"),
+        ({"model": "%2e%2E%2fother"}, "climbs out"),
+        ({"model": "x/..%252f..%252fother"}, "climbs out"),
+        ({"model": "%25252e%25252e"}, "climbs out"),
+        ({"model": "..\\other"}, "climbs out"),
+        ({"model": "..%5cother"}, "climbs out"),
+        ({"model": "a%00b"}, "control characters"),
+        ({"model": "a%250ab"}, "control characters"),
+        ({"labels": {"region": "*"}}, "pattern"),
+        ({"labels": {"region": "e?"}}, "pattern"),
+        ({"labels": {"region": "[a-z]"}}, "pattern"),
+        ({"labels": {"region": "%2a"}}, "pattern"),
+        ({"labels": {"region": "eu/items.parquet,s3://other/secret"}}, "pattern"),
     ],
 )
 def test_an_event_that_cannot_fill_a_template_says_which_field(data: dict[str, object], why: str) -> None:
@@ -70,3 +83,21 @@ def test_a_filled_request_is_checked_as_every_request() -> None:
 def test_a_template_s_callback_is_a_url() -> None:
     with pytest.raises(ValidationError, match="callback_url"):
         make_template(callback_url="https://user:pass@example.com/")
+
+
+def test_values_that_climb_only_together_are_refused() -> None:
+    template = make_template(output_uri="s3://out/{data.model}{data.step}/x")
+    with pytest.raises(TriggerUnfilled, match="output_uri cannot be filled: .* climbs out"):
+        template.fill(make_training_event(model=".", step="./other"))
+
+
+def test_an_event_may_name_a_pattern_where_it_names_the_whole() -> None:
+    template = make_template(item_input_uri="{data.rows}")
+    rows = "s3://rows/eu/*.parquet,s3://rows/us/*.parquet"
+    assert template.fill(make_training_event(rows=rows)).item_input_uri == rows
+
+
+@pytest.mark.parametrize("model", ["a..b", "100%", "dt=2024%2F01", "a b", "..."])
+def test_a_harmless_name_is_filled_as_it_stands(model: str) -> None:
+    request = make_template().fill(make_training_event(model=model))
+    assert request.output_uri == f"s3://out/{model}/11"
