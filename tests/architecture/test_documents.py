@@ -3,6 +3,7 @@
 import argparse
 import re
 import tomllib
+from importlib.util import find_spec
 
 import pytest
 
@@ -11,6 +12,7 @@ from tests.architecture.tree import PROGRAMS, ROOT, SCRIPTS
 
 DOCUMENTS = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md"]
 PATH = re.compile(r"`((?:[\w.-]+/)+[\w.-]*)`")
+RUN = re.compile(r"python -m ((?:[a-z_]+\.)*[a-z_]+)(?![.<\w])")  # and not benchmarks.<name>
 TARGET = re.compile(r"^([a-z-]+):", re.MULTILINE)
 
 
@@ -41,11 +43,25 @@ def test_a_command_is_recognised(text: str, commands: set[str]) -> None:
     assert _commands_of("slipway", text, is_markdown=True) == commands
 
 
-@pytest.mark.parametrize("document", [*DOCUMENTS, "docs/errors.md"])
+@pytest.mark.parametrize(
+    "document",
+    [*DOCUMENTS, *(f"docs/{name}.md" for name in ("access", "errors", "hostile-input", "quickstart"))],
+)
 def test_the_files_it_names_exist(document: str) -> None:
     named = set(PATH.findall((ROOT / document).read_text()))
     roots = [ROOT, ROOT / "exporter"]  # ARCHITECTURE.md names the exporter's folders without it
     assert sorted(path for path in named if not any((root / path).exists() for root in roots)) == []
+
+
+def test_the_programs_that_documents_run_exist(tracked_files: list[str]) -> None:
+    missing = {
+        f"{path}: python -m {name}"
+        for path in tracked_files
+        if path.endswith(".md") and not path.startswith("CHANGELOG")
+        for name in RUN.findall((ROOT / path).read_text())
+        if find_spec(name) is None
+    }
+    assert missing == set()
 
 
 @pytest.mark.parametrize(
