@@ -148,7 +148,7 @@ def test_a_trigger_s_exports_are_bound_as_the_key_that_put_it(client: TestClient
 @pytest.mark.parametrize("step", ["..%2fother", "x/%252e%252e/%252e%252e/other", "..\\other", "a%00b"])
 def test_an_event_does_not_lead_a_trigger_elsewhere(client: TestClient, step: str) -> None:
     put = client.put("/triggers/t", json=rule(output_uri="s3://team/models/{data.step}"), headers=AS_OPEN)
-    assert put.status_code == 200, put.text
+    assert put.status_code == 201, put.text
     body, headers = structured(training_event(step=step))
     (start,) = client.post("/webhooks/training", content=body, headers=headers).json()["starts"]
     assert (start["job"], start["failure"]["code"]) == (None, "trigger_unfilled")
