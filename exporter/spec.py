@@ -174,15 +174,9 @@ Uri = Annotated[str, Field(min_length=1, max_length=4096)]
 FamilyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 
 
-class ExportSpec(Frozen):
-    """One export: the model, its weights, the rows to verify it on, and where to publish it."""
+class ExportOptions(Frozen):
+    """One export without its pipeline config: the weights, the rows to verify on, and where to publish."""
 
-    config_uri: Uri | None = Field(
-        default=None, description="URI of the pipeline config; or give its text in `config`."
-    )
-    config: str | None = Field(
-        default=None, max_length=4_000_000, description="The pipeline config's text, inline."
-    )
     family: FamilyName | None = Field(
         default=None,
         description="Name of your own model family, from an installed package that the operator has listed; "
@@ -324,12 +318,6 @@ class ExportSpec(Frozen):
         return self
 
     @model_validator(mode="after")
-    def _one_config(self) -> Self:
-        if (self.config is None) == (self.config_uri is None):
-            raise ValueError("give exactly one of `config` (text) and `config_uri`")
-        return self
-
-    @model_validator(mode="after")
     def _towers_are_distinct(self) -> Self:
         if self.towers is not None and len(set(self.towers)) != len(self.towers):
             raise ValueError("`towers` names a tower twice")
@@ -375,3 +363,20 @@ class ExportSpec(Frozen):
         if device is not Device.CUDA:
             here |= {"tf32": False, "kernel": None}
         return self.model_copy(update=here)
+
+
+class ExportSpec(ExportOptions):
+    """One export: the model, its weights, the rows to verify it on, and where to publish it."""
+
+    config_uri: Uri | None = Field(
+        default=None, description="URI of the pipeline config; or give its text in `config`."
+    )
+    config: str | None = Field(
+        default=None, max_length=4_000_000, description="The pipeline config's text, inline."
+    )
+
+    @model_validator(mode="after")
+    def _one_config(self) -> Self:
+        if (self.config is None) == (self.config_uri is None):
+            raise ValueError("give exactly one of `config` (text) and `config_uri`")
+        return self

@@ -7,6 +7,8 @@ ExportError
     ├── JobNotFinished    a job that may still run cannot be deleted
     ├── JobNotRetryable   no tower of the job has failed
     ├── QuotaExceeded     the caller has as many jobs as it may have (retryable)
+    ├── ConfigsTooLarge   the configs of the caller's jobs would take more bytes than they may
+    ├── ConfigNotFound    the text of the job's config is not stored
     ├── KeyReused         the idempotency key was used for another request
     ├── KeyInFlight       the request with this idempotency key is still being answered (retryable)
     ├── NoArtifact        the job has published no such artifact
@@ -14,7 +16,8 @@ ExportError
     ├── ModelNotFound     no successful export has this model's name
     ├── IllegalMove       the table of moves does not have this move
     ├── LeaseLost         the lease has expired, or another attempt holds the job
-    ├── RecordTooNew      a newer program wrote the job's record (retryable)
+    ├── RecordUnreadable  the job's record is damaged
+    │   └── RecordTooNew  a newer program wrote the record (retryable)
     └── StoreUnavailable  the job store cannot be reached, or refuses (retryable)
 """
 
@@ -73,6 +76,35 @@ class QuotaExceeded(JobError):
             f"{owner} has {limit} {state} jobs, and may have no more",
             hint="wait until some have ended, or cancel them; the limits are set with the API key",
         )
+
+
+class ConfigsTooLarge(JobError):
+    """The configs of the caller's jobs would take more bytes of the job store than they may."""
+
+    code = "configs_too_large"
+    advice = "delete jobs that have ended, or ask the operator to raise SLIPWAY_MAX_CONFIG_BYTES_PER_OWNER"
+
+    def __init__(self, owner: str, size: int, limit: int) -> None:
+        """Name the owner, the size of the new config and the limit."""
+        super().__init__(
+            f"with this config, of {size} bytes, the configs of {owner}'s jobs would take more than the "
+            f"{limit} bytes that they may",
+            hint="delete jobs that have ended, or ask the operator to raise "
+            "SLIPWAY_MAX_CONFIG_BYTES_PER_OWNER; equal configs count once, and `config_uri` does not help, "
+            "because every job keeps the text of its config",
+            where="config",
+        )
+
+
+class ConfigNotFound(JobError):
+    """The text of the job's config is not stored."""
+
+    code = "config_not_found"
+    advice = "post the export again: the job store has lost the config"
+
+    def __init__(self, job_id: str, sha256: str) -> None:
+        """Name the job and the digest of its config."""
+        super().__init__(f"the config of job {job_id}, with sha256 {sha256}, is not in the job store")
 
 
 class KeyReused(JobError):
@@ -147,7 +179,18 @@ class LeaseLost(JobError):
     advice = "nothing to do: another worker holds the job"
 
 
-class RecordTooNew(JobError):
+class RecordUnreadable(JobError):
+    """The job's record is damaged: something else than Slipway has written to the job store."""
+
+    code = "record_unreadable"
+    advice = "ask the operator to look at the record in Redis; the job cannot go on"
+
+    def __init__(self, job_id: str, why: str = "is damaged") -> None:
+        """Name the job; the record's beginning is in the log."""
+        super().__init__(f"the record of job {job_id} {why}")
+
+
+class RecordTooNew(RecordUnreadable):
     """A newer program wrote the job's record."""
 
     code = "record_too_new"
@@ -156,7 +199,7 @@ class RecordTooNew(JobError):
 
     def __init__(self, job_id: str, version: object) -> None:
         """Name the job and the layout of its record."""
-        super().__init__(f"the record of job {job_id} has a newer layout than this program reads: {version}")
+        super().__init__(job_id, f"has a newer layout than this program reads: {version}")
 
 
 class StoreUnavailable(JobError):

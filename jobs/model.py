@@ -15,12 +15,13 @@ from typing import Literal, Self
 from pydantic import Field
 
 from exporter.outcome import Failure
-from exporter.spec import ExportSpec, Frozen, Target, TowerName
+from exporter.spec import Frozen, Target, TowerName
 from exporter.stages import Stage
 from exporter.storage.uris import NO_RULES, UriRules
 from jobs.errors import IllegalMove, JobFinished, JobNotFinished, JobNotRetryable, LeaseLost
 from jobs.ids import JobId
 from jobs.request import JobOptions
+from jobs.spec import JobSpec
 
 MAX_SETBACKS = 3
 MAX_ABANDONED = 2  # a job that two workers have abandoned is not given to a third
@@ -137,11 +138,11 @@ class Lease(Frozen):
 class Job(JobOptions):
     """One accepted export."""
 
-    version: Literal[1, 2] = 2  # layout; a record may be written in an older one (see jobs.stores.record)
+    version: Literal[1, 2, 3] = 3  # layout (see jobs.stores.record); before 3 the spec held the config's text
     revision: int = 1  # increases by one with every change
     id: JobId
-    spec: ExportSpec  # with the pipeline config's text as it was when submitted
-    config_uri: str | None = None  # source of that text
+    spec: JobSpec  # with the digest of the pipeline config as it was when submitted
+    config_uri: str | None = None  # source of that config
     owner: str = ANYONE  # the caller whose quotas it counts against
     uris: UriRules = NO_RULES  # of the key behind it when it was submitted; attempts judge by them again
     running_limit: int | None = None  # most jobs of the owner that may run at a time
@@ -192,7 +193,7 @@ class Job(JobOptions):
         return tower.target in (None, self.current_target)
 
     @property
-    def current_spec(self) -> ExportSpec:
+    def current_spec(self) -> JobSpec:
         """The spec of the latest attempt: for its target, and in a retry only for the towers that failed."""
         spec = self.spec.for_target(self.current_target)
         names = tuple(tower.name for tower in self.current_towers)

@@ -34,6 +34,7 @@ def running_backend(settings: ServiceSettings, tracing: Tracing) -> Iterator[tup
             queue,
             planner(settings.families),
             trace=tracing.current_traceparent,
+            max_config_bytes=settings.max_config_bytes_per_owner,
             folders=FileRoots(roots=settings.allowed_file_roots),
         ),
         RedisRoster(client),

@@ -1,6 +1,5 @@
 """Bodies of the API's requests and answers."""
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Literal
@@ -34,6 +33,7 @@ from jobs.fleet.roster import WorkerNotice, find_unserved
 from jobs.ids import JobId
 from jobs.model import Job, JobState, TowerProgress
 from jobs.request import Priority
+from jobs.spec import JobSpec
 from jobs.stores.job_store import JobPage
 from telemetry.tracing import trace_id
 
@@ -68,10 +68,9 @@ class SpecView(Frozen):
     item_index: IndexSpec | None = None
 
     @classmethod
-    def of(cls, spec: ExportSpec, config_uri: str | None) -> "SpecView":
-        digest = hashlib.sha256((spec.config or "").encode()).hexdigest()
-        fields = spec.model_dump(exclude={"config", "config_uri"})
-        return cls.model_validate({**fields, "config_uri": config_uri, "config_sha256": digest})
+    def of(cls, spec: JobSpec, config_uri: str | None) -> "SpecView":
+        fields = spec.model_dump(exclude={"config_bytes"})
+        return cls.model_validate({**fields, "config_uri": config_uri})
 
 
 class JobView(Frozen):

@@ -84,6 +84,12 @@ class ServiceSettings(BaseSettings):
         "bodies that need no key (webhooks, sign-in) may take an eighth of it. Beyond that, requests are "
         "answered with 503.",
     )
+    max_config_bytes_per_owner: int = Field(
+        default=256 << 20,
+        gt=0,
+        description="Most bytes that the pipeline configs of one key's jobs may take in Redis, equal configs "
+        "counted once; more are refused until jobs are deleted or forgotten.",
+    )
     file_roots: Annotated[Folders, NoDecode] | None = Field(
         default=None,
         description="Folders that plain paths and file:// URIs must lie in after symbolic links are "

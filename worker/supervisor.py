@@ -11,7 +11,7 @@ from exporter.errors import ExportError
 from exporter.outcome import Failure
 from jobs.diagnostics.bundles import Bundles
 from jobs.diagnostics.logs import JobLogs
-from jobs.errors import LeaseLost, StoreUnavailable
+from jobs.errors import ConfigNotFound, LeaseLost, StoreUnavailable
 from jobs.lease.leases import Holding, JoinedAttempt
 from jobs.model import Job
 from processes.guarded_process import GuardedProcess
@@ -37,6 +37,7 @@ from worker.lease.lease_proof import LeaseProof, clock
 log = logger(__name__)
 
 _POLL_S = 0.3
+_STORE_RETRY_S = 1.0
 
 
 class Supervisor:
@@ -86,16 +87,7 @@ class Supervisor:
         """
         policy = WaitPolicy(stopped=self._stopping, on_beat=on_beat)
         try:
-            with open_workspace(holding.job, self._worker_dir, traceparent) as workspace:
-                result = self._run_attempt(holding, workspace, on_beat, place)
-                if not workspace.is_helper:
-                    result = finalize_artifact(result, holding, policy)
-                    result = sign_published(result, holding, self.signing_key, policy)
-                if place is not None and not place.was_called:
-                    # A retry on this host alone would wait for the others in vain.
-                    result = forbid_retries(result)
-                result = redact_failures(self._secrets, result)
-                result = self._bundle_storage.store_bundles(result, holding.job, workspace)
+            result = self._run_and_finalize(holding, policy, traceparent, place)
             job = record_result(holding, result)
         except LeaseLost as error:
             log.warning("lease_lost", message=error.message)
@@ -107,13 +99,42 @@ class Supervisor:
         log.info("attempt_ended", ending=type(result).__name__, state=job.state)
         return job
 
+    def _run_and_finalize(
+        self, holding: Holding, policy: WaitPolicy, traceparent: str | None, place: Rendezvous | None
+    ) -> AttemptResult:
+        try:
+            config = self._read_config(holding)
+        except ConfigNotFound as error:
+            return finalize_artifact(NoOutcome(Failure.of(error)), holding, policy)
+        with open_workspace(holding.job, config, self._worker_dir, traceparent) as workspace:
+            result = self._run_attempt(holding, workspace, policy.on_beat, place)
+            if not workspace.is_helper:
+                result = finalize_artifact(result, holding, policy)
+                result = sign_published(result, holding, self.signing_key, policy)
+            if place is not None and not place.was_called:
+                # A retry on this host alone would wait for the others in vain.
+                result = forbid_retries(result)
+            result = redact_failures(self._secrets, result)
+            return self._bundle_storage.store_bundles(result, holding.job, config, workspace)
+
+    def _read_config(self, holding: Holding) -> str:
+        """Return the text of the job's config; wait for a store that is away, as an attempt would."""
+        while True:
+            try:
+                return holding.read_config()
+            except StoreUnavailable as error:
+                log.warning("job_store_away", message=error.message)
+                if self._stopping.wait(_STORE_RETRY_S):
+                    raise
+
     def join(self, joined: JoinedAttempt, place: Rendezvous, on_beat: Callable[[], None]) -> None:
         """Run this host's ranks of another worker's attempt; that worker records the result."""
         try:
-            with open_workspace(joined.job, self._worker_dir) as workspace:
+            config = self._read_config(joined)
+            with open_workspace(joined.job, config, self._worker_dir) as workspace:
                 result = self._run_attempt(joined, workspace, on_beat, place)
             log.info("joined_attempt_ended", ending=type(result).__name__)
-        except LeaseLost as error:  # the attempt has ended, or another worker holds the job
+        except (LeaseLost, ConfigNotFound) as error:  # it has ended, another worker holds it, or it will fail
             log.info("joined_attempt_left", message=error.message)
 
     def _run_attempt(

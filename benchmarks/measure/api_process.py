@@ -14,6 +14,7 @@ from exporter.spec import ExportSpec, TowerName
 from exporter.stages import Stage
 from jobs.ids import JobId, new_job_id
 from jobs.model import Job, JobState, TowerProgress, TowerState, VerificationSummary
+from jobs.spec import JobSpec
 from jobs.stores.redis_store import OUTBOX_KEY, RedisJobStore, connect
 from launcher.ports import free_port
 from launcher.redis_server import running_redis
@@ -59,7 +60,7 @@ def _store_jobs(url: str, spec: ExportSpec, count: int) -> tuple[JobId, ...]:
     ended = []
     for number in range(1, count + 1):
         job = _queued_job(spec) if number % _QUEUED_EACH == 0 else _ended_job(spec)
-        store.add(job)
+        store.add(job, spec.config or "")
         if job.state.is_final:
             ended.append(job.id)
     client.delete(OUTBOX_KEY)  # their callbacks count as delivered
@@ -70,7 +71,7 @@ def _store_jobs(url: str, spec: ExportSpec, count: int) -> tuple[JobId, ...]:
 def _queued_job(spec: ExportSpec) -> Job:
     now = datetime.now(UTC)
     towers = tuple(TowerProgress(name=name) for name in (TowerName.USER, TowerName.ITEM))
-    return Job(id=new_job_id(), spec=spec, towers=towers, created_at=now, updated_at=now)
+    return Job(id=new_job_id(), spec=JobSpec.of(spec), towers=towers, created_at=now, updated_at=now)
 
 
 def _ended_job(spec: ExportSpec) -> Job:

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from exporter.errors import InvalidPipelineConfig, InvalidSpec, UriNotAllowed
 from exporter.redaction import deceives
-from exporter.spec import ExportSpec, Frozen
+from exporter.spec import ExportOptions, Frozen
 from exporter.storage.open import ADVICE, is_known, local_path
 
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
@@ -160,10 +160,10 @@ class NamedUri:
         return InvalidSpec(f"{self.field} {why}", hint=hint, where=self.field)
 
 
-def uris_of(spec: ExportSpec) -> Iterator[NamedUri]:
+def uris_of(spec: ExportOptions) -> Iterator[NamedUri]:
     """Yield every URI of the spec; fields for rows may hold several, separated by commas."""
     for field in _INPUTS:
-        given: str | None = getattr(spec, field)
+        given: str | None = getattr(spec, field, None)  # the spec of a job has no config_uri
         if given is None:
             continue
         parts = filter(None, map(str.strip, given.split(","))) if field.endswith(_ROWS) else [given]
@@ -172,7 +172,7 @@ def uris_of(spec: ExportSpec) -> Iterator[NamedUri]:
     yield NamedUri(field="output_uri", uri=spec.output_uri, is_output=True)
 
 
-def require_sound_uris(spec: ExportSpec) -> None:
+def require_sound_uris(spec: ExportOptions) -> None:
     """Raise InvalidSpec for the first URI of the spec that is not sound; see `NamedUri.require_sound`."""
     for named in uris_of(spec):
         named.require_sound()

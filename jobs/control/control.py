@@ -5,15 +5,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from exporter.errors import SourceNotFound, StorageError
-from exporter.spec import ExportSpec, Target, TowerName, device_of
+from exporter.spec import ExportOptions, ExportSpec, Target, TowerName, device_of
 from exporter.storage.uris import ANYWHERE, NO_RULES, FileRoots, UriRules, require_sound_uris, uris_of
 from jobs.control.content import Identify, compute_content_key, stat_files
-from jobs.errors import JobNotFound, RecordTooNew
+from jobs.errors import ConfigNotFound, JobNotFound, RecordUnreadable
 from jobs.ids import JobId, is_job_id, new_job_id
 from jobs.lease.leases import update_job
 from jobs.model import ANYONE, Job, JobState, TowerProgress
 from jobs.queue import JobQueue, enqueue_if_possible
-from jobs.request import JobOptions
+from jobs.request import JobOptions, Priority
+from jobs.spec import JobSpec
 from jobs.stores.job_store import JobPage, JobStore
 
 _SCAN = 200  # queued jobs read per page
@@ -54,6 +55,7 @@ class JobControl:
     plan: Planner
     identify: Identify = stat_files
     folders: FileRoots = ANYWHERE  # folders of this machine that jobs may use
+    max_config_bytes: int | None = None  # that the configs of one owner's jobs may take
     trace: Callable[[], str | None] = lambda: None  # returns the traceparent of the current request
 
     def submit(
@@ -79,9 +81,9 @@ class JobControl:
             for target in plan.spec.target or (None,)
             for name in plan.towers
         )
-        job = self._make_job(plan.spec, towers, options, owner)
+        job = self._make_job(JobSpec.of(plan.spec), towers, options, owner)
         origin = {"config_uri": spec.config_uri, "content_key": key, "id": job_id or job.id}
-        return self._add_job(job.model_copy(update=origin), owner)
+        return self._add_job(job.model_copy(update=origin), plan.spec.config or "", owner)
 
     def plan_export(self, spec: ExportSpec, owner: Owner = NO_OWNER) -> Plan:
         """Plan the spec if its owner may name the places that it names; raise the reason if not."""
@@ -100,7 +102,8 @@ class JobControl:
     def retry(self, job_id: str, owner: Owner = NO_OWNER) -> Job:
         """Export the failed towers of a finished job again, as a new job with an artifact of its own.
 
-        An artifact is written once, so the first one stays as it is; a model's release joins the two.
+        An artifact is written once, so the first one stays as it is; a model's release joins the two. The
+        jobs share the text of the config, which is not read.
         """
         first = self.get(job_id)
         failed = first.towers_to_retry()
@@ -111,7 +114,15 @@ class JobControl:
         self._require_allowed(spec, owner)
         job = self._make_job(spec, tuple(tower.reset() for tower in failed), first, owner)
         origin = {"config_uri": first.config_uri, "retry_of": first.id}
-        return self._add_job(job.model_copy(update=origin), owner)
+        job = job.model_copy(update=origin)
+        try:
+            return self._add_job(job, None, owner)
+        except ConfigNotFound:  # an older program stored it with the first job, or that was removed meanwhile
+            return self._add_job(job, self.store.config_of(first), owner)
+
+    def spec_with_config(self, job: Job) -> ExportSpec:
+        """Return the request of a job with the text of its config, which may have megabytes."""
+        return job.spec.with_config(self.store.config_of(job))
 
     def get(self, job_id: str) -> Job:
         return self.store.get(_require_job_id(job_id))
@@ -134,13 +145,13 @@ class JobControl:
             if self.store.remove(job):
                 return job
 
-    def _require_allowed(self, spec: ExportSpec, owner: Owner) -> None:
+    def _require_allowed(self, spec: ExportOptions, owner: Owner) -> None:
         require_sound_uris(spec)
         owner.uris.require(uris_of(spec))
         self.folders.require(uris_of(spec))
 
     def _make_job(
-        self, spec: ExportSpec, towers: tuple[TowerProgress, ...], options: JobOptions, owner: Owner
+        self, spec: JobSpec, towers: tuple[TowerProgress, ...], options: JobOptions, owner: Owner
     ) -> Job:
         now = self.store.now()
         return Job(
@@ -159,8 +170,10 @@ class JobControl:
             updated_at=now,
         )
 
-    def _add_job(self, job: Job, owner: Owner) -> Job:
-        if not self.store.add(job, max_queued=owner.max_queued):
+    def _add_job(self, job: Job, config: str | None, owner: Owner) -> Job:
+        if not self.store.add(
+            job, config, max_queued=owner.max_queued, max_config_bytes=self.max_config_bytes
+        ):
             return self.store.get(job.id)
         enqueue_if_possible(self.queue, job)
         return job
@@ -176,7 +189,7 @@ class JobControl:
             is_same_model = job and (job.model, job.labels) == (options.model, options.labels)
             if job and is_same_model and job.manifest_uri and self.identify(job.manifest_uri):
                 return job
-        except (JobNotFound, RecordTooNew, SourceNotFound, StorageError):
+        except (JobNotFound, RecordUnreadable, SourceNotFound, StorageError):
             return None
         return None
 
@@ -189,20 +202,20 @@ def _require_job_id(job_id: str) -> JobId:
 
 def enqueue_lost(store: JobStore, queue: JobQueue) -> tuple[JobId, ...]:
     """Enqueue queued jobs again that no message names; a second message does no harm."""
-    by_target: dict[Target, list[Job]] = defaultdict(list)
+    by_target: dict[Target, dict[JobId, Priority]] = defaultdict(dict)
     now = store.now()
     for job in _list_queued(store):
         if not job.is_due(now) or job.cancel_requested:
             continue
         for target in job.pending_targets:
-            by_target[target].append(job)
+            by_target[target][job.id] = job.priority
     enqueued: list[JobId] = []
     for target, queued in by_target.items():
         undelivered = queue.find_undelivered(target)
-        lost = [job for job in queued if job.id not in undelivered]
-        for job in lost:
-            queue.enqueue(job.id, job.priority, target)
-        enqueued += [job.id for job in lost]
+        for job_id, priority in queued.items():
+            if job_id not in undelivered:
+                queue.enqueue(job_id, priority, target)
+                enqueued.append(job_id)
     return tuple(dict.fromkeys(enqueued))
 
 

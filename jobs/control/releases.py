@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Protocol
 
 from exporter.spec import Frozen, Target, TowerName
-from jobs.errors import JobNotFound, ModelNotFound, NoArtifact
+from jobs.errors import JobNotFound, ModelNotFound, NoArtifact, RecordUnreadable
 from jobs.ids import JobId
 from jobs.model import Job, JobState, TowerState
 from jobs.stores.job_store import JobStore
@@ -80,7 +80,7 @@ class Releases:
                 job = self.store.get(job_id)
                 if labels.items() <= job.labels.items():
                     return self._make_release(job)
-            except (JobNotFound, NoArtifact):
+            except (JobNotFound, NoArtifact, RecordUnreadable):
                 continue
         raise ModelNotFound(model, "successful export with these labels" if labels else "successful export")
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from jobs.control.releases import ReleasePointers
-from jobs.errors import JobNotFound
+from jobs.errors import JobNotFound, RecordUnreadable
 from jobs.ids import JobId, first_id_at
 from jobs.model import Job, JobState
 from jobs.stores.job_store import JobStore
@@ -51,6 +51,6 @@ def _chain(latest: tuple[JobId, ...], store: JobStore) -> set[JobId]:
         chain.add(at)
         try:
             at = store.get(at).retry_of
-        except JobNotFound:
+        except (JobNotFound, RecordUnreadable):
             break
     return chain

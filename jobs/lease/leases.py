@@ -9,7 +9,7 @@ from exporter.errors import AttemptFailed
 from exporter.outcome import ExportOutcome, Failure
 from exporter.spec import CPU_TARGETS, Target
 from exporter.stages import StageEvent
-from jobs.errors import IllegalMove, JobNotFound, QuotaExceeded, RecordTooNew
+from jobs.errors import IllegalMove, JobNotFound, QuotaExceeded, RecordUnreadable
 from jobs.ids import JobId
 from jobs.model import Job, JobState, Lease
 from jobs.progress import finish, fold_events
@@ -45,6 +45,10 @@ class Holding:
     worker: str
     length: timedelta  # length of the lease from each renewal
     pause: timedelta = timedelta(0)  # before the next attempt, if this one breaks
+
+    def read_config(self) -> str:
+        """Return the text of the job's config, which the attempt needs."""
+        return self.store.config_of(self.job)
 
     def renew(self, events: Iterable[StageEvent] = ()) -> Renewal:
         """Renew the lease, and save the events that the ranks reported."""
@@ -102,7 +106,7 @@ def join_attempt(store: JobStore, job_id: JobId, attempt: int, length: timedelta
     """Return a part in a running attempt; None if it no longer runs."""
     try:
         job = store.get(job_id)
-    except (JobNotFound, RecordTooNew):
+    except (JobNotFound, RecordUnreadable):
         return None
     if job.state is not JobState.RUNNING or job.lease is None or job.attempt != attempt:
         return None
@@ -145,7 +149,7 @@ def claim(
 
     try:
         job = update_job(store, job_id, take)
-    except (IllegalMove, JobNotFound, QuotaExceeded, RecordTooNew):
+    except (IllegalMove, JobNotFound, QuotaExceeded, RecordUnreadable):
         return None
     return Holding(store=store, job=job, worker=worker, length=length, pause=pause)
 
@@ -164,7 +168,7 @@ def release_expired(store: JobStore, ended: Mapping[JobId, datetime]) -> tuple[J
 
     released = []
     for job_id in ended:
-        with suppress(RecordTooNew, JobNotFound):  # a newer worker's sweep will release a newer record
+        with suppress(RecordUnreadable, JobNotFound):  # a newer worker's sweep will release a newer record
             released.append(update_job(store, job_id, release))
     return tuple(job for job in released if job.state is JobState.QUEUED and not job.cancel_requested)
 

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from exporter.outcome import ExportOutcome, Failure
 from exporter.spec import Target, TowerName
-from jobs.errors import IllegalMove, JobNotFound, RecordTooNew
+from jobs.errors import IllegalMove, JobNotFound, RecordUnreadable
 from jobs.ids import JobId
 from jobs.lease.leases import abandon_job, ends_target, update_job
 from jobs.model import NOBODY, Job, JobState, Lease
@@ -84,7 +84,7 @@ def take_orphan(
 
     try:
         update_job(store, job_id, take)
-    except (IllegalMove, JobNotFound, RecordTooNew):
+    except (IllegalMove, JobNotFound, RecordUnreadable):
         return None
     return OrphanedJob(store=store, job=found[0], worker=worker, length=length)
 

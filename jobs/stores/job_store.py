@@ -25,15 +25,39 @@ class JobStore(Protocol):
         """Return the time of the one clock by which all programs judge leases."""
         ...
 
-    def add(self, job: Job, *, max_queued: int | None = None) -> bool:
+    def add(
+        self,
+        job: Job,
+        config: str | None,
+        *,
+        max_queued: int | None = None,
+        max_config_bytes: int | None = None,
+    ) -> bool:
         """Store a new job; return False, and change nothing, if there is one with its id.
 
-        QuotaExceeded if its owner has `max_queued` queued jobs already.
+        `config` is the text of its config. Jobs with equal configs share one text; None shares the text that
+        another job has brought, and raises ConfigNotFound if there is none. QuotaExceeded if the job's owner
+        has `max_queued` queued jobs already; ConfigsTooLarge if the configs of the owner's jobs, equal ones
+        counted once, would take more than `max_config_bytes`.
         """
         ...
 
     def get(self, job_id: JobId) -> Job:
-        """Return the job, or raise JobNotFound."""
+        """Return the job, without the text of its config.
+
+        Raises:
+            JobNotFound: there is none.
+            RecordUnreadable: its record is damaged, or of a newer program.
+        """
+        ...
+
+    def config_of(self, job: Job) -> str:
+        """Return the text of the job's config.
+
+        Raises:
+            JobNotFound: the job has been removed.
+            ConfigNotFound: the store has lost the text.
+        """
         ...
 
     def replace(self, old: Job, new: Job) -> bool:
@@ -46,7 +70,10 @@ class JobStore(Protocol):
         ...
 
     def remove(self, job: Job) -> bool:
-        """Remove a job; return False if the stored revision is no longer `job`'s."""
+        """Remove a job, and its config with the last job that uses it.
+
+        Return False if the stored revision is no longer `job`'s.
+        """
         ...
 
     def revision(self, job_id: JobId) -> int:
@@ -63,7 +90,7 @@ class JobStore(Protocol):
         ...
 
     def oldest(self, state: JobState) -> Job | None:
-        """Return the job in a state that was created first; None if there is none."""
+        """Return the readable job in a state that was created first; None if there is none."""
         ...
 
     def find_content(self, key: str) -> JobId | None:
@@ -71,7 +98,10 @@ class JobStore(Protocol):
         ...
 
     def page(self, *, limit: int, state: JobState | None = None, before: JobId | None = None) -> JobPage:
-        """Return up to `limit` jobs older than `before`, in one state or in any."""
+        """Return up to `limit` jobs older than `before`, in one state or in any.
+
+        There are fewer, and a `next`, where records are large; unreadable records are left out.
+        """
         ...
 
     def leases(self) -> Mapping[JobId, datetime]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
 from exporter.spec import Target
-from jobs.errors import JobNotFound, QuotaExceeded
+from jobs.errors import ConfigNotFound, ConfigsTooLarge, JobNotFound, QuotaExceeded
 from jobs.ids import JobId
 from jobs.model import Job, JobState
 from jobs.stores.job_store import JobPage
@@ -23,22 +23,47 @@ class MemoryJobStore:
         """Use the clock `now`, so that a test can set it."""
         self._now = now
         self._jobs: dict[JobId, Job] = {}
+        self._configs: dict[str, str] = {}  # by digest
         self._content: dict[str, JobId] = {}
         self._lock = threading.Lock()
 
     def now(self) -> datetime:
         return self._now()
 
-    def add(self, job: Job, *, max_queued: int | None = None) -> bool:
+    def add(
+        self,
+        job: Job,
+        config: str | None,
+        *,
+        max_queued: int | None = None,
+        max_config_bytes: int | None = None,
+    ) -> bool:
         with self._lock:
+            if job.id in self._jobs:
+                return False
             if max_queued is not None and self._count_owned(job.owner, JobState.QUEUED) >= max_queued:
                 raise QuotaExceeded(job.owner, max_queued, JobState.QUEUED)
-            return self._jobs.setdefault(job.id, job) is job
+            digest, size = job.spec.config_sha256, job.spec.config_bytes
+            if config is None and digest not in self._configs:
+                raise ConfigNotFound(job.id, digest)
+            owned = {each.spec.config_sha256: each.spec.config_bytes for each in self._owned(job.owner)}
+            total = sum((owned | {digest: size}).values())
+            if max_config_bytes is not None and digest not in owned and total > max_config_bytes:
+                raise ConfigsTooLarge(job.owner, size, max_config_bytes)
+            if config is not None:
+                self._configs.setdefault(digest, config)
+            self._jobs[job.id] = job
+            return True
 
     def get(self, job_id: JobId) -> Job:
         if job_id not in self._jobs:
             raise JobNotFound(job_id)
         return self._jobs[job_id]
+
+    def config_of(self, job: Job) -> str:
+        with self._lock:
+            self.get(job.id)
+            return self._configs[job.spec.config_sha256]
 
     def replace(self, old: Job, new: Job) -> bool:
         with self._lock:
@@ -58,6 +83,9 @@ class MemoryJobStore:
             if self.get(job.id).revision != job.revision:
                 return False
             del self._jobs[job.id]
+            digest = job.spec.config_sha256
+            if all(each.spec.config_sha256 != digest for each in self._jobs.values()):
+                del self._configs[digest]
             return True
 
     def revision(self, job_id: JobId) -> int:
@@ -76,7 +104,10 @@ class MemoryJobStore:
         return self._content.get(key)
 
     def _count_owned(self, owner: str, state: JobState) -> int:
-        return sum((job.owner, job.state) == (owner, state) for job in self._jobs.values())
+        return sum(job.state is state for job in self._owned(owner))
+
+    def _owned(self, owner: str) -> list[Job]:
+        return [job for job in self._jobs.values() if job.owner == owner]
 
     def page(self, *, limit: int, state: JobState | None = None, before: JobId | None = None) -> JobPage:
         jobs = [

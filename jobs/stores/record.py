@@ -2,6 +2,7 @@
 
 A record is written in the oldest layout that can hold it, so that programs from before an upgrade can go on
 with every job that uses nothing new. A record that a newer program wrote is left to programs of its version.
+Version 3 holds the digest of the config, whose text lies under a key of its own; older ones hold the text.
 """
 
 import json
@@ -9,11 +10,14 @@ from collections.abc import Set
 
 from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 
-from exporter.spec import ExportSpec
-from jobs.errors import RecordTooNew
+from exporter.spec import ExportOptions
+from jobs.errors import RecordTooNew, RecordUnreadable
+from jobs.ids import JobId
 from jobs.model import Job, TowerProgress
+from jobs.spec import JobSpec, describe_config
 
-VERSION = 2  # newest layout that this program can read
+VERSION = 3  # newest layout that this program can read
+_WITH_TEXT = 2  # newest layout whose spec holds the text of the config
 
 _Fields = dict[str, JsonValue]
 _FIELDS = TypeAdapter(_Fields)
@@ -40,26 +44,52 @@ _SPEC_V1 = _names(
 )
 
 
+_DIGEST = frozenset(JobSpec.model_fields) - frozenset(ExportOptions.model_fields)
+
+
 def write_record(job: Job) -> str:
-    """Return the record without the spec, in the oldest layout that can hold the job."""
+    """Return the record without the spec, in the oldest layout that can hold the job as it is stored."""
     fields = _dump_fields(job, _JOB_V1, exclude={"spec", "towers"})
     towers = [_dump_tower(tower) for tower in job.towers]
-    newer = [fields.keys() - _JOB_V1, _dump_fields(job.spec, _SPEC_V1).keys() - _SPEC_V1]
+    newer = [fields.keys() - _JOB_V1, _dump_fields(job.spec, _SPEC_V1).keys() - _SPEC_V1 - _DIGEST]
     newer += [tower.keys() - _TOWER_V1 for tower in towers]
-    return json.dumps({**fields, "towers": towers, "version": VERSION if any(newer) else 1})
+    version = job.version if job.version > _WITH_TEXT else _WITH_TEXT if any(newer) else 1
+    return json.dumps({**fields, "towers": towers, "version": version})
 
 
-def write_spec(spec: ExportSpec) -> str:
-    """Return the spec without newer fields that have their defaults, which version 1 does not know."""
-    return json.dumps(_dump_fields(spec, _SPEC_V1))
+def write_spec(spec: JobSpec) -> str:
+    """Return the spec as version 3 has it, without fields that have their defaults."""
+    return json.dumps(_dump_fields(spec, frozenset()))
 
 
-def read_record(record: str, spec: str) -> Job:
-    """Return the job.
+def read_record(job_id: JobId, record: str, spec: str) -> Job:
+    """Return the job that is stored under this id; the text of its config is not kept.
 
     Raises:
         RecordTooNew: a newer program wrote the record.
+        RecordUnreadable: the record is damaged.
     """
+    try:
+        job = _read_record(record, spec)
+    except (ValueError, TypeError) as error:
+        raise RecordUnreadable(job_id) from error
+    if job.id != job_id:
+        raise RecordUnreadable(job_id, f"names another job, {job.id[:40]}")
+    return job
+
+
+def has_config_text(job: Job) -> bool:
+    """True if the stored spec of the job holds the text of its config, as before version 3."""
+    return job.version <= _WITH_TEXT
+
+
+def read_config(spec: str) -> str | None:
+    """Return the text of the config in a spec of version 1 or 2; None if it holds none."""
+    config = _FIELDS.validate_json(spec).get("config")
+    return config if isinstance(config, str) else None
+
+
+def _read_record(record: str, spec: str) -> Job:
     fields = _FIELDS.validate_json(record)
     if '"cold":' in record:  # programs differ in writing a blank after the colon
         record = _drop_retired_fields(fields)
@@ -67,13 +97,22 @@ def read_record(record: str, spec: str) -> Job:
     if not isinstance(version, int) or version > VERSION:
         raise RecordTooNew(str(fields.get("id")), version)
     try:
+        spec = _describe_inline_config(spec) if version <= _WITH_TEXT else spec
         job = Job.model_validate_json(f'{record[:-1]},"spec":{spec}}}')
     except ValidationError as error:
         unknown = [each for each in error.errors() if each["type"] == "extra_forbidden"]
         if not unknown:
             raise
         raise RecordTooNew(str(fields.get("id")), f"it has {unknown[0]['loc'][-1]}") from error
-    return job.model_copy(update={"version": VERSION})
+    return job.model_copy(update={"version": max(version, _WITH_TEXT)})
+
+
+def _describe_inline_config(spec: str) -> str:
+    """Return a spec of version 1 or 2 with the digest of its config in place of the text."""
+    fields = _FIELDS.validate_json(spec)
+    config = str(fields.pop("config", None) or "")
+    fields.pop("config_uri", None)
+    return json.dumps({**fields, **describe_config(config)})
 
 
 def _drop_retired_fields(fields: _Fields) -> str:

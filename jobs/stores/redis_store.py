@@ -1,9 +1,11 @@
 """The job store in Redis: one hash per job, one sorted set per state, and one of the leases' ends."""
 
 import logging
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import redis
@@ -12,16 +14,29 @@ from redis.backoff import ExponentialBackoff
 from redis.retry import Retry
 
 from exporter.spec import Target
-from jobs.errors import JobNotFound, QuotaExceeded, RecordTooNew, StoreUnavailable
+from jobs.errors import (
+    ConfigNotFound,
+    ConfigsTooLarge,
+    JobNotFound,
+    QuotaExceeded,
+    RecordTooNew,
+    RecordUnreadable,
+    StoreUnavailable,
+)
 from jobs.events import make_outbox_entries
 from jobs.ids import JobId
 from jobs.model import Job, JobState
+from jobs.spec import describe_config
 from jobs.stores.job_store import JobPage
-from jobs.stores.record import read_record, write_record, write_spec
+from jobs.stores.malformed import MalformedData
+from jobs.stores.record import has_config_text, read_config, read_record, write_record, write_spec
+from jobs.stores.redis_scripts import ADD, CONFIG_MISSING, CONFIGS_FULL, QUEUE_FULL, REMOVE, REPLACE
 
 JOB_KEY = "slipway:job:"  # + id: hash of spec, record, revision
 INDEX_KEY = "slipway:jobs:"  # + state, or "all": sorted set of ids, in the order of the ids themselves
 OWNER_KEY = "slipway:owner:"  # + state:owner: set of ids
+CONFIG_KEY = "slipway:config:"  # + sha256: hash of text, and jobs, the number of jobs that use it
+OWNED_CONFIGS_KEY = "slipway:configs:"  # + owner: hash of bytes, and the number of the owner's jobs by sha256
 LEASES_KEY = "slipway:leases"  # sorted set: id by the Unix second its lease ends
 CONTENT_KEY = "slipway:content:"  # + content key: id of the latest successful job
 RELEASES_KEY = "slipway:releases:"  # + model: sorted set of the ids of its successful jobs
@@ -33,57 +48,10 @@ log = logging.getLogger(__name__)
 _ALL = "all"
 _SCORED = TypeAdapter(list[tuple[JobId, float]])
 _TIMEOUT_S = 5.0
-_REFUSED = -1
-
-# KEYS: job, index of its state, index of all, the owner's set of its state, outbox. ARGV: id, limit of the
-# owner's set or "", spec, record, revision, targets it waits for, then the events for callers.
-_ADD = """
-if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
-if ARGV[2] ~= '' and redis.call('SCARD', KEYS[4]) >= tonumber(ARGV[2]) then return -1 end
-redis.call('HSET', KEYS[1], 'spec', ARGV[3], 'record', ARGV[4], 'revision', ARGV[5], 'targets', ARGV[6])
-redis.call('ZADD', KEYS[2], 0, ARGV[1])
-redis.call('ZADD', KEYS[3], 0, ARGV[1])
-redis.call('SADD', KEYS[4], ARGV[1])
-for i = 7, #ARGV do redis.call('RPUSH', KEYS[5], ARGV[i]) end
-return 1
-"""
-
-# KEYS: job, indexes of the old state and of the new one, the owner's sets of both, leases, outbox, content
-# pointer, releases, models. ARGV: id, expected revision, new revision, record, end of lease or "", limit of
-# the owner's new set or "", "1" if the content pointer is to be set, model to release or "", targets it waits
-# for or runs for, then the events for callers.
-_REPLACE = """
-if redis.call('HGET', KEYS[1], 'revision') ~= ARGV[2] then return 0 end
-if ARGV[6] ~= '' and redis.call('SCARD', KEYS[5]) >= tonumber(ARGV[6]) then return -1 end
-redis.call('HSET', KEYS[1], 'record', ARGV[4], 'revision', ARGV[3], 'targets', ARGV[9])
-redis.call('ZREM', KEYS[2], ARGV[1])
-redis.call('ZADD', KEYS[3], 0, ARGV[1])
-redis.call('SREM', KEYS[4], ARGV[1])
-redis.call('SADD', KEYS[5], ARGV[1])
-if ARGV[5] == '' then redis.call('ZREM', KEYS[6], ARGV[1])
-else redis.call('ZADD', KEYS[6], ARGV[5], ARGV[1]) end
-if ARGV[7] == '1' then redis.call('SET', KEYS[8], ARGV[1]) end
-if ARGV[8] ~= '' then
-  redis.call('ZADD', KEYS[9], 0, ARGV[1])
-  redis.call('ZADD', KEYS[10], 0, ARGV[8])
-end
-for i = 10, #ARGV do redis.call('RPUSH', KEYS[7], ARGV[i]) end
-return 1
-"""
-
-# KEYS: job, index of its state, index of all, the owner's set of its state, releases of its model, content
-# pointer. ARGV: id, expected revision.
-_REMOVE = """
-if redis.call('HGET', KEYS[1], 'revision') ~= ARGV[2] then return 0 end
-redis.call('DEL', KEYS[1])
-redis.call('ZREM', KEYS[2], ARGV[1])
-redis.call('ZREM', KEYS[3], ARGV[1])
-redis.call('SREM', KEYS[4], ARGV[1])
-redis.call('ZREM', KEYS[5], ARGV[1])
-if redis.call('GET', KEYS[6]) == ARGV[1] then redis.call('DEL', KEYS[6]) end
-return 1
-"""
-
+_TARGETS = re.compile(r"[a-z0-9_,]{0,200}")
+_READ_BYTES = 1 << 20  # of records that are read from Redis together
+_PAGE_BYTES = 8 << 20  # of records on one page
+_OLDEST = 20  # of a state, of which the oldest readable one is looked for
 
 RedisClient = redis.Redis  # for programs that only pass it on
 
@@ -93,6 +61,7 @@ def connect(url: str) -> redis.Redis:
     return redis.Redis.from_url(
         url,
         decode_responses=True,
+        encoding_errors="replace",  # bytes that are no text make their record unreadable, and nothing else
         socket_timeout=_TIMEOUT_S,
         socket_connect_timeout=_TIMEOUT_S,
         health_check_interval=30,
@@ -115,41 +84,68 @@ class RedisJobStore:
     def __init__(self, client: redis.Redis) -> None:
         """Use `client` (see `connect`), which the caller closes."""
         self._redis = client
-        self._add = client.register_script(_ADD)
-        self._replace = client.register_script(_REPLACE)
-        self._remove = client.register_script(_REMOVE)
+        self._add = client.register_script(ADD)
+        self._replace = client.register_script(REPLACE)
+        self._remove = client.register_script(REMOVE)
+        self._malformed = MalformedData(client)
 
     def now(self) -> datetime:
         with translate_redis_errors():
             seconds, microseconds = self._redis.time()
         return datetime.fromtimestamp(seconds + microseconds / 1e6, UTC)
 
-    def add(self, job: Job, *, max_queued: int | None = None) -> bool:
-        limit = "" if max_queued is None else max_queued
-        record, spec = write_record(job), write_spec(job.spec)
+    def add(
+        self,
+        job: Job,
+        config: str | None,
+        *,
+        max_queued: int | None = None,
+        max_config_bytes: int | None = None,
+    ) -> bool:
+        digest, size = job.spec.config_sha256, job.spec.config_bytes
+        args: list[str | int] = [
+            job.id,
+            "" if max_queued is None else max_queued,
+            write_spec(job.spec),
+            write_record(job),
+            str(job.revision),
+            _targets(job),
+            digest,
+            size,
+            "" if max_config_bytes is None else max_config_bytes,
+            "" if config is None else "1",
+            config or "",
+            *_serialize_news(None, job),
+        ]
         with translate_redis_errors():
-            done = self._add(
-                keys=[*_keys(job), OUTBOX_KEY],
-                args=[
-                    job.id,
-                    limit,
-                    spec,
-                    record,
-                    str(job.revision),
-                    _targets(job),
-                    *_serialize_news(None, job),
-                ],
-            )
-        if done == _REFUSED and max_queued is not None:
+            done = self._add(keys=[*_keys(job), OUTBOX_KEY, *_config_keys(job)], args=args)
+        if done == QUEUE_FULL and max_queued is not None:
             raise QuotaExceeded(job.owner, max_queued, job.state)
+        if done == CONFIG_MISSING:
+            raise ConfigNotFound(job.id, digest)
+        if done == CONFIGS_FULL and max_config_bytes is not None:
+            raise ConfigsTooLarge(job.owner, size, max_config_bytes)
         return bool(done)
 
     def get(self, job_id: JobId) -> Job:
-        with translate_redis_errors():
-            record, spec = self._redis.hmget(JOB_KEY + job_id, ["record", "spec"])
-        if record is None or spec is None:
+        [found] = self._fetch([job_id])
+        if found is None:
             raise JobNotFound(job_id)
-        return read_record(str(record), str(spec))
+        return self._parse(job_id, found)
+
+    def config_of(self, job: Job) -> str:
+        with translate_redis_errors():
+            if has_config_text(job):
+                spec = self._redis.hget(JOB_KEY + job.id, "spec")
+                config = None if spec is None else read_config(str(spec))
+            else:
+                text = self._redis.hget(CONFIG_KEY + job.spec.config_sha256, "text")
+                config = None if text is None else str(text)
+        if config is None:
+            self.revision(job.id)  # raises JobNotFound if the job was removed, and its config with it
+        if config is None or describe_config(config)["config_sha256"] != job.spec.config_sha256:
+            raise ConfigNotFound(job.id, job.spec.config_sha256)
+        return config
 
     def replace(self, old: Job, new: Job) -> bool:
         begins = new.state is JobState.RUNNING and old.state is not JobState.RUNNING
@@ -181,20 +177,24 @@ class RedisJobStore:
         ]
         with translate_redis_errors():
             done = self._replace(keys=keys, args=args)
-        if done == _REFUSED and limit is not None:
+        if done == QUEUE_FULL and limit is not None:
             raise QuotaExceeded(new.owner, limit, new.state)
         return bool(done)
 
     def remove(self, job: Job) -> bool:
         with translate_redis_errors():
             keys = [*_keys(job), RELEASES_KEY + (job.model or ""), CONTENT_KEY + (job.content_key or "")]
-            return bool(self._remove(keys=keys, args=[job.id, str(job.revision)]))
+            digest = "" if has_config_text(job) else job.spec.config_sha256
+            args: list[str | int] = [job.id, str(job.revision), digest, job.spec.config_bytes]
+            return bool(self._remove(keys=[*keys, *_config_keys(job)], args=args))
 
     def revision(self, job_id: JobId) -> int:
         with translate_redis_errors():
             found = self._redis.hget(JOB_KEY + job_id, "revision")
         if found is None:
             raise JobNotFound(job_id)
+        if not str(found).isdecimal():
+            raise RecordUnreadable(job_id)
         return int(found)
 
     def count(self, state: JobState) -> int:
@@ -206,16 +206,17 @@ class RedisJobStore:
             ids = [JobId(str(each)) for each in self._redis.zrange(INDEX_KEY + state, 0, -1)]
             for job_id in ids:
                 pipe.hget(JOB_KEY + job_id, "targets")
-            found = dict(zip(ids, pipe.execute(), strict=True))
+            found = dict(zip(ids, pipe.execute(raise_on_error=False), strict=True))
         # Jobs whose records an older version wrote.
         old = self._read([job_id for job_id, targets in found.items() if targets is None])
-        counted = Counter(each for job in old for each in job.busy_targets)
-        return counted + Counter(each for targets in found.values() if targets for each in targets.split(","))
+        counted = Counter(each for job, _ in old for each in job.busy_targets)
+        known = [targets for targets in found.values() if targets and _TARGETS.fullmatch(str(targets))]
+        return counted + Counter(each for targets in known for each in targets.split(","))
 
     def oldest(self, state: JobState) -> Job | None:
         with translate_redis_errors():
-            ids = self._redis.zrange(INDEX_KEY + state, 0, 0)
-        return next(iter(self._read([JobId(str(each)) for each in ids])), None)
+            ids = self._redis.zrange(INDEX_KEY + state, 0, _OLDEST - 1)
+        return next((job for job, _ in self._read([JobId(str(each)) for each in ids])), None)
 
     def find_content(self, key: str) -> JobId | None:
         with translate_redis_errors():
@@ -227,23 +228,97 @@ class RedisJobStore:
         with translate_redis_errors():
             found = self._redis.zrevrangebylex(INDEX_KEY + (state or _ALL), newest, "-", 0, limit + 1)
         ids = [JobId(str(each)) for each in found]
-        jobs = self._read(ids[:limit])
-        more = len(ids) > limit
-        # A job may have left the state since the index was read; it must not be listed under it.
-        shown = tuple(job for job in jobs if state in (None, job.state))
-        return JobPage(shown, ids[limit - 1] if more else None)
+        shown: list[Job] = []
+        size, end = 0, ids[limit - 1] if len(ids) > limit else None
+        for job, length in self._read(ids[:limit]):
+            # A job may have left the state since the index was read; it must not be listed under it.
+            if state in (None, job.state):
+                shown.append(job)
+            size += length
+            if size >= _PAGE_BYTES and job.id != ids[-1]:
+                end = job.id
+                break
+        return JobPage(tuple(shown), end)
 
     def leases(self) -> Mapping[JobId, datetime]:
         with translate_redis_errors():
-            found = self._redis.zrange(LEASES_KEY, 0, -1, withscores=True)
-        return {each: datetime.fromtimestamp(end, UTC) for each, end in _SCORED.validate_python(found)}
+            found = _SCORED.validate_python(self._redis.zrange(LEASES_KEY, 0, -1, withscores=True))
+        leases = {}
+        for job_id, end in found:
+            try:
+                leases[job_id] = datetime.fromtimestamp(end, UTC)
+            except (ValueError, OverflowError, OSError) as error:
+                self._malformed.skip("lease", f"{LEASES_KEY} {job_id}", end, error)
+        return leases
 
-    def _read(self, ids: list[JobId]) -> list[Job]:
+    def _read(self, ids: Sequence[JobId]) -> Iterator[tuple[Job, int]]:
+        """Yield the jobs that this program can read, each with the length of its record.
+
+        Only a few large records are in memory at a time.
+        """
+        for group in self._split(ids):
+            for job_id, found in zip(group, self._fetch(group), strict=True):
+                try:
+                    if found is not None:
+                        job = self._parse(job_id, found)
+                        text = job.spec.config_bytes if has_config_text(job) else 0
+                        yield job, len(found.record) + len(found.spec) - text
+                except RecordTooNew as error:
+                    log.info("record_too_new", extra={"reason": error.message})
+                except RecordUnreadable:  # noted already
+                    continue
+
+    def _split(self, ids: Sequence[JobId]) -> Iterator[Sequence[JobId]]:
+        """Divide the ids so that the records of each part can be read together."""
+        with translate_redis_errors(), self._redis.pipeline(transaction=False) as pipe:
+            for job_id in ids:
+                pipe.hstrlen(JOB_KEY + job_id, "spec")
+                pipe.hstrlen(JOB_KEY + job_id, "record")
+            lengths = pipe.execute(raise_on_error=False)
+        group: list[JobId] = []
+        size = 0
+        for job_id, *parts in zip(ids, lengths[::2], lengths[1::2], strict=True):
+            group.append(job_id)
+            size += sum(part for part in parts if isinstance(part, int))
+            if size >= _READ_BYTES:
+                yield group
+                group, size = [], 0
+        if group:
+            yield group
+
+    def _fetch(self, ids: Iterable[JobId]) -> "list[_Stored | None]":
+        """Return the stored record and spec of each job; None where there is none."""
         with translate_redis_errors(), self._redis.pipeline(transaction=False) as pipe:
             for job_id in ids:
                 pipe.hmget(JOB_KEY + job_id, ["record", "spec"])
-            rows = pipe.execute()
-        return list(_readable([(record, spec) for record, spec in rows if record is not None]))
+            rows = pipe.execute(raise_on_error=False)
+        found: list[_Stored | None] = []
+        for row in rows:
+            if isinstance(row, redis.ResponseError):  # no hash, or no text in it
+                found.append(_Stored("", ""))
+            elif isinstance(row, Exception):
+                raise StoreUnavailable(row) from row
+            else:
+                record, spec = row
+                absent = record is None and spec is None
+                found.append(None if absent else _Stored(record or "", spec or ""))
+        return found
+
+    def _parse(self, job_id: JobId, found: "_Stored") -> Job:
+        """Return the job; note a damaged record, and raise RecordUnreadable."""
+        try:
+            return read_record(job_id, found.record, found.spec)
+        except RecordTooNew:
+            raise
+        except RecordUnreadable as error:
+            self._malformed.skip("record", JOB_KEY + job_id, found.record, error)
+            raise
+
+
+@dataclass(frozen=True)
+class _Stored:
+    record: str
+    spec: str
 
 
 def _serialize_news(old: Job | None, new: Job) -> list[str]:
@@ -254,18 +329,13 @@ def _keys(job: Job) -> list[str]:
     return [JOB_KEY + job.id, INDEX_KEY + job.state, INDEX_KEY + _ALL, _owner_key(job)]
 
 
+def _config_keys(job: Job) -> list[str]:
+    return [CONFIG_KEY + job.spec.config_sha256, OWNED_CONFIGS_KEY + job.owner]
+
+
 def _owner_key(job: Job) -> str:
     return f"{OWNER_KEY}{job.state}:{job.owner}"
 
 
 def _targets(job: Job) -> str:
     return ",".join(job.busy_targets)
-
-
-def _readable(rows: list[tuple[str, str]]) -> Iterator[Job]:
-    """Yield the jobs that this program can read; newer programs read the others."""
-    for record, spec in rows:
-        try:
-            yield read_record(record, spec)
-        except RecordTooNew as error:
-            log.info("record_too_new", extra={"reason": error.message})

@@ -4,6 +4,8 @@ from fastapi import APIRouter, Response, status
 
 from exporter.errors import UriNotAllowed
 from jobs.errors import (
+    ConfigNotFound,
+    ConfigsTooLarge,
     JobFinished,
     JobNotFinished,
     JobNotFound,
@@ -11,6 +13,7 @@ from jobs.errors import (
     KeyInFlight,
     KeyReused,
     QuotaExceeded,
+    RecordUnreadable,
 )
 from service.access.guard import Admin, Submitter
 from service.audit import record
@@ -25,7 +28,7 @@ router = APIRouter(prefix="/exports", tags=["exports"])
 @router.post(
     "/{job_id}/cancel",
     status_code=status.HTTP_202_ACCEPTED,
-    responses=keyed_responses(JobNotFound, JobFinished),
+    responses=keyed_responses(JobNotFound, JobFinished, RecordUnreadable),
 )
 def cancel(job_id: str, jobs: Jobs, caller: Submitter) -> JobView:
     """Cancel a job that has not been started, at once; stop a running one within seconds.
@@ -42,7 +45,15 @@ def cancel(job_id: str, jobs: Jobs, caller: Submitter) -> JobView:
     status_code=status.HTTP_202_ACCEPTED,
     response_model=JobView,
     responses=keyed_responses(
-        JobNotFound, JobNotRetryable, UriNotAllowed, KeyReused, KeyInFlight, QuotaExceeded
+        JobNotFound,
+        JobNotRetryable,
+        UriNotAllowed,
+        KeyReused,
+        KeyInFlight,
+        QuotaExceeded,
+        ConfigsTooLarge,
+        ConfigNotFound,
+        RecordUnreadable,
     ),
 )
 def retry(

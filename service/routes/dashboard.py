@@ -91,7 +91,7 @@ def job_page(job_id: str, jobs: Jobs, reader: Reader, if_none_match: IfNoneMatch
 def plan_page(job_id: str, jobs: Jobs, reader: Reader, if_none_match: IfNoneMatch = None) -> Response:
     """Show the job's dim plan."""
     job = jobs.get(job_id)
-    plan = view_plan(PlanRequest.model_validate(job.spec.model_dump()))
+    plan = view_plan(PlanRequest.model_validate(jobs.spec_with_config(job).model_dump()))
     return answer(PlanPage(reader=reader, job=job, plan=plan), if_none_match)
 
 

@@ -14,7 +14,7 @@ from exporter.errors import (
     UriNotAllowed,
 )
 from exporter.towers.plan import PlanRequest
-from jobs.errors import JobNotFound, KeyInFlight, KeyReused, QuotaExceeded
+from jobs.errors import ConfigsTooLarge, JobNotFound, KeyInFlight, KeyReused, QuotaExceeded, RecordUnreadable
 from jobs.hooks.errors import CallbackRefused
 from jobs.model import JobState
 from service.access.guard import Reader, Submitter, reading
@@ -63,6 +63,7 @@ _LINKS = {
             KeyReused,
             KeyInFlight,
             QuotaExceeded,
+            ConfigsTooLarge,
             CallbackRefused,
         ),
         status.HTTP_202_ACCEPTED: {"links": _LINKS},
@@ -127,7 +128,7 @@ def list_exports(
     dependencies=[Depends(reading)],
     response_model=JobView,
     responses={
-        **keyed_responses(JobNotFound),
+        **keyed_responses(JobNotFound, RecordUnreadable),
         status.HTTP_304_NOT_MODIFIED: {"description": "The job has not changed since `If-None-Match`."},
     },
 )

@@ -26,8 +26,11 @@ from exporter.spec import TowerName
 from exporter.stages import Stage
 from jobs.ids import new_job_id
 from jobs.model import Job, JobState, Lease, TowerProgress, TowerState, VerificationSummary
+from jobs.spec import JobSpec
 from tests.jobs.factories import make_entry, make_manifest, make_spec
 from tests.service.requests import CONFIG
+
+CONFIG_TEXT = CONFIG.read_text()
 
 NASTY = '<script>alert("x")</script>'
 
@@ -55,12 +58,12 @@ def job(
         output_uri="s3://models/export",
         item_input_uri="s3://models/items.parquet",
         sample_input_uri="s3://models/rows.parquet",
-        config=CONFIG.read_text(),
+        config=CONFIG_TEXT,
     )
     begun = state is not JobState.QUEUED
     return Job(
         id=new_job_id(),
-        spec=spec,
+        spec=JobSpec.of(spec),
         config_uri="s3://models/hstu_match/pipeline.config",
         state=state,
         towers=towers or (TowerProgress(name=TowerName.USER), TowerProgress(name=TowerName.ITEM)),

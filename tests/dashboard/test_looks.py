@@ -44,7 +44,7 @@ def jobs(store: MemoryJobStore, backend: Backend, tmp_path: Path) -> dict[str, J
         "queued": sample.job(JobState.QUEUED, checkpoint="dssm_v2/model.ckpt-99000", minutes=0.4),
     }
     for job in jobs.values():
-        store.add(job)
+        store.add(job, sample.CONFIG_TEXT)
     notice = WorkerNotice(
         id="gpu-3-4711",
         host="gpu-3",

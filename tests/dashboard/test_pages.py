@@ -28,7 +28,7 @@ def running(store: MemoryJobStore) -> Job:
         sample.at_work(TowerName.ITEM, Stage.TRACE, None, ""),
     )
     job = sample.job(JobState.RUNNING, *towers)
-    store.add(job)
+    store.add(job, sample.CONFIG_TEXT)
     return job
 
 
@@ -63,7 +63,7 @@ def test_what_callers_write_is_no_markup(client: TestClient, store: MemoryJobSto
     job = job.model_copy(
         update={"spec": job.spec.model_copy(update={"checkpoint_uri": f"s3://m/{sample.NASTY}"})}
     )
-    store.add(job)
+    store.add(job, sample.CONFIG_TEXT)
     for page in ("/", f"/jobs/{job.id}", f"/?q={sample.NASTY}"):
         text = client.get(page).text
         assert "<script>alert" not in text
@@ -73,7 +73,7 @@ def test_what_callers_write_is_no_markup(client: TestClient, store: MemoryJobSto
 def test_the_list_tells_towers_stages_and_failures(
     client: TestClient, store: MemoryJobStore, running: Job
 ) -> None:
-    store.add(sample.partial())
+    store.add(sample.partial(), sample.CONFIG_TEXT)
     text = client.get("/").text
     assert "hstu_match/model.ckpt-1100" in text
     assert 'aria-label="user tower, compile"' in text
@@ -82,7 +82,7 @@ def test_the_list_tells_towers_stages_and_failures(
 
 def test_a_state_narrows_the_list(client: TestClient, store: MemoryJobStore, running: Job) -> None:
     failed = sample.failed("it broke")
-    store.add(failed)
+    store.add(failed, sample.CONFIG_TEXT)
     text = client.get("/", params={"state": "failed"}).text
     assert failed.id in text and running.id not in text
 
@@ -92,7 +92,7 @@ def test_a_search_finds_what_a_job_names(
     client: TestClient, store: MemoryJobStore, running: Job, words: str
 ) -> None:
     job = sample.partial()
-    store.add(job)
+    store.add(job, sample.CONFIG_TEXT)
     text = client.get("/", params={"q": words.format(id=job.id)}).text
     assert job.id in text and running.id not in text
 
@@ -104,7 +104,7 @@ def test_a_search_that_finds_nothing_says_so(client: TestClient, running: Job) -
 def test_older_jobs_are_a_page_away(client: TestClient, store: MemoryJobStore) -> None:
     jobs = sorted((sample.job(JobState.QUEUED) for _ in range(52)), key=lambda job: job.id)
     for job in jobs:
-        store.add(job)
+        store.add(job, sample.CONFIG_TEXT)
     first = client.get("/").text
     assert jobs[0].id not in first
     (older,) = re.findall(r'<a href="([^"]+)" rel="next"', first)
@@ -128,7 +128,7 @@ def test_a_page_that_has_not_changed_is_not_sent_again(
 
 def test_a_failure_shows_what_to_do(client: TestClient, store: MemoryJobStore) -> None:
     job = sample.failed("sizes disagree")
-    store.add(job)
+    store.add(job, sample.CONFIG_TEXT)
     text = client.get(f"/jobs/{job.id}").text
     for said in (
         "dims_conflict",
@@ -143,7 +143,7 @@ def test_a_failure_shows_what_to_do(client: TestClient, store: MemoryJobStore) -
 
 def test_the_report_plots_errors_and_times(client: TestClient, store: MemoryJobStore, tmp_path: Path) -> None:
     job = sample.published(tmp_path)
-    store.add(job)
+    store.add(job, sample.CONFIG_TEXT)
     text = client.get(f"/jobs/{job.id}/report").text
     assert text.count('<svg class="plot"') == 3  # the item tower was timed at one size
     assert "batch_512, batch 512: 2e-06" in text
@@ -154,7 +154,7 @@ def test_the_report_says_what_was_made_of_the_items(
     client: TestClient, store: MemoryJobStore, tmp_path: Path
 ) -> None:
     job = sample.published(tmp_path)
-    store.add(job)
+    store.add(job, sample.CONFIG_TEXT)
     text = client.get(f"/jobs/{job.id}/report").text
     assert text.count("Item vectors") == 1
     assert "10,000,000 of width 32" in text and "recall@10 0.958" in text
@@ -164,7 +164,7 @@ def test_the_report_tells_what_lower_precision_costs(
     client: TestClient, store: MemoryJobStore, tmp_path: Path
 ) -> None:
     job = sample.published(tmp_path)
-    store.add(job)
+    store.add(job, sample.CONFIG_TEXT)
     text = client.get(f"/jobs/{job.id}/report").text
     assert "Computed in bf16 by autocast" in text and text.count("tables quantised") == 1
     assert "360 MB instead of 2.56 GB" in text and "0.066" in text
@@ -177,7 +177,7 @@ def test_the_report_shows_every_target_and_lets_one_be_chosen(
     job = sample.published(tmp_path)
     spec = job.spec.model_copy(update={"target": ("avx2", "avx512")})
     job = job.model_copy(update={"spec": spec, "manifest_uris": {"avx512": job.manifest_uri}})
-    store.add(job)
+    store.add(job, sample.CONFIG_TEXT)
     text = client.get(f"/jobs/{job.id}/report").text
     assert "user (avx512)" in text and "Nothing is published" in text
     assert f'href="/jobs/{job.id}/report?target=avx2"' in text
@@ -190,7 +190,7 @@ def test_a_manifest_that_is_gone_is_said_to_be(
     client: TestClient, store: MemoryJobStore, tmp_path: Path
 ) -> None:
     job = sample.partial().model_copy(update={"manifest_uri": str(tmp_path / "none" / "manifest.json")})
-    store.add(job)
+    store.add(job, sample.CONFIG_TEXT)
     assert "cannot be read" in client.get(f"/jobs/{job.id}/report").text
 
 
@@ -211,7 +211,7 @@ def test_workers_and_queue(client: TestClient, backend: Backend, store: MemoryJo
     )
     backend.roster.announce(notice, MINUTE)
     waiting = sample.job(JobState.QUEUED)
-    store.add(waiting)
+    store.add(waiting, sample.CONFIG_TEXT)
     text = client.get("/workers").text
     assert "gpu-7" in text and running.id in text and f"queued-{waiting.id}" in text
 
@@ -222,7 +222,7 @@ def test_no_worker_is_worth_a_word(client: TestClient) -> None:
 
 def test_a_button_cancels_a_job(client: TestClient, store: MemoryJobStore) -> None:
     job = sample.job(JobState.QUEUED)
-    store.add(job)
+    store.add(job, sample.CONFIG_TEXT)
     answer = client.post(f"/jobs/{job.id}/cancel", follow_redirects=False)
     assert (answer.status_code, answer.headers["location"]) == (303, f"/jobs/{job.id}")
     assert store.get(job.id).state is JobState.CANCELLED
@@ -230,7 +230,7 @@ def test_a_button_cancels_a_job(client: TestClient, store: MemoryJobStore) -> No
 
 def test_a_button_runs_the_failed_towers_again(client: TestClient, store: MemoryJobStore) -> None:
     job = sample.partial()
-    store.add(job)
+    store.add(job, sample.CONFIG_TEXT)
     assert "Retry the failed towers" in client.get(f"/jobs/{job.id}").text
     shown = client.post(f"/jobs/{job.id}/retry")
     assert shown.status_code == 200
@@ -243,7 +243,7 @@ def test_what_has_not_failed_has_no_button_to_retry_it(
     client: TestClient, store: MemoryJobStore, state: JobState
 ) -> None:
     job = sample.job(state)
-    store.add(job)
+    store.add(job, sample.CONFIG_TEXT)
     assert "/retry" not in client.get(f"/jobs/{job.id}").text
     assert client.post(f"/jobs/{job.id}/retry").status_code == 409
 
@@ -266,7 +266,7 @@ def test_another_site_cannot_press_the_button(
     client: TestClient, store: MemoryJobStore, headers: dict[str, str]
 ) -> None:
     job = sample.job(JobState.QUEUED)
-    store.add(job)
+    store.add(job, sample.CONFIG_TEXT)
     answer = client.post(f"/jobs/{job.id}/cancel", headers=headers)
     assert (answer.status_code, store.get(job.id).state) == (403, JobState.QUEUED)
 

@@ -21,7 +21,7 @@ def stranger(guarded: FastAPI) -> Iterator[TestClient]:
 @pytest.fixture
 def queued(store: MemoryJobStore) -> Job:
     job = sample.job(JobState.QUEUED)
-    store.add(job)
+    store.add(job, sample.CONFIG_TEXT)
     return job
 
 

@@ -16,7 +16,7 @@ from jobs.stores.memory_store import MemoryJobStore
 from service.metrics import render
 from tests.architecture.tree import ROOT
 from tests.deploy.conftest import MATRIX, Manifest, rendered
-from tests.jobs.factories import MINUTE, NOW, make_job
+from tests.jobs.factories import CONFIG_TEXT, MINUTE, NOW, make_job
 
 GRAFANA = ROOT / "deploy" / "grafana" / "slipway.json"
 METRIC = re.compile(r"(slipway_\w+)(?:\{([^}]*)\})?")
@@ -27,7 +27,7 @@ OVER_REPLICAS = re.compile(r"max(?: by \(([^)]*)\))? \((?:(?:rate|increase)\()?$
 def labels_there_are() -> Mapping[str, frozenset[str]]:
     """Every sample's name, and its labels."""
     store, roster, tallies = MemoryJobStore(), MemoryRoster(), MemoryTallies()
-    store.add(make_job())
+    store.add(make_job(), CONFIG_TEXT)
     gpu = Gpu(index=0, name="H200", memory_total=2, memory_used=1, busy=0.5)
     notice = WorkerNotice(
         id="w",

@@ -20,7 +20,7 @@ from jobs.stores.memory_store import MemoryJobStore
 from tests.e2e.conftest import sharded_spec
 from tests.faults.holding import Held, Hold, HoldFolder
 from tests.faults.programs import wait_until
-from tests.jobs.factories import make_job
+from tests.jobs.factories import CONFIG_TEXT, make_job
 from worker.environment.attempt_environment import AttemptEnvironment
 from worker.launch import CommandLauncher
 from worker.settings import AttemptEnvironmentSettings
@@ -73,7 +73,7 @@ def end_cleanly(
     job = make_job().model_copy(
         update={"spec": sharded_spec(tmp_path / "out"), "towers": (TowerProgress(name=TowerName.ITEM),)}
     )
-    store.add(job)
+    store.add(job, CONFIG_TEXT)
     holding = claim(store, job.id, worker="w1", length=HOUR)
     assert holding is not None
     supervisor = Supervisor(

@@ -16,13 +16,15 @@ from exporter.spec import Device, ExportSpec, Mode, TowerName
 from exporter.stages import Stage, StageEvent
 from jobs.ids import JobId, new_job_id
 from jobs.model import Job, JobState, Lease, TowerProgress
+from jobs.spec import JobSpec
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
+CONFIG_TEXT = "features {}"
 
 
 def make_spec(**changes: object) -> ExportSpec:
-    spec = ExportSpec(config="features {}", checkpoint_uri="/ckpt", output_uri="/out")
+    spec = ExportSpec(config=CONFIG_TEXT, checkpoint_uri="/ckpt", output_uri="/out")
     return spec.model_copy(update=changes)
 
 
@@ -30,7 +32,7 @@ def make_job(state: JobState = JobState.QUEUED, *, job_id: JobId | None = None, 
     lease = Lease(worker="w1", until=NOW + MINUTE) if state is JobState.RUNNING else None
     return Job(
         id=job_id or new_job_id(),
-        spec=make_spec(),
+        spec=JobSpec.of(make_spec()),
         state=state,
         towers=(TowerProgress(name=TowerName.USER), TowerProgress(name=TowerName.ITEM)),
         attempt=attempt,

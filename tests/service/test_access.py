@@ -23,7 +23,7 @@ from service.access.rules import TokenRule
 from service.app import create_app
 from service.dependencies import Backend
 from service.settings import ServiceSettings
-from tests.jobs.factories import make_job
+from tests.jobs.factories import CONFIG_TEXT, make_job
 from tests.service.json_server import serving_json
 from tests.service.requests import export_request
 
@@ -80,7 +80,7 @@ def test_a_call_takes_its_scope(
     guarded: TestClient, backend: Backend, method: str, path: str, needs: str
 ) -> None:
     job = make_job()
-    backend.jobs.store.add(job)
+    backend.jobs.store.add(job, CONFIG_TEXT)
     url = path.format(id=job.id)
     order = list(SECRETS)
     for scope, secret in SECRETS.items():

@@ -20,7 +20,7 @@ from jobs.stores.memory_store import MemoryJobStore
 from service.app import create_app
 from service.dependencies import Backend
 from service.settings import ServiceSettings
-from tests.jobs.factories import MINUTE, NOW, make_entry, make_job, make_outcome
+from tests.jobs.factories import CONFIG_TEXT, MINUTE, NOW, make_entry, make_job, make_outcome
 
 VERSIONS = Versions(slipway="1", python="3", torch="2", torchrec="1", fbgemm="1", triton="3", cuda=None)
 
@@ -44,7 +44,7 @@ def make_manifest(job: Job) -> Manifest:
 def publish(store: MemoryJobStore, root: str) -> Job:
     """A finished job whose packages are named below `root`."""
     job = make_job().model_copy(update={"model": "ranker"})
-    store.add(job)
+    store.add(job, CONFIG_TEXT)
     holding = claim(store, job.id, worker="w", length=MINUTE)
     assert holding is not None
     outcome = make_outcome()
@@ -105,7 +105,7 @@ def test_a_manifest_is_shown(client: TestClient, published: Job) -> None:
 
 def test_an_unfinished_job_has_no_manifest(client: TestClient, store: MemoryJobStore) -> None:
     job = make_job()
-    store.add(job)
+    store.add(job, CONFIG_TEXT)
     answer = client.get(f"/exports/{job.id}/manifest")
     assert (answer.status_code, answer.json()["code"]) == (404, "no_artifact")
 
@@ -133,7 +133,7 @@ def test_an_unknown_model_is_not_found(client: TestClient) -> None:
 
 def test_the_metrics_say_how_it_goes(client: TestClient, store: MemoryJobStore, backend: Backend) -> None:
     waiting = make_job()
-    store.add(waiting)
+    store.add(waiting, CONFIG_TEXT)
     job = make_job(JobState.SUCCEEDED)
     user = job.towers[0].model_copy(update={"stage_seconds": {"trace": 4.0, "compile": 7.0}, "code": "cold"})
     backend.tallies.add(count_attempt(job.model_copy(update={"towers": (user,)})))

@@ -25,7 +25,7 @@ from service.client.rest import SlipwayClient
 from service.client.tables import table_of
 from service.client.watch import PlainLines, live_table
 from service.schemas import JobView
-from tests.jobs.factories import MINUTE, make_event, make_failure, make_job, make_outcome
+from tests.jobs.factories import CONFIG_TEXT, MINUTE, make_event, make_failure, make_job, make_outcome
 from tests.service.requests import CONFIG, FIXTURES
 
 Slipway = Callable[..., int]
@@ -71,7 +71,11 @@ def test_submit_prints_the_job(
     (job,) = store.page(limit=2).jobs
     assert capsys.readouterr().out.split() == [job.id]
     assert job.spec.checkpoint_uri == str(CONFIG.parent / "ckpt")
-    assert (job.spec.config, job.spec.towers, job.spec.ranks) == (CONFIG.read_text(), (TowerName.ITEM,), 2)
+    assert (store.config_of(job), job.spec.towers, job.spec.ranks) == (
+        CONFIG.read_text(),
+        (TowerName.ITEM,),
+        2,
+    )
 
 
 def test_options_override_the_spec_file(slipway: Slipway, store: MemoryJobStore, tmp_path: Path) -> None:
@@ -206,7 +210,7 @@ def test_watch_exits_with_what_became_of_the_job(
     slipway: Slipway, store: MemoryJobStore, outcome: ExportOutcome, code: int
 ) -> None:
     job = make_job()
-    store.add(job)
+    store.add(job, CONFIG_TEXT)
     run_in_background(store, job, outcome)
     assert slipway("watch", job.id) == code
 
@@ -215,7 +219,7 @@ def test_watch_prints_a_line_per_change_and_the_packages(
     slipway: Slipway, store: MemoryJobStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     job = make_job()
-    store.add(job)
+    store.add(job, CONFIG_TEXT)
     run_in_background(store, job, make_outcome(failed=FAILED))
     slipway("watch", job.id)
     told = capsys.readouterr()
@@ -227,7 +231,7 @@ def test_watch_gives_machines_a_line_of_json_per_change(
     slipway: Slipway, store: MemoryJobStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     job = make_job()
-    store.add(job)
+    store.add(job, CONFIG_TEXT)
     run_in_background(store, job, make_outcome())
     slipway("watch", job.id, "--json")
     lines = [JobView.model_validate_json(line) for line in capsys.readouterr().out.splitlines()]
@@ -245,7 +249,7 @@ def test_an_interrupt_stops_watching_not_the_job(
         raise KeyboardInterrupt
 
     job = make_job()
-    store.add(job)
+    store.add(job, CONFIG_TEXT)
     monkeypatch.setattr("service.client.watch.time.sleep", interrupt)
     assert slipway("watch", job.id) == cli_commands.INTERRUPTED
     assert f"job {job.id} goes on" in capsys.readouterr().err
@@ -256,7 +260,7 @@ def test_list_shows_pages(
     slipway: Slipway, store: MemoryJobStore, capsys: pytest.CaptureFixture[str], url: str
 ) -> None:
     for _ in range(2):
-        store.add(make_job())
+        store.add(make_job(), CONFIG_TEXT)
     assert slipway("list", "--limit", "1") == 0
     newest = SlipwayClient(url).page(limit=1)
     assert newest.jobs[0].id in (told := capsys.readouterr().out)
@@ -268,7 +272,9 @@ def test_list_cuts_nothing_short(
 ) -> None:
     job = make_job()
     output = f"s3://models/{'deep/' * 40}[1]"
-    store.add(job.model_copy(update={"spec": job.spec.model_copy(update={"output_uri": output})}))
+    store.add(
+        job.model_copy(update={"spec": job.spec.model_copy(update={"output_uri": output})}), CONFIG_TEXT
+    )
     assert slipway("list") == 0
     [row] = [line for line in capsys.readouterr().out.splitlines() if job.id in line]
     assert output in row

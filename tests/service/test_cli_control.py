@@ -8,7 +8,7 @@ from jobs.lease.leases import claim
 from jobs.model import JobState
 from jobs.request import Priority
 from jobs.stores.memory_store import MemoryJobStore
-from tests.jobs.factories import MINUTE, make_failure, make_job, make_outcome
+from tests.jobs.factories import CONFIG_TEXT, MINUTE, make_failure, make_job, make_outcome
 from tests.service.requests import CONFIG, FIXTURES
 
 SUBMIT = ("submit", "--config", str(CONFIG), "--checkpoint", "ckpt", "--output", "out")
@@ -17,7 +17,7 @@ ROWS = ("--item-input", str(FIXTURES / "data" / "items.parquet"), "--sample-inpu
 
 def test_a_queued_job_is_cancelled(url: str, store: MemoryJobStore) -> None:
     job = make_job()
-    store.add(job)
+    store.add(job, CONFIG_TEXT)
     assert main(["cancel", job.id, "--url", url]) == 0
     assert store.get(job.id).state is JobState.CANCELLED
 
@@ -26,7 +26,7 @@ def test_a_retry_prints_the_new_job(
     url: str, store: MemoryJobStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     job = make_job()
-    store.add(job)
+    store.add(job, CONFIG_TEXT)
     holding = claim(store, job.id, worker="w", length=MINUTE)
     assert holding is not None
     holding.finish(make_outcome(failed={TowerName.ITEM: make_failure()}))

@@ -17,7 +17,7 @@ from jobs.model import Job, JobState
 from jobs.stores.memory_store import MemoryJobStore
 from service.client.logs import new_lines
 from service.dependencies import Backend
-from tests.jobs.factories import MINUTE, make_job, make_outcome
+from tests.jobs.factories import CONFIG_TEXT, MINUTE, make_job, make_outcome
 
 START = LogPart(lines=("torchrun",))
 TRACE = LogPart(tower=TowerName.USER, stage=Stage.TRACE, lines=("guards", "done"))
@@ -27,7 +27,7 @@ COMPILE = LogPart(tower=TowerName.ITEM, stage=Stage.COMPILE, lines=("g++",))
 @pytest.fixture
 def job(store: MemoryJobStore) -> Job:
     job = make_job()
-    store.add(job)
+    store.add(job, CONFIG_TEXT)
     return job
 
 
@@ -109,7 +109,7 @@ def test_a_log_that_was_read_is_no_failure_whatever_became_of_the_job(
     url: str, store: MemoryJobStore, backend: Backend, capsys: pytest.CaptureFixture[str], state: JobState
 ) -> None:
     ended = make_job(state)
-    store.add(ended)
+    store.add(ended, CONFIG_TEXT)
     backend.logs.append(ended.id, [START])
     assert main(["logs", ended.id, "--follow", "--url", url]) == 0
     assert printed(capsys) == [["job", "torchrun"]]

@@ -20,7 +20,7 @@ from service.client.asynchronous import AsyncSlipwayClient
 from service.client.errors import RequestRefused, ServiceUnreachable
 from service.client.rest import SlipwayClient
 from service.dependencies import Backend
-from tests.jobs.factories import MINUTE, make_event, make_failure, make_job, make_outcome
+from tests.jobs.factories import CONFIG_TEXT, MINUTE, make_event, make_failure, make_job, make_outcome
 from tests.service.json_server import serving_json
 from tests.service.requests import export_request
 from tests.service.test_artifacts import make_manifest, publish
@@ -52,7 +52,7 @@ def test_a_request_is_sent_with_its_options_and_its_key(client: SlipwayClient) -
 
 def test_a_job_is_followed_retried_and_deleted(client: SlipwayClient, store: MemoryJobStore) -> None:
     job = make_job()
-    store.add(job)
+    store.add(job, CONFIG_TEXT)
     end_in_background(store, job)
     seen = [each.state for each in client.events(job.id)]
     assert seen[-1] is JobState.PARTIALLY_SUCCEEDED and len(seen) > 1
@@ -82,14 +82,14 @@ def test_a_models_releases_are_moved(
 
 def test_a_log_is_read(client: SlipwayClient, store: MemoryJobStore, backend: Backend) -> None:
     job = make_job()
-    store.add(job)
+    store.add(job, CONFIG_TEXT)
     backend.logs.append(job.id, [LogPart(lines=("hello",))])
     assert client.log(job.id).parts[0].lines == ("hello",)
 
 
 def test_a_failures_bundle_is_fetched(client: SlipwayClient, store: MemoryJobStore, backend: Backend) -> None:
     job = make_job()
-    store.add(job)
+    store.add(job, CONFIG_TEXT)
     backend.bundles.put(job.id, TowerName.ITEM, b"PK")
     assert client.bundle(job.id, TowerName.ITEM) == b"PK"
     with pytest.raises(RequestRefused) as refused:
@@ -132,7 +132,7 @@ def test_the_clients_have_the_same_calls() -> None:
 
 def test_the_asynchronous_client_waits_without_blocking(url: str, store: MemoryJobStore) -> None:
     job = make_job()
-    store.add(job)
+    store.add(job, CONFIG_TEXT)
     end_in_background(store, job)
 
     async def follow() -> list[JobState]:

@@ -12,7 +12,7 @@ from jobs.lease.leases import claim
 from jobs.model import JobState
 from jobs.stores.memory_store import MemoryJobStore
 from service.dependencies import Backend
-from tests.jobs.factories import MINUTE, make_failure, make_job, make_outcome
+from tests.jobs.factories import CONFIG_TEXT, MINUTE, make_failure, make_job, make_outcome
 from tests.service.requests import export_request
 
 KEY = {"Idempotency-Key": "k-1"}
@@ -43,7 +43,7 @@ def test_a_job_without_failures_is_not_retried(client: TestClient) -> None:
 
 def test_a_finished_job_is_deleted(client: TestClient, store: MemoryJobStore) -> None:
     job = make_job(JobState.FAILED)
-    store.add(job)
+    store.add(job, CONFIG_TEXT)
     assert client.delete(f"/exports/{job.id}").status_code == 204
     assert client.get(f"/exports/{job.id}").status_code == 404
 

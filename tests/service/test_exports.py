@@ -8,7 +8,7 @@ from starlette.testclient import TestClient
 
 from jobs.model import JobState
 from jobs.stores.memory_store import MemoryJobStore
-from tests.jobs.factories import make_job
+from tests.jobs.factories import CONFIG_TEXT, make_job
 from tests.service.requests import CONFIG, export_request
 
 
@@ -117,7 +117,7 @@ def test_a_finished_job_cannot_be_cancelled(client: TestClient) -> None:
 
 def test_a_list_continues_at_its_cursor(client: TestClient, store: MemoryJobStore) -> None:
     for _ in range(3):
-        store.add(make_job())
+        store.add(make_job(), CONFIG_TEXT)
     first = client.get("/exports", params={"limit": 2}).json()
     second = client.get("/exports", params={"limit": 2, "cursor": first["next_cursor"]}).json()
     ids = [job["id"] for job in first["jobs"] + second["jobs"]]
@@ -125,8 +125,8 @@ def test_a_list_continues_at_its_cursor(client: TestClient, store: MemoryJobStor
 
 
 def test_a_list_may_show_one_state(client: TestClient, store: MemoryJobStore) -> None:
-    store.add(make_job())
-    store.add(make_job(JobState.FAILED))
+    store.add(make_job(), CONFIG_TEXT)
+    store.add(make_job(JobState.FAILED), CONFIG_TEXT)
     jobs = client.get("/exports", params={"state": "failed"}).json()["jobs"]
     assert [job["state"] for job in jobs] == ["failed"]
 

@@ -16,7 +16,7 @@ from jobs.lease.leases import claim
 from jobs.model import Job, JobState
 from jobs.stores.memory_store import MemoryJobStore
 from service.dependencies import Backend
-from tests.jobs.factories import MINUTE, make_event, make_job, make_outcome
+from tests.jobs.factories import CONFIG_TEXT, MINUTE, make_event, make_job, make_outcome
 
 Event = dict[str, str]
 
@@ -29,7 +29,7 @@ def events_of(text: str) -> list[Event]:
 @pytest.fixture
 def job(store: MemoryJobStore) -> Job:
     job = make_job()
-    store.add(job)
+    store.add(job, CONFIG_TEXT)
     return job
 
 
@@ -59,7 +59,7 @@ def test_every_change_is_an_event_until_the_end(url: str, store: MemoryJobStore,
 
 def test_what_the_reader_has_is_not_told_again(client: TestClient, store: MemoryJobStore) -> None:
     job = make_job(JobState.FAILED)
-    store.add(job)
+    store.add(job, CONFIG_TEXT)
     for last_event_id, told in [("1", 1), ("0", 2), ("nonsense", 2), ("9" * 5000, 2)]:
         answer = client.get(f"/exports/{job.id}/events", headers={"Last-Event-ID": last_event_id})
         assert len(events_of(answer.text)) == told

@@ -14,8 +14,9 @@ from jobs.fleet.tallies import MemoryTallies
 from jobs.lease.leases import Holding, claim, update_job
 from jobs.model import Job
 from jobs.queue import MemoryQueue
+from jobs.spec import JobSpec
 from jobs.stores.memory_store import MemoryJobStore
-from tests.jobs.factories import MINUTE, make_entry, make_job, make_manifest, make_spec
+from tests.jobs.factories import CONFIG_TEXT, MINUTE, make_entry, make_job, make_manifest, make_spec
 from tests.jobs.lease_monitors import fair_lease_monitor
 from tests.worker.test_tasks import MACHINE
 from worker.supervisor import Supervisor
@@ -26,8 +27,8 @@ OVER = timedelta(seconds=-1)
 
 def stored_job(store: MemoryJobStore, *, output: Path) -> Job:
     """A job whose artifact belongs below a folder."""
-    job = make_job().model_copy(update={"spec": make_spec(output_uri=str(output))})
-    store.add(job)
+    job = make_job().model_copy(update={"spec": JobSpec.of(make_spec(output_uri=str(output)))})
+    store.add(job, CONFIG_TEXT)
     return job
 
 

@@ -13,7 +13,7 @@ from jobs.diagnostics.bundles import Bundles
 from jobs.diagnostics.logs import MemoryLogs
 from jobs.lease.leases import Holding, claim
 from jobs.stores.memory_store import MemoryJobStore
-from tests.jobs.factories import MINUTE, make_job
+from tests.jobs.factories import CONFIG_TEXT, MINUTE, make_job
 from worker.environment.attempt_environment import AttemptEnvironment
 from worker.launch import CommandLauncher
 from worker.settings import AttemptEnvironmentSettings
@@ -73,7 +73,7 @@ def store() -> MemoryJobStore:
 @pytest.fixture
 def holding(store: MemoryJobStore) -> Holding:
     job = make_job()
-    store.add(job)
+    store.add(job, CONFIG_TEXT)
     holding = claim(store, job.id, worker="w1", length=MINUTE)
     assert holding is not None
     return holding

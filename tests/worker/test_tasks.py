@@ -16,7 +16,7 @@ from jobs.queue import MemoryQueue
 from jobs.stores.memory_store import MemoryJobStore
 from telemetry.choices import LogFormat, LogLevel
 from telemetry.logging import configure_logging
-from tests.jobs.factories import MINUTE, make_job
+from tests.jobs.factories import CONFIG_TEXT, MINUTE, make_job
 from tests.jobs.lease_monitors import fair_lease_monitor
 from worker.heartbeat import close_orphans, release_jobs
 from worker.machine.targets import Machine
@@ -52,7 +52,7 @@ def test_a_message_runs_its_job(
     make_supervisor: MakeSupervisor, store: MemoryJobStore, queue: MemoryQueue
 ) -> None:
     job = make_job()
-    store.add(job)
+    store.add(job, CONFIG_TEXT)
     runner(make_supervisor("succeed"), store, queue).run(job.id)
     assert store.get(job.id).state is JobState.SUCCEEDED
 
@@ -61,7 +61,7 @@ def test_an_attempt_is_counted(
     make_supervisor: MakeSupervisor, store: MemoryJobStore, queue: MemoryQueue
 ) -> None:
     job, tallies = make_job(), MemoryTallies()
-    store.add(job)
+    store.add(job, CONFIG_TEXT)
     runner(make_supervisor("succeed"), store, queue, tallies).run(job.id)
     assert tallies.read()[Tally(name="attempts", ending="succeeded")] == 1
     compiled = Tally(
@@ -78,7 +78,7 @@ def test_what_a_worker_logs_of_a_stage_names_job_attempt_and_tower(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     job = make_job()
-    store.add(job)
+    store.add(job, CONFIG_TEXT)
     configure_logging(LogFormat.JSON, LogLevel.DEBUG)
     runner(make_supervisor("fail-item"), store, queue).run(job.id)
     lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
@@ -92,7 +92,7 @@ def test_a_redelivered_message_does_nothing_when_the_job_is_taken(
     make_supervisor: MakeSupervisor, store: MemoryJobStore, queue: MemoryQueue
 ) -> None:
     job = make_job()
-    store.add(job)
+    store.add(job, CONFIG_TEXT)
     claim(store, job.id, worker="w2", length=MINUTE)
     before = store.get(job.id)
     runner(make_supervisor("succeed"), store, queue).run(job.id)
@@ -103,7 +103,7 @@ def test_a_broken_job_is_enqueued_again(
     make_supervisor: MakeSupervisor, store: MemoryJobStore, queue: MemoryQueue
 ) -> None:
     job = make_job()
-    store.add(job)
+    store.add(job, CONFIG_TEXT)
     runner(make_supervisor("crash"), store, queue).run(job.id)
     assert queue.sent == [job.id]
 
@@ -116,7 +116,7 @@ def test_the_sweep_enqueues_what_a_dead_worker_held(
     make_supervisor: MakeSupervisor, store: MemoryJobStore, queue: MemoryQueue
 ) -> None:
     job = make_job()
-    store.add(job)
+    store.add(job, CONFIG_TEXT)
     claim(store, job.id, worker="dead", length=timedelta(seconds=-1))
     sweep(runner(make_supervisor("succeed"), store, queue))
     assert (store.get(job.id).state, queue.sent) == (JobState.QUEUED, [job.id])

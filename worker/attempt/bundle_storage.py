@@ -24,32 +24,36 @@ class BundleStorage:
     logs: JobLogs
     secrets: Sequence[str]
 
-    def store_bundles(self, result: AttemptResult, job: Job, workspace: Workspace) -> AttemptResult:
+    def store_bundles(
+        self, result: AttemptResult, job: Job, config: str, workspace: Workspace
+    ) -> AttemptResult:
         """Return the result with a `bundle_url` in each failure whose bundle could be stored."""
         match result:
             case Finished(outcome):
-                stored = {"failure": self._store_bundle(outcome.failure, None, job, workspace)}
+                stored = {"failure": self._store_bundle(outcome.failure, None, job, config, workspace)}
                 towers = tuple(
                     each.model_copy(
-                        update={"failure": self._store_bundle(each.failure, each.tower, job, workspace)}
+                        update={
+                            "failure": self._store_bundle(each.failure, each.tower, job, config, workspace)
+                        }
                     )
                     for each in outcome.towers
                 )
                 return Finished(outcome.model_copy(update={**stored, "towers": towers}))
             case NoOutcome(failure):
-                return NoOutcome(self._store_bundle(failure, None, job, workspace) or failure)
+                return NoOutcome(self._store_bundle(failure, None, job, config, workspace) or failure)
             case _:
                 return result
 
     def _store_bundle(
-        self, failure: Failure | None, tower: TowerName | None, job: Job, workspace: Workspace
+        self, failure: Failure | None, tower: TowerName | None, job: Job, config: str, workspace: Workspace
     ) -> Failure | None:
         if failure is None or self.bundles is None:
             return failure
         try:
             lines = self.logs.read(job.id, tower)
             url = self.bundles.put(
-                job.id, tower, build_bundle(job, tower, failure, workspace, lines, self.secrets)
+                job.id, tower, build_bundle(job, config, tower, failure, workspace, lines, self.secrets)
             )
         except Exception:  # the failure is reported in any case
             log.exception("bundle_not_stored", tower=tower)

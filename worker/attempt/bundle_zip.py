@@ -26,6 +26,7 @@ _DIRECTORY = 16 << 10  # bytes reserved for the zip's own directory
 
 def build_bundle(
     job: Job,
+    config: str,
     tower: TowerName | None,
     failure: Failure,
     workspace: Workspace,
@@ -34,21 +35,27 @@ def build_bundle(
 ) -> bytes:
     """Return the zip for one tower's failure, or, without a tower, for an attempt that failed as a whole.
 
-    All `secrets` are removed from every file.
+    `config` is the text of the job's config. All `secrets` are removed from every file.
     """
-    return _write_zip(_list_files(job, tower, failure, workspace, logs), secrets)
+    return _write_zip(_list_files(job, config, tower, failure, workspace, logs), secrets)
 
 
 def _list_files(
-    job: Job, tower: TowerName | None, failure: Failure, workspace: Workspace, logs: tuple[LogPart, ...]
+    job: Job,
+    config: str,
+    tower: TowerName | None,
+    failure: Failure,
+    workspace: Workspace,
+    logs: tuple[LogPart, ...],
 ) -> Iterator[tuple[str, str]]:
     """Yield the name and text of each file, the most important first."""
     attempt = {"job": job.id, "attempt": job.attempt, "tower": tower, "failure": failure.model_dump()}
     yield "failure.json", _json(attempt)
-    yield "spec.json", job.spec.model_dump_json(indent=2, exclude={"config"})
-    yield "pipeline.config", job.spec.config or ""
+    spec = job.spec.with_config(config)
+    yield "spec.json", spec.model_dump_json(indent=2, exclude={"config"})
+    yield "pipeline.config", config
     yield "versions.json", _json(all_versions())
-    yield "plan.json", _describe_plan(job.spec)
+    yield "plan.json", _describe_plan(spec)
     yield "log.txt", _format_log(logs)
     for folder in [workspace.path / tower] if tower else sorted(workspace.path.glob("*")):
         for file in sorted((folder / DIAGNOSTICS).glob("*"), key=_by_size):

@@ -132,8 +132,13 @@ def open_output_of(job: Job, uri: str) -> ArtifactStore:
 
 
 @contextmanager
-def open_workspace(job: Job, worker_dir: Path, traceparent: str | None = None) -> Iterator[Workspace]:
-    """Create the directory of a job's attempt; remove it with all its content afterwards."""
+def open_workspace(
+    job: Job, config: str, worker_dir: Path, traceparent: str | None = None
+) -> Iterator[Workspace]:
+    """Create the directory of a job's attempt; remove it with all its content afterwards.
+
+    `config` is the text of the job's config.
+    """
     # Short, because the path of a Unix socket below TMPDIR may have at most 108 bytes.
     workspace = Workspace(worker_dir / f"{job.id[-8:]}-{job.attempt}", artifact_uri=artifact_uri_of(job))
     workspace.path.mkdir(parents=True, mode=0o700)
@@ -141,7 +146,7 @@ def open_workspace(job: Job, worker_dir: Path, traceparent: str | None = None) -
     request = AttemptFile(
         job_id=job.id,
         attempt=job.attempt,
-        spec=job.current_spec,
+        spec=job.current_spec.with_config(config),
         uris=job.uris,
         config_uri=job.config_uri,
         folder=artifact_folder(job),

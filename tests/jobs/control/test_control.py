@@ -18,7 +18,7 @@ from jobs.model import Job, JobState
 from jobs.queue import MemoryQueue
 from jobs.request import JobOptions, Priority
 from jobs.stores.job_store import JobStore
-from tests.jobs.factories import MINUTE, make_failure, make_job, make_outcome, make_spec
+from tests.jobs.factories import CONFIG_TEXT, MINUTE, make_failure, make_job, make_outcome, make_spec
 
 
 def plan(spec: ExportSpec) -> Plan:
@@ -55,7 +55,7 @@ def test_a_submitted_job_is_stored_and_enqueued(control: JobControl, queue: Memo
 
 def test_the_job_keeps_the_config_of_its_submit(control: JobControl) -> None:
     job = control.submit(make_spec(config=None, config_uri="s3://b/pipeline.config"))
-    assert (job.spec.config, job.spec.config_uri) == ("text of the day", None)
+    assert control.spec_with_config(job).config == "text of the day"
     assert job.config_uri == "s3://b/pipeline.config"
 
 
@@ -66,8 +66,8 @@ def test_a_submit_outlives_a_queue_that_is_away(store: JobStore) -> None:
 
 def test_a_queued_job_without_a_message_is_enqueued_again(store: JobStore, queue: MemoryQueue) -> None:
     lost, waiting = make_job(), make_job()
-    store.add(lost)
-    store.add(waiting)
+    store.add(lost, CONFIG_TEXT)
+    store.add(waiting, CONFIG_TEXT)
     queue.enqueue(waiting.id)
     assert enqueue_lost(store, queue) == (lost.id,)
     assert enqueue_lost(store, queue) == ()

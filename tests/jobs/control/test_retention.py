@@ -9,7 +9,7 @@ from jobs.control.retention import forget_old_jobs
 from jobs.ids import JobId, first_id_at
 from jobs.model import Job, JobState
 from jobs.stores.job_store import JobStore
-from tests.jobs.factories import make_job
+from tests.jobs.factories import CONFIG_TEXT, make_job
 
 KEEP = timedelta(days=30)
 
@@ -21,7 +21,7 @@ def job_of(store: JobStore, state: JobState, *, age: timedelta, **changes: objec
     job_id = JobId(first_id_at(when)[:-1] + number)
     ended = when if state.is_final else None
     job = make_job(state, job_id=job_id).model_copy(update={"finished_at": ended, **changes})
-    assert store.add(job)
+    assert store.add(job, CONFIG_TEXT)
     return job
 
 

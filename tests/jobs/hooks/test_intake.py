@@ -15,7 +15,7 @@ from jobs.ids import JobId
 from jobs.model import Job
 from jobs.request import ExportRequest
 from jobs.stores.redis_store import RedisJobStore
-from tests.jobs.factories import NOW, make_job
+from tests.jobs.factories import CONFIG_TEXT, NOW, make_job
 from tests.jobs.hooks.factories import make_template, make_training_event, make_trigger
 
 
@@ -34,7 +34,7 @@ class Submitting:
         if len(self.added) >= self.breaks_after:
             raise StorageError("S3 is away")
         job = make_job(job_id=job_id)
-        if self.store.add(job):
+        if self.store.add(job, CONFIG_TEXT):
             self.added.append(job_id)
         return job
 

@@ -11,7 +11,7 @@ from jobs.hooks.subscriptions import Subscription
 from jobs.lease.leases import claim as claim_job
 from jobs.lease.leases import update_job
 from jobs.stores.redis_store import OUTBOX_KEY, RedisJobStore
-from tests.jobs.factories import MINUTE, NOW, make_job
+from tests.jobs.factories import CONFIG_TEXT, MINUTE, NOW, make_job
 from tests.jobs.hooks.factories import CALLBACK, SECRET, make_try
 
 DAY = timedelta(days=1)
@@ -32,7 +32,7 @@ def _subscription(*events: EventType) -> Subscription:
 def _cancelled_job(client: redis.Redis, callback_url: str | None = CALLBACK) -> str:
     store = RedisJobStore(client)
     job = make_job().model_copy(update={"callback_url": callback_url})
-    store.add(job)
+    store.add(job, CONFIG_TEXT)
     update_job(store, job.id, lambda job, now: job.request_cancel(now))
     return job.id
 
@@ -55,7 +55,7 @@ def test_a_job_s_change_and_its_news_are_written_together(
 def test_a_change_that_is_refused_tells_nothing(redis_client: redis.Redis, outbox: RedisOutbox) -> None:
     store = RedisJobStore(redis_client)
     job = make_job()
-    store.add(job)
+    store.add(job, CONFIG_TEXT)
     assert claim_job(store, job.id, worker="w1", length=MINUTE)
     assert redis_client.llen(OUTBOX_KEY) == 1
     assert not store.replace(job, job.request_cancel(NOW))  # of an old revision

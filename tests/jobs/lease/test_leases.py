@@ -10,7 +10,7 @@ from jobs.lease.leases import Holding, claim, release_expired, update_job
 from jobs.lease.orphans import take_orphan
 from jobs.model import Job, JobState
 from jobs.stores.job_store import JobStore
-from tests.jobs.factories import MINUTE, make_event, make_failure, make_job, make_outcome
+from tests.jobs.factories import CONFIG_TEXT, MINUTE, make_event, make_failure, make_job, make_outcome
 
 OVER = timedelta(seconds=-1)  # the length of a lease that has ended already
 
@@ -18,7 +18,7 @@ OVER = timedelta(seconds=-1)  # the length of a lease that has ended already
 @pytest.fixture
 def job(store: JobStore) -> Job:
     job = make_job()
-    store.add(job)
+    store.add(job, CONFIG_TEXT)
     return job
 
 

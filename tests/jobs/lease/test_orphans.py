@@ -9,16 +9,17 @@ from jobs.errors import LeaseLost
 from jobs.lease.leases import Holding, claim, release_expired, update_job
 from jobs.lease.orphans import OrphanedJob, take_orphan
 from jobs.model import Job, JobState
+from jobs.spec import JobSpec
 from jobs.stores.job_store import JobStore
 from jobs.stores.record import write_record
-from tests.jobs.factories import MINUTE, make_failure, make_job, make_outcome, make_spec
+from tests.jobs.factories import CONFIG_TEXT, MINUTE, make_failure, make_job, make_outcome, make_spec
 
 OVER = timedelta(seconds=-1)
 
 
 def begun(store: JobStore, *, length: timedelta = MINUTE, **changes: object) -> Holding:
-    job = make_job().model_copy(update={"spec": make_spec(**changes)})
-    store.add(job)
+    job = make_job().model_copy(update={"spec": JobSpec.of(make_spec(**changes))})
+    store.add(job, CONFIG_TEXT)
     holding = claim(store, job.id, worker="w1", length=length, serves=("cpu", "avx2"))
     assert holding is not None
     return holding

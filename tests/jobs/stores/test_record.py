@@ -6,16 +6,16 @@ from pathlib import Path
 import pytest
 import redis
 
-from exporter.spec import ExportSpec
 from jobs.control.control import enqueue_lost
 from jobs.errors import RecordTooNew
 from jobs.ids import JobId, new_job_id
 from jobs.lease.leases import claim, release_expired
 from jobs.model import Job, JobState
 from jobs.queue import MemoryQueue
+from jobs.spec import JobSpec
 from jobs.stores.record import read_record, write_record, write_spec
 from jobs.stores.redis_store import JOB_KEY, RedisJobStore
-from tests.jobs.factories import MINUTE, make_job, make_outcome
+from tests.jobs.factories import CONFIG_TEXT, MINUTE, make_job, make_outcome
 
 RECORDS = Path(__file__).parent / "records"
 
@@ -43,43 +43,56 @@ def newer(client: redis.Redis, job: Job) -> None:
 
 def several() -> Job:
     job = make_job()
-    spec = ExportSpec.model_validate({**job.spec.model_dump(), "target": ["avx2", "avx512"]})
+    spec = JobSpec.model_validate({**job.spec.model_dump(), "target": ["avx2", "avx512"]})
     towers = tuple(
         tower.model_copy(update={"target": target}) for target in spec.targets for tower in job.towers
     )
     return job.model_copy(update={"spec": spec, "towers": towers})
 
 
-def test_what_asks_for_nothing_new_is_written_as_programs_of_version_1_read_it() -> None:
-    job = make_job()
-    first = json.loads((RECORDS / "version-1-queued.json").read_text())["hash"]
-    assert json.loads(write_record(job)).keys() == json.loads(first["record"]).keys()
-    assert json.loads(write_spec(job.spec)).keys() == json.loads(first["spec"]).keys()
+def kept_by_version_2(job: Job) -> tuple[str, str]:
+    """The record and the spec of a job as programs of version 2 left them."""
+    spec = json.dumps(job.spec.with_config(CONFIG_TEXT).model_dump(mode="json"))
+    return write_record(job.model_copy(update={"version": 2})), spec
+
+
+def test_a_job_of_version_1_that_asks_for_nothing_new_stays_readable_for_its_programs() -> None:
+    first = json.loads((RECORDS / "version-1-queued.json").read_text())
+    job = read_record(JobId(first["id"]), first["hash"]["record"], first["hash"]["spec"])
+    assert json.loads(write_record(job)).keys() == json.loads(first["hash"]["record"]).keys()
     assert json.loads(write_record(job))["version"] == 1
 
 
-def test_what_is_new_is_written_as_version_2_and_read_back() -> None:
+def test_a_new_job_is_written_as_version_3_and_read_back() -> None:
     job = several()
-    assert json.loads(write_record(job))["version"] == 2
-    read = read_record(write_record(job), write_spec(job.spec))
-    assert read == job.model_copy(update={"version": 2})
+    assert json.loads(write_record(job))["version"] == 3
+    assert read_record(job.id, write_record(job), write_spec(job.spec)) == job
+
+
+def test_of_a_record_with_the_configs_text_the_digest_is_read() -> None:
+    job = several()
+    record, spec = kept_by_version_2(job)
+    assert json.loads(record)["version"] == 2
+    assert read_record(job.id, record, spec) == job.model_copy(update={"version": 2})
 
 
 @pytest.mark.parametrize("separators", [(", ", ": "), (",", ":")], ids=["blanks", "as pydantic writes"])
 def test_a_record_from_when_towers_said_twice_that_they_are_cold_is_read(separators: tuple[str, str]) -> None:
     job = several()
-    record = json.loads(write_record(job))
+    text, spec = kept_by_version_2(job)
+    record = json.loads(text)
     for tower in record["towers"]:
         tower["cold"] = None
-    read = read_record(json.dumps(record, separators=separators), write_spec(job.spec))
+    read = read_record(job.id, json.dumps(record, separators=separators), spec)
     assert read == job.model_copy(update={"version": 2})
 
 
-@pytest.mark.parametrize("change", [{"version": 3}, {"invented": True}])
+@pytest.mark.parametrize("change", [{"version": 4}, {"invented": True}])
 def test_a_record_of_a_newer_program_is_not_guessed_at(change: dict[str, object]) -> None:
-    record = json.loads(write_record(make_job()))
+    job = make_job()
+    record = json.loads(write_record(job))
     with pytest.raises(RecordTooNew):
-        read_record(json.dumps({**record, **change}), write_spec(make_job().spec))
+        read_record(job.id, json.dumps({**record, **change}), write_spec(job.spec))
 
 
 def test_jobs_of_both_versions_run_to_their_end(
@@ -88,7 +101,7 @@ def test_jobs_of_both_versions_run_to_their_end(
     """A queued job, one left running by a worker of version 1, and one that only version 2 can hold."""
     ids = [keep_first_version(redis_client, name) for name in ("queued", "running")]
     newest = several()
-    redis_store.add(newest)
+    redis_store.add(newest, CONFIG_TEXT)
     assert release_expired(redis_store, redis_store.leases())[0].id == ids[1]
     assert enqueue_lost(redis_store, MemoryQueue()) == (newest.id, *sorted(ids, reverse=True))
     for job_id in [*ids, newest.id, newest.id]:  # the newest has two targets
@@ -112,7 +125,7 @@ def test_a_newer_record_is_left_alone_and_nothing_else_is_held_up(
 ) -> None:
     mine, theirs = make_job(), make_job(job_id=new_job_id())
     for job in (mine, theirs):
-        redis_store.add(job)
+        redis_store.add(job, CONFIG_TEXT)
     newer(redis_client, theirs)
     before = redis_client.hgetall(JOB_KEY + theirs.id)
     assert claim(redis_store, theirs.id, worker="w1", length=MINUTE) is None

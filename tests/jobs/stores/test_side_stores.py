@@ -25,7 +25,7 @@ from jobs.lease.leases import claim
 from jobs.model import Job, JobState
 from jobs.stores.memory_store import MemoryJobStore
 from jobs.stores.redis_store import RedisJobStore
-from tests.jobs.factories import MINUTE, make_failure, make_job, make_outcome
+from tests.jobs.factories import CONFIG_TEXT, MINUTE, make_failure, make_job, make_outcome
 
 JOB = new_job_id()
 KEY = AnswerKey("a", "k")
@@ -158,7 +158,7 @@ def finish(
     job = make_job(job_id=JobId(f"{number:026d}")).model_copy(
         update={"model": model, "labels": labels, "retry_of": retry_of, "towers": towers}
     )
-    releases.store.add(job)
+    releases.store.add(job, CONFIG_TEXT)
     holding = claim(releases.store, job.id, worker="w", length=MINUTE)
     assert holding is not None
     outcome = make_outcome(failed=dict.fromkeys(failed, make_failure()))

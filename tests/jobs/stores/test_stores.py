@@ -8,7 +8,7 @@ from jobs.ids import JobId, new_job_id
 from jobs.model import Job, JobState, Lease
 from jobs.stores.job_store import JobStore
 from jobs.stores.redis_store import RedisJobStore, connect
-from tests.jobs.factories import MINUTE, make_job
+from tests.jobs.factories import CONFIG_TEXT, MINUTE, make_job
 
 
 def changed(job: Job, state: JobState, store: JobStore) -> Job:
@@ -17,7 +17,7 @@ def changed(job: Job, state: JobState, store: JobStore) -> Job:
 
 def test_what_was_added_is_found(store: JobStore) -> None:
     job = make_job()
-    store.add(job)
+    store.add(job, CONFIG_TEXT)
     assert store.get(job.id) == job
 
 
@@ -28,7 +28,7 @@ def test_an_unknown_job_is_not_found(store: JobStore) -> None:
 
 def test_a_change_of_an_old_revision_is_refused(store: JobStore) -> None:
     job = make_job()
-    store.add(job)
+    store.add(job, CONFIG_TEXT)
     assert store.replace(job, changed(job, JobState.RUNNING, store))
     assert not store.replace(job, changed(job, JobState.CANCELLED, store))
     assert store.get(job.id).state is JobState.RUNNING
@@ -37,7 +37,7 @@ def test_a_change_of_an_old_revision_is_refused(store: JobStore) -> None:
 def test_pages_are_newest_first_and_end(store: JobStore) -> None:
     ids = [JobId(f"{number:026d}") for number in range(5)]
     for job_id in ids:
-        store.add(make_job(job_id=job_id))
+        store.add(make_job(job_id=job_id), CONFIG_TEXT)
     first = store.page(limit=3)
     second = store.page(limit=3, before=first.next)
     assert [job.id for job in first.jobs + second.jobs] == ids[::-1]
@@ -46,8 +46,8 @@ def test_pages_are_newest_first_and_end(store: JobStore) -> None:
 
 def test_a_page_may_show_one_state(store: JobStore) -> None:
     queued, cancelled = make_job(), make_job()
-    store.add(queued)
-    store.add(cancelled)
+    store.add(queued, CONFIG_TEXT)
+    store.add(cancelled, CONFIG_TEXT)
     store.replace(cancelled, changed(cancelled, JobState.CANCELLED, store))
     assert [job.id for job in store.page(limit=9, state=JobState.CANCELLED).jobs] == [cancelled.id]
     assert [job.id for job in store.page(limit=9, state=JobState.QUEUED).jobs] == [queued.id]
@@ -57,7 +57,7 @@ def test_leases_are_found_with_their_ends(store: JobStore) -> None:
     ends = {}
     for until in (store.now() - MINUTE, store.now() + MINUTE):
         job = make_job(JobState.QUEUED)
-        store.add(job)
+        store.add(job, CONFIG_TEXT)
         held = changed(job, JobState.RUNNING, store).model_copy(
             update={"lease": Lease(worker="w", until=until)}
         )
@@ -68,7 +68,7 @@ def test_leases_are_found_with_their_ends(store: JobStore) -> None:
 
 def test_a_lease_that_was_given_up_is_no_longer_found(store: JobStore) -> None:
     job = make_job()
-    store.add(job)
+    store.add(job, CONFIG_TEXT)
     held = changed(job, JobState.RUNNING, store).model_copy(
         update={"lease": Lease(worker="w", until=store.now() - MINUTE)}
     )
@@ -92,13 +92,13 @@ def test_a_redis_that_refuses_is_named(
     redis_client.config_set(setting, value)
     try:
         with pytest.raises(StoreUnavailable, match="refuses"):
-            RedisJobStore(redis_client).add(make_job())
+            RedisJobStore(redis_client).add(make_job(), CONFIG_TEXT)
     finally:
         redis_client.config_set(setting, usual)
 
 
 def test_the_config_is_not_rewritten_with_every_change(redis_client: redis.Redis) -> None:
     store, job = RedisJobStore(redis_client), make_job()
-    store.add(job)
+    store.add(job, CONFIG_TEXT)
     record = redis_client.hget(f"slipway:job:{job.id}", "record")
-    assert isinstance(record, str) and job.spec.config not in (None, "") and job.spec.config not in record
+    assert isinstance(record, str) and CONFIG_TEXT not in record

@@ -8,7 +8,7 @@ from jobs.model import JobState
 from jobs.stores.memory_store import MemoryJobStore
 from service.app import create_app
 from service.settings import ServiceSettings
-from tests.jobs.factories import make_job
+from tests.jobs.factories import CONFIG_TEXT, make_job
 from tests.service.gate.unsafe_calls import unsafe_calls
 
 FOREIGN = [
@@ -47,7 +47,7 @@ def test_another_sites_page_cancels_no_job(
     client: TestClient, store: MemoryJobStore, headers: dict[str, str]
 ) -> None:
     job = make_job()
-    store.add(job)
+    store.add(job, CONFIG_TEXT)
     assert client.post(f"/exports/{job.id}/cancel", headers=headers).status_code == 403
     assert store.get(job.id).state is JobState.QUEUED
 
@@ -57,7 +57,7 @@ def test_programs_and_own_pages_are_answered(
     client: TestClient, store: MemoryJobStore, headers: dict[str, str]
 ) -> None:
     job = make_job()
-    store.add(job)
+    store.add(job, CONFIG_TEXT)
     assert client.post(f"/exports/{job.id}/cancel", headers=headers).status_code == 202
 
 

@@ -18,7 +18,7 @@ from jobs.lease.leases import update_job
 from jobs.stores.redis_store import OUTBOX_KEY, RedisJobStore
 from launcher.ports import free_port
 from tests.architecture.tree import ROOT
-from tests.jobs.factories import make_job
+from tests.jobs.factories import CONFIG_TEXT, make_job
 from tests.jobs.hooks.factories import SECRET
 from tests.service.hooks.receiver import WAIT_S, Receiver
 
@@ -58,7 +58,7 @@ def _wait_until_up(url: str) -> None:
 def _cancelled_job(client: redis.Redis, receiver: Receiver) -> str:
     store = RedisJobStore(client)
     job = make_job().model_copy(update={"callback_url": receiver.url})
-    store.add(job)
+    store.add(job, CONFIG_TEXT)
     update_job(store, job.id, lambda job, now: job.request_cancel(now))
     return job.id
 

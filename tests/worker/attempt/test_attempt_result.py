@@ -13,7 +13,7 @@ from jobs.diagnostics.logs import MemoryLogs
 from jobs.lease.leases import claim
 from jobs.model import JobState
 from jobs.stores.memory_store import MemoryJobStore
-from tests.jobs.factories import MINUTE, make_job
+from tests.jobs.factories import CONFIG_TEXT, MINUTE, make_job
 from tests.worker.conftest import ATTEMPT_ENVIRONMENT
 from worker.attempt.attempt_result import Finished, NoOutcome, redact_failures
 from worker.launch import CommandLauncher
@@ -36,7 +36,7 @@ def test_the_worker_signs_what_its_attempt_wrote_and_nothing_else(
     job = make_job().model_copy(
         update={"spec": make_job().spec.model_copy(update={"output_uri": str(tmp_path)})}
     )
-    store.add(job)
+    store.add(job, CONFIG_TEXT)
     holding = claim(store, job.id, worker="w1", length=MINUTE)
     assert holding is not None
     private = Ed25519PrivateKey.generate()

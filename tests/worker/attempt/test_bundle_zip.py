@@ -15,6 +15,7 @@ from exporter.stages import Stage
 from jobs.diagnostics.bundles import MAX_BYTES
 from jobs.diagnostics.logs import LogPart
 from jobs.model import Job, JobState
+from jobs.spec import JobSpec
 from tests.jobs.factories import make_failure, make_job, make_spec
 from tests.service.requests import CONFIG
 from worker.attempt.bundle_zip import build_bundle
@@ -26,7 +27,7 @@ LOG = (LogPart(tower=TowerName.USER, stage=Stage.TRACE, lines=("begun", "torch s
 @pytest.fixture
 def job() -> Job:
     spec = make_spec(config=CONFIG.read_text(), checkpoint_uri="s3://me:pass@store/ckpt")
-    return make_job(JobState.RUNNING).model_copy(update={"spec": spec})
+    return make_job(JobState.RUNNING).model_copy(update={"spec": JobSpec.of(spec)})
 
 
 def evidence(workspace: Path, tower: str, name: str, text: str) -> None:
@@ -48,7 +49,9 @@ def unpacked(content: bytes) -> dict[str, str]:
 def test_it_says_what_was_asked_what_was_planned_and_what_happened(job: Job, tmp_path: Path) -> None:
     evidence(tmp_path, "user", "sizes.txt", "batch: 2")
     evidence(tmp_path, "item", "sizes.txt", "of the other tower")
-    files = unpacked(build_bundle(job, TowerName.USER, make_failure(), workspace(tmp_path), LOG))
+    files = unpacked(
+        build_bundle(job, CONFIG.read_text(), TowerName.USER, make_failure(), workspace(tmp_path), LOG)
+    )
     assert json.loads(files["failure.json"])["failure"]["code"] == "trace_failed"
     assert json.loads(files["plan.json"])["user"]["dims"][0]["name"] == "batch"
     assert files["pipeline.config"] == CONFIG.read_text()
@@ -60,13 +63,13 @@ def test_it_says_what_was_asked_what_was_planned_and_what_happened(job: Job, tmp
 def test_of_a_whole_attempt_it_holds_every_towers(job: Job, tmp_path: Path) -> None:
     for tower in ("user", "item"):
         evidence(tmp_path, tower, "traceback.txt", tower)
-    files = unpacked(build_bundle(job, None, make_failure(), workspace(tmp_path), ()))
+    files = unpacked(build_bundle(job, CONFIG.read_text(), None, make_failure(), workspace(tmp_path), ()))
     assert (files["user/traceback.txt"], files["item/traceback.txt"]) == ("user", "item")
 
 
 def test_a_config_that_does_not_parse_is_no_obstacle(job: Job, tmp_path: Path) -> None:
-    wrong = job.model_copy(update={"spec": make_spec(config="nonsense {")})
-    files = unpacked(build_bundle(wrong, None, make_failure(), workspace(tmp_path), ()))
+    wrong = job.model_copy(update={"spec": JobSpec.of(make_spec(config="nonsense {"))})
+    files = unpacked(build_bundle(wrong, "nonsense {", None, make_failure(), workspace(tmp_path), ()))
     assert json.loads(files["plan.json"])["code"] == "invalid_pipeline_config"
 
 
@@ -74,7 +77,7 @@ def test_it_is_small_whatever_the_stages_had(job: Job, tmp_path: Path) -> None:
     noise = random.Random(7).randbytes(3 << 20).hex()
     for name in ("a.txt", "b.txt", "c.txt", "d.txt"):
         evidence(tmp_path, "user", name, noise)
-    content = build_bundle(job, TowerName.USER, make_failure(), workspace(tmp_path), LOG)
+    content = build_bundle(job, CONFIG.read_text(), TowerName.USER, make_failure(), workspace(tmp_path), LOG)
     files = unpacked(content)
     assert len(content) <= MAX_BYTES
     assert 0 < len(files["a.txt"]) < len(noise) and files["left_out.txt"] == "d.txt\n"

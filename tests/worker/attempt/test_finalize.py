@@ -16,8 +16,9 @@ from jobs.fleet.tallies import Tally
 from jobs.ids import JobId
 from jobs.lease.orphans import OrphanedJob, take_orphan
 from jobs.model import Job, JobState
+from jobs.spec import JobSpec
 from jobs.stores.memory_store import MemoryJobStore
-from tests.jobs.factories import MINUTE, make_failure, make_job, make_spec
+from tests.jobs.factories import CONFIG_TEXT, MINUTE, make_failure, make_job, make_spec
 from tests.worker.abandoned_jobs import (
     OVER,
     abandon_twice,
@@ -152,8 +153,8 @@ def test_what_a_straggler_sent_is_removed_though_the_job_goes_on_for_another_tar
     store: MemoryJobStore, job: Job
 ) -> None:
     for_two = make_spec(output_uri=job.spec.output_uri, target=("cpu", "avx2"))
-    both = make_job().model_copy(update={"spec": for_two})
-    store.add(both)
+    both = make_job().model_copy(update={"spec": JobSpec.of(for_two)})
+    store.add(both, CONFIG_TEXT)
     straggler = held(store, both)
     straggler.set_back(make_failure())  # as the sweep would, in the meantime
     assert store.get(both.id).state is JobState.QUEUED

@@ -14,7 +14,7 @@ from jobs.diagnostics.logs import MemoryLogs
 from jobs.lease.leases import Holding
 from processes.guarded_process import GuardedProcess
 from tests.architecture.tree import ROOT
-from tests.jobs.factories import MINUTE
+from tests.jobs.factories import CONFIG_TEXT, MINUTE
 from tests.worker.conftest import ATTEMPT_ENVIRONMENT
 from worker.attempt.workspace import Workspace, open_workspace
 from worker.environment.attempt_environment import AttemptEnvironment
@@ -73,7 +73,7 @@ def test_real_ranks_see_no_secret_and_are_limited(
 ) -> None:
     for name, value in {**SECRETS, "AWS_ACCESS_KEY_ID": "AKIAUSED"}.items():
         monkeypatch.setenv(name, value)
-    with open_workspace(holding.job, worker_dir) as workspace, ranks_of(workspace, 2) as ranks:
+    with open_workspace(holding.job, CONFIG_TEXT, worker_dir) as workspace, ranks_of(workspace, 2) as ranks:
         for pid in ranks:
             seen = environment_of(pid)
             assert "planted" not in repr(seen)

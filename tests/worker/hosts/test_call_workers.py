@@ -14,7 +14,7 @@ from jobs.lease.leases import Holding, claim, join_attempt
 from jobs.model import JobState
 from jobs.queue import HostCall, MemoryQueue
 from jobs.stores.memory_store import MemoryJobStore
-from tests.jobs.factories import MINUTE, make_job
+from tests.jobs.factories import CONFIG_TEXT, MINUTE, make_job
 from worker.hosts.call_workers import HostCaller, rendezvous_of
 from worker.settings import WorkerSettings
 from worker.supervisor import Supervisor
@@ -27,7 +27,7 @@ HERE = HostCaller(address="127.0.0.1", time_limit=timedelta(seconds=7))
 def claimed(store: MemoryJobStore, nodes: int | None) -> Holding:
     job = make_job()
     job = job.model_copy(update={"spec": job.spec.model_copy(update={"nodes": nodes})})
-    store.add(job)
+    store.add(job, CONFIG_TEXT)
     holding = claim(store, job.id, worker="leader", length=MINUTE)
     assert holding is not None
     return holding

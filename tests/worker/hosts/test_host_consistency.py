@@ -15,7 +15,7 @@ from exporter.manifest import Versions
 from exporter.outcome import Failure
 from exporter.spec import ExportSpec
 from exporter.storage.places import EVERYWHERE
-from tests.jobs.factories import make_job
+from tests.jobs.factories import CONFIG_TEXT, make_job
 from worker.attempt.workspace import open_workspace
 from worker.hosts.host import HostOfRanks
 from worker.hosts.host_consistency import AgreedJob, HostFacts, collect_host_facts, digest_checkpoint
@@ -46,7 +46,7 @@ def test_all_hosts_are_told_what_one_has_otherwise(
 
     def read_failure(index: int) -> Failure | None:
         common = COMMON.model_copy(update=own) if index else COMMON
-        with open_workspace(job, worker_dir / str(index)) as workspace:
+        with open_workspace(job, CONFIG_TEXT, worker_dir / str(index)) as workspace:
             return HostOfRanks(Hosts(store, index, 2), PLACE, workspace, 4, common).run()
 
     with ThreadPoolExecutor(2) as threads:
