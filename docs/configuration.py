@@ -46,7 +46,7 @@ def variables_of(settings: type[BaseSettings]) -> Iterator[tuple[str, FieldInfo]
     prefix = settings.model_config.get("env_prefix", "")
     for name, field in settings.model_fields.items():
         if not (isinstance(field.annotation, type) and issubclass(field.annotation, BaseSettings)):
-            yield f"{prefix}{name}".upper(), field
+            yield str(field.validation_alias or f"{prefix}{name}").upper(), field
 
 
 def variables_of_all() -> frozenset[str]:

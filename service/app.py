@@ -9,6 +9,7 @@ from fastapi import Depends, FastAPI
 from exporter.version import __version__
 from processes.startup import settings_or_exit
 from service.access.guard import access_of, reading
+from service.access.rate_limit import GuessLimit
 from service.dependencies import Backend
 from service.errors import handle_errors
 from service.gate.request_gate import PublicBody, RequestGate
@@ -77,6 +78,7 @@ def create_app(settings: ServiceSettings | None = None, backend: Backend | None 
     for each in (exports, control, live, artifacts, models, health, metrics):
         app.include_router(each.router)
     app.state.hook_settings = settings.hooks
+    app.state.wrong_signatures = GuessLimit(settings.guess_limit)  # apart from wrong keys
     if backend is None:  # webhooks need a Redis
         app.include_router(webhooks.router)  # no key needed: its callers sign their requests
         for each in (triggers, subscriptions, deliveries):

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, IPvAnyNetwork
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from exporter.storage.uris import Folders
@@ -19,6 +19,21 @@ def _read_json(given: object) -> object:
     return json.loads(given) if isinstance(given, str) else given
 
 
+def _split(given: object) -> object:
+    """Split a list as uvicorn splits it: at commas alone."""
+    return tuple(filter(None, map(str.strip, given.split(",")))) if isinstance(given, str) else given
+
+
+def _require_strangers(networks: tuple[IPvAnyNetwork, ...]) -> tuple[IPvAnyNetwork, ...]:
+    """Refuse to trust everybody, whose X-Forwarded-For could then name any address."""
+    if any(not network.prefixlen for network in networks):
+        raise ValueError("name the proxies' own networks: if all are trusted, any caller chooses its address")
+    return networks
+
+
+Proxies = Annotated[
+    tuple[IPvAnyNetwork, ...], NoDecode, BeforeValidator(_split), AfterValidator(_require_strangers)
+]
 TokenRules = Annotated[tuple[TokenRule, ...], NoDecode, BeforeValidator(_read_json)]
 
 
@@ -63,6 +78,18 @@ class ServiceSettings(BaseSettings):
     )
     link_lifetime: int = Field(
         default=900, gt=0, le=604_800, description="Seconds for which a package's download link works."
+    )
+    secure_cookie: bool = Field(
+        default=False,
+        description="Whether browsers may send the dashboard's cookie over HTTPS only. If false, that is so "
+        "for sign-ins over HTTPS.",
+    )
+    # Read by uvicorn, which silently believes nobody for an entry that it cannot read, and everybody for "*".
+    trusted_proxies: Proxies = Field(
+        default=(),
+        validation_alias="FORWARDED_ALLOW_IPS",
+        description="Addresses and networks of the proxies whose X-Forwarded-For and X-Forwarded-Proto are "
+        "believed, separated by commas; see docs/access.md. Default: 127.0.0.1 and ::1.",
     )
     guess_limit: int = Field(
         default=30,

@@ -30,7 +30,7 @@ class Access:
         self, keys: KeyRing | None = None, tokens: TokenCheck | None = None, *, guess_limit: int = 0
     ) -> None:
         """Accept `keys` and `tokens`; with neither, every caller from this machine may do everything."""
-        self.rate_limit = GuessLimit(guess_limit)
+        self._wrong_secrets = GuessLimit(guess_limit)
         self._keys = keys
         self._tokens = tokens
 
@@ -62,11 +62,11 @@ class Access:
         )
 
     async def _find_caller(self, secret: str, peer: str | None) -> Caller | None:
-        self.rate_limit.require_below(peer, secret)
+        self._wrong_secrets.require_below(peer, secret)
         found = self._keys.find(secret) if self._keys else None
         if found is None and self._tokens is not None:
             found = await self._tokens.find(secret)
-        self.rate_limit.count(peer, secret, right=found is not None)
+        self._wrong_secrets.count(peer, secret, right=found is not None)
         return found
 
 

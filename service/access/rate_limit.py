@@ -81,12 +81,13 @@ def _digest(secret: str) -> bytes:
 def _network_of(address: str | None) -> str:
     """Return an IPv4 address as it is, and for IPv6 the network of one customer.
 
-    A customer has enough addresses in an IPv6 network to use a new one for every guess.
+    A customer has enough addresses in an IPv6 network to use a new one for every guess. Text that is no
+    address, which a proxy may pass on as it got it, counts as one address, or a new text would do as well.
     """
     try:
         parsed = ip_address(address or "")
     except ValueError:
-        return address or ""
-    if isinstance(parsed, IPv6Address) and parsed.ipv4_mapped is None:
-        return str(ip_network((parsed, _IPV6_PREFIX), strict=False))
-    return str(parsed)
+        return ""
+    if not isinstance(parsed, IPv6Address):
+        return str(parsed)
+    return str(parsed.ipv4_mapped or ip_network((int(parsed), _IPV6_PREFIX), strict=False))

@@ -10,6 +10,7 @@ from service.access.guard import KEY_COOKIE, peer_of
 from service.dashboard.pages import SignInPage
 from service.dashboard.render import answer
 from service.dashboard.route import PageRoute
+from service.dependencies import Settings
 from service.errors import TooManyGuesses, Unauthenticated, status_of
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -22,7 +23,9 @@ async def _form(request: Request) -> dict[str, str]:
 
 
 @router.post("/sign-in")
-async def sign_in(request: Request, form: Annotated[dict[str, str], Depends(_form)]) -> Response:
+async def sign_in(
+    request: Request, settings: Settings, form: Annotated[dict[str, str], Depends(_form)]
+) -> Response:
     """Set a valid key as the browser's cookie, and redirect to the page that was asked for."""
     key, wanted = form.get("key", "").strip(), _own_path(form.get("wanted", "/"))
     server = request.scope.get("server")
@@ -32,9 +35,8 @@ async def sign_in(request: Request, form: Annotated[dict[str, str], Depends(_for
         page = SignInPage(wanted=wanted, refused=error.message)
         return answer(page, status=status_of(type(error)))
     redirect = RedirectResponse(wanted, status.HTTP_303_SEE_OTHER)
-    redirect.set_cookie(
-        KEY_COOKIE, key, httponly=True, samesite="lax", secure=request.url.scheme == "https", path="/"
-    )
+    secure = settings.secure_cookie or request.url.scheme == "https"
+    redirect.set_cookie(KEY_COOKIE, key, httponly=True, samesite="lax", secure=secure, path="/")
     return redirect
 
 

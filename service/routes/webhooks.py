@@ -64,12 +64,13 @@ def training(request: Request, body: Body, hooks: Hooks) -> EventAnswer:
 
     The event is signed as Standard Webhooks says.
     """
-    rate_limit: GuessLimit = request.app.state.access.rate_limit
-    rate_limit.require_below(peer_of(request))
+    wrong_signatures: GuessLimit = request.app.state.wrong_signatures
     try:
         message_id = verify(request.headers, body, hooks.settings.signing_secrets())
     except WebhookUnverified:
-        rate_limit.count(peer_of(request), right=False)
+        # Only now: a right signature is no guess, so that a stranger at the same address locks nobody out.
+        wrong_signatures.require_below(peer_of(request))
+        wrong_signatures.count(peer_of(request), right=False)
         raise
     event = read_event(request.headers, body)
     hooks.intake.refuse_replays(message_id, event, body)

@@ -51,6 +51,7 @@ MATRIX: Mapping[str, tuple[str, ...]] = {
         "ingress.enabled=true",
         "ingress.host=slipway.example.com",
         "ingress.tlsSecret=tls",
+        "ingress.trustedProxies={10.3.0.0/16,10.4.0.7}",
         "storage.secret=s3",
         "storage.endpoint=https://s3.example.com",
         "api.oidc.issuer=https://id.example.com",

@@ -73,10 +73,10 @@ def test_the_values_of_the_quick_start_are_taken_together() -> None:
     text = (ROOT / "docs" / "quickstart.md").read_text()
     blocks = re.findall(r"(?:^    .*\n|^\n(?=    ))+", text[text.index("## On Kubernetes") :], re.MULTILINE)
     parts = [textwrap.dedent(each) for each in blocks if not each.lstrip().startswith(("kubectl", "helm"))]
-    assert len(parts) == 3
+    assert len(parts) == 4
     merged: dict[str, JsonValue] = {}
     for part in parts:
         for name, value in yaml.safe_load(part.replace("sha256:…", f"sha256:{'0' * 64}")).items():
             known = merged.get(name)
             merged[name] = {**known, **value} if isinstance(known, dict) else value
-    assert [each for each in with_values(merged) if each.kind == "ScaledObject"]
+    assert {"ScaledObject", "Ingress"} <= {each.kind for each in with_values(merged)}

@@ -53,8 +53,10 @@ def test_kubernetes_takes_every_object(case: list[Manifest], version: str) -> No
         "workers.cpu.replcias=2",
         "redis.internal=false,networkPolicy.enabled=false",
         "redis.internal=false,redis.urlSecret=url",
-        "ingress.enabled=true,ingress.host=slipway.example.com",
-        "ingress.enabled=true,networkPolicy.enabled=false",
+        "ingress.enabled=true,ingress.host=slipway.example.com,ingress.trustedProxies={10.3.0.0/16}",
+        "ingress.enabled=true,networkPolicy.enabled=false,ingress.trustedProxies={10.3.0.0/16}",
+        "ingress.trustedProxies={*}",
+        "ingress.trustedProxies={0.0.0.0/0}",
         "monitoring.enabled=true,monitoring.credentialsSecret=scrape",
         "storage.endpoint=http://minio.storage:9000",
         "storage.endpoint=minio:443",
@@ -325,6 +327,26 @@ def test_routes_lead_to_the_api(everything: list[Manifest]) -> None:
     service = named(everything, "Service", "api")
     assert service.at("spec", "ports", 0, "targetPort") == "http"
     assert named(everything, "Deployment", "api").containers[0].at("ports", 0, "containerPort") == 8080
+
+
+def test_the_api_believes_the_proxies_of_the_ingress(
+    everything: list[Manifest], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = variables(named(everything, "Deployment", "-api").containers[0])
+    for name in ("FORWARDED_ALLOW_IPS", "SLIPWAY_SECURE_COOKIE"):
+        monkeypatch.setenv(name, str(told[name].at("value")))
+    api = ServiceSettings()
+    assert api.secure_cookie
+    assert [str(network) for network in api.trusted_proxies] == ["10.3.0.0/16", "10.4.0.7/32"]
+    least = variables(named(rendered(), "Deployment", "-api").containers[0])
+    assert not {"FORWARDED_ALLOW_IPS", "SLIPWAY_SECURE_COOKIE"} & set(least)
+
+
+def test_an_ingress_without_trusted_proxies_says_why_it_is_refused() -> None:
+    open_ingress = ("ingress.enabled=true", "ingress.host=slipway.example.com", "networkPolicy.enabled=false")
+    result = helm("template", "test", str(CHART), *settings(open_ingress))
+    assert result.returncode != 0 and "ingress.trustedProxies names the networks" in result.stderr
+    assert rendered(*open_ingress, "ingress.trustedProxies={10.3.0.0/16}")
 
 
 def test_every_program_has_a_disruption_budget(everything: list[Manifest]) -> None:

@@ -89,6 +89,16 @@ def test_a_network_of_ipv6_is_one_address() -> None:
     limit.require_below("2001:db8:0:1::1")
 
 
+@pytest.mark.parametrize("name", ["client-{}", "::ffff:192.0.2.1%{}", "2001:db8::1%{}", "192.0.2.{}x"])
+def test_invented_addresses_are_one(name: str) -> None:
+    """A proxy that only passes X-Forwarded-For on lets callers write anything there."""
+    limit = GuessLimit(3)
+    for number in range(3):
+        limit.count(name.format(number), right=False)
+    with pytest.raises(TooManyGuesses):
+        limit.require_below(name.format(9))
+
+
 def test_memory_does_not_grow_with_the_addresses() -> None:
     limit = GuessLimit(1)
     for number in range(12_000):

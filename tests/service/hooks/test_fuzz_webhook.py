@@ -55,7 +55,7 @@ _HEADERS = st.dictionaries(
 def test_no_event_breaks_the_endpoint(examples: int, make_client: MakeClient) -> None:
     answers: Counter[int] = Counter()
     with make_client() as client:
-        client.app.state.access.rate_limit._limit = 0  # type: ignore[attr-defined] # guessing is not what is tried
+        client.app.state.wrong_signatures._limit = 0  # type: ignore[attr-defined] # guessing is not what is tried
 
         def check(drawn: tuple[bytes, str, dict[str, str], bool]) -> None:
             body, media_type, headers, honest = drawn

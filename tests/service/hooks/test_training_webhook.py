@@ -175,6 +175,7 @@ def test_text_that_is_no_unicode_harms_nothing(client: TestClient, trigger: str)
     assert trial.json()["failure"]["code"] == "trigger_unfilled"
 
 
+@pytest.mark.usefixtures("redis_client")
 def test_who_guesses_signatures_has_to_wait(redis_url: str, hook_settings: HookSettings) -> None:
     body, good = structured(training_event())
     bad = {**good, "webhook-signature": "v1,AAAA"}
@@ -182,4 +183,26 @@ def test_who_guesses_signatures_has_to_wait(redis_url: str, hook_settings: HookS
     with TestClient(app) as client:
         answers = [client.post(PATH, content=body, headers=bad).status_code for _ in range(6)]
         assert answers == [401] * 4 + [429] * 2
-        assert client.post(PATH, content=body, headers=good).status_code == 429
+        assert client.post(PATH, content=body, headers=good).status_code == 202  # it proves itself
+
+
+@pytest.mark.usefixtures("redis_client")
+def test_wrong_keys_and_wrong_signatures_lock_each_other_out_of_nothing(
+    redis_url: str, hook_settings: HookSettings, tmp_path: Path
+) -> None:
+    keys = tmp_path / "keys.json"
+    keys.write_text(json.dumps({"keys": [{"name": "own", "secret": "s" * 16, "scopes": ["read"]}]}))
+    body, good = structured(training_event())
+    bad = {**good, "webhook-signature": "v1,AAAA"}
+    settings = {"redis_url": redis_url, "hooks": hook_settings, "api_keys_file": keys, "guess_limit": 3}
+
+    def asked(client: TestClient, key: str) -> int:
+        return client.get("/exports", headers={"Authorization": f"Bearer {key}"}).status_code
+
+    with TestClient(create_app(ServiceSettings.model_validate(settings))) as client:
+        assert [client.post(PATH, content=body, headers=bad).status_code for _ in range(4)][-1] == 429
+        assert asked(client, "s" * 16) == 200
+    with TestClient(create_app(ServiceSettings.model_validate(settings))) as client:
+        assert [asked(client, f"wrong {number}") for number in range(4)][-1] == 429
+        assert client.post(PATH, content=body, headers=bad).status_code == 401
+        assert client.post(PATH, content=body, headers=good).status_code == 202
