@@ -250,12 +250,13 @@ def _with_problem_schema(document: dict[str, Any]) -> dict[str, Any]:
     return document
 
 
-def _export_error(_request: Request, error: Exception) -> Response:
+# The handlers are `async`: the thread pool, where Starlette would call them otherwise, may be full.
+async def _export_error(_request: Request, error: Exception) -> Response:
     assert isinstance(error, ExportError)
     return problem(error)
 
 
-def _invalid_request(request: Request, error: Exception) -> Response:
+async def _invalid_request(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     if (unread := _unread_body(request, error)) is not None:
         return problem(unread)
@@ -292,7 +293,7 @@ def _field(location: tuple[int | str, ...]) -> str:
     return ".".join(str(step) for step in location[1:])
 
 
-def _http_error(request: Request, error: Exception) -> Response:
+async def _http_error(request: Request, error: Exception) -> Response:
     """Answer an error that FastAPI itself raises, for lack of a route or on a body that it cannot parse."""
     assert isinstance(error, HTTPException)
     kind = _BY_STATUS.get(error.status_code, NoSuchCall)
@@ -319,7 +320,7 @@ def _allowed_methods(request: Request) -> list[str]:
     ]
 
 
-def _unexpected_error(request: Request, error: Exception) -> Response:
+async def _unexpected_error(request: Request, error: Exception) -> Response:
     log.error("request_failed", exc_info=error, extra={"path": request.url.path})
     failure = Failure.of(error)
     unexpected = ExportError("an unexpected error in Slipway", hint="the service's log has the details")
