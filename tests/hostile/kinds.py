@@ -17,9 +17,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Literal
 
+import structlog
+
 from exporter.errors import ExportError
 
-MODULES = ("checkpoints", "safetensors_files", "configs", "rows", "packages", "requests")
+MODULES = ("checkpoints", "safetensors_files", "configs", "rows", "packages", "requests", "issuers")
 CANARY = "it_ran"  # a file that only code of the attacker's makes
 SECONDS = 20
 ROOM = 8 << 30  # bytes a child may map beside what it has
@@ -133,6 +135,7 @@ def main() -> None:
     kinds.load()
     if "--run" in sys.argv:
         logging.disable()  # what is refused need not be said twice
+        structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
         outcomes = {}
         for number, kind in enumerate(kinds.KINDS.values()):
             folder = Path(sys.argv[-1]) / str(number)
