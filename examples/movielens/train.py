@@ -30,7 +30,7 @@ from exporter.models.blocks.dropout import Dropout
 from exporter.models.registry import build_model
 
 CONFIG = Path(__file__).with_name("pipeline.config")
-_ALL_ROWS = 10**9
+_ALL_ROWS, _ALL_VALUES = 10**9, 10**12
 _CANDIDATES = "cand_seq__item_id"
 _NO_DROPOUT = Dropout(input=0, output=0, contextual=0)  # two or three epochs do not overfit
 
@@ -66,7 +66,9 @@ def train(folder: Path, recipe: Recipe) -> Trained:
     items = torch.tensor(pq.read_table(folder / "items.parquet", columns=["item_id"])["item_id"].to_numpy())
     model = build_model(pipeline, _NO_DROPOUT)
     started = time.perf_counter()
-    rows = read_rows(str(folder / "train.parquet"), pipeline.features, limit=_ALL_ROWS)
+    rows = read_rows(
+        str(folder / "train.parquet"), pipeline.features, limit=_ALL_ROWS, most_values=_ALL_VALUES
+    )
     with _one_thread():
         fit(model, batches(rows, pipeline, items, recipe), items, recipe)
     seconds = time.perf_counter() - started

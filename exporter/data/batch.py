@@ -15,6 +15,8 @@ from exporter.dims.plan import BATCH, DimPlan
 from exporter.dims.sizes import sizes_of, trace_sizes, verification_batch_sizes
 
 _ROWS_READ = 8192  # enough to fill large batches and meet long histories; bounds memory
+_VALUES_READ = 1 << 24  # of all features; no more rows are read once they hold as many
+_BATCH_VALUES = 1 << 26  # of all features, in a batch made of rows
 _SEVERAL = 3  # rows of a small mixed batch, and values of a multi-valued row
 
 
@@ -50,7 +52,22 @@ class Rows:
 
     def take(self, count: int) -> "Rows":
         """Return the first `count` rows, repeated from the start if there are fewer."""
-        return self.select(np.arange(count) % len(self))
+        return self.within(count).select(np.arange(count) % len(self))
+
+    def within(self, count: int) -> "Rows":
+        """Return the rows, cut to their share of what fits into a batch of `count`, if they hold more.
+
+        Long rows, repeated thousands of times, would fill the memory.
+        """
+        held = sum(len(column.values) for column in self.columns.values())
+        if held * count <= _BATCH_VALUES * len(self):
+            return self
+        share = max(1, _BATCH_VALUES // (count * len(self.features)))
+        columns = {f.name: self.columns[f.name] for f in [*self.sequences, *self.multivalued]}
+        for feature in self.sequences:
+            if feature.is_multivalued:
+                columns[feature.name] = columns[feature.name].cut_elements(1)
+        return self._with({name: column.cut(share) for name, column in columns.items()})
 
     @cached_property
     def longest(self) -> int:
@@ -110,8 +127,12 @@ class Rows:
         return replace(self, columns={**self.columns, **columns})
 
 
-def read_rows(uri: str, features: Sequence[Feature], *, limit: int = _ROWS_READ) -> Rows:
+def read_rows(
+    uri: str, features: Sequence[Feature], *, limit: int = _ROWS_READ, most_values: int = _VALUES_READ
+) -> Rows:
     """Read and check the first `limit` rows of `uri`, only the columns that `features` need.
+
+    Fewer are read if their values are more than `most_values`.
 
     Raises:
         SourceNotFound: the URI names no parquet file.
@@ -126,7 +147,8 @@ def read_rows(uri: str, features: Sequence[Feature], *, limit: int = _ROWS_READ)
         parts.append(read_features(table, features, where=batch.where, first_row=batch.first_row))
         files[batch.where] = None
         missing -= table.num_rows
-        if not missing:
+        most_values -= sum(len(column.values) for column in parts[-1].values())
+        if not missing or most_values <= 0:
             break
     return Rows(
         uri=uri,

@@ -11,6 +11,8 @@ from pathlib import PurePosixPath
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from exporter.data.memory_limit import limit_memory, memory_in_use
+from exporter.data.values import count_row_values, split_rows
 from exporter.errors import InvalidRows, InvalidSpec, SourceNotFound, StorageError
 from exporter.storage.open import local_path, open_store
 from exporter.storage.store import ArtifactStore, StoredFile
@@ -18,7 +20,16 @@ from exporter.storage.store import ArtifactStore, StoredFile
 MOST_COLUMNS = 20_000  # columns of a file
 MOST_ROW_VALUES = 1 << 20  # values of a column per row, on average over a group of rows
 
+_BATCH_VALUES = 1 << 22  # values of all columns in one batch
+_BATCH_BYTES = 256 << 20  # of all columns in one batch, as far as the footer tells them
 _READ_AHEAD = 8 << 20  # bytes of each column that are read at a time
+_READ_AHEAD_IN_ALL = 256 << 20  # of all columns
+_GROWTH = 192 << 20  # bytes that reading one batch may take: pages, dictionaries, values and their levels
+_PAGES = 4 << 20  # of each column, beside that: a page, packed and unpacked, and a dictionary
+_THREAD = 16 << 20  # of each thread that decodes columns: its stack
+_MOST_GROWTH = 2 << 30
+_FOOTER_GROWTH = 1 << 30
+_FEWER = 8  # times fewer rows are read at a time, once a batch took too much
 _SIGNS = "*?["  # characters that make a name a pattern
 
 
@@ -43,16 +54,46 @@ class ParquetFile:
         return self.store.uri_of(self.stored.key)
 
     def batches(self, columns: Sequence[str], rows_per_batch: int) -> Iterator[RowBatch]:
-        """Stream `columns`, at most `rows_per_batch` rows at a time."""
-        with self._open() as file:
-            _require_columns(self.uri, columns, Counter(file.schema_arrow.names))
-            _refuse_unfolding(self.uri, columns, file.metadata)
-            batches = file.iter_batches(batch_size=rows_per_batch, columns=list(columns))
-            first_row = 0
-            while (batch := _next(self.uri, batches)) is not None:
-                if batch.num_rows:
-                    yield RowBatch(where=self.uri, first_row=first_row, table=pa.Table.from_batches([batch]))
-                first_row += batch.num_rows
+        """Stream `columns`, at most `rows_per_batch` rows and a bounded number of values at a time."""
+        wanted = list(dict.fromkeys(columns))
+        with self._open(len(wanted)) as file:
+            _require_columns(self.uri, wanted, Counter(file.schema_arrow.names))
+            rows = min(rows_per_batch, _rows_at_a_time(self.uri, frozenset(wanted), file.metadata))
+            done, limit = 0, None
+            while True:
+                try:
+                    for batch in self._read(file, wanted, rows, done, limit):
+                        if batch.num_rows == 1 and count_row_values(batch) > _BATCH_VALUES:
+                            raise _unfolding(self.uri, f"row {done}")
+                        yield RowBatch(where=self.uri, first_row=done, table=pa.Table.from_batches([batch]))
+                        done += batch.num_rows
+                    return
+                except _TooMuchMemory as error:
+                    if rows == 1:
+                        raise _unfolding(self.uri, f"row {done}") from error
+                    rows, limit = max(1, rows // _FEWER), error.limit
+                pa.default_memory_pool().release_unused()  # once the reader, held by the error, is gone
+
+    def _read(
+        self, file: pq.ParquetFile, columns: list[str], rows: int, done: int, limit: int | None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows after the first `done`, `rows` at a time; read the first batch within `limit`."""
+        group = 0
+        while group < file.num_row_groups and done >= file.metadata.row_group(group).num_rows:
+            done -= file.metadata.row_group(group).num_rows
+            group += 1
+        batches = file.iter_batches(
+            batch_size=rows,
+            row_groups=range(group, file.num_row_groups),
+            columns=columns,
+            use_threads=len(columns) > 1,
+        )
+        while (batch := _next(self.uri, batches, limit or _memory_for(len(columns)))) is not None:
+            skipped = min(done, batch.num_rows)
+            done, limit = done - skipped, None
+            for part in split_rows(batch.slice(skipped), _BATCH_VALUES):
+                if part.num_rows:
+                    yield part
 
     def count_rows(self) -> int:
         """Return the number of rows that the footer states."""
@@ -64,13 +105,18 @@ class ParquetFile:
             return self.store.sha256(self.stored.key)
 
     @contextmanager
-    def _open(self) -> Iterator[pq.ParquetFile]:
+    def _open(self, columns: int = 1) -> Iterator[pq.ParquetFile]:
+        """Open the file for reading this many columns."""
         with _translate_errors(self.uri):
             stream = self.store.open_file(self.stored.key)
         with closing(stream):
-            with _translate_errors(self.uri):
-                # pyarrow's own way of reading ahead keeps all that it has read while the file is open.
-                file = pq.ParquetFile(stream, pre_buffer=False, buffer_size=_READ_AHEAD)
+            ahead = min(_READ_AHEAD, _READ_AHEAD_IN_ALL // columns)
+            try:
+                with _translate_errors(self.uri), limit_memory(memory_in_use() + _FOOTER_GROWTH):
+                    # pyarrow's own way of reading ahead keeps all that it has read while the file is open.
+                    file = pq.ParquetFile(stream, pre_buffer=False, buffer_size=ahead)
+            except MemoryError as error:
+                raise _unfolding(self.uri, "the footer") from error
             yield file
 
 
@@ -223,32 +269,74 @@ def _require_columns(path: str, columns: Sequence[str], present: Mapping[str, in
             )
 
 
-def _refuse_unfolding(path: str, columns: Sequence[str], footer: pq.FileMetaData) -> None:
-    """Refuse a small file that would fill the memory: equal values take almost no room in a file."""
+def _rows_at_a_time(path: str, columns: Collection[str], footer: pq.FileMetaData) -> int:
+    """Return how many rows may be read at once, as far as the footer tells what they unfold to.
+
+    Equal values take almost no room in a file, so a small one could fill the memory.
+    """
     if footer.num_columns > MOST_COLUMNS:
         raise InvalidRows(
             f"{path} has {footer.num_columns:,} columns, more than the {MOST_COLUMNS:,} that are read",
             hint="write only the features that the model takes",
             where=path,
         )
-    wanted = set(columns)
+    paths = (footer.schema.column(number).path for number in range(footer.num_columns))
+    leaves = [number for number, path in enumerate(paths) if _is_within(path, columns)]
+    rows = 1 << 62
     for group in (footer.row_group(number) for number in range(footer.num_row_groups)):
-        for chunk in (group.column(number) for number in range(group.num_columns)):
-            if (
-                chunk.path_in_schema.partition(".")[0] in wanted
-                and chunk.num_values > MOST_ROW_VALUES * group.num_rows
-            ):
+        values, size = 0, 0
+        for chunk in (group.column(number) for number in leaves):
+            if chunk.num_values > MOST_ROW_VALUES * group.num_rows:
                 raise InvalidRows(
                     f"{path}, column {chunk.path_in_schema}: {chunk.num_values:,} values in "
                     f"{group.num_rows:,} rows, more than {MOST_ROW_VALUES:,} in each",
                     hint="cut the sequences, as training does",
                     where=path,
                 )
+            values, size = values + chunk.num_values, size + chunk.total_uncompressed_size
+        rows = min(
+            rows,
+            group.num_rows * _BATCH_VALUES // max(values, 1) if values > _BATCH_VALUES else rows,
+            group.num_rows * _BATCH_BYTES // max(size, 1) if size > _BATCH_BYTES else rows,
+        )
+    return max(1, rows)
 
 
-def _next(uri: str, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
-    with _translate_errors(uri):
-        return next(batches, None)
+def _is_within(leaf: str, columns: Collection[str]) -> bool:
+    """Return whether a path in the schema is that of a column or lies within one; names may have dots."""
+    parts = leaf.split(".")
+    return any(".".join(parts[:count]) in columns for count in range(1, len(parts) + 1))
+
+
+class _TooMuchMemory(Exception):
+    """Reading took more memory than its limit."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(limit)
+        self.limit = limit
+
+
+def _next(uri: str, batches: Iterator[pa.RecordBatch], limit: int) -> pa.RecordBatch | None:
+    try:
+        with _translate_errors(uri), limit_memory(limit):
+            return next(batches, None)
+    except MemoryError as error:
+        raise _TooMuchMemory(limit) from error
+
+
+def _memory_for(columns: int) -> int:
+    """Return the memory that the process may have while it reads a batch of this many columns."""
+    growth = _GROWTH + columns * _PAGES + min(columns, int(pa.cpu_count())) * _THREAD
+    return memory_in_use() + min(growth, _MOST_GROWTH)
+
+
+def _unfolding(uri: str, part: str) -> InvalidRows:
+    return InvalidRows(
+        f"{uri}: {part} unfolds to more than the {_BATCH_VALUES:,} values or {_GROWTH >> 20} MB that are "
+        "read at a time",
+        hint="cut sequences and texts as training does, and write pages of about 1 MB",
+        where=uri,
+    )
 
 
 @contextmanager
@@ -261,6 +349,8 @@ def _translate_errors(uri: str) -> Iterator[None]:
             problem = f"{uri} may not be read: {error.message}"
             raise InvalidRows(problem, hint="give read permission", where=uri) from error
         raise
+    except MemoryError:
+        raise  # pyarrow's is an ArrowException as well
     except (OSError, pa.ArrowException) as error:
         problem = f"{uri} is not a readable parquet file: {str(error).splitlines()[0]}"
         raise InvalidRows(problem, hint="write it again, as parquet", where=uri) from error

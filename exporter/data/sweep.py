@@ -25,10 +25,11 @@ def sweep(rows: Rows, plan: DimPlan, *, seed: int, count: int) -> Iterator[Named
     largest = plan.dim(BATCH).high or len(rows)
     for number in range(count):
         size = round(float(np.exp(generator.uniform(0, np.log(largest)))))
-        drawn = rows.select(generator.integers(len(rows), size=size))
+        pool = rows.within(size)
+        drawn = pool.select(generator.integers(len(pool), size=size))
         for siblings in group_by_sequence(rows.sequences).values():
             # Lengths come from other rows than the values, so that sequences are combined in new ways.
-            observed = rows.columns[siblings[0].name].per_row
+            observed = pool.columns[siblings[0].name].per_row
             drawn = drawn.resize(siblings, generator.choice(observed, size=size))
         yield named_batch(f"random_{number}", drawn, plan, f"{size} rows, seed {seed}")
     yield from _corners(rows, plan, min(_FEW, largest))

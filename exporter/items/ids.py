@@ -16,6 +16,7 @@ from exporter.errors import InvalidRows
 
 _ROWS_READ = 1 << 17
 _ROWS_PER_BUCKET = 1 << 20  # compared at a time: 16 MB of keys, and twice that to sort them
+_MOST_ROWS = 1 << 32  # in all files, as their footers state it
 _CANDIDATES = 16  # pairs of equal keys per bucket, earliest first, whose ids are compared themselves
 
 Keys = NDArray[np.int64]
@@ -40,6 +41,12 @@ def check_ids(
         InvalidRows: an id is null, neither an integer nor text, or occurs twice; names file and rows.
     """
     rows, kind, first_file, lowest = source.count_rows(), None, "", 0
+    if rows > _MOST_ROWS:
+        raise InvalidRows(
+            f"{source.uri} has {rows:,} rows, more than the {_MOST_ROWS:,} items that are read",
+            hint="give one row per item",
+            where=source.uri,
+        )
     with tempfile.TemporaryDirectory(dir=scratch, prefix="ids-") as folder:
         keys = _Buckets(Path(folder), -(-rows // rows_per_bucket))
         for batch in source.batches([column], rows_per_batch=_ROWS_READ):
