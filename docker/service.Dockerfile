@@ -35,4 +35,4 @@ USER 10001:10001
 EXPOSE 8080
 HEALTHCHECK --interval=10s --timeout=5s --start-period=20s \
     CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8080/healthz', timeout=4)"]
-CMD ["uvicorn", "--factory", "service.app:create_app", "--host=0.0.0.0", "--port=8080", "--timeout-graceful-shutdown=25"]
+CMD ["python", "-m", "service", "--host=0.0.0.0", "--port=8080", "--grace=25"]

@@ -85,8 +85,8 @@ def running_stack(
 
 
 def _commands(host: str, port: int) -> dict[str, list[str]]:
-    api = ["uvicorn", "--factory", "service.app:create_app", "--host", host, "--port", str(port)]
-    api += ["--timeout-graceful-shutdown", "3"]  # streams of events end only when jobs do
+    api = ["service", "--host", host, "--port", str(port)]
+    api += ["--grace", "3"]  # streams of events end only when jobs do
     worker = ["celery", "-A", "worker.app", "worker", "--without-gossip", "--without-mingle"]
     return {"API": [sys.executable, "-m", *api], "worker": [sys.executable, "-m", *worker]}
 

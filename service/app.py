@@ -1,4 +1,4 @@
-"""The API program: `uvicorn --factory service.app:create_app`. It runs without torch."""
+"""The application of the API, which `python -m service` serves. It runs without torch."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing

@@ -117,6 +117,12 @@ class ServiceSettings(BaseSettings):
         description="Most bytes that the pipeline configs of one key's jobs may take in Redis, equal configs "
         "counted once; more are refused until jobs are deleted or forgotten.",
     )
+    max_connections: int = Field(
+        default=2000,
+        gt=1,
+        description="Connections that the API serves at once, in each process; beyond that, requests are "
+        "answered with 503. A stream of events takes one for as long as it lasts.",
+    )
     file_roots: Annotated[Folders, NoDecode] | None = Field(
         default=None,
         description="Folders that plain paths and file:// URIs must lie in after symbolic links are "

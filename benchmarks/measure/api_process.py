@@ -42,8 +42,7 @@ def running_api(folder: Path, spec: ExportSpec, *, stored: int) -> Iterator[Api]
     with running_redis(folder / "redis") as server:
         some = _store_jobs(server.url, spec, stored)
         port = free_port()
-        command = [sys.executable, "-m", "uvicorn", "--factory", "service.app:create_app"]
-        command += ["--host", HOST, "--port", str(port), "--timeout-graceful-shutdown", "1"]
+        command = [sys.executable, "-m", "service", "--host", HOST, "--port", str(port), "--grace", "1"]
         environment = {"SLIPWAY_REDIS_URL": server.url, "SLIPWAY_HOST": HOST}
         process = GuardedProcess.start(command, log=folder / "api.log", grace=_GRACE, environment=environment)
         try:

@@ -41,20 +41,12 @@ def programs_of(
         "FAKETIME_NO_CACHE": "1",
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",
     }
-    api = [
-        "uvicorn",
-        "--factory",
-        "service.app:create_app",
-        "--host",
-        "127.0.0.1",
-        "--port",
-        str(ports["api"]),
-    ]
+    api = ["service", "--host", "127.0.0.1", "--port", str(ports["api"]), "--grace", "3"]
     places = [str(ports["s3"]), str(folder / "s3"), str(ports["redis"])]
     programs = {
         "redis": Program("redis", [__redis_executable__, *redis_options], logs / "redis.log", faked),
         "s3": Program("s3", python("tests.faults.s3", *places), logs / "s3.log", _SMALL_PARTS),
-        "api": Program("api", python(*api, "--timeout-graceful-shutdown", "3"), logs / "api.log", settings),
+        "api": Program("api", python(*api), logs / "api.log", settings),
     }
     for number in range(workers):
         name = f"worker{number}"

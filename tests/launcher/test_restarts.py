@@ -51,7 +51,7 @@ def test_whichever_program_is_killed_is_started_again_and_no_job_is_lost(tmp_pat
         job = client.submit(SPEC)
         until_hanging(tmp_path)
         kill(launcher, "redis-server")
-        kill(launcher, "uvicorn")
+        kill(launcher, "service")
         assert until_state(client, job.id, JobState.RUNNING) == 1  # the attempt outlives both
         kill(launcher, "celery")
         assert until_state(client, job.id, JobState.SUCCEEDED) == 2

@@ -18,6 +18,7 @@ from jobs.queue import MemoryQueue
 from jobs.stores.memory_store import MemoryJobStore
 from service.app import create_app
 from service.dependencies import Backend
+from service.gate.connections import BoundedConnection
 from service.planning import plan
 from service.settings import ServiceSettings
 
@@ -40,12 +41,25 @@ def client(backend: Backend) -> Iterator[TestClient]:
 
 
 @contextmanager
-def serving(app: FastAPI, *, lifespan: Literal["auto", "off"] = "auto") -> Iterator[str]:
+def serving(
+    app: FastAPI,
+    *,
+    lifespan: Literal["auto", "off"] = "auto",
+    http: type[BoundedConnection] = BoundedConnection,
+    max_connections: int | None = None,
+) -> Iterator[str]:
     """The URL of an application behind a real socket."""
-    # A test that fails may leave a connection open, which must not keep the others waiting.
-    server = uvicorn.Server(
-        uvicorn.Config(app, log_config=None, port=0, timeout_graceful_shutdown=3, lifespan=lifespan)
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        port=0,
+        lifespan=lifespan,
+        http=http,
+        limit_concurrency=max_connections,
+        # A test that fails may leave a connection open, which must not keep the others waiting.
+        timeout_graceful_shutdown=3,
     )
+    server = uvicorn.Server(config)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
         thread.start()

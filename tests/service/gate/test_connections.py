@@ -1,0 +1,105 @@
+"""Connections on which no request comes: they end, and no more of them are served than the setting says."""
+
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from launcher.ports import free_port
+from processes.settings import inherited_environment
+from service.app import create_app
+from service.dependencies import Backend
+from service.gate.connections import BoundedConnection
+from service.settings import ServiceSettings
+from tests.service.conftest import serving
+from tests.service.gate.sockets import SECONDS, answer_on, connected, head, status_of
+
+ASK = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+
+
+class Impatient(BoundedConnection):
+    """A connection that waits for a head only briefly."""
+
+    head_seconds = 0.3
+
+
+@pytest.fixture
+def app(backend: Backend) -> FastAPI:
+    return create_app(ServiceSettings(), backend)
+
+
+@pytest.mark.parametrize(
+    "sent", [[b""], [ASK[:20]], [ASK, ASK[:20]]], ids=["nothing", "part of a head", "part of a second head"]
+)
+def test_a_connection_without_a_head_ends(app: FastAPI, sent: list[bytes]) -> None:
+    with serving(app, http=Impatient) as url, connected(url) as connection:
+        for each in sent:
+            connection.sendall(each)
+            time.sleep(0.1)
+        begun = time.monotonic()
+        answer_on(connection)
+        assert time.monotonic() - begun < 2
+
+
+def test_a_head_that_drips_ends(app: FastAPI) -> None:
+    with serving(app, http=Impatient) as url, connected(url) as connection:
+        connection.settimeout(0.05)
+        begun = time.monotonic()
+        ended = False
+        while not ended and time.monotonic() - begun < 5:
+            try:
+                connection.sendall(b"x")
+                ended = connection.recv(1) == b""
+            except TimeoutError:
+                continue
+            except ConnectionError:
+                ended = True
+        assert ended and time.monotonic() - begun < 2
+
+
+def test_a_request_in_progress_is_no_wait_for_a_head(app: FastAPI) -> None:
+    with serving(app, http=Impatient) as url, connected(url) as connection:
+        connection.sendall(head("POST", "/exports", "Connection: close", length=10))
+        for _ in range(10):
+            time.sleep(0.1)
+            connection.sendall(b" ")
+        assert status_of(answer_on(connection)) == 422
+
+
+def test_more_connections_than_the_bound_are_refused_until_others_end(app: FastAPI) -> None:
+    with serving(app, http=Impatient, max_connections=10) as url, ExitStack() as silent:
+        for _ in range(10):
+            silent.enter_context(connected(url))
+        assert httpx.get(f"{url}/healthz").status_code == 503
+        time.sleep(0.6)
+        assert httpx.get(f"{url}/healthz").status_code == 200
+
+
+def test_the_program_takes_the_bound_from_its_setting() -> None:
+    port = free_port()
+    settings = {"SLIPWAY_MAX_CONNECTIONS": "3", "SLIPWAY_REDIS_URL": "redis://127.0.0.1:1/0"}
+    command = [sys.executable, "-m", "service", "--port", str(port), "--grace", "1"]
+    with subprocess.Popen(command, env=inherited_environment(settings), stderr=subprocess.DEVNULL) as program:
+        try:
+            with _first_connection(port), httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
+                assert client.get("/healthz").status_code == 200
+                with connected(f"http://127.0.0.1:{port}"):
+                    assert client.get("/healthz").status_code == 503
+        finally:
+            program.send_signal(signal.SIGTERM)
+
+
+def _first_connection(port: int) -> socket.socket:
+    deadline = time.monotonic() + SECONDS * 3
+    while True:
+        try:
+            return socket.create_connection(("127.0.0.1", port), timeout=SECONDS)
+        except OSError:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
