@@ -24,6 +24,11 @@ def first_id_at(when: datetime) -> JobId:
     return JobId(_digits(int(when.timestamp() * 1000), _TIME_DIGITS) + _ALPHABET[0] * _RANDOM_DIGITS)
 
 
+def last_id_beside(job_id: JobId) -> JobId:
+    """Return an id that sorts after all ids of the same millisecond, and shows no more of this one."""
+    return JobId(job_id[:_TIME_DIGITS] + _ALPHABET[-1] * _RANDOM_DIGITS)
+
+
 def is_job_id(text: str) -> bool:
     return _PATTERN.fullmatch(text) is not None
 

@@ -1,4 +1,7 @@
-"""Dependencies of the routes: the jobs with their logs and bundles, and the roster of workers."""
+"""Dependencies of the routes: jobs, models and workers, each as the caller of the request may see them.
+
+A route that shows something of jobs has it from here, and therefore only of jobs that its caller sees.
+"""
 
 from dataclasses import dataclass, field
 from typing import Annotated
@@ -8,10 +11,15 @@ from fastapi import Depends, Request
 from jobs.control.control import JobControl
 from jobs.control.idempotency import Answers, MemoryAnswers
 from jobs.control.releases import MemoryPointers, ReleasePointers, Releases
+from jobs.control.visible_releases import VisibleReleases
 from jobs.diagnostics.bundles import Bundles, MemoryBundles
 from jobs.diagnostics.logs import JobLogs, MemoryLogs
-from jobs.fleet.roster import Roster
+from jobs.fleet.roster import Fleet, Roster
 from jobs.fleet.tallies import MemoryTallies, Tallies
+from jobs.stores.job_store import JobTotals
+from service.access.callers import Caller
+from service.access.guard import Reader
+from service.errors import Forbidden
 from service.settings import ServiceSettings
 
 
@@ -21,15 +29,12 @@ class Backend:
 
     jobs: JobControl
     roster: Roster
+    totals: JobTotals  # of all jobs
     answers: Answers = field(default_factory=MemoryAnswers)
     logs: JobLogs = field(default_factory=MemoryLogs)
     tallies: Tallies = field(default_factory=MemoryTallies)
     pointers: ReleasePointers = field(default_factory=MemoryPointers)
     bundles: Bundles = field(default_factory=MemoryBundles)
-
-    @property
-    def releases(self) -> Releases:
-        return Releases(self.jobs.store, self.pointers)
 
 
 def _backend(request: Request) -> Backend:
@@ -38,16 +43,30 @@ def _backend(request: Request) -> Backend:
 
 
 # `async`, so that FastAPI calls them at once, and not in its thread pool, which may be full.
-async def _everything(request: Request) -> Backend:
+async def _whole_backend(request: Request, caller: Reader) -> Backend:
+    if not caller.sees_all:
+        raise Forbidden(
+            f"{caller.name} may not do this: it counts the jobs of everybody, and the key is bound to `uris`",
+            hint="use a key that is not bound to `uris`, or one with the scope `admin`",
+        )
     return _backend(request)
 
 
-async def _jobs(request: Request) -> JobControl:
-    return _backend(request).jobs
+async def _jobs(request: Request, caller: Reader) -> JobControl:
+    return _backend(request).jobs.seen_within(caller.sees)
 
 
-async def _roster(request: Request) -> Roster:
-    return _backend(request).roster
+async def _totals(request: Request, caller: Reader) -> JobTotals | None:
+    return _backend(request).totals if caller.sees_all else None
+
+
+async def _fleet(request: Request, caller: Reader) -> Fleet:
+    return fleet_of(request, caller)
+
+
+def fleet_of(request: Request, caller: Caller | None) -> Fleet:
+    """Return the workers as a caller sees them; None stands for a caller without a key."""
+    return Fleet(_backend(request).roster, shows_jobs=caller is not None and caller.sees_all)
 
 
 async def _answers(request: Request) -> Answers:
@@ -62,8 +81,10 @@ async def _bundles(request: Request) -> Bundles:
     return _backend(request).bundles
 
 
-async def _models(request: Request) -> Releases:
-    return _backend(request).releases
+async def _models(request: Request, caller: Reader) -> Releases:
+    backend = _backend(request)
+    store = backend.jobs.seen_within(caller.sees).store
+    return (Releases if caller.sees_all else VisibleReleases)(store, backend.pointers)
 
 
 async def _settings(request: Request) -> ServiceSettings:
@@ -72,10 +93,11 @@ async def _settings(request: Request) -> ServiceSettings:
 
 
 FailureBundles = Annotated[Bundles, Depends(_bundles)]
-Everything = Annotated[Backend, Depends(_everything)]
+Everything = Annotated[Backend, Depends(_whole_backend)]  # only for callers who see all jobs
 Jobs = Annotated[JobControl, Depends(_jobs)]
 KeptAnswers = Annotated[Answers, Depends(_answers)]
 Logs = Annotated[JobLogs, Depends(_logs)]
 Models = Annotated[Releases, Depends(_models)]
 Settings = Annotated[ServiceSettings, Depends(_settings)]
-Workers = Annotated[Roster, Depends(_roster)]
+Totals = Annotated[JobTotals | None, Depends(_totals)]  # None for callers who do not see all jobs
+Workers = Annotated[Fleet, Depends(_fleet)]

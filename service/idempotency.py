@@ -30,7 +30,9 @@ def answer_once(
     """
     if key is None:
         return _answer(carry_out())
-    fingerprint = hashlib.sha256(request.encode()).hexdigest()
+    # A caller whose places have changed since is not answered with a job that it may no longer see.
+    places = "" if caller.sees_all else caller.sees.model_dump_json()
+    fingerprint = hashlib.sha256((request + places).encode()).hexdigest()
     own_key = AnswerKey(caller.name, key)
     earlier = answers.begin(own_key, fingerprint)
     if earlier is not None and earlier.body is not None:

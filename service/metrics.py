@@ -12,7 +12,7 @@ from exporter.spec import CPU_TARGETS, Device, Target
 from jobs.fleet.roster import Roster, WorkerNotice
 from jobs.fleet.tallies import BUCKETS, Tallies, Tally
 from jobs.model import JobState
-from jobs.stores.job_store import JobStore
+from jobs.stores.job_store import JobTotals
 
 _STAGE_LABELS = ("stage", "tower", "mode", "device")
 _TOWER_LABELS = ("tower", "mode", "device", "cold")
@@ -24,9 +24,9 @@ Labels = tuple[str, ...]
 class SlipwayCollector(Collector):
     """Reads the stores at every scrape."""
 
-    def __init__(self, store: JobStore, roster: Roster, tallies: Tallies) -> None:
+    def __init__(self, totals: JobTotals, roster: Roster, tallies: Tallies) -> None:
         """Take the stores to read from."""
-        self._store = store
+        self._totals = totals
         self._roster = roster
         self._tallies = tallies
 
@@ -44,7 +44,7 @@ class SlipwayCollector(Collector):
     def _jobs(self) -> Metric:
         jobs = GaugeMetricFamily("slipway_jobs", "Jobs on record, by state.", labels=["state"])
         for state in JobState:
-            jobs.add_metric([state], self._store.count(state))
+            jobs.add_metric([state], self._totals.count(state))
         return jobs
 
     def _target_jobs(self) -> Metric:
@@ -55,7 +55,7 @@ class SlipwayCollector(Collector):
             labels=["target", "state"],
         )
         for state in (JobState.QUEUED, JobState.RUNNING):
-            counted = self._store.count_by_target(state)
+            counted = self._totals.count_by_target(state)
             for target in sorted({*counted, *CPU_TARGETS, "cuda", *self._targets()}):
                 jobs.add_metric([target, state], counted.get(target, 0))
         return jobs
@@ -64,8 +64,8 @@ class SlipwayCollector(Collector):
         return frozenset(target for worker in self._roster.alive() for target in worker.targets)
 
     def _queue_age(self) -> Metric:
-        oldest = self._store.oldest(JobState.QUEUED)
-        age = (self._store.now() - oldest.created_at).total_seconds() if oldest else 0.0
+        oldest = self._totals.oldest(JobState.QUEUED)
+        age = (self._totals.now() - oldest.created_at).total_seconds() if oldest else 0.0
         return GaugeMetricFamily("slipway_queue_age_seconds", "Age of the oldest queued job.", value=age)
 
     def _workers(self) -> Iterator[Metric]:
@@ -84,10 +84,10 @@ class SlipwayCollector(Collector):
 Counted = Mapping[Tally, float]
 
 
-def render(store: JobStore, roster: Roster, tallies: Tallies) -> bytes:
+def render(totals: JobTotals, roster: Roster, tallies: Tallies) -> bytes:
     """Return the metrics as text, for a scraper."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(SlipwayCollector(store, roster, tallies))
+    registry.register(SlipwayCollector(totals, roster, tallies))
     return generate_latest(registry)
 
 

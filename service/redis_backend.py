@@ -28,9 +28,10 @@ def running_backend(settings: ServiceSettings, tracing: Tracing) -> Iterator[tup
     """Connect to Redis, and send callbacks, as long as the block lasts."""
     client, celery = connect(settings.redis_url), make_celery(settings.redis_url)
     queue = TracedQueue(CeleryQueue(celery, client), tracing)
+    store = RedisJobStore(client)
     backend = Backend(
         JobControl(
-            RedisJobStore(client),
+            store,
             queue,
             planner(settings.families),
             trace=tracing.current_traceparent,
@@ -38,6 +39,7 @@ def running_backend(settings: ServiceSettings, tracing: Tracing) -> Iterator[tup
             folders=FileRoots(roots=settings.allowed_file_roots),
         ),
         RedisRoster(client),
+        store,
         RedisAnswers(client, timedelta(seconds=settings.idempotency_retention)),
         RedisLogs(client),
         RedisTallies(client),

@@ -57,8 +57,8 @@ class WorkerSettings(BaseSettings):
     )
     job_retention: Duration = Field(
         default=timedelta(days=90),
-        description="How long records of ended jobs are kept. Artifacts, and the record of each model's "
-        "latest release, are never removed.",
+        description="How long records of ended jobs are kept. Artifacts, and the records of each model's "
+        "latest and promoted release, are never removed.",
     )
     sweep_interval: Duration = Field(
         default=timedelta(seconds=20),

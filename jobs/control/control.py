@@ -2,7 +2,8 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 from exporter.errors import SourceNotFound, StorageError
 from exporter.spec import ExportOptions, ExportSpec, Target, TowerName, device_of
@@ -15,7 +16,8 @@ from jobs.model import ANYONE, Job, JobState, TowerProgress
 from jobs.queue import JobQueue, enqueue_if_possible
 from jobs.request import JobOptions, Priority
 from jobs.spec import JobSpec
-from jobs.stores.job_store import JobPage, JobStore
+from jobs.stores.job_store import JobPage, JobRecords, JobStore
+from jobs.stores.visible_jobs import VisibleJobs
 
 _SCAN = 200  # queued jobs read per page
 
@@ -50,13 +52,17 @@ NO_OWNER = Owner()
 class JobControl:
     """The operations on jobs that the API's routes call."""
 
-    store: JobStore
+    store: JobRecords
     queue: JobQueue
     plan: Planner
     identify: Identify = stat_files
     folders: FileRoots = ANYWHERE  # folders of this machine that jobs may use
     max_config_bytes: int | None = None  # that the configs of one owner's jobs may take
     trace: Callable[[], str | None] = lambda: None  # returns the traceparent of the current request
+
+    def seen_within(self, rules: UriRules) -> Self:
+        """Return the same operations for a caller to whom only the jobs within `rules` exist."""
+        return self if rules == NO_RULES else replace(self, store=VisibleJobs(self.store, rules))
 
     def submit(
         self,

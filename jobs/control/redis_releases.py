@@ -43,6 +43,11 @@ class RedisPointers:
         names = [str(name) for name in found]
         return ModelPage(tuple(names[:limit]), names[limit - 1] if len(names) > limit else None)
 
+    def model_at(self, position: int) -> str | None:
+        with translate_redis_errors():
+            found = self._redis.zrange(MODELS_KEY, position, position)
+        return next((str(name) for name in found), None)
+
     def jobs(self, model: str) -> tuple[JobId, ...]:
         with translate_redis_errors():
             found = self._redis.zrevrangebylex(RELEASES_KEY + model, "+", "-")

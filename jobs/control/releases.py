@@ -1,6 +1,6 @@
 """A model's releases: the artifacts of its successful exports, and which of them is promoted."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -9,9 +9,10 @@ from exporter.spec import Frozen, Target, TowerName
 from jobs.errors import JobNotFound, ModelNotFound, NoArtifact, RecordUnreadable
 from jobs.ids import JobId
 from jobs.model import Job, JobState, TowerState
-from jobs.stores.job_store import JobStore
+from jobs.stores.job_store import JobRecords
 
 NO_LABELS: Mapping[str, str] = {}
+PROMOTED = "promoted release"  # in the error of a model without one
 
 
 class ReleasedTower(Frozen):
@@ -49,6 +50,10 @@ class ReleasePointers(Protocol):
 
     def models(self, *, limit: int, after: str | None) -> ModelPage: ...
 
+    def model_at(self, position: int) -> str | None:
+        """Return the model at a position among all by name; None behind the last."""
+        ...
+
     def jobs(self, model: str) -> tuple[JobId, ...]:
         """Return the model's successful jobs, newest first; one may have been removed since."""
         ...
@@ -66,7 +71,7 @@ class ReleasePointers(Protocol):
 class Releases:
     """The operations on releases that the API's routes call."""
 
-    store: JobStore
+    store: JobRecords
     pointers: ReleasePointers
 
     def models(self, *, limit: int, after: str | None = None) -> ModelPage:
@@ -75,18 +80,13 @@ class Releases:
 
     def find_latest(self, model: str, labels: Mapping[str, str] = NO_LABELS) -> Release:
         """Return the newest release whose labels include these."""
-        for job_id in self.pointers.jobs(model):
-            try:
-                job = self.store.get(job_id)
-                if labels.items() <= job.labels.items():
-                    return self._make_release(job)
-            except (JobNotFound, NoArtifact, RecordUnreadable):
-                continue
+        if (release := self._find_release(self._newest(model), labels)) is not None:
+            return release
         raise ModelNotFound(model, "successful export with these labels" if labels else "successful export")
 
     def get_promoted(self, model: str) -> Release:
         if (release := self.pointers.get_promoted(model)) is None:
-            raise ModelNotFound(model, "promoted release")
+            raise ModelNotFound(model, PROMOTED)
         return release
 
     def promote(self, model: str, job_id: JobId | None) -> Release:
@@ -101,6 +101,20 @@ class Releases:
         if (release := self.pointers.roll_back(model)) is None:
             raise ModelNotFound(model, "earlier promoted release")
         return release
+
+    def _newest(self, model: str) -> tuple[JobId, ...]:
+        """Return the model's successful jobs, newest first."""
+        return self.pointers.jobs(model)
+
+    def _find_release(self, newest_first: Iterable[JobId], labels: Mapping[str, str]) -> Release | None:
+        for job_id in newest_first:
+            try:
+                job = self.store.get(job_id)
+                if labels.items() <= job.labels.items():
+                    return self._make_release(job)
+            except (JobNotFound, NoArtifact, RecordUnreadable):
+                continue
+        return None
 
     def _make_release(self, job: Job) -> Release:
         if job.state is not JobState.SUCCEEDED or job.model is None:
@@ -154,6 +168,9 @@ class MemoryPointers:
     def models(self, *, limit: int, after: str | None) -> ModelPage:
         names = [name for name in sorted(self.released) if after is None or name > after]
         return ModelPage(tuple(names[:limit]), names[limit - 1] if len(names) > limit else None)
+
+    def model_at(self, position: int) -> str | None:
+        return next(iter(sorted(self.released)[position:]), None)
 
     def jobs(self, model: str) -> tuple[JobId, ...]:
         return tuple(sorted(self.released.get(model, ()), reverse=True))

@@ -16,7 +16,7 @@ def forget_old_jobs(store: JobStore, pointers: ReleasePointers, keep: timedelta)
     """Remove the records of jobs that ended longer than `keep` ago, and return their ids.
 
     The latest release of every model stays, with the jobs that it retries, because their records name its
-    packages. A promoted release has a record of its own.
+    packages. The promoted release has a record of its own, but its job says who may see it, and stays too.
     """
     ended_before = store.now() - keep
     forgotten = []
@@ -40,6 +40,9 @@ def _list_ended(store: JobStore, made_before: datetime) -> Iterator[Job]:
 def _is_needed(job: Job, store: JobStore, pointers: ReleasePointers) -> bool:
     if job.model is None:
         return False
+    promoted = pointers.get_promoted(job.model)
+    if promoted is not None and promoted.job_id == job.id:
+        return True
     return job.id in _chain(pointers.jobs(job.model)[:1], store)
 
 

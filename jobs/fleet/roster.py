@@ -1,6 +1,7 @@
 """The roster: workers announce themselves regularly, and expire when they stop doing so."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
 
@@ -56,6 +57,18 @@ class Roster(Protocol):
     def may_sweep(self, worker: str, interval: timedelta) -> bool:
         """Return True to one worker per interval, because one sweep per interval is enough."""
         ...
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """The workers alive as a caller sees them: all share them, but not all may know what each works on."""
+
+    roster: Roster
+    shows_jobs: bool
+
+    def alive(self) -> tuple[WorkerNotice, ...]:
+        alive = self.roster.alive()
+        return alive if self.shows_jobs else tuple(each.model_copy(update={"jobs": ()}) for each in alive)
 
 
 class MemoryRoster:

@@ -13,10 +13,10 @@ from jobs.errors import IllegalMove, JobNotFound, QuotaExceeded, RecordUnreadabl
 from jobs.ids import JobId
 from jobs.model import Job, JobState, Lease
 from jobs.progress import finish, fold_events
-from jobs.stores.job_store import JobStore
+from jobs.stores.job_store import JobRecords, JobStore
 
 
-def update_job(store: JobStore, job_id: JobId, change: Callable[[Job, datetime], Job]) -> Job:
+def update_job(store: JobRecords, job_id: JobId, change: Callable[[Job, datetime], Job]) -> Job:
     """Apply a pure change to the stored job; apply it again if another program changed the job meanwhile."""
     while True:
         old, now = store.get(job_id), store.now()
@@ -40,7 +40,7 @@ class Renewal:
 class Holding:
     """One worker's attempt at one job; methods raise LeaseLost once another worker holds the job."""
 
-    store: JobStore
+    store: JobRecords
     job: Job  # as it was when claimed
     worker: str
     length: timedelta  # length of the lease from each renewal
@@ -114,7 +114,7 @@ def join_attempt(store: JobStore, job_id: JobId, attempt: int, length: timedelta
 
 
 def claim(
-    store: JobStore,
+    store: JobRecords,
     job_id: JobId,
     *,
     worker: str,

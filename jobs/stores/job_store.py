@@ -1,4 +1,4 @@
-"""The interface of the job store: compare-and-set on whole records, on which leases and moves are built."""
+"""The interfaces of the job store: compare-and-set on whole records, on which leases and moves are built."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ class JobPage:
     next: JobId | None
 
 
-class JobStore(Protocol):
-    """Stores jobs, and finds them by id, by state in order of age, and by the end of their lease."""
+class JobRecords(Protocol):
+    """Stores jobs, and finds them by id, and by state in order of age: as much as operations on jobs need."""
 
     def now(self) -> datetime:
         """Return the time of the one clock by which all programs judge leases."""
@@ -80,6 +80,23 @@ class JobStore(Protocol):
         """Return the job's revision without reading its record; JobNotFound if there is none."""
         ...
 
+    def find_content(self, key: str) -> JobId | None:
+        """Return the latest successful job with this content key; it may have been removed since."""
+        ...
+
+    def page(self, *, limit: int, state: JobState | None = None, before: JobId | None = None) -> JobPage:
+        """Return up to `limit` jobs older than `before`, in one state or in any.
+
+        There are fewer, and a `next`, where records are large; unreadable records are left out.
+        """
+        ...
+
+
+class JobTotals(Protocol):
+    """Figures about all jobs, whoever may see them."""
+
+    def now(self) -> datetime: ...
+
     def count(self, state: JobState) -> int: ...
 
     def count_by_target(self, state: JobState) -> Mapping[Target, int]:
@@ -93,16 +110,9 @@ class JobStore(Protocol):
         """Return the readable job in a state that was created first; None if there is none."""
         ...
 
-    def find_content(self, key: str) -> JobId | None:
-        """Return the latest successful job with this content key; it may have been removed since."""
-        ...
 
-    def page(self, *, limit: int, state: JobState | None = None, before: JobId | None = None) -> JobPage:
-        """Return up to `limit` jobs older than `before`, in one state or in any.
-
-        There are fewer, and a `next`, where records are large; unreadable records are left out.
-        """
-        ...
+class JobStore(JobRecords, JobTotals, Protocol):
+    """Stores all jobs, and finds them also by the end of their lease."""
 
     def leases(self) -> Mapping[JobId, datetime]:
         """Return the jobs that have a lease, each with the lease's end."""

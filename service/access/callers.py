@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from exporter.storage.uris import NO_RULES, UriRules
 from jobs.control.control import NO_OWNER, Owner
 from jobs.model import ANYONE
 
@@ -31,6 +32,15 @@ class Caller:
 
     def may(self, scope: Scope) -> bool:
         return any(scope in own.covered for own in self.scopes)
+
+    @property
+    def sees(self) -> UriRules:
+        """The rules that a job's URIs must meet for the caller to see it; an admin sees every job."""
+        return NO_RULES if self.may(Scope.ADMIN) else self.owner.uris
+
+    @property
+    def sees_all(self) -> bool:
+        return self.sees == NO_RULES
 
 
 LOCAL = Caller(ANYONE, frozenset({Scope.ADMIN}), NO_OWNER)  # every caller of a service without keys

@@ -26,7 +26,10 @@ class ApiKey(Frozen):
     scopes: frozenset[Scope] = Field(min_length=1)
     max_queued: int | None = Field(default=None, ge=0)
     max_running: int | None = Field(default=None, ge=1)
-    uris: UriRules = Field(default=NO_RULES, description="URIs that its exports may read and write.")
+    uris: UriRules = Field(
+        default=NO_RULES,
+        description="URIs that its exports may read and write; it sees only jobs within them.",
+    )
 
     @model_validator(mode="after")
     def _one_secret(self) -> Self:

@@ -9,6 +9,7 @@ from exporter.manifest import Manifest, TowerEntry
 from exporter.spec import Target
 from jobs.diagnostics.logs import LogPart
 from jobs.fleet.roster import WorkerNotice
+from jobs.ids import JobId
 from jobs.model import MAX_SETBACKS, Job, JobState, TowerProgress, TowerState
 from service.access.callers import Scope
 from service.dashboard.charts import Chart, error_chart, latency_chart
@@ -35,7 +36,7 @@ class JobsPage(Page):
     here: ClassVar[str] = "jobs"
 
     found: JobMatches
-    counts: Mapping[JobState, int]
+    counts: Mapping[JobState, int]  # empty if the reader does not see all jobs
     words: str
     state: JobState | None
     is_first: bool
@@ -44,7 +45,7 @@ class JobsPage(Page):
     def filters(self) -> tuple[Filter, ...]:
         """Links to the jobs in each state, and to all jobs."""
         every = Filter("all", self._address(None), None)
-        return every, *(Filter(state, self._address(state), self.counts[state]) for state in JobState)
+        return every, *(Filter(state, self._address(state), self.counts.get(state)) for state in JobState)
 
     @property
     def newest(self) -> str:
@@ -178,8 +179,18 @@ class WorkersPage(Page):
     workers: tuple[WorkerNotice, ...]
     running: tuple[Job, ...]
     queued: tuple[Job, ...]  # the newest of the queued jobs, the longest waiting first
-    waiting: int  # number of queued jobs
+    waiting: int  # number of queued jobs that the reader sees
+    more_wait: bool  # whether there may be more of them
     oldest: Job | None
+
+    @property
+    def sees_all(self) -> bool:
+        return self.reader is None or self.reader.sees_all
+
+    def jobs_of(self, worker: WorkerNotice) -> tuple[JobId, ...]:
+        """Return the jobs that a worker runs, as far as the reader sees them."""
+        led = tuple(job.id for job in self.running if job.lease and job.lease.worker == worker.id)
+        return worker.jobs if self.sees_all else led
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,8 +34,8 @@ def find(jobs: JobControl, words: str, state: JobState | None, before: str | Non
                 if len(found) == PAGE:
                     return JobMatches(tuple(found), job.id)
         before = page.next
-        if before is None:
-            return JobMatches(tuple(found), None)
+        if before is None or len(page.jobs) < _STEP:  # short: the caller sees few of the jobs that were read
+            break
     return JobMatches(tuple(found), JobId(before) if before else None)
 
 

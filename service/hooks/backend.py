@@ -42,7 +42,8 @@ def running_hooks(stores: HookStores, jobs: JobControl, settings: HookSettings) 
 
     def submit(trigger: Trigger, request: ExportRequest, job_id: JobId) -> Job:
         owner = Owner(f"trigger:{trigger.name}", uris=trigger.uris)
-        job = jobs.submit(request.spec, request.options, owner, force=request.force, job_id=job_id)
+        own_jobs = jobs.seen_within(trigger.uris)
+        job = own_jobs.submit(request.spec, request.options, owner, force=request.force, job_id=job_id)
         record(Caller(owner.name, frozenset({Scope.SUBMIT}), owner), "submit", job.id)
         return job
 

@@ -14,6 +14,7 @@ from exporter.manifest import Manifest
 from exporter.spec import Target
 from exporter.towers.plan import PlanRequest
 from jobs.model import Job, JobState
+from jobs.stores.job_store import JobPage
 from service.access.guard import Reader, Submitter
 from service.audit import record
 from service.dashboard.pages import (
@@ -28,7 +29,7 @@ from service.dashboard.pages import (
 from service.dashboard.render import STATIC, answer
 from service.dashboard.route import PageRoute
 from service.dashboard.search import find
-from service.dependencies import Jobs, Logs, Workers
+from service.dependencies import Jobs, Logs, Totals, Workers
 from service.planning import view_plan
 from service.routes import calls, sign_in
 
@@ -63,6 +64,7 @@ def add_dashboard(app: FastAPI) -> None:
 @router.get("/")
 def jobs_page(
     jobs: Jobs,
+    totals: Totals,
     reader: Reader,
     q: Words = "",
     state: JobState | None = None,
@@ -73,7 +75,7 @@ def jobs_page(
     page = JobsPage(
         reader=reader,
         found=find(jobs, q, state, before),
-        counts={each: jobs.store.count(each) for each in JobState},
+        counts={each: totals.count(each) for each in JobState} if totals else {},
         words=q.strip(),
         state=state,
         is_first=before is None,
@@ -122,7 +124,9 @@ def log_page(
 
 
 @router.get("/workers")
-def workers_page(jobs: Jobs, workers: Workers, reader: Reader, if_none_match: IfNoneMatch = None) -> Response:
+def workers_page(
+    jobs: Jobs, totals: Totals, workers: Workers, reader: Reader, if_none_match: IfNoneMatch = None
+) -> Response:
     """Show the workers that are alive, and the queue."""
     queued = jobs.page(limit=_MOST_SHOWN, state=JobState.QUEUED, before=None)
     page = WorkersPage(
@@ -130,8 +134,9 @@ def workers_page(jobs: Jobs, workers: Workers, reader: Reader, if_none_match: If
         workers=tuple(sorted(workers.alive(), key=lambda worker: (worker.host, worker.pid))),
         running=jobs.page(limit=_MOST_SHOWN, state=JobState.RUNNING, before=None).jobs,
         queued=queued.jobs[::-1],
-        waiting=jobs.store.count(JobState.QUEUED),
-        oldest=jobs.store.oldest(JobState.QUEUED),
+        waiting=totals.count(JobState.QUEUED) if totals else len(queued.jobs),
+        more_wait=totals is None and queued.next is not None,
+        oldest=totals.oldest(JobState.QUEUED) if totals else _oldest(queued),
     )
     return answer(page, if_none_match)
 
@@ -154,6 +159,11 @@ def retry(job_id: str, jobs: Jobs, caller: Submitter) -> Response:
 
 def _show(job: Job) -> Response:
     return RedirectResponse(f"/jobs/{job.id}", status.HTTP_303_SEE_OTHER)
+
+
+def _oldest(queued: JobPage) -> Job | None:
+    """Return the last job of a page if no page comes after it."""
+    return queued.jobs[-1] if queued.jobs and queued.next is None else None
 
 
 def _report(job: Job, target: Target | None) -> TargetReport:

@@ -2,15 +2,16 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, status
+from fastapi import APIRouter, Query, status
 
 from jobs.hooks.deliveries import DeliveryState
 from jobs.hooks.errors import DeliveryBusy, DeliveryNotFound, DeliveryUnsendable
-from service.access.guard import Admin, reading
+from service.access.guard import Admin
 from service.audit import record
 from service.errors import keyed_responses
 from service.hooks.backend import Hooks
 from service.hooks.schemas import DeliveryList, DeliveryView
+from service.hooks.visible_hooks import SeenHooks
 
 router = APIRouter(prefix="/deliveries", tags=["deliveries"])
 
@@ -18,21 +19,21 @@ Id = Annotated[str | None, Query(pattern="^[0-9a-z]{26}$")]
 Limit = Annotated[int, Query(ge=1, le=100)]
 
 
-@router.get("", dependencies=[Depends(reading)], responses=keyed_responses())
+@router.get("", responses=keyed_responses())
 def list_deliveries(
-    hooks: Hooks, job: Id = None, state: DeliveryState | None = None, limit: Limit = 20, cursor: Id = None
+    hooks: SeenHooks, job: Id = None, state: DeliveryState | None = None, limit: Limit = 20, cursor: Id = None
 ) -> DeliveryList:
     """List deliveries, newest first, of one job or all and in one state or any.
 
     A page may hold fewer deliveries than `limit`.
     """
-    return DeliveryList.of(hooks.outbox.page(limit=limit, job=job, state=state, before=cursor))
+    return DeliveryList.of(hooks.list_deliveries(limit=limit, job=job, state=state, before=cursor))
 
 
-@router.get("/{delivery_id}", dependencies=[Depends(reading)], responses=keyed_responses(DeliveryNotFound))
-def show(delivery_id: str, hooks: Hooks) -> DeliveryView:
+@router.get("/{delivery_id}", responses=keyed_responses(DeliveryNotFound))
+def show(delivery_id: str, hooks: SeenHooks) -> DeliveryView:
     """Return one delivery with its latest tries."""
-    return DeliveryView.of(hooks.outbox.get(delivery_id))
+    return DeliveryView.of(hooks.get_delivery(delivery_id))
 
 
 @router.post(

@@ -119,7 +119,10 @@ def plan(request: PlanRequest, jobs: Jobs, caller: Reader) -> PlanView:
 def list_exports(
     jobs: Jobs, workers: Workers, state: JobState | None = None, limit: Limit = 20, cursor: Cursor = None
 ) -> JobList:
-    """List jobs, newest first, in one state or in any."""
+    """List jobs, newest first, in one state or in any.
+
+    A page may hold fewer jobs than `limit`; the last one has no `next_cursor`.
+    """
     return JobList.of(jobs.page(limit=limit, state=state, before=cursor), workers.alive())
 
 

@@ -8,9 +8,9 @@ from fastapi import APIRouter, Request
 
 from exporter.errors import ExportError
 from jobs.errors import StoreUnavailable
-from service.access.callers import Scope
+from service.access.callers import Caller, Scope
 from service.access.guard import caller_of
-from service.dependencies import Workers
+from service.dependencies import fleet_of
 from service.errors import problem_responses
 from service.schemas import Health, Readiness
 
@@ -30,16 +30,18 @@ async def healthz() -> Health:
     responses=problem_responses(StoreUnavailable),
     openapi_extra={"security": [{}, {"HTTPBearer": []}]},
 )
-async def readyz(request: Request, workers: Workers) -> Readiness:
+async def readyz(request: Request) -> Readiness:
     """Return 200 if Redis is reachable; to callers with a key also the workers that are alive."""
     limiter: CapacityLimiter = request.app.state.probes
-    alive = await to_thread.run_sync(workers.alive, limiter=limiter)
-    return Readiness.of(alive) if await _may_read(request) else Readiness()
+    reader = await _reader(request)
+    alive = await to_thread.run_sync(fleet_of(request, reader).alive, limiter=limiter)
+    return Readiness.of(alive) if reader is not None else Readiness()
 
 
-async def _may_read(request: Request) -> bool:
-    """Return whether the caller may see workers; a wrong key is no reason to call the service not ready."""
+async def _reader(request: Request) -> Caller | None:
+    """Return a caller who may see workers; a wrong key is no reason to call the service not ready."""
     try:
-        return (await caller_of(request)).may(Scope.READ)
+        caller = await caller_of(request)
     except ExportError:
-        return False
+        return None
+    return caller if caller.may(Scope.READ) else None

@@ -20,6 +20,9 @@ router = APIRouter(tags=["health"], dependencies=[Depends(reading)])
     },
 )
 def metrics(backend: Everything) -> Response:
-    """Return jobs by state, queue age, workers, attempts, gate failures and stage times for Prometheus."""
-    text = render(backend.jobs.store, backend.roster, backend.tallies)
+    """Return jobs by state, queue age, workers, attempts, gate failures and stage times for Prometheus.
+
+    They count the jobs of all callers, so a key that is bound to `uris` may not read them.
+    """
+    text = render(backend.totals, backend.roster, backend.tallies)
     return Response(text, media_type=CONTENT_TYPE_LATEST)

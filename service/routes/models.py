@@ -30,7 +30,7 @@ Wanted = Annotated[
 
 @router.get("", responses=keyed_responses())
 def list_models(models: Models, limit: Limit = 20, cursor: Cursor = None) -> ModelList:
-    """List the models that have a release, by name."""
+    """List the models that have a release, by name; a page may hold fewer than `limit`."""
     return ModelList.of(models.models(limit=limit, after=cursor))
 
 

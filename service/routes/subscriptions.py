@@ -2,16 +2,16 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, status
+from fastapi import APIRouter, Query, status
 
 from jobs.hooks.errors import CallbackRefused, SubscriptionNotFound
 from jobs.hooks.secret import new_secret
 from jobs.hooks.subscriptions import Subscription
 from jobs.ids import new_job_id
-from service.access.guard import Admin, reading
+from service.access.guard import Admin
 from service.audit import record
 from service.errors import keyed_responses
-from service.hooks.backend import HookBackend, Hooks
+from service.hooks.backend import Hooks
 from service.hooks.receivers import require_permitted_url
 from service.hooks.schemas import (
     SubscriptionList,
@@ -19,6 +19,7 @@ from service.hooks.schemas import (
     SubscriptionRequest,
     SubscriptionView,
 )
+from service.hooks.visible_hooks import SeenHooks
 
 router = APIRouter(prefix="/subscriptions", tags=["subscriptions"])
 
@@ -51,18 +52,16 @@ def subscribe(request: SubscriptionRequest, hooks: Hooks, caller: Admin) -> Subs
     return SubscriptionMade(**dict(view), secret=subscription.secret)
 
 
-@router.get("", dependencies=[Depends(reading)], responses=keyed_responses())
-def list_subscriptions(hooks: Hooks, limit: Limit = 20, cursor: Cursor = None) -> SubscriptionList:
+@router.get("", responses=keyed_responses())
+def list_subscriptions(hooks: SeenHooks, limit: Limit = 20, cursor: Cursor = None) -> SubscriptionList:
     """List subscriptions, oldest first."""
-    return SubscriptionList.of(hooks.subscriptions.page(limit=limit, after=cursor))
+    return SubscriptionList.of(hooks.list_subscriptions(limit=limit, after=cursor))
 
 
-@router.get(
-    "/{subscription_id}", dependencies=[Depends(reading)], responses=keyed_responses(SubscriptionNotFound)
-)
-def show(subscription_id: str, hooks: Hooks) -> SubscriptionView:
+@router.get("/{subscription_id}", responses=keyed_responses(SubscriptionNotFound))
+def show(subscription_id: str, hooks: SeenHooks) -> SubscriptionView:
     """Return one subscription."""
-    return SubscriptionView.of(_subscription(hooks, subscription_id))
+    return SubscriptionView.of(hooks.get_subscription(subscription_id))
 
 
 @router.put(
@@ -70,10 +69,10 @@ def show(subscription_id: str, hooks: Hooks) -> SubscriptionView:
     responses=keyed_responses(SubscriptionNotFound, CallbackRefused),
 )
 def replace(
-    subscription_id: str, request: SubscriptionRequest, hooks: Hooks, caller: Admin
+    subscription_id: str, request: SubscriptionRequest, hooks: Hooks, seen: SeenHooks, caller: Admin
 ) -> SubscriptionView:
     """Change a subscription's URL, events or secret; deliveries under way keep their URL."""
-    old = _subscription(hooks, subscription_id)
+    old = seen.get_subscription(subscription_id)
     new = old.model_copy(
         update={
             "url": require_permitted_url(request.url, hooks.settings),
@@ -97,10 +96,3 @@ def unsubscribe(subscription_id: str, hooks: Hooks, caller: Admin) -> None:
     if not hooks.subscriptions.delete(subscription_id):
         raise SubscriptionNotFound(subscription_id)
     record(caller, "unsubscribe", subscription_id)
-
-
-def _subscription(hooks: HookBackend, subscription_id: str) -> Subscription:
-    subscription = hooks.subscriptions.get(subscription_id)
-    if subscription is None:
-        raise SubscriptionNotFound(subscription_id)
-    return subscription

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Path, Query, Response, status
+from fastapi import APIRouter, Path, Query, Response, status
 
 from exporter.errors import ExportError, InvalidSpec
 from exporter.outcome import Failure
@@ -11,13 +11,14 @@ from jobs.control.control import Owner
 from jobs.hooks.errors import CallbackRefused, TriggerNotFound
 from jobs.hooks.training import TrainingEvent
 from jobs.hooks.triggers import TRIGGER_NAME, Trigger, TriggerRule
-from service.access.guard import Admin, Submitter, reading
+from service.access.guard import Admin, Submitter
 from service.audit import record
 from service.dependencies import Jobs
 from service.errors import keyed_responses
-from service.hooks.backend import HookBackend, Hooks
+from service.hooks.backend import Hooks
 from service.hooks.receivers import require_usable_callback
 from service.hooks.schemas import TriggerList, TriggerTrial, TriggerView
+from service.hooks.visible_hooks import SeenHooks
 
 router = APIRouter(prefix="/triggers", tags=["triggers"])
 
@@ -26,10 +27,10 @@ Limit = Annotated[int, Query(ge=1, le=100)]
 Cursor = Annotated[str | None, Query(pattern=TRIGGER_NAME, description="`next_cursor` of a page.")]
 
 
-@router.get("", dependencies=[Depends(reading)], responses=keyed_responses())
-def list_triggers(hooks: Hooks, limit: Limit = 20, cursor: Cursor = None) -> TriggerList:
+@router.get("", responses=keyed_responses())
+def list_triggers(hooks: SeenHooks, limit: Limit = 20, cursor: Cursor = None) -> TriggerList:
     """List triggers, by name."""
-    return TriggerList.of(hooks.triggers.page(limit=limit, after=cursor))
+    return TriggerList.of(hooks.list_triggers(limit=limit, after=cursor))
 
 
 @router.put(
@@ -53,10 +54,10 @@ def put(name: Name, rule: TriggerRule, hooks: Hooks, caller: Admin, response: Re
     return trigger
 
 
-@router.get("/{name}", dependencies=[Depends(reading)], responses=keyed_responses(TriggerNotFound))
-def show(name: Name, hooks: Hooks) -> TriggerView:
+@router.get("/{name}", responses=keyed_responses(TriggerNotFound))
+def show(name: Name, hooks: Hooks, seen: SeenHooks) -> TriggerView:
     """Return one trigger, with its results for the latest events."""
-    return TriggerView(**dict(_trigger(hooks, name)), latest=hooks.intake.receipts.latest(name))
+    return TriggerView(**dict(seen.get_trigger(name)), latest=hooks.intake.receipts.latest(name))
 
 
 @router.delete(
@@ -73,9 +74,9 @@ def delete(name: Name, hooks: Hooks, caller: Admin) -> None:
 
 
 @router.post("/{name}/test", responses=keyed_responses(TriggerNotFound))
-def test(name: Name, event: TrainingEvent, hooks: Hooks, jobs: Jobs, caller: Submitter) -> TriggerTrial:
+def test(name: Name, event: TrainingEvent, hooks: SeenHooks, jobs: Jobs, caller: Submitter) -> TriggerTrial:
     """Show what an event would do, without doing it; the event need not be signed."""
-    trigger = _trigger(hooks, name)
+    trigger = hooks.get_trigger(name)
     if misfits := trigger.find_misfits(event):
         return TriggerTrial(starts=False, misfits=misfits)
     request = None
@@ -86,10 +87,3 @@ def test(name: Name, event: TrainingEvent, hooks: Hooks, jobs: Jobs, caller: Sub
     except ExportError as error:
         return TriggerTrial(starts=False, failure=Failure.of(error), request=request)
     return TriggerTrial(starts=True, request=request, towers=towers)
-
-
-def _trigger(hooks: HookBackend, name: str) -> Trigger:
-    trigger = hooks.triggers.get(name)
-    if trigger is None:
-        raise TriggerNotFound(name)
-    return trigger

@@ -24,8 +24,8 @@ BODY = "POST /exports"
 def posted(body: str | bytes) -> object:
     """InvalidSpec stands for an answer that refuses; what is no answer is an error of its own."""
     folders = FileRoots(roots=(FIXTURES, Path("/out")))
-    control = JobControl(MemoryJobStore(), MemoryQueue(), plan, folders=folders)
-    backend = Backend(control, MemoryRoster())
+    store = MemoryJobStore()
+    backend = Backend(JobControl(store, MemoryQueue(), plan, folders=folders), MemoryRoster(), store)
     with TestClient(create_app(ServiceSettings(), backend)) as client:
         answer = client.post("/exports", content=body, headers={"content-type": "application/json"})
     assert answer.status_code < 500, answer.text

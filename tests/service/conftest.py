@@ -30,7 +30,7 @@ def store() -> MemoryJobStore:
 
 @pytest.fixture
 def backend(store: MemoryJobStore) -> Backend:
-    return Backend(JobControl(store, MemoryQueue(), plan), MemoryRoster())
+    return Backend(JobControl(store, MemoryQueue(), plan), MemoryRoster(), store)
 
 
 @pytest.fixture

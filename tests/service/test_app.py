@@ -59,7 +59,9 @@ def test_an_unforeseen_error_is_no_traceback(backend: Backend) -> None:
     def broken(spec: object) -> Plan:
         raise ZeroDivisionError("secret")
 
-    backend = Backend(JobControl(backend.jobs.store, backend.jobs.queue, broken), MemoryRoster())
+    backend = Backend(
+        JobControl(backend.jobs.store, backend.jobs.queue, broken), MemoryRoster(), backend.totals
+    )
     with TestClient(create_app(ServiceSettings(), backend), raise_server_exceptions=False) as client:
         answer = client.post("/exports", json=export_request())
     assert (answer.status_code, answer.json()["code"]) == (500, "internal_error")

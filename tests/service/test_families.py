@@ -32,7 +32,7 @@ def trace(tmp_path: Path, install: Install) -> Path:
 @pytest.fixture
 def listing(store: MemoryJobStore) -> Iterator[TestClient]:
     """An API whose operator has listed `telltale`."""
-    backend = Backend(JobControl(store, MemoryQueue(), planner(("telltale",))), MemoryRoster())
+    backend = Backend(JobControl(store, MemoryQueue(), planner(("telltale",))), MemoryRoster(), store)
     with TestClient(create_app(ServiceSettings(), backend)) as client:
         yield client
 

@@ -74,7 +74,7 @@ class StuckStore(MemoryJobStore):
 
 def test_probes_need_none_of_the_threads_of_other_requests() -> None:
     store = StuckStore()
-    stuck = Backend(JobControl(store, MemoryQueue(), plan), MemoryRoster())
+    stuck = Backend(JobControl(store, MemoryQueue(), plan), MemoryRoster(), store)
     with serving(create_app(ServiceSettings(), stuck)) as url, ThreadPoolExecutor(THREADS) as callers:
         for _ in range(THREADS):
             callers.submit(httpx.get, f"{url}/metrics", timeout=20)

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from jobs.control.releases import MemoryPointers
+from jobs.control.releases import MemoryPointers, Release
 from jobs.control.retention import forget_old_jobs
 from jobs.ids import JobId, first_id_at
 from jobs.model import Job, JobState
@@ -51,3 +51,11 @@ def test_the_latest_release_and_what_it_completes_are_kept(store: JobStore) -> N
     latest = job_of(store, JobState.SUCCEEDED, age=2 * KEEP, model="m", retry_of=part.id)
     pointers.released["m"] = [older.id, latest.id]
     assert forget_old_jobs(store, pointers, KEEP) == (older.id,)
+
+
+def test_the_job_of_the_promoted_release_is_kept_because_it_says_who_may_see_it(store: JobStore) -> None:
+    pointers = MemoryPointers()
+    jobs = [job_of(store, JobState.SUCCEEDED, age=age * KEEP, model="m") for age in (4, 3, 2)]
+    pointers.released["m"] = [job.id for job in jobs]
+    pointers.promote(Release(model="m", job_id=jobs[1].id, finished_at=None, labels={}, towers=()))
+    assert forget_old_jobs(store, pointers, KEEP) == (jobs[0].id,)

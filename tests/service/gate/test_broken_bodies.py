@@ -66,7 +66,7 @@ def test_nothing_is_done_for_a_body_that_breaks_off(
     time.sleep(0.2)
     assert probe.asked == []
     httpx.post(f"{url}/models/m/promote", json={"job_id": None})
-    assert probe.asked == ["releases"]
+    assert probe.asked == ["jobs"]
 
 
 def test_a_sign_in_that_breaks_off_is_no_guess(tmp_path_factory: pytest.TempPathFactory) -> None:

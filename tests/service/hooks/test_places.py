@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 from jobs.ids import JobId
 from jobs.lease.leases import update_job
 from jobs.model import Job, Lease
-from jobs.stores.job_store import JobStore
+from jobs.stores.job_store import JobRecords
 from service.app import create_app
 from service.dependencies import Backend
 from service.hooks.settings import HookSettings
@@ -122,7 +122,7 @@ def test_a_retry_is_bound_by_the_key_that_asks_for_it(client: TestClient) -> Non
     assert client.post(f"/exports/{failed.id}/retry", headers=AS_OPEN).status_code == 202
 
 
-def _store(client: TestClient) -> JobStore:
+def _store(client: TestClient) -> JobRecords:
     app = client.app
     assert isinstance(app, FastAPI)
     backend: Backend = app.state.backend
