@@ -113,7 +113,7 @@ format: install ## format and sort imports in place
 	@$(BIN)/ruff format .
 
 .PHONY: fuzz
-fuzz: install ## random requests, events, configs, checkpoints and rows, thousands of each
+fuzz: install ## random requests, events, configs, checkpoints, rows and paths, thousands of each
 	@$(BIN)/python -m pytest -q -m fuzz --durations=0 tests/service tests/fuzz tests/exporter/modes $(ARGS)
 
 .PHONY: openapi

@@ -22,6 +22,7 @@ _USER = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*@")
 _SECRETS = "signature|credential|token|secret|password|access_?key"
 _SIGNED = re.compile(rf"(?i)[?&;][\w-]{{0,64}}({_SECRETS})[\w-]{{0,64}}=")
 _USER_IN_TEXT = re.compile(r"://[^/\s\"'@:]{0,256}:[^/\s\"'@]{1,256}@")
+_LONGEST_NAME, _LONGEST_PATH = 255, 3900  # bytes on Linux; names of the artifact are added to the path
 _SIGNS = "*?["  # characters that make a path a pattern
 _NAMES = re.compile(r"[/\\]")  # between names, also for a server that takes a backslash for a slash
 
@@ -145,6 +146,10 @@ class NamedUri:
             raise self._refusal("climbs with '..', which object stores do not know", "write the URI out")
         if path is not None and self.may_be_pattern and ".." in path.parts[len(_fixed_parts(path)) :]:
             raise self._refusal("climbs with '..' behind a pattern, which no name matches", "write it out")
+        if path is not None and not _fits_a_disk(path):
+            raise self._refusal(
+                f"has a name or a path that is longer than {_LONGEST_NAME} or {_LONGEST_PATH} bytes", ""
+            )
         if not self.uri.strip():
             raise self._refusal("is blank", ADVICE)
         if path is None and not (is_known(self.uri) and _BUCKET.match(self.uri)):
@@ -220,6 +225,11 @@ def before_pattern(path: Path) -> Path:
     except OSError:  # longer than any name
         is_name = False
     return path if is_name else Path(*fixed)
+
+
+def _fits_a_disk(path: Path) -> bool:
+    encoded = os.fsencode(path)
+    return len(encoded) <= _LONGEST_PATH and max(map(len, encoded.split(b"/"))) <= _LONGEST_NAME
 
 
 def _fixed_parts(path: Path) -> tuple[str, ...]:

@@ -30,6 +30,7 @@ MODULES = (
     "requests",
     "issuers",
     "unfolding",
+    "outputs",
 )
 CANARY = "it_ran"  # a file that only code of the attacker's makes
 SECONDS = 20

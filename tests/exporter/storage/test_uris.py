@@ -243,6 +243,12 @@ class TestWholePaths:
     def test_a_name_that_no_disk_takes_is_judged(self, root: Path) -> None:
         FileRoots(roots=(root,)).require(uris_of(spec_of(item_input_uri=f"{root}/*/{'n' * 300}")))
 
+    @pytest.mark.parametrize("name", ["n" * 256, "é" * 128, "/n" * 2000])
+    def test_a_name_that_no_disk_takes_is_refused(self, name: str) -> None:
+        for uri in (f"/data/{name}", f"file:///data/{name}"):
+            with pytest.raises(InvalidSpec, match="checkpoint_uri has a name or a path that is longer"):
+                require_sound_uris(spec_of(checkpoint_uri=uri))
+
     def test_blanks_around_a_name_belong_to_it(self, root: Path) -> None:
         with pytest.raises(UriNotAllowed, match="checkpoint_uri"):
             FileRoots(roots=(root,)).require(uris_of(spec_of(checkpoint_uri=f" {root}/model")))
