@@ -31,6 +31,7 @@ MODULES = (
     "issuers",
     "unfolding",
     "outputs",
+    "exchanges",
 )
 CANARY = "it_ran"  # a file that only code of the attacker's makes
 SECONDS = 20
