@@ -13,6 +13,7 @@ from tests.architecture.tree import PROGRAMS, ROOT, SCRIPTS
 DOCUMENTS = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md"]
 PATH = re.compile(r"`((?:[\w.-]+/)+[\w.-]*)`")
 RUN = re.compile(r"python -m ((?:[a-z_]+\.)*[a-z_]+)(?![.<\w])")  # and not benchmarks.<name>
+VARIABLE = re.compile(r"\bSLIPWAY_[A-Z0-9_]+")
 TARGET = re.compile(r"^([a-z-]+):", re.MULTILINE)
 
 
@@ -60,6 +61,17 @@ def test_the_programs_that_documents_run_exist(tracked_files: list[str]) -> None
         if path.endswith(".md") and not path.startswith("CHANGELOG")
         for name in RUN.findall((ROOT / path).read_text())
         if find_spec(name) is None
+    }
+    assert missing == set()
+
+
+def test_the_variables_that_documents_name_exist(tracked_files: list[str]) -> None:
+    known = set(VARIABLE.findall((ROOT / "docs" / "configuration.md").read_text()))
+    missing = {
+        f"{path}: {name}"
+        for path in tracked_files
+        if path.endswith((".md", ".tpl", "NOTES.txt")) and not path.startswith("CHANGELOG")
+        for name in set(VARIABLE.findall((ROOT / path).read_text())) - known
     }
     assert missing == set()
 
