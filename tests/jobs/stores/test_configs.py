@@ -85,10 +85,11 @@ def test_a_config_that_nobody_brought_is_asked_for(store: JobStore) -> None:
     assert store.page(limit=1).jobs == ()
 
 
-def test_the_config_of_a_removed_job_is_not_found(store: JobStore) -> None:
-    job = job_with(LARGE)
-    store.add(job, LARGE)
-    store.remove(job)
+@pytest.mark.parametrize("config", [LARGE, ""])
+def test_the_config_of_a_removed_job_is_not_found(store: JobStore, config: str) -> None:
+    job = job_with(config)
+    store.add(job, config)
+    assert store.remove(job)
     with pytest.raises(JobNotFound):
         store.config_of(job)
 
