@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Protocol, TypeVar
 
+from exporter.errors import InvalidSpec
 from exporter.storage.uris import NamedUri, UriRules, uris_of
 from jobs.errors import JobNotFound
 from jobs.ids import JobId, last_id_beside
@@ -123,8 +124,17 @@ class VisibleJobs:
 
     def _allows(self, named: NamedUri) -> bool:
         if named not in self._allowed:
-            self._allowed[named] = self._rules.allow(named)
+            self._allowed[named] = self._rules.allow(named) and _is_sound(named)
         return self._allowed[named]
+
+
+def _is_sound(named: NamedUri) -> bool:
+    """Return whether the URI would be accepted today; that of an old job may lead out of its prefix."""
+    try:
+        named.require_sound()
+    except InvalidSpec:
+        return False
+    return True
 
 
 def _list_uris(job: Job) -> Iterator[NamedUri]:

@@ -32,6 +32,7 @@ MODULES = (
     "unfolding",
     "outputs",
     "exchanges",
+    "teams",
 )
 CANARY = "it_ran"  # a file that only code of the attacker's makes
 SECONDS = 20

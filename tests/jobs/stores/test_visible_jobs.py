@@ -52,6 +52,7 @@ def is_visible(job: Job, rules: UriRules) -> bool:
         ({"output_uri": "s3://models/ads-2/v1"}, False),
         ({"output_uri": "s3://models"}, False),
         ({"output_uri": "s3://models/ads/../feed"}, False),
+        ({"output_uri": "s3://models/ads/%2e%2e/feed"}, False),
         ({"output_uri": "/models/ads/v1"}, False),
         ({"output_uri": "gone://models/ads"}, False),
     ],
