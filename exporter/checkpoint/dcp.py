@@ -68,8 +68,9 @@ class DcpCheckpoint:
     def _fill(self, box: Tensor, offset: tuple[int, ...], name: str, stored: StoredTensor) -> Tensor:
         """Fill `box` with the part of a tensor that begins at `offset`, opening only the chunks it needs."""
         part = Chunk(offset=offset, size=tuple(box.shape), file="", start=0, length=0)
-        self._check_places(name, stored, [chunk for chunk in stored.chunks if chunk.overlaps(part)])
-        fill_box(box, offset, name, stored, partial(self._open_chunk, name, dtype=box.dtype))
+        needed = StoredTensor(meta=stored.meta, chunks=tuple(filter(part.overlaps, stored.chunks)))
+        self._check_places(name, needed, needed.chunks)
+        fill_box(box, offset, name, needed, partial(self._open_chunk, name, dtype=box.dtype))
         return box
 
     def _check_places(self, name: str, stored: StoredTensor, chunks: Iterable[Chunk]) -> None:

@@ -10,20 +10,26 @@ import itertools
 import math
 import pickle
 import reprlib
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 import torch
 
-from exporter.checkpoint.pickle_bombs import refuse_bombs
+from exporter.checkpoint.pickle_bombs import TooManyObjects, refuse_bombs
 from exporter.checkpoint.tensors import TensorMeta
 from exporter.errors import CheckpointUnreadable
 
 METADATA_NAME = ".metadata"
-MAX_METADATA_BYTES = 256 << 20  # a chunk of a tensor takes some 300 bytes
+MAX_METADATA_BYTES = 256 << 20  # a chunk of a tensor takes some 150 bytes
+MOST_CHUNKS = 1 << 18  # of all tensors: 1,000 tables by row over 256 ranks
+MOST_TENSORS = 1 << 17
+MOST_AXES = 8
 
 _HINT = "copy the checkpoint again, or export another step"
+_FEWER_HINT = "save the weights without optimizers, by table or by row over fewer ranks"
+_COMPARISONS = 1 << 20  # of pairs of chunks, for the message about two that overlap
 _METADATA, _FILESYSTEM = "torch.distributed.checkpoint.metadata", "torch.distributed.checkpoint.filesystem"
 _RECORDS = {
     (_METADATA, "Metadata"),
@@ -132,6 +138,9 @@ def read_metadata(path: Path) -> dict[str, StoredTensor]:
         raise
     except _ImpossibleTensor as error:
         raise CheckpointUnreadable(f"{path}: {error}", hint=_HINT, where=error.name) from error
+    except TooManyObjects as error:
+        problem = f"{path} describes more than is read: {error}"
+        raise CheckpointUnreadable(problem, hint=_FEWER_HINT, where=METADATA_NAME) from error
     except Exception as error:  # bytes from a stranger may raise any error
         raise CheckpointUnreadable(
             f"{path} does not describe a distributed checkpoint: {type(error).__name__}: {str(error)[:300]}",
@@ -153,12 +162,27 @@ def _read_bounded(path: Path) -> bytes:
 
 def _parse_tensors(metadata: object) -> dict[str, StoredTensor]:
     fields = _fields(metadata, "Metadata")
-    places = _places(_mapping(fields["storage_data"]))
+    stored, entries = _mapping(fields["storage_data"]), _mapping(fields["state_dict_metadata"])
+    for count, most, things in (
+        (len(stored), MOST_CHUNKS, "chunks"),
+        (sum(map(_count_chunks, entries.values())), MOST_CHUNKS, "chunks"),
+        (len(entries), MOST_TENSORS, "tensors"),
+    ):
+        if count > most:
+            raise TooManyObjects(f"{count:,} {things}, of at most {most:,}")
+    places = _places(stored)
     return {
         _text(name): _parse_tensor(_text(name), _fields(entry, "TensorStorageMetadata"), places)
-        for name, entry in _mapping(fields["state_dict_metadata"]).items()
+        for name, entry in entries.items()
         if not _is_record(entry, "BytesStorageMetadata")
     }
+
+
+def _count_chunks(entry: object) -> int:
+    if _is_record(entry, "BytesStorageMetadata"):
+        return 0
+    chunks = _fields(entry, "TensorStorageMetadata")["chunks"]
+    return len(chunks) if isinstance(chunks, list) else 0
 
 
 _Places = Mapping[tuple[str, tuple[int, ...]], Mapping[object, object]]
@@ -213,32 +237,62 @@ def _parse_chunk(name: str, box: Mapping[object, object], places: _Places) -> Ch
 
 def _check_cover(name: str, shape: tuple[int, ...], chunks: Sequence[Chunk]) -> None:
     """Require that every element of the tensor is in exactly one chunk."""
+    if len(shape) > MOST_AXES:
+        raise _ImpossibleTensor(name, f"has {len(shape)} axes, more than the {MOST_AXES} that are read")
     for chunk in chunks:
         reach = [start + size for start, size in zip(chunk.offset, chunk.size, strict=True)]
-        if any(end > size for end, size in zip(reach, shape, strict=True)):
+        if len(reach) != len(shape) or any(end > size for end, size in zip(reach, shape, strict=True)):
             raise _ImpossibleTensor(name, f"of shape {list(shape)} has a chunk that ends at {reach}")
-    if overlap := _first_overlap(chunks):
-        first, second = (f"{list(each.offset)} of size {list(each.size)} in {each.file}" for each in overlap)
-        raise _ImpossibleTensor(name, f"has chunks that overlap: {first}, {second}")
-    covered = sum(chunk.volume for chunk in chunks)
-    if covered != math.prod(shape):
-        raise _ImpossibleTensor(name, f"has a gap: its chunks hold {covered} of {math.prod(shape)} elements")
+    covered, whole = sum(chunk.volume for chunk in chunks), math.prod(shape)
+    if covered < whole:
+        raise _ImpossibleTensor(name, f"has a gap: its chunks hold {covered} of {whole} elements")
+    if covered > whole or not _tile(shape, chunks):
+        overlap = (
+            f"{list(each.offset)} of size {list(each.size)} in {each.file}" for each in _overlap(chunks)
+        )
+        raise _ImpossibleTensor(name, f"has chunks that overlap: {', '.join(overlap) or 'two of many'}")
 
 
-def _first_overlap(chunks: Sequence[Chunk]) -> tuple[Chunk, Chunk] | None:
-    """Find two overlapping chunks; a sweep along the axis with most cuts compares only neighbours."""
-    axes = len(chunks[0].offset) if chunks else 0
-    if not axes:
-        return (chunks[0], chunks[1]) if len(chunks) > 1 else None
-    axis = max(range(axes), key=lambda axis: len({chunk.offset[axis] for chunk in chunks}))
-    ordered = sorted(chunks, key=lambda chunk: chunk.offset[axis])
+def _tile(shape: tuple[int, ...], chunks: Sequence[Chunk]) -> bool:
+    """Return whether boxes cover a whole exactly once.
+
+    A box is determined by its corners with alternating signs, and so is a sum of boxes: the corners where
+    boxes meet must cancel out, and leave those of the whole. This takes no comparison of boxes.
+    """
+    corners: Counter[tuple[int, ...]] = Counter()
+    _add_corners(corners, (0,) * len(shape), shape, -1)
+    for chunk in chunks:
+        _add_corners(corners, chunk.offset, chunk.size, 1)
+    return not any(corners.values())
+
+
+def _add_corners(
+    corners: Counter[tuple[int, ...]], offset: tuple[int, ...], size: tuple[int, ...], sign: int
+) -> None:
+    ends = ((start, start + length) for start, length in zip(offset, size, strict=True))
+    for number, corner in enumerate(itertools.product(*ends)):
+        corners[corner] += -sign if number.bit_count() % 2 else sign
+
+
+def _overlap(chunks: Sequence[Chunk]) -> tuple[Chunk, ...]:
+    """Return two chunks that overlap, for a message, or none where finding them takes too long."""
+    axes = len(chunks[0].offset)
+    axis = max(range(axes), key=lambda axis: len({chunk.offset[axis] for chunk in chunks}), default=0)
+    ordered = sorted(chunks, key=lambda chunk: chunk.offset[axis : axis + 1])
+    for first, second in itertools.islice(_neighbours(ordered, axis), _COMPARISONS):
+        if first.overlaps(second):
+            return first, second
+    return ()
+
+
+def _neighbours(ordered: Sequence[Chunk], axis: int) -> Iterator[tuple[Chunk, Chunk]]:
+    """Yield the pairs of chunks that overlap along an axis, by which they are ordered."""
     for position, first in enumerate(ordered):
-        end = first.offset[axis] + first.size[axis]
-        later = itertools.islice(ordered, position + 1, None)
-        for second in itertools.takewhile(lambda chunk, end=end: chunk.offset[axis] < end, later):  # type: ignore[misc]  # mypy cannot infer the default
-            if first.overlaps(second):
-                return first, second
-    return None
+        for other in range(position + 1, len(ordered)):
+            second = ordered[other]
+            if axis < len(first.offset) and second.offset[axis] >= first.offset[axis] + first.size[axis]:
+                break
+            yield first, second
 
 
 def _is_record(value: object, kind: str) -> bool:

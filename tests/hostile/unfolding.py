@@ -8,6 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.attacks import metadata
+from exporter.checkpoint.dcp_metadata import read_metadata
+from tests.hostile.checkpoints import METADATA, NAME, checkpoint, metadata_of
 from tests.hostile.kinds import hostile
 from tests.hostile.rows import ROWS, read
 from tests.hostile.tables import zeros
@@ -18,13 +21,24 @@ _PLAIN = {"compression": "zstd", "write_statistics": False, "store_schema": Fals
 def made(folder: Path, make: Callable[[], pa.Table], **options: object) -> Path:
     """Write a table in another process, whose memory is not that of the reader; it takes little room."""
     path = folder / "x.parquet"
-    child = multiprocessing.get_context("fork").Process(
-        target=lambda: pq.write_table(make(), path, **(_PLAIN | options))
-    )
-    child.start()
-    child.join()
+    elsewhere(lambda: pq.write_table(make(), path, **(_PLAIN | options)))
     assert path.stat().st_size < 1 << 20
     return path
+
+
+def elsewhere(make: Callable[[], None]) -> None:
+    """Call in another process."""
+    child = multiprocessing.get_context("fork").Process(target=make)
+    child.start()
+    child.join()
+    assert child.exitcode == 0
+
+
+def gridded(folder: Path, down: int, across: int) -> object:
+    """Read the metadata of one tensor that is cut into a grid of chunks."""
+    path = folder / ".metadata"
+    elsewhere(lambda: metadata.write(path, 1, down, across))
+    return read_metadata(path)
 
 
 def claim(path: Path, values: int, claimed: int) -> None:
@@ -114,3 +128,18 @@ def _(folder: Path) -> object:
 
 def _repeated(text: str, rows: int) -> pa.Table:
     return pa.table({"a": pa.DictionaryArray.from_arrays(np.zeros(rows, dtype=np.int32), pa.array([text]))})
+
+
+@hostile("a table in 220 x 220 chunks", reader=METADATA, ends="read")
+def _(folder: Path) -> object:
+    return gridded(folder, 220, 220)
+
+
+@hostile("twelve million empty lists, of a byte each", reader=METADATA)
+def _(folder: Path) -> object:
+    return metadata_of(folder, b"\x80\x02(" + b"]" * 12_000_000 + b"t.")
+
+
+@hostile("a tensor of 30 axes, whose chunks have 2^30 corners", reader=METADATA)
+def _(folder: Path) -> object:
+    return checkpoint(folder, b"", size=(1,) * 30).read(NAME)
