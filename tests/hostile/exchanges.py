@@ -49,7 +49,7 @@ class Api:
         keys = folder / "keys.json"
         keys.write_text(json.dumps(KEYS))
         settings = ServiceSettings(api_keys_file=keys, max_bodies_bytes=LARGE)
-        backend = Backend(JobControl(self.store, MemoryQueue(), plan), MemoryRoster())
+        backend = Backend(JobControl(self.store, MemoryQueue(), plan), MemoryRoster(), self.store)
         with serving(create_app(settings, backend), http=Impatient) as self.url:
             yield self
 
