@@ -7,6 +7,7 @@ from typing import Self
 
 from exporter.errors import SourceNotFound, StorageError
 from exporter.spec import ExportOptions, ExportSpec, Target, TowerName, device_of
+from exporter.storage.places import Places
 from exporter.storage.uris import ANYWHERE, NO_RULES, FileRoots, UriRules, require_sound_uris, uris_of
 from jobs.control.content import Identify, compute_content_key, stat_files
 from jobs.errors import ConfigNotFound, JobNotFound, RecordUnreadable
@@ -63,6 +64,10 @@ class JobControl:
     def seen_within(self, rules: UriRules) -> Self:
         """Return the same operations for a caller to whom only the jobs within `rules` exist."""
         return self if rules == NO_RULES else replace(self, store=VisibleJobs(self.store, rules))
+
+    def places_of(self, job: Job) -> Places:
+        """Return where a job may read and write on this machine, to read what it published."""
+        return Places(folders=self.folders, rules=job.uris)
 
     def submit(
         self,

@@ -2,16 +2,18 @@
 
 from collections.abc import Iterator
 from datetime import timedelta
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Response, status
 from fastapi.responses import RedirectResponse, StreamingResponse
 
 from exporter.artifact.read import read_manifest
-from exporter.errors import InvalidArtifact, SourceNotFound, StorageError
+from exporter.errors import InvalidArtifact, SourceNotFound, StorageError, UriNotAllowed
 from exporter.manifest import Manifest
 from exporter.spec import Target, TowerName
-from exporter.storage.open import open_store, split_uri
+from exporter.storage.open import Opener, split_uri
+from jobs.control.control import JobControl
 from jobs.errors import JobNotFound, NoArtifact
 from jobs.model import Job, TowerProgress
 from service.access.guard import reading
@@ -25,7 +27,7 @@ AskedTarget = Annotated[
     Query(description="One target of a job with several; default: the first that was published."),
 ]
 
-_RESPONSES = keyed_responses(JobNotFound, NoArtifact, StorageError)
+_RESPONSES = keyed_responses(JobNotFound, NoArtifact, StorageError, UriNotAllowed)
 
 
 @router.get("/{job_id}/manifest", responses=_RESPONSES)
@@ -36,7 +38,7 @@ def manifest(job_id: str, jobs: Jobs, target: AskedTarget = None) -> Manifest:
     if uri is None or (target and target not in job.spec.targets):
         raise _not_published(job)
     try:
-        return read_manifest(uri)
+        return read_manifest(uri, opened=_opener(jobs, job))
     except InvalidArtifact as error:
         raise _no_longer_there(uri) from error
 
@@ -66,7 +68,7 @@ def artifact(
     if found is None or found.package_uri is None:
         raise _not_published(job)
     folder, key = split_uri(found.package_uri)
-    store = open_store(folder)
+    store = _opener(jobs, job)(folder)
     try:
         size = store.size(key)
         link = store.link(key, timedelta(seconds=settings.link_lifetime), settings.link_endpoint)
@@ -75,6 +77,11 @@ def artifact(
     if link is not None:
         return RedirectResponse(link, status.HTTP_307_TEMPORARY_REDIRECT)
     return _stream(store.chunks(key), size, found)
+
+
+def _opener(jobs: JobControl, job: Job) -> Opener:
+    """Return what opens stores in the job's output alone, without following links that were laid there."""
+    return partial(jobs.places_of(job).open_output, job.spec.output_uri)
 
 
 def _stream(chunks: Iterator[bytes], size: int, tower: TowerProgress) -> Response:

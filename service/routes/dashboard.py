@@ -1,6 +1,6 @@
 """Routes of the dashboard: the pages of jobs, of one job, and of workers and queue."""
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Annotated
 
 from fastapi import APIRouter, FastAPI, Header, Query, Response, status
@@ -12,6 +12,7 @@ from exporter.artifact.read import read_manifest
 from exporter.errors import ExportError
 from exporter.manifest import Manifest
 from exporter.spec import Target
+from exporter.storage.places import Places
 from exporter.towers.plan import PlanRequest
 from jobs.model import Job, JobState
 from jobs.stores.job_store import JobPage
@@ -110,7 +111,7 @@ def report_page(
     several = len(job.spec.targets) > 1
     chosen = target if several and target in job.spec.targets else None
     targets = (chosen,) if chosen else job.spec.targets if several else (None,)
-    reports = tuple(_report(job, each) for each in targets)
+    reports = tuple(_report(jobs.places_of(job), job, each) for each in targets)
     return answer(ReportPage(reader=reader, job=job, reports=reports, chosen=chosen), if_none_match)
 
 
@@ -166,7 +167,7 @@ def _oldest(queued: JobPage) -> Job | None:
     return queued.jobs[-1] if queued.jobs and queued.next is None else None
 
 
-def _report(job: Job, target: Target | None) -> TargetReport:
+def _report(places: Places, job: Job, target: Target | None) -> TargetReport:
     """Read the manifest of one target, or say why there is none to show."""
     uri = job.manifest_uris.get(target) if target else job.manifest_uri
     if uri is None:
@@ -174,12 +175,12 @@ def _report(job: Job, target: Target | None) -> TargetReport:
             target=target, problem="Nothing is published, so there is no verification to show."
         )
     try:
-        return TargetReport(target=target, manifest=_manifest(uri))
+        return TargetReport(target=target, manifest=_manifest(uri, places, job.spec.output_uri))
     except ExportError as error:  # the rest of the page is still useful
         return TargetReport(target=target, problem=f"The manifest cannot be read: {error.message}.")
 
 
 @lru_cache(maxsize=_MANIFESTS_KEPT)
-def _manifest(uri: str) -> Manifest:
+def _manifest(uri: str, places: Places, output_uri: str) -> Manifest:
     """Read a manifest once: it never changes after it has been published."""
-    return read_manifest(uri)
+    return read_manifest(uri, opened=partial(places.open_output, output_uri))

@@ -148,7 +148,8 @@ def published(folder: Path) -> Job:
     artifact = folder / made.id
     artifact.mkdir(parents=True)
     (artifact / "manifest.json").write_text(manifest.model_dump_json())
-    return made.model_copy(update={"manifest_uri": str(artifact / "manifest.json")})
+    spec = made.spec.model_copy(update={"output_uri": str(folder)})
+    return made.model_copy(update={"spec": spec, "manifest_uri": str(artifact / "manifest.json")})
 
 
 def entry(name: TowerName, scale: float) -> TowerEntry:

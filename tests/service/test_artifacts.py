@@ -14,7 +14,7 @@ from exporter.storage.open import open_store
 from jobs.control.releases import MemoryPointers
 from jobs.fleet.roster import Gpu, WorkerNotice
 from jobs.fleet.tallies import count_attempt
-from jobs.lease.leases import claim
+from jobs.lease.leases import claim, update_job
 from jobs.model import Job, JobState
 from jobs.stores.memory_store import MemoryJobStore
 from service.app import create_app
@@ -43,7 +43,9 @@ def make_manifest(job: Job) -> Manifest:
 
 def publish(store: MemoryJobStore, root: str) -> Job:
     """A finished job whose packages are named below `root`."""
-    job = make_job().model_copy(update={"model": "ranker"})
+    job = make_job()
+    spec = job.spec.model_copy(update={"output_uri": root})
+    job = job.model_copy(update={"model": "ranker", "spec": spec})
     store.add(job, CONFIG_TEXT)
     holding = claim(store, job.id, worker="w", length=MINUTE)
     assert holding is not None
@@ -90,6 +92,31 @@ def test_a_package_in_a_bucket_is_a_link(client: TestClient, store: MemoryJobSto
     assert answer.status_code == 307
     with urllib.request.urlopen(answer.headers["Location"]) as file:
         assert file.read() == b"package"
+
+
+@pytest.mark.parametrize("name", ["user.pt2", "manifest.json"])
+def test_a_link_in_the_artifact_shows_no_other_file(
+    client: TestClient, published: Job, tmp_path: Path, name: str
+) -> None:
+    """Whoever may write to the folder could otherwise read whatever the API can read."""
+    secret = tmp_path.with_name(f"{tmp_path.name}-secret")
+    (tmp_path / name).rename(secret)
+    (tmp_path / name).symlink_to(secret)
+    path = "manifest" if name == "manifest.json" else "towers/user/artifact"
+    answer = client.get(f"/exports/{published.id}/{path}")
+    assert (answer.status_code, answer.json()["code"]) == (403, "uri_not_allowed")
+
+
+def test_a_package_that_lies_outside_of_the_output_is_not_served(
+    client: TestClient, store: MemoryJobStore, published: Job, tmp_path: Path
+) -> None:
+    """An attempt reports where its packages lie, and runs the code of families."""
+    secret = tmp_path.with_name(f"{tmp_path.name}-secret")
+    secret.write_bytes(b"secret")
+    towers = tuple(each.model_copy(update={"package_uri": str(secret)}) for each in published.towers)
+    update_job(store, published.id, lambda job, now: job.model_copy(update={"towers": towers}))
+    answer = client.get(f"/exports/{published.id}/towers/user/artifact")
+    assert (answer.status_code, answer.json()["code"]) == (403, "uri_not_allowed")
 
 
 @pytest.mark.parametrize("path", ["towers/item/artifact", "towers/model/artifact"])
