@@ -92,7 +92,7 @@ class CodeCache:
             except SourceNotFound:
                 return None
             if self._folder is not None:
-                os.utime(self._folder / name)  # marks it as used now
+                os.utime(self._folder / name, follow_symlinks=False)  # marks it as used now
             return data
         return None
 

@@ -4,16 +4,19 @@ import subprocess
 import sys
 from pathlib import Path
 
+from exporter.storage.uris import UriRules
 from jobs.model import JobState
 from tests.jobs.factories import CONFIG_TEXT, make_job, make_spec
 from worker.attempt.workspace import AttemptFile, open_workspace, own_worker_dir, remove_leftovers
 
 
 def test_the_ranks_are_told_what_to_do(tmp_path: Path) -> None:
-    job = make_job(JobState.RUNNING, attempt=2)
+    rules = UriRules(outputs=("/out",))
+    job = make_job(JobState.RUNNING, attempt=2).model_copy(update={"uris": rules})
     with open_workspace(job, CONFIG_TEXT, tmp_path) as workspace:
         told = AttemptFile.model_validate_json((workspace.path / "attempt.json").read_text())
     assert (told.job_id, told.attempt, told.spec, told.replace_unfinished) == (job.id, 2, make_spec(), True)
+    assert told.uris == rules
     assert not workspace.path.exists()
 
 
