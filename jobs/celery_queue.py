@@ -1,23 +1,22 @@
 """The queue on Celery and Redis: its configuration, the names of its tasks, and a look into the broker."""
 
-import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
+from typing import TypeVar
 
 import redis
 from celery import Celery
 from kombu.exceptions import OperationalError
 
 from exporter.spec import Target
+from jobs.celery_messages import JOIN_EXPORT, RUN_EXPORT, read_delivery, read_message_text
 from jobs.errors import StoreUnavailable
 from jobs.ids import JobId
 from jobs.queue import HostCall
 from jobs.request import Priority
 from jobs.stores.redis_store import translate_redis_errors
 
-RUN_EXPORT = "slipway.run_export"
-JOIN_EXPORT = "slipway.join_export"
 QUEUE = "slipway.exports"  # the queue of target cpu; other targets append their name
 
 # A message is delivered again this long after its worker last touched it (see `put_off_redelivery`).
@@ -27,6 +26,8 @@ VISIBILITY_TIMEOUT = timedelta(minutes=3)
 # first one under the queue's plain name.
 _STEPS = {Priority.HIGH: 0, Priority.NORMAL: 3, Priority.LOW: 6}
 _SEPARATOR = ":"
+
+T = TypeVar("T")
 
 # kombu's own keys.
 _UNACKED_KEY = "unacked"
@@ -116,10 +117,11 @@ class CeleryQueue:
     def find_undelivered(self, target: Target = "cpu") -> frozenset[JobId]:
         with translate_redis_errors():
             waiting = [text for key in message_lists(target) for text in self._redis.lrange(key, 0, -1)]
-            taken = [json.loads(text) for text in self._redis.hvals(_UNACKED_KEY)]
-        messages = [json.loads(text) for text in waiting]
-        messages += [message for message, _, routing_key in taken if routing_key == queue_name(target)]
-        return frozenset(JobId(message["headers"]["id"]) for message in messages)
+            held = self._redis.hvals(_UNACKED_KEY)
+        taken = [delivery for text in held if (delivery := _read(read_delivery, str(text)))]
+        messages = [message for text in waiting if (message := _read(read_message_text, str(text)))]
+        messages += [each.message for each in taken if each.queue == queue_name(target)]
+        return frozenset(JobId(message.headers.id) for message in messages)
 
     def count_waiting(self, targets: Sequence[Target]) -> int:
         """Return the number of messages that lie in the queues of these targets."""
@@ -130,3 +132,11 @@ class CeleryQueue:
         """Keep a message that is still being worked on from being delivered again."""
         with translate_redis_errors():
             self._redis.zadd(_UNACKED_INDEX_KEY, {delivery_tag: time.time()}, xx=True)
+
+
+def _read(read: Callable[[str], T], text: str) -> T | None:
+    """Return what `read` makes of a message; None for a malformed one, which its worker will count."""
+    try:
+        return read(text)
+    except ValueError:
+        return None

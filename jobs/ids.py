@@ -33,5 +33,12 @@ def is_job_id(text: str) -> bool:
     return _PATTERN.fullmatch(text) is not None
 
 
+def require_job_id(text: str) -> JobId:
+    """Return the id, or raise ValueError if the text is none."""
+    if not is_job_id(text):
+        raise ValueError("this is no id of a job")
+    return JobId(text)
+
+
 def _digits(number: int, count: int) -> str:
     return "".join(_ALPHABET[number >> 5 * place & 31] for place in reversed(range(count)))

@@ -2,24 +2,28 @@
 
 import logging
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Annotated, Protocol
 
-from exporter.spec import Frozen, Target
+from pydantic import AfterValidator, Field
+
+from exporter.spec import MAX_RANKS, Frozen, Target
 from jobs.errors import StoreUnavailable
-from jobs.ids import JobId
+from jobs.ids import JobId, require_job_id
 from jobs.model import Job
 from jobs.request import Priority
+
+_LONGEST_WAIT_S = 365 * 86_400.0
 
 
 class HostCall(Frozen):
     """A call to a worker to run some of the ranks of an attempt: which attempt, and where its hosts meet."""
 
-    job_id: JobId
-    attempt: int
-    hosts: int
-    address: str
-    port: int
-    time_limit_s: float  # how long the others wait for this host
+    job_id: Annotated[JobId, AfterValidator(require_job_id)]
+    attempt: Annotated[int, Field(ge=1)]
+    hosts: Annotated[int, Field(ge=2, le=MAX_RANKS)]
+    address: Annotated[str, Field(min_length=1, max_length=255)]
+    port: Annotated[int, Field(ge=1, le=65_535)]
+    time_limit_s: Annotated[float, Field(gt=0, le=_LONGEST_WAIT_S)]  # how long the others wait for this host
 
 
 class JobQueue(Protocol):

@@ -40,6 +40,7 @@ class SlipwayCollector(Collector):
         yield _gate_failures(counted)
         yield _stage_seconds(counted)
         yield _tower_seconds(counted)
+        yield self._malformed()
 
     def _jobs(self) -> Metric:
         jobs = GaugeMetricFamily("slipway_jobs", "Jobs on record, by state.", labels=["state"])
@@ -67,6 +68,14 @@ class SlipwayCollector(Collector):
         oldest = self._totals.oldest(JobState.QUEUED)
         age = (self._totals.now() - oldest.created_at).total_seconds() if oldest else 0.0
         return GaugeMetricFamily("slipway_queue_age_seconds", "Age of the oldest queued job.", value=age)
+
+    def _malformed(self) -> Metric:
+        malformed = CounterMetricFamily(
+            "slipway_malformed_data", "Data in Redis that no program could read, by kind.", labels=["kind"]
+        )
+        for kind, amount in sorted(self._tallies.read_malformed().items()):
+            malformed.add_metric([kind], amount)
+        return malformed
 
     def _workers(self) -> Iterator[Metric]:
         alive = self._roster.alive()

@@ -13,11 +13,13 @@ from jobs.celery_queue import CeleryQueue, make_celery
 from jobs.control.redis_releases import RedisPointers
 from jobs.control.retention import forget_old_jobs
 from jobs.fleet.redis_roster import RedisRoster
+from jobs.stores.malformed import MalformedData
 from jobs.stores.redis_store import connect
 from processes.privacy import keep_private
 from processes.startup import settings_or_exit
 from telemetry.logging import configure_logging
 from worker.attempt.workspace import own_worker_dir, remove_leftovers
+from worker.celery_transport import use_transport
 from worker.heartbeat import Heartbeat, Sweeper
 from worker.machine.targets import machine_or_exit
 from worker.settings import WorkerSettings
@@ -29,6 +31,7 @@ def build_app(settings: WorkerSettings) -> Celery:
     """Return the Celery app with its tasks, connected to everything that lives as long as the worker."""
     machine = machine_or_exit(settings.targets)
     app, client = make_celery(settings.redis_url, machine.targets), connect(settings.redis_url)
+    use_transport(app, MalformedData(client))
     queue = CeleryQueue(app, client)
     runner = make_runner(settings, client, queue, machine)
     register_tasks(app, runner, queue)

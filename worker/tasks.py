@@ -10,7 +10,8 @@ from celery import Celery, Task
 from pydantic import JsonValue
 from structlog.contextvars import bound_contextvars
 
-from jobs.celery_queue import JOIN_EXPORT, RUN_EXPORT, CeleryQueue
+from jobs.celery_messages import JOIN_EXPORT, RUN_EXPORT
+from jobs.celery_queue import CeleryQueue
 from jobs.errors import LeaseLost, StoreUnavailable
 from jobs.fleet.tallies import Tallies, count_attempt
 from jobs.ids import JobId

@@ -6,6 +6,8 @@ from urllib.parse import quote
 import redis
 
 from jobs.control.idempotency import IN_FLIGHT, AnswerKey, StoredAnswer, match_answer
+from jobs.errors import KeyReused
+from jobs.stores.malformed import MalformedData
 from jobs.stores.redis_store import translate_redis_errors
 
 ANSWER_KEY = "slipway:answer:"  # + owner, in which : is %3A, and :key; expires
@@ -17,6 +19,7 @@ class RedisAnswers:
     def __init__(self, client: redis.Redis, retention: timedelta) -> None:
         """Keep each answer for `retention`; the caller closes `client`."""
         self._redis = client
+        self._malformed = MalformedData(client)
         self._retention = retention
 
     def begin(self, key: AnswerKey, fingerprint: str) -> StoredAnswer | None:
@@ -26,8 +29,12 @@ class RedisAnswers:
                 if self._redis.set(_redis_key(key), mark, nx=True, px=IN_FLIGHT):
                     return None
                 found = self._redis.get(_redis_key(key))
-                if found is not None:  # else it has just expired
-                    return match_answer(key, fingerprint, StoredAnswer.model_validate_json(str(found)))
+                if found is None:  # it has just expired
+                    continue
+                answer = self._malformed.parse(StoredAnswer, _redis_key(key), found)
+                if answer is None:  # whether the request was carried out is not known
+                    raise KeyReused(key.key)
+                return match_answer(key, fingerprint, answer)
 
     def keep(self, key: AnswerKey, answer: StoredAnswer) -> None:
         with translate_redis_errors():

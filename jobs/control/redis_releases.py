@@ -4,6 +4,7 @@ import redis
 
 from jobs.control.releases import ModelPage, Release
 from jobs.ids import JobId
+from jobs.stores.malformed import MalformedData
 from jobs.stores.redis_store import MODELS_KEY, RELEASES_KEY, translate_redis_errors
 
 PROMOTED_KEY = "slipway:promoted:"  # + model: list of releases as JSON, the promoted one first
@@ -13,7 +14,8 @@ _HISTORY = 100
 # KEYS: promoted. ARGV: release, its job, most to keep.
 _PROMOTE = """
 local now = redis.call('LINDEX', KEYS[1], 0)
-if now and cjson.decode(now)['job_id'] == ARGV[2] then return 0 end
+local read, release = pcall(cjson.decode, now or '')
+if read and type(release) == 'table' and release['job_id'] == ARGV[2] then return 0 end
 redis.call('LPUSH', KEYS[1], ARGV[1])
 redis.call('LTRIM', KEYS[1], 0, ARGV[3] - 1)
 return 1
@@ -33,6 +35,7 @@ class RedisPointers:
     def __init__(self, client: redis.Redis) -> None:
         """Use `client`, which the caller closes."""
         self._redis = client
+        self._malformed = MalformedData(client)
         self._promote = client.register_script(_PROMOTE)
         self._roll_back = client.register_script(_ROLL_BACK)
 
@@ -56,7 +59,7 @@ class RedisPointers:
     def get_promoted(self, model: str) -> Release | None:
         with translate_redis_errors():
             found = self._redis.lindex(PROMOTED_KEY + model, 0)
-        return None if found is None else Release.model_validate_json(str(found))
+        return None if found is None else self._malformed.parse(Release, PROMOTED_KEY + model, found)
 
     def promote(self, release: Release) -> None:
         args: list[str | int] = [release.model_dump_json(), release.job_id, _HISTORY]
@@ -66,4 +69,4 @@ class RedisPointers:
     def roll_back(self, model: str) -> Release | None:
         with translate_redis_errors():
             found = self._roll_back(keys=[PROMOTED_KEY + model])
-        return None if found is None else Release.model_validate_json(str(found))
+        return None if found is None else self._malformed.parse(Release, PROMOTED_KEY + model, found)

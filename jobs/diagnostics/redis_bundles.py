@@ -28,7 +28,10 @@ class RedisBundles:
     def get(self, job_id: JobId, tower: TowerName | None) -> bytes | None:
         with translate_redis_errors():
             found = self._redis.get(_key(job_id, tower))
-        return None if found is None else base64.b64decode(str(found))
+        try:
+            return None if found is None else base64.b64decode(str(found), validate=True)
+        except ValueError:  # malformed: the bundle is lost
+            return None
 
 
 def _key(job_id: JobId, tower: TowerName | None) -> str:

@@ -38,11 +38,11 @@ class RedisLogs:
         with translate_redis_errors(), self._redis.pipeline(transaction=False) as pipe:
             for each, step in wanted:
                 pipe.lrange(_key(job_id, each, step), 0, -1)
-            found = pipe.execute()
+            found = pipe.execute(raise_on_error=False)
         return tuple(
             LogPart(tower=each, stage=step, lines=tuple(lines))
             for (each, step), lines in zip(wanted, found, strict=True)
-            if lines
+            if lines and isinstance(lines, list)
         )
 
 

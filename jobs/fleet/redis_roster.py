@@ -5,6 +5,7 @@ from datetime import timedelta
 import redis
 
 from jobs.fleet.roster import WorkerNotice
+from jobs.stores.malformed import MalformedData
 from jobs.stores.redis_store import translate_redis_errors
 
 WORKER_KEY = "slipway:worker:"  # + id, expires
@@ -18,6 +19,7 @@ class RedisRoster:
     def __init__(self, client: redis.Redis) -> None:
         """Use `client`, which the caller closes."""
         self._redis = client
+        self._malformed = MalformedData(client)
 
     def announce(self, notice: WorkerNotice, lifetime: timedelta) -> None:
         with translate_redis_errors():
@@ -38,7 +40,12 @@ class RedisRoster:
         with translate_redis_errors():
             ids = self._redis.zrange(WORKERS_KEY, 0, -1)
             notices = self._redis.mget([WORKER_KEY + str(each) for each in ids]) if ids else []
-        return tuple(WorkerNotice.model_validate_json(text) for text in notices if text is not None)
+        known = zip(ids, notices, strict=True)
+        parsed = [self._parse(str(each), text) for each, text in known if text is not None]
+        return tuple(notice for notice in parsed if notice)
+
+    def _parse(self, worker: str, text: object) -> WorkerNotice | None:
+        return self._malformed.parse(WorkerNotice, WORKER_KEY + worker, text)
 
     def may_sweep(self, worker: str, interval: timedelta) -> bool:
         with translate_redis_errors():

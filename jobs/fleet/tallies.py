@@ -36,6 +36,10 @@ class Tallies(Protocol):
 
     def read(self) -> Mapping[Tally, float]: ...
 
+    def read_malformed(self) -> Mapping[str, int]:
+        """Return how much malformed data in the store was passed over, by kind."""
+        ...
+
 
 class MemoryTallies:
     """Counts in a dict, for tests."""
@@ -50,6 +54,9 @@ class MemoryTallies:
 
     def read(self) -> Mapping[Tally, float]:
         return dict(self._amounts)
+
+    def read_malformed(self) -> Mapping[str, int]:
+        return {}
 
 
 def count_attempt(job: Job) -> dict[Tally, float]:

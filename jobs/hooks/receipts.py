@@ -10,6 +10,7 @@ from pydantic import Field
 from exporter.outcome import Failure
 from exporter.spec import Frozen
 from jobs.ids import JobId
+from jobs.stores.malformed import MalformedData
 from jobs.stores.redis_store import translate_redis_errors
 
 RECEIPT_KEY = "slipway:event:"  # + digest of source and id: JSON, expires
@@ -59,17 +60,23 @@ class RedisReceipts:
     def __init__(self, client: redis.Redis, memory: timedelta) -> None:
         """Remember every event for `memory`."""
         self._redis = client
+        self._malformed = MalformedData(client)
         self._memory = memory
 
     def find(self, source: str, event_id: str) -> Receipt | None:
         with translate_redis_errors():
             text = self._redis.get(_key(source, event_id))
-        return None if text is None else Receipt.model_validate_json(text)
+        return None if text is None else self._malformed.parse(Receipt, _key(source, event_id), text)
 
     def open_receipt(self, receipt: Receipt) -> Receipt:
         """Store the receipt unless the event has one already; return the stored one."""
-        kept = self._keep_first(_key(receipt.source, receipt.id), receipt.model_dump_json(), self._memory)
-        return receipt if kept is None else Receipt.model_validate_json(kept)
+        key, text = _key(receipt.source, receipt.id), receipt.model_dump_json()
+        while (kept := self._keep_first(key, text, self._memory)) is not None:
+            if (earlier := self._malformed.parse(Receipt, key, kept)) is not None:
+                return earlier
+            with translate_redis_errors():
+                self._redis.delete(key)
+        return receipt
 
     def update_starts(self, receipt: Receipt) -> Receipt:
         """Save the receipt's starts; keep those that others made meanwhile; return the stored receipt."""
@@ -78,7 +85,8 @@ class RedisReceipts:
         def write(pipe: redis.client.Pipeline) -> None:
             nonlocal merged
             kept = pipe.get(key)
-            merged = receipt if kept is None else receipt.merge(Receipt.model_validate_json(str(kept)))
+            earlier = None if kept is None else self._malformed.parse(Receipt, key, kept)
+            merged = receipt if earlier is None else receipt.merge(earlier)
             pipe.multi()
             pipe.set(key, merged.model_dump_json(), px=self._memory)
 
@@ -99,7 +107,8 @@ class RedisReceipts:
         """Return the trigger's latest results, newest first."""
         with translate_redis_errors():
             texts = self._redis.lrange(LATEST_KEY + trigger, 0, -1)
-        return tuple(Noted.model_validate_json(text) for text in texts)
+        parsed = [self._malformed.parse(Noted, LATEST_KEY + trigger, text) for text in texts]
+        return tuple(noted for noted in parsed if noted)
 
     def forget(self, trigger: str) -> None:
         """Remove a deleted trigger's results, so that a new trigger of its name starts without any."""

@@ -6,6 +6,7 @@ from typing import Generic, TypeVar
 import redis
 from pydantic import BaseModel
 
+from jobs.stores.malformed import MalformedData
 from jobs.stores.redis_store import translate_redis_errors
 
 T = TypeVar("T", bound=BaseModel)
@@ -34,6 +35,7 @@ class RedisBook(Generic[T]):
     def __init__(self, client: redis.Redis, key: str, record: type[T]) -> None:
         """Store records of one class under `key`."""
         self._redis = client
+        self._malformed = MalformedData(client)
         self._records, self._names = key, f"{key}:names"
         self._class = record
         self._put = client.register_script(_PUT)
@@ -46,7 +48,7 @@ class RedisBook(Generic[T]):
     def get(self, name: str) -> T | None:
         with translate_redis_errors():
             text = self._redis.hget(self._records, name)
-        return None if text is None else self._class.model_validate_json(text)
+        return None if text is None else self._parse(name, text)
 
     def delete(self, name: str) -> bool:
         """Delete the record; return False if there was none."""
@@ -59,7 +61,8 @@ class RedisBook(Generic[T]):
     def all(self) -> tuple[T, ...]:
         with translate_redis_errors():
             texts = self._redis.hgetall(self._records)
-        return tuple(self._class.model_validate_json(texts[name]) for name in sorted(texts))
+        parsed = [self._parse(str(name), texts[name]) for name in sorted(texts)]
+        return tuple(record for record in parsed if record)
 
     def page(self, *, limit: int, after: str | None) -> BookPage[T]:
         with translate_redis_errors():
@@ -67,8 +70,13 @@ class RedisBook(Generic[T]):
             names = [str(each) for each in self._redis.zrangebylex(self._names, first, "+", 0, limit + 1)]
             shown = names[:limit]
             texts = self._redis.hmget(self._records, shown) if shown else []
-        records = tuple(self._class.model_validate_json(text) for text in texts if text is not None)
+        known = zip(shown, texts, strict=True)
+        parsed = [self._parse(name, text) for name, text in known if text is not None]
+        records = tuple(record for record in parsed if record)
         return BookPage(records, shown[-1] if len(names) > limit else None)
+
+    def _parse(self, name: str, text: object) -> T | None:
+        return self._malformed.parse(self._class, f"{self._records} {name}", text)
 
 
 def _dump(record: BaseModel) -> str:

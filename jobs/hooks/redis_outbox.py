@@ -6,6 +6,7 @@ sender dies, the delivery becomes due for the others.
 """
 
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -16,6 +17,7 @@ from jobs.events import OutboxEntry
 from jobs.hooks.deliveries import Delivery, DeliveryState
 from jobs.hooks.errors import DeliveryBusy, DeliveryNotFound
 from jobs.hooks.subscriptions import Subscription, make_deliveries
+from jobs.stores.malformed import MalformedData
 from jobs.stores.redis_store import OUTBOX_KEY, translate_redis_errors
 
 DELIVERY_KEY = "slipway:delivery:"  # + id: hash of record, claim (a count), claimed_until (Unix seconds)
@@ -59,7 +61,7 @@ if not record then redis.call('ZREM', KEYS[1], id) return nil end
 local until_ = string.format('%.6f', now + ARGV[2])
 redis.call('ZADD', KEYS[1], until_, id)
 redis.call('HSET', ARGV[1] .. id, 'claimed_until', until_)
-return {record, redis.call('HINCRBY', ARGV[1] .. id, 'claim', 1)}
+return {record, redis.call('HINCRBY', ARGV[1] .. id, 'claim', 1), id}
 """
 )
 
@@ -112,6 +114,7 @@ class RedisOutbox:
     def __init__(self, client: redis.Redis) -> None:
         """Use `client`, which the caller closes."""
         self._redis = client
+        self._malformed = MalformedData(client)
         self._fan_out = client.register_script(_FAN_OUT)
         self._set_aside = client.register_script(_SET_ASIDE)
         self._claim = client.register_script(_CLAIM)
@@ -146,12 +149,15 @@ class RedisOutbox:
 
     def claim(self, length: timedelta) -> Claim | None:
         """Claim the delivery that has been due the longest, for `length`; return None if none is due."""
-        with translate_redis_errors():
-            found = self._claim(keys=[DUE_KEY], args=[DELIVERY_KEY, length.total_seconds()])
-        if found is None:
-            return None
-        text, number = found
-        return Claim(Delivery.model_validate_json(text), int(number), str(text))
+        while True:
+            with translate_redis_errors():
+                found = self._claim(keys=[DUE_KEY], args=[DELIVERY_KEY, length.total_seconds()])
+            if found is None:
+                return None
+            text, number, delivery_id = found
+            if (delivery := self._parse(str(delivery_id), text)) is not None:
+                return Claim(delivery, int(number), str(text))
+            # Malformed, or of a newer program, which may claim it after `length`.
 
     def save_result(self, claim: Claim, new: Delivery) -> bool:
         """Save a claimed delivery after a try; return False if the claim has ended."""
@@ -164,7 +170,8 @@ class RedisOutbox:
                 text = self._redis.hget(DELIVERY_KEY + delivery_id, "record")
             if text is None:
                 raise DeliveryNotFound(delivery_id)
-            old = Delivery.model_validate_json(text)
+            if (old := self._parse(delivery_id, text)) is None:
+                raise DeliveryNotFound(delivery_id)
             new = old.replay(self.now())
             done = self._write(old, new, old_text=str(text), claim="")
             if done == _BUSY:
@@ -212,6 +219,7 @@ class RedisOutbox:
             oldest = (self.now() - keep).timestamp()
             ids = self._redis.zrangebyscore(ENDED_KEY, "-inf", oldest, 0, _PRUNED_AT_ONCE)
             old = self._read([str(each) for each in ids])
+            self._forget({str(each) for each in ids} - {delivery.id for delivery in old})
             with self._redis.pipeline(transaction=True) as pipe:
                 for delivery in old:
                     pipe.delete(DELIVERY_KEY + delivery.id)
@@ -238,4 +246,20 @@ class RedisOutbox:
             for delivery_id in ids:
                 pipe.hget(DELIVERY_KEY + delivery_id, "record")
             texts = pipe.execute()
-        return [Delivery.model_validate_json(text) for text in texts if text is not None]
+        known = zip(ids, texts, strict=True)
+        parsed = [self._parse(each, text) for each, text in known if text is not None]
+        return [delivery for delivery in parsed if delivery]
+
+    def _parse(self, delivery_id: str, text: object) -> Delivery | None:
+        return self._malformed.parse(Delivery, DELIVERY_KEY + delivery_id, text)
+
+    def _forget(self, ids: Iterable[str]) -> None:
+        """Remove deliveries that cannot be read, so that their job is unknown."""
+        with translate_redis_errors(), self._redis.pipeline(transaction=True) as pipe:
+            for delivery_id in ids:
+                pipe.delete(DELIVERY_KEY + delivery_id)
+                for key in ("all", *(f"state:{state}" for state in DeliveryState)):
+                    pipe.zrem(INDEX_KEY + key, delivery_id)
+                pipe.zrem(DUE_KEY, delivery_id)
+                pipe.zrem(ENDED_KEY, delivery_id)
+            pipe.execute()

@@ -2,8 +2,12 @@
 
 import logging
 import threading
+from typing import TypeVar
 
 import redis
+from pydantic import BaseModel
+
+T = TypeVar("T", bound=BaseModel)
 
 MALFORMED_KEY = "slipway:malformed"  # hash: how many were passed over, by kind
 
@@ -23,15 +27,27 @@ class MalformedData:
         self._lock = threading.Lock()
 
     def skip(self, kind: str, place: str, data: object, error: Exception | None = None) -> None:
-        """Note that the data at a place was passed over; if Redis is away, it is only logged."""
+        """Note that the data at a place was passed over, unless that was noted before."""
         with self._lock:
             if place in self._places:
                 return
             if len(self._places) >= _REMEMBERED:
                 self._places.clear()
             self._places.add(place)
+        self.drop(kind, place, data, error)
+
+    def parse(self, record: type[T], place: str, text: object) -> T | None:
+        """Return the record in a text; None for a malformed one, which is noted."""
+        try:
+            return record.model_validate_json(str(text))
+        except ValueError as error:
+            self.skip(record.__name__, place, text, error)
+            return None
+
+    def drop(self, kind: str, place: str, data: object, error: Exception | None = None) -> None:
+        """Note that data was removed from a place; if Redis is away, it is only logged."""
         reason = type(error.__cause__ or error).__name__ if error else ""
-        excerpt = ascii(data)[:_EXCERPT]
+        excerpt = ascii(data[:_EXCERPT] if isinstance(data, str | bytes) else data)[:_EXCERPT]
         log.warning(
             "malformed_data",
             extra={"kind": kind, "place": place[:_EXCERPT], "reason": reason, "excerpt": excerpt},

@@ -94,7 +94,9 @@ def _read_record(record: str, spec: str) -> Job:
     if '"cold":' in record:  # programs differ in writing a blank after the colon
         record = _drop_retired_fields(fields)
     version = fields.get("version", 1)
-    if not isinstance(version, int) or version > VERSION:
+    if not isinstance(version, int):
+        raise TypeError("the version is no number")
+    if version > VERSION:
         raise RecordTooNew(str(fields.get("id")), version)
     try:
         spec = _describe_inline_config(spec) if version <= _WITH_TEXT else spec

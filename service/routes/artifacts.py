@@ -14,7 +14,7 @@ from exporter.manifest import Manifest
 from exporter.spec import Target, TowerName
 from exporter.storage.open import Opener, split_uri
 from jobs.control.control import JobControl
-from jobs.errors import JobNotFound, NoArtifact
+from jobs.errors import JobNotFound, NoArtifact, RecordUnreadable
 from jobs.model import Job, TowerProgress
 from service.access.guard import reading
 from service.dependencies import Jobs, Settings
@@ -27,7 +27,7 @@ AskedTarget = Annotated[
     Query(description="One target of a job with several; default: the first that was published."),
 ]
 
-_RESPONSES = keyed_responses(JobNotFound, NoArtifact, StorageError, UriNotAllowed)
+_RESPONSES = keyed_responses(JobNotFound, NoArtifact, StorageError, UriNotAllowed, RecordUnreadable)
 
 
 @router.get("/{job_id}/manifest", responses=_RESPONSES)

@@ -80,7 +80,7 @@ def retry(
 @router.delete(
     "/{job_id}",
     status_code=status.HTTP_204_NO_CONTENT,
-    responses=keyed_responses(JobNotFound, JobNotFinished),
+    responses=keyed_responses(JobNotFound, JobNotFinished, RecordUnreadable),
 )
 def delete(job_id: str, jobs: Jobs, caller: Admin) -> None:
     """Delete the record of a finished job. Its artifact stays."""

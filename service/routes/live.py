@@ -11,7 +11,7 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from exporter.spec import TowerName
 from exporter.stages import Stage
 from jobs.control.control import JobControl
-from jobs.errors import JobNotFound, NoBundle, StoreUnavailable
+from jobs.errors import JobNotFound, NoBundle, RecordUnreadable, StoreUnavailable
 from jobs.model import Job
 from service.access.guard import reading
 from service.dependencies import FailureBundles, Jobs, Logs, Workers
@@ -36,7 +36,7 @@ def _existing(job_id: str, jobs: Jobs) -> Job:
 @router.get(
     "/{job_id}/events",
     response_class=EventSourceResponse,
-    responses=keyed_responses(JobNotFound),
+    responses=keyed_responses(JobNotFound, RecordUnreadable),
 )
 async def events(
     job: Annotated[Job, Depends(_existing)],
@@ -74,7 +74,7 @@ async def _next_revision(known: Job, jobs: JobControl) -> Job | None:
             return None
 
 
-@router.get("/{job_id}/log", responses=keyed_responses(JobNotFound))
+@router.get("/{job_id}/log", responses=keyed_responses(JobNotFound, RecordUnreadable))
 def log(
     job_id: str, jobs: Jobs, logs: Logs, tower: TowerName | None = None, stage: Stage | None = None
 ) -> JobLog:

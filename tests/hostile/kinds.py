@@ -33,6 +33,8 @@ MODULES = (
     "outputs",
     "exchanges",
     "teams",
+    "messages",
+    "records",
 )
 CANARY = "it_ran"  # a file that only code of the attacker's makes
 SECONDS = 20

@@ -13,6 +13,7 @@ from jobs.fleet.redis_roster import RedisRoster
 from jobs.fleet.roster import MemoryRoster, Roster, WorkerNotice
 from jobs.ids import new_job_id
 from jobs.request import Priority
+from tests.hostile.messages import MALFORMED
 from tests.jobs.factories import NOW
 
 
@@ -85,3 +86,12 @@ def test_one_worker_sweeps_at_a_time(redis_client: redis.Redis) -> None:
     roster = RedisRoster(redis_client)
     assert [roster.may_sweep(worker, timedelta(minutes=1)) for worker in ("w1", "w2")] == [True, False]
     assert roster.may_sweep("w2", timedelta(seconds=1))  # as after the clock was set back by most of a minute
+
+
+def test_what_no_worker_can_read_is_no_message_about_a_job(app: Celery, redis_client: redis.Redis) -> None:
+    queue, job_id = CeleryQueue(app, redis_client), new_job_id()
+    for number, text in enumerate(MALFORMED.values()):
+        redis_client.lpush(QUEUE, text)
+        redis_client.hset("unacked", str(number), text)
+    queue.enqueue(job_id)
+    assert queue.find_undelivered() == {job_id}
