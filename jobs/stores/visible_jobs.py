@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 
 from exporter.errors import InvalidSpec
 from exporter.storage.uris import NamedUri, UriRules, uris_of
-from jobs.errors import JobNotFound
+from jobs.errors import JobNotFound, RecordTooNew, RecordUnreadable
 from jobs.ids import JobId, last_id_beside
 from jobs.model import Job, JobState
 from jobs.stores.job_store import JobPage, JobRecords
@@ -84,7 +84,12 @@ class VisibleJobs:
         return self._store.add(job, config, max_queued=max_queued, max_config_bytes=max_config_bytes)
 
     def get(self, job_id: JobId) -> Job:
-        job = self._store.get(job_id)
+        try:
+            job = self._store.get(job_id)
+        except RecordTooNew:  # as long as an upgrade takes; 404 would end what waits for the job
+            raise
+        except RecordUnreadable:  # it does not say whose it is
+            raise JobNotFound(job_id) from None
         if not self.shows(job):
             raise JobNotFound(job_id)
         return job

@@ -16,6 +16,7 @@ from starlette.testclient import TestClient
 
 from exporter.storage.uris import UriRules
 from jobs.control.control import Owner
+from jobs.spec import JobSpec
 from service.access.callers import Scope
 from service.access.errors import UnsafeSetup
 from service.access.keys import ApiKey
@@ -23,7 +24,7 @@ from service.access.rules import TokenRule
 from service.app import create_app
 from service.dependencies import Backend
 from service.settings import ServiceSettings
-from tests.jobs.factories import CONFIG_TEXT, make_job
+from tests.jobs.factories import CONFIG_TEXT, make_job, make_spec
 from tests.service.json_server import serving_json
 from tests.service.requests import export_request
 
@@ -203,6 +204,27 @@ def test_a_token_is_bound_by_the_first_rule_that_fits_its_claims(backend: Backen
         assert answer(groups=["ads", "feed"]) == answer(groups="feed", sub="nightly") == 403
         assert answer(sub="nightly") == 429
         assert answer() == answer(groups=["feeds"]) == 401
+
+
+def test_a_token_sees_the_jobs_within_its_rule(backend: Backend) -> None:
+    feed, ads = (
+        make_job().model_copy(update={"spec": JobSpec.of(make_spec(output_uri=f"s3://models/{team}/v1"))})
+        for team in ("feed", "ads")
+    )
+    for job in (feed, ads):
+        backend.jobs.store.add(job, CONFIG_TEXT)
+    rules = (
+        TokenRule(claim="groups", value="feed", uris=UriRules(outputs=("s3://models/feed",))),
+        TokenRule(),
+    )
+    with taking_tokens(backend, rules) as client:
+
+        def seen(**claims: str) -> set[str]:
+            sent = bearer(token(timedelta(minutes=5), **claims))
+            return {job["id"] for job in client.get("/exports", headers=sent).json()["jobs"]}
+
+        assert seen(groups="feed") == {feed.id}
+        assert seen(groups="feed", scope="slipway:admin") == seen(groups="ads") == {feed.id, ads.id}
 
 
 def test_rules_are_written_as_json(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from exporter.storage.uris import NO_RULES, UriRules
-from jobs.errors import JobNotFound
+from jobs.errors import JobNotFound, RecordTooNew, RecordUnreadable
 from jobs.ids import JobId, new_job_id
 from jobs.lease.leases import update_job
 from jobs.model import Job, JobState
@@ -108,6 +108,20 @@ def test_a_hidden_job_is_as_one_that_does_not_exist(store: JobStore) -> None:
     store.remove(store.get(seen.id))
     with pytest.raises(JobNotFound):
         visible.revision(seen.id)
+
+
+@pytest.mark.parametrize(
+    ("damage", "error"), [(RecordUnreadable("x"), JobNotFound), (RecordTooNew("x", 9), RecordTooNew)]
+)
+def test_a_damaged_record_is_nobody_s_and_a_newer_one_is_waited_for(
+    damage: RecordUnreadable, error: type[Exception]
+) -> None:
+    class Damaged(MemoryJobStore):
+        def get(self, job_id: JobId) -> Job:
+            raise damage
+
+    with pytest.raises(error):
+        VisibleJobs(Damaged(), ADS).get(new_job_id())
 
 
 def test_a_page_is_filled_with_visible_jobs(store: JobStore) -> None:
