@@ -65,7 +65,7 @@ def _(folder: Path) -> object:
 @hostile("a token that brings the key to verify it with", reader=TOKEN)
 def _(folder: Path) -> object:
     own = Signer("k1")
-    return called_with(own.token(headers={"jwk": own.public}))
+    return called_with(own.token(jwk=own.public))
 
 
 @hostile("a token whose subject ends a line of the log", reader=TOKEN)

@@ -5,7 +5,7 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 import jwt
@@ -30,12 +30,18 @@ class Signer:
             "kid": self.key_id,
         }
 
-    def token(self, headers: Mapping[str, object] | None = None, **changes: object) -> str:
-        claims = {"iss": ISSUER, "aud": "slipway", "sub": "robot", "scope": "slipway:submit", **changes}
+    def token(self, *, jwk: object = None, **changes: object) -> str:
+        """Return a token with these claims; `jwk` is the key that its head brings along."""
+        claims: dict[str, object] = {
+            "iss": ISSUER,
+            "aud": "slipway",
+            "sub": "robot",
+            "scope": "slipway:submit",
+            **changes,
+        }
         claims.setdefault("exp", time.time() + 300)
-        return jwt.encode(
-            claims, self._key, algorithm="RS256", headers={"kid": self.key_id, **(headers or {})}
-        )
+        head = {"kid": self.key_id, "jwk": jwk} if jwk else {"kid": self.key_id}
+        return jwt.encode(claims, self._key, algorithm="RS256", headers=head)
 
     @staticmethod
     def invent(key_id: str | None, algorithm: str = "RS256") -> str:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import jwt
 import pytest
-from cryptography.hazmat.primitives.asymmetric import rsa
 from pydantic import SecretStr, ValidationError
 from starlette.testclient import TestClient
 
@@ -25,7 +24,7 @@ from service.app import create_app
 from service.dependencies import Backend
 from service.settings import ServiceSettings
 from tests.jobs.factories import CONFIG_TEXT, make_job, make_spec
-from tests.service.json_server import serving_json
+from tests.service.issuer import ISSUER, Signer, publishing, serving_issuer
 from tests.service.requests import export_request
 
 SECRETS = {scope: f"secret-of-the-{scope}-key" for scope in ("read", "submit", "admin")}
@@ -156,28 +155,19 @@ def test_without_keys_only_this_machine_is_answered(backend: Backend) -> None:
         assert client.get("/exports", headers={"Host": "rebound.example"}).status_code == 401
 
 
-ISSUER = "https://id.example"
-SIGNER = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+SIGNER = Signer("k1")
 
 
 def token(lifetime: timedelta = timedelta(minutes=5), **changes: str | list[str]) -> str:
-    claims: dict[str, str | float | list[str]] = {
-        "iss": ISSUER,
-        "aud": "slipway",
-        "sub": "robot",
-        "scope": "openid slipway:submit",
-        "exp": time.time() + lifetime.total_seconds(),
-        **changes,
-    }
-    return jwt.encode(claims, SIGNER, algorithm="RS256", headers={"kid": "k1"})
+    claims: dict[str, object] = {"scope": "openid slipway:submit", **changes}
+    return SIGNER.token(exp=time.time() + lifetime.total_seconds(), **claims)
 
 
 @contextmanager
 def taking_tokens(backend: Backend, rules: tuple[TokenRule, ...] = ()) -> Iterator[TestClient]:
-    public = json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(SIGNER.public_key()))
-    with serving_json({"keys": [{**public, "kid": "k1", "use": "sig"}]}) as url:
+    with serving_issuer(publishing([SIGNER])) as issuer:
         settings = ServiceSettings(
-            oidc_issuer=ISSUER, oidc_audience="slipway", oidc_jwks_url=url, oidc_rules=rules
+            oidc_issuer=ISSUER, oidc_audience="slipway", oidc_jwks_url=issuer.url, oidc_rules=rules
         )
         with TestClient(create_app(settings, backend)) as client:
             yield client
