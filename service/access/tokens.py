@@ -8,7 +8,7 @@ from pydantic import Field, ValidationError, field_validator
 
 from exporter.spec import Frozen
 from service.access.callers import Caller, Scope
-from service.access.issuer_keys import ALGORITHMS, IssuerKeys
+from service.access.issuer_keys import ALGORITHMS, FETCH_S, IssuerKeys
 from service.access.rules import TokenRule, owner_by
 
 _SCOPE_PREFIX = "slipway:"
@@ -31,12 +31,20 @@ class _Claims(Frozen):
 class TokenCheck:
     """Verifies tokens and finds the caller that a token speaks for."""
 
-    def __init__(self, *, issuer: str, audience: str, jwks_url: str, rules: Sequence[TokenRule] = ()) -> None:
+    def __init__(
+        self,
+        *,
+        issuer: str,
+        audience: str,
+        jwks_url: str,
+        rules: Sequence[TokenRule] = (),
+        fetch_s: float = FETCH_S,
+    ) -> None:
         """Trust tokens that `issuer` signed for `audience` with a key at `jwks_url`; `rules` limit them."""
         self._rules = rules
         self._issuer = issuer
         self._audience = audience
-        self._keys = IssuerKeys(issuer, jwks_url)
+        self._keys = IssuerKeys(issuer, jwks_url, fetch_s=fetch_s)
 
     async def find(self, token: str) -> Caller | None:
         """Return the token's caller, or None if the token is not accepted.

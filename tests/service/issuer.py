@@ -82,8 +82,8 @@ class IssuerServer:
                 connection, _ = self._listener.accept()
             except OSError:
                 return
-            self.asked += 1
             self.connections.append(connection)
+            self.asked += 1
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:

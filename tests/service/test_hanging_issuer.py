@@ -9,6 +9,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from service.access.guard import Access
+from service.access.keys import read_keys
+from service.access.tokens import TokenCheck
 from service.app import create_app
 from service.dependencies import Backend
 from service.settings import ServiceSettings
@@ -18,10 +21,7 @@ from tests.service.issuer import ISSUER, IssuerServer, Signer, hang, publishing,
 SECRET = "a-secret-of-our-own"
 SIGNER = Signer("k1")
 TOKENS = 60  # more than there are threads for routes
-
-
-def bearer(secret: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {secret}"}
+LONG_S = 120.0  # far more than any of this takes
 
 
 @pytest.fixture
@@ -32,30 +32,40 @@ def issuer() -> Iterator[IssuerServer]:
 
 @pytest.fixture
 def url(backend: Backend, issuer: IssuerServer, tmp_path: Path) -> Iterator[str]:
-    """The API with a key of its own and the issuer, whose keys it has not fetched yet."""
+    """The API with a key of its own and the issuer, whose keys it has not fetched yet, and waits for long."""
     keys = tmp_path / "keys.json"
     keys.write_text(json.dumps({"keys": [{"name": "own", "secret": SECRET, "scopes": ["read"]}]}))
-    settings = ServiceSettings(
-        api_keys_file=keys, oidc_issuer=ISSUER, oidc_audience="slipway", oidc_jwks_url=issuer.url
-    )
-    with serving(create_app(settings, backend)) as url:
+    tokens = TokenCheck(issuer=ISSUER, audience="slipway", jwks_url=issuer.url, fetch_s=LONG_S)
+    app = create_app(ServiceSettings(api_keys_file=keys), backend)
+    app.state.access = Access(read_keys(keys), tokens, guess_limit=TOKENS // 2)
+    with serving(app) as url:
         yield url
 
 
-def ask(url: str, secret: str) -> httpx.Response:
-    return httpx.get(f"{url}/exports", headers=bearer(secret), timeout=60)
+@pytest.fixture
+def client(url: str) -> Iterator[httpx.Client]:
+    with httpx.Client(
+        base_url=url, timeout=LONG_S, limits=httpx.Limits(max_connections=2 * TOKENS)
+    ) as client:
+        yield client
 
 
-def test_tokens_wait_for_one_fetch_and_nobody_else_waits_for_them(url: str, issuer: IssuerServer) -> None:
-    ask(url, SECRET)
+def ask(client: httpx.Client, secret: str) -> httpx.Response:
+    return client.get("/exports", headers={"Authorization": f"Bearer {secret}"})
+
+
+def test_tokens_wait_for_one_fetch_and_nobody_else_waits_for_them(
+    client: httpx.Client, issuer: IssuerServer
+) -> None:
+    ask(client, SECRET)
     invented = [Signer.invent(f"k{number}") for number in range(TOKENS)]
     with ThreadPoolExecutor(TOKENS) as pool:
-        waiting = [pool.submit(ask, url, token) for token in invented]
+        waiting = [pool.submit(ask, client, token) for token in invented]
         while not issuer.asked:
             time.sleep(0.01)
         for _ in range(3):
-            assert httpx.get(f"{url}/healthz", timeout=60).status_code == 200
-            assert ask(url, SECRET).status_code == 200
+            assert client.get("/healthz").status_code == 200
+            assert ask(client, SECRET).status_code == 200
         assert not any(each.done() for each in waiting)  # so none of the answers above came after theirs
         assert issuer.asked == 1
         issuer.let_go()
@@ -64,18 +74,22 @@ def test_tokens_wait_for_one_fetch_and_nobody_else_waits_for_them(url: str, issu
     assert all("Retry-After" in answer.headers for answer in answers)
     assert issuer.asked == 1
     # None of them was compared, so none was a wrong guess: the address is not locked.
-    assert ask(url, "another wrong secret").status_code == 401
+    assert ask(client, "another wrong secret").status_code == 401
 
 
-def test_text_that_is_no_token_is_refused_without_the_issuer(url: str, issuer: IssuerServer) -> None:
+def test_text_that_is_no_token_is_refused_without_the_issuer(
+    client: httpx.Client, issuer: IssuerServer
+) -> None:
     wrong_algorithm = Signer.invent("k1", algorithm="HS256")
     for secret in ("no token", "a.b.c", wrong_algorithm, Signer.invent(None), "e" * 8000):
-        assert ask(url, secret).status_code == 401
+        assert ask(client, secret).status_code == 401
     assert issuer.asked == 0
 
 
-def test_a_token_of_an_issuer_that_answers_again_is_accepted(url: str, issuer: IssuerServer) -> None:
+def test_a_token_of_an_issuer_that_answers_again_is_accepted(
+    client: httpx.Client, issuer: IssuerServer
+) -> None:
     issuer.answer = publishing([SIGNER])
-    assert ask(url, SIGNER.token()).status_code == 200
+    assert ask(client, SIGNER.token()).status_code == 200
     issuer.answer = hang
-    assert ask(url, SIGNER.token()).status_code == 200  # the keys are known
+    assert ask(client, SIGNER.token()).status_code == 200  # the keys are known
