@@ -124,6 +124,7 @@ class ArtifactStore(Protocol):
 
     def fetch(self, key: str, local: Path) -> None:
         """Copy a file to the path `local`, which appears whole or not at all."""
+        check_key(key)  # before anything is made for it: `local` often ends in the key, as a bucket listed it
         partial = local.with_name(local.name + ".partial")
         try:
             local.parent.mkdir(parents=True, exist_ok=True)

@@ -4,6 +4,7 @@ import pytest
 
 from exporter.errors import InvalidSpec, StorageError
 from exporter.storage.local import LocalStore
+from exporter.storage.memory import MemoryStore
 from exporter.storage.open import local_path, open_store, read_uri, split_uri
 from exporter.storage.store import join_uri
 
@@ -60,3 +61,12 @@ def test_a_small_file_is_read_by_its_uri(tmp_path: Path) -> None:
     assert read_uri((tmp_path / "pipeline.config").as_uri()) == b"text"
     with pytest.raises(StorageError, match="more than 3 bytes"):
         read_uri(str(tmp_path / "pipeline.config"), limit=3)
+
+
+def test_nothing_is_made_for_a_key_that_climbs(tmp_path: Path) -> None:
+    """A bucket may list such a key, and its place below the workspace lies elsewhere."""
+    key = "dense_ema/../../made/file"
+    (tmp_path / "workspace" / "dense_ema").mkdir(parents=True)
+    with pytest.raises(StorageError, match="no key"):
+        MemoryStore().fetch(key, tmp_path / "workspace" / key)
+    assert [path.name for path in tmp_path.iterdir()] == ["workspace"]
