@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 from exporter.errors import SourceNotFound, StorageError
@@ -18,7 +18,7 @@ from jobs.queue import JobQueue, enqueue_if_possible
 from jobs.request import JobOptions, Priority
 from jobs.spec import JobSpec
 from jobs.stores.job_store import JobPage, JobRecords, JobStore
-from jobs.stores.visible_jobs import VisibleJobs
+from jobs.stores.visible_jobs import HiddenJobs, VisibleJobs
 
 _SCAN = 200  # queued jobs read per page
 
@@ -60,10 +60,13 @@ class JobControl:
     folders: FileRoots = ANYWHERE  # folders of this machine that jobs may use
     max_config_bytes: int | None = None  # that the configs of one owner's jobs may take
     trace: Callable[[], str | None] = lambda: None  # returns the traceparent of the current request
+    hidden: HiddenJobs = field(default_factory=HiddenJobs)  # jobs that bound callers do not see
 
     def seen_within(self, rules: UriRules) -> Self:
         """Return the same operations for a caller to whom only the jobs within `rules` exist."""
-        return self if rules == NO_RULES else replace(self, store=VisibleJobs(self.store, rules))
+        if rules == NO_RULES:
+            return self
+        return replace(self, store=VisibleJobs(self.store, rules, self.hidden.within(rules)))
 
     def places_of(self, job: Job) -> Places:
         """Return where a job may read and write on this machine, to read what it published."""

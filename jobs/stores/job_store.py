@@ -1,6 +1,6 @@
 """The interfaces of the job store: compare-and-set on whole records, on which leases and moves are built."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -84,8 +84,17 @@ class JobRecords(Protocol):
         """Return the latest successful job with this content key; it may have been removed since."""
         ...
 
-    def page(self, *, limit: int, state: JobState | None = None, before: JobId | None = None) -> JobPage:
+    def page(
+        self,
+        *,
+        limit: int,
+        state: JobState | None = None,
+        before: JobId | None = None,
+        skip: Container[JobId] = (),
+    ) -> JobPage:
         """Return up to `limit` jobs older than `before`, in one state or in any.
+
+        Jobs to skip count as returned, but are not read.
 
         There are fewer, and a `next`, where records are large; unreadable records are left out.
         """

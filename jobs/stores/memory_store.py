@@ -2,7 +2,7 @@
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from datetime import UTC, datetime
 
 from exporter.spec import Target
@@ -109,14 +109,22 @@ class MemoryJobStore:
     def _owned(self, owner: str) -> list[Job]:
         return [job for job in self._jobs.values() if job.owner == owner]
 
-    def page(self, *, limit: int, state: JobState | None = None, before: JobId | None = None) -> JobPage:
+    def page(
+        self,
+        *,
+        limit: int,
+        state: JobState | None = None,
+        before: JobId | None = None,
+        skip: Container[JobId] = (),
+    ) -> JobPage:
         jobs = [
             self._jobs[job_id]
             for job_id in sorted(self._jobs, reverse=True)
             if (before is None or job_id < before) and state in (None, self._jobs[job_id].state)
         ]
         more = len(jobs) > limit
-        return JobPage(tuple(jobs[:limit]), jobs[limit - 1].id if more else None)
+        shown = tuple(job for job in jobs[:limit] if job.id not in skip)
+        return JobPage(shown, jobs[limit - 1].id if more else None)
 
     def leases(self) -> Mapping[JobId, datetime]:
         return {job.id: job.lease.until for job in self._jobs.values() if job.lease is not None}

@@ -3,7 +3,7 @@
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -223,14 +223,21 @@ class RedisJobStore:
             found = self._redis.get(CONTENT_KEY + key)
         return None if found is None else JobId(str(found))
 
-    def page(self, *, limit: int, state: JobState | None = None, before: JobId | None = None) -> JobPage:
+    def page(
+        self,
+        *,
+        limit: int,
+        state: JobState | None = None,
+        before: JobId | None = None,
+        skip: Container[JobId] = (),
+    ) -> JobPage:
         newest = f"({before}" if before else "+"
         with translate_redis_errors():
             found = self._redis.zrevrangebylex(INDEX_KEY + (state or _ALL), newest, "-", 0, limit + 1)
         ids = [JobId(str(each)) for each in found]
         shown: list[Job] = []
         size, end = 0, ids[limit - 1] if len(ids) > limit else None
-        for job, length in self._read(ids[:limit]):
+        for job, length in self._read([each for each in ids[:limit] if each not in skip]):
             # A job may have left the state since the index was read; it must not be listed under it.
             if state in (None, job.state):
                 shown.append(job)

@@ -4,7 +4,8 @@ A caller sees what it could have submitted itself. Any other job is as one that 
 operation that is built on a store.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Protocol, TypeVar
 
@@ -15,8 +16,9 @@ from jobs.ids import JobId, last_id_beside
 from jobs.model import Job, JobState
 from jobs.stores.job_store import JobPage, JobRecords
 
-MOST_READ = 1000  # records read for one page
+MOST_READ = 1000  # records looked through for one page
 _FIRST_READ = 50  # of these together; then twice as many each time
+_MOST_HIDDEN, _MOST_RULES = 10_000, 32  # that are remembered
 
 
 class Numbered(Protocol):
@@ -60,12 +62,32 @@ def _cut(found: list[T], last_read: JobId, before: str | None) -> tuple[tuple[T,
     return tuple(record for record in found if record.id > at), at
 
 
+class HiddenJobs:
+    """The jobs that callers were found not to see, by the rules of these; lists do not read them again.
+
+    A job's URIs never change. Only a link on this machine may, and then a list goes on without the job.
+    """
+
+    def __init__(self) -> None:
+        """Start without any."""
+        self._by_rules: dict[UriRules, set[JobId]] = {}
+        self._lock = threading.Lock()
+
+    def within(self, rules: UriRules) -> set[JobId]:
+        """Return the jobs hidden by the rules, to be added to; those of few rules are remembered."""
+        with self._lock:
+            if rules not in self._by_rules and len(self._by_rules) >= _MOST_RULES:
+                del self._by_rules[next(iter(self._by_rules))]
+            return self._by_rules.setdefault(rules, set())
+
+
 class VisibleJobs:
     """A job store as it looks to a caller who is bound by `rules`."""
 
-    def __init__(self, store: JobRecords, rules: UriRules) -> None:
-        """Show the jobs of `store` that lie within the rules."""
+    def __init__(self, store: JobRecords, rules: UriRules, hidden: set[JobId] | None = None) -> None:
+        """Show the jobs of `store` that lie within the rules; pages skip `hidden` ones, and add to them."""
         self._store = store
+        self._hidden = set() if hidden is None else hidden
         self._rules = rules
         self._allowed: dict[NamedUri, bool] = {}  # jobs share URIs, and following links takes time
         self._seen: set[JobId] = set()  # the URIs of a job never change
@@ -111,14 +133,24 @@ class VisibleJobs:
     def find_content(self, key: str) -> JobId | None:
         return self._store.find_content(key)
 
-    def page(self, *, limit: int, state: JobState | None = None, before: JobId | None = None) -> JobPage:
+    def page(
+        self,
+        *,
+        limit: int,
+        state: JobState | None = None,
+        before: JobId | None = None,
+        skip: Container[JobId] = (),
+    ) -> JobPage:
         """Return up to `limit` visible jobs among the next MOST_READ; fewer need not be the last."""
 
         def read(count: int, at: str | None) -> tuple[Sequence[Job], str | None]:
-            page = self._store.page(limit=count, state=state, before=JobId(at) if at else None)
-            return page.jobs, page.next
+            before = JobId(at) if at else None
+            page = self._store.page(limit=count, state=state, before=before, skip=self._hidden)
+            visible = [job for job in page.jobs if self.shows(job)]
+            self._remember(job.id for job in page.jobs if job.id not in self._seen)
+            return visible, page.next
 
-        jobs, at = find_visible(read, self.shows, limit=limit, before=before)
+        jobs, at = find_visible(read, lambda job: job.id not in skip, limit=limit, before=before)
         return JobPage(jobs, JobId(at) if at else None)
 
     def shows(self, job: Job) -> bool:
@@ -126,6 +158,11 @@ class VisibleJobs:
         if job.id not in self._seen and all(map(self._allows, _list_uris(job))):
             self._seen.add(job.id)
         return job.id in self._seen
+
+    def _remember(self, hidden: Iterable[JobId]) -> None:
+        if len(self._hidden) >= _MOST_HIDDEN:
+            self._hidden.clear()
+        self._hidden.update(hidden)
 
     def _allows(self, named: NamedUri) -> bool:
         if named not in self._allowed:

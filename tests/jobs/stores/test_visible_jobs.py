@@ -7,15 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from exporter.spec import ExportSpec
 from exporter.storage.uris import NO_RULES, UriRules
+from jobs.control.control import JobControl, Plan
 from jobs.errors import JobNotFound, RecordTooNew, RecordUnreadable
 from jobs.ids import JobId, new_job_id
 from jobs.lease.leases import update_job
 from jobs.model import Job, JobState
+from jobs.queue import MemoryQueue
 from jobs.spec import JobSpec
 from jobs.stores.job_store import JobStore
 from jobs.stores.memory_store import MemoryJobStore
-from jobs.stores.visible_jobs import MOST_READ, VisibleJobs, find_visible
+from jobs.stores.visible_jobs import MOST_READ, HiddenJobs, VisibleJobs, find_visible
 from tests.jobs.factories import CONFIG_TEXT, make_job, make_spec
 
 ADS = UriRules(inputs=("s3://training/ads",), outputs=("s3://models/ads",))
@@ -135,6 +138,43 @@ def test_a_page_is_filled_with_visible_jobs(store: JobStore) -> None:
     last = visible.page(limit=2, before=first.next)
     assert ([job.id for job in last.jobs], last.next) == ([jobs[0].id], None)
     assert visible.page(limit=10, state=JobState.FAILED).jobs == ()
+
+
+def test_a_list_reads_what_is_hidden_once(store: JobStore) -> None:
+    """Each caller of the same rules goes on from what was found; other rules are judged by themselves."""
+    control = JobControl(store, MemoryQueue(), _no_plan)
+    jobs = [job_of("ads" if number % 3 else "feed", f"{number:010d}{'0' * 16}") for number in range(9)]
+    for job in jobs:
+        store.add(job, CONFIG_TEXT)
+    ads = [job.id for job in reversed(jobs) if "/ads/" in job.spec.output_uri]
+    feed = UriRules(inputs=("s3://training/feed",), outputs=("s3://models/feed",))
+    for _ in range(2):
+        page = control.seen_within(ADS).page(limit=10, state=None, before=None)
+        assert ([job.id for job in page.jobs], page.next) == (ads, None)
+        others = control.seen_within(feed).page(limit=10, state=None, before=None)
+        assert {job.id for job in others.jobs} == {job.id for job in jobs} - set(ads)
+    assert control.hidden.within(ADS) == {job.id for job in jobs} - set(ads)
+    newer = job_of("ads", f"{9:010d}{'0' * 16}")
+    store.add(newer, CONFIG_TEXT)
+    page = control.seen_within(ADS).page(limit=2, state=None, before=None)
+    assert [job.id for job in page.jobs] == [newer.id, ads[0]]
+
+
+def _no_plan(spec: ExportSpec) -> Plan:
+    raise NotImplementedError
+
+
+def test_what_is_remembered_of_hidden_jobs_is_bounded() -> None:
+    hidden = HiddenJobs()
+    rules = [UriRules(outputs=(f"s3://models/{number}",)) for number in range(40)]
+    for each in rules:
+        hidden.within(each).add(new_job_id())
+    assert [len(hidden.within(each)) for each in (rules[0], rules[-1])] == [0, 1]
+    known = {JobId(f"{number:026d}") for number in range(10_000)}
+    store = MemoryJobStore()
+    store.add(job_of("feed"), CONFIG_TEXT)
+    assert VisibleJobs(store, ADS, known).page(limit=5).jobs == ()
+    assert len(known) == 1
 
 
 @dataclass(frozen=True)
