@@ -55,8 +55,7 @@ def running_api(folder: Path, issuer: str) -> Iterator[int]:
     keys.write_text(json.dumps({"keys": [{"name": "own", "secret": SECRET, "scopes": ["read"]}]}))
     with running_redis(folder / "redis") as server:
         port = free_port()
-        command = [sys.executable, "-m", "uvicorn", "--factory", "service.app:create_app"]
-        command += ["--host", HOST, "--port", str(port), "--timeout-graceful-shutdown", "1"]
+        command = [sys.executable, "-m", "service", "--host", HOST, "--port", str(port), "--grace", "1"]
         environment = {
             "SLIPWAY_REDIS_URL": server.url,
             "SLIPWAY_API_KEYS_FILE": str(keys),
