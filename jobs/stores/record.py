@@ -17,6 +17,7 @@ from jobs.model import Job, TowerProgress
 from jobs.spec import JobSpec, describe_config
 
 VERSION = 3  # newest layout that this program can read
+_NAMED = 100  # characters of a record that an error shows
 _WITH_TEXT = 2  # newest layout whose spec holds the text of the config
 
 _Fields = dict[str, JsonValue]
@@ -70,11 +71,11 @@ def read_record(job_id: JobId, record: str, spec: str) -> Job:
         RecordUnreadable: the record is damaged.
     """
     try:
-        job = _read_record(record, spec)
+        job = _read_record(job_id, record, spec)
     except (ValueError, TypeError) as error:
         raise RecordUnreadable(job_id) from error
     if job.id != job_id:
-        raise RecordUnreadable(job_id, f"names another job, {job.id[:40]}")
+        raise RecordUnreadable(job_id, f"names another job, {job.id[:_NAMED]}")
     return job
 
 
@@ -89,7 +90,7 @@ def read_config(spec: str) -> str | None:
     return config if isinstance(config, str) else None
 
 
-def _read_record(record: str, spec: str) -> Job:
+def _read_record(job_id: JobId, record: str, spec: str) -> Job:
     fields = _FIELDS.validate_json(record)
     if '"cold":' in record:  # programs differ in writing a blank after the colon
         record = _drop_retired_fields(fields)
@@ -97,7 +98,7 @@ def _read_record(record: str, spec: str) -> Job:
     if not isinstance(version, int):
         raise TypeError("the version is no number")
     if version > VERSION:
-        raise RecordTooNew(str(fields.get("id")), version)
+        raise RecordTooNew(job_id, str(version)[:_NAMED])
     try:
         spec = _describe_inline_config(spec) if version <= _WITH_TEXT else spec
         job = Job.model_validate_json(f'{record[:-1]},"spec":{spec}}}')
@@ -105,7 +106,7 @@ def _read_record(record: str, spec: str) -> Job:
         unknown = [each for each in error.errors() if each["type"] == "extra_forbidden"]
         if not unknown:
             raise
-        raise RecordTooNew(str(fields.get("id")), f"it has {unknown[0]['loc'][-1]}") from error
+        raise RecordTooNew(job_id, f"it has {unknown[0]['loc'][-1]}"[:_NAMED]) from error
     return job.model_copy(update={"version": max(version, _WITH_TEXT)})
 
 

@@ -1,6 +1,7 @@
 """Messages on a real broker, and the roster beside it."""
 
 import json
+import random
 from datetime import timedelta
 
 import pytest
@@ -8,12 +9,13 @@ import redis
 from celery import Celery
 
 from exporter.spec import Device
+from jobs.celery_messages import read_delivery, read_message_text
 from jobs.celery_queue import QUEUE, CeleryQueue, make_celery, message_lists
 from jobs.fleet.redis_roster import RedisRoster
 from jobs.fleet.roster import MemoryRoster, Roster, WorkerNotice
 from jobs.ids import new_job_id
 from jobs.request import Priority
-from tests.hostile.messages import MALFORMED
+from tests.hostile.messages import MALFORMED, message
 from tests.jobs.factories import NOW
 
 
@@ -95,3 +97,19 @@ def test_what_no_worker_can_read_is_no_message_about_a_job(app: Celery, redis_cl
         redis_client.hset("unacked", str(number), text)
     queue.enqueue(job_id)
     assert queue.find_undelivered() == {job_id}
+
+
+def test_no_change_of_a_message_raises_anything_but_a_refusal() -> None:
+    dice, sound = random.Random(10), message()
+    pieces = ["null", "9" * 400, "[" * 500, '"', "\x00", "\ud800", "1e999", "{}", "\\u0000", "%"]
+    read = 0
+    for _ in range(3000):
+        at = dice.randrange(len(sound))
+        changed = sound[:at] + dice.choice([*pieces, ""]) + sound[at + dice.randrange(1, 20) :]
+        for reader in (read_message_text, read_delivery):
+            try:
+                reader(changed if reader is read_message_text else f'[{changed}, "", "q"]')
+                read += 1
+            except ValueError:
+                continue
+    assert read < 3000

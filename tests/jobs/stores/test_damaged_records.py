@@ -176,3 +176,17 @@ def test_the_log_shows_the_beginning_of_the_data_once(
     [noted] = [record for record in caplog.records if record.message == "malformed_data"]
     assert len(json.dumps(noted.__dict__, default=str)) < 5000
     assert noted.__dict__["excerpt"].startswith("'\\x1b[2J") and JOB_KEY + job.id == noted.__dict__["place"]
+
+
+@pytest.mark.parametrize(
+    "record", [{"version": 4, "id": "x" * 10**6}, {"y" * 10**6: 1}, {"version": 10**4000}]
+)
+def test_an_error_about_a_record_stays_short(
+    redis_store: RedisJobStore, redis_client: redis.Redis, record: dict[str, object]
+) -> None:
+    job = add(redis_store)
+    sound = json.loads(str(redis_client.hget(JOB_KEY + job.id, "record")))
+    redis_client.hset(JOB_KEY + job.id, "record", json.dumps({**sound, **record}))
+    with pytest.raises(RecordUnreadable) as refused:
+        redis_store.get(job.id)
+    assert len(refused.value.message) < 300
