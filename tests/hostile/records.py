@@ -2,9 +2,13 @@
 
 from pathlib import Path
 
+from exporter.spec import TowerName
+from jobs.control.control import JobControl, Plan
+from jobs.queue import MemoryQueue
+from jobs.stores.memory_store import MemoryJobStore
 from jobs.stores.record import read_record, write_record, write_spec
 from tests.hostile.kinds import hostile
-from tests.jobs.factories import make_job
+from tests.jobs.factories import make_job, make_spec
 
 RECORD = "job record in Redis"
 
@@ -42,3 +46,13 @@ for name, damage in RECORDS.items():
     @hostile(f"{name}, in place of a part", reader=RECORD)
     def _(folder: Path, damage: dict[str | bytes, str | bytes] = damage) -> object:
         return read_damaged(damage)
+
+
+@hostile("many configs of 4 MB with one key", reader="POST /exports")
+def _(folder: Path) -> object:
+    control = JobControl(
+        MemoryJobStore(), MemoryQueue(), lambda spec: Plan(spec, (TowerName.USER,)), max_config_bytes=64 << 20
+    )
+    for number in range(30):
+        control.submit(make_spec(config=f"{number:02}" * 2_000_000))
+    return control
