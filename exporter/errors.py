@@ -43,7 +43,19 @@ ExportError
     └── TowerDied            the process of one tower ended without a result
 """
 
-from exporter.redaction import redact_and_escape
+from exporter.redaction import name_first, redact_and_escape, shorten, shorten_inside
+
+LONGEST_MESSAGE = 3000  # characters; a file of a stranger may have a name of megabytes in it
+LONGEST_HINT = 1000
+LONGEST_PLACE = 1000  # of `where`
+LONGEST_REPORT = 8000
+_FEW = 5  # names in a message whose report has all of them
+_SEARCHED = 1 << 20  # characters that are searched for secrets; nothing behind them is shown
+
+
+def fit_to_show(text: str, most: int) -> str:
+    """Return a text of an error as people may see it: short, without secrets and deceptive characters."""
+    return shorten_inside(redact_and_escape(shorten(text, _SEARCHED)), most)
 
 
 class ExportError(Exception):
@@ -56,10 +68,10 @@ class ExportError(Exception):
 
     def __init__(self, message: str, *, hint: str = "", where: str = "") -> None:
         """Say what happened (`message`), what to do (`hint`) and at which field, line or file (`where`)."""
-        super().__init__(redact_and_escape(message))
-        self.message = redact_and_escape(message)
-        self.hint = redact_and_escape(hint or self.advice)
-        self.where = redact_and_escape(where)
+        self.message = fit_to_show(message, LONGEST_MESSAGE)
+        self.hint = fit_to_show(hint or self.advice, LONGEST_HINT)
+        self.where = fit_to_show(where, LONGEST_PLACE)
+        super().__init__(self.message)
 
 
 class InvalidSpec(ExportError):
@@ -169,7 +181,9 @@ class CheckpointMismatch(CheckpointError):
     ) -> None:
         """Take the names of the tensors; `mismatched` entries read "name: checkpoint (…), model (…)"."""
         lists = {"missing": missing, "unexpected": unexpected, "mismatched": mismatched}
-        parts = [f"{len(names)} {kind}: {_first(names)}" for kind, names in lists.items() if names]
+        parts = [
+            f"{len(names)} {kind}: {name_first(names, most=_FEW)}" for kind, names in lists.items() if names
+        ]
         super().__init__("checkpoint and model disagree; " + "; ".join(parts), where=where)
         self.missing, self.unexpected, self.mismatched = missing, unexpected, mismatched
         self.report = "\n".join(f"{kind} {name}" for kind, names in lists.items() for name in names)
@@ -183,7 +197,9 @@ class WeightsNotFinite(CheckpointError):
 
     def __init__(self, names: list[str]) -> None:
         """Take the names of the tensors that are not finite."""
-        super().__init__(f"{len(names)} weights hold NaN or infinity: {_first(names)}", where=names[0])
+        super().__init__(
+            f"{len(names)} weights hold NaN or infinity: {name_first(names, most=_FEW)}", where=names[0]
+        )
         self.report = "\n".join(names)
 
 
@@ -372,7 +388,3 @@ class TowerDied(AttemptFailed):
 
     code = "tower_died"
     advice = "SIGKILL mostly means too little memory; otherwise the attempt's log ends with the cause"
-
-
-def _first(names: list[str]) -> str:
-    return f"{', '.join(names[:5])}{', …' if len(names) > 5 else ''}"

@@ -3,14 +3,26 @@
 import errno
 import os
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
-from exporter.errors import ExportError, StorageError
+from exporter.errors import (
+    LONGEST_HINT,
+    LONGEST_MESSAGE,
+    LONGEST_PLACE,
+    LONGEST_REPORT,
+    ExportError,
+    StorageError,
+    fit_to_show,
+)
 from exporter.manifest import TowerEntry
-from exporter.redaction import redact_and_escape
 from exporter.spec import Frozen, TowerName
 
-_LONGEST_REPORT = 8000
+_LONGEST = {
+    "message": LONGEST_MESSAGE,
+    "hint": LONGEST_HINT,
+    "where": LONGEST_PLACE,
+    "report": LONGEST_REPORT,
+}
 _NO_SPACE = os.strerror(errno.ENOSPC)
 _MAKE_ROOM = "make room below TMPDIR, or where the worker has its workspaces"
 _REPORT_IT = "report it with the log: it is a fault in Slipway"
@@ -31,9 +43,9 @@ class Failure(Frozen):
 
     @field_validator("message", "hint", "where", "report")
     @classmethod
-    def _fit_to_show(cls, text: str) -> str:
-        """Remove secrets and hidden characters: an attempt repeats text from files of strangers."""
-        return redact_and_escape(text)
+    def _fit_to_show(cls, text: str, field: ValidationInfo) -> str:
+        """Shorten it, without secrets and hidden characters: an attempt repeats text of strangers."""
+        return fit_to_show(text, _LONGEST[str(field.field_name)])
 
     @classmethod
     def of(cls, error: BaseException) -> "Failure":
@@ -45,7 +57,7 @@ class Failure(Frozen):
                 hint=error.hint,
                 where=error.where,
                 retryable=error.retryable,
-                report=error.report[:_LONGEST_REPORT],
+                report=error.report,
             )
         if _NO_SPACE in str(error):  # some libraries that write files raise no OSError
             full = StorageError(f"a disk is full: {error}", hint=_MAKE_ROOM)

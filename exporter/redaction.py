@@ -1,7 +1,8 @@
-"""Make text fit to be shown: remove what looks like a secret and characters that deceive a reader."""
+"""Make text fit to be shown: without what looks like a secret, characters that deceive, and endless parts."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from itertools import islice
 
 _NAMES = "signature|credential|token|secret|password|key"
 _FIELDS = "secret_access_key|session_token|api_key|password"
@@ -17,6 +18,9 @@ _SECRETS = (
     ),
 )
 _SHORTEST = 8  # characters of a known secret; a shorter one would blot out words
+
+MOST_NAMED = 20  # names of a list in a message, mistakes of a request in its answer
+_LONGEST_NAME = 200  # characters
 
 # Control characters other than tab and newline, those that turn the direction of text, lone surrogates.
 _DECEIVING = re.compile(
@@ -47,3 +51,22 @@ def deceives(text: str) -> bool:
 def redact_and_escape(text: str, known: Iterable[str] = ()) -> str:
     """Return the text as people may see it: without secrets, and with deceptive characters escaped."""
     return escape_deceptive(redact(text, known))
+
+
+def shorten(text: str, most: int) -> str:
+    """Return the text, or its first `most` characters and how many there are beside them."""
+    return text if len(text) <= most else f"{text[:most]}… ({len(text) - most:,} more characters)"
+
+
+def shorten_inside(text: str, most: int) -> str:
+    """Return the text, or `most` characters of both ends: a sentence may go on after a long value."""
+    if len(text) <= most:
+        return text
+    end = most // 3
+    return f"{text[: most - end]}… ({len(text) - most:,} more characters) …{text[-end:]}"
+
+
+def name_first(names: Collection[str], *, most: int = MOST_NAMED) -> str:
+    """Return the first names as a list in a sentence, and how many more there are."""
+    shown = ", ".join(shorten(name, _LONGEST_NAME) for name in islice(names, most))
+    return f"{shown} and {len(names) - most:,} more" if len(names) > most else shown

@@ -1,12 +1,30 @@
 """The request for an export: its spec, and the options of its job."""
 
+import itertools
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import Field, StrictBool
+from pydantic import Field, StrictBool, model_validator
 
+from exporter.redaction import shorten
 from exporter.spec import ExportSpec, Frozen
+
+_MOST_ENTRIES = 4096  # of a body, or of one of its fields
+
+
+class PostedBody(Frozen):
+    """Base of the bodies that callers send: one with thousands of entries has one mistake, not thousands."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_too_many(cls, body: object) -> object:
+        if isinstance(body, dict):
+            for name, value in (("", body), *itertools.islice(body.items(), _MOST_ENTRIES)):
+                if isinstance(value, dict | list) and len(value) > _MOST_ENTRIES:
+                    of = f" of {shorten(str(name), 100)}" if name else ""
+                    raise ValueError(f"{len(value):,} entries{of} are more than any request has")
+        return body
 
 
 class Priority(StrEnum):
@@ -40,7 +58,7 @@ class JobOptions(Frozen):
     )
 
 
-class ExportRequest(ExportSpec, JobOptions):
+class ExportRequest(ExportSpec, JobOptions, PostedBody):
     """The body of POST /exports."""
 
     force: StrictBool = Field(

@@ -24,10 +24,10 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
 from exporter import errors as export
-from exporter.errors import ExportError
+from exporter.errors import ExportError, fit_to_show
 from exporter.frozen import in_words
 from exporter.outcome import Failure
-from exporter.redaction import redact_and_escape
+from exporter.redaction import MOST_NAMED, redact_and_escape
 from jobs import errors as job
 from jobs.hooks import errors as hook
 from service.schemas import FieldProblem, Problem
@@ -40,6 +40,7 @@ _RETRYABLE = {
     HTTPStatus.BAD_GATEWAY,
 }
 
+_LONGEST_FIELD, _LONGEST_DETAIL = 100, 200  # characters
 _METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE")
 _SCHEMAS = "#/components/schemas/"
 
@@ -260,10 +261,17 @@ async def _invalid_request(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     if (unread := _unread_body(request, error)) is not None:
         return problem(unread)
+    mistakes = error.errors()
     fields = tuple(
-        FieldProblem(where=_field(each["loc"]), detail=redact_and_escape(in_words(each["msg"])))
-        for each in error.errors()
+        FieldProblem(
+            where=fit_to_show(_field(each["loc"]), _LONGEST_FIELD),
+            detail=fit_to_show(in_words(each["msg"]), _LONGEST_DETAIL),
+        )
+        for each in mistakes[:MOST_NAMED]
     )
+    if len(mistakes) > MOST_NAMED:
+        more = f"{len(mistakes) - MOST_NAMED:,} more mistakes are not listed"
+        fields += (FieldProblem(where="", detail=more),)
     first = fields[0]
     invalid = InvalidRequest(
         f"{first.where}: {first.detail}" if first.where else first.detail,

@@ -32,7 +32,7 @@ from jobs.diagnostics.logs import LogPart
 from jobs.fleet.roster import WorkerNotice, find_unserved
 from jobs.ids import JobId
 from jobs.model import Job, JobState, TowerProgress
-from jobs.request import Priority
+from jobs.request import PostedBody, Priority
 from jobs.spec import JobSpec
 from jobs.stores.job_store import JobPage
 from telemetry.tracing import trace_id
@@ -174,7 +174,7 @@ class ModelList(Frozen):
         return cls(models=page.names, next_cursor=page.next)
 
 
-class Promotion(Frozen):
+class Promotion(PostedBody):
     """The release to promote."""
 
     job_id: str | None = Field(
@@ -278,7 +278,10 @@ class Problem(Frozen):
     code: str = Field(description="Stable code of the error, for programs.")
     hint: str = Field(default="", description="What to do about the error.")
     where: str = Field(default="", description="The field; in a pipeline config file:line:column.")
-    errors: tuple[FieldProblem, ...] = Field(default=(), description="All mistakes in the request's fields.")
+    errors: tuple[FieldProblem, ...] = Field(
+        default=(),
+        description="The first 20 mistakes in the request's fields; a last entry counts the others.",
+    )
 
 
 class Health(Frozen):

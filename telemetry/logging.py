@@ -3,10 +3,12 @@
 import logging
 
 import structlog
-from structlog.typing import Processor
+from structlog.typing import EventDict, Processor
 
-from exporter.redaction import redact_and_escape
+from exporter.redaction import redact_and_escape, shorten
 from telemetry.choices import LogFormat, LogLevel
+
+_LONGEST_VALUE = 1 << 16  # characters of a field; of a traceback as well
 
 
 def configure_logging(log_format: LogFormat, level: LogLevel) -> None:
@@ -42,9 +44,17 @@ def configure_logging(log_format: LogFormat, level: LogLevel) -> None:
 
 def _renderers(log_format: LogFormat) -> list[Processor]:
     if log_format is LogFormat.JSON:
-        return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(), _redact]
+        return [structlog.processors.format_exc_info, _shorten, structlog.processors.JSONRenderer(), _redact]
     plain = structlog.dev.plain_traceback
-    return [structlog.dev.ConsoleRenderer(colors=False, exception_formatter=plain), _redact]
+    return [_shorten, structlog.dev.ConsoleRenderer(colors=False, exception_formatter=plain), _redact]
+
+
+def _shorten(_logger: object, _method: str, event: EventDict) -> EventDict:
+    """Cut long values, as those that repeat a stranger's text, before the line is made."""
+    for name, value in event.items():
+        if isinstance(value, str):
+            event[name] = shorten(value, _LONGEST_VALUE)
+    return event
 
 
 def _redact(_logger: object, _method: str, rendered: object) -> str:

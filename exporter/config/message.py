@@ -7,6 +7,7 @@ from google.protobuf import text_format
 
 from exporter.config.pb.pipeline_pb2 import EasyRecConfig
 from exporter.errors import InvalidPipelineConfig
+from exporter.redaction import name_first
 
 # Paths of the required fields that an export reads. Losses and metrics concern training only; encoded rows do
 # not have the raw columns of a feature; and the only encoder of a group reads the only sequence there is.
@@ -56,7 +57,7 @@ def require_fields(message: EasyRecConfig, where: str) -> None:
     missing = [path for path in unset if _is_needed(path)]
     if missing:
         raise InvalidPipelineConfig(
-            f"{where} lacks required fields: {', '.join(missing)}",
+            f"{where} lacks required fields: {name_first(missing)}",
             hint="add them; feature_configs[0] is the first entry",
             where=f"{where}: {missing[0]}",
         )

@@ -17,6 +17,7 @@ from exporter.errors import InvalidDeclaration, InvalidSpec
 from exporter.families.family import Family, TwoStep
 from exporter.families.loading import declare_towers, family_code, find_tower, load_family
 from exporter.families.serving_module import DeclaredModule
+from exporter.redaction import name_first
 from exporter.spec import ExportSpec, Mode, TowerName
 from exporter.towers.declared_view import declared_tower
 from exporter.towers.plan import (
@@ -130,7 +131,7 @@ class DeclaredBlueprint(Blueprint):
                     raise
                 raise InvalidDeclaration(
                     f"the {self.planned.name} tower's module reads {error}, which is no declared input; "
-                    f"declared are {', '.join(inputs)}",
+                    f"declared are {name_first(inputs)}",
                     where=str(error.args[0]),
                 ) from error
             sizes = input_sizes(tower.plan, inputs)

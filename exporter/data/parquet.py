@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from exporter.data.memory_limit import limit_memory, memory_in_use
 from exporter.data.values import count_row_values, split_rows
 from exporter.errors import InvalidRows, InvalidSpec, SourceNotFound, StorageError
+from exporter.redaction import name_first
 from exporter.storage.open import local_path, open_store
 from exporter.storage.store import ArtifactStore, StoredFile
 
@@ -261,7 +262,7 @@ def _require_columns(path: str, columns: Sequence[str], present: Mapping[str, in
                 where=path,
             )
         if column not in present:
-            has = ", ".join(present) or "none"
+            has = name_first(present) or "none"
             raise InvalidRows(
                 f"{path} has no column {column!r}",
                 hint=f"a feature is read from the column of its name; the file has {has}",

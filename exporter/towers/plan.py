@@ -13,6 +13,7 @@ from exporter.dims.plan import DimPlan, plan_dims
 from exporter.dtypes import Kernel, Precision
 from exporter.errors import FamilyNotListed, InvalidPipelineConfig, InvalidSpec, PassRefused
 from exporter.manifest import VECTOR_COLUMN
+from exporter.redaction import name_first
 from exporter.spec import (
     AttentionKind,
     Device,
@@ -213,7 +214,7 @@ def _require_tables(pipeline: PipelineConfig, tables: Tables) -> None:
     for name in tables.dtypes:
         if name not in known:
             raise InvalidSpec(
-                f"the model has no table {name}; its tables are {', '.join(known) or 'none'}",
+                f"the model has no table {name}; its tables are {name_first(known) or 'none'}",
                 hint="name tables as slipway plan lists them",
                 where="tables.dtypes",
             )

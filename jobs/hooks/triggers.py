@@ -6,10 +6,10 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, StrictBool
 
-from exporter.spec import Frozen
 from exporter.storage.uris import NO_RULES, UriRules
 from jobs.hooks.templates import ExportTemplate
 from jobs.hooks.training import FAILED_STATUSES, TrainingEvent
+from jobs.request import PostedBody
 
 TRIGGER_NAME = r"^[a-z0-9][a-z0-9._-]{0,62}$"
 
@@ -28,7 +28,7 @@ def _require_not_failed(status: str) -> str:
 Status = Annotated[str, Field(min_length=1, max_length=64), AfterValidator(_require_not_failed)]
 
 
-class EventMatch(Frozen):
+class EventMatch(PostedBody):
     """The conditions on an event, all of which it must meet."""
 
     type: Pattern = "*"
@@ -58,7 +58,7 @@ class EventMatch(Frozen):
         return tuple(found)
 
 
-class TriggerRule(Frozen):
+class TriggerRule(PostedBody):
     """The part of a trigger that a caller sends: the events that start it, and the export it starts."""
 
     enabled: StrictBool = True

@@ -8,6 +8,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, SecretStr, ValidationError, model_validator
 
+from exporter.redaction import name_first
 from exporter.spec import Frozen
 from exporter.storage.uris import NO_RULES, UriRules
 from jobs.control.control import Owner
@@ -85,8 +86,8 @@ def read_keys(path: Path) -> KeyRing:
     except OSError as error:
         raise UnsafeSetup(f"the keys in {path} cannot be read: {error.strerror}") from error
     except ValidationError as error:
-        problems = ", ".join(
-            f"{'.'.join(str(step) for step in each['loc'])}: {each['msg']}" for each in error.errors()
+        problems = name_first(
+            [f"{'.'.join(str(step) for step in each['loc'])}: {each['msg']}" for each in error.errors()]
         )
         raise UnsafeSetup(f"{path} holds no keys: {problems}") from None  # pydantic's text shows secrets
 

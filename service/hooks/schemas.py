@@ -16,7 +16,7 @@ from jobs.hooks.subscriptions import Subscription
 from jobs.hooks.training import TrainingEvent
 from jobs.hooks.triggers import Trigger
 from jobs.ids import JobId
-from jobs.request import CallbackUrl, ExportRequest
+from jobs.request import CallbackUrl, ExportRequest, PostedBody
 
 # At least sixteen bytes in base64 (see jobs.hooks.secret).
 _BASE64 = r"([A-Za-z0-9+/]{4}){5,84}([A-Za-z0-9+/]{4}|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{2}==)"
@@ -89,7 +89,7 @@ class TriggerTrial(Frozen):
     towers: tuple[TowerName, ...] = ()
 
 
-class SubscriptionRequest(Frozen):
+class SubscriptionRequest(PostedBody):
     """A URL to send events to, and the types of events."""
 
     url: CallbackUrl

@@ -30,6 +30,7 @@ MODULES = (
     "requests",
     "issuers",
     "unfolding",
+    "long_errors",
     "outputs",
     "exchanges",
     "teams",
@@ -39,6 +40,7 @@ MODULES = (
 CANARY = "it_ran"  # a file that only code of the attacker's makes
 SECONDS = 20
 ROOM = 8 << 30  # bytes a child may map beside what it has
+LONGEST = 4000  # characters of each text of an error
 GROWTH = 300 << 20  # bytes it may be larger by afterwards
 
 Attack = Callable[[Path], object]
@@ -94,7 +96,9 @@ def attempt(kind: Kind, folder: Path) -> Outcome:
     try:
         kind.attack(folder)
     except ExportError as error:
-        ended, said = "refused", f"{error.code}: {error.message}"[:300]
+        texts = (str(error), error.message, error.hint, error.where)
+        ended = "refused" if max(map(len, texts)) < LONGEST else "refused at length"
+        said = f"{error.code}: {error.message}"[:300]
     except BaseException as error:  # noqa: BLE001 (it is the report)
         ended, said = type(error).__name__, str(error)[:300]
     return Outcome(

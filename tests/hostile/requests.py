@@ -19,6 +19,7 @@ from tests.hostile.kinds import hostile
 from tests.service.requests import FIXTURES, export_request
 
 BODY = "POST /exports"
+LONGEST = 16_384  # bytes of an answer that refuses
 
 
 def posted(body: str | bytes) -> object:
@@ -29,6 +30,7 @@ def posted(body: str | bytes) -> object:
     with TestClient(create_app(ServiceSettings(), backend)) as client:
         answer = client.post("/exports", content=body, headers={"content-type": "application/json"})
     assert answer.status_code < 500, answer.text
+    assert len(answer.content) <= LONGEST, len(answer.content)
     if answer.status_code >= 400:
         assert answer.json()["code"] != "internal_error"
         raise InvalidSpec(answer.text)

@@ -16,6 +16,7 @@ from exporter.config.pb.multi_task_models_pb2 import DBMTL
 from exporter.config.pb.tower_pb2 import BayesTaskTower
 from exporter.config.refusals import raise_invalid
 from exporter.config.schema import Feature, FeatureGroup, GroupKind
+from exporter.redaction import name_first
 from exporter.spec import TowerName
 
 WHERE = "model_config.dbmtl"
@@ -115,7 +116,7 @@ def _read_task(message: BayesTaskTower, earlier: Sequence[str]) -> RelatedTaskCo
             raise_invalid(
                 where,
                 f"relation_tower_names has {name}, which is no task in front of it",
-                hint=f"the tasks in front of it are {', '.join(earlier)}"
+                hint=f"the tasks in front of it are {name_first(earlier)}"
                 if earlier
                 else "list a task before the tasks that read it",
             )

@@ -11,6 +11,7 @@ from exporter.config.pb.model_pb2 import FeatureGroupConfig, FeatureGroupType, M
 from exporter.config.refusals import check_name
 from exporter.config.schema import Feature, FeatureGroup, GroupKind
 from exporter.errors import InvalidPipelineConfig, UnsupportedConfig
+from exporter.redaction import name_first
 
 
 def read_groups(model: ModelConfig, features: Sequence[Feature]) -> tuple[FeatureGroup, ...]:
@@ -102,7 +103,7 @@ def _encoders(
         _invalid(
             message.group_name,
             f"a sequence encoder reads {name or 'no group'}, which is none of its sequence_groups",
-            hint=f"its sequence_groups are {', '.join(sorted(names)) or 'none'}",
+            hint=f"its sequence_groups are {name_first(sorted(names)) or 'none'}",
         )
     for name in sorted(names - inputs):
         _invalid(
@@ -131,7 +132,7 @@ def _check_members(group: FeatureGroup, features: Mapping[str, Feature]) -> None
 def _check_member(group: FeatureGroup, name: str, features: Mapping[str, Feature]) -> None:
     if name not in features:
         near = get_close_matches(name, features, n=3) or sorted(features)[:5]
-        _invalid(group.name, f"no feature is named {name}", hint=f"near it are {', '.join(near)}")
+        _invalid(group.name, f"no feature is named {name}", hint=f"near it are {name_first(near)}")
     feature = features[name]
     if feature.weighted and feature.is_sequence:
         _refuse(
@@ -161,7 +162,7 @@ def _check_parents(group: FeatureGroup, sequences: Sequence[Feature]) -> None:
     if parents and standalone:
         parents["no sequence_feature"] = standalone
     if len(parents) > 1:
-        named = " and ".join(f"{', '.join(names)} of {parent}" for parent, names in parents.items())
+        named = " and ".join(f"{name_first(names)} of {parent}" for parent, names in parents.items())
         _refuse(
             group.name,
             f"it mixes {named}, whose rows need not be equally long",

@@ -12,6 +12,7 @@ from dataclasses import replace
 from exporter.config.schema import Feature, FeatureGroup, GroupKind
 from exporter.config.schema import Sequence as Parent
 from exporter.errors import UnsupportedConfig
+from exporter.redaction import name_first
 
 _GroupSet = tuple[FeatureGroup, ...]
 
@@ -68,7 +69,7 @@ def _join_parents(members: Sequence[Feature], groups: _GroupSet) -> Parent:
             for parent in parents
         )
         raise UnsupportedConfig(
-            f"feature groups {', '.join(group.name for group in groups)} are joined element by element, "
+            f"feature groups {name_first([group.name for group in groups])} are joined element by element, "
             f"but hold features of different sequences: {named}",
             hint="write these features in one sequence_feature; or write them standalone, "
             "as sequence_id_feature and sequence_raw_feature, and every row must then have equal lengths",

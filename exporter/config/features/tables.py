@@ -6,6 +6,7 @@ from itertools import groupby
 
 from exporter.config.schema import DataGroup, Feature, FeatureGroup, GroupKind, Pooling, TableConfig
 from exporter.errors import InvalidPipelineConfig
+from exporter.redaction import name_first
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +96,7 @@ def _check_one_data_group(groups: Sequence[FeatureGroup], features: Mapping[str,
             (str(kind), [f.name for f in part]) for kind, part in groupby(members, lambda f: f.data_group)
         ]
         if len(parts) > 1:
-            named = " and ".join(f"{', '.join(names)} ({kind})" for kind, names in parts)
+            named = " and ".join(f"{name_first(names)} ({kind})" for kind, names in parts)
             raise InvalidPipelineConfig(
                 f"feature group {group.name}: a sampler samples some of its features and not all: {named}",
                 hint="name all or none in attr_fields, or train with data_config.force_base_data_group: true",

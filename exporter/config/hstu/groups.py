@@ -5,6 +5,7 @@ from exporter.config.hstu.encoder import CONTEXTUAL, HstuConfig
 from exporter.config.refusals import raise_invalid
 from exporter.config.schema import GroupKind
 from exporter.errors import UnsupportedConfig
+from exporter.redaction import name_first
 
 
 class HstuGroupChecks(GroupChecks):
@@ -26,7 +27,7 @@ class HstuGroupChecks(GroupChecks):
             padded = [feature.name for feature in self.members(group.name) if feature.is_sequence]
             if group.kind is GroupKind.SEQUENCE and group.name != CONTEXTUAL and padded:
                 raise UnsupportedConfig(
-                    f"group {group.name} pads {', '.join(padded)}, and no HSTU model reads padded sequences",
+                    f"group {group.name} pads {name_first(padded)}, and no HSTU model reads padded sequences",
                     hint="use group_type JAGGED_SEQUENCE, or delete the group",
                     where=f"feature_groups: {group.name}",
                 )

@@ -6,6 +6,7 @@ from exporter.config.features.widths import group_width
 from exporter.config.hstu.encoder import CANDIDATE, CANDIDATE_TIMESTAMP, CONTEXTUAL, QUERY_TIME, HstuConfig
 from exporter.config.schema import GroupKind, PipelineConfig
 from exporter.errors import InvalidPipelineConfig
+from exporter.redaction import name_first
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +89,7 @@ def _require(names: set[str], *needed: str) -> None:
         if name not in names:
             raise InvalidPipelineConfig(
                 f"the model reads feature group {name!r}, which is not defined",
-                hint=f"the groups defined are {', '.join(sorted(names))}",
+                hint=f"the groups defined are {name_first(sorted(names))}",
                 where="feature_groups",
             )
 
