@@ -27,6 +27,7 @@ _DTYPES = {
     "F64": torch.float64,
 }
 _CODES = {dtype: code for code, dtype in _DTYPES.items()}
+MOST_TENSORS = 1 << 17  # of a file
 _ALIGNED = 64  # bytes; values begin at a multiple of it
 
 
@@ -81,6 +82,12 @@ def _raw(values: Tensor, meta: TensorMeta) -> Tensor:
 def _header(path: Path) -> dict[str, TensorMeta]:
     with _open_checked(path) as file:
         names: list[str] = file.keys()  # type: ignore[no-untyped-call]  # native code, no types
+        if len(names) > MOST_TENSORS:
+            raise CheckpointUnreadable(
+                f"{path} holds {len(names):,} tensors, more than the {MOST_TENSORS:,} that are read",
+                hint="save the weights alone, without optimizers",
+                where=path.name,
+            )
         slices = {name: file.get_slice(name) for name in names}  # type: ignore[no-untyped-call]  # as above
         return {
             name: TensorMeta(shape=tuple(view.get_shape()), dtype=_dtype(view.get_dtype(), name, path))

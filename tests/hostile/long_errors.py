@@ -64,6 +64,15 @@ def _(folder: Path) -> object:
     return load(folder, {f"model.extra.{number}": torch.ones(1) for number in range(20_000)})
 
 
+@hostile("200,000 tensors of a byte each", reader=NAMES)
+def _(folder: Path) -> object:
+    count, path = 200_000, folder / "x.safetensors"
+    one = '"%d":{"dtype":"U8","shape":[1],"data_offsets":[%d,%d]}'
+    header = f"{{{','.join(one % (at, at, at + 1) for at in range(count))}}}".encode()
+    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(count))
+    return open_checkpoint(path)
+
+
 @hostile("a tensor whose name has 2,000,000 characters", reader=NAMES)
 def _(folder: Path) -> object:
     return load(folder, {"x" * 2_000_000: torch.ones(1)})
