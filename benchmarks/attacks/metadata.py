@@ -59,13 +59,13 @@ def write(path: Path, tables: int, down: int, across: int) -> None:
 
 
 def read(path: Path, answers: "multiprocessing.Queue[tuple[str, float, int]]") -> None:
-    """Read the metadata, and report how that ended, the seconds, and the growth of this process in bytes."""
-    before, begun = _peak(), time.monotonic()
+    """Read the metadata, and report how that ended, the seconds of CPU, and the growth of this process in bytes."""
+    before, begun = _peak(), time.process_time()
     try:
         ended = f"{sum(len(stored.chunks) for stored in read_metadata(path).values()):,} chunks"
     except CheckpointUnreadable as error:
         ended = f"refused: {error.message.removeprefix(str(path))[:80]}"
-    answers.put((ended, time.monotonic() - begun, _peak() - before))
+    answers.put((ended, time.process_time() - begun, _peak() - before))
 
 
 def _peak() -> int:
@@ -91,7 +91,9 @@ def main() -> int:
             ended, seconds, grown = ("no answer", _SECONDS, 0) if answers.empty() else answers.get()
             missed |= seconds > BOUND_S or grown > BOUND_MB << 20
             what = f"{name}, {path.stat().st_size:,} bytes ({ended})"
-            figures = f"{seconds:.1f} s (bound {BOUND_S:.0f} s), {grown >> 20:,} MB (bound {BOUND_MB:,} MB)"
+            figures = (
+                f"{seconds:.1f} s of CPU (bound {BOUND_S:.0f} s), {grown >> 20:,} MB (bound {BOUND_MB:,} MB)"
+            )
             sys.stdout.write(f"{what}: {figures}\n")
             sys.stdout.flush()
     return 1 if missed else 0
