@@ -62,7 +62,8 @@ if ARGV[3] == '' then return 1 end
 if redis.call('HINCRBY', KEYS[7], 'jobs', -1) <= 0 then redis.call('DEL', KEYS[7]) end
 if redis.call('HINCRBY', KEYS[8], ARGV[3], -1) <= 0 then
   redis.call('HDEL', KEYS[8], ARGV[3])
-  if redis.call('HINCRBY', KEYS[8], 'bytes', 0 - ARGV[4]) <= 0 then redis.call('DEL', KEYS[8]) end
+  redis.call('HINCRBY', KEYS[8], 'bytes', 0 - ARGV[4])
+  if redis.call('HLEN', KEYS[8]) == 1 then redis.call('DEL', KEYS[8]) end
 end
 return 1
 """

@@ -159,6 +159,18 @@ def test_a_retry_of_a_job_that_is_removed_meanwhile_finds_no_job(store: JobStore
     assert store.page(limit=1).jobs == ()
 
 
+def test_configs_of_an_owner_stay_counted_while_only_an_empty_one_is_left(redis_client: redis.Redis) -> None:
+    store, empty, large = RedisJobStore(redis_client), job_with(""), job_with(LARGE)
+    store.add(empty, "")
+    store.add(large, LARGE)
+    store.remove(large)
+    store.add(another := job_with(""), "")
+    assert redis_client.hget("slipway:configs:alice", empty.spec.config_sha256) == "2"
+    store.remove(empty)
+    store.remove(another)
+    assert config_keys(redis_client) == set()
+
+
 def test_adding_and_removing_at_the_same_moment_leaves_no_config(redis_client: redis.Redis) -> None:
     store = RedisJobStore(redis_client)
 
