@@ -59,7 +59,7 @@ def write(path: Path, tables: int, down: int, across: int) -> None:
 
 
 def read(path: Path, answers: "multiprocessing.Queue[tuple[str, float, int]]") -> None:
-    """Read the metadata, and report the result, the seconds of CPU, and the growth of this process in bytes."""
+    """Read the metadata; report the result, the seconds of CPU, and the growth of this process in bytes."""
     before, begun = _peak(), time.process_time()
     try:
         ended = f"{sum(len(stored.chunks) for stored in read_metadata(path).values()):,} chunks"
