@@ -9,7 +9,7 @@ from processes.startup import settings_or_exit
 from service.gate.connections import BoundedConnection
 from service.settings import ServiceSettings
 
-_OTHER_FILES = 200  # beside connections: to Redis, to stores, of deliveries and modules
+_OTHER_FILES = 2500  # of connections just accepted, to Redis, to stores, of deliveries and modules
 
 
 def main() -> None:
@@ -29,7 +29,8 @@ def main() -> None:
         host=given.host,
         port=given.port,
         http=BoundedConnection,
-        limit_concurrency=settings.max_connections,
+        ws="none",  # no route speaks WebSocket, and such connections are not bounded
+        limit_concurrency=settings.max_connections + 1,  # the number at which uvicorn refuses
         timeout_graceful_shutdown=given.grace,
     )
 

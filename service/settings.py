@@ -120,8 +120,9 @@ class ServiceSettings(BaseSettings):
     max_connections: int = Field(
         default=2000,
         gt=1,
-        description="Connections that the API serves at once, in each process; beyond that, requests are "
-        "answered with 503. A stream of events takes one for as long as it lasts.",
+        description="Connections of the API at once, in each process. One more ends those that have waited "
+        "longest for a request, or is answered with 503 if all have one in progress. A stream of events "
+        "takes one for as long as it lasts.",
     )
     file_roots: Annotated[Folders, NoDecode] | None = Field(
         default=None,

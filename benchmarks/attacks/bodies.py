@@ -1,12 +1,14 @@
 """Many large bodies at once: from strangers, at the public webhook, dripping, and from a caller with a key.
 
-Each attack opens a hundred connections to an API of its own and keeps them busy for some seconds. Meanwhile
+Each attack opens a hundred connections to an API of its own and keeps them busy for some seconds. One opens
+thousands, on which it sends a part of a head. Meanwhile
 `/healthz` and a list with a key are asked for on new connections; then the largest memory of the API is read.
 """
 
 import http.client
 import json
 import multiprocessing
+import resource
 import socket
 import sys
 import tempfile
@@ -28,6 +30,7 @@ SECRET = "the-key-that-the-api-knows"
 CONNECTIONS = 100
 BODY = 8_000_000
 EVENT = 256 << 10  # the largest that is read without a key
+HEAD = 15_000  # bytes of a head that does not end; longer heads are refused
 SECONDS = 8.0
 BOUND_MB = 300.0
 BOUND_S = 0.2
@@ -35,6 +38,7 @@ BOUND_CALLERS_S = 1.0  # while bodies of callers are read and parsed
 MOST_S = 60.0
 _GRACE = timedelta(seconds=5)
 _PAUSE_S = 1.0  # before a refused connection is opened again
+_PAUSE_SILENT_S = 0.2  # before each further connection
 _PIECE = b" " * 65536
 
 Attack = Callable[[int, float], None]
@@ -45,8 +49,7 @@ def running_api(folder: Path, redis_url: str) -> Iterator[tuple[int, GuardedProc
     keys = folder / "keys.json"
     keys.write_text(json.dumps({"keys": [{"name": "own", "secret": SECRET, "scopes": ["submit"]}]}))
     port = free_port()
-    command = [sys.executable, "-m", "uvicorn", "--factory", "service.app:create_app"]
-    command += ["--host", HOST, "--port", str(port), "--timeout-graceful-shutdown", "1"]
+    command = [sys.executable, "-m", "service", "--host", HOST, "--port", str(port), "--grace", "1"]
     environment = {"SLIPWAY_REDIS_URL": redis_url, "SLIPWAY_API_KEYS_FILE": str(keys)}
     api = GuardedProcess.start(command, log=folder / "api.log", grace=_GRACE, environment=environment)
     try:
@@ -103,6 +106,18 @@ def flood_webhook(port: int, until: float) -> None:
     send_all_but_the_end(port, until, path="/webhooks/training", size=EVENT, pause=0.005, key="")
 
 
+def keep_silent(port: int, until: float) -> None:
+    """Begin a head on new connections again and again, and hold those that are not ended."""
+    held = []
+    while time.monotonic() < until:
+        with suppress(OSError):
+            held.append(socket.create_connection((HOST, port), timeout=MOST_S))
+            held[-1].sendall(b"GET /healthz HTTP/1.1\r\nX-Long: " + _PIECE[:HEAD])
+        time.sleep(_PAUSE_SILENT_S)
+    for each in held:
+        each.close()
+
+
 def hold_with_key(port: int, until: float) -> None:
     key = f"Authorization: Bearer {SECRET}\r\n"
     send_all_but_the_end(port, until, path="/exports", size=BODY, pause=0, key=key)
@@ -125,11 +140,14 @@ STRANGERS: dict[str, Attack] = {
     "8 MB from strangers": upload,
     "8 MB from strangers, dripping": drip,
     "unsigned events": flood_webhook,
+    "silent connections": keep_silent,
 }
 CALLERS: dict[str, Attack] = {"8 MB with a key, held": hold_with_key, "8 MB with a key, whole": post_with_key}
 
 
 def attack_from_many_threads(attack: Attack, port: int) -> None:
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # each connection is a file
     until = time.monotonic() + SECONDS
     threads = [threading.Thread(target=attack, args=(port, until), daemon=True) for _ in range(CONNECTIONS)]
     for thread in threads:

@@ -4,8 +4,6 @@ A browser adds by itself what may identify its user: the cookie with the key, or
 the connection from this machine. It adds no bearer token and signs no event: requests with these are exempt.
 """
 
-from urllib.parse import urlsplit
-
 from starlette.requests import HTTPConnection
 
 from service.errors import CrossSiteRequest
@@ -18,7 +16,7 @@ def require_same_site(connection: HTTPConnection) -> None:
     if connection.scope["method"] in _SAFE:
         return
     site, origin = connection.headers.get("sec-fetch-site"), connection.headers.get("origin")
-    foreign = origin is not None and urlsplit(origin).netloc != connection.headers.get("host")
+    foreign = origin is not None and origin.partition("://")[2] != connection.headers.get("host")
     if foreign or site not in (None, "same-origin", "none"):
         raise CrossSiteRequest(
             "a page of another site asked for a change", hint="use this service's own pages"

@@ -55,7 +55,7 @@ def serving(
         port=0,
         lifespan=lifespan,
         http=http,
-        limit_concurrency=max_connections,
+        limit_concurrency=max_connections and max_connections + 1,  # as service.__main__
         # A test that fails may leave a connection open, which must not keep the others waiting.
         timeout_graceful_shutdown=3,
     )

@@ -5,7 +5,7 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import httpx
 import pytest
@@ -72,25 +72,55 @@ def test_a_request_in_progress_is_no_wait_for_a_head(app: FastAPI) -> None:
         assert status_of(answer_on(connection)) == 422
 
 
-def test_more_connections_than_the_bound_are_refused_until_others_end(app: FastAPI) -> None:
-    with serving(app, http=Impatient, max_connections=10) as url, ExitStack() as silent:
-        for _ in range(10):
-            silent.enter_context(connected(url))
-        assert httpx.get(f"{url}/healthz").status_code == 503
-        time.sleep(0.6)
+def test_silent_connections_keep_nobody_waiting(app: FastAPI) -> None:
+    with serving(app, max_connections=10) as url, ExitStack() as opened:
+        silent = [opened.enter_context(connected(url)) for _ in range(100)]
+        for each in silent[:90]:
+            with suppress(ConnectionError):
+                assert each.recv(1) == b""  # ended to make room, long before its head had to come
+        for path in ("/healthz", "/exports"):
+            assert httpx.get(url + path).status_code == 200
+
+
+def test_requests_in_progress_are_not_ended_to_make_room(app: FastAPI) -> None:
+    with serving(app, max_connections=3) as url, ExitStack() as opened:
+        busy = [opened.enter_context(connected(url)) for _ in range(3)]
+        for each in busy:
+            each.sendall(head("POST", "/exports", "Connection: close", length=2))
+        time.sleep(0.1)
+        with connected(url) as refused:
+            assert status_of(answer_on(refused)) == 503
+        for each in busy:
+            each.sendall(b"{}")
+            assert status_of(answer_on(each)) == 422
         assert httpx.get(f"{url}/healthz").status_code == 200
+
+
+def test_a_connection_that_waits_for_its_next_request_makes_room(app: FastAPI) -> None:
+    with serving(app, max_connections=1) as url, connected(url) as first:
+        first.sendall(ASK)
+        time.sleep(0.1)
+        assert httpx.get(f"{url}/healthz").status_code == 200
+        assert status_of(answer_on(first)) == 200
 
 
 def test_the_program_takes_the_bound_from_its_setting() -> None:
     port = free_port()
-    settings = {"SLIPWAY_MAX_CONNECTIONS": "3", "SLIPWAY_REDIS_URL": "redis://127.0.0.1:1/0"}
+    url = f"http://127.0.0.1:{port}"
+    settings = {"SLIPWAY_MAX_CONNECTIONS": "2", "SLIPWAY_REDIS_URL": "redis://127.0.0.1:1/0"}
     command = [sys.executable, "-m", "service", "--port", str(port), "--grace", "1"]
     with subprocess.Popen(command, env=inherited_environment(settings), stderr=subprocess.DEVNULL) as program:
         try:
-            with _first_connection(port), httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
-                assert client.get("/healthz").status_code == 200
-                with connected(f"http://127.0.0.1:{port}"):
-                    assert client.get("/healthz").status_code == 503
+            with _first_connection(port) as first, connected(url) as second:
+                first.sendall(head("POST", "/exports", length=2))
+                assert httpx.get(f"{url}/healthz").status_code == 200
+                with suppress(ConnectionError):
+                    assert second.recv(1) == b""
+                with connected(url) as third:
+                    third.sendall(head("POST", "/exports", length=2))
+                    time.sleep(0.1)
+                    with connected(url) as fourth:
+                        assert status_of(answer_on(fourth)) == 503
         finally:
             program.send_signal(signal.SIGTERM)
 

@@ -16,6 +16,7 @@ FOREIGN = [
     {"sec-fetch-site": "same-site"},
     {"origin": "http://elsewhere.example"},
     {"origin": "null"},
+    {"origin": "http://["},  # no URL
     {"sec-fetch-site": "cross-site", "authorization": "Basic eDp5"},  # a browser adds this by itself
     {"sec-fetch-site": "cross-site", "authorization": "Bearer"},
 ]
