@@ -1,6 +1,9 @@
 """Rows are read by what they unfold to, whatever their number, and come out whole and in order."""
 
+import json
 import resource
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -51,10 +54,27 @@ def test_a_row_of_too_many_values_is_named(tmp_path: Path, monkeypatch: pytest.M
         batches_of(tmp_path / "x.parquet", pa.table({"a": [[1]] * 70 + [[1] * 51]}), rows=1024)
 
 
-def test_rows_are_read_again_in_smaller_steps_where_the_footer_did_not_warn(tmp_path: Path) -> None:
-    table = zeros([0] * 2000 + [1_000_000] * 90 + [1])
-    batches = batches_of(tmp_path / "x.parquet", table, rows=1024, write_statistics=False)
-    assert pc.sum(pc.list_value_length(whole(batches)["a"])).as_py() == 90_000_001
+# In a process of its own: what writing or other tests have freed is memory to read into, beside the limit.
+READ = """
+import json, sys
+import pyarrow.compute as pc
+from exporter.data import parquet
+
+parquet._GROWTH = int(sys.argv[2])
+batches = [batch.table for batch in parquet.open_parquet(sys.argv[1]).batches(["a"], rows_per_batch=1024)]
+values = sum(pc.sum(pc.list_value_length(batch["a"])).as_py() for batch in batches)
+print(json.dumps([values, batches[-2].num_rows]))
+"""
+
+
+@pytest.mark.parametrize(("growth", "rows"), [(8 << 20, 15), (1 << 30, 36)])
+def test_rows_are_read_again_in_smaller_steps_where_they_take_too_much_memory(
+    tmp_path: Path, growth: int, rows: int
+) -> None:
+    path = tmp_path / "x.parquet"
+    pq.write_table(zeros([0] * 2000 + [100_000] * 90 + [1]), path, write_statistics=False)
+    done = subprocess.run([sys.executable, "-c", READ, path, str(growth)], capture_output=True, check=True)
+    assert json.loads(done.stdout) == [9_000_001, rows]
 
 
 def test_texts_that_many_rows_share_are_counted_in_each() -> None:
