@@ -108,8 +108,8 @@ class ServiceSettings(BaseSettings):
         default=64 << 20,
         gt=0,
         description="Bytes that the bodies of all requests in progress may take together, in each process; "
-        "bodies that need no key (webhooks, sign-in) may take an eighth of it. Beyond that, requests are "
-        "answered with 503.",
+        "bodies that need no key (webhooks, sign-in) may take an eighth of it, and one key, or one address "
+        "without a key, three quarters of what there is. Beyond that, requests are answered with 503.",
     )
     max_config_bytes_per_owner: int = Field(
         default=256 << 20,

@@ -43,7 +43,7 @@ class GuessLimit:
         if not self._limit:
             return
         with self._lock:
-            tally = self._tallies.get(_network_of(address))
+            tally = self._tallies.get(network_of(address))
             if tally is None or _digest(secret) in tally.right:
                 return
             self._forget_old(tally)
@@ -53,7 +53,7 @@ class GuessLimit:
     def count(self, address: str | None, secret: str = "", *, right: bool) -> None:
         """Count a secret that was compared, as right or wrong."""
         with self._lock:
-            network = _network_of(address)
+            network = network_of(address)
             tally = self._tallies.setdefault(network, _Tally())
             self._tallies.move_to_end(network)
             if not right:
@@ -78,7 +78,7 @@ def _digest(secret: str) -> bytes:
     return hashlib.sha256(secret.encode(errors="surrogatepass")).digest()
 
 
-def _network_of(address: str | None) -> str:
+def network_of(address: str | None) -> str:
     """Return an IPv4 address as it is, and for IPv6 the network of one customer.
 
     A customer has enough addresses in an IPv6 network to use a new one for every guess. Text that is no

@@ -11,10 +11,12 @@ from starlette.requests import ClientDisconnect, HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from exporter.errors import ExportError
-from service.access.guard import bearer_of, caller_of
+from service.access.callers import Caller
+from service.access.guard import bearer_of, caller_of, peer_of
+from service.access.rate_limit import network_of
 from service.errors import InvalidRequest, RequestTooLarge, RequestTooSlow, problem
 from service.gate.budget import BodyBudget
-from service.gate.same_site import require_same_site
+from service.gate.same_site import SAFE, require_same_site
 
 _STRANGERS_SHARE = 8  # of the budget, as a divisor: strangers can fill their own part only
 
@@ -31,7 +33,8 @@ class RequestGate:
     """ASGI middleware that reads the bodies of known callers, and passes each on in one piece.
 
     A request without a valid key is passed on without its body, for its route to answer as it answers
-    strangers. A body that breaks off is passed to no route.
+    strangers. So is one that only reads, since no route takes a body with it: a stream of events would keep
+    its part of the budget for hours. A body that breaks off is passed to no route.
     """
 
     def __init__(
@@ -82,14 +85,19 @@ class RequestGate:
         announced = connection.headers.get("content-length")
         if announced in (None, "0") and "transfer-encoding" not in connection.headers:
             return receive
+        if connection.scope["method"] in SAFE:
+            return None
         limit, budget = self._max_bytes, self._budget
         if public is not None:
             limit, budget = min(public.max_bytes, limit), self._strangers_budget
-        elif not await _is_known(connection):
+            sender = network_of(peer_of(connection))
+        elif caller := await _find_caller(connection):
+            sender = caller.name
+        else:
             return None
         if announced is not None and int(announced) > limit:
             raise _too_large(limit)
-        take = held.enter_context(budget.account())
+        take = held.enter_context(budget.account(sender))
         try:
             async with asyncio.timeout(self._max_seconds):
                 body = await _read(receive, limit, take)
@@ -102,13 +110,12 @@ class RequestGate:
         return _replay(body, receive)
 
 
-async def _is_known(connection: HTTPConnection) -> bool:
-    """Return whether the request's key is valid; the route answers a wrong one with the error found here."""
+async def _find_caller(connection: HTTPConnection) -> Caller | None:
+    """Return the caller if the key is valid; the route answers a wrong one with the error found here."""
     try:
-        await caller_of(connection)
+        return await caller_of(connection)
     except ExportError:
-        return False
-    return True
+        return None
 
 
 async def _read(receive: Receive, limit: int, take: Callable[[int], None]) -> bytes:

@@ -8,12 +8,12 @@ from starlette.requests import HTTPConnection
 
 from service.errors import CrossSiteRequest
 
-_SAFE = ("GET", "HEAD", "OPTIONS")
+SAFE = ("GET", "HEAD", "OPTIONS")
 
 
 def require_same_site(connection: HTTPConnection) -> None:
     """Raise CrossSiteRequest if a page of another site asks for a change; programs name no site."""
-    if connection.scope["method"] in _SAFE:
+    if connection.scope["method"] in SAFE:
         return
     site, origin = connection.headers.get("sec-fetch-site"), connection.headers.get("origin")
     foreign = origin is not None and origin.partition("://")[2] != connection.headers.get("host")

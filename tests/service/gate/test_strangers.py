@@ -3,16 +3,18 @@
 import json
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import httpx
 import pytest
 
+from jobs.stores.memory_store import MemoryJobStore
 from service.app import create_app
 from service.dependencies import Backend
 from service.hooks.settings import HookSettings
 from service.settings import ServiceSettings
+from tests.jobs.factories import CONFIG_TEXT, make_job
 from tests.service.conftest import serving
 from tests.service.gate.sockets import answer_to, connected, head, status_of
 from tests.service.gate.unsafe_calls import unsafe_calls
@@ -112,10 +114,45 @@ def test_a_body_that_is_answered_gives_its_part_of_the_budget_back(backend: Back
             assert answer.status_code == 422
 
 
-def test_strangers_cannot_fill_the_callers_part(backend: Backend, keys: Path) -> None:
+def test_a_stream_of_events_holds_nothing_of_the_budget(
+    backend: Backend, store: MemoryJobStore, keys: Path
+) -> None:
+    job = make_job()
+    store.add(job, CONFIG_TEXT)
+    with guarded(backend, keys, max_bodies_bytes=100_000) as url, connected(url) as stream:
+        stream.sendall(head("GET", f"/exports/{job.id}/events", KEY, length=70_000) + b" " * 70_000)
+        assert status_of(stream.recv(65536)) == 200
+        answer = httpx.post(f"{url}/exports", content=b" " * 60_000, headers={"Authorization": KEY[15:]})
+        assert answer.status_code == 422
+
+
+def test_one_key_cannot_fill_the_part_of_others(backend: Backend, tmp_path: Path) -> None:
+    keys = tmp_path / "keys.json"
+    secrets = {name: name * 16 for name in "ab"}
+    listed = [{"name": name, "secret": secret, "scopes": ["read"]} for name, secret in secrets.items()]
+    keys.write_text(json.dumps({"keys": listed}))
+    bearer = {name: f"Bearer {secret}" for name, secret in secrets.items()}
+    with guarded(backend, keys, max_bodies_bytes=100_000) as url, ExitStack() as opened:
+        for _ in range(5):
+            held = opened.enter_context(connected(url))
+            held.sendall(head("POST", "/exports", f"Authorization: {bearer['a']}", length=20_000))
+            held.sendall(b" " * 19_000)
+        time.sleep(0.1)
+        codes = [
+            httpx.post(f"{url}/exports", content=b" " * 20_000, headers={"Authorization": bearer[name]})
+            for name in "ab"
+        ]
+        assert [each.status_code for each in codes] == [503, 403]  # `b` may only read
+
+
+def test_a_stranger_cannot_fill_the_part_of_callers_or_of_other_strangers(
+    backend: Backend, keys: Path
+) -> None:
     with guarded(backend, keys, max_bodies_bytes=100_000) as url, connected(url) as stranger:
-        stranger.sendall(head("POST", "/sign-in", length=12_001) + b" " * 12_000)
+        stranger.sendall(head("POST", "/sign-in", length=9_001) + b" " * 9_000)
         time.sleep(0.1)
         assert httpx.post(f"{url}/sign-in", data={"key": "x" * 1000}).status_code == 503
+        with httpx.Client(transport=httpx.HTTPTransport(local_address="127.0.0.2")) as other:
+            assert other.post(f"{url}/sign-in", data={"key": "x" * 1000}).status_code == 401
         answer = httpx.post(f"{url}/exports", content=b" " * 60_000, headers={"Authorization": KEY[15:]})
         assert answer.status_code == 422
