@@ -180,7 +180,7 @@ class LeaseLost(JobError):
 
 
 class RecordUnreadable(JobError):
-    """The job's record is damaged: something else than Slipway has written to the job store."""
+    """The job's record is damaged: something other than Slipway has written to the job store."""
 
     code = "record_unreadable"
     advice = "ask the operator to look at the record in Redis; the job cannot go on"
