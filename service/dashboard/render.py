@@ -41,7 +41,16 @@ class Page:
 
 def answer(page: Page, if_none_match: str | None = None, status: HTTPStatus = HTTPStatus.OK) -> Response:
     """Answer with the page as HTML, or 304 if the reader has the same page already."""
-    text = _templates().get_template(page.template).render(page=page)
+    return answer_html(render(page), if_none_match, status)
+
+
+def render(page: Page) -> str:
+    """Return the page as HTML."""
+    return _templates().get_template(page.template).render(page=page)
+
+
+def answer_html(text: str, if_none_match: str | None = None, status: HTTPStatus = HTTPStatus.OK) -> Response:
+    """Answer with a page that is rendered, or 304 if the reader has the same page already."""
     tag = f'"{hashlib.sha256(text.encode()).hexdigest()[:24]}"'
     headers = {**_SECURITY, "ETag": tag, "Cache-Control": "private, no-cache"}
     if status is HTTPStatus.OK and if_none_match is not None and tag in if_none_match:

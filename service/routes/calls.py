@@ -1,18 +1,24 @@
 """The route of the page that describes every call of the API: /docs."""
 
+from functools import lru_cache
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Request, Response
+from fastapi import APIRouter, FastAPI, Header, Request, Response
 
 from service.dashboard.calls import CallsPage, Document
-from service.dashboard.render import answer
+from service.dashboard.render import answer_html, render
 from service.dashboard.route import PageRoute
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 
 @router.get("/docs")
-def calls_page(request: Request, if_none_match: Annotated[str | None, Header()] = None) -> Response:
+async def calls_page(request: Request, if_none_match: Annotated[str | None, Header()] = None) -> Response:
     """Show all calls, without asking for a key: the API's description is no secret."""
-    document = Document.model_validate(request.app.openapi())
-    return answer(CallsPage(document=document), if_none_match)
+    return answer_html(_html_of(request.app), if_none_match)
+
+
+@lru_cache(maxsize=1)
+def _html_of(app: FastAPI) -> str:
+    """Render the page once, which takes long: strangers may ask for it as often as they like."""
+    return render(CallsPage(document=Document.model_validate(app.openapi())))
