@@ -63,6 +63,7 @@ class Places:
             if not f"{uri}/".startswith(f"{output_uri.rstrip('/')}/"):
                 raise _outside(uri, output_uri)
             return open_store(uri)
+        output, path = output.absolute(), path.absolute()  # manifests are recorded so, outputs as given
         real = real_path(output)
         judged = [NamedUri(field="output_uri", uri=str(real), is_output=True)]
         self.rules.require(judged)

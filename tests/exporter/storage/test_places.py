@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from exporter.errors import AlreadyPublished, UriNotAllowed
+from exporter.storage.open import split_uri
 from exporter.storage.places import EVERYWHERE, Places
 from exporter.storage.uris import FileRoots, UriRules
 
@@ -89,6 +90,18 @@ def test_a_folder_outside_of_the_output_is_not_opened(sandbox: Path) -> None:
     for uri in ("s3://bucket/team-2", "s3://bucket", str(sandbox)):
         with pytest.raises(UriNotAllowed, match="does not lie in the job's output"):
             EVERYWHERE.open_output("s3://bucket/team", uri)
+
+
+@pytest.mark.parametrize("output", [".", "roots/", "./roots/../roots", "link"])
+def test_what_was_published_in_a_relative_output_is_opened(
+    sandbox: Path, monkeypatch: pytest.MonkeyPatch, output: str
+) -> None:
+    monkeypatch.chdir(sandbox)
+    (sandbox / "link").symlink_to("roots")
+    store = EVERYWHERE.open_output(output, f"{output.rstrip('/')}/job")
+    store.put_bytes(b"{}", "manifest.json")
+    folder, key = split_uri(store.uri_of("manifest.json"))  # absolute, and so recorded as `manifest_uri`
+    assert EVERYWHERE.open_output(output, folder).read(key) == b"{}"
 
 
 def test_links_in_what_is_listed_are_listed_and_not_followed(sandbox: Path) -> None:
