@@ -1,4 +1,4 @@
-"""Connections of the API, bounded in number; those on which no request comes end early.
+"""Connections of the API, bounded in number; those that bring no request or read no answer end early.
 
 uvicorn itself takes any number of connections: its own bound only chooses the answer to requests on them.
 """
@@ -10,6 +10,7 @@ from typing import cast
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 _HEAD_S = 10.0
+_UNREAD_S = 30.0
 _PART_ENDED = 0.1  # of the waiting connections, so that the oldest are not looked for at every new one
 _BUSY = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
@@ -17,13 +18,15 @@ _BUSY = (
 
 
 class BoundedConnection(H11Protocol):
-    """A connection on which every request's head must arrive in time, the first as well as later ones.
+    """A connection on which every request's head must arrive in time, and every answer must be read.
 
     There are always fewer than uvicorn's `limit_concurrency`. A new one that would be too many ends those
     that have waited longest for a head; it is refused if all others have a request in progress.
     """
 
     head_seconds = _HEAD_S
+    unread_seconds = _UNREAD_S  # for which nothing of an answer is read
+    _unread: asyncio.TimerHandle | None = None  # looks again whether something was read
     deadline: asyncio.TimerHandle | None = None  # of the next head; None while a request is in progress
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn's
@@ -47,9 +50,20 @@ class BoundedConnection(H11Protocol):
         super().on_response_complete()
         self._watch()
 
+    def pause_writing(self) -> None:
+        """Begin to wait for the client to read, as the server does."""
+        super().pause_writing()
+        self._wait_for_reading()
+
+    def resume_writing(self) -> None:
+        """Go on after the client has read."""
+        self._stop_waiting_for_reading()
+        super().resume_writing()
+
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop waiting."""
         self._forget_deadline()
+        self._stop_waiting_for_reading()
         super().connection_lost(exc)
 
     def _make_room(self) -> bool:
@@ -60,6 +74,21 @@ class BoundedConnection(H11Protocol):
             self.connections.discard(each)
             each.transport.abort()
         return bool(waiting)
+
+    def _wait_for_reading(self) -> None:
+        unread = self.transport.get_write_buffer_size()
+        self._unread = self.loop.call_later(self.unread_seconds, self._end_if_unread, unread)
+
+    def _end_if_unread(self, before: int) -> None:
+        if self.transport.get_write_buffer_size() < before:
+            self._wait_for_reading()
+        else:
+            self.transport.abort()
+
+    def _stop_waiting_for_reading(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
 
     def _watch(self) -> None:
         if not self._is_between_requests():

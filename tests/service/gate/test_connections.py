@@ -1,4 +1,4 @@
-"""Connections on which no request comes: they end, and no more of them are served than the setting says."""
+"""Connections on which no request comes or no answer is read: they end, and their number is bounded."""
 
 import signal
 import socket
@@ -24,9 +24,10 @@ ASK = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 
 
 class Impatient(BoundedConnection):
-    """A connection that waits for a head only briefly."""
+    """A connection that waits only briefly for a head, and for its answers to be read."""
 
     head_seconds = 0.3
+    unread_seconds = 1.0
 
 
 @pytest.fixture
@@ -70,6 +71,26 @@ def test_a_request_in_progress_is_no_wait_for_a_head(app: FastAPI) -> None:
             time.sleep(0.1)
             connection.sendall(b" ")
         assert status_of(answer_on(connection)) == 422
+
+
+def test_a_connection_whose_answers_are_not_read_ends(app: FastAPI) -> None:
+    asked = b"GET /docs HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 200
+    with serving(app, http=Impatient) as url, connected(url) as connection:
+        connection.sendall(asked)
+        time.sleep(3)
+        with suppress(ConnectionError):
+            assert answer_on(connection).count(b"</html>") < 200
+
+
+def test_answers_that_are_read_slowly_come_whole(app: FastAPI) -> None:
+    asked = b"GET /docs HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 60
+    with serving(app, http=Impatient) as url, connected(url) as connection:
+        connection.sendall(asked + ASK.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+        answer = b""
+        while part := connection.recv(1 << 20):
+            answer += part
+            time.sleep(0.1)
+    assert answer.count(b"</html>") == 60
 
 
 def test_silent_connections_keep_nobody_waiting(app: FastAPI) -> None:
