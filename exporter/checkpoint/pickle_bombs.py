@@ -11,10 +11,11 @@ from collections.abc import Sequence
 
 MOST_PARTS = 1 << 20  # parts of a tuple, where nested parts count as often as they occur
 MOST_INSTRUCTIONS = 20 << 20  # a chunk of a distributed checkpoint takes some 70
-MOST_OBJECTS = 8 << 20  # a chunk takes up to 28; each takes up to 100 bytes
+MOST_OBJECTS = 10 << 20  # a chunk takes up to 34; each takes up to 100 bytes
 _FARTHEST = 1 << 20  # memo entries that a pickle may leave empty
 _MARK = -1  # stack entry at which a collection begins
 _SHARED = {"NONE", "NEWTRUE", "NEWFALSE", "BININT1", "EMPTY_TUPLE"}  # push what Python has already
+_LARGE = dict.fromkeys(("EMPTY_SET", "FROZENSET", "EMPTY_DICT", "DICT"), 3)  # objects that each counts as
 _FILL = {"MARK", "BUILD", "APPEND", "APPENDS", "SETITEM", "SETITEMS", "ADDITEMS", "POP", "POP_MARK", "DUP"}
 _IMMUTABLE = {"TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "FROZENSET", "REDUCE"}  # make immutable values
 _PUT = {"PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"}
@@ -29,7 +30,10 @@ _SIZES = {  # bytes that announce the size of an argument
 _OPCODES = {ord(opcode.code): opcode for opcode in pickletools.opcodes}
 # Opcodes that only push one value, with the bytes of their arguments and the objects they make.
 _PUSHES = {
-    code: (opcode.arg.n if opcode.arg else 0, int(opcode.name not in _SHARED))
+    code: (
+        opcode.arg.n if opcode.arg else 0,
+        _LARGE.get(opcode.name, int(opcode.name not in _SHARED)),
+    )
     for code, opcode in _OPCODES.items()
     if not opcode.stack_before
     and len(opcode.stack_after) == 1
@@ -73,7 +77,7 @@ def refuse_bombs(data: bytes) -> None:
             if parts > MOST_PARTS:
                 raise ValueError(f"a tuple of more than {MOST_PARTS} parts")
             count = parts if opcode.name in _IMMUTABLE else 1
-            objects += opcode.name not in _FILL
+            objects += _LARGE.get(opcode.name, int(opcode.name not in _FILL))
             stack += [_MARK if kind is pickletools.markobject else count for kind in opcode.stack_after]
     raise TooManyObjects(f"it has more than {MOST_INSTRUCTIONS:,} instructions or {MOST_OBJECTS:,} objects")
 

@@ -91,13 +91,13 @@ def _(folder: Path) -> object:
         )
 
 
-@hostile("8 MB of a stranger's", reader="POST /exports")
+@hostile("a body of 8 MB without a key", reader="POST /exports")
 def _(folder: Path) -> object:
     with Api().serve(folder) as api:
         return api.ask("POST", "/exports", length=LARGE)
 
 
-@hostile("8 MB to sign in with", reader="POST /sign-in")
+@hostile("a body of 8 MB for the sign-in", reader="POST /sign-in")
 def _(folder: Path) -> object:
     with Api().serve(folder) as api:
         return api.ask("POST", "/sign-in", length=LARGE)
@@ -119,7 +119,10 @@ def _(folder: Path) -> object:
         return api.ask("POST", api.cancel, COOKIE, "Sec-Fetch-Site: cross-site")
 
 
-@hostile("the same, with Basic credentials that a browser remembers", reader="POST /exports/<id>/cancel")
+@hostile(
+    "a cancel by another site's page, with Basic credentials that a browser adds",
+    reader="POST /exports/<id>/cancel",
+)
 def _(folder: Path) -> object:
     with Api().serve(folder) as api:
         fields = ("Origin: http://elsewhere.example", "Authorization: Basic eDp5")

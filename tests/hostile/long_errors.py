@@ -44,7 +44,7 @@ def _(folder: Path) -> object:
     return posted_with(towers=["x" * 500] * 4000)
 
 
-@hostile("100,000 labels, none of which may be one", reader=BODY)
+@hostile("100,000 labels with names that are not allowed", reader=BODY)
 def _(folder: Path) -> object:
     return posted_with(labels={f" {number}": number for number in range(100_000)})
 

@@ -53,12 +53,12 @@ def _(folder: Path) -> object:
     return asked(output_uri="s3://bucket/team/..%252f..%252fother")
 
 
-@hostile("NUL in a path, behind its encoding", reader=BODY)
+@hostile("a percent-encoded NUL in a path", reader=BODY)
 def _(folder: Path) -> object:
     return asked(output_uri="file:///out/a%00b")
 
 
-@hostile("a name that no disk takes", reader=BODY)
+@hostile("a name of 3,000 bytes, which no disk takes", reader=BODY)
 def _(folder: Path) -> object:
     return asked(item_input_uri=f"/out/*/{'n' * 3000}")
 

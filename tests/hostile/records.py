@@ -14,12 +14,12 @@ RECORD = "job record in Redis"
 
 # The parts of a record that are replaced, by the name of the damage.
 RECORDS: dict[str, dict[str | bytes, str | bytes]] = {
-    "nothing": {"record": "", "spec": ""},
+    "empty texts": {"record": "", "spec": ""},
     "no JSON": {"record": "{"},
     "no text": {"record": b"\xff\xfe"},
     "a list": {"record": "[]"},
     "nested 100,000 deep": {"record": "[" * 100_000},
-    "a state that there is not": {"record": '{"state": "asleep"}'},
+    "an unknown state": {"record": '{"state": "asleep"}'},
     "a version that is text": {"record": '{"version": "three"}'},
     "half a record": {"record": '{"version": 3, "id": "x", "towers": []}'},
     "towers that are a number": {"record": '{"version": 1, "towers": 5, "cold": 1}'},
@@ -43,7 +43,7 @@ def read_damaged(damage: dict[str | bytes, str | bytes]) -> object:
 
 for name, damage in RECORDS.items():
 
-    @hostile(f"{name}, in place of a part", reader=RECORD)
+    @hostile(f"{name}, in a job record", reader=RECORD)
     def _(folder: Path, damage: dict[str | bytes, str | bytes] = damage) -> object:
         return read_damaged(damage)
 

@@ -82,7 +82,7 @@ def _(folder: Path) -> object:
     return read(made(folder, lambda: _repeated("x" * 1_000_000, 2000)), ["a"])
 
 
-@hostile("the same, declared to be read as a dictionary", reader=ROWS, ends="read")
+@hostile("one text of a megabyte in 2,000 rows, declared as a dictionary", reader=ROWS, ends="read")
 def _(folder: Path) -> object:
     path = made(folder, lambda: _repeated("x" * 1_000_000, 2000), store_schema=True)
     from exporter.data.parquet import open_parquet
@@ -138,6 +138,11 @@ def _(folder: Path) -> object:
 @hostile("twelve million empty lists, of a byte each", reader=METADATA)
 def _(folder: Path) -> object:
     return metadata_of(folder, b"\x80\x02(" + b"]" * 12_000_000 + b"t.")
+
+
+@hostile("five million empty sets, of a byte each", reader=METADATA)
+def _(folder: Path) -> object:
+    return metadata_of(folder, b"\x80\x05](" + b"\x8f" * 5_000_000 + b"e.")
 
 
 @hostile("a tensor of 30 axes, whose chunks have 2^30 corners", reader=METADATA)

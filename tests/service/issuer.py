@@ -173,7 +173,9 @@ MISBEHAVIOURS: dict[str, Answer] = {
     "has keys of wrong types": _answering(
         b'{"keys": [7, {"kty": ["RSA"]}, {"kty": "RSA", "alg": [], "n": 1}]}'
     ),
-    "has keys that are none": _answering(b'{"keys": [{"kid": "a", "kty": "RSA", "n": "%%", "e": "AQAB"}]}'),
+    "has keys that cannot be decoded": _answering(
+        b'{"keys": [{"kid": "a", "kty": "RSA", "n": "%%", "e": "AQAB"}]}'
+    ),
     "has 101 keys": _answering(json.dumps({"keys": [{"kid": str(each)} for each in range(101)]}).encode()),
     "packs its answer": _answering(b"\x1f\x8b", b"200 OK\r\nContent-Encoding: gzip"),
 }
