@@ -11,7 +11,7 @@ from exporter.errors import ExportError
 from exporter.outcome import Failure
 from jobs.diagnostics.bundles import Bundles
 from jobs.diagnostics.logs import JobLogs
-from jobs.errors import ConfigNotFound, LeaseLost, StoreUnavailable
+from jobs.errors import ConfigNotFound, JobNotFound, LeaseLost, StoreUnavailable
 from jobs.lease.leases import Holding, JoinedAttempt
 from jobs.model import Job
 from processes.guarded_process import GuardedProcess
@@ -134,7 +134,7 @@ class Supervisor:
             with open_workspace(joined.job, config, self._worker_dir) as workspace:
                 result = self._run_attempt(joined, workspace, on_beat, place)
             log.info("joined_attempt_ended", ending=type(result).__name__)
-        except (LeaseLost, ConfigNotFound) as error:  # it has ended, another worker holds it, or it will fail
+        except (LeaseLost, JobNotFound, ConfigNotFound) as error:  # ended, gone, another's, or about to fail
             log.info("joined_attempt_left", message=error.message)
 
     def _run_attempt(

@@ -3,7 +3,7 @@
 Neither uses the thread pool of the other routes, which may be busy when a probe comes.
 """
 
-from anyio import CapacityLimiter, to_thread
+from anyio import CapacityLimiter, fail_after, to_thread
 from fastapi import APIRouter, Request
 
 from exporter.errors import ExportError
@@ -15,6 +15,7 @@ from service.errors import problem_responses
 from service.schemas import Health, Readiness
 
 PROBES_AT_ONCE = 2
+_PROBE_S = 3.0  # a Redis that hangs is answered for after this time, before a probe gives up
 
 router = APIRouter(tags=["health"])
 
@@ -34,7 +35,13 @@ async def readyz(request: Request) -> Readiness:
     """Return 200 if Redis is reachable; to callers with a key also the workers that are alive."""
     limiter: CapacityLimiter = request.app.state.probes
     reader = await _reader(request)
-    alive = await to_thread.run_sync(fleet_of(request, reader).alive, limiter=limiter)
+    try:
+        with fail_after(_PROBE_S):
+            alive = await to_thread.run_sync(
+                fleet_of(request, reader).alive, limiter=limiter, abandon_on_cancel=True
+            )
+    except TimeoutError as error:
+        raise StoreUnavailable(error) from error
     return Readiness.of(alive) if reader is not None else Readiness()
 
 

@@ -85,3 +85,26 @@ def test_what_strangers_may_ask_for_needs_none_of_the_threads_of_other_requests(
                 assert httpx.get(url + path, timeout=5).status_code == 200
         finally:
             store.released.set()
+
+
+class StuckRoster(MemoryRoster):
+    """A roster that answers nothing until it is released."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.released = threading.Event()
+
+    def alive(self) -> tuple[WorkerNotice, ...]:
+        self.released.wait(30)
+        return ()
+
+
+def test_a_store_that_hangs_is_not_ready_rather_than_silent() -> None:
+    store, roster = MemoryJobStore(), StuckRoster()
+    stuck = Backend(JobControl(store, MemoryQueue(), plan), roster, store)
+    with serving(create_app(ServiceSettings(), stuck)) as url, ThreadPoolExecutor(4) as probes:
+        try:
+            answers = [probes.submit(httpx.get, f"{url}/readyz", timeout=15) for _ in range(4)]
+            assert [each.result().json()["code"] for each in answers] == ["store_unavailable"] * 4
+        finally:
+            roster.released.set()
