@@ -98,20 +98,25 @@ _COLUMNS = st.one_of(
 )
 
 
+def _make_array(values: Sequence[object]) -> pa.Array | None:
+    """Return the values as a column, or None if no column could hold them together."""
+    try:
+        return pa.array(values)
+    except (pa.ArrowException, OverflowError, UnicodeEncodeError):
+        return None
+
+
 def fuzz_encoder(examples: int, features: tuple[Feature, ...]) -> Count:
     """Columns of whatever types for features of all kinds."""
     count = Count()
     place = ColumnPlace(where="x.parquet", column="c", first_row=0)
 
-    def check(drawn: tuple[int, Sequence[object]]) -> None:
-        which, values = drawn
-        try:
-            array = pa.array(values)
-        except (pa.ArrowException, OverflowError, UnicodeEncodeError):  # no column could hold them together
-            return
+    def check(drawn: tuple[int, pa.Array]) -> None:
+        which, array = drawn
         counted(count, lambda: read_column(array, features[which % len(features)], place))
 
-    draw(st.tuples(st.integers(0, 100), _COLUMNS), examples, check)
+    arrays = _COLUMNS.map(_make_array).filter(lambda array: array is not None)
+    draw(st.tuples(st.integers(0, 100), arrays), examples, check)
     return count
 
 
@@ -142,7 +147,7 @@ def test_damaged_metadata_is_refused_in_our_words(examples: int, tmp_path: Path)
 @pytest.mark.parametrize("examples", EXAMPLES)
 def test_odd_columns_are_refused_in_our_words(examples: int, features: tuple[Feature, ...]) -> None:
     count = fuzz_encoder(examples, features)
-    assert count.tried >= 0.5 * examples
+    assert count.tried >= 0.9 * examples
     assert count.said == {"invalid_rows"} and count.taken > 0
 
 
