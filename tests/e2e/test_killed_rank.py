@@ -16,11 +16,12 @@ from exporter.stages import Stage
 from jobs.diagnostics.logs import MemoryLogs
 from jobs.lease.leases import claim
 from jobs.model import Job, JobState, TowerProgress
+from jobs.spec import JobSpec
 from jobs.stores.memory_store import MemoryJobStore
 from tests.e2e.conftest import sharded_spec
 from tests.faults.holding import Held, Hold, HoldFolder
 from tests.faults.programs import wait_until
-from tests.jobs.factories import CONFIG_TEXT, make_job
+from tests.jobs.factories import make_job
 from worker.environment.attempt_environment import AttemptEnvironment
 from worker.launch import CommandLauncher
 from worker.settings import AttemptEnvironmentSettings
@@ -70,10 +71,11 @@ def end_cleanly(
     """
     hold, store = HoldFolder(tmp_path), MemoryJobStore()
     hold.ask(where)
+    spec = sharded_spec(tmp_path / "out")
     job = make_job().model_copy(
-        update={"spec": sharded_spec(tmp_path / "out"), "towers": (TowerProgress(name=TowerName.ITEM),)}
+        update={"spec": JobSpec.of(spec), "towers": (TowerProgress(name=TowerName.ITEM),)}
     )
-    store.add(job, CONFIG_TEXT)
+    store.add(job, spec.config)
     holding = claim(store, job.id, worker="w1", length=HOUR)
     assert holding is not None
     supervisor = Supervisor(
