@@ -4,13 +4,15 @@ B rows, D width.
 """
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from torch import Tensor
 
-from exporter.config.schema import PipelineConfig
+from exporter.config.schema import PipelineConfig, TowerConfig
+from exporter.models.blocks.dropout import Dropout
 from exporter.models.blocks.variational_dropout import GroupDropouts
-from exporter.models.embedded_tower import EmbeddedTower
+from exporter.models.embedded_tower import EmbeddedTower, require_model
+from exporter.towers.tower import ServedModule
 
 
 class RankingTower(EmbeddedTower):
@@ -26,3 +28,21 @@ class RankingTower(EmbeddedTower):
     @abstractmethod
     def predict(self, groups: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the outputs, by name, from the encoded groups."""
+
+
+def make_builders(
+    tower: Callable[[PipelineConfig], RankingTower],
+) -> tuple[Callable[[TowerConfig], ServedModule], Callable[[PipelineConfig, Dropout], RankingTower]]:
+    """Return `build_served` and `build_trained` of a family whose only tower is served as it was trained.
+
+    `build_served` raises InvalidSpec for any tower but `model`. Dropout is not built: serving has none.
+    """
+
+    def build_served(config: TowerConfig) -> ServedModule:
+        require_model(config)
+        return tower(config.pipeline)
+
+    def build_trained(pipeline: PipelineConfig, _dropout: Dropout) -> RankingTower:
+        return tower(pipeline)
+
+    return build_served, build_trained

@@ -1,7 +1,7 @@
 """Build a tower, or a whole model, with the code of its family.
 
-A family's code is the module `exporter.models.<family>.model`, found by the name that
-exporter.config.families.registry lists the family under.
+A family's code is the module `exporter.models.<kind>.<family>`, by the kind and the name that
+exporter.config.families.registry lists it under.
 """
 
 from importlib import import_module
@@ -10,6 +10,7 @@ from typing import Protocol, cast
 import torch
 from torch import nn
 
+from exporter.config.families.registry import FAMILIES
 from exporter.config.schema import PipelineConfig, TowerConfig
 from exporter.dims.plan import DimPlan
 from exporter.models.blocks.dropout import Dropout
@@ -55,4 +56,4 @@ def weight_names(pipeline: PipelineConfig) -> frozenset[str]:
 
 
 def _family_module(family: str) -> FamilyModule:
-    return cast(FamilyModule, import_module(f"exporter.models.{family}.model"))
+    return cast(FamilyModule, import_module(f"exporter.models.{FAMILIES[family].kind}.{family}"))

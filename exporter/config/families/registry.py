@@ -6,8 +6,10 @@ A new family is imported and listed here, and nowhere else; docs/add-a-torcheasy
 from collections.abc import Mapping
 from typing import Any
 
-from exporter.config.families import dat, dbmtl, dlrm_hstu, dssm, hstu_match, mind, multi_tower_din
 from exporter.config.families.family_spec import FamilySpec
+from exporter.config.families.match import dat, dssm, hstu_match, mind
+from exporter.config.families.multi_task import dbmtl, dlrm_hstu
+from exporter.config.families.rank import multi_tower_din
 
 FAMILIES: Mapping[str, FamilySpec[Any]] = {
     family.message: family

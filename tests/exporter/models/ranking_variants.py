@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from exporter.config.blocks.mlp import MlpConfig
 from exporter.config.blocks.tasks import Loss, TaskConfig
-from exporter.config.families.dlrm_hstu import DlrmHstuConfig
+from exporter.config.families.multi_task.dlrm_hstu import DlrmHstuConfig
 from exporter.config.hstu.encoder import (
     ContentEncoderConfig,
     ContentEncoderKind,

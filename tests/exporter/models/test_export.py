@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from exporter.aoti.torch_loader import Package
-from exporter.config.families.hstu_match import HstuMatchConfig
+from exporter.config.families.match.hstu_match import HstuMatchConfig
 from exporter.config.hstu.encoder import PostprocessorConfig, PostprocessorKind
 from exporter.config.schema import PipelineConfig
 from exporter.spec import TowerName

@@ -16,7 +16,7 @@ from exporter.config.blocks.sequence_encoders import (
     SelfAttentionEncoderConfig,
     SimpleAttentionConfig,
 )
-from exporter.config.families.dbmtl import DbmtlConfig
+from exporter.config.families.multi_task.dbmtl import DbmtlConfig
 from exporter.config.schema import PipelineConfig
 from exporter.data.batch import read_rows, trace_inputs
 from exporter.spec import TowerName

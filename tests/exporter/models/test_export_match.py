@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from exporter.aoti.torch_loader import Package
-from exporter.config.families.mind import MindConfig, RoutingStart
+from exporter.config.families.match.mind import MindConfig, RoutingStart
 from exporter.data.batch import Rows, read_rows, trace_inputs, verification_batches
 from exporter.towers.split import split_tower
 from exporter.towers.tower import Tower

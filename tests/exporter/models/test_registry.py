@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from exporter.config.families.registry import SUPPORTED
+from exporter.config.families.registry import FAMILIES, SUPPORTED
 from exporter.models.blocks.dropout import Dropout
 from exporter.models.registry import build_model
 from exporter.spec import TowerName
@@ -114,5 +114,5 @@ def test_contextual_features_may_come_as_a_sequence_group() -> None:
 
 @pytest.mark.parametrize("family", SUPPORTED)
 def test_every_supported_family_has_its_module(family: str) -> None:
-    module = import_module(f"exporter.models.{family}.model")
+    module = import_module(f"exporter.models.{FAMILIES[family].kind}.{family}")
     assert callable(module.build_served) and callable(module.build_trained)

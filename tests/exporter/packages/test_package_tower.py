@@ -11,7 +11,7 @@ from torch import nn
 
 from exporter.code_cache.cache import CodeCache, open_code_cache
 from exporter.code_cache.entry import pack_entry, unpack_entry
-from exporter.config.families.hstu_match import HstuMatchConfig
+from exporter.config.families.match.hstu_match import HstuMatchConfig
 from exporter.errors import WeightsDoNotFit
 from exporter.packages.package_tower import CodeOrigin, Packaged, package_tower
 from exporter.packages.parts import PACKAGE_PATH, Part

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram
 
 from exporter.config.blocks.match_towers import Similarity
-from exporter.config.families.hstu_match import HstuMatchConfig
+from exporter.config.families.match.hstu_match import HstuMatchConfig
 from exporter.config.hstu.encoder import (
     HstuConfig,
     PositionalEncoderConfig,

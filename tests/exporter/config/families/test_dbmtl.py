@@ -6,7 +6,7 @@ from exporter.config.blocks.mask_net import MaskBlockConfig, MaskNetConfig
 from exporter.config.blocks.mlp import MlpConfig
 from exporter.config.blocks.mmoe import MmoeConfig
 from exporter.config.blocks.tasks import Loss, TaskConfig
-from exporter.config.families.dbmtl import DbmtlConfig, RelatedTaskConfig
+from exporter.config.families.multi_task.dbmtl import DbmtlConfig, RelatedTaskConfig
 from exporter.config.parse import parse_pipeline_config
 from exporter.errors import InvalidPipelineConfig
 from tests.exporter.config.conftest import FIXTURES

@@ -6,7 +6,7 @@ import pytest
 
 from exporter.config.blocks.mlp import MlpConfig
 from exporter.config.blocks.tasks import Loss, TaskConfig
-from exporter.config.families.dlrm_hstu import DlrmHstuConfig
+from exporter.config.families.multi_task.dlrm_hstu import DlrmHstuConfig
 from exporter.config.hstu.encoder import ContentEncoderKind, ContextualPreprocessorConfig
 from exporter.config.parse import parse_pipeline_config
 from exporter.errors import InvalidPipelineConfig, UnsupportedConfig

@@ -4,7 +4,7 @@ import pytest
 
 from exporter.config.blocks.match_towers import Similarity
 from exporter.config.blocks.mlp import MlpConfig
-from exporter.config.families.hstu_match import HstuMatchConfig
+from exporter.config.families.match.hstu_match import HstuMatchConfig
 from exporter.config.hstu.encoder import (
     ActionEncoderConfig,
     ContextualizedMlpConfig,

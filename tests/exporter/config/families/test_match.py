@@ -6,9 +6,9 @@ import pytest
 
 from exporter.config.blocks.match_towers import DeepTowerConfig, Similarity
 from exporter.config.blocks.mlp import MlpConfig
-from exporter.config.families.dat import DatConfig
-from exporter.config.families.dssm import DssmConfig
-from exporter.config.families.mind import CapsuleConfig, MindConfig, MindUserConfig, RoutingStart
+from exporter.config.families.match.dat import DatConfig
+from exporter.config.families.match.dssm import DssmConfig
+from exporter.config.families.match.mind import CapsuleConfig, MindConfig, MindUserConfig, RoutingStart
 from exporter.config.parse import parse_pipeline_config
 from exporter.errors import InvalidPipelineConfig
 from tests.exporter.config.conftest import FIXTURES

@@ -4,7 +4,7 @@ import pytest
 
 from exporter.config.blocks.mlp import MlpConfig
 from exporter.config.blocks.tasks import Loss, TaskConfig
-from exporter.config.families.multi_tower_din import MultiTowerDinConfig, TowerMlpConfig
+from exporter.config.families.rank.multi_tower_din import MultiTowerDinConfig, TowerMlpConfig
 from exporter.config.parse import parse_pipeline_config
 from exporter.errors import ExportError, InvalidPipelineConfig
 from tests.exporter.config.conftest import FIXTURES

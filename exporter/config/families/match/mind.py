@@ -165,4 +165,4 @@ def _quoted(words: Iterable[str]) -> str:
     return " or ".join(f'"{word}"' for word in words)
 
 
-FAMILY = FamilySpec(message="mind", read=read_mind, check=check_mind)
+FAMILY = FamilySpec(message="mind", kind="match", read=read_mind, check=check_mind)

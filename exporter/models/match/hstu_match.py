@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from exporter.config.blocks.match_towers import Similarity
-from exporter.config.families.hstu_match import HstuMatchConfig
+from exporter.config.families.match.hstu_match import HstuMatchConfig
 from exporter.config.features.widths import group_width
 from exporter.config.schema import PipelineConfig, TowerConfig
 from exporter.errors import InvalidSpec

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from exporter.config.blocks.first_group import check_first_group, read_first_group
 from exporter.config.blocks.mask_net import MaskNetConfig, check_mask_net_width, read_mask_net
 from exporter.config.blocks.mlp import MlpConfig, read_mlp, read_optional_mlp
 from exporter.config.blocks.mmoe import MmoeConfig
@@ -15,7 +16,7 @@ from exporter.config.pb.model_pb2 import ModelConfig
 from exporter.config.pb.multi_task_models_pb2 import DBMTL
 from exporter.config.pb.tower_pb2 import BayesTaskTower
 from exporter.config.refusals import raise_invalid
-from exporter.config.schema import Feature, FeatureGroup, GroupKind
+from exporter.config.schema import Feature, FeatureGroup
 from exporter.redaction import name_first
 from exporter.spec import TowerName
 
@@ -56,10 +57,8 @@ def read_dbmtl(message: ModelConfig) -> DbmtlConfig:
         InvalidPipelineConfig: fields that contradict each other.
     """
     model = message.dbmtl
-    if not message.feature_groups:
-        raise_invalid(WHERE, "there is no feature group to read", hint="add the group it was trained with")
     return DbmtlConfig(
-        input=message.feature_groups[0].group_name,
+        input=read_first_group(message, WHERE),
         mask_net=read_mask_net(model.mask_net, f"{WHERE}.mask_net") if model.HasField("mask_net") else None,
         bottom_mlp=read_optional_mlp(
             model.bottom_mlp, f"{WHERE}.bottom_mlp", is_set=model.HasField("bottom_mlp")
@@ -75,15 +74,9 @@ def check_dbmtl(model: DbmtlConfig, features: Sequence[Feature], groups: Sequenc
     Raises:
         InvalidPipelineConfig: naming the group or the MaskNet's field.
     """
-    group = next(group for group in groups if group.name == model.input)
-    if group.kind is not GroupKind.DEEP:
-        raise_invalid(
-            f"feature_groups: {group.name}",
-            f"group_type is {group.kind}, but dbmtl reads the first group, as one vector per row",
-            hint="put the DEEP group that it was trained with in front",
-        )
+    check_first_group(model.input, groups, model.family)
     if model.mask_net is not None:
-        width = GroupChecks(features, groups, WHERE).vector_width(group.name)
+        width = GroupChecks(features, groups, WHERE).vector_width(model.input)
         check_mask_net_width(model.mask_net, width, f"{WHERE}.mask_net")
 
 
@@ -128,4 +121,4 @@ def _read_task(message: BayesTaskTower, earlier: Sequence[str]) -> RelatedTaskCo
     )
 
 
-FAMILY = FamilySpec(message="dbmtl", read=read_dbmtl, check=check_dbmtl)
+FAMILY = FamilySpec(message="dbmtl", kind="multi_task", read=read_dbmtl, check=check_dbmtl)

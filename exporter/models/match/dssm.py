@@ -1,6 +1,6 @@
 """dssm: one vector per user and one per item, each computed from DEEP groups; dat has the same towers."""
 
-from exporter.config.families.dssm import DssmConfig
+from exporter.config.families.match.dssm import DssmConfig
 from exporter.config.schema import PipelineConfig, TowerConfig
 from exporter.models.blocks.dropout import Dropout
 from exporter.models.match_tower import DeepTower, MatchModel, MatchTower, ServedMatchTower

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from exporter.config.families.mind import CapsuleConfig, RoutingStart
-from exporter.models.mind.capsules import Capsules, build_capsules, valid_interests
+from exporter.config.families.match.mind import CapsuleConfig, RoutingStart
+from exporter.models.blocks.capsules import Capsules, build_capsules, valid_interests
 from tests.exporter.models.recorded import read_batch, recorded_tower
 
 EVEN = CapsuleConfig(max_k=5, max_seq_len=9, high_dim=6, routing_start=RoutingStart.ZEROS)

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from exporter.config.families.dlrm_hstu import DlrmHstuConfig
+from exporter.config.families.multi_task.dlrm_hstu import DlrmHstuConfig
 from exporter.errors import InvalidSpec
-from exporter.models.dlrm_hstu.model import COUNTS_OUTPUT, build_served
+from exporter.models.multi_task.dlrm_hstu import COUNTS_OUTPUT, build_served
 from exporter.spec import TowerName
 from exporter.towers.tower import Tower
 from tests.exporter.models.recorded import (

@@ -105,4 +105,6 @@ def _check_inputs(groups: Iterable[str]) -> None:
         seen.add(group)
 
 
-FAMILY = FamilySpec(message="multi_tower_din", read=read_multi_tower_din, check=check_multi_tower_din)
+FAMILY = FamilySpec(
+    message="multi_tower_din", kind="rank", read=read_multi_tower_din, check=check_multi_tower_din
+)

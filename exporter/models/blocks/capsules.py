@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from exporter.config.families.mind import CapsuleConfig, RoutingStart
+from exporter.config.families.match.mind import CapsuleConfig, RoutingStart
 
 _SEED = 0  # of the random routing logits
 _SHORTEST = 1e-7  # smallest norm of a capsule before it is squashed

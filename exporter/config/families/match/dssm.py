@@ -55,4 +55,4 @@ def _width(tower: DeepTowerConfig, checks: GroupChecks) -> int:
     return tower.mlp.width if tower.mlp else sum(checks.vector_width(name) for name in tower.inputs)
 
 
-FAMILY = FamilySpec(message="dssm", read=read_dssm, check=check_dssm)
+FAMILY = FamilySpec(message="dssm", kind="match", read=read_dssm, check=check_dssm)

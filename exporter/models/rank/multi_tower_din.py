@@ -8,16 +8,13 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from exporter.config.families.multi_tower_din import MultiTowerDinConfig
+from exporter.config.families.rank.multi_tower_din import MultiTowerDinConfig
 from exporter.config.features.widths import group_width
-from exporter.config.schema import PipelineConfig, TowerConfig
-from exporter.models.blocks.dropout import Dropout
+from exporter.config.schema import PipelineConfig
 from exporter.models.blocks.mlp import Mlp
 from exporter.models.blocks.sequence_encoders import DinEncoder
 from exporter.models.blocks.tasks import task_outputs
-from exporter.models.embedded_tower import require_model
-from exporter.models.ranking import RankingTower
-from exporter.towers.tower import ServedModule
+from exporter.models.ranking import RankingTower, make_builders
 
 
 class MultiTowerDin(RankingTower):
@@ -51,16 +48,4 @@ class MultiTowerDin(RankingTower):
         return task_outputs((self._task,), {self._task.name: numbers})
 
 
-def build_served(config: TowerConfig) -> ServedModule:
-    """Return the module of the model tower.
-
-    Raises:
-        InvalidSpec: `config` is of another tower.
-    """
-    require_model(config)
-    return MultiTowerDin(config.pipeline)
-
-
-def build_trained(pipeline: PipelineConfig, _dropout: Dropout) -> MultiTowerDin:
-    """Return the whole model, to be trained; the family has no dropout."""
-    return MultiTowerDin(pipeline)
+build_served, build_trained = make_builders(MultiTowerDin)

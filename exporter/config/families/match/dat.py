@@ -8,8 +8,8 @@ from exporter.config.blocks.match_towers import (
     read_similarity,
     read_tower_mlp,
 )
-from exporter.config.families.dssm import DssmConfig, check_dssm
 from exporter.config.families.family_spec import FamilySpec
+from exporter.config.families.match.dssm import DssmConfig, check_dssm
 from exporter.config.pb.model_pb2 import ModelConfig
 from exporter.config.pb.tower_pb2 import DATTower
 from exporter.config.refusals import raise_invalid
@@ -41,4 +41,4 @@ def _read_tower(message: DATTower, where: str) -> DeepTowerConfig:
     return DeepTowerConfig(inputs=inputs, mlp=read_tower_mlp(message.mlp, f"{where}.mlp"))
 
 
-FAMILY = FamilySpec(message="dat", read=read_dat, check=check_dssm)
+FAMILY = FamilySpec(message="dat", kind="match", read=read_dat, check=check_dssm)

@@ -132,4 +132,4 @@ def _check_widths(model: HstuMatchConfig, checks: HstuGroupChecks) -> None:
         )
 
 
-FAMILY = FamilySpec(message="hstu_match", read=read_hstu_match, check=check_hstu_match)
+FAMILY = FamilySpec(message="hstu_match", kind="match", read=read_hstu_match, check=check_hstu_match)

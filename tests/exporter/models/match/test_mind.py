@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from exporter.config.blocks.mlp import MlpConfig
-from exporter.config.families.mind import MindConfig, RoutingStart
+from exporter.config.families.match.mind import MindConfig, RoutingStart
 from exporter.config.schema import TowerConfig
 from exporter.dims.plan import plan_dims
 from exporter.models.registry import build_tower

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from exporter.config.blocks.mlp import MlpConfig
-from exporter.config.families.mind import MindConfig
+from exporter.config.families.match.mind import MindConfig
 from exporter.config.features.widths import group_width
 from exporter.config.schema import PipelineConfig, TowerConfig
+from exporter.models.blocks.capsules import build_capsules
 from exporter.models.blocks.dropout import Dropout
 from exporter.models.blocks.mlp import Mlp
 from exporter.models.match_tower import (
@@ -23,7 +24,6 @@ from exporter.models.match_tower import (
     build_projection,
     normalise,
 )
-from exporter.models.mind.capsules import build_capsules
 from exporter.spec import TowerName
 from exporter.towers.tower import ServedModule
 from exporter.towers.view import training_tower

@@ -5,7 +5,7 @@ import torch
 
 from exporter.config.blocks.mlp import MlpConfig
 from exporter.config.blocks.tasks import TaskConfig
-from exporter.models.dlrm_hstu.tasks import FusionTower
+from exporter.models.hstu.fusion_tower import FusionTower
 
 
 @pytest.mark.parametrize("mlp", [None, MlpConfig(hidden_units=(5,))])

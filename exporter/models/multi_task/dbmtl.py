@@ -8,17 +8,14 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from exporter.config.families.dbmtl import DbmtlConfig, RelatedTaskConfig
+from exporter.config.families.multi_task.dbmtl import DbmtlConfig, RelatedTaskConfig
 from exporter.config.features.widths import group_width
-from exporter.config.schema import PipelineConfig, TowerConfig
-from exporter.models.blocks.dropout import Dropout
+from exporter.config.schema import PipelineConfig
 from exporter.models.blocks.mask_net import MaskNet
 from exporter.models.blocks.mlp import Mlp
 from exporter.models.blocks.mmoe import Mmoe
 from exporter.models.blocks.tasks import task_outputs
-from exporter.models.embedded_tower import require_model
-from exporter.models.ranking import RankingTower
-from exporter.towers.tower import ServedModule
+from exporter.models.ranking import RankingTower, make_builders
 
 
 class Dbmtl(RankingTower):
@@ -83,16 +80,4 @@ class Dbmtl(RankingTower):
         return own
 
 
-def build_served(config: TowerConfig) -> ServedModule:
-    """Return the module of the model tower.
-
-    Raises:
-        InvalidSpec: `config` is of another tower.
-    """
-    require_model(config)
-    return Dbmtl(config.pipeline)
-
-
-def build_trained(pipeline: PipelineConfig, _dropout: Dropout) -> Dbmtl:
-    """Return the whole model, to be trained; the family has no dropout."""
-    return Dbmtl(pipeline)
+build_served, build_trained = make_builders(Dbmtl)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from exporter.config.blocks.match_towers import Similarity
-from exporter.config.families.dssm import DssmConfig
+from exporter.config.families.match.dssm import DssmConfig
 from exporter.config.schema import TowerConfig
 from exporter.models.registry import build_model
 from exporter.towers.tower import Tower

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 
 from torch import Tensor, nn
 
-from exporter.config.families.dlrm_hstu import DlrmHstuConfig
+from exporter.config.families.multi_task.dlrm_hstu import DlrmHstuConfig
 from exporter.config.schema import PipelineConfig, TowerConfig
 from exporter.models.blocks.dropout import Dropout
 from exporter.models.blocks.tasks import task_outputs
-from exporter.models.dlrm_hstu.tasks import FusionTower
 from exporter.models.embedded_tower import EmbeddedTower, require_model
 from exporter.models.hstu.contextualized_mlp import SwishLayerNorm, xavier_linear
 from exporter.models.hstu.encoder import CandidateEncoder
+from exporter.models.hstu.fusion_tower import FusionTower
 from exporter.models.hstu.groups import CandidateGroups, HistoryGroups
 from exporter.towers.tower import ServedModule
 

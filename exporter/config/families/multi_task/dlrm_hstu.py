@@ -152,4 +152,4 @@ def _check_content(model: DlrmHstuConfig, checks: HstuGroupChecks) -> None:
         )
 
 
-FAMILY = FamilySpec(message="dlrm_hstu", read=read_dlrm_hstu, check=check_dlrm_hstu)
+FAMILY = FamilySpec(message="dlrm_hstu", kind="multi_task", read=read_dlrm_hstu, check=check_dlrm_hstu)

@@ -1,0 +1,33 @@
+"""The first feature group of a config, for models that read no other."""
+
+from collections.abc import Sequence
+
+from exporter.config.pb.model_pb2 import ModelConfig
+from exporter.config.refusals import raise_invalid
+from exporter.config.schema import FeatureGroup, GroupKind
+
+
+def read_first_group(message: ModelConfig, where: str) -> str:
+    """Return the name of the first feature group; `where` is the model's place in the config, for errors.
+
+    Raises:
+        InvalidPipelineConfig: there is no group.
+    """
+    if not message.feature_groups:
+        raise_invalid(where, "there is no feature group to read", hint="add the group it was trained with")
+    return message.feature_groups[0].group_name
+
+
+def check_first_group(name: str, groups: Sequence[FeatureGroup], family: str) -> None:
+    """Refuse a first group that is not one vector per row.
+
+    Raises:
+        InvalidPipelineConfig: naming the group and its kind.
+    """
+    group = next(group for group in groups if group.name == name)
+    if group.kind is not GroupKind.DEEP:
+        raise_invalid(
+            f"feature_groups: {group.name}",
+            f"group_type is {group.kind}, but {family} reads the first group, as one vector per row",
+            hint="put the DEEP group that it was trained with in front",
+        )

@@ -1,4 +1,0 @@
-"""dat: the towers of dssm, each over two groups."""
-
-from exporter.models.dssm.model import build_served as build_served
-from exporter.models.dssm.model import build_trained as build_trained
