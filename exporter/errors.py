@@ -15,6 +15,7 @@ ExportError
 ├── CheckpointError
 │   ├── CheckpointUnreadable   not a checkpoint, damaged, or asks to run code
 │   ├── CheckpointMismatch     checkpoint and model disagree on names, shapes or dtypes
+│   ├── IdMapBroken            a table's map of ids is not in order or names rows that are not there
 │   └── WeightsNotFinite       weights hold NaN or infinity: the training diverged
 ├── DimPlanViolated          the traced program's sizes are not those of the plan
 │   ├── DimsConflict           the model requires sizes to be equal that the plan keeps apart
@@ -187,6 +188,13 @@ class CheckpointMismatch(CheckpointError):
         super().__init__("checkpoint and model disagree; " + "; ".join(parts), where=where)
         self.missing, self.unexpected, self.mismatched = missing, unexpected, mismatched
         self.report = "\n".join(f"{kind} {name}" for kind, names in lists.items() for name in names)
+
+
+class IdMapBroken(CheckpointError):
+    """A table's map from ids to rows is not in order, or names rows that the table does not have."""
+
+    code = "id_map_broken"
+    advice = "copy the checkpoint again, or export another step"
 
 
 class WeightsNotFinite(CheckpointError):

@@ -59,6 +59,12 @@ class Sequence:
     joined_by: tuple[str, ...] = ()  # groups that join standalone features into this one sequence
 
 
+class IdMapKind(StrEnum):
+    """Origin of the map that turns ids of any size into row numbers of a table."""
+
+    ZCH = "zch"  # zero-collision hashing: TorchRec's managed collision modules
+
+
 @dataclass(frozen=True, kw_only=True)
 class TableConfig:
     """An embedding table; features that name the same table share it."""
@@ -66,6 +72,7 @@ class TableConfig:
     name: str
     rows: int
     dim: int
+    id_map: IdMapKind | None = None  # None: ids are row numbers; otherwise any int64
 
 
 @dataclass(frozen=True, kw_only=True)

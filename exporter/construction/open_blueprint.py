@@ -12,6 +12,7 @@ from exporter.config.parse import parse_pipeline_config
 from exporter.config.render import render_fg_json, render_model_acc, render_pipeline_config
 from exporter.construction.blueprint import Blueprint
 from exporter.construction.declared_blueprint import open_declared_blueprint
+from exporter.models.embedding.id_map import settle_id_maps
 from exporter.models.embedding.table_uses import look_up_in_pieces
 from exporter.models.registry import build_tower, weight_names
 from exporter.spec import ExportSpec, Tables
@@ -49,6 +50,7 @@ class ConfiguredBlueprint(Blueprint):
             require_match(tower.module, checkpoint, known=known)
             look_up_in_pieces(tower.module, lambda table: checkpoint.pieces(PREFIX + table.weight))
         load_weights(tower.module, checkpoint, known=known)
+        settle_id_maps(tower.module, lambda name: checkpoint.pieces(PREFIX + name))
 
     def try_out(self, tower: Tower, inputs: dict[str, Tensor]) -> None:
         """Do nothing: Slipway's own modules accept the inputs that are planned for them."""

@@ -15,8 +15,10 @@ from exporter.errors import InvalidPipelineConfig, InvalidRows
 Numbers = NDArray[np.integer[Any]] | NDArray[np.floating[Any]]
 
 _ID = r"^-?[0-9]{1,18}$"
+_ANY_ID = r"^-?[0-9]{1,19}$"  # of a table whose map takes ids of any size
 _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
-_WEIGHTED_ID = f"{_ID[:-1]}:{_NUMBER[1:]}"
+_WEIGHTED_ID = f"{_ANY_ID[:-1]}:{_NUMBER[1:]}"
+_INT64 = range(-(2**63), 2**63)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,10 +79,14 @@ class _Leaves:
         self._per_row = per_row
 
     def ids(self, leaves: pa.Array, table: TableConfig) -> NDArray[np.int64]:
-        numbers = self._parse(leaves, pa.int64(), _ID, "is not an id")
+        if table.id_map is not None:
+            self._refuse_large(leaves)
+        numbers = self._parse(leaves, pa.int64(), _ID if table.id_map is None else _ANY_ID, "is not an id")
         if pa.types.is_floating(leaves.type):
             whole = np.floor(numbers) == numbers
             self._refuse_first(~whole, numbers, "is not an id", hint="ids are whole numbers")
+        if table.id_map is not None:
+            return numbers.astype(np.int64)
         self._refuse_first(
             (numbers < 0) | (numbers >= table.rows),
             numbers,
@@ -88,6 +94,20 @@ class _Leaves:
             hint="correct the row, or train again with a larger table",
         )
         return numbers.astype(np.int64)
+
+    def _refuse_large(self, leaves: pa.Array) -> None:
+        """Refuse ids that do not fit into 64 bits; what is no id at all is left for others to refuse."""
+        if _is_text(leaves.type):
+            long = pc.match_substring_regex(leaves, "^-?[0-9]{19}$").to_numpy(zero_copy_only=False)
+            large = np.zeros(len(leaves), dtype=np.bool_)
+            for place in np.flatnonzero(long):
+                large[place] = int(leaves[int(place)].as_py()) not in _INT64
+        elif pa.types.is_floating(leaves.type) or pa.types.is_uint64(leaves.type):
+            numbers = leaves.to_numpy(zero_copy_only=False)
+            large = (numbers < _INT64.start) | (numbers >= _INT64.stop)
+        else:
+            return
+        self._refuse_first(large, leaves, "is not an id of 64 bits", hint="ids go from -2^63 to 2^63 - 1")
 
     def numbers(self, leaves: pa.Array) -> NDArray[np.float32]:
         """Convert to float32 as training does, which rounds Unix seconds to multiples of 128."""
@@ -198,9 +218,9 @@ def _filler(feature: Feature) -> Values:
         if feature.table is None:
             return np.array([float(text) for text in texts], dtype=np.float32)
         ids = np.array([int(text) for text in texts], dtype=np.int64)
-        if (ids < 0).any() or (ids >= feature.table.rows).any():
+        if feature.table.id_map is None and ((ids < 0).any() or (ids >= feature.table.rows).any()):
             raise ValueError(f"not in 0 to {feature.table.rows - 1}")
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise InvalidPipelineConfig(
             f"fg_encoded_default_value {feature.fill_value!r} of {feature.name} cannot be used: {error}",
             where=feature.name,

@@ -36,10 +36,11 @@ def _demand(inputs: Mapping[str, Tensor], features: Iterable[Feature]) -> tuple[
     for feature in features:
         values, lengths = f"{feature.name}.values", f"{feature.name}.lengths"
         if feature.table is not None:
-            rows, table = feature.table.rows, feature.table.name
-            safe[values] = demands.require_ids(
-                inputs[values], rows, f"{values} has an id outside the {rows} rows of table {table}"
-            )
+            if feature.table.id_map is None:  # a map takes any id
+                rows, table = feature.table.rows, feature.table.name
+                safe[values] = demands.require_ids(
+                    inputs[values], rows, f"{values} has an id outside the {rows} rows of table {table}"
+                )
         else:
             demands.add(read_all_values(inputs[values]), f"{values} could not be read")
             if not feature.is_sequence:

@@ -15,6 +15,7 @@ from exporter.config.schema import PipelineConfig, TowerConfig
 from exporter.dims.plan import DimPlan
 from exporter.models.blocks.dropout import Dropout
 from exporter.models.embedding.embedding_group import EmbeddingGroup
+from exporter.models.embedding.id_map import training_only_names
 from exporter.towers.tower import ServedModule, Tower
 
 
@@ -50,9 +51,10 @@ def build_model(pipeline: PipelineConfig, dropout: Dropout | None = None) -> nn.
 
 
 def weight_names(pipeline: PipelineConfig) -> frozenset[str]:
-    """Return the name of every tensor in a checkpoint of the whole model, without "model."."""
+    """Return the name of every tensor that a checkpoint of the model may have, without "model."."""
     with torch.device("meta"):
-        return frozenset(build_model(pipeline).state_dict())
+        model = build_model(pipeline)
+    return training_only_names(model).union(model.state_dict())
 
 
 def _family_module(family: str) -> FamilyModule:

@@ -23,6 +23,7 @@ FgBlock = dict[str, JsonValue]
 
 _DEFAULT_SEPARATOR = "\x1d"
 _OUT_OF_VOCABULARY = "<OOV>"
+_LARGEST_HASH = 2**63 - 1
 _BUCKET_OF_THE_UNKNOWN = 1  # default_bucketize_value where the config leaves it out
 
 
@@ -305,6 +306,8 @@ def _buckets(
     The precedence of sizes is TorchEasyRec's: a vocabulary goes before num_buckets for ids, and after it for
     words that are looked up or matched.
     """
+    if message.HasField("zch"):
+        return {"hash_bucket_size": _LARGEST_HASH}  # its map finds the row in the model
     if message.HasField("hash_bucket_size"):
         return {"hash_bucket_size": message.hash_bucket_size}
     by_number: FgBlock = {}

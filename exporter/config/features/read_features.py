@@ -18,7 +18,7 @@ from exporter.config.pb.feature_kinds_pb2 import (
     RawFeature,
 )
 from exporter.config.pb.pipeline_pb2 import EasyRecConfig
-from exporter.config.schema import Feature, Pooling, Sequence, TableConfig
+from exporter.config.schema import Feature, IdMapKind, Pooling, Sequence, TableConfig
 from exporter.errors import InvalidPipelineConfig
 
 _DEFAULT_SEPARATOR = "\x03"
@@ -56,6 +56,7 @@ def needs_generation(source: FeatureSource) -> bool:
     if isinstance(message, IdFeature):
         return (
             message.HasField("hash_bucket_size")
+            or _id_map(source) is not None
             or message.HasField("vocab_file")
             or bool(message.vocab_list or message.vocab_dict)
         )
@@ -120,13 +121,14 @@ def _pooling(source: FeatureSource) -> Pooling:
 def _table(source: FeatureSource) -> TableConfig | None:
     """Return the table whose row numbers the feature's values are; None for plain numbers."""
     message = source.message
-    for name in ("zch", "dynamicemb", "vocab_file"):
+    for name in ("dynamicemb", "vocab_file"):
         if name in message.DESCRIPTOR.fields_by_name and message.HasField(name):
             source.refuse(
                 f"{name} is not supported",
                 hint="supported are num_buckets, hash_bucket_size, vocab_list and vocab_dict",
             )
-    rows = _rows(source)
+    id_map = _id_map(source)
+    rows = _rows(source) if id_map is None else _rows_of_id_map(source, id_map)
     if rows is None:
         _refuse_dense_embedding(source)
         return None
@@ -138,8 +140,29 @@ def _table(source: FeatureSource) -> TableConfig | None:
     if message.data_type != "FP32":
         source.refuse(f"tables of type {message.data_type} are not supported", hint="supported is FP32")
     return TableConfig(
-        name=message.embedding_name or f"{source.name}_emb", rows=rows, dim=message.embedding_dim
+        name=message.embedding_name or f"{source.name}_emb",
+        rows=rows,
+        dim=message.embedding_dim,
+        id_map=id_map,
     )
+
+
+def _id_map(source: FeatureSource) -> IdMapKind | None:
+    """Return the kind of map that turns the feature's ids into row numbers, which goes before any size."""
+    for kind in IdMapKind:
+        if kind in source.message.DESCRIPTOR.fields_by_name and source.message.HasField(kind):
+            return kind
+    return None
+
+
+def _rows_of_id_map(source: FeatureSource, kind: IdMapKind) -> int:
+    """Return the rows of the table behind a map; which policy of eviction it has matters in training only."""
+    options = getattr(source.message, kind)
+    match kind:
+        case IdMapKind.ZCH:
+            if options.WhichOneof("eviction_policy") is None:
+                source.raise_invalid("zch has no eviction policy", hint="set lfu, lru or distance_lfu in it")
+            return int(options.zch_size)
 
 
 def _rows(source: FeatureSource) -> int | None:
@@ -150,7 +173,7 @@ def _rows(source: FeatureSource) -> int | None:
             if rows is None:
                 source.raise_invalid(
                     "the size of its table is not given",
-                    hint="set num_buckets, hash_bucket_size, vocab_list or vocab_dict",
+                    hint="set num_buckets, hash_bucket_size, vocab_list, vocab_dict or zch",
                 )
             return rows
         case LookupFeature() | MatchFeature():

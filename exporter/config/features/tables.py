@@ -4,7 +4,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from exporter.config.schema import DataGroup, Feature, FeatureGroup, GroupKind, Pooling, TableConfig
+from exporter.config.schema import (
+    DataGroup,
+    Feature,
+    FeatureGroup,
+    GroupKind,
+    IdMapKind,
+    Pooling,
+    TableConfig,
+)
 from exporter.errors import InvalidPipelineConfig
 from exporter.redaction import name_first
 
@@ -17,16 +25,36 @@ class Lookup:
     feature: Feature
     table: TableConfig
     collection: tuple[
-        DataGroup, GroupKind, int
-    ]  # module that holds the table; DEEP tables of all widths share one, as 0
+        DataGroup, GroupKind, int, bool
+    ]  # module that holds the table; DEEP tables of all widths share one, as 0; those with a map are apart
 
     @property
     def path(self) -> tuple[str, ...]:
         """Path of the table in the checkpoint, below its embedding group."""
-        data_group, kind, width = self.collection
+        tables = "embedding_bags" if self.collection[1] is GroupKind.DEEP else "embeddings"
+        inner = ("_embedding_module",) if self.is_managed else ()
+        return *self._module, *inner, tables, self.table.name
+
+    @property
+    def id_map_path(self) -> tuple[str, ...] | None:
+        """Path of the map from ids to rows in the checkpoint; None where ids are row numbers."""
+        if not self.is_managed:
+            return None
+        inner = "_managed_collision_collection", "_managed_collision_modules"
+        return *self._module, *inner, self.table.name
+
+    @property
+    def is_managed(self) -> bool:
+        """Return whether the table is behind one of TorchRec's managed collision modules."""
+        return self.collection[3]
+
+    @property
+    def _module(self) -> tuple[str, ...]:
+        data_group, kind, width, managed = self.collection
+        prefix = "mc_" if managed else ""
         if kind is GroupKind.DEEP:
-            return "emb_impls", data_group, "ebc", "embedding_bags", self.table.name
-        return "seq_emb_impls", data_group, "ec_dict", str(width), "embeddings", self.table.name
+            return "emb_impls", data_group, f"{prefix}ebc"
+        return "seq_emb_impls", data_group, f"{prefix}ec_dict", str(width)
 
     @property
     def pooling(self) -> Pooling | None:
@@ -43,7 +71,7 @@ def lookups(groups: Iterable[FeatureGroup], features: Mapping[str, Feature]) -> 
             table = group.table_of(feature)
             deep = group.kind is GroupKind.DEEP
             kind, width = (GroupKind.DEEP, 0) if deep else (GroupKind.SEQUENCE, table.dim)
-            collection = (feature.data_group, kind, width)
+            collection = (feature.data_group, kind, width, table.id_map is IdMapKind.ZCH)
             yield Lookup(group=group, feature=feature, table=table, collection=collection)
 
 

@@ -3,17 +3,19 @@
 B rows, N elements of all rows together, V values of all elements, L elements of the longest row, D width.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import sqrt
 
 import torch
 from torch import Tensor, nn
 
-from exporter.config.features.tables import Lookup, lookups
+from exporter.config.features.tables import lookups
 from exporter.config.features.widths import sequence_widths
-from exporter.config.schema import Feature, FeatureGroup, GroupKind, PipelineConfig
+from exporter.config.schema import Feature, FeatureGroup, GroupKind, PipelineConfig, TableConfig
 from exporter.models.blocks.jagged import Layout, cumulative_offsets, first, pad_to
 from exporter.models.blocks.sequence_encoders import build_encoder
+from exporter.models.embedding.id_map import IdMap
 from exporter.models.embedding.tables import EmbeddingTable, Fp32Table
 from exporter.spec import IdWeights
 
@@ -36,9 +38,14 @@ class EmbeddingGroup(nn.Module):
         self.id_weights = IdWeights.APPLY  # build_tower sets what the tower's options say
         self.emb_impls, self.seq_emb_impls = nn.ModuleDict(), nn.ModuleDict()
         self._tables: dict[tuple[FeatureGroup, str], str] = {}  # group and feature -> the table's path
+        self._id_maps: dict[str, str] = {}  # a table's path -> that of its map from ids to rows
         for lookup in lookups(self._groups, self._features):
-            self._tables[lookup.group, lookup.feature.name] = ".".join(lookup.path)
-            _add_table(self, lookup)
+            table = ".".join(lookup.path)
+            self._tables[lookup.group, lookup.feature.name] = table
+            _add_module(self, lookup.path, partial(_new_table, lookup.table))
+            if lookup.id_map_path is not None:
+                self._id_maps[table] = ".".join(lookup.id_map_path)
+                _add_module(self, lookup.id_map_path, partial(IdMap, lookup.table.rows))
         self._group_name_to_seq_encoders = nn.ModuleDict(
             {group.name: _encoders(group, self._features) for group in self._groups if group.encoders}
         )
@@ -96,7 +103,7 @@ class EmbeddingGroup(nn.Module):
 
     def _row_vector(self, feature: Feature, group: FeatureGroup, inputs: Mapping[str, Tensor]) -> Tensor:
         """Return one vector per row: (B, D)."""
-        values = inputs[f"{feature.name}.values"]
+        values = self._values(feature, group, inputs)
         if feature.table is None:
             return values
         offsets = cumulative_offsets(inputs[f"{feature.name}.lengths"])
@@ -108,7 +115,7 @@ class EmbeddingGroup(nn.Module):
 
     def _query(self, feature: Feature, group: FeatureGroup, inputs: Mapping[str, Tensor]) -> Tensor:
         """Return one vector per row, (B, D), for a feature beside sequences; id weights are ignored here."""
-        values = inputs[f"{feature.name}.values"]
+        values = self._values(feature, group, inputs)
         if feature.table is None:
             return values
         offsets = cumulative_offsets(inputs[f"{feature.name}.lengths"])
@@ -120,7 +127,7 @@ class EmbeddingGroup(nn.Module):
 
     def _elements(self, feature: Feature, group: FeatureGroup, inputs: Mapping[str, Tensor]) -> Tensor:
         """Return one vector per element: (N, D)."""
-        values = inputs[f"{feature.name}.values"]
+        values = self._values(feature, group, inputs)
         if feature.table is None:
             return values
         table = self._table(feature, group)
@@ -128,6 +135,15 @@ class EmbeddingGroup(nn.Module):
             offsets = cumulative_offsets(inputs[f"{feature.name}.key_lengths"])
             return table.bags(values, offsets, feature.pooling)
         return table.rows(values)
+
+    def _values(self, feature: Feature, group: FeatureGroup, inputs: Mapping[str, Tensor]) -> Tensor:
+        """Return the feature's values: numbers, or row numbers of its table."""
+        values = inputs[f"{feature.name}.values"]
+        path = self._id_maps.get(self._tables.get((group, feature.name), ""))
+        if path is None:
+            return values
+        rows: Tensor = self.get_submodule(path)(values)
+        return rows
 
     def _table(self, feature: Feature, group: FeatureGroup) -> EmbeddingTable:
         table = self.get_submodule(self._tables[group, feature.name])
@@ -152,9 +168,9 @@ def _pad_sequences(
     return padded
 
 
-def _add_table(root: nn.Module, lookup: Lookup) -> None:
-    """Add the lookup's table below `root`, unless it is there already."""
-    *parents, name = lookup.path
+def _add_module(root: nn.Module, path: Sequence[str], build: Callable[[], nn.Module]) -> None:
+    """Add a module below `root`, unless it is there already."""
+    *parents, name = path
     parent = root.get_submodule(parents[0])
     for step in parents[1:]:
         assert isinstance(parent, nn.ModuleDict)
@@ -163,10 +179,14 @@ def _add_table(root: nn.Module, lookup: Lookup) -> None:
         parent = parent[step]
     assert isinstance(parent, nn.ModuleDict)
     if name not in parent:
-        table = Fp32Table(lookup.table.rows, lookup.table.dim)
-        bound = sqrt(1 / lookup.table.rows)
-        nn.init.uniform_(table.weight, -bound, bound)
-        parent[name] = table
+        parent[name] = build()
+
+
+def _new_table(config: TableConfig) -> Fp32Table:
+    table = Fp32Table(config.rows, config.dim)
+    bound = sqrt(1 / config.rows)
+    nn.init.uniform_(table.weight, -bound, bound)
+    return table
 
 
 def _encoders(group: FeatureGroup, features: Mapping[str, Feature]) -> nn.ModuleList:

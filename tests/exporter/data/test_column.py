@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from exporter.config.schema import Feature, FeatureKind, Sequence, TableConfig
+from exporter.config.schema import Feature, FeatureKind, IdMapKind, Sequence, TableConfig
 from exporter.data.column import ColumnPlace, read_column
 from exporter.data.ragged import Ragged, concatenate
 from exporter.errors import InvalidPipelineConfig, InvalidRows
@@ -226,3 +226,33 @@ def test_nested_lists_and_doubly_delimited_strings_read_alike(seed: int) -> None
     strings = [";".join("\x03".join(map(str, event)) for event in row) for row in rows]
     nested = pa.array(rows, pa.list_(pa.list_(pa.int32())))
     assert parts(read(pa.array(strings), EVENT_TAGS)) == parts(read(nested, EVENT_TAGS))
+
+
+HASHED = replace(MULTI_ID, table=TableConfig(name="t", rows=5, dim=4, id_map=IdMapKind.ZCH))
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([[2**63 - 1, -(2**63)], [7]]),
+        pa.array([["9223372036854775807", "-9223372036854775808"], ["7"]]),
+        pa.array(["9223372036854775807\x03-9223372036854775808", "7"]),
+    ],
+)
+def test_ids_of_a_map_are_any_of_64_bits(column: pa.Array) -> None:
+    assert read(column, HASHED).values.tolist() == [2**63 - 1, -(2**63), 7]
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        (pa.array([1, 2**63], pa.uint64()), "9223372036854775808"),
+        (pa.array(["1", "9223372036854775808"]), "'9223372036854775808'"),
+        (pa.array(["1", "-9223372036854775809"]), "'-9223372036854775809'"),
+        (pa.array([1.0, 2.0**63]), "9.223372036854776e"),
+        (pa.array([1.0, float("nan")]), "nan"),
+    ],
+)
+def test_larger_ids_are_refused(column: pa.Array, value: str) -> None:
+    with pytest.raises(InvalidRows, match=f"row 101: {value}.* is not an id"):
+        read(column, HASHED)

@@ -10,11 +10,13 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from exporter.checkpoint.keymap import PREFIX
 from exporter.checkpoint.load import load_weights
 from exporter.checkpoint.read import open_checkpoint
 from exporter.config.parse import parse_pipeline_config
 from exporter.config.schema import PipelineConfig, TowerConfig
 from exporter.dims.plan import plan_dims
+from exporter.models.embedding.id_map import IdMap, settle_id_maps
 from exporter.models.registry import build_tower
 from exporter.spec import TowerName
 from exporter.towers.tower import Tower
@@ -47,8 +49,10 @@ def untrained(config: TowerConfig) -> Tower:
 
 
 def load_recorded_weights(module: nn.Module, model: str) -> None:
-    [checkpoint] = (FIXTURES / model).glob("model.ckpt-*")
-    load_weights(module, open_checkpoint(checkpoint, averaged=pipeline_of(model).averaged_weights))
+    [folder] = (FIXTURES / model).glob("model.ckpt-*")
+    checkpoint = open_checkpoint(folder, averaged=pipeline_of(model).averaged_weights)
+    load_weights(module, checkpoint)
+    settle_id_maps(module, lambda name: checkpoint.pieces(PREFIX + name))
 
 
 def read_batch(model: str, batch: str, kind: str) -> Batch:
@@ -98,7 +102,9 @@ def recorded_state(model: str, name: str) -> dict[str, list[object]]:
     state: dict[str, list[object]] = json.loads(
         (FIXTURES / model / "outputs" / f"{part_of(name)}.state_dict.json").read_text()
     )
-    return state
+    return {
+        name: entry for name, entry in state.items() if name.rpartition(".")[2] not in IdMap.TRAINING_ONLY
+    }
 
 
 def random_inputs(tower: Tower, history: list[int], candidates: list[int] | None = None) -> Batch:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from exporter.config.schema import DataGroup, FeatureKind, Pooling, Sequence, TableConfig
+from exporter.config.schema import DataGroup, FeatureKind, IdMapKind, Pooling, Sequence, TableConfig
 from exporter.errors import InvalidPipelineConfig, UnsupportedConfig
 from tests.exporter.config.conftest import ParseEdited
 
@@ -142,6 +142,21 @@ def test_every_kind_is_ids_of_a_table_or_numbers(
     assert feature.value_dim == value_dim
 
 
+@pytest.mark.parametrize("policy", ["lfu {}", "lru { decay_exponent: 2 }", "distance_lfu {}"])
+@pytest.mark.parametrize("kind", ["id_feature", "sequence_combo_feature", "lookup_feature", "match_feature"])
+def test_zch_gives_a_map_of_its_size_whatever_evicts(
+    parse_with_feature: ParseEdited, kind: str, policy: str
+) -> None:
+    zch = f"hash_bucket_size: 7 zch {{ zch_size: 30 {policy} }}"
+    feature = parse_with_feature(f'{kind} {{ feature_name: "f" embedding_dim: 4 {zch} }}').feature("f")
+    assert feature.table == TableConfig(name="f_emb", rows=30, dim=4, id_map=IdMapKind.ZCH)
+
+
+def test_zch_without_a_policy_is_refused(parse_with_feature: ParseEdited) -> None:
+    with pytest.raises(InvalidPipelineConfig, match=r" f: zch has no eviction policy"):
+        parse_with_feature(_id("zch { zch_size: 10 }"))
+
+
 def test_sampled_features_are_of_another_data_group(parse_edited: ParseEdited) -> None:
     sampler = 'negative_sampler { attr_fields: "cand_seq__video_id" }'
     config = parse_edited(("force_base_data_group: true", sampler))
@@ -164,7 +179,6 @@ def test_what_is_made_of_sampled_and_other_values_is_of_a_third_data_group(parse
 @pytest.mark.parametrize(
     ("feature", "named"),
     [
-        (_id("zch { zch_size: 10 lfu {} }"), "zch"),
         (_id("dynamicemb { max_capacity: 10 }"), "dynamicemb"),
         (_id('vocab_file: "v" default_bucketize_value: 0'), "vocab_file"),
         (_id('num_buckets: 7 data_type: "FP16"'), "FP16"),
