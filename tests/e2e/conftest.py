@@ -1,6 +1,5 @@
 """The recorded models, exported once per run of the tests with the command that users type."""
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -70,15 +69,6 @@ def new_weights(model: str, folder: Path) -> Path:
         {f"model.{name}": value.contiguous() for name, value in weights.items()}, folder / "w.safetensors"
     )
     return folder / "w.safetensors"
-
-
-def recorded_batches(model: str) -> list[dict[str, str]]:
-    """The batches that were tried on TorchEasyRec: part, name and rows, and the error if it failed."""
-    index = json.loads((FIXTURES / model / "outputs" / "index.json").read_text())
-    return [
-        {key: batch[key] for key in ("part", "batch", "parquet", "error") if key in batch}
-        for batch in index["batches"]
-    ]
 
 
 def sharded_spec(output: Path, *, nodes: int | None = None) -> ExportSpec:

@@ -1,17 +1,15 @@
 """Predictions of `slipway predict` for recorded rows, compared with what TorchEasyRec computed."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
-from safetensors.numpy import load_file
 
 from cli.main import main
-from tests.e2e.conftest import FIXTURES
-
-_TOLERANCE = 1e-5
+from tests.e2e.conftest import flat
+from tests.exporter.models.recorded import FIXTURES, read_batch, tolerance_of, tower_of, usual_scales
 
 
 def assert_as_recorded(artifact: str, model: str, batch: Mapping[str, str], folder: Path) -> None:
@@ -20,33 +18,22 @@ def assert_as_recorded(artifact: str, model: str, batch: Mapping[str, str], fold
     if "error" in batch:  # TorchEasyRec fails on rows without any history
         assert all(np.isfinite(values).all() for values in predicted.values())
         return
-    recorded = FIXTURES / model / "outputs" / f"{batch['part']}__{batch['batch']}.out.safetensors"
-    expected = load_file(recorded)
+    expected = read_batch(model, f"{batch['part']}__{batch['batch']}", "out")
+    usual = usual_scales(model, batch["part"])
     assert predicted.keys() == expected.keys()
-    for name, values in expected.items():
+    for name, tensor in expected.items():
+        values = tensor.numpy().flatten()
+        scale = max(usual[name], float(np.abs(values).max(initial=0)))
+        allowed = tolerance_of(model) * scale if tensor.is_floating_point() else 0
         np.testing.assert_allclose(
-            predicted[name], values, rtol=0, atol=_TOLERANCE, err_msg=f"{batch['batch']}, {name}"
+            predicted[name], values, rtol=0, atol=allowed, err_msg=f"{batch['batch']}, {name}"
         )
 
 
 def predict(artifact: str, part: str, rows: Path, folder: Path) -> dict[str, NDArray[np.float64]]:
+    """Predict rows and return the numbers of each output, row by row."""
     output = folder / rows.name
-    command = ["predict", "--artifact", artifact, "--tower", part.removesuffix("_tower")]
+    command = ["predict", "--artifact", artifact, "--tower", tower_of(part)]
     assert main([*command, "--input", str(rows), "--output", str(output)]) == 0
     columns: dict[str, list[object]] = pq.read_table(output).to_pydict()
-    return {
-        name: np.array(list(_numbers(values))).reshape(_shape(values)) for name, values in columns.items()
-    }
-
-
-def _numbers(values: object) -> Iterator[float]:
-    if isinstance(values, list):
-        for value in values:
-            yield from _numbers(value)
-    else:
-        assert isinstance(values, int | float)
-        yield values
-
-
-def _shape(values: object) -> tuple[int, ...]:
-    return (len(values), *_shape(values[0])) if isinstance(values, list) else ()
+    return {name: np.array(list(flat(values))) for name, values in columns.items()}

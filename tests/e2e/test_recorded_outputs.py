@@ -14,7 +14,8 @@ from exporter.artifact.read import read_manifest
 from exporter.manifest import CaseKind, Manifest
 from exporter.serving.predict import find_unmet_demand
 from exporter.spec import Device
-from tests.e2e.conftest import FIXTURES, RANKING, SAMPLES, TWO_TOWER, Export, marks_of, recorded_batches
+from tests.e2e.conftest import FIXTURES, RANKING, SAMPLES, TWO_TOWER, Export, marks_of
+from tests.exporter.models.recorded import recorded_batches
 
 pytestmark = pytest.mark.slow
 

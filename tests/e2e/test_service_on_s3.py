@@ -15,8 +15,9 @@ from launcher.up import running_stack
 from service.client.rest import SlipwayClient
 from service.client.watch import watch
 from service.schemas import JobView
-from tests.e2e.conftest import FIXTURES, recorded_batches
+from tests.e2e.conftest import FIXTURES
 from tests.e2e.recorded import assert_as_recorded
+from tests.exporter.models.recorded import recorded_batches
 
 pytestmark = pytest.mark.slow
 

@@ -19,7 +19,8 @@ from exporter.dtypes import TableDtype
 from exporter.manifest import ShardedTables, TablesFile, TowerEntry
 from exporter.shards.rank import write_tables
 from exporter.stages import no_progress
-from tests.e2e.conftest import FIXTURES, Export, flat, recorded_batches
+from tests.e2e.conftest import FIXTURES, Export, flat
+from tests.exporter.models.recorded import recorded_batches
 from tests.exporter.shards.conftest import order_of, spec_of
 from tests.memory_taken import memory_taken
 

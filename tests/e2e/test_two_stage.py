@@ -12,7 +12,8 @@ import pytest
 from cli.main import main
 from exporter.artifact.read import read_manifest
 from exporter.manifest import TowerEntry
-from tests.e2e.conftest import FIXTURES, Export, flat, marks_of, recorded_batches
+from tests.e2e.conftest import FIXTURES, Export, flat, marks_of
+from tests.exporter.models.recorded import recorded_batches
 
 pytestmark = pytest.mark.slow
 

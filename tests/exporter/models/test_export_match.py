@@ -18,9 +18,9 @@ from tests.exporter.models.recorded import (
     load_recorded_weights,
     read_batch,
     recorded_tower,
+    tower_as_recorded,
     untrained,
 )
-from tests.exporter.models.test_recorded_match import tower_as_recorded
 
 pytestmark = [
     pytest.mark.slow,
@@ -48,7 +48,7 @@ def drawn() -> Tower:
 
 @pytest.mark.families
 def test_a_package_gives_the_recorded_interests(tmp_path: Path) -> None:
-    tower = tower_as_recorded("mind", "user")
+    tower = tower_as_recorded("mind", "user_tower")
     program = trace_tower(tower, trace_inputs(rows_of(tower), tower.plan), _CPU)
     package = Package(compile_package(program, tmp_path / "aoti_model.pt2"))
     for batch in ("b1", "b2", "b3_empty", "b7", "b32"):
