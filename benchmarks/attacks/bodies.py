@@ -14,19 +14,19 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from datetime import timedelta
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
+from benchmarks.measure.bounds import Bounds
+from benchmarks.measure.child_process import read_memory
 from benchmarks.measure.process_memory import process_tree
-from launcher.ports import free_port
+from benchmarks.measure.service_process import HOST, ServiceProcess, running_service
 from launcher.redis_server import running_redis
-from processes.guarded_process import GuardedProcess
 from processes.interrupts import interrupt_on_end_signals
 
-HOST = "127.0.0.1"
 SECRET = "the-key-that-the-api-knows"
+KEY = {"name": "own", "secret": SECRET, "scopes": ["submit"]}
 CONNECTIONS = 100
 BODY = 8_000_000
 EVENT = 256 << 10  # the largest that is read without a key
@@ -36,46 +36,11 @@ BOUND_MB = 300.0
 BOUND_S = 0.2
 BOUND_CALLERS_S = 1.0  # while bodies of callers are read and parsed
 MOST_S = 60.0
-_GRACE = timedelta(seconds=5)
 _PAUSE_S = 1.0  # before a refused connection is opened again
 _PAUSE_SILENT_S = 0.2  # before each further connection
 _PIECE = b" " * 65536
 
 Attack = Callable[[int, float], None]
-
-
-@contextmanager
-def running_api(folder: Path, redis_url: str) -> Iterator[tuple[int, GuardedProcess]]:
-    keys = folder / "keys.json"
-    keys.write_text(json.dumps({"keys": [{"name": "own", "secret": SECRET, "scopes": ["submit"]}]}))
-    port = free_port()
-    command = [sys.executable, "-m", "service", "--host", HOST, "--port", str(port), "--grace", "1"]
-    environment = {"SLIPWAY_REDIS_URL": redis_url, "SLIPWAY_API_KEYS_FILE": str(keys)}
-    api = GuardedProcess.start(command, log=folder / "api.log", grace=_GRACE, environment=environment)
-    try:
-        deadline = time.monotonic() + MOST_S
-        while ask(port, "/healthz")[0] != http.client.OK:
-            if time.monotonic() > deadline or api.exit_status() is not None:
-                raise SystemExit(f"the API did not start; its log ends:\n{api.last_lines(10)}")
-            time.sleep(0.1)
-        yield port, api
-    finally:
-        api.stop()
-
-
-def ask(port: int, path: str, secret: str = "") -> tuple[int, float]:
-    """Return the status of an answer, 0 for none, and the seconds that it took on a connection of its own."""
-    begun = time.monotonic()
-    connection = http.client.HTTPConnection(HOST, port, timeout=MOST_S)
-    try:
-        connection.request("GET", path, headers={"Authorization": f"Bearer {secret}"} if secret else {})
-        answer = connection.getresponse()
-        answer.read()
-        return answer.status, time.monotonic() - begun
-    except OSError:
-        return 0, time.monotonic() - begun
-    finally:
-        connection.close()
 
 
 def send_all_but_the_end(port: int, until: float, *, path: str, size: int, pause: float, key: str) -> None:
@@ -156,53 +121,39 @@ def attack_from_many_threads(attack: Attack, port: int) -> None:
         thread.join(SECONDS + 10)
 
 
-def measure(attack: Attack, port: int, api: GuardedProcess) -> tuple[float, float, float]:
+def measure(attack: Attack, api: ServiceProcess) -> tuple[float, float, float]:
     """Return the API's largest memory in MB, and the seconds of the slowest health check and list."""
-    ask(port, "/exports", SECRET)  # the first request loads modules
+    api.ask("/exports", key=SECRET)  # the first request loads modules
     attacker = multiprocessing.get_context("fork").Process(
-        target=attack_from_many_threads, args=(attack, port), daemon=True
+        target=attack_from_many_threads, args=(attack, api.port), daemon=True
     )
     attacker.start()
     slowest = {"/healthz": 0.0, "/exports": 0.0}
     begun = time.monotonic()
     while time.monotonic() - begun < SECONDS:
         for path in slowest:
-            status, took = ask(port, path, SECRET if path == "/exports" else "")
-            slowest[path] = max(slowest[path], took if status == http.client.OK else MOST_S)
+            answer = api.ask(path, key=SECRET if path == "/exports" else "")
+            slowest[path] = max(slowest[path], answer.seconds if answer.is_ok else MOST_S)
         time.sleep(0.05)
-    memory = max(peak_of(pid) for pid in process_tree(api.guard.pid))
+    memory = max(read_memory(pid, "VmHWM") for pid in process_tree(api.process.guard.pid)) / 1e6
     attacker.kill()
     attacker.join()
     return memory, slowest["/healthz"], slowest["/exports"]
 
 
-def peak_of(pid: int) -> float:
-    """Return the largest resident memory that a process has had, in MB."""
-    with suppress(OSError):
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-            if line.startswith("VmHWM"):
-                return int(line.split()[1]) / 1000
-    return 0.0
-
-
 def main() -> int:
     """Attack the API, print the figures, and return 1 if a bound was missed."""
     interrupt_on_end_signals()
-    missed = False
+    bounds = Bounds()
     with tempfile.TemporaryDirectory(prefix="slipway-attack-") as name, running_redis(Path(name)) as redis:
         for what, attack in {**STRANGERS, **CALLERS}.items():
             bound_s = BOUND_S if what in STRANGERS else BOUND_CALLERS_S
-            with running_api(Path(name), redis.url) as (port, api):
-                memory, health, listing = measure(attack, port, api)
-            for figure, measured, bound in (
-                ("largest memory, MB", memory, BOUND_MB),
-                ("slowest /healthz, s", health, bound_s),
-                ("slowest list with a key, s", listing, bound_s),
-            ):
-                sys.stdout.write(f"{what}: {figure}: {measured:.3g} (bound {bound:g})\n")
-                sys.stdout.flush()
-                missed |= measured > bound
-    return int(missed)
+            with running_service(Path(name), redis.url, keys=[KEY]) as api:
+                memory, health, listing = measure(attack, api)
+            bounds.check(f"{what}: largest memory, MB", memory, BOUND_MB)
+            bounds.check(f"{what}: slowest /healthz, s", health, bound_s)
+            bounds.check(f"{what}: slowest list with a key, s", listing, bound_s)
+    return bounds.exit_status
 
 
 if __name__ == "__main__":

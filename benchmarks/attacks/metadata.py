@@ -5,12 +5,10 @@ are checkpoints as TorchRec writes them, with many tables cut by row over many r
 """
 
 import argparse
-import multiprocessing
 import pickle
-import resource
 import sys
 import tempfile
-import time
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -24,6 +22,8 @@ from torch.distributed.checkpoint.metadata import (
     TensorStorageMetadata,
 )
 
+from benchmarks.measure.bounds import Bounds
+from benchmarks.measure.child_process import run_in_child
 from exporter.checkpoint.dcp_metadata import read_metadata
 from exporter.errors import CheckpointUnreadable
 from processes.interrupts import interrupt_on_end_signals
@@ -38,10 +38,9 @@ FILES = {
     "500 tables by row over 256 ranks": (500, 256, 1),
 }
 _ROWS, _WIDTH = 10, 4  # of a chunk
-_SECONDS = 300.0  # for one process
 
 
-def write(path: Path, tables: int, down: int, across: int) -> None:
+def write(path: Path, tables: int, down: int, across: int) -> str:
     """Write the metadata of tables that are cut into `down` x `across` chunks each."""
     tensors: dict[str, TensorStorageMetadata | BytesStorageMetadata] = {}
     places = {}
@@ -56,47 +55,31 @@ def write(path: Path, tables: int, down: int, across: int) -> None:
         whole = torch.Size([down * _ROWS, across * _WIDTH])
         tensors[name] = TensorStorageMetadata(TensorProperties(torch.float32), whole, chunks)
     path.write_bytes(pickle.dumps(Metadata(tensors, {}, places)))
+    return "written"
 
 
-def read(path: Path, answers: "multiprocessing.Queue[tuple[str, float, int]]") -> None:
-    """Read the metadata; report the result, the seconds of CPU, and the growth of this process in bytes."""
-    before, begun = _peak(), time.process_time()
+def read(path: Path) -> str:
+    """Read the metadata, and return how that ended."""
     try:
-        ended = f"{sum(len(stored.chunks) for stored in read_metadata(path).values()):,} chunks"
+        return f"{sum(len(stored.chunks) for stored in read_metadata(path).values()):,} chunks"
     except CheckpointUnreadable as error:
-        ended = f"refused: {error.message.removeprefix(str(path))[:80]}"
-    answers.put((ended, time.process_time() - begun, _peak() - before))
-
-
-def _peak() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        return f"refused: {error.message.removeprefix(str(path))[:80]}"
 
 
 def main() -> int:
+    """Read every file, print the figures, and return 1 if a bound was missed."""
     argparse.ArgumentParser(prog="python -m benchmarks.attacks.metadata", description=__doc__).parse_args()
     interrupt_on_end_signals()
-    context = multiprocessing.get_context("fork")
-    missed = False
+    bounds = Bounds()
     with tempfile.TemporaryDirectory(prefix="slipway-attack-") as folder:
         path = Path(folder) / ".metadata"
         for name, sizes in FILES.items():
-            answers = context.Queue()
-            writer = context.Process(target=write, args=(path, *sizes), daemon=True)
-            reader = context.Process(target=read, args=(path, answers), daemon=True)
-            for process in (writer, reader):
-                process.start()
-                process.join(_SECONDS)
-                process.kill()
-                process.join()
-            ended, seconds, grown = ("no answer", _SECONDS, 0) if answers.empty() else answers.get()
-            missed |= seconds > BOUND_S or grown > BOUND_MB << 20
-            what = f"{name}, {path.stat().st_size:,} bytes ({ended})"
-            figures = (
-                f"{seconds:.1f} s of CPU (bound {BOUND_S:.0f} s), {grown >> 20:,} MB (bound {BOUND_MB:,} MB)"
-            )
-            sys.stdout.write(f"{what}: {figures}\n")
-            sys.stdout.flush()
-    return 1 if missed else 0
+            run_in_child(partial(write, path, *sizes))
+            ended = run_in_child(partial(read, path))
+            what = f"{name}, {path.stat().st_size:,} bytes ({ended.text})"
+            bounds.check(f"{what}: s of CPU", ended.cpu_seconds, BOUND_S)
+            bounds.check(f"{what}: MB", ended.grown / 1e6, BOUND_MB)
+    return bounds.exit_status
 
 
 if __name__ == "__main__":

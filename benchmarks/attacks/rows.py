@@ -5,19 +5,21 @@ read. Real rows are read and encoded in batches of the sizes that exports use, f
 """
 
 import argparse
-import multiprocessing
 import resource
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.measure.bounds import Bounds
+from benchmarks.measure.child_process import run_in_child
 from exporter.config.parse import parse_pipeline_config
 from exporter.data.encode import read_features
 from exporter.data.parquet import open_parquet
@@ -32,7 +34,6 @@ _PLAIN = {"compression": "zstd", "write_statistics": False, "store_schema": Fals
 _MOST_BYTES = 10 << 30  # that a reading process may map
 _REPEATED = 40
 _ROUNDS = 7
-_SECONDS = 120.0  # for one process
 
 
 def lists(counts: list[int]) -> pa.Table:
@@ -63,22 +64,22 @@ FILES: dict[str, Callable[[], pa.Table]] = {
 }
 
 
-def write(make: Callable[[], pa.Table], path: Path) -> None:
+def write(make: Callable[[], pa.Table], path: Path) -> str:
     table = make()
     pq.write_table(table, path, row_group_size=max(table.num_rows, 1), **_PLAIN)
+    return "written"
 
 
-def read(path: Path, answers: "multiprocessing.Queue[tuple[str, float, int]]") -> None:
-    """Read all rows, and report how that ended, the seconds, and the growth of this process in bytes."""
+def read(path: Path) -> str:
+    """Read all rows, and return how that ended."""
     resource.setrlimit(resource.RLIMIT_AS, (_MOST_BYTES, _MOST_BYTES))
-    before, begun, rows = _peak(), time.monotonic(), 0
+    rows = 0
     try:
         for batch in open_parquet(str(path)).batches(["a"], rows_per_batch=ROWS):
             rows += batch.table.num_rows
-        ended = f"{rows:,} rows"
     except InvalidRows:
-        ended = "refused"
-    answers.put((ended, time.monotonic() - begun, _peak() - before))
+        return "refused"
+    return f"{rows:,} rows"
 
 
 def rate_of_real_rows(folder: Path, batch: int) -> float:
@@ -98,36 +99,26 @@ def rate_of_real_rows(folder: Path, batch: int) -> float:
     return statistics.median(rates)
 
 
-def _peak() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
 def main() -> int:
+    """Read every file, print the figures, and return 1 if a bound was missed."""
     argparse.ArgumentParser(prog="python -m benchmarks.attacks.rows", description=__doc__).parse_args()
     interrupt_on_end_signals()
-    context = multiprocessing.get_context("fork")
-    missed = False
+    bounds = Bounds()
     with tempfile.TemporaryDirectory(prefix="slipway-attack-") as folder:
         for number, (name, make) in enumerate(FILES.items()):
-            path, answers = Path(folder) / f"{number}.parquet", context.Queue()
-            for step in (lambda: write(make, path), lambda: read(path, answers)):  # noqa: B023 (done in this turn)
-                process = context.Process(target=step, daemon=True)
-                process.start()
-                process.join(_SECONDS)
-                process.kill()
-                process.join()
-            ended, seconds, grown = ("no answer", _SECONDS, 0) if answers.empty() else answers.get()
-            missed |= ended == "no answer" or grown > BOUND_MB << 20
-            _say(f"{path.stat().st_size:,} bytes, {name} ({ended}, {seconds:.1f} s)", grown >> 20)
+            path = Path(folder) / f"{number}.parquet"
+            run_in_child(partial(write, make, path))
+            ended = run_in_child(partial(read, path))
+            if not ended.is_answer:
+                raise SystemExit(f"{name}: the reader died or did not end")
+            what = (
+                f"{path.stat().st_size:,} bytes, {name} ({ended.text}, {ended.cpu_seconds:.1f} s of CPU), MB"
+            )
+            bounds.check(what, ended.grown / 1e6, BOUND_MB)
         for batch in (256, 1024):
             rate = rate_of_real_rows(Path(folder), batch)
             sys.stdout.write(f"real rows in batches of {batch}: {rate:,.0f} per second\n")
-    return 1 if missed else 0
-
-
-def _say(what: str, grown: int) -> None:
-    sys.stdout.write(f"{what}: {grown:,} MB (bound {BOUND_MB} MB)\n")
-    sys.stdout.flush()
+    return bounds.exit_status
 
 
 if __name__ == "__main__":

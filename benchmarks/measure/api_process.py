@@ -1,28 +1,21 @@
-"""The API in its own process, with its own Redis that already holds jobs; there is no worker."""
+"""The API with a Redis of its own that already holds jobs; there is no worker."""
 
-import http.client
 import random
-import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
+from benchmarks.measure.service_process import running_service
 from exporter.spec import ExportSpec, TowerName
 from exporter.stages import Stage
 from jobs.ids import JobId, new_job_id
 from jobs.model import Job, JobState, TowerProgress, TowerState, VerificationSummary
 from jobs.spec import JobSpec
 from jobs.stores.redis_store import OUTBOX_KEY, RedisJobStore, connect
-from launcher.ports import free_port
 from launcher.redis_server import running_redis
-from processes.guarded_process import GuardedProcess
 
-HOST = "127.0.0.1"
-_GRACE = timedelta(seconds=5)
-_START_S = 60.0
 _QUEUED_EACH = 100  # one of this many stored jobs is still queued
 _ASKED = 50  # number of ended jobs that polls ask about; all are alike
 
@@ -41,15 +34,8 @@ def running_api(folder: Path, spec: ExportSpec, *, stored: int) -> Iterator[Api]
     """Run Redis, put `stored` jobs of `spec` into it, run the API, and end both with the block."""
     with running_redis(folder / "redis") as server:
         some = _store_jobs(server.url, spec, stored)
-        port = free_port()
-        command = [sys.executable, "-m", "service", "--host", HOST, "--port", str(port), "--grace", "1"]
-        environment = {"SLIPWAY_REDIS_URL": server.url, "SLIPWAY_HOST": HOST}
-        process = GuardedProcess.start(command, log=folder / "api.log", grace=_GRACE, environment=environment)
-        try:
-            _wait_for(port, process)
-            yield Api(port=port, stored=stored, some=some)
-        finally:
-            process.stop()
+        with running_service(folder, server.url) as service:
+            yield Api(port=service.port, stored=stored, some=some)
 
 
 def _store_jobs(url: str, spec: ExportSpec, count: int) -> tuple[JobId, ...]:
@@ -96,18 +82,3 @@ def _ended_job(spec: ExportSpec) -> Job:
     ended = {"state": JobState.SUCCEEDED, "towers": towers, "revision": 20, "attempt": 1}
     times = {"started_at": job.created_at, "finished_at": job.created_at}
     return job.model_copy(update={**ended, **times, "manifest_uri": f"{where}/manifest.json"})
-
-
-def _wait_for(port: int, process: GuardedProcess) -> None:
-    deadline = time.monotonic() + _START_S
-    while time.monotonic() < deadline and process.exit_status() is None:
-        connection = http.client.HTTPConnection(HOST, port, timeout=5)
-        try:
-            connection.request("GET", "/healthz")
-            if connection.getresponse().status == http.client.OK:
-                return
-        except OSError:
-            time.sleep(0.05)
-        finally:
-            connection.close()
-    raise SystemExit(f"the API did not start; its log ends:\n{process.last_lines(10)}")

@@ -26,7 +26,7 @@ def made(folder: Path, make: Callable[[], pa.Table], **options: object) -> Path:
     return path
 
 
-def elsewhere(make: Callable[[], None]) -> None:
+def elsewhere(make: Callable[[], object]) -> None:
     """Call in another process."""
     child = multiprocessing.get_context("fork").Process(target=make)
     child.start()
