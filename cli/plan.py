@@ -79,9 +79,13 @@ def _tables(tower: TowerPlan) -> Table:
         "table", "rows × width", "dtype", "bytes", "in fp32", "read by", title=f"{tower.name} tower, tables"
     )
     for each in tower.tables:
-        sizes = f"{each.rows:,} × {each.width}", each.dtype, f"{each.bytes:,}", f"{each.fp32_bytes:,}"
-        table.add_row(each.name, *sizes, ", ".join(each.features))
+        rows, size, fp32 = (_count(number) for number in (each.rows, each.bytes, each.fp32_bytes))
+        table.add_row(each.name, f"{rows} × {each.width}", each.dtype, size, fp32, ", ".join(each.features))
     return table
+
+
+def _count(number: int) -> str:
+    return f"{number:,}" if number else "as in the checkpoint"
 
 
 def _table(title: str, tensors: Sequence[TensorEntry], dims: Sequence[DimEntry]) -> Table:

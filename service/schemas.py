@@ -186,7 +186,9 @@ class TablePlan(Frozen):
     """An embedding table that a tower reads: the dtype of its rows, and its size in bytes."""
 
     name: str
-    rows: int
+    rows: int = Field(
+        description="0 where the checkpoint says how many: a vocabulary or tokenizer decided in training."
+    )
     width: int
     features: tuple[str, ...] = Field(description="Features that look rows up in the table.")
     dtype: TableDtype

@@ -13,7 +13,7 @@ from exporter.redaction import name_first
 # not have the raw columns of a feature; and the only encoder of a group reads the only sequence there is.
 _NEEDED = re.compile(
     r"^(feature_configs\[|model_config\.(?!losses|metrics|train_metrics))"
-    r"(?!.*\.(expression|map|key|nested_map|pkey|skey|query|title|document|method)$)"
+    r"(?!.*\.(expression|map|key|nested_map|pkey|skey|query|title|document|method|operator_name|operator_lib_file)$)"
     r"(?!.*\.sequence_encoders\[.*\.input$)"
 )
 

@@ -24,6 +24,8 @@ class FeatureKind(StrEnum):
     KV_DOT_PRODUCT = "kv_dot_product"
     COMBINE = "combine_feature"
     BOOL_MASK = "bool_mask_feature"
+    TOKENIZE = "tokenize_feature"
+    CUSTOM = "custom_feature"
 
 
 class DataGroup(StrEnum):
@@ -65,12 +67,15 @@ class IdMapKind(StrEnum):
     ZCH = "zch"  # zero-collision hashing: TorchRec's managed collision modules
 
 
+ROWS_OF_CHECKPOINT = 0  # rows of a table whose size a vocabulary's or tokenizer's file decided in training
+
+
 @dataclass(frozen=True, kw_only=True)
 class TableConfig:
     """An embedding table; features that name the same table share it."""
 
     name: str
-    rows: int
+    rows: int  # ROWS_OF_CHECKPOINT until the checkpoint is there
     dim: int
     id_map: IdMapKind | None = None  # None: ids are row numbers; otherwise any int64
 

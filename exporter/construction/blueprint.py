@@ -21,6 +21,13 @@ class Blueprint(ABC):
     def build(self) -> Tower:
         """Return the tower, untrained."""
 
+    def settle(self, checkpoint: Checkpoint) -> bool:
+        """Take from the checkpoint what the config leaves open; return whether there was anything.
+
+        A tower built before must then be built again.
+        """
+        return False
+
     @abstractmethod
     def fill(self, tower: Tower, checkpoint: Checkpoint) -> None:
         """Put the checkpoint's weights into the tower: all of them, or CheckpointMismatch is raised."""

@@ -1,6 +1,7 @@
 """Choosing the blueprint of a tower: from the pipeline config, or from the package of a custom family."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -8,6 +9,7 @@ from torch import Tensor
 from exporter.checkpoint.keymap import PREFIX
 from exporter.checkpoint.load import load_weights, require_match
 from exporter.checkpoint.read import Checkpoint
+from exporter.config.features.tables import take_rows
 from exporter.config.parse import parse_pipeline_config
 from exporter.config.render import render_fg_json, render_model_acc, render_pipeline_config
 from exporter.construction.blueprint import Blueprint
@@ -42,6 +44,16 @@ class ConfiguredBlueprint(Blueprint):
     def build(self) -> Tower:
         with torch.device("meta"):  # its weights will be mapped files; until then it needs none
             return build_tower(self.planned.config, self.planned.plan)
+
+    def settle(self, checkpoint: Checkpoint) -> bool:
+        """Take the rows of tables that a vocabulary's or tokenizer's file sized in training."""
+        config = self.planned.config
+        shapes = {name: meta.shape for name, meta in checkpoint.tensors().items()}
+        pipeline = take_rows(config.pipeline, shapes)
+        if pipeline == config.pipeline:
+            return False
+        self.planned = replace(self.planned, config=replace(config, pipeline=pipeline))
+        return True
 
     def fill(self, tower: Tower, checkpoint: Checkpoint) -> None:
         """Load the weights; tables to be sharded stay in the checkpoint's files and are looked up there."""

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from exporter.config.schema import Feature, TableConfig
+from exporter.config.schema import ROWS_OF_CHECKPOINT, Feature, TableConfig
 from exporter.data.ragged import Counts, Ragged, Values
 from exporter.errors import InvalidPipelineConfig, InvalidRows
 
@@ -87,10 +87,12 @@ class _Leaves:
             self._refuse_first(~whole, numbers, "is not an id", hint="ids are whole numbers")
         if table.id_map is not None:
             return numbers.astype(np.int64)
+        unknown = table.rows == ROWS_OF_CHECKPOINT  # then the package demands that there are such rows
+        bounds = "a row number" if unknown else f"in 0 to {table.rows - 1}, the rows"
         self._refuse_first(
-            (numbers < 0) | (numbers >= table.rows),
+            (numbers < 0) | (not unknown and numbers >= table.rows),
             numbers,
-            f"is not in 0 to {table.rows - 1}, the rows of table {table.name}",
+            f"is not {bounds} of table {table.name}",
             hint="correct the row, or train again with a larger table",
         )
         return numbers.astype(np.int64)
@@ -218,8 +220,11 @@ def _filler(feature: Feature) -> Values:
         if feature.table is None:
             return np.array([float(text) for text in texts], dtype=np.float32)
         ids = np.array([int(text) for text in texts], dtype=np.int64)
-        if feature.table.id_map is None and ((ids < 0).any() or (ids >= feature.table.rows).any()):
-            raise ValueError(f"not in 0 to {feature.table.rows - 1}")
+        rows = feature.table.rows
+        if feature.table.id_map is None and (
+            (ids < 0).any() or (rows != ROWS_OF_CHECKPOINT and (ids >= rows).any())
+        ):
+            raise ValueError(f"not in 0 to {rows - 1}" if rows else "negative")
     except (ValueError, OverflowError) as error:
         raise InvalidPipelineConfig(
             f"fg_encoded_default_value {feature.fill_value!r} of {feature.name} cannot be used: {error}",

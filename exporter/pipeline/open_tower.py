@@ -74,6 +74,8 @@ def open_tower(
         averaged = tower.config.pipeline.averaged_weights
         checkpoint, checkpoint_source = fetch_checkpoint_once(spec, workspace, averaged=averaged)
         require_source(checkpoint_source)
+        if blueprint.settle(checkpoint):
+            tower = blueprint.build()
         blueprint.fill(tower, checkpoint)
         lowered = lower_tower(tower, device, tolerance=spec.fp32_tolerance)
     tower = lowered.tower

@@ -1,12 +1,13 @@
 """Downloading a published tower: its digests are verified, and it is ready to be called."""
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from exporter.aoti.architecture import require_runnable
 from exporter.artifact.read import fetch_tower, read_manifest
 from exporter.artifact.signing import VerifyingKey
+from exporter.config.features.tables import take_rows
 from exporter.config.schema import Feature, TowerConfig
 from exporter.dims.declared_dims import plan_declared
 from exporter.dims.plan import DimPlan, plan_dims
@@ -91,6 +92,8 @@ def _read_interface(
         plan = plan_declared(entry.declaration, max_batch_size=manifest.max_batch_size)
         return declared, plan
     published = published_tower(text, entry.name, where=f"{where}: {entry.name}/pipeline.config")
+    shapes = {f"{table.path}.weight": (table.rows, table.width) for table in entry.embeddings}
+    published = replace(published, pipeline=take_rows(published.pipeline, shapes))
     return published, plan_dims(published.pipeline.features, max_batch_size=manifest.max_batch_size)
 
 

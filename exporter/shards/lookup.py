@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from exporter.artifact.read import check_path, describe_first_error
 from exporter.checkpoint.safetensors import SafetensorsCheckpoint
 from exporter.checkpoint.tensors import Piece, TensorMeta
+from exporter.config.features.tables import take_rows
 from exporter.config.schema import TowerConfig
 from exporter.dims.plan import DimPlan
 from exporter.errors import CheckpointUnreadable, InvalidArtifact
@@ -58,6 +59,8 @@ def build_lookup(
 ) -> LookUp:
     """Build the lookup of the tower of `config`, which also says how ids are weighted, in `tables`."""
     by_tensor, files = {table.tensor: table for table in tables.tables}, RowFiles()
+    shapes = {table.tensor: (table.rows, table.width) for table in tables.tables}
+    config = replace(config, pipeline=take_rows(config.pipeline, shapes))
     with torch.device("meta"):  # only its lookups will be run, on the mapped rows
         tower = build_tower(config, plan)
     look_up_in_pieces(

@@ -91,6 +91,10 @@ def write_tables(request: TablesRequest, local: Path, progress: Progress) -> Ran
     spec, ranks, name = request.attempt.spec, request.ranks, request.planned.name
     blueprint = open_blueprint(request.planned, spec, request.config_text)
     tower = blueprint.build()
+    averaged = tower.config.pipeline.averaged_weights
+    checkpoint, source = fetch_checkpoint_once(spec, request.attempt.workspace, averaged=averaged)
+    if blueprint.settle(checkpoint):
+        tower = blueprint.build()
     tables = {table.weight: table for table in list_tables(tower.module)}
     plan = row_wise_plan({weight: _rows_and_width(table) for weight, table in tables.items()}, ranks.size)
     shards = tuple(
@@ -102,8 +106,6 @@ def write_tables(request: TablesRequest, local: Path, progress: Progress) -> Ran
         )
         for weight, (first, end) in rows_of_rank(plan, ranks.rank).items()
     )
-    averaged = tower.config.pipeline.averaged_weights
-    checkpoint, source = fetch_checkpoint_once(spec, request.attempt.workspace, averaged=averaged)
     result = RankTables(
         tower=name,
         rank=ranks.rank,

@@ -7,7 +7,7 @@ from exporter.config.features.feature_messages import FeatureSource
 from exporter.config.pb.data_pb2 import DataConfig, FgMode
 from exporter.config.schema import DataGroup, FeatureKind
 
-_OF_ONE_SIDE = (FeatureKind.ID, FeatureKind.RAW, FeatureKind.COMBINE)
+_OF_ONE_SIDE = (FeatureKind.ID, FeatureKind.RAW, FeatureKind.COMBINE, FeatureKind.TOKENIZE)
 
 
 @dataclass(frozen=True, kw_only=True)

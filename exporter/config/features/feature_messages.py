@@ -8,6 +8,7 @@ from exporter.config.pb.feature_kinds_pb2 import (
     BoolMaskFeature,
     CombineFeature,
     ComboFeature,
+    CustomFeature,
     ExprFeature,
     IdFeature,
     KvDotProduct,
@@ -15,6 +16,7 @@ from exporter.config.pb.feature_kinds_pb2 import (
     MatchFeature,
     OverlapFeature,
     RawFeature,
+    TokenizeFeature,
 )
 from exporter.config.pb.feature_pb2 import SequenceFeature
 from exporter.config.pb.pipeline_pb2 import EasyRecConfig
@@ -32,6 +34,8 @@ FeatureMessage = (
     | KvDotProduct
     | CombineFeature
     | BoolMaskFeature
+    | TokenizeFeature
+    | CustomFeature
 )
 
 _SUPPORTED = (*FeatureKind, "their sequence_ forms", "sequence_feature")
@@ -57,7 +61,12 @@ class FeatureSource:
 
     @property
     def is_sequence(self) -> bool:
-        return self.parent is not None or self.field.startswith("sequence_")
+        return self.parent is not None or self.field.startswith("sequence_") or self.is_sequence_of_tokens
+
+    @property
+    def is_sequence_of_tokens(self) -> bool:
+        """Return whether the elements are the tokens of one text."""
+        return isinstance(self.message, TokenizeFeature) and self.message.tokens_as_sequence
 
     @property
     def columns_of_raw_rows(self) -> tuple[str, ...]:
@@ -95,7 +104,7 @@ def feature_sources(config: EasyRecConfig) -> Iterator[FeatureSource]:
 def _inputs(message: FeatureMessage) -> tuple[str, ...]:  # noqa: PLR0911  one per kind of message
     """Return the inputs of feature generation, each as `<side>:<column>`."""
     match message:
-        case ComboFeature() | BoolMaskFeature():
+        case ComboFeature() | BoolMaskFeature() | CustomFeature():
             return tuple(message.expression)
         case ExprFeature():
             return tuple(message.variables)

@@ -2,14 +2,31 @@
 
 from typing import assert_never
 
+from google.protobuf.json_format import MessageToDict
 from pydantic import JsonValue
 
+from exporter.config.features.feature_files import path_in_config
 from exporter.config.features.feature_messages import FeatureSource
-from exporter.config.features.read_features import dictionary_rows, effective_default, effective_value_dim
+from exporter.config.features.fg_entries import (
+    FgBlock,
+    bucket_entries,
+    normalizer_entry,
+    number_entries,
+    separator_entry,
+    value_type_entry,
+)
+from exporter.config.features.read_features import effective_value_dim
+from exporter.config.features.table_rows import (
+    SEQUENCE_DEFAULT_VALUE,
+    NumberMessage,
+    WordMessage,
+    effective_default,
+)
 from exporter.config.pb.feature_kinds_pb2 import (
     BoolMaskFeature,
     CombineFeature,
     ComboFeature,
+    CustomFeature,
     ExprFeature,
     IdFeature,
     KvDotProduct,
@@ -17,36 +34,56 @@ from exporter.config.pb.feature_kinds_pb2 import (
     MatchFeature,
     OverlapFeature,
     RawFeature,
+    TextNormalizeOption,
+    TokenizeFeature,
 )
 
-FgBlock = dict[str, JsonValue]
+# Flags of a text's normalisation, whose sum the feature generator takes as `parameter`.
+_FLAGS: dict[int, int] = {
+    TextNormalizeOption.TEXT_LOWER2UPPER: 2,
+    TextNormalizeOption.TEXT_UPPER2LOWER: 4,
+    TextNormalizeOption.TEXT_SBC2DBC: 8,
+    TextNormalizeOption.TEXT_CHT2CHS: 16,
+    TextNormalizeOption.TEXT_FILTER: 32,
+    TextNormalizeOption.TEXT_SPLITCHRS: 512,
+}
 
-_DEFAULT_SEPARATOR = "\x1d"
-_OUT_OF_VOCABULARY = "<OOV>"
-_LARGEST_HASH = 2**63 - 1
-_BUCKET_OF_THE_UNKNOWN = 1  # default_bucketize_value where the config leaves it out
+
+_OneBlockMessage = WordMessage | NumberMessage | CombineFeature
 
 
 def fg_json(source: FeatureSource) -> list[FgBlock]:
     """Return the feature's blocks; if it is part of a sequence, they belong into that sequence's `features`.
 
-    A feature has one block, except a lookup_feature of several values: it is looked up as text, then split.
+    A feature has one block, except a lookup_feature of several values, which is looked up as text and then
+    split, and a text that is normalised before it is split into tokens.
     """
-    block = _block(source)
     message = source.message
-    if message.HasField("stub_type"):
-        block["stub_type"] = message.stub_type
-    if source.parent is not None and message.sequence_fields:
-        block["sequence_fields"] = list(message.sequence_fields)
-    blocks = [block]
-    if isinstance(message, LookupFeature) and message.value_dim > 1:
-        blocks = _looked_up_as_text(source, message, block)
-    if source.is_sequence and source.parent is None:
-        for each in blocks:
-            each["feature_type"] = f"sequence_{each['feature_type']}"
-            each["sequence_delim"] = message.sequence_delim
-            each["sequence_length"] = message.sequence_length
+    if isinstance(message, TokenizeFeature):
+        blocks = _tokenize_blocks(source, message)
+    else:
+        block = _block(source, message)
+        if message.HasField("stub_type"):
+            block["stub_type"] = message.stub_type
+        if source.parent is not None and message.sequence_fields:
+            block["sequence_fields"] = list(message.sequence_fields)
+        blocks = [block]
+        if isinstance(message, LookupFeature) and message.value_dim > 1:
+            blocks = _looked_up_as_text(source, message, block)
+    if source.is_sequence and not source.is_sequence_of_tokens:
+        blocks = [each | _as_sequence(source, each) for each in blocks]
     return blocks
+
+
+def _as_sequence(source: FeatureSource, block: FgBlock) -> FgBlock:
+    """Return the entries that a block has because it is, or is part of, a sequence."""
+    entries: FgBlock = {"default_value": block.get("default_value") or SEQUENCE_DEFAULT_VALUE}
+    if source.parent is None:
+        message = source.message
+        entries |= {"sequence_delim": message.sequence_delim, "sequence_length": message.sequence_length}
+        if not isinstance(message, BoolMaskFeature | CustomFeature):
+            entries["feature_type"] = f"sequence_{block['feature_type']}"
+    return entries
 
 
 def fg_sequence(source: FeatureSource, members: list[JsonValue]) -> FgBlock:
@@ -61,8 +98,7 @@ def fg_sequence(source: FeatureSource, members: list[JsonValue]) -> FgBlock:
     }
 
 
-def _block(source: FeatureSource) -> FgBlock:  # noqa: PLR0911  one per kind
-    message = source.message
+def _block(source: FeatureSource, message: _OneBlockMessage) -> FgBlock:  # noqa: C901, PLR0911  one per kind
     match message:
         case IdFeature():
             return _id_block(source, message)
@@ -82,6 +118,8 @@ def _block(source: FeatureSource) -> FgBlock:  # noqa: PLR0911  one per kind
             return _kv_block(source, message)
         case CombineFeature():
             return _combine_block(source, message)
+        case CustomFeature():
+            return _custom_block(source, message)
         case _:
             assert_never(message)
 
@@ -95,11 +133,11 @@ def _id_block(source: FeatureSource, message: IdFeature) -> FgBlock:
         "value_type": "string",
         "need_prefix": False,
     }
-    block |= _separator(message.separator) | _buckets(source, message)
+    block |= separator_entry(message.separator) | bucket_entries(source, message)
     if message.weighted:
         block["weighted"] = True
     block["value_dim"] = effective_value_dim(source)
-    return block | _value_type(message)
+    return block | value_type_entry(message)
 
 
 def _combination_block(source: FeatureSource, message: ComboFeature | BoolMaskFeature) -> FgBlock:
@@ -115,8 +153,8 @@ def _combination_block(source: FeatureSource, message: ComboFeature | BoolMaskFe
     if isinstance(message, ComboFeature):
         block |= {"value_type": "string", "need_prefix": False}
     else:
-        block |= _value_type(message)
-    return block | _separator(message.separator) | _buckets(source, message)
+        block |= value_type_entry(message)
+    return block | separator_entry(message.separator) | bucket_entries(source, message)
 
 
 def _raw_block(source: FeatureSource, message: RawFeature) -> FgBlock:
@@ -128,9 +166,9 @@ def _raw_block(source: FeatureSource, message: RawFeature) -> FgBlock:
         "value_type": "float",
     }
     if message.value_dim > 1:
-        block |= _separator(message.separator)
+        block |= separator_entry(message.separator)
         block["value_dim"] = message.value_dim
-    return block | _number(message)
+    return block | number_entries(message)
 
 
 def _expr_block(source: FeatureSource, message: ExprFeature) -> FgBlock:
@@ -146,7 +184,7 @@ def _expr_block(source: FeatureSource, message: ExprFeature) -> FgBlock:
         block["fill_missing"] = message.fill_missing
     if message.HasField("value_dim"):
         block["value_dim"] = message.value_dim
-    return block | _separator(message.separator) | _number(message)
+    return block | separator_entry(message.separator) | number_entries(message)
 
 
 def _lookup_block(source: FeatureSource, message: LookupFeature) -> FgBlock:
@@ -157,8 +195,8 @@ def _lookup_block(source: FeatureSource, message: LookupFeature) -> FgBlock:
         "key": message.key,
         "default_value": effective_default(source),
     }
-    buckets = _buckets(source, message)
-    value_type = _value_type(message).get("value_type", "string" if buckets else "float")
+    buckets = bucket_entries(source, message)
+    value_type = value_type_entry(message).get("value_type", "string" if buckets else "float")
     discrete = message.need_discrete or value_type == "string"
     block |= {
         "value_type": value_type,
@@ -168,7 +206,12 @@ def _lookup_block(source: FeatureSource, message: LookupFeature) -> FgBlock:
     }
     if not block["combiner"]:
         block["value_dim"] = effective_value_dim(source)
-    return block | _separator(message.separator) | (buckets or _number(message)) | _normalizer(message)
+    return (
+        block
+        | separator_entry(message.separator)
+        | (buckets or number_entries(message))
+        | normalizer_entry(message)
+    )
 
 
 def _looked_up_as_text(source: FeatureSource, message: LookupFeature, looked_up: FgBlock) -> list[FgBlock]:
@@ -184,7 +227,7 @@ def _looked_up_as_text(source: FeatureSource, message: LookupFeature, looked_up:
         "value_dim": message.value_dim,
         "value_type": "float",
     }
-    numbers |= _number(message)
+    numbers |= number_entries(message)
     if source.parent is not None:
         numbers["sequence_fields"] = [text]
     kept = ("feature_type", "map", "key", "needKey", "sequence_fields")
@@ -202,7 +245,7 @@ def _looked_up_as_text(source: FeatureSource, message: LookupFeature, looked_up:
 
 
 def _match_block(source: FeatureSource, message: MatchFeature) -> FgBlock:
-    buckets = _buckets(source, message)
+    buckets = bucket_entries(source, message)
     discrete = message.need_discrete or bool(buckets)
     block: FgBlock = {
         "feature_type": "match_feature",
@@ -219,8 +262,10 @@ def _match_block(source: FeatureSource, message: MatchFeature) -> FgBlock:
     }
     if discrete:
         block["value_dim"] = effective_value_dim(source)
-    block |= _separator(message.separator) | (buckets or _number(message)) | _normalizer(message)
-    return block | _value_type(message)
+    block |= (
+        separator_entry(message.separator) | (buckets or number_entries(message)) | normalizer_entry(message)
+    )
+    return block | value_type_entry(message)
 
 
 def _overlap_block(message: OverlapFeature) -> FgBlock:
@@ -233,7 +278,7 @@ def _overlap_block(message: OverlapFeature) -> FgBlock:
         "value_type": "float",
         "separator": message.separator,
     }
-    return block | _number(message)
+    return block | number_entries(message)
 
 
 def _kv_block(source: FeatureSource, message: KvDotProduct) -> FgBlock:
@@ -248,7 +293,7 @@ def _kv_block(source: FeatureSource, message: KvDotProduct) -> FgBlock:
         block["kv_delimiter"] = message.kv_delimiter
     if message.boundaries:
         block["boundaries"] = list(message.boundaries)
-    return block | _separator(message.separator)
+    return block | separator_entry(message.separator)
 
 
 def _combine_block(source: FeatureSource, message: CombineFeature) -> FgBlock:
@@ -265,62 +310,83 @@ def _combine_block(source: FeatureSource, message: CombineFeature) -> FgBlock:
         block["value_map"] = dict(sorted(message.value_map.items()))
     if message.HasField("num_buckets"):
         block |= {"num_buckets": message.num_buckets, "value_type": "int64"}
-        block |= _normalizer(message)
+        block |= normalizer_entry(message)
     else:
-        block |= _number(message)
+        block |= number_entries(message)
     if message.HasField("num_buckets") or message.boundaries:
         block["value_dim"] = 1
-    return block | _separator(message.separator)
+    return block | separator_entry(message.separator)
 
 
-def _separator(separator: str) -> FgBlock:
-    return {} if separator == _DEFAULT_SEPARATOR else {"separator": separator}
+def _custom_block(source: FeatureSource, message: CustomFeature) -> FgBlock:
+    buckets = bucket_entries(source, message)
+    block: FgBlock = {
+        "feature_type": "custom_feature",
+        "feature_name": message.feature_name,
+        "default_value": effective_default(source),
+        "operator_name": message.operator_name,
+        "operator_lib_file": path_in_config(message, message.operator_lib_file),
+        "is_op_thread_safe": message.is_op_thread_safe,
+        "expression": list(message.expression),
+        "value_type": "float",
+    }
+    block |= MessageToDict(message.operator_params)
+    if buckets:
+        block["value_type"] = "int64" if "num_buckets" in buckets else "string"
+    if source.is_sequence:
+        block["is_sequence"] = True
+    block["value_dim"] = effective_value_dim(source)
+    return (
+        block
+        | separator_entry(message.separator)
+        | normalizer_entry(message)
+        | (buckets or number_entries(message))
+    )
 
 
-def _value_type(message: IdFeature | BoolMaskFeature | LookupFeature | MatchFeature) -> FgBlock:
-    return {"value_type": message.fg_value_type} if message.HasField("fg_value_type") else {}
+def _tokenize_blocks(source: FeatureSource, message: TokenizeFeature) -> list[FgBlock]:
+    """Return the blocks of the text's normalisation, if there is one, and of its tokens."""
+    tokens: FgBlock = {
+        "feature_type": "tokenize_feature",
+        "feature_name": message.feature_name,
+        "default_value": effective_default(source),
+        "vocab_file": path_in_config(message, message.vocab_file),
+        "expression": message.expression,
+        "tokenizer_type": message.tokenizer_type,
+        "output_type": "word_id",
+    }
+    if message.HasField("stub_type"):
+        tokens["stub_type"] = message.stub_type
+    members: FgBlock = {}
+    if source.parent is not None and message.sequence_fields:
+        members = {"sequence_fields": list(message.sequence_fields)}
+    if not message.HasField("text_normalizer"):
+        return [tokens | members]
+    normalised = f"{message.feature_name}__text_norm"
+    tokens["expression"] = f"feature:{normalised}"
+    if source.parent is not None:
+        tokens["sequence_fields"] = [normalised]
+    text: FgBlock = {
+        "feature_type": "text_normalizer",
+        "feature_name": normalised,
+        "expression": message.expression,
+        "is_gbk_input": False,
+        "is_gbk_output": False,
+        "stub_type": True,
+    }
+    return [text | _normalisation(message) | members, tokens]
 
 
-def _normalizer(
-    message: RawFeature | LookupFeature | MatchFeature | OverlapFeature | CombineFeature,
-) -> FgBlock:
-    return {"normalizer": message.normalizer} if message.normalizer else {}
-
-
-def _number(
-    message: RawFeature | ExprFeature | LookupFeature | MatchFeature | OverlapFeature | CombineFeature,
-) -> FgBlock:
-    """Return the normalizer of a number and the boundaries of its buckets, where the config sets them."""
-    block = {} if isinstance(message, ExprFeature) else _normalizer(message)
-    if message.boundaries:
-        block["boundaries"] = list(message.boundaries)
+def _normalisation(message: TokenizeFeature) -> FgBlock:
+    """Return the settings of a text's normalisation; those that are flags are added up."""
+    settings = message.text_normalizer
+    block: FgBlock = {}
+    if settings.HasField("max_length"):
+        block["max_length"] = settings.max_length
+    if settings.stop_char_file:
+        block["stop_char_file"] = path_in_config(message, settings.stop_char_file)
+    if settings.norm_options:
+        block["parameter"] = sum(_FLAGS.get(option, 0) for option in settings.norm_options)
+        if TextNormalizeOption.TEXT_REMOVE_SPACE in settings.norm_options:
+            block["remove_space"] = True
     return block
-
-
-def _buckets(
-    source: FeatureSource,
-    message: IdFeature | ComboFeature | BoolMaskFeature | LookupFeature | MatchFeature,
-) -> FgBlock:
-    """Return the fields that turn a raw word into a row number; empty if nothing does.
-
-    The precedence of sizes is TorchEasyRec's: a vocabulary goes before num_buckets for ids, and after it for
-    words that are looked up or matched.
-    """
-    if message.HasField("zch"):
-        return {"hash_bucket_size": _LARGEST_HASH}  # its map finds the row in the model
-    if message.HasField("hash_bucket_size"):
-        return {"hash_bucket_size": message.hash_bucket_size}
-    by_number: FgBlock = {}
-    if not isinstance(message, ComboFeature) and message.HasField("num_buckets"):
-        by_number = {"num_buckets": message.num_buckets}
-    if by_number and isinstance(message, LookupFeature | MatchFeature):
-        return by_number
-    own_default = message.HasField("default_bucketize_value")
-    default = effective_default(source)
-    unknown = message.default_bucketize_value if own_default else _BUCKET_OF_THE_UNKNOWN
-    if message.vocab_list:
-        in_front = [] if own_default else [default, _OUT_OF_VOCABULARY]
-        return {"vocab_list": [*in_front, *message.vocab_list], "default_bucketize_value": unknown}
-    if rows := dictionary_rows(source, message):
-        return {"vocab_dict": dict(rows), "default_bucketize_value": unknown}
-    return by_number

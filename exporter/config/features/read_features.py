@@ -1,35 +1,31 @@
 """Read the features of a config: their effective defaults, tables and sequences."""
 
 from collections.abc import Iterable
-from typing import assert_never
 
 from exporter.config.features.data_groups import DataGroups
 from exporter.config.features.feature_messages import FeatureSource, feature_sources
+from exporter.config.features.table_rows import (
+    IdMessage,
+    NumberMessage,
+    WordOrNumberMessage,
+    effective_default,
+    rows_of_table,
+)
 from exporter.config.pb.feature_kinds_pb2 import (
-    BoolMaskFeature,
     CombineFeature,
-    ComboFeature,
-    ExprFeature,
     IdFeature,
     KvDotProduct,
-    LookupFeature,
     MatchFeature,
     OverlapFeature,
     RawFeature,
+    TokenizeFeature,
 )
 from exporter.config.pb.pipeline_pb2 import EasyRecConfig
 from exporter.config.schema import Feature, IdMapKind, Pooling, Sequence, TableConfig
 from exporter.errors import InvalidPipelineConfig
 
 _DEFAULT_SEPARATOR = "\x03"
-_SEQUENCE_DEFAULT_VALUE = "0"  # an empty default_value means this inside a sequence
-_BUCKETS_OF_A_VOCABULARY = 2  # the default value and "out of vocabulary", in front of the listed words
-
-# Messages by the values that TorchEasyRec computes: always row numbers of a table; row numbers if a table or
-# buckets are given, otherwise numbers; numbers, or the row numbers of their buckets.
-IdMessage = IdFeature | ComboFeature | BoolMaskFeature
-WordOrNumberMessage = LookupFeature | MatchFeature | CombineFeature
-NumberMessage = RawFeature | ExprFeature | OverlapFeature | KvDotProduct
+_TOKENIZERS = ("bpe", "sentencepiece")
 
 
 def read_features(config: EasyRecConfig) -> tuple[Feature, ...]:
@@ -63,14 +59,11 @@ def needs_generation(source: FeatureSource) -> bool:
     return True
 
 
-def effective_default(source: FeatureSource) -> str:
-    written = "" if isinstance(source.message, OverlapFeature) else source.message.default_value
-    return written or (_SEQUENCE_DEFAULT_VALUE if source.is_sequence else "")
-
-
 def effective_value_dim(source: FeatureSource) -> int:
     """Return the number of values per row, or per element of a sequence; 0 is any number."""
     message = source.message
+    if isinstance(message, TokenizeFeature):
+        return int(message.tokens_as_sequence)
     if isinstance(message, OverlapFeature | KvDotProduct | CombineFeature):
         return 1
     if message.HasField("value_dim"):
@@ -80,14 +73,16 @@ def effective_value_dim(source: FeatureSource) -> int:
 
 def _read(source: FeatureSource, separator: str, groups: DataGroups) -> Feature:
     message = source.message
+    _check_tokens(source)
+    table = _table(source)
     feature = Feature(
         name=source.name,
         bare_name=message.feature_name,
         kind=source.kind,
-        sequence=_sequence(source),
-        grouped=source.parent is not None,
-        table=_table(source),
-        value_dim=effective_value_dim(source),
+        sequence=_sequence(source, separator),
+        grouped=source.parent is not None and not source.is_sequence_of_tokens,
+        table=table,
+        value_dim=_value_dim(source, table),
         default_value=effective_default(source),
         fill_value=message.fg_encoded_default_value or None,
         separator=separator,
@@ -99,9 +94,37 @@ def _read(source: FeatureSource, separator: str, groups: DataGroups) -> Feature:
     return feature
 
 
-def _sequence(source: FeatureSource) -> Sequence | None:
+def _value_dim(source: FeatureSource, table: TableConfig | None) -> int:
+    """Return the number of values per row or element that encoded rows have."""
+    if table is None and isinstance(source.message, MatchFeature):
+        return 1
+    declared = effective_value_dim(source)
+    is_number = table is None and isinstance(source.message, WordOrNumberMessage)
+    return max(declared, 1) if is_number else declared
+
+
+def _check_tokens(source: FeatureSource) -> None:
+    message = source.message
+    if not isinstance(message, TokenizeFeature):
+        return
+    if message.tokenizer_type not in _TOKENIZERS:
+        source.raise_invalid(
+            f"tokenizer_type is {message.tokenizer_type!r}", hint=f"write {' or '.join(_TOKENIZERS)}"
+        )
+    if not message.vocab_file:
+        source.raise_invalid("vocab_file is empty", hint="name the file of the trained tokenizer")
+    if message.tokens_as_sequence and source.field.startswith("sequence_"):
+        source.raise_invalid(
+            "its elements are texts already, and tokens_as_sequence makes elements of tokens",
+            hint="write tokenize_feature, or leave tokens_as_sequence out",
+        )
+
+
+def _sequence(source: FeatureSource, separator: str) -> Sequence | None:
     if not source.is_sequence:
         return None
+    if source.is_sequence_of_tokens:  # as many elements as its text has tokens, beside whatever sequence
+        return Sequence(name=source.name, length=source.message.sequence_length, delim=separator)
     block = source.parent or source.message
     if not block.sequence_delim:
         source.raise_invalid(
@@ -121,22 +144,18 @@ def _pooling(source: FeatureSource) -> Pooling:
 def _table(source: FeatureSource) -> TableConfig | None:
     """Return the table whose row numbers the feature's values are; None for plain numbers."""
     message = source.message
-    for name in ("dynamicemb", "vocab_file"):
-        if name in message.DESCRIPTOR.fields_by_name and message.HasField(name):
-            source.refuse(
-                f"{name} is not supported",
-                hint="supported are num_buckets, hash_bucket_size, vocab_list and vocab_dict",
-            )
+    if "dynamicemb" in message.DESCRIPTOR.fields_by_name and message.HasField("dynamicemb"):
+        source.refuse(
+            "dynamicemb is not supported",
+            hint="supported are num_buckets, hash_bucket_size, vocab_list, vocab_dict, vocab_file and zch",
+        )
     id_map = _id_map(source)
-    rows = _rows(source) if id_map is None else _rows_of_id_map(source, id_map)
+    rows = rows_of_table(source) if id_map is None else _rows_of_id_map(source, id_map)
     if rows is None:
         _refuse_dense_embedding(source)
         return None
-    if rows == 0 or message.embedding_dim == 0:
-        source.raise_invalid(
-            f"its table would have {rows} rows of width {message.embedding_dim}",
-            hint="set embedding_dim, and the number of rows, to more than 0",
-        )
+    if message.embedding_dim == 0:
+        source.raise_invalid("its table would have rows of width 0", hint="set embedding_dim to 1 or more")
     if message.data_type != "FP32":
         source.refuse(f"tables of type {message.data_type} are not supported", hint="supported is FP32")
     return TableConfig(
@@ -162,72 +181,14 @@ def _rows_of_id_map(source: FeatureSource, kind: IdMapKind) -> int:
         case IdMapKind.ZCH:
             if options.WhichOneof("eviction_policy") is None:
                 source.raise_invalid("zch has no eviction policy", hint="set lfu, lru or distance_lfu in it")
+            if options.zch_size == 0:
+                source.raise_invalid("zch_size is 0", hint="set it to more than 0")
             return int(options.zch_size)
 
 
-def _rows(source: FeatureSource) -> int | None:
-    message = source.message
-    match message:
-        case IdFeature() | BoolMaskFeature() | ComboFeature():
-            rows = _rows_of_words(source, message)
-            if rows is None:
-                source.raise_invalid(
-                    "the size of its table is not given",
-                    hint="set num_buckets, hash_bucket_size, vocab_list, vocab_dict or zch",
-                )
-            return rows
-        case LookupFeature() | MatchFeature():
-            rows = _rows_of_words(source, message)
-            return _rows_of_buckets(message) if rows is None else rows
-        case CombineFeature():
-            return message.num_buckets if message.HasField("num_buckets") else _rows_of_buckets(message)
-        case RawFeature() | ExprFeature() | OverlapFeature() | KvDotProduct():
-            return _rows_of_buckets(message)
-        case _:
-            assert_never(message)
-
-
-def _rows_of_words(source: FeatureSource, message: IdMessage | LookupFeature | MatchFeature) -> int | None:
-    """Return the number of rows of a table for ids or words, from the first size given; None if none is."""
-    if message.HasField("hash_bucket_size"):
-        return message.hash_bucket_size
-    if not isinstance(message, ComboFeature) and message.HasField("num_buckets"):
-        return message.num_buckets
-    if message.vocab_list:
-        # TorchEasyRec gives a match_feature's table one more row than its vocabulary has words.
-        return _rows_of_vocabulary(source, message) + isinstance(message, MatchFeature)
-    rows = dictionary_rows(source, message)
-    return max(rows.values()) + 1 if rows else None
-
-
-def dictionary_rows(
-    source: FeatureSource, message: IdMessage | LookupFeature | MatchFeature
-) -> dict[str, int]:
-    """Return the row of each word of a vocab_dict; the default value has row 0 unless the config sets one."""
-    rows = dict(sorted(message.vocab_dict.items()))
-    if rows and effective_default(source) and not message.HasField("default_bucketize_value"):
-        rows[effective_default(source)] = 0
-    return rows
-
-
-def _rows_of_vocabulary(source: FeatureSource, message: IdMessage | LookupFeature | MatchFeature) -> int:
-    words = len(message.vocab_list)
-    if not message.HasField("default_bucketize_value"):
-        return words + _BUCKETS_OF_A_VOCABULARY
-    if message.default_bucketize_value >= words:
-        source.raise_invalid(
-            f"default_bucketize_value {message.default_bucketize_value} is past the end of vocab_list",
-            hint=f"write a number from 0 to {words - 1}",
-        )
-    return words
-
-
-def _rows_of_buckets(message: WordOrNumberMessage | NumberMessage) -> int | None:
-    return len(message.boundaries) + 1 if message.boundaries else None
-
-
 def _refuse_dense_embedding(source: FeatureSource) -> None:
-    kind = source.message.WhichOneof("dense_emb") if not isinstance(source.message, IdMessage) else None
+    has_field = not isinstance(source.message, IdMessage | TokenizeFeature)
+    kind = source.message.WhichOneof("dense_emb") if has_field else None
     # TorchEasyRec ignores the dense embedding of numbers in a sequence.
     if kind and not (source.is_sequence and isinstance(source.message, NumberMessage)):
         source.refuse(

@@ -1,15 +1,17 @@
 """Tables of an embedding group, and the check that features which share a table agree on it."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from exporter.config.schema import (
+    ROWS_OF_CHECKPOINT,
     DataGroup,
     Feature,
     FeatureGroup,
     GroupKind,
     IdMapKind,
+    PipelineConfig,
     Pooling,
     TableConfig,
 )
@@ -75,6 +77,22 @@ def lookups(groups: Iterable[FeatureGroup], features: Mapping[str, Feature]) -> 
             yield Lookup(group=group, feature=feature, table=table, collection=collection)
 
 
+def take_rows(pipeline: PipelineConfig, shapes: Mapping[str, Sequence[int]]) -> PipelineConfig:
+    """Return the pipeline with the rows of tables whose size the config leaves to the checkpoint.
+
+    `shapes` are those of weights, whose names may have any prefix. A table that is not among them stays as it
+    is: it is found missing when the weights are loaded.
+    """
+    features = {feature.name: feature for feature in pipeline.features}
+    for lookup in lookups(pipeline.embedded_groups, features):
+        feature, weight = features[lookup.feature.name], "." + ".".join((*lookup.path, "weight"))
+        if feature.table is not None and feature.table.rows == ROWS_OF_CHECKPOINT:
+            found = (shape[0] for name, shape in shapes.items() if f".{name}".endswith(weight))
+            table = replace(feature.table, rows=next(found, ROWS_OF_CHECKPOINT))
+            features[feature.name] = replace(feature, table=table)
+    return replace(pipeline, features=tuple(features.values()))
+
+
 def check_tables(groups: Sequence[FeatureGroup], features: Iterable[Feature]) -> None:
     """Refuse features that share a table of one embedding group and disagree on its shape or pooling.
 
@@ -105,7 +123,8 @@ def check_tables(groups: Sequence[FeatureGroup], features: Iterable[Feature]) ->
 
 
 def _check_shape(first: Lookup, other: Lookup) -> None:
-    if first.table == other.table:
+    rows = {first.table.rows, other.table.rows} - {ROWS_OF_CHECKPOINT}
+    if len(rows) <= 1 and first.table.dim == other.table.dim:
         return
     raise InvalidPipelineConfig(
         f"features {first.feature.name} and {other.feature.name} share table {other.table.name}, "

@@ -184,7 +184,7 @@ def _add_module(root: nn.Module, path: Sequence[str], build: Callable[[], nn.Mod
 
 def _new_table(config: TableConfig) -> Fp32Table:
     table = Fp32Table(config.rows, config.dim)
-    bound = sqrt(1 / config.rows)
+    bound = sqrt(1 / max(config.rows, 1))  # none until the checkpoint's are known
     nn.init.uniform_(table.weight, -bound, bound)
     return table
 

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from exporter.checkpoint.keymap import PREFIX
 from exporter.checkpoint.load import load_weights
-from exporter.checkpoint.read import open_checkpoint
+from exporter.checkpoint.read import Checkpoint, open_checkpoint
+from exporter.config.features.tables import take_rows
 from exporter.config.parse import parse_pipeline_config
 from exporter.config.schema import PipelineConfig, TowerConfig
 from exporter.dims.plan import plan_dims
@@ -70,7 +71,9 @@ def pipeline_of(model: str) -> PipelineConfig:
 def recorded_tower(model: str, name: str) -> Tower:
     """A tower of a fixture model, with the checkpoint's weights, in the view it is served in."""
     [config] = tower_configs(pipeline_of(model), (TowerName(name),))
-    tower = untrained(config)
+    checkpoint = recorded_checkpoint(model)
+    shapes = {name: meta.shape for name, meta in checkpoint.tensors().items()}
+    tower = untrained(replace(config, pipeline=take_rows(config.pipeline, shapes)))
     load_recorded_weights(tower.module, model)
     return tower
 
@@ -90,10 +93,14 @@ def untrained(config: TowerConfig) -> Tower:
 
 
 def load_recorded_weights(module: nn.Module, model: str) -> None:
-    [folder] = (FIXTURES / model).glob("model.ckpt-*")
-    checkpoint = open_checkpoint(folder, averaged=pipeline_of(model).averaged_weights)
+    checkpoint = recorded_checkpoint(model)
     load_weights(module, checkpoint)
     settle_id_maps(module, lambda name: checkpoint.pieces(PREFIX + name))
+
+
+def recorded_checkpoint(model: str) -> Checkpoint:
+    [folder] = (FIXTURES / model).glob("model.ckpt-*")
+    return open_checkpoint(folder, averaged=pipeline_of(model).averaged_weights)
 
 
 def read_batch(model: str, batch: str, kind: str) -> Batch:

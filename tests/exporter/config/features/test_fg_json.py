@@ -4,7 +4,8 @@ import pytest
 from google.protobuf import text_format
 
 from exporter.config.features.feature_messages import feature_sources
-from exporter.config.features.fg_json import FgBlock, fg_json
+from exporter.config.features.fg_entries import FgBlock
+from exporter.config.features.fg_json import fg_json
 from exporter.config.pb.pipeline_pb2 import EasyRecConfig
 
 

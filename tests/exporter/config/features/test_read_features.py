@@ -2,7 +2,15 @@
 
 import pytest
 
-from exporter.config.schema import DataGroup, FeatureKind, IdMapKind, Pooling, Sequence, TableConfig
+from exporter.config.schema import (
+    ROWS_OF_CHECKPOINT,
+    DataGroup,
+    FeatureKind,
+    IdMapKind,
+    Pooling,
+    Sequence,
+    TableConfig,
+)
 from exporter.errors import InvalidPipelineConfig, UnsupportedConfig
 from tests.exporter.config.conftest import ParseEdited
 
@@ -13,6 +21,11 @@ def _id(fields: str, kind: str = "id_feature") -> str:
 
 def _raw(fields: str, kind: str = "raw_feature") -> str:
     return f'{kind} {{ feature_name: "f" expression: "item:f" {fields} }}'
+
+
+def _tokens(fields: str, kind: str = "tokenize_feature") -> str:
+    needed = 'expression: "item:f" embedding_dim: 4 vocab_file: "tokenizer.json"'
+    return f'{kind} {{ feature_name: "f" {needed} {fields} }}'
 
 
 @pytest.mark.parametrize(
@@ -98,22 +111,6 @@ def test_values_of_one_element_are_split_as_the_data_config_says(parse_edited: P
 
 
 @pytest.mark.parametrize(
-    ("kind", "needed"),
-    [
-        ("tokenize_feature", 'expression: "i:t" vocab_file: "v" embedding_dim: 4'),
-        ("sequence_tokenize_feature", 'expression: "i:t" vocab_file: "v" embedding_dim: 4'),
-        ("custom_feature", 'operator_name: "o" operator_lib_file: "f.so"'),
-    ],
-)
-def test_an_unsupported_kind_is_refused_by_name(
-    parse_with_feature: ParseEdited, kind: str, needed: str
-) -> None:
-    with pytest.raises(UnsupportedConfig, match=f"{kind} 'made'") as raised:
-        parse_with_feature(f'{kind} {{ feature_name: "made" {needed} }}')
-    assert "id_feature" in raised.value.hint
-
-
-@pytest.mark.parametrize(
     ("kind", "fields", "rows", "value_dim"),
     [
         ("combo_feature", "hash_bucket_size: 30", 30, 0),
@@ -131,6 +128,16 @@ def test_an_unsupported_kind_is_refused_by_name(
         ("kv_dot_product", "boundaries: [1, 2]", 3, 1),
         ("combine_feature", "num_buckets: 30", 30, 1),
         ("combine_feature", "", None, 1),
+        ("custom_feature", "num_buckets: 30 value_dim: 0", 30, 0),
+        ("custom_feature", "hash_bucket_size: 30", 30, 1),
+        ("custom_feature", "value_dim: 3", None, 3),
+        ("custom_feature", "value_dim: 0", None, 1),
+        ("sequence_custom_feature", "", None, 1),
+        ("lookup_feature", "value_dim: 0", None, 1),
+        ("match_feature", "value_dim: 3", None, 1),
+        ("sequence_match_feature", "boundaries: [1, 2]", 3, 1),
+        ("sequence_bool_mask_feature", "num_buckets: 30", 30, 1),
+        ("sequence_overlap_feature", "", None, 1),
     ],
 )
 def test_every_kind_is_ids_of_a_table_or_numbers(
@@ -157,6 +164,36 @@ def test_zch_without_a_policy_is_refused(parse_with_feature: ParseEdited) -> Non
         parse_with_feature(_id("zch { zch_size: 10 }"))
 
 
+@pytest.mark.parametrize(
+    ("feature", "value_dim"),
+    [
+        (_id('vocab_file: "words.txt" default_bucketize_value: 1'), 0),
+        (_tokens(""), 0),
+        (_tokens("sequence_length: 9", "sequence_tokenize_feature"), 0),
+        (_tokens("sequence_length: 9 tokens_as_sequence: true"), 1),
+    ],
+)
+def test_a_file_leaves_the_rows_to_the_checkpoint(
+    parse_with_feature: ParseEdited, feature: str, value_dim: int
+) -> None:
+    read = parse_with_feature(feature).feature("f")
+    assert read.table == TableConfig(name="f_emb", rows=ROWS_OF_CHECKPOINT, dim=4)
+    assert read.value_dim == value_dim
+
+
+def test_a_given_size_goes_before_a_file(parse_with_feature: ParseEdited) -> None:
+    feature = parse_with_feature(_id('vocab_file: "words.txt" num_buckets: 7')).feature("f")
+    assert feature.table == TableConfig(name="f_emb", rows=7, dim=4)
+
+
+def test_the_tokens_of_a_text_are_a_sequence_of_their_own(parse_edited: ParseEdited) -> None:
+    tokens = f"features {{ {_tokens('tokens_as_sequence: true sequence_length: 9')} }}"
+    config = parse_edited(("    features {", f"    {tokens}\n    features {{"))
+    feature = next(feature for feature in config.features if feature.bare_name == "f")
+    assert feature.sequence == Sequence(name=feature.name, length=9, delim="\x03")
+    assert not feature.grouped
+
+
 def test_sampled_features_are_of_another_data_group(parse_edited: ParseEdited) -> None:
     sampler = 'negative_sampler { attr_fields: "cand_seq__video_id" }'
     config = parse_edited(("force_base_data_group: true", sampler))
@@ -180,7 +217,6 @@ def test_what_is_made_of_sampled_and_other_values_is_of_a_third_data_group(parse
     ("feature", "named"),
     [
         (_id("dynamicemb { max_capacity: 10 }"), "dynamicemb"),
-        (_id('vocab_file: "v" default_bucketize_value: 0'), "vocab_file"),
         (_id('num_buckets: 7 data_type: "FP16"'), "FP16"),
         (_raw("mlp {} embedding_dim: 4"), "mlp"),
     ],
@@ -196,7 +232,10 @@ def test_an_unsupported_property_is_refused_by_name(
     ("feature", "named"),
     [
         (_id(""), "size of its table"),
-        (_id("num_buckets: 0"), "0 rows"),
+        (_id("num_buckets: 0"), "num_buckets is 0"),
+        (_id('vocab_file: "v"'), "default_bucketize_value"),
+        (_tokens('tokenizer_type: "words"'), "tokenizer_type is 'words'"),
+        (_tokens("tokens_as_sequence: true", "sequence_tokenize_feature"), "tokens_as_sequence"),
         (_id('vocab_list: ["a"] default_bucketize_value: 1'), "default_bucketize_value"),
         (_id('num_buckets: 7 pooling: "max"'), "pooling"),
         (_raw("value_dim: 0"), "value_dim"),

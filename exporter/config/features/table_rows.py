@@ -1,0 +1,123 @@
+"""Number of rows of a feature's table, as TorchEasyRec sizes it."""
+
+from collections.abc import Sequence
+from typing import assert_never
+
+from exporter.config.features.feature_messages import FeatureSource
+from exporter.config.pb.feature_kinds_pb2 import (
+    BoolMaskFeature,
+    CombineFeature,
+    ComboFeature,
+    CustomFeature,
+    ExprFeature,
+    IdFeature,
+    KvDotProduct,
+    LookupFeature,
+    MatchFeature,
+    OverlapFeature,
+    RawFeature,
+    TokenizeFeature,
+)
+from exporter.config.schema import ROWS_OF_CHECKPOINT
+
+SEQUENCE_DEFAULT_VALUE = "0"  # an empty default_value means this inside a sequence
+
+# Messages by the values that TorchEasyRec computes: always row numbers of a table; row numbers if a table or
+# buckets are given, otherwise numbers; numbers, or the row numbers of their buckets.
+IdMessage = IdFeature | ComboFeature | BoolMaskFeature
+WordOrNumberMessage = LookupFeature | MatchFeature | CustomFeature
+NumberMessage = RawFeature | ExprFeature | OverlapFeature | KvDotProduct
+WordMessage = IdMessage | WordOrNumberMessage
+
+_SIZES = ("hash_bucket_size", "num_buckets")  # the first one given counts
+_BUCKETS_OF_A_VOCABULARY = 2  # the default value and "out of vocabulary", in front of the listed words
+
+
+def rows_of_table(source: FeatureSource) -> int | None:
+    """Return the number of rows of the feature's table; None if its values are plain numbers.
+
+    Raises:
+        InvalidPipelineConfig: the size of a table is missing, 0, or contradicts itself.
+    """
+    fields = source.message.DESCRIPTOR.fields_by_name
+    given = [name for name in _SIZES if name in fields and source.message.HasField(name)]
+    if given and getattr(source.message, given[0]) == 0:
+        source.raise_invalid(f"{given[0]} is 0", hint="set the number of rows to more than 0")
+    return _rows(source)
+
+
+def effective_default(source: FeatureSource) -> str:
+    """Return the default of a raw value."""
+    written = "" if isinstance(source.message, OverlapFeature) else source.message.default_value
+    return written or (SEQUENCE_DEFAULT_VALUE if source.is_sequence else "")
+
+
+def dictionary_rows(source: FeatureSource, message: WordMessage) -> dict[str, int]:
+    """Return the row of each word of a vocab_dict; the default value has row 0 unless the config sets one."""
+    rows = dict(sorted(message.vocab_dict.items()))
+    if rows and effective_default(source) and not message.HasField("default_bucketize_value"):
+        rows[effective_default(source)] = 0
+    return rows
+
+
+def _rows(source: FeatureSource) -> int | None:
+    message = source.message
+    match message:
+        case TokenizeFeature():
+            return ROWS_OF_CHECKPOINT
+        case IdFeature() | BoolMaskFeature() | ComboFeature():
+            rows = _rows_of_words(source, message)
+            if rows is None:
+                source.raise_invalid(
+                    "the size of its table is not given",
+                    hint="set num_buckets, hash_bucket_size, vocab_list, vocab_dict, vocab_file or zch",
+                )
+            return rows
+        case LookupFeature() | MatchFeature() | CustomFeature():
+            rows = _rows_of_words(source, message)
+            return _rows_of_buckets(message.boundaries) if rows is None else rows
+        case CombineFeature():
+            if message.HasField("num_buckets"):
+                return message.num_buckets
+            return _rows_of_buckets(message.boundaries)
+        case RawFeature() | ExprFeature() | OverlapFeature() | KvDotProduct():
+            return _rows_of_buckets(message.boundaries)
+        case _:
+            assert_never(message)
+
+
+def _rows_of_words(source: FeatureSource, message: WordMessage) -> int | None:
+    """Return the number of rows of a table for ids or words, from the first size given; None if none is."""
+    if message.HasField("hash_bucket_size"):
+        return message.hash_bucket_size
+    if not isinstance(message, ComboFeature) and message.HasField("num_buckets"):
+        return message.num_buckets
+    if message.vocab_list:
+        # TorchEasyRec gives a match_feature's table one more row than its vocabulary has words.
+        return _rows_of_vocabulary(source, message) + isinstance(message, MatchFeature)
+    if rows := dictionary_rows(source, message):
+        return max(rows.values()) + 1
+    if not message.vocab_file:
+        return None
+    if not message.HasField("default_bucketize_value"):
+        source.raise_invalid(
+            "it has a vocab_file and no default_bucketize_value",
+            hint="set default_bucketize_value, the row of words that are not in the file",
+        )
+    return ROWS_OF_CHECKPOINT
+
+
+def _rows_of_vocabulary(source: FeatureSource, message: WordMessage) -> int:
+    words = len(message.vocab_list)
+    if not message.HasField("default_bucketize_value"):
+        return words + _BUCKETS_OF_A_VOCABULARY
+    if message.default_bucketize_value >= words:
+        source.raise_invalid(
+            f"default_bucketize_value {message.default_bucketize_value} is past the end of vocab_list",
+            hint=f"write a number from 0 to {words - 1}",
+        )
+    return words
+
+
+def _rows_of_buckets(boundaries: Sequence[float]) -> int | None:
+    return len(boundaries) + 1 if boundaries else None
