@@ -40,8 +40,14 @@ class GroupKind(StrEnum):
     """Shape in which a feature group presents its features to the model."""
 
     DEEP = "DEEP"  # one vector per row
+    WIDE = "WIDE"  # one vector per row, from narrow tables that no group of another kind reads
     SEQUENCE = "SEQUENCE"  # padded: (rows, longest length, width)
     JAGGED_SEQUENCE = "JAGGED_SEQUENCE"  # all elements of all rows one after another: (elements, width)
+
+    @property
+    def is_row_vector(self) -> bool:
+        """Return whether the group is one vector per row."""
+        return self in (GroupKind.DEEP, GroupKind.WIDE)
 
 
 class Pooling(StrEnum):
@@ -116,7 +122,7 @@ class Feature:
 
     @property
     def width(self) -> int:
-        """Width that the feature adds to the vector of its group, in values."""
+        """Width that the feature adds to the vector of a group that is not WIDE, in values."""
         return self.table.dim if self.table else self.value_dim
 
 
@@ -132,6 +138,7 @@ class FeatureGroup:
     kind: GroupKind
     features: tuple[str, ...]  # flattened names
     table_suffix: str = ""  # embedding_name_suffix: keeps its tables apart from those of other groups
+    wide_dim: int = 0  # width of every table of a WIDE group, whatever the feature's own
     sequence_groups: tuple["FeatureGroup", ...] = ()  # of kind SEQUENCE
     encoders: tuple[SequenceEncoderConfig, ...] = ()
 
@@ -142,10 +149,17 @@ class FeatureGroup:
         return tuple(dict.fromkeys((*self.features, *nested)))
 
     def table_of(self, feature: Feature) -> TableConfig:
-        """Return the feature's table, under the name that it has in this group."""
+        """Return the feature's table, under the name and of the width that it has in this group."""
         assert feature.table is not None
+        wide = "_wide" if self.kind is GroupKind.WIDE else ""
         suffix = f"_{self.table_suffix}" if self.table_suffix else ""
-        return replace(feature.table, name=feature.table.name + suffix)
+        return replace(
+            feature.table, name=feature.table.name + wide + suffix, dim=self.wide_dim or feature.table.dim
+        )
+
+    def width_of(self, feature: Feature) -> int:
+        """Return the width that the feature adds to the group's vector, in values."""
+        return self.wide_dim or feature.width
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from exporter.config.declared_model import DeclaredConfig
-from exporter.config.schema import Feature, GroupKind, PipelineConfig
+from exporter.config.schema import Feature, PipelineConfig
 from exporter.dims.plan import BATCH, DimPlan, DynamicDim
 from exporter.errors import DimsConflict, DimSpecialised
 
@@ -140,7 +140,7 @@ def _features(name: str, plan: DimPlan, pipeline: PipelineConfig) -> list[Featur
     owners = {tensor.name.rpartition(".")[0] for tensor in plan.inputs_of(name)}
     groups = {tensor.name.rpartition("__")[0] for tensor in plan.inputs_of(name) if "." not in tensor.name}
     for group in (group for group in pipeline.groups if group.name in groups):
-        assert group.kind is not GroupKind.DEEP, "a DEEP group's tensor has no dim but the batch"
+        assert not group.kind.is_row_vector, "a row's vector has no dim but the batch"
         owners |= {feature for feature in group.features if pipeline.feature(feature).is_sequence}
     return [feature for feature in pipeline.features if feature.name in owners]
 

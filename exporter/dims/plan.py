@@ -167,11 +167,14 @@ def _group_tensors(group: FeatureGroup, pipeline: PipelineConfig, max_batch_size
     def tensor(key: str, *shape: int | _Extent, dtype: str = "float32") -> _Tensor:
         return _Tensor(name=group_tensor_name(key), dtype=dtype, shape=shape)
 
-    if group.kind is GroupKind.DEEP:
-        return [tensor(group.name, batch, _width(members))] if members else []
+    def width(features: Sequence[Feature]) -> int:
+        return sum(group.width_of(feature) for feature in features)
+
+    if group.kind.is_row_vector:
+        return [tensor(group.name, batch, width(members))] if members else []
     queries = [feature for feature in members if not feature.is_sequence]
     sequences = [feature for feature in members if feature.is_sequence]
-    tensors = [tensor(f"{group.name}.query", batch, _width(queries))] if queries else []
+    tensors = [tensor(f"{group.name}.query", batch, width(queries))] if queries else []
     if not sequences:
         return tensors
     axes: list[_Extent]
@@ -183,13 +186,9 @@ def _group_tensors(group: FeatureGroup, pipeline: PipelineConfig, max_batch_size
         axes = [total]
     return [
         *tensors,
-        tensor(f"{group.name}.sequence", *axes, _width(sequences)),
+        tensor(f"{group.name}.sequence", *axes, width(sequences)),
         tensor(f"{group.name}.sequence_length", batch, dtype="int64"),
     ]
-
-
-def _width(features: Sequence[Feature]) -> int:
-    return sum(feature.width for feature in features)
 
 
 def _batch(max_batch_size: int) -> _Extent:

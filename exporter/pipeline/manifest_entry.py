@@ -9,7 +9,6 @@ from exporter.aoti.compile import versions
 from exporter.artifact.read import file_ref
 from exporter.attempt.attempt import Attempt, ExportedTower
 from exporter.config.declared_model import DeclaredConfig
-from exporter.config.schema import GroupKind
 from exporter.declaration import TowerDeclaration
 from exporter.dims.entries import dim_entries, tensor_entries
 from exporter.dims.plan import DimPlan
@@ -98,8 +97,8 @@ def _declaration(tower: Tower) -> TowerDeclaration | None:
 
 def _id_weights(tower: Tower) -> IdWeights | None:
     pipeline = tower.config.pipeline
-    deep = [group for group in pipeline.groups if group.kind is GroupKind.DEEP]
-    weighted = any(pipeline.feature(name).weighted for group in deep for name in group.features)
+    pooled = [group for group in pipeline.groups if group.kind.is_row_vector]
+    weighted = any(pipeline.feature(name).weighted for group in pooled for name in group.features)
     return tower.config.options.id_weights if weighted else None
 
 

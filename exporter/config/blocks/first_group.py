@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from exporter.config.pb.model_pb2 import ModelConfig
 from exporter.config.refusals import raise_invalid
-from exporter.config.schema import FeatureGroup, GroupKind
+from exporter.config.schema import FeatureGroup
 
 
 def read_first_group(message: ModelConfig, where: str) -> str:
@@ -25,7 +25,7 @@ def check_first_group(name: str, groups: Sequence[FeatureGroup], family: str) ->
         InvalidPipelineConfig: naming the group and its kind.
     """
     group = next(group for group in groups if group.name == name)
-    if group.kind is not GroupKind.DEEP:
+    if not group.kind.is_row_vector:
         raise_invalid(
             f"feature_groups: {group.name}",
             f"group_type is {group.kind}, but {family} reads the first group, as one vector per row",

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from exporter.config.features.widths import encoder_widths, features_width
+from exporter.config.features.widths import feature_widths
 from exporter.config.refusals import raise_invalid
 from exporter.config.schema import Feature, FeatureGroup, GroupKind
 from exporter.errors import InvalidPipelineConfig
@@ -35,26 +35,45 @@ class GroupChecks:
 
     def features_width(self, name: str) -> int:
         """Return the width of the group's own features together, in values."""
-        return features_width(self._groups[name], self._features)
+        group = self._groups[name]
+        return sum(group.width_of(feature) for feature in self.members(name))
+
+    def vector_widths(self, name: str) -> tuple[int, ...]:
+        """Return the widths of the parts of a row's vector: of each feature, and of each encoder's output."""
+        return feature_widths(self._groups[name], self._features)
 
     def vector_width(self, name: str) -> int:
-        """Return the width of a DEEP group's vector: its features and its sequence encoders' outputs."""
-        return self.features_width(name) + sum(encoder_widths(self._groups[name], self._features))
+        """Return the width of a row's vector: the group's features and its sequence encoders' outputs."""
+        return sum(self.vector_widths(name))
 
     def require_group(self, name: str, purpose: str, kind: GroupKind) -> None:
-        """Refuse a config without the group, or with one of another kind."""
+        """Refuse a config without the group, or with one of another kind; WIDE does where DEEP is needed."""
         if not self.has_group(name):
             raise InvalidPipelineConfig(
                 f"{self.where} needs feature group {name}, for {purpose}, and there is none",
                 hint=f"add the group, of group_type {kind}",
                 where="model_config.feature_groups",
             )
-        if self.group(name).kind is not kind:
+        found = self.group(name).kind
+        if found is not kind and not (found.is_row_vector and kind.is_row_vector):
             raise_invalid(
                 f"feature_groups: {name}",
-                f"group_type is {self.group(name).kind}, but {purpose} needs {kind}",
+                f"group_type is {found}, but {purpose} needs {kind}",
                 hint=f"use group_type {kind}",
             )
+
+    def require_equal_widths(self, name: str, purpose: str) -> int:
+        """Return the width of every part of a group's vector; refuse a group whose parts differ."""
+        widths = self.vector_widths(name)
+        if len(set(widths)) > 1:
+            names = [*self.group(name).features, *("an encoder" for _ in self.group(name).encoders)]
+            shown = ", ".join(f"{part} {width}" for part, width in zip(names, widths, strict=True))
+            raise_invalid(
+                f"feature_groups: {name}",
+                f"its features differ in width ({shown}), and {purpose}",
+                hint="give all of them one embedding_dim",
+            )
+        return widths[0]
 
     def require_sequences(self, name: str, purpose: str) -> None:
         """Refuse a jagged group with a feature that is not a sequence."""

@@ -13,6 +13,8 @@ from exporter.config.schema import Feature, FeatureGroup, GroupKind
 from exporter.errors import InvalidPipelineConfig, UnsupportedConfig
 from exporter.redaction import name_first
 
+_USUAL_WIDE_DIM = 4  # wide_embedding_dim of models that cannot set it
+
 
 def read_groups(model: ModelConfig, features: Sequence[Feature]) -> tuple[FeatureGroup, ...]:
     """Read the groups, in config order.
@@ -22,7 +24,8 @@ def read_groups(model: ModelConfig, features: Sequence[Feature]) -> tuple[Featur
         InvalidPipelineConfig: a name used twice, or that no feature has; a sequence group without an encoder.
     """
     by_name = {feature.name: feature for feature in features}
-    groups = tuple(_read(message, by_name) for message in model.feature_groups)
+    wide_dim = _wide_dim(model)
+    groups = tuple(_read(message, by_name, wide_dim) for message in model.feature_groups)
     taken: set[str] = set()
     for group in (inner for outer in groups for inner in (outer, *outer.sequence_groups)):
         if group.name in taken and not _is_its_own_sequence(group, groups):
@@ -31,7 +34,13 @@ def read_groups(model: ModelConfig, features: Sequence[Feature]) -> tuple[Featur
     return groups
 
 
-def _read(message: FeatureGroupConfig, features: Mapping[str, Feature]) -> FeatureGroup:
+def _wide_dim(model: ModelConfig) -> int:
+    """Return the width of tables of WIDE groups, which some models set; 0 stands for the usual one."""
+    family = getattr(model, model.WhichOneof("model") or "", None)
+    return getattr(family, "wide_embedding_dim", 0) or _USUAL_WIDE_DIM
+
+
+def _read(message: FeatureGroupConfig, features: Mapping[str, Feature], wide_dim: int) -> FeatureGroup:
     name = message.group_name
     check_name(name, f"feature_groups: {name}")
     kind = FeatureGroupType.Name(message.group_type)
@@ -45,6 +54,7 @@ def _read(message: FeatureGroupConfig, features: Mapping[str, Feature]) -> Featu
         kind=GroupKind(kind),
         features=tuple(message.feature_names),
         table_suffix=message.embedding_name_suffix,
+        wide_dim=wide_dim if kind == GroupKind.WIDE else 0,
         sequence_groups=sequence_groups,
         encoders=_encoders(message, sequence_groups),
     )
@@ -139,6 +149,12 @@ def _check_member(group: FeatureGroup, name: str, features: Mapping[str, Feature
             group.name,
             f"{name} is a weighted sequence, whose weights TorchEasyRec does not read",
             hint="train the feature without `weighted`",
+        )
+    if group.kind is GroupKind.WIDE and not feature.is_sparse:
+        _invalid(
+            group.name,
+            f"{name} is plain numbers, and a WIDE group looks its features up in tables",
+            hint="name the feature in a DEEP group, or give it boundaries or buckets",
         )
     if group.kind is GroupKind.DEEP and feature.is_sequence and not feature.is_sparse:
         _invalid(

@@ -28,7 +28,7 @@ class Lookup:
     table: TableConfig
     collection: tuple[
         DataGroup, GroupKind, int, bool
-    ]  # module that holds the table; DEEP tables of all widths share one, as 0; those with a map are apart
+    ]  # module that holds the table; DEEP and WIDE share one for all widths, as DEEP, 0; maps are apart
 
     @property
     def path(self) -> tuple[str, ...]:
@@ -61,7 +61,7 @@ class Lookup:
     @property
     def pooling(self) -> Pooling | None:
         """Pooling by the table itself; None where it returns the row of every id."""
-        return self.feature.pooling if self.group.kind is GroupKind.DEEP else None
+        return self.feature.pooling if self.group.kind.is_row_vector else None
 
 
 def lookups(groups: Iterable[FeatureGroup], features: Mapping[str, Feature]) -> Iterator[Lookup]:
@@ -71,8 +71,8 @@ def lookups(groups: Iterable[FeatureGroup], features: Mapping[str, Feature]) -> 
             if feature.table is None:
                 continue
             table = group.table_of(feature)
-            deep = group.kind is GroupKind.DEEP
-            kind, width = (GroupKind.DEEP, 0) if deep else (GroupKind.SEQUENCE, table.dim)
+            pooled = group.kind.is_row_vector
+            kind, width = (GroupKind.DEEP, 0) if pooled else (GroupKind.SEQUENCE, table.dim)
             collection = (feature.data_group, kind, width, table.id_map is IdMapKind.ZCH)
             yield Lookup(group=group, feature=feature, table=table, collection=collection)
 

@@ -56,7 +56,7 @@ class HstuGroupChecks(GroupChecks):
             return
         where = f"feature_groups: {CONTEXTUAL}"
         kind = self.group(CONTEXTUAL).kind
-        if kind is GroupKind.JAGGED_SEQUENCE:
+        if kind not in (GroupKind.DEEP, GroupKind.SEQUENCE):
             raise_invalid(where, f"group_type is {kind}", hint="use DEEP or SEQUENCE: one vector per feature")
         if kind is GroupKind.SEQUENCE:
             self._refuse_sequences(where)

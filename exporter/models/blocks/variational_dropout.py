@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from exporter.config.features.widths import encoder_widths
-from exporter.config.schema import GroupKind, PipelineConfig
+from exporter.config.features.widths import feature_widths
+from exporter.config.schema import PipelineConfig
 
 
 class VariationalDropout(nn.Module):
@@ -30,7 +30,7 @@ class VariationalDropout(nn.Module):
 
 
 class GroupDropouts(nn.ModuleDict):
-    """Variational dropouts of a tower, by group; only DEEP groups of several features have one."""
+    """Variational dropouts of a tower, by group; only vectors of several features have one."""
 
     def __init__(self, pipeline: PipelineConfig) -> None:
         super().__init__()
@@ -38,9 +38,10 @@ class GroupDropouts(nn.ModuleDict):
             return
         features = {feature.name: feature for feature in pipeline.features}
         for group in pipeline.groups:
-            widths = [features[name].width for name in group.features]
-            widths += encoder_widths(group, features)
-            if group.kind is GroupKind.DEEP and len(widths) > 1:
+            if not group.kind.is_row_vector:
+                continue
+            widths = feature_widths(group, features)
+            if len(widths) > 1:
                 self[group.name] = VariationalDropout(widths)
 
     def forward(self, embedded: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -23,7 +23,7 @@ from exporter.spec import IdWeights
 class EmbeddingGroup(nn.Module):
     """All groups of a pipeline config, embedded to a dict of tensors under TorchEasyRec's names.
 
-    A DEEP group `g` gives `g` (B, D). A group of another kind gives `g.query` (B, D) for its features of one
+    A DEEP or WIDE group `g` gives `g` (B, D). Another group gives `g.query` (B, D) for its features of one
     element per row, and for its sequence features `g.sequence` with `g.sequence_length` (B,): the sequence is
     (N, D) in a jagged group and (B, L, D) in a padded one, where L is the first sequence feature's.
 
@@ -66,7 +66,7 @@ class EmbeddingGroup(nn.Module):
         embedded: dict[str, Tensor] = {}
         for group in self._groups:
             features = [self._features[name] for name in group.features]
-            if group.kind is not GroupKind.DEEP:
+            if not group.kind.is_row_vector:
                 embedded |= self._sequence(group, features, inputs)
             elif features:
                 embedded[group.name] = torch.cat(
@@ -86,7 +86,7 @@ class EmbeddingGroup(nn.Module):
     def _sequence(
         self, group: FeatureGroup, features: list[Feature], inputs: Mapping[str, Tensor]
     ) -> dict[str, Tensor]:
-        """Return the tensors of a group that is not DEEP."""
+        """Return the tensors of a group of sequences."""
         embedded: dict[str, Tensor] = {}
         queries = [self._query(f, group, inputs) for f in features if not f.is_sequence]
         if queries:

@@ -104,8 +104,8 @@ def test_two_suffixes_do_not_make_one_name(parse_edited: ParseEdited) -> None:
         )
 
 
-def test_a_wide_group_is_refused(parse_edited: ParseEdited) -> None:
-    with pytest.raises(UnsupportedConfig, match="WIDE"):
+def test_the_context_of_a_history_is_not_wide(parse_edited: ParseEdited) -> None:
+    with pytest.raises(InvalidPipelineConfig, match="contextual: group_type is WIDE"):
         parse_edited(("group_type: DEEP", "group_type: WIDE"))
 
 
