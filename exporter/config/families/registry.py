@@ -9,7 +9,15 @@ from typing import Any
 from exporter.config.families.family_spec import FamilySpec
 from exporter.config.families.match import dat, dssm, hstu_match, mind
 from exporter.config.families.multi_task import dbmtl, dlrm_hstu
-from exporter.config.families.rank import multi_tower_din
+from exporter.config.families.rank import (
+    deepfm,
+    dlrm,
+    multi_tower,
+    multi_tower_din,
+    wide_and_deep,
+    wukong,
+    xdeepfm,
+)
 
 FAMILIES: Mapping[str, FamilySpec[Any]] = {
     family.message: family
@@ -20,6 +28,12 @@ FAMILIES: Mapping[str, FamilySpec[Any]] = {
         dat.FAMILY,
         mind.FAMILY,
         multi_tower_din.FAMILY,
+        multi_tower.FAMILY,
+        wide_and_deep.FAMILY,
+        deepfm.FAMILY,
+        xdeepfm.FAMILY,
+        dlrm.FAMILY,
+        wukong.FAMILY,
         dbmtl.FAMILY,
     )
 }

@@ -38,8 +38,10 @@ class MultiTowerDin(RankingTower):
             )
             for tower, width in zip(config.din_towers, widths, strict=True)
         )
-        self.final_mlp = Mlp(sum(tower.mlp.width for tower in config.deep_towers) + sum(widths), config.final)
-        self.output_mlp = nn.Linear(config.final.width, config.task.num_class)
+        width = sum(tower.mlp.width for tower in config.deep_towers) + sum(widths)
+        self.final_mlp = nn.Identity() if config.final is None else Mlp(width, config.final)
+        width = width if config.final is None else config.final.width
+        self.output_mlp = nn.Linear(width, config.task.num_class)
 
     def predict(self, groups: Mapping[str, Tensor]) -> dict[str, Tensor]:
         parts = [tower(groups[group]) for group, tower in self.towers.items()]

@@ -33,7 +33,6 @@ NOT_YET = frozenset(
         "dc2vr",
         "dcn_v1",
         "dcn_v2",
-        "deepfm",
         "dlrm",
         "dlrm_hstu_fp16",
         "dssm_v2",
@@ -49,8 +48,6 @@ NOT_YET = frozenset(
         "tdm",
         "ultra_hstu",
         "wide_and_deep",
-        "wukong",
-        "xdeepfm",
     )
 )
 MODELS = tuple(folder for folder in FOLDERS if folder not in NOT_YET)

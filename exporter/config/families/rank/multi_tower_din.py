@@ -1,6 +1,6 @@
 """multi_tower_din: towers over DEEP groups, and DIN attention (arXiv:1706.06978) over padded histories."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -32,8 +32,10 @@ class MultiTowerDinConfig(FamilyConfig):
     """multi_tower_din: an MLP per DEEP group, DIN attention per padded history, one MLP over all of them."""
 
     deep_towers: tuple[TowerMlpConfig, ...]  # `towers` in the config
-    din_towers: tuple[TowerMlpConfig, ...]
-    final: MlpConfig
+    din_towers: tuple[TowerMlpConfig, ...] = ()
+    final: (
+        MlpConfig | None
+    )  # None, which only multi_tower may have: the towers' outputs are joined as they are
     task: TaskConfig
     family: str = "multi_tower_din"
     towers: ClassVar[tuple[TowerName, ...]] = ONE_TOWER
@@ -53,9 +55,8 @@ def read_multi_tower_din(message: ModelConfig) -> MultiTowerDinConfig:
     model = message.multi_tower_din
     if not model.towers and not model.din_towers:
         raise_invalid(WHERE, "it has no towers and no din_towers", hint="add those it was trained with")
-    _check_inputs(tower.input for tower in model.towers)
     return MultiTowerDinConfig(
-        deep_towers=tuple(_read_tower(tower) for tower in model.towers),
+        deep_towers=read_towers(model.towers, f"{WHERE}.towers"),
         din_towers=tuple(
             TowerMlpConfig(
                 group=tower.input,
@@ -76,7 +77,7 @@ def check_multi_tower_din(
     Raises:
         InvalidPipelineConfig: naming the group and what the model needs it for.
     """
-    checks = GroupChecks(features, groups, WHERE)
+    checks = GroupChecks(features, groups, f"model_config.{model.family}")
     for tower in model.deep_towers:
         checks.require_group(tower.group, "one of its towers", GroupKind.DEEP)
     for tower in model.din_towers:
@@ -89,20 +90,23 @@ def check_multi_tower_din(
         )
 
 
-def _read_tower(message: Tower) -> TowerMlpConfig:
-    where = f"{WHERE}.towers: {message.input}"
+def read_towers(messages: Sequence[Tower], where: str) -> tuple[TowerMlpConfig, ...]:
+    """Read the towers over DEEP groups, which the checkpoint names after their groups.
+
+    Raises:
+        InvalidPipelineConfig: two towers over one group, or one without an MLP.
+    """
+    names = [message.input for message in messages]
+    for position, name in enumerate(names):
+        if name in names[:position]:
+            raise_invalid(where, f"two towers read group {name}", hint="delete one of the two")
+    return tuple(_read_tower(message, f"{where}: {message.input}") for message in messages)
+
+
+def _read_tower(message: Tower, where: str) -> TowerMlpConfig:
     if not message.HasField("mlp"):
         raise_invalid(where, "it has no mlp", hint="add the mlp it was trained with")
     return TowerMlpConfig(group=message.input, mlp=read_mlp(message.mlp, f"{where}.mlp"))
-
-
-def _check_inputs(groups: Iterable[str]) -> None:
-    """Refuse two towers over one group, because the checkpoint names a tower after its group."""
-    seen: set[str] = set()
-    for group in groups:
-        if group in seen:
-            raise_invalid(f"{WHERE}.towers", f"two towers read group {group}", hint="delete one of the two")
-        seen.add(group)
 
 
 FAMILY = FamilySpec(
