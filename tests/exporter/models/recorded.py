@@ -38,7 +38,6 @@ NOT_YET = frozenset(
         "dssm_v2",
         "mask_net",
         "mmoe",
-        "multi_tower",
         "multi_tower_seq_kinds",
         "pepnet",
         "ple",
