@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from exporter.config.pb.loss_pb2 import LossConfig
-from exporter.config.refusals import check_name, raise_invalid, raise_unsupported
+from exporter.config.refusals import raise_invalid, raise_unsupported
 
 
 class Loss(StrEnum):
@@ -53,10 +53,11 @@ def read_task(losses: Collection[LossConfig], num_class: int, where: str, *, nam
 
 
 def check_task_names(names: Iterable[str], where: str) -> None:
-    """Refuse two tasks of one name, because the names of outputs end in the task's name."""
+    """Refuse a task without a name, and two of one name, because outputs' names end in the task's name."""
     seen: set[str] = set()
     for name in names:
-        check_name(name, where)
+        if not name:
+            raise_invalid(where, "a task has no name", hint="write the name it was trained with")
         if name in seen:
             raise_invalid(where, f"two tasks are named {name}", hint="rename one of them")
         seen.add(name)

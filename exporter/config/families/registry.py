@@ -8,12 +8,16 @@ from typing import Any
 
 from exporter.config.families.family_spec import FamilySpec
 from exporter.config.families.match import dat, dssm, hstu_match, mind
-from exporter.config.families.multi_task import dbmtl, dlrm_hstu
+from exporter.config.families.multi_task import dbmtl, dc2vr, dlrm_hstu, mmoe, pepnet, ple
 from exporter.config.families.rank import (
+    dcn_v1,
+    dcn_v2,
     deepfm,
     dlrm,
+    mask_net,
     multi_tower,
     multi_tower_din,
+    rocket_launching,
     wide_and_deep,
     wukong,
     xdeepfm,
@@ -35,6 +39,14 @@ FAMILIES: Mapping[str, FamilySpec[Any]] = {
         dlrm.FAMILY,
         wukong.FAMILY,
         dbmtl.FAMILY,
+        dcn_v1.FAMILY,
+        dcn_v2.FAMILY,
+        mask_net.FAMILY,
+        rocket_launching.FAMILY,
+        mmoe.FAMILY,
+        ple.FAMILY,
+        pepnet.FAMILY,
+        dc2vr.FAMILY,
     )
 }
 
