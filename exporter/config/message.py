@@ -10,11 +10,13 @@ from exporter.errors import InvalidPipelineConfig
 from exporter.redaction import name_first
 
 # Paths of the required fields that an export reads. Losses and metrics concern training only; encoded rows do
-# not have the raw columns of a feature; and the only encoder of a group reads the only sequence there is.
+# not have the raw columns of a feature; the only encoder of a group reads the only sequence there is; and a
+# task of dc2vr without a low_rank_dim has no intervention.
 _NEEDED = re.compile(
     r"^(feature_configs\[|model_config\.(?!losses|metrics|train_metrics))"
     r"(?!.*\.(expression|map|key|nested_map|pkey|skey|query|title|document|method|operator_name|operator_lib_file)$)"
     r"(?!.*\.sequence_encoders\[.*\.input$)"
+    r"(?!.*\.task_towers\[.*\.low_rank_dim$)"
 )
 
 _LONGEST_QUOTE = 300  # characters; protobuf quotes the whole line
