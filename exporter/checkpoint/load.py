@@ -12,6 +12,7 @@ from exporter.checkpoint.tensors import TensorMeta
 from exporter.errors import CheckpointMismatch, WeightsNotFinite
 
 _TABLES = (".emb_impls.", ".seq_emb_impls.")  # parts of the names of embedding tables
+_DENSE_EMBEDDINGS = ".dense_ec."  # but not tables: dense weights that lie beside them
 
 
 def load_weights(
@@ -83,7 +84,9 @@ def _check_match(
 
 def _check_averages(checkpoint: AveragedCheckpoint, parameters: Collection[str]) -> None:
     """Require an average of every dense parameter; tables, updated while they are read, need none."""
-    dense = (name for name in parameters if not any(part in name for part in _TABLES))
+    dense = (
+        name for name in parameters if _DENSE_EMBEDDINGS in name or not any(part in name for part in _TABLES)
+    )
     missing = sorted(name for name in dense if name not in checkpoint.averaged)
     if missing:
         raise CheckpointMismatch(missing=missing, unexpected=[], mismatched=[], where=AVERAGES)

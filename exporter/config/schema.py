@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Literal
 
+from exporter.config.blocks.dense_embedding import DenseEmbeddingConfig
 from exporter.config.blocks.sequence_encoders import SequenceEncoderConfig
 from exporter.config.build_options import BuildOptions
 from exporter.config.family import FamilyConfig
@@ -97,6 +98,7 @@ class Feature:
     # or the name of the sequence whose lengths the model requires it to have
     grouped: bool = False  # written inside a `sequence_feature` block
     table: TableConfig | None = None  # None: values are plain numbers, which the model reads as they are
+    dense_embedding: DenseEmbeddingConfig | None = None  # of plain numbers; None: they are read as they are
     value_dim: int = 1  # values per element; 0: any number
     fixed_width: bool = False  # True: every element has exactly `value_dim` values, even if they are ids
     default_value: str = ""
@@ -123,6 +125,11 @@ class Feature:
     @property
     def width(self) -> int:
         """Width that the feature adds to the vector of a group that is not WIDE, in values."""
+        return self.dense_embedding.dim if self.dense_embedding else self.looked_up_width
+
+    @property
+    def looked_up_width(self) -> int:
+        """Width of the feature before its dense embedding: that of its table's rows, or its numbers."""
         return self.table.dim if self.table else self.value_dim
 
 

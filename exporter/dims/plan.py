@@ -168,7 +168,7 @@ def _group_tensors(group: FeatureGroup, pipeline: PipelineConfig, max_batch_size
         return _Tensor(name=group_tensor_name(key), dtype=dtype, shape=shape)
 
     def width(features: Sequence[Feature]) -> int:
-        return sum(group.width_of(feature) for feature in features)
+        return sum(group.wide_dim or feature.looked_up_width for feature in features)
 
     if group.kind.is_row_vector:
         return [tensor(group.name, batch, width(members))] if members else []

@@ -156,6 +156,12 @@ def _check_member(group: FeatureGroup, name: str, features: Mapping[str, Feature
             f"{name} is plain numbers, and a WIDE group looks its features up in tables",
             hint="name the feature in a DEEP group, or give it boundaries or buckets",
         )
+    if group.kind is not GroupKind.DEEP and feature.dense_embedding is not None:
+        _invalid(
+            group.name,
+            f"{name} has a dense embedding, which TorchEasyRec has in DEEP groups only",
+            hint="use group_type DEEP, or remove autodis or mlp from the feature",
+        )
     if group.kind is GroupKind.DEEP and feature.is_sequence and not feature.is_sparse:
         _invalid(
             group.name,

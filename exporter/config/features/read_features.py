@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 
 from exporter.config.features.data_groups import DataGroups
+from exporter.config.features.dense_embeddings import read_dense_embedding
 from exporter.config.features.feature_messages import FeatureSource, feature_sources
 from exporter.config.features.table_rows import (
     IdMessage,
-    NumberMessage,
     WordOrNumberMessage,
     effective_default,
     rows_of_table,
@@ -82,6 +82,7 @@ def _read(source: FeatureSource, separator: str, groups: DataGroups) -> Feature:
         sequence=_sequence(source, separator),
         grouped=source.parent is not None and not source.is_sequence_of_tokens,
         table=table,
+        dense_embedding=None if table else read_dense_embedding(source, _value_dim(source, table)),
         value_dim=_value_dim(source, table),
         default_value=effective_default(source),
         fill_value=message.fg_encoded_default_value or None,
@@ -152,7 +153,6 @@ def _table(source: FeatureSource) -> TableConfig | None:
     id_map = _id_map(source)
     rows = rows_of_table(source) if id_map is None else _rows_of_id_map(source, id_map)
     if rows is None:
-        _refuse_dense_embedding(source)
         return None
     if message.embedding_dim == 0:
         source.raise_invalid("its table would have rows of width 0", hint="set embedding_dim to 1 or more")
@@ -184,17 +184,6 @@ def _rows_of_id_map(source: FeatureSource, kind: IdMapKind) -> int:
             if options.zch_size == 0:
                 source.raise_invalid("zch_size is 0", hint="set it to more than 0")
             return int(options.zch_size)
-
-
-def _refuse_dense_embedding(source: FeatureSource) -> None:
-    has_field = not isinstance(source.message, IdMessage | TokenizeFeature)
-    kind = source.message.WhichOneof("dense_emb") if has_field else None
-    # TorchEasyRec ignores the dense embedding of numbers in a sequence.
-    if kind and not (source.is_sequence and isinstance(source.message, NumberMessage)):
-        source.refuse(
-            f"dense embedding {kind} is not supported",
-            hint="supported are plain numbers, and boundaries with embedding_dim",
-        )
 
 
 def _check_width(feature: Feature, source: FeatureSource) -> None:

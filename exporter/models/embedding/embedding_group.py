@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from exporter.config.features.tables import lookups
 from exporter.config.features.widths import sequence_widths
 from exporter.config.schema import Feature, FeatureGroup, GroupKind, PipelineConfig, TableConfig
+from exporter.models.blocks.dense_embedding import DenseEmbedding, build_dense_embedding
 from exporter.models.blocks.jagged import Layout, cumulative_offsets, first, pad_to
 from exporter.models.blocks.sequence_encoders import build_encoder
 from exporter.models.embedding.id_map import IdMap
@@ -27,8 +28,8 @@ class EmbeddingGroup(nn.Module):
     element per row, and for its sequence features `g.sequence` with `g.sequence_length` (B,): the sequence is
     (N, D) in a jagged group and (B, L, D) in a padded one, where L is the first sequence feature's.
 
-    `look_up` reads the tables. `encode` is the dense part behind it, which appends the encoders' outputs to
-    DEEP groups.
+    `look_up` reads the tables. `encode` is the dense part behind it: it embeds plain numbers, and appends the
+    encoders' outputs to DEEP groups.
     """
 
     def __init__(self, pipeline: PipelineConfig) -> None:
@@ -46,6 +47,9 @@ class EmbeddingGroup(nn.Module):
             if lookup.id_map_path is not None:
                 self._id_maps[table] = ".".join(lookup.id_map_path)
                 _add_module(self, lookup.id_map_path, partial(IdMap, lookup.table.rows))
+        self._dense_embeddings: dict[str, str] = {}  # feature -> path of the module that embeds its numbers
+        for group in self._groups:
+            self._add_dense_embeddings(group)
         self._group_name_to_seq_encoders = nn.ModuleDict(
             {group.name: _encoders(group, self._features) for group in self._groups if group.encoders}
         )
@@ -75,13 +79,40 @@ class EmbeddingGroup(nn.Module):
         return embedded
 
     def encode(self, embedded: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the groups with the outputs of sequence encoders appended to their DEEP groups."""
+        """Return the groups with numbers embedded and, in DEEP groups, outputs of encoders appended."""
         encoded = dict(embedded)
+        for group in self._groups:
+            if any(name in self._dense_embeddings for name in group.features):
+                encoded[group.name] = self._embed_numbers(group, embedded[group.name])
         for name, encoders in self._group_name_to_seq_encoders.items():
             assert isinstance(encoders, nn.ModuleList)
-            own = [embedded[name]] if name in embedded else []
+            own = [encoded[name]] if name in encoded else []
             encoded[name] = torch.cat([*own, *(encoder(embedded) for encoder in encoders)], dim=-1)
         return encoded
+
+    def _add_dense_embeddings(self, group: FeatureGroup) -> None:
+        """Add the weights of the group's dense embeddings; all groups share those of a feature."""
+        for feature in (self._features[name] for name in group.features):
+            if (config := feature.dense_embedding) is None:
+                continue
+            path = "emb_impls", feature.data_group, "dense_ec", "dense_embs", config.key(feature.name)
+            _add_module(self, path, partial(build_dense_embedding, config))
+            self._dense_embeddings[feature.name] = ".".join(path)
+            self._dense_embedding(feature.name).add(feature.name)
+
+    def _dense_embedding(self, feature: str) -> DenseEmbedding:
+        module = self.get_submodule(self._dense_embeddings[feature])
+        assert isinstance(module, DenseEmbedding)
+        return module
+
+    def _embed_numbers(self, group: FeatureGroup, looked_up: Tensor) -> Tensor:
+        """Return a DEEP group's vector with the dense embeddings in the places of their numbers."""
+        parts = looked_up.split([self._features[name].looked_up_width for name in group.features], dim=1)
+        embedded = [
+            self._dense_embedding(name).embed(name, part) if name in self._dense_embeddings else part
+            for name, part in zip(group.features, parts, strict=True)
+        ]
+        return torch.cat(embedded, dim=1)
 
     def _sequence(
         self, group: FeatureGroup, features: list[Feature], inputs: Mapping[str, Tensor]

@@ -78,7 +78,7 @@ class ServedUserTower(EmbeddedTower):
         self.user_tower = UserTower(pipeline, Dropout())
 
     def compute(self, embedded: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return {USER_OUTPUT: self.user_tower(embedded)}
+        return {USER_OUTPUT: self.user_tower(self.embedding_group.encode(embedded))}
 
 
 class ServedItemTower(EmbeddedTower):

@@ -50,6 +50,7 @@ class DlrmHstu(EmbeddedTower):
         self._multitask_module = FusionTower(width, config.tower_mlp, config.tasks)
 
     def compute(self, embedded: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        embedded = self.embedding_group.encode(embedded)
         if self._config.timestamps_ascending:
             numbers = self._numbers(embedded)
         else:

@@ -33,6 +33,15 @@ def test_a_group_that_cannot_be_read_is_invalid(
         parse_edited(edit)
 
 
+def test_a_dense_embedding_beside_a_sequence_is_refused(parse_edited: ParseEdited) -> None:
+    embedded = 'raw_feature { feature_name: "f" expression: "user:f" embedding_dim: 4 mlp {} }'
+    with pytest.raises(InvalidPipelineConfig, match=r"group uih: f has a dense embedding, which .* DEEP"):
+        parse_edited(
+            ("feature_configs {", f"feature_configs {{ {embedded} }}\nfeature_configs {{"),
+            ('feature_names: "uih_seq__video_id"', 'feature_names: "f" feature_names: "uih_seq__video_id"'),
+        )
+
+
 def test_one_table_is_pooled_in_one_way(parse_edited: ParseEdited) -> None:
     shared = 'embedding_dim: 16 embedding_name: "t"'
     one_size = ("num_buckets: 500", "num_buckets: 8")

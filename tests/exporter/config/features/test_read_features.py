@@ -2,6 +2,7 @@
 
 import pytest
 
+from exporter.config.blocks.dense_embedding import LinearEmbeddingConfig
 from exporter.config.schema import (
     ROWS_OF_CHECKPOINT,
     DataGroup,
@@ -159,6 +160,52 @@ def test_zch_gives_a_map_of_its_size_whatever_evicts(
     assert feature.table == TableConfig(name="f_emb", rows=30, dim=4, id_map=IdMapKind.ZCH)
 
 
+def test_dense_embeddings_are_read_with_their_width(parse_with_feature: ParseEdited) -> None:
+    autodis = "autodis { num_channels: 3 } embedding_dim: 4"
+    feature = parse_with_feature(_raw(autodis)).feature("f")
+    assert feature.dense_embedding is not None
+    assert (feature.width, feature.looked_up_width) == (4, 1)
+    assert feature.dense_embedding.key("f") == "autodis#4#3#0_800000#0_100000"
+    vector = parse_with_feature(_raw("mlp {} embedding_dim: 4 value_dim: 3")).feature("f")
+    assert vector.dense_embedding == LinearEmbeddingConfig(dim=4, value_dim=3)
+
+
+@pytest.mark.parametrize(
+    "fields", ["mlp {} boundaries: 1 embedding_dim: 4", "autodis { num_channels: 3 } boundaries: 1"]
+)
+def test_boundaries_win_over_a_dense_embedding(parse_with_feature: ParseEdited, fields: str) -> None:
+    feature = parse_with_feature(_raw(f"{fields} embedding_dim: 4")).feature("f")
+    assert feature.table is not None
+    assert feature.dense_embedding is None
+
+
+def test_a_dense_embedding_in_a_sequence_is_ignored(parse_with_feature: ParseEdited) -> None:
+    config = 'sequence_raw_feature { feature_name: "f" expression: "user:f" embedding_dim: 4 mlp {} }'
+    feature = parse_with_feature(config).feature("f")
+    assert feature.dense_embedding is None
+    assert feature.width == 1
+
+
+@pytest.mark.parametrize(
+    ("feature", "problem"),
+    [
+        (_raw("autodis { num_channels: 3 } embedding_dim: 4 value_dim: 2"), "autodis is for one number"),
+        (_raw("autodis { num_channels: 0 } embedding_dim: 4"), "autodis needs channels"),
+        (_raw("autodis { num_channels: 3 temperature: 0 } embedding_dim: 4"), "autodis needs channels"),
+        (_raw("mlp {}"), "mlp has no width"),
+        (
+            'sequence_lookup_feature { feature_name: "f" map: "user:m" key: "k" mlp {} embedding_dim: 4 }',
+            "mlp gives width 4 to a sequence of 1 numbers per element",
+        ),
+    ],
+)
+def test_an_impossible_dense_embedding_is_refused(
+    parse_with_feature: ParseEdited, feature: str, problem: str
+) -> None:
+    with pytest.raises(InvalidPipelineConfig, match=f" f: {problem}"):
+        parse_with_feature(feature)
+
+
 def test_zch_without_a_policy_is_refused(parse_with_feature: ParseEdited) -> None:
     with pytest.raises(InvalidPipelineConfig, match=r" f: zch has no eviction policy"):
         parse_with_feature(_id("zch { zch_size: 10 }"))
@@ -218,7 +265,6 @@ def test_what_is_made_of_sampled_and_other_values_is_of_a_third_data_group(parse
     [
         (_id("dynamicemb { max_capacity: 10 }"), "dynamicemb"),
         (_id('num_buckets: 7 data_type: "FP16"'), "FP16"),
-        (_raw("mlp {} embedding_dim: 4"), "mlp"),
     ],
 )
 def test_an_unsupported_property_is_refused_by_name(
