@@ -44,6 +44,8 @@ ExportError
     └── TowerDied            the process of one tower ended without a result
 """
 
+import re
+
 from exporter.redaction import name_first, redact_and_escape, shorten, shorten_inside
 
 LONGEST_MESSAGE = 3000  # characters; a file of a stranger may have a name of megabytes in it
@@ -101,6 +103,19 @@ class InvalidPipelineConfig(ExportError):
 
     code = "invalid_pipeline_config"
     advice = "correct the line or the feature that `where` names"
+
+    def place(self, position: str, *, instead_of: str) -> None:
+        """Add the position in the config's text, as "config:12", to `message` and `where`.
+
+        `instead_of`, the name of the text, is replaced where the message or `where` begins with it.
+        """
+        named = instead_of and re.compile(re.escape(instead_of) + r"(?=[: ])")
+        message, where = (
+            position + text.removeprefix(instead_of) if named and named.match(text) else f"{position}: {text}"
+            for text in (self.message, self.where)
+        )
+        self.message, self.where = fit_to_show(message, LONGEST_MESSAGE), fit_to_show(where, LONGEST_PLACE)
+        self.args = (self.message,)
 
 
 class UnsupportedConfig(InvalidPipelineConfig):

@@ -13,6 +13,7 @@ from exporter.config.message import read_message, require_fields
 from exporter.config.pb.data_pb2 import DataConfig, FgMode
 from exporter.config.pb.model_pb2 import Kernel as KernelMessage
 from exporter.config.pb.pipeline_pb2 import EasyRecConfig
+from exporter.config.positions import errors_with_lines
 from exporter.config.schema import FeatureGroup, PipelineConfig
 from exporter.dtypes import Kernel, Precision
 from exporter.errors import InvalidPipelineConfig, UnsupportedConfig
@@ -38,13 +39,19 @@ def parse_pipeline_config(text: str, *, where: str = "config") -> PipelineConfig
         UnsupportedConfig: it asks for something Slipway does not build.
     """
     config = parse_published_config(text, where=where)
-    FAMILIES[config.model.family].check(config.model, config.features, config.groups)
+    with errors_with_lines(text, where):
+        FAMILIES[config.model.family].check(config.model, config.features, config.groups)
     return config
 
 
 def parse_published_config(text: str, *, where: str = "config") -> PipelineConfig:
     """Read one tower's own config, as an artifact holds it: without the groups of other towers."""
     message = read_message(text, where)
+    with errors_with_lines(text, where):
+        return _read_config(text, message, where)
+
+
+def _read_config(text: str, message: EasyRecConfig, where: str) -> PipelineConfig:
     kind = message.model_config.WhichOneof("model")
     if kind is None:
         raise InvalidPipelineConfig(

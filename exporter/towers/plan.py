@@ -8,6 +8,7 @@ from pydantic import Field
 from exporter.config.build_options import BuildOptions
 from exporter.config.features.tables import lookups
 from exporter.config.parse import parse_pipeline_config
+from exporter.config.positions import errors_with_lines
 from exporter.config.schema import FeatureKind, PipelineConfig, TowerConfig
 from exporter.dims.plan import DimPlan, plan_dims
 from exporter.dtypes import Kernel, Precision
@@ -156,19 +157,21 @@ def plan_towers(spec: ExportSpec, config_text: str) -> tuple[PlannedTower, ...]:
             hint="export it, and its manifest lists them; or run slipway plan where the package is installed",
             where="family",
         )
-    pipeline = parse_pipeline_config(config_text, where=spec.config_uri or "config")
+    where = spec.config_uri or "config"
+    pipeline = parse_pipeline_config(config_text, where=where)
     options = build_options(pipeline, spec)
     _require_tables(pipeline, options.tables)
-    towers = tower_configs(pipeline, spec.towers, options)
-    _require_item_tower([tower.name for tower in towers], spec)
-    return tuple(
-        PlannedTower(
-            config=config,
-            plan=plan_dims(config.pipeline.features, max_batch_size=spec.max_batch_size),
-            item_id_column=item_id_column(config, spec),
+    with errors_with_lines(config_text, where):
+        towers = tower_configs(pipeline, spec.towers, options)
+        _require_item_tower([tower.name for tower in towers], spec)
+        return tuple(
+            PlannedTower(
+                config=config,
+                plan=plan_dims(config.pipeline.features, max_batch_size=spec.max_batch_size),
+                item_id_column=item_id_column(config, spec),
+            )
+            for config in towers
         )
-        for config in towers
-    )
 
 
 def build_options(pipeline: PipelineConfig, spec: ExportSpec) -> BuildOptions:

@@ -52,7 +52,7 @@ class GroupChecks:
             raise InvalidPipelineConfig(
                 f"{self.where} needs feature group {name}, for {purpose}, and there is none",
                 hint=f"add the group, of group_type {kind}",
-                where="model_config.feature_groups",
+                where=self.where,
             )
         found = self.group(name).kind
         if found is not kind and not (found.is_row_vector and kind.is_row_vector):

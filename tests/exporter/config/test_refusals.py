@@ -1,0 +1,61 @@
+"""Every refusal of a config names the model, group or feature, and the line to change."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from exporter.errors import InvalidPipelineConfig
+from exporter.spec import ExportSpec
+from exporter.towers.plan import plan_towers
+
+FIXTURES = Path(__file__).parents[2] / "fixtures" / "torcheasyrec"
+
+# Model, text of its config, what stands there instead, text of the line that is named, words of the error.
+REFUSED = [
+    # features
+    ("multi_tower_din", "num_buckets: 500", "", 'id_feature {', "id_feature user_id"),
+    ("multi_tower_din", "embedding_dim: 16", "embedding_dim: 0", "embedding_dim: 0", "user_id"),
+    ("multi_tower_din", "num_buckets: 10\n", "num_buckets: 10 zch { zch_size: 4 }\n", "zch {", "user_level"),
+    ("multi_tower_din", "num_buckets: 200", "num_buckets: 201", '"author_emb"', "author_emb"),
+    ("multi_tower_din", 'sequence_name: "click_seq"', 'sequence_name: ""', '_name: ""', "item_id, author"),
+    ("multi_tower_din", "sequence_length: 20", "sequence_length: 99999999", "length: 99", "99999999"),
+    ("multi_tower_din", 'feature_name: "user_vec"', 'feature_name: "user_age"', "raw_feature {", "user_age"),
+    ("multi_tower_din", 'pooling: "mean"', 'pooling: "max"', 'pooling: "max"', "click_seq__tags"),
+    ("multi_tower_din", 'feature_name: "user_vec"', "", "raw_feature {", "[5].raw_feature.feature_name"),
+    # groups
+    ("multi_tower_din", 'names: "user_level"', 'names: "user_levle"', '"user_levle"', "feature group deep"),
+    ("multi_tower_din", 'names: "user_level"', 'names: "user_id"', '"user_id"', "feature group deep"),
+    ("multi_tower_din", 'group_name: "buy"', 'group_name: "click"', "feature_groups {", "click"),
+    ("multi_tower_din", "group_type: SEQUENCE", "group_type: DEEP", '"click_seq__dur"', "click"),
+    ("dbmtl", 'input: "click_din"', 'input: "click_dni"', 'input: "click_dni"', "click_dni"),
+    ("dbmtl", 'pooling_type: "sum"', 'pooling_type: "max"', 'pooling_type: "max"', "pooling_encoder"),
+    # models
+    ("multi_tower_din", 'input: "click"', 'input: "clikc"', 'input: "clikc"', "clikc"),
+    ("multi_tower_din", "hidden_units: 24", "hidden_units: 0", "hidden_units: ", "towers: deep"),
+    ("multi_tower_din", '"Dice"', '"Dcie"', '"Dcie"', "Dcie"),
+    ("multi_tower_din", "binary_cross_entropy {", "softmax_cross_entropy {", "model_config {", "num_class"),
+    ("dbmtl", 'relation_tower_names: "ctr"', 'relation_tower_names: "crt"', '"crt"', "task cvr"),
+    ("dbmtl", "num_class: 2", "num_class: 1", "num_class: 1", "task cvr"),
+    ("dbmtl", "num_expert: 3", "num_expert: 99999", "num_expert: 99999", "num_expert"),
+    ("dbmtl", "use_bn: true", "use_bn: true use_ln: true", "use_bn: true", "bottom_mlp"),
+    ("dbmtl", "export_config {", 'export_config { mixed_precision: "FP8"', 'mixed_precision: "FP8"', "FP8"),
+    # text
+    ("dbmtl", "num_expert: 3", "num_experts: 3", "num_experts: 3", 'no field named "num_experts"'),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("model", "old", "new", "line", "words"), REFUSED)
+def test_a_refusal_names_the_line(model: str, old: str, new: str, line: str, words: str) -> None:
+    text = (FIXTURES / model / "pipeline.config").read_text()
+    assert old in text
+    edited = text.replace(old, new, 1)
+    with pytest.raises(InvalidPipelineConfig) as raised:
+        plan_towers(ExportSpec(config=edited, checkpoint_uri="c", output_uri="o"), edited)
+    error = raised.value
+    place = re.match(r"config:(\d+)[: ]", error.message)
+    assert place, error.message
+    assert error.where.startswith(place[0][:-1])
+    assert words in error.message
+    assert line in edited.splitlines()[int(place[1]) - 1]
+    assert error.hint
