@@ -224,11 +224,13 @@ def _tensors(title: str, tensors: Iterable[TensorEntry], dims: Iterable[DimEntry
 
 
 def _embeddings(tower: TowerEntry) -> Table:
-    """Show the dtype of each table's rows, and their differences from the rows in fp32."""
-    columns = ("table", "rows × width", "dtype", "bytes", "in fp32", "error per row: largest", "mean")
+    """Show the dtypes of each table's rows, and their differences from the checkpoint's rows."""
+    sizes = ("rows × width", "trained in", "dtype", "bytes", "in fp32")
+    columns = ("table", *sizes, "error per row: largest", "mean")
     table = table_of(*columns, title=f"{tower.name} tower, tables")
     for each in tower.embeddings:
-        sizes = f"{each.rows:,} × {each.width}", each.dtype, f"{each.bytes:,}", f"{each.fp32_bytes:,}"
+        dtypes = each.trained, each.dtype
+        sizes = f"{each.rows:,} × {each.width}", *dtypes, f"{each.bytes:,}", f"{each.fp32_bytes:,}"
         errors = ("none", "none")
         if (error := each.error) is not None:
             errors = (

@@ -76,11 +76,19 @@ def _parts(view: PlanView) -> list[tuple[str, Sequence[TensorEntry], Sequence[Di
 def _tables(tower: TowerPlan) -> Table:
     """Show the dtype and the size of each embedding table."""
     table = table_of(
-        "table", "rows × width", "dtype", "bytes", "in fp32", "read by", title=f"{tower.name} tower, tables"
+        "table",
+        "rows × width",
+        "trained in",
+        "dtype",
+        "bytes",
+        "in fp32",
+        "read by",
+        title=f"{tower.name} tower, tables",
     )
     for each in tower.tables:
         rows, size, fp32 = (_count(number) for number in (each.rows, each.bytes, each.fp32_bytes))
-        table.add_row(each.name, f"{rows} × {each.width}", each.dtype, size, fp32, ", ".join(each.features))
+        shape, dtypes = f"{rows} × {each.width}", (each.trained, each.dtype)
+        table.add_row(each.name, shape, *dtypes, size, fp32, ", ".join(each.features))
     return table
 
 

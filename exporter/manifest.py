@@ -149,15 +149,18 @@ class RowError(Frozen):
 
 
 class TableEntry(Frozen):
-    """An embedding table of a tower: the dtype of its rows, the bytes that saves, and the error it costs."""
+    """An embedding table of a tower: the dtypes of its rows, the bytes they take, and the error it costs."""
 
     name: str
     path: str  # in the tower, and with "model." before it in the checkpoint
     rows: int
     width: int
-    dtype: TableDtype
-    fp32_bytes: int
-    bytes: int
+    trained: TableDtype = Field(
+        default=TableDtype.FP32, description="Dtype of its rows in the checkpoint: fp32 or fp16."
+    )
+    dtype: TableDtype = Field(description="Dtype of its rows in the package, or in its shards.")
+    fp32_bytes: int = Field(description="Bytes that its rows would take in fp32.")
+    bytes: int = Field(description="Bytes that its rows take in `dtype`.")
     error: RowError | None = None  # None: the rows are unchanged
 
 

@@ -85,9 +85,10 @@ class Tables(Frozen):
     """The layout of a model's embedding tables and the dtype of their rows."""
 
     layout: TableLayout = TableLayout.PACKAGED
-    dtype: TableDtype = Field(
-        default=TableDtype.FP32,
-        description="Dtype in which the rows of all tables are stored; lookups return fp32 in any case.",
+    dtype: TableDtype | None = Field(
+        default=None,
+        description="Dtype in which the rows of all tables are stored; lookups return fp32 in any case. "
+        "Default: each table's own in the checkpoint, fp32 or fp16. fp32 widens tables of fp16.",
     )
     dtypes: Mapping[Annotated[str, Field(min_length=1, max_length=512)], TableDtype] = Field(
         default={},
@@ -95,9 +96,9 @@ class Tables(Frozen):
         description="Dtype of single tables, by the names that `slipway plan` lists; overrides `dtype`.",
     )
 
-    def dtype_of(self, table: str) -> TableDtype:
-        """Return the dtype in which the rows of the table of this name are stored."""
-        return self.dtypes.get(table, self.dtype)
+    def dtype_of(self, table: str, trained: TableDtype) -> TableDtype:
+        """Return the dtype in which the rows of the table of this name are stored, `trained` by default."""
+        return self.dtypes.get(table, self.dtype or trained)
 
     @property
     def sharded(self) -> bool:

@@ -183,7 +183,7 @@ class Promotion(PostedBody):
 
 
 class TablePlan(Frozen):
-    """An embedding table that a tower reads: the dtype of its rows, and its size in bytes."""
+    """An embedding table that a tower reads: the dtypes of its rows, and its size in bytes."""
 
     name: str
     rows: int = Field(
@@ -191,7 +191,8 @@ class TablePlan(Frozen):
     )
     width: int
     features: tuple[str, ...] = Field(description="Features that look rows up in the table.")
-    dtype: TableDtype
+    trained: TableDtype = Field(description="Dtype of its rows in the checkpoint.")
+    dtype: TableDtype = Field(description="Dtype that its rows will be stored in.")
     fp32_bytes: int
     bytes: int
 
@@ -199,12 +200,13 @@ class TablePlan(Frozen):
     def of(cls, found: Sequence[Lookup], tables: Tables) -> "TablePlan":
         """Plan one table from all its lookups."""
         table = found[0].table
-        dtype = tables.dtype_of(table.name)
+        dtype = tables.dtype_of(table.name, table.dtype)
         return cls(
             name=table.name,
             rows=table.rows,
             width=table.dim,
             features=tuple(dict.fromkeys(lookup.feature.name for lookup in found)),
+            trained=table.dtype,
             dtype=dtype,
             fp32_bytes=table.rows * TableDtype.FP32.row_bytes(table.dim),
             bytes=table.rows * dtype.row_bytes(table.dim),

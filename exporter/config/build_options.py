@@ -11,7 +11,7 @@ class BuildOptions:
     """Options of one tower, decided: nothing is left to a default of the pipeline config."""
 
     id_weights: IdWeights = IdWeights.APPLY  # whether the weights of weighted ids scale their rows
-    tables: Tables = field(default_factory=Tables)  # dtypes and layout as packaged; a checkpoint's are fp32
+    tables: Tables = field(default_factory=Tables)  # dtypes and layout as packaged
     precision: Precision = Precision.FP32  # precision of everything but the tables
     kernel: Kernel = Kernel.PYTORCH  # kernels of the HSTU layers on CUDA; a CPU always runs PyTorch's
     tf32: bool = False  # True: products of fp32 matrices on CUDA may round their factors to TF32

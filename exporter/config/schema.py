@@ -8,7 +8,7 @@ from exporter.config.blocks.dense_embedding import DenseEmbeddingConfig
 from exporter.config.blocks.sequence_encoders import SequenceEncoderConfig
 from exporter.config.build_options import BuildOptions
 from exporter.config.family import FamilyConfig
-from exporter.dtypes import Kernel, Precision
+from exporter.dtypes import Kernel, Precision, TableDtype
 from exporter.spec import TowerName
 
 
@@ -85,6 +85,10 @@ class TableConfig:
     rows: int  # ROWS_OF_CHECKPOINT until the checkpoint is there
     dim: int
     id_map: IdMapKind | None = None  # None: ids are row numbers; otherwise any int64
+    dtype: TableDtype = TableDtype.FP32  # of its rows as trained, and in the checkpoint: fp32 or fp16
+
+    def __str__(self) -> str:
+        return f"{self.rows} rows of width {self.dim} in {self.dtype}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,15 +9,15 @@ from torch import Tensor, nn
 from exporter.config.build_options import BuildOptions
 from exporter.dtypes import Precision, TableDtype
 from exporter.lowering.precision import InPrecision, allow_tf32, without_tf32
-from exporter.lowering.tables import quantise_tables
+from exporter.lowering.tables import changes_tables, quantise_tables
 from exporter.manifest import TableEntry
+from exporter.models.embedding.tables import loses_precision
 from exporter.towers.tower import Tower
 
 # Default tolerances for differences of outputs from fp32, as fractions of an output's scale. They are sanity
 # bounds, because the model decides how much of a table's error reaches an output. The recorded models reach
 # at most two fifths of them.
 _OF_TABLES = {
-    TableDtype.FP32: 0.0,
     TableDtype.FP16: 5e-3,
     TableDtype.INT8: 5e-2,
     TableDtype.INT4: 0.5,
@@ -53,7 +53,7 @@ class LoweredTower:
 def lower_tower(tower: Tower, device: torch.device, *, tolerance: float | None = None) -> LoweredTower:
     """Move a tower with its weights to `device`, in the precision that the request asks for.
 
-    Unchanged weights are shared with the fp32 reference. If tables are quantised, the reference stays on the
+    Unchanged weights are shared with the fp32 reference. If tables change, the reference stays on the
     CPU, because a GPU may have room for the quantised tables only.
 
     Raises:
@@ -62,7 +62,7 @@ def lower_tower(tower: Tower, device: torch.device, *, tolerance: float | None =
     options = tower.config.options
     reference, at = tower.module, device
     served = tower.served
-    if _quantises(options):
+    if changes_tables(served, options.tables):
         reference, at = _sharing(served), torch.device("cpu")
     tables = quantise_tables(served, options.tables)
     served.to(device)
@@ -79,17 +79,14 @@ def lower_tower(tower: Tower, device: torch.device, *, tolerance: float | None =
     )
 
 
-def _quantises(options: BuildOptions) -> bool:
-    return {options.tables.dtype, *options.tables.dtypes.values()} != {TableDtype.FP32}
-
-
 def _is_low(options: BuildOptions, tables: tuple[TableEntry, ...]) -> bool:
     """Return whether any table or arithmetic of this tower is of lower precision."""
     return _bound(options, tables) > 0
 
 
 def _bound(options: BuildOptions, tables: tuple[TableEntry, ...]) -> float:
-    of_tables = max((_OF_TABLES[table.dtype] for table in tables), default=0.0)
+    changed = (table.dtype for table in tables if loses_precision(table.trained, table.dtype))
+    of_tables = max((_OF_TABLES[dtype] for dtype in changed), default=0.0)
     return of_tables + _OF_ARITHMETIC[options.precision] + (_OF_TF32 if options.tf32 else 0.0)
 
 

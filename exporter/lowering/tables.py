@@ -12,10 +12,17 @@ from exporter.dtypes import TableDtype
 from exporter.lowering.errors import TableOutOfRange
 from exporter.manifest import RowError, TableEntry
 from exporter.models.embedding.table_in_pieces import TableInPieces
-from exporter.models.embedding.tables import LOW_TABLES, EmbeddingTable, Fp32Table, LowTable
+from exporter.models.embedding.tables import (
+    FLOATS,
+    LOW_TABLES,
+    EmbeddingTable,
+    FloatTable,
+    LowTable,
+    loses_precision,
+)
 from exporter.spec import Tables
 
-PIECE = 8 << 20  # bytes of fp32 rows that are quantised at a time
+PIECE = 8 << 20  # bytes of rows in fp32 that are quantised or widened at a time
 
 
 def table_modules(module: nn.Module) -> dict[str, EmbeddingTable]:
@@ -24,10 +31,11 @@ def table_modules(module: nn.Module) -> dict[str, EmbeddingTable]:
 
 
 def quantise_tables(module: nn.Module, tables: Tables) -> tuple[TableEntry, ...]:
-    """Replace fp32 tables of `module` by tables of the dtypes in `tables`; return the entry of every table.
+    """Replace tables of `module` by tables of the dtypes in `tables`; return the entry of every table.
 
-    A table that is looked up in pieces is not replaced: it returns rows as if its pieces were quantised.
-    A large replacement lies in an unnamed file, not in memory.
+    A table stays as it is where its dtype is that of the checkpoint. A table that is looked up in pieces is
+    not replaced: it returns rows as if its pieces were quantised. A large replacement lies in an unnamed
+    file, not in memory.
 
     Raises:
         TableOutOfRange: a row has numbers that its dtype cannot hold.
@@ -35,27 +43,47 @@ def quantise_tables(module: nn.Module, tables: Tables) -> tuple[TableEntry, ...]
     entries = []
     for path, table in table_modules(module).items():
         parent, _, name = path.rpartition(".")
-        dtype, error = tables.dtype_of(name), None
+        trained = trained_dtype(table)
+        dtype, error = tables.dtype_of(name, trained), None
         if isinstance(table, TableInPieces):  # its error is measured when its rows are written
             shape, table.kept_in = table.meta.shape, dtype
         else:
-            assert isinstance(table, Fp32Table)
+            assert isinstance(table, FloatTable)
             shape = tuple(table.weight.shape)
-            if dtype is not TableDtype.FP32:
+            if loses_precision(trained, dtype):
                 low, error = quantise_table(table.weight.detach(), dtype, name=name)
                 module.get_submodule(parent).register_module(name, low)
-        entries.append(table_entry(path, shape, dtype, error))
+            elif dtype is not trained:
+                module.get_submodule(parent).register_module(name, widen_table(table.weight.detach()))
+        entries.append(table_entry(path, shape, trained, dtype, error))
     return tuple(entries)
 
 
-def table_entry(path: str, shape: Sequence[int], dtype: TableDtype, error: RowError | None) -> TableEntry:
-    """Return the manifest's entry of a table whose rows are stored in `dtype`."""
+def changes_tables(module: nn.Module, tables: Tables) -> bool:
+    """Return whether any table of `module` is to be kept in another dtype than it was trained in."""
+    found = ((path.rpartition(".")[2], trained_dtype(table)) for path, table in table_modules(module).items())
+    return any(tables.dtype_of(name, trained) is not trained for name, trained in found)
+
+
+def trained_dtype(table: EmbeddingTable) -> TableDtype:
+    """Return the dtype that the checkpoint has for the rows of a table, which must not be quantised yet."""
+    if isinstance(table, TableInPieces):
+        return table.trained
+    assert isinstance(table, FloatTable)
+    return table.dtype
+
+
+def table_entry(
+    path: str, shape: Sequence[int], trained: TableDtype, dtype: TableDtype, error: RowError | None
+) -> TableEntry:
+    """Return the manifest's entry of a table whose rows, `trained` in one dtype, are stored in `dtype`."""
     rows, width = shape
     return TableEntry(
         name=path.rpartition(".")[2],
         path=path,
         rows=rows,
         width=width,
+        trained=trained,
         dtype=dtype,
         fp32_bytes=rows * TableDtype.FP32.row_bytes(width),
         bytes=rows * dtype.row_bytes(width),
@@ -74,7 +102,15 @@ def quantise_table(weight_RD: Tensor, dtype: TableDtype, *, name: str) -> tuple[
             packed = {key: _room(value, weight_RD.shape[0]) for key, value in packed_piece.items()}
         for key, value in packed_piece.items():
             packed[key][start : start + len(value)] = value
-    return kind(packed or kind.pack(weight_RD), width), errors.summarise()
+    return kind(packed or kind.pack(weight_RD.float()), width), errors.summarise()
+
+
+def widen_table(weight_RD: Tensor) -> FloatTable:
+    """Return the table in fp32; only one piece of it is held in memory."""
+    wide = room_for(TensorMeta(shape=tuple(weight_RD.shape), dtype=FLOATS[TableDtype.FP32]))
+    for start, rows_PD in _pieces(weight_RD):
+        wide[start : start + len(rows_PD)] = rows_PD
+    return FloatTable(wide)
 
 
 def _pieces(weight_RD: Tensor) -> Iterator[tuple[int, Tensor]]:
@@ -92,7 +128,7 @@ def fuse_rows(rows_PD: Tensor, dtype: TableDtype, errors: "RowErrors", *, name: 
     Raises:
         TableOutOfRange: a row has numbers that the dtype cannot hold.
     """
-    kind = LOW_TABLES[dtype]
+    kind, rows_PD = LOW_TABLES[dtype], rows_PD.float()
     packed = kind.fuse(rows_PD)
     restored_PD = kind.restore(packed, rows_PD.shape[1])
     finite_P = restored_PD.isfinite().all(dim=1)

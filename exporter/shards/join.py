@@ -162,14 +162,13 @@ def tables_file(tower: TowerName, parts: Sequence[RankTables], tables: Tables) -
             tensor=table.weight,
             rows=table.meta.shape[0],
             width=table.meta.shape[1],
-            dtype=str(meta_of_fused_rows(table.meta, tables.dtype_of(table.name)).dtype).removeprefix(
-                "torch."
-            ),
-            kept_in=tables.dtype_of(table.name),
+            dtype=str(meta_of_fused_rows(table.meta, kept_in).dtype).removeprefix("torch."),
+            kept_in=kept_in,
             features=table.features,
             shards=tuple(sorted(_rows_of(table, parts), key=lambda rows: rows.first)),
         )
         for table in parts[0].tables
+        for kept_in in (tables.dtype_of(table.name, table.trained),)
     )
     return TablesFile(tower=tower, tables=described)
 

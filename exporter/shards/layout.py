@@ -8,7 +8,7 @@ from exporter.dtypes import TableDtype
 from exporter.lowering.tables import RowErrors
 from exporter.manifest import FileRef, LookupReport, SourceRef
 from exporter.models.embedding.table_uses import TableUse
-from exporter.models.embedding.tables import meta_of_fused_rows
+from exporter.models.embedding.tables import loses_precision, meta_of_fused_rows
 from exporter.outcome import ExportOutcome, Failure
 from exporter.spec import TowerName
 from exporter.storage.store import StoredFile
@@ -24,11 +24,11 @@ class TableShard:
     table: TableUse
     first: int
     end: int
-    kept_in: TableDtype = TableDtype.FP32
+    kept_in: TableDtype
 
     @property
     def is_quantised(self) -> bool:
-        return self.kept_in is not TableDtype.FP32
+        return loses_precision(self.table.trained, self.kept_in)
 
     @property
     def meta(self) -> TensorMeta:

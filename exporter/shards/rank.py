@@ -102,7 +102,7 @@ def write_tables(request: TablesRequest, local: Path, progress: Progress) -> Ran
             table=tables[weight],
             first=first,
             end=end,
-            kept_in=spec.tables.dtype_of(tables[weight].name),
+            kept_in=spec.tables.dtype_of(tables[weight].name, tables[weight].trained),
         )
         for weight, (first, end) in rows_of_rank(plan, ranks.rank).items()
     )

@@ -59,7 +59,7 @@ class WrittenShards:
                     low = LOW_TABLES[shard.kept_in]
                     width = shard.table.meta.shape[1]
                     expected, found = (low.restore(each, width) for each in (low.fuse(expected), found))
-                yield shard.table, row, F.embedding(torch.tensor([0]), expected), found
+                yield shard.table, row, F.embedding(torch.tensor([0]), expected).float(), found.float()
 
     def _own(self, shard: TableShard) -> Piece:
         return self._files.piece(self._local, shard.table.weight, shard.first, shard.meta)
@@ -84,7 +84,9 @@ def verify_lookups(
     """
     own = [_row_difference(tower, *each) for each in written.own_rows()]
     mapped = blueprint.build()
-    look_up_in_pieces(mapped.module, written.pieces, lambda table: spec.tables.dtype_of(table.name))
+    look_up_in_pieces(
+        mapped.module, written.pieces, lambda table: spec.tables.dtype_of(table.name, table.trained)
+    )
     eager, reference = (
         build_eager_lookup(each, max_batch_size=spec.max_batch_size) for each in (tower, mapped)
     )

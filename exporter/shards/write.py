@@ -56,6 +56,7 @@ def _values(
                 raise WeightsNotFinite([name])
             if shard.is_quantised:
                 rows = fuse_rows(rows, shard.kept_in, errors[table.weight], name=table.name, first=first)
+            rows = rows.to(shard.meta.dtype)
             yield rows
             done += rows.nbytes
             on_bytes(done, total)

@@ -11,7 +11,7 @@ from exporter.config.parse import parse_pipeline_config
 from exporter.config.positions import errors_with_lines
 from exporter.config.schema import FeatureKind, PipelineConfig, TowerConfig
 from exporter.dims.plan import DimPlan, plan_dims
-from exporter.dtypes import Kernel, Precision
+from exporter.dtypes import Kernel, Precision, TableDtype
 from exporter.errors import FamilyNotListed, InvalidPipelineConfig, InvalidSpec, PassRefused
 from exporter.manifest import VECTOR_COLUMN
 from exporter.redaction import name_first
@@ -275,7 +275,7 @@ def refuse_model_options(spec: ExportSpec) -> None:
             hint="leave id_weights out",
             where="id_weights",
         )
-    if spec.tables != Tables():
+    if spec.tables not in (Tables(), Tables(dtype=TableDtype.FP32)):
         raise InvalidSpec(
             "tables is for TorchEasyRec's models; a custom family packages its tables itself, without shards",
             hint="leave tables out; the family's own module may keep its rows in another dtype",

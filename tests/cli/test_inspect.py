@@ -124,7 +124,7 @@ def test_it_says_what_computes_it(shown: str) -> None:
 def test_it_says_what_lower_precision_saves_and_costs(shown: str) -> None:
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in shown.splitlines()]
     errors = ["0.013 (0.0039 of the row)", "0.0065 (0.0031 of the row)"]
-    assert ["user_id_emb", "2,000 × 16", "int8", "48,000", "128,000", *errors] in rows
+    assert ["user_id_emb", "2,000 × 16", "fp32", "int8", "48,000", "128,000", *errors] in rows
     assert ["user_tower_emb", "0.0035", "0.0054", "batch_512"] in rows
     assert "user tower: it computes in fp16 by autocast, and its outputs are fp32" in shown
     assert "user against the model in fp32: allowed 0.055 of the output's scale" in " ".join(shown.split())

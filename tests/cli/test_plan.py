@@ -56,6 +56,7 @@ def test_the_plan_can_be_had_as_json(capsys: pytest.CaptureFixture[str]) -> None
                     "rows": 2000,
                     "width": 16,
                     "features": ["video_id"],
+                    "trained": "fp32",
                     "dtype": "fp32",
                     "fp32_bytes": 128_000,
                     "bytes": 128_000,
@@ -75,8 +76,8 @@ def test_it_says_what_tables_will_be_kept_in(capsys: pytest.CaptureFixture[str])
     asked = ["--table-dtype", "int8", "--table-dtype", "video_id_emb=int4"]
     assert main(["plan", "--config", str(CONFIG), "--tower", "user", *asked]) == 0
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in capsys.readouterr().out.splitlines()]
-    assert ["user_id_emb", "500 × 16", "int8", "12,000", "32,000", "user_id"] in rows
-    assert ["video_id_emb", "2,000 × 16", "int4", "24,000", "128,000", "uih_seq__video_id"] in rows
+    assert ["user_id_emb", "500 × 16", "fp32", "int8", "12,000", "32,000", "user_id"] in rows
+    assert ["video_id_emb", "2,000 × 16", "fp32", "int4", "24,000", "128,000", "uih_seq__video_id"] in rows
 
 
 def test_a_table_that_is_not_there_is_refused_with_those_that_are(capsys: pytest.CaptureFixture[str]) -> None:

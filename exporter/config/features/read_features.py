@@ -22,8 +22,10 @@ from exporter.config.pb.feature_kinds_pb2 import (
 )
 from exporter.config.pb.pipeline_pb2 import EasyRecConfig
 from exporter.config.schema import Feature, IdMapKind, Pooling, Sequence, TableConfig
+from exporter.dtypes import TableDtype
 from exporter.errors import InvalidPipelineConfig
 
+_TABLE_DTYPES = {"FP32": TableDtype.FP32, "FP16": TableDtype.FP16}  # by a feature's data_type
 _DEFAULT_SEPARATOR = "\x03"
 _TOKENIZERS = ("bpe", "sentencepiece")
 
@@ -156,13 +158,14 @@ def _table(source: FeatureSource) -> TableConfig | None:
         return None
     if message.embedding_dim == 0:
         source.raise_invalid("its table would have rows of width 0", hint="set embedding_dim to 1 or more")
-    if message.data_type != "FP32":
-        source.refuse(f"tables of type {message.data_type} are not supported", hint="supported is FP32")
+    if message.data_type not in _TABLE_DTYPES:
+        source.raise_invalid(f"data_type is {message.data_type!r}", hint='write "FP32" or "FP16"')
     return TableConfig(
         name=message.embedding_name or f"{source.name}_emb",
         rows=rows,
         dim=message.embedding_dim,
         id_map=id_map,
+        dtype=_TABLE_DTYPES[message.data_type],
     )
 
 

@@ -124,13 +124,12 @@ def check_tables(groups: Sequence[FeatureGroup], features: Iterable[Feature]) ->
 
 def _check_shape(first: Lookup, other: Lookup) -> None:
     rows = {first.table.rows, other.table.rows} - {ROWS_OF_CHECKPOINT}
-    if len(rows) <= 1 and first.table.dim == other.table.dim:
+    if len(rows) <= 1 and replace(first.table, rows=other.table.rows) == other.table:
         return
     raise InvalidPipelineConfig(
         f"features {first.feature.name} and {other.feature.name} share table {other.table.name}, "
-        f"but one has {first.table.rows} rows of width {first.table.dim} "
-        f"and the other {other.table.rows} of {other.table.dim}",
-        hint="give both the same embedding_dim and number of rows, or embedding_names of their own",
+        f"but one has {first.table} and the other {other.table}",
+        hint="give both the same embedding_dim, data_type and number of rows, or names of their own",
         where=f"feature_configs: {other.feature.name}",
     )
 

@@ -17,7 +17,7 @@ from exporter.models.blocks.dense_embedding import DenseEmbedding, build_dense_e
 from exporter.models.blocks.jagged import Layout, cumulative_offsets, first, pad_to
 from exporter.models.blocks.sequence_encoders import build_encoder
 from exporter.models.embedding.id_map import IdMap
-from exporter.models.embedding.tables import EmbeddingTable, Fp32Table
+from exporter.models.embedding.tables import FLOATS, EmbeddingTable, FloatTable
 from exporter.spec import IdWeights
 
 
@@ -213,8 +213,8 @@ def _add_module(root: nn.Module, path: Sequence[str], build: Callable[[], nn.Mod
         parent[name] = build()
 
 
-def _new_table(config: TableConfig) -> Fp32Table:
-    table = Fp32Table(config.rows, config.dim)
+def _new_table(config: TableConfig) -> FloatTable:
+    table = FloatTable(torch.empty((config.rows, config.dim), dtype=FLOATS[config.dtype]))
     bound = sqrt(1 / max(config.rows, 1))  # none until the checkpoint's are known
     nn.init.uniform_(table.weight, -bound, bound)
     return table

@@ -9,6 +9,7 @@ from exporter.checkpoint.tensors import Piece, TensorMeta
 from exporter.dtypes import TableDtype
 from exporter.models.embedding.embedding_group import EmbeddingGroup
 from exporter.models.embedding.table_in_pieces import TableInPieces
+from exporter.models.embedding.tables import dtype_of_floats
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +24,11 @@ class TableUse:
     def name(self) -> str:
         """Name of the table in the config."""
         return self.module.rpartition(".")[2]
+
+    @property
+    def trained(self) -> TableDtype:
+        """Dtype of its rows in the checkpoint."""
+        return dtype_of_floats(self.meta.dtype)
 
     @property
     def weight(self) -> str:
@@ -50,7 +56,7 @@ def list_tables(root: nn.Module) -> tuple[TableUse, ...]:
 def look_up_in_pieces(
     root: nn.Module,
     pieces_of: PiecesOf,
-    kept_in: Callable[[TableUse], TableDtype] = lambda table: TableDtype.FP32,
+    kept_in: Callable[[TableUse], TableDtype] = lambda table: table.trained,
 ) -> None:
     """Replace every table by one that is looked up in pieces; the module then holds no rows."""
     for table in list_tables(root):

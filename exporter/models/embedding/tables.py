@@ -16,11 +16,14 @@ from exporter.checkpoint.tensors import TensorMeta
 from exporter.config.schema import Pooling
 from exporter.dtypes import TableDtype
 
+FLOATS = {
+    TableDtype.FP32: torch.float32,
+    TableDtype.FP16: torch.float16,
+}  # dtypes that training keeps rows in
+
 
 class EmbeddingTable(nn.Module, ABC):
     """An embedding table; the tensors in its state dict have one entry per row of the table."""
-
-    dtype: ClassVar[TableDtype]
 
     @abstractmethod
     def rows(self, ids_V: Tensor) -> Tensor:
@@ -34,22 +37,36 @@ class EmbeddingTable(nn.Module, ABC):
         return pool_rows(each_V, self.rows(ids_V), offsets, pooling, weights_V)
 
 
-class Fp32Table(EmbeddingTable, nn.Embedding):
-    """Table in fp32, as training has it, under the checkpoint's name."""
+class FloatTable(EmbeddingTable):
+    """Table in fp32 or fp16, under the checkpoint's name.
 
-    dtype = TableDtype.FP32
+    Rows of fp16 become fp32 before they are summed, as in the lookups of a trained, sharded model.
+    """
+
+    def __init__(self, weight_RD: Tensor) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(weight_RD)
+
+    @property
+    def dtype(self) -> TableDtype:
+        return dtype_of_floats(self.weight.dtype)
 
     def rows(self, ids_V: Tensor) -> Tensor:
-        return F.embedding(ids_V, self.weight)
+        rows_VD = F.embedding(ids_V, self.weight)
+        return rows_VD if self.dtype is TableDtype.FP32 else rows_VD.float()
 
     def bags(
         self, ids_V: Tensor, offsets: Tensor, pooling: Pooling, weights_V: Tensor | None = None
     ) -> Tensor:
-        return pool_rows(ids_V, self.weight, offsets, pooling, weights_V)
+        if self.dtype is TableDtype.FP32:
+            return pool_rows(ids_V, self.weight, offsets, pooling, weights_V)
+        return super().bags(ids_V, offsets, pooling, weights_V)
 
 
 class LowTable(EmbeddingTable):
-    """Table in fewer bytes than fp32; only the rows that are looked up become fp32, never the table."""
+    """Table in fewer bytes than as trained; only the rows that are looked up become fp32, never the table."""
+
+    dtype: ClassVar[TableDtype]
 
     def __init__(self, packed: Mapping[str, Tensor], width: int) -> None:
         """Take the buffers that `pack` returned for rows of `width` numbers."""
@@ -116,7 +133,7 @@ class Int8Table(LowTable):
     def split(fused: Tensor, width: int) -> dict[str, Tensor]:
         return {
             "codes": fused[:, :width].contiguous(),
-            "scale_offset": fused[:, width:].contiguous().view(torch.float32),
+            "scale_offset": _own(fused[:, width:]).view(torch.float32),
         }
 
     def rows(self, ids_V: Tensor) -> Tensor:
@@ -147,7 +164,7 @@ class Int4Table(LowTable):
         size = fused.shape[1] - 4
         return {
             "codes": fused[:, :size].contiguous(),
-            "scale_offset": fused[:, size:].contiguous().view(torch.float16),
+            "scale_offset": _own(fused[:, size:]).view(torch.float16),
         }
 
     def rows(self, ids_V: Tensor) -> Tensor:
@@ -162,14 +179,28 @@ LOW_TABLES: Mapping[TableDtype, type[LowTable]] = {
 }
 
 
+def _own(part: Tensor) -> Tensor:
+    """Copy a part, even of a single row, so that it begins at an address that any dtype can be viewed at."""
+    return part.clone(memory_format=torch.contiguous_format)
+
+
+def dtype_of_floats(dtype: torch.dtype) -> TableDtype:
+    """Return the dtype of a table whose rows are floating-point numbers of this dtype."""
+    [found] = (each for each, floats in FLOATS.items() if floats is dtype)
+    return found
+
+
+def loses_precision(trained: TableDtype, kept_in: TableDtype) -> bool:
+    """Return whether rows change where they are kept in another dtype than they were trained in."""
+    return kept_in not in (trained, TableDtype.FP32)
+
+
 def meta_of_fused_rows(meta: TensorMeta, dtype: TableDtype) -> TensorMeta:
-    """Return shape and dtype of fp32 rows of this meta once they are fused in `dtype`."""
+    """Return shape and dtype of rows of this meta once they are fused in `dtype`."""
     rows, width = meta.shape
     match dtype:
-        case TableDtype.FP32:
-            return meta
-        case TableDtype.FP16:
-            return TensorMeta(shape=meta.shape, dtype=torch.float16)
+        case TableDtype.FP32 | TableDtype.FP16:
+            return TensorMeta(shape=meta.shape, dtype=FLOATS[dtype])
         case TableDtype.INT8 | TableDtype.INT4:
             return TensorMeta(shape=(rows, dtype.row_bytes(width)), dtype=torch.uint8)
 

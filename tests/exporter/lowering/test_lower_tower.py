@@ -11,7 +11,7 @@ from exporter.dtypes import Precision, TableDtype
 from exporter.lowering.lower_tower import LoweredTower, lower_tower
 from exporter.lowering.precision import without_tf32
 from exporter.lowering.tables import table_modules
-from exporter.models.embedding.tables import Fp32Table, Int8Table
+from exporter.models.embedding.tables import FloatTable, Int8Table
 from exporter.spec import Tables
 from exporter.towers.tower import Tower
 from tests.exporter.models.recorded import load_recorded_weights, random_inputs, recorded_tower, untrained
@@ -60,7 +60,7 @@ def test_single_tables_are_quantised_by_name() -> None:
     tables = table_modules(lowered.tower.module)
     kinds = {path.rpartition(".")[2]: type(table) for path, table in tables.items()}
     assert kinds.pop("video_id_emb") is Int8Table
-    assert set(kinds.values()) == {Fp32Table}
+    assert set(kinds.values()) == {FloatTable}
     low, fp32 = outputs_of(lowered)
     assert torch.equal(fp32, recorded_output())
     assert 0 < (low - fp32).abs().max() < 0.05 * fp32.abs().max()

@@ -31,7 +31,6 @@ FOLDERS = tuple(sorted(path.parent.name for path in FIXTURES.glob("*/pipeline.co
 NOT_YET = frozenset(
     (
         "dlrm",
-        "dlrm_hstu_fp16",
         "dssm_v2",
         "multi_tower_seq_kinds",
         "sid_rqkmeans",

@@ -141,3 +141,24 @@ def test_a_process_that_is_killed_fails_its_tower_only(tmp_path: Path) -> None:
     made = export_tables_isolated(order, lambda event: os.kill(os.getpid(), signal.SIGKILL))
     assert made.died and made.failure is not None and made.failure.code == "tower_died"
     assert "tables on rank 1 was killed by SIGKILL" in made.failure.message
+
+
+@pytest.mark.parametrize(
+    ("dtype", "stored"),
+    [(None, torch.float16), ("fp16", torch.float16), ("fp32", torch.float32), ("int8", torch.uint8)],
+)
+def test_rows_of_fp16_are_written_as_the_checkpoint_has_them_or_as_asked(
+    dtype: str | None, stored: torch.dtype, shard: Shard, tmp_path: Path
+) -> None:
+    sharded = shard("dlrm_hstu_fp16", ranks=3, tables={"layout": "sharded", "dtype": dtype})
+    files = [load_file(tmp_path / made.file.path) for made in sharded.made if made.file]
+    found = torch.cat([file[VIDEOS] for file in files])
+    before = open_checkpoint(FIXTURES / "dlrm_hstu_fp16" / "model.ckpt-11").read(f"model.{VIDEOS}")
+    assert before.dtype is torch.float16 and found.dtype is stored
+    if stored is torch.uint8:
+        fused = torch.ops.fbgemm.FloatOrHalfToFused8BitRowwiseQuantized(before.float())
+        assert torch.equal(found, fused)
+        assert all(len(made.errors) == 7 for made in sharded.made)
+    else:
+        assert torch.equal(found, before.to(stored))
+        assert not any(made.errors for made in sharded.made)

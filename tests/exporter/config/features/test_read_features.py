@@ -12,6 +12,7 @@ from exporter.config.schema import (
     Sequence,
     TableConfig,
 )
+from exporter.dtypes import TableDtype
 from exporter.errors import InvalidPipelineConfig, UnsupportedConfig
 from tests.exporter.config.conftest import ParseEdited
 
@@ -98,6 +99,12 @@ def test_a_standalone_sequence_of_numbers_keeps_its_width(parse_with_feature: Pa
 def test_ids_of_a_row_are_pooled_as_the_config_says(parse_with_feature: ParseEdited) -> None:
     assert parse_with_feature(_id("num_buckets: 7")).feature("f").pooling is Pooling.SUM
     assert parse_with_feature(_id('num_buckets: 7 pooling: "mean"')).feature("f").pooling is Pooling.MEAN
+
+
+@pytest.mark.parametrize("kind", ["id_feature", "sequence_id_feature"])
+def test_a_table_is_kept_in_training_as_the_config_says(parse_with_feature: ParseEdited, kind: str) -> None:
+    table = parse_with_feature(_id('num_buckets: 7 data_type: "FP16"', kind)).feature("f").table
+    assert table == TableConfig(name="f_emb", rows=7, dim=4, dtype=TableDtype.FP16)
 
 
 def test_null_rows_become_the_encoded_default(parse_with_feature: ParseEdited) -> None:
@@ -264,7 +271,6 @@ def test_what_is_made_of_sampled_and_other_values_is_of_a_third_data_group(parse
     ("feature", "named"),
     [
         (_id("dynamicemb { max_capacity: 10 }"), "dynamicemb"),
-        (_id('num_buckets: 7 data_type: "FP16"'), "FP16"),
     ],
 )
 def test_an_unsupported_property_is_refused_by_name(
@@ -284,6 +290,7 @@ def test_an_unsupported_property_is_refused_by_name(
         (_tokens("tokens_as_sequence: true", "sequence_tokenize_feature"), "tokens_as_sequence"),
         (_id('vocab_list: ["a"] default_bucketize_value: 1'), "default_bucketize_value"),
         (_id('num_buckets: 7 pooling: "max"'), "pooling"),
+        (_id('num_buckets: 7 data_type: "INT8"'), "f: data_type is 'INT8'"),
         (_raw("value_dim: 0"), "value_dim"),
         (_raw('sequence_delim: ""', "sequence_raw_feature"), "sequence_delim"),
         (

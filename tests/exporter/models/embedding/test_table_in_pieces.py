@@ -75,17 +75,35 @@ def test_rows_before_and_behind_are_cut_from_a_piece() -> None:
     assert piece.outside(0, 9) == ()
 
 
+@pytest.mark.parametrize("trained", [torch.float32, torch.float16])
 @pytest.mark.parametrize("kept_in", list(LOW_TABLES))
-def test_rows_are_given_as_they_are_kept_whether_their_piece_is_or_not(kept_in: TableDtype) -> None:
-    low = LOW_TABLES[kept_in]
-    written = low.fuse(TABLE[2:5])
+def test_rows_are_given_as_they_are_kept_whether_their_piece_is_or_not(
+    kept_in: TableDtype, trained: torch.dtype
+) -> None:
+    low, table_RD = LOW_TABLES[kept_in], (TABLE / 7).to(trained)
+    written = low.fuse(table_RD[2:5].float())
     pieces = [
-        Piece(offset=(0, 0), raw=raw_of(TABLE[:2, :3].contiguous()), dtype=TABLE.dtype),
-        Piece(offset=(0, 3), raw=raw_of(TABLE[:2, 3:].contiguous()), dtype=TABLE.dtype),
+        Piece(offset=(0, 0), raw=raw_of(table_RD[:2, :3].contiguous()), dtype=trained),
+        Piece(offset=(0, 3), raw=raw_of(table_RD[:2, 3:].contiguous()), dtype=trained),
         Piece(offset=(2, 0), raw=raw_of(written), dtype=written.dtype),
-        Piece(offset=(5, 0), raw=raw_of(TABLE[5:].contiguous()), dtype=TABLE.dtype),
+        Piece(offset=(5, 0), raw=raw_of(table_RD[5:].contiguous()), dtype=trained),
     ]
-    table = TableInPieces(TensorMeta(shape=(6, 4), dtype=TABLE.dtype), pieces, kept_in)
-    expected = low(low.pack(TABLE), 4)
+    table = TableInPieces(TensorMeta(shape=(6, 4), dtype=trained), pieces, kept_in)
+    expected = low(low.pack(table_RD.float()), 4)
     for ids in (torch.tensor([5, 0, 3, 3]), torch.arange(6), torch.tensor([2])):
         assert torch.equal(table.rows(ids), expected.rows(ids))
+
+
+@pytest.mark.parametrize("kept_in", [None, TableDtype.FP16, TableDtype.FP32])
+def test_rows_of_fp16_are_exact_in_fp32_whether_their_piece_is_widened_or_not(
+    kept_in: TableDtype | None,
+) -> None:
+    table_RD = (TABLE / 7).half()
+    wide = table_RD[2:].to(torch.float32 if kept_in is TableDtype.FP32 else torch.float16)
+    pieces = [
+        Piece(offset=(0, 0), raw=raw_of(table_RD[:2].contiguous()), dtype=table_RD.dtype),
+        Piece(offset=(2, 0), raw=raw_of(wide.contiguous()), dtype=wide.dtype),
+    ]
+    table = TableInPieces(TensorMeta(shape=(6, 4), dtype=table_RD.dtype), pieces, kept_in)
+    ids = torch.tensor([5, 0, 3, 3])
+    assert torch.equal(table.rows(ids), table_RD.float()[ids])

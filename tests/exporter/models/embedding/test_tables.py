@@ -6,7 +6,7 @@ from torch import Tensor
 
 from exporter.config.schema import Pooling
 from exporter.dtypes import TableDtype
-from exporter.models.embedding.tables import LOW_TABLES, Fp32Table, Int4Table, Int8Table, LowTable
+from exporter.models.embedding.tables import LOW_TABLES, FloatTable, Int4Table, Int8Table, LowTable
 
 WIDTHS = (1, 2, 3, 4, 6, 16, 31)
 LOW = tuple(LOW_TABLES.values())
@@ -58,7 +58,7 @@ def test_it_takes_the_bytes_that_are_promised(kind: type[LowTable], width: int) 
 def test_bags_are_those_of_an_fp32_table_of_the_same_rows(
     kind: type[LowTable], pooling: Pooling, weighted: bool
 ) -> None:
-    low, same = table_of(kind), Fp32Table(200, 6)
+    low, same = table_of(kind), FloatTable(torch.empty(200, 6))
     ids, offsets = torch.tensor([5, 199, 7, 7, 0]), torch.tensor([0, 2, 2, 5])
     weights = torch.tensor([0.5, 2.0, -1.0, 3.0, 0.25]) if weighted else None
     with torch.no_grad():
@@ -66,3 +66,15 @@ def test_bags_are_those_of_an_fp32_table_of_the_same_rows(
         expected = same.bags(ids, offsets, pooling, weights)
     assert torch.equal(low.bags(ids, offsets, pooling, weights), expected)
     assert not expected[1].any()  # the empty one
+
+
+def test_rows_of_fp16_are_summed_in_fp32() -> None:
+    generator = torch.Generator().manual_seed(7)
+    table = FloatTable(torch.randn(50, 8, generator=generator).half())
+    ids, offsets = torch.arange(50), torch.tensor([0, 20, 50])
+    with torch.no_grad():
+        rows, bags = table.rows(ids), table.bags(ids, offsets, Pooling.SUM)
+    expected = torch.stack([table.weight[:20].double().sum(0), table.weight[20:].double().sum(0)])
+    assert rows.dtype is bags.dtype is torch.float32
+    assert (bags - expected).abs().max() < 1e-5
+    assert (bags.half() - expected).abs().max() > 1e-4  # what rounding the sums would cost
