@@ -32,7 +32,8 @@ class Draw(random.Random):
         """
         with torch.no_grad():
             for weight in module.parameters():
-                weight.copy_(torch.randn_like(weight) * 0.5)
+                if weight.is_floating_point():
+                    weight.copy_(torch.randn_like(weight) * 0.5)
             for buffer in module.buffers():
                 if buffer.is_floating_point():
                     buffer.copy_(torch.rand_like(buffer) + 0.5)
