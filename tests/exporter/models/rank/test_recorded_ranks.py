@@ -7,7 +7,7 @@ from exporter.models.embedded_tower import EmbeddedTower
 from exporter.verify.numerics import measure_scales
 from tests.exporter.models.recorded import observe, read_batch, require_close, tower_as_recorded
 
-FOLDERS = ("deepfm", "xdeepfm", "wukong", "multi_tower")
+FOLDERS = ("deepfm", "wide_and_deep", "xdeepfm", "dlrm", "wukong", "multi_tower")
 BATCHES = ("b1", "b1_empty", "b2_allempty", "b3_empty", "b7")
 _GROUP = "embedding_group["
 
@@ -33,4 +33,5 @@ def test_stages_agree(folder: str, batch: str) -> None:
     groups = tower.module.embedding_group.encode(seen["embedding_group"])
     seen |= {f"{_GROUP}{name}]": tensor for name, tensor in groups.items()}
     usual = measure_scales(recorded_stages(folder, "b7"))
-    require_close({name: seen[name].detach().float() for name in recorded}, recorded, usual)
+    found = {name: seen[name].detach().float() for name in recorded}
+    require_close(found, recorded, usual, tolerance_of(folder))
