@@ -5,7 +5,13 @@ from torch import Tensor
 
 from exporter.models.embedded_tower import EmbeddedTower
 from exporter.verify.numerics import measure_scales
-from tests.exporter.models.recorded import observe, read_batch, require_close, tower_as_recorded
+from tests.exporter.models.recorded import (
+    observe,
+    read_batch,
+    require_close,
+    tolerance_of,
+    tower_as_recorded,
+)
 
 FOLDERS = ("deepfm", "wide_and_deep", "xdeepfm", "dlrm", "wukong", "multi_tower")
 BATCHES = ("b1", "b1_empty", "b2_allempty", "b3_empty", "b7")
