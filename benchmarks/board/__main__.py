@@ -21,8 +21,9 @@ from benchmarks.board.record import (
     merge_unfinished,
     read_record,
 )
-from benchmarks.board.zoo import read_zoo
+from benchmarks.board.zoo import PRECISIONS, Wanted, read_zoo
 from cli.settings import leave_the_gpu_to_forks
+from exporter.spec import Mode
 from processes.interrupts import interrupt_on_end_signals
 from service.client.tables import console, table_of
 from telemetry.choices import LogFormat, LogLevel
@@ -56,6 +57,12 @@ def options() -> argparse.ArgumentParser:
         "--model", action="append", default=[], metavar="NAME", help="only this model; may be repeated"
     )
     parser.add_argument(
+        "--mode", action="append", default=[], choices=list(Mode), help="only this mode; may be repeated"
+    )
+    parser.add_argument(
+        "--precision", action="append", default=[], choices=PRECISIONS, help="only this one; may be repeated"
+    )
+    parser.add_argument(
         "--reduced",
         action="store_true",
         help="one tower of one model of each family, in fp32, in alternating modes",
@@ -83,7 +90,11 @@ def run(arguments: argparse.Namespace) -> int:
 
     zoo: Path = arguments.zoo
     record = run_board(
-        read_zoo(zoo), zoo.absolute().parent, reduced=arguments.reduced, only=arguments.model, on_row=show
+        read_zoo(zoo),
+        zoo.absolute().parent,
+        reduced=arguments.reduced,
+        wanted=Wanted(arguments.model, arguments.mode, arguments.precision),
+        on_row=show,
     )
     changed = changes(compared, record)
     whole = merge_records(earlier, record)

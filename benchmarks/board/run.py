@@ -2,13 +2,13 @@
 
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import torch
 
 from benchmarks.board.record import ALL, Record, Result, Row, now, row_of
-from benchmarks.board.zoo import Case, Model, Zoo, cases, require_models, spec_of
+from benchmarks.board.zoo import EVERYTHING, Case, Model, Wanted, Zoo, cases, require_models, spec_of
 from exporter.attempt.attempt import Attempt
 from exporter.config.families.registry import SUPPORTED
 from exporter.distributed.ranks import Ranks
@@ -23,15 +23,15 @@ OnRow = Callable[[Row], None]
 _ONE_TOWER = "the reduced board exports one tower of each model"
 
 
-def run_board(zoo: Zoo, folder: Path, *, reduced: bool, only: Collection[str] = (), on_row: OnRow) -> Record:
+def run_board(zoo: Zoo, folder: Path, *, reduced: bool, wanted: Wanted = EVERYTHING, on_row: OnRow) -> Record:
     """Export every case of the zoo, whose paths are relative to `folder`; report each row to `on_row`.
 
     No code cache is used: every case is traced and compiled.
 
     Raises:
-        InvalidSpec: `only` names a model that the zoo does not have.
+        InvalidSpec: `wanted` names a model that the zoo does not have.
     """
-    require_models(zoo, only)
+    require_models(zoo, wanted.models)
     models = {model.name: model for model in zoo.models}
     rows: list[Row] = []
     planned = {name: _plan_towers(model, folder) for name, model in models.items()}
@@ -41,7 +41,7 @@ def run_board(zoo: Zoo, folder: Path, *, reduced: bool, only: Collection[str] = 
         rows.append(row)
         on_row(row)
 
-    for case, reason in cases(zoo, reduced=reduced, only=only):
+    for case, reason in cases(zoo, reduced=reduced, wanted=wanted):
         model, family = models[case.model], families[case.model]
         if reason:
             add_row(_left_out_row(case, family, reason))

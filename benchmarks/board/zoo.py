@@ -45,6 +45,22 @@ class Case(NamedTuple):
     precision: str
 
 
+class Wanted(NamedTuple):
+    """Names of the cases that a run is asked for; of what is empty, all."""
+
+    models: Collection[str] = ()
+    modes: Collection[str] = ()
+    precisions: Collection[str] = ()
+
+    def has(self, case: Case) -> bool:
+        """Return whether the run is asked for a case."""
+        return all(not names or name in names for names, name in zip(self, case, strict=True))
+
+
+EVERYTHING = Wanted()
+PRECISIONS = (_FULL, *LowPrecision)
+
+
 def require_models(zoo: Zoo, names: Collection[str]) -> None:
     """Raise InvalidSpec if the zoo lacks a model of one of these names."""
     known = [model.name for model in zoo.models]
@@ -73,23 +89,22 @@ def read_zoo(path: Path) -> Zoo:
     return zoo
 
 
-def cases(zoo: Zoo, *, reduced: bool, only: Collection[str] = ()) -> Iterator[tuple[Case, str]]:
+def cases(zoo: Zoo, *, reduced: bool, wanted: Wanted = EVERYTHING) -> Iterator[tuple[Case, str]]:
     """Yield every case with the reason why this run leaves it out; "" for cases that run.
 
-    `only` names models. With `reduced`, only one model of each family runs, once, in fp32 and in alternating
-    modes.
+    With `reduced`, only one model of each family runs, once, in fp32 and in alternating modes.
     """
     turns = cycle(Mode)
     for model in zoo.models:
         turn = None if model.extra else next(turns)
         for mode in Mode:
-            for precision in (_FULL, *LowPrecision):
+            for precision in PRECISIONS:
                 case = Case(model.name, mode, precision)
                 reason = model.no_low_precision if precision != _FULL else ""
                 if reduced and (precision != _FULL or mode is not turn):
                     reason = "the reduced board runs one model of each family once, in fp32"
-                if only and model.name not in only:
-                    reason = "this run was asked for other models"
+                if not wanted.has(case):
+                    reason = "this run was asked for others"
                 yield case, reason
 
 

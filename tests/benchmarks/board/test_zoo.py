@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.board.zoo import Zoo, cases, read_zoo, require_models, spec_of
+from benchmarks.board.zoo import Wanted, Zoo, cases, read_zoo, require_models, spec_of
 from exporter.config.families.registry import SUPPORTED
 from exporter.config.parse import parse_pipeline_config
 from exporter.errors import InvalidSpec
@@ -39,9 +39,11 @@ def test_reduced_one_model_of_each_family_runs_once(zoo: Zoo) -> None:
     assert {case.mode for case in tried} == set(Mode)
 
 
-def test_only_models_that_are_asked_for_run(zoo: Zoo) -> None:
-    tried = {case.model for case, reason in cases(zoo, reduced=False, only=["dssm", "dat"]) if not reason}
-    assert tried == {"dssm", "dat"}
+def test_only_the_cases_that_are_asked_for_run(zoo: Zoo) -> None:
+    wanted = Wanted(models=["dssm", "dat"], precisions=["fp32"])
+    tried = [case for case, reason in cases(zoo, reduced=False, wanted=wanted) if not reason]
+    assert {case.model for case in tried} == {"dssm", "dat"}
+    assert {(case.mode, case.precision) for case in tried} == {(mode, "fp32") for mode in Mode}
     with pytest.raises(InvalidSpec, match="the zoo has no model dsmm"):
         require_models(zoo, ["dsmm"])
 

@@ -31,7 +31,6 @@ FOLDERS = tuple(sorted(path.parent.name for path in FIXTURES.glob("*/pipeline.co
 NOT_YET = frozenset(
     (
         "dssm_v2",
-        "multi_tower_seq_kinds",
         "sid_rqkmeans",
         "sid_rqvae",
         "tdm",
