@@ -339,7 +339,7 @@ class TowerEntry(Frozen):
     dims: tuple[DimEntry, ...]
     declaration: TowerDeclaration | None = None  # custom families only: how rows become the inputs
     id_weights: IdWeights | None = None  # treatment of the weights of ids; None: it reads no weights
-    remarks: tuple[str, ...] = ()  # sentences on differences from TorchEasyRec's own answers
+    remarks: tuple[str, ...] = ()  # sentences on differences from TorchEasyRec's answers and files
     demands: tuple[str, ...] = ()  # a refusal "but received n" means that the n-th, from 1, is not met
     inferred_ops: tuple[InferredOp, ...] = ()
     embeddings: tuple[TableEntry, ...] = ()  # the tables; TorchEasyRec's families only

@@ -192,6 +192,11 @@ class ExportOptions(Frozen):
         description="Parquet with training rows for the other towers; "
         "default: the config's train_input_path.",
     )
+    assets_uri: Uri | None = Field(
+        default=None,
+        description="Folder in which relative paths of files that features name (vocabularies, tokenizers, "
+        "operators) begin; those that can be read are copied beside fg.json. Default: the config's folder.",
+    )
     output_uri: Uri = Field(
         description="Folder or object-store prefix; the artifact goes to <output_uri>/<job id>/."
     )

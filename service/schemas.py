@@ -47,6 +47,7 @@ class SpecView(Frozen):
     checkpoint_uri: str
     item_input_uri: str | None
     sample_input_uri: str | None
+    assets_uri: str | None = None
     output_uri: str
     towers: tuple[TowerName, ...] | None
     mode: str

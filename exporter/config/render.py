@@ -1,10 +1,13 @@
 """Write the texts beside a package, in the tower's view: pipeline.config, fg.json and model_acc.json."""
 
 import json
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
 from pydantic import JsonValue
 
 from exporter.config.features.data_groups import effective_fg_mode
+from exporter.config.features.feature_files import rename_files
 from exporter.config.features.feature_messages import FeatureSource, feature_sources
 from exporter.config.features.fg_json import fg_json, fg_sequence
 from exporter.config.message import read_message, write_message
@@ -14,17 +17,27 @@ from exporter.config.pb.pipeline_pb2 import EasyRecConfig
 from exporter.config.schema import Feature, FeatureGroup, PipelineConfig, TowerConfig
 from exporter.spec import Mode
 
-
-def render_pipeline_config(tower: TowerConfig) -> str:
-    """Return the model's pipeline config with the tower's own features and feature groups in it."""
-    return write_message(_view_message(tower))
+NO_COPIES: Mapping[str, str] = MappingProxyType({})
 
 
-def render_fg_json(tower: TowerConfig) -> str:
+def render_pipeline_config(tower: TowerConfig, copies: Mapping[str, str] = NO_COPIES) -> str:
+    """Return the model's pipeline config with the tower's own features and feature groups in it.
+
+    `copies` are the names of copies of files that features name, by the path in the config.
+    """
+    return write_message(_view_message(tower, copies))
+
+
+def tower_sources(tower: TowerConfig, copies: Mapping[str, str] = NO_COPIES) -> Iterator[FeatureSource]:
+    """Yield the tower's features as its own pipeline config writes them."""
+    return feature_sources(_view_message(tower, copies))
+
+
+def render_fg_json(tower: TowerConfig, copies: Mapping[str, str] = NO_COPIES) -> str:
     """Return fg.json, by which TorchEasyRec's feature generator turns raw values into the tower's inputs."""
     blocks: list[JsonValue] = []
     members: dict[str, list[JsonValue]] = {}
-    for source in feature_sources(_view_message(tower)):
+    for source in tower_sources(tower, copies):
         if source.parent is None:
             blocks.extend(fg_json(source))
             continue
@@ -57,7 +70,7 @@ def _candidate_sequence(pipeline: PipelineConfig, group: str) -> str:
     return sequence.name
 
 
-def _view_message(tower: TowerConfig) -> EasyRecConfig:
+def _view_message(tower: TowerConfig, copies: Mapping[str, str]) -> EasyRecConfig:
     message = read_message(tower.pipeline.text, "config")
     features = _feature_configs(message, tower.pipeline.features)
     del message.feature_configs[:]
@@ -66,6 +79,8 @@ def _view_message(tower: TowerConfig) -> EasyRecConfig:
     del message.model_config.feature_groups[:]
     message.model_config.feature_groups.extend(groups)
     message.data_config.fg_mode = effective_fg_mode(message.data_config)
+    for source in feature_sources(message) if copies else ():
+        rename_files(source.message, copies)
     return message
 
 

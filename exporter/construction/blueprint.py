@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from exporter.checkpoint.read import Checkpoint
+from exporter.construction.feature_copies import FeatureCopies
 from exporter.spec import ExportSpec
 from exporter.towers.plan import PlannedTower
 from exporter.towers.tower import Tower
@@ -37,5 +38,5 @@ class Blueprint(ABC):
         """Run the tower once, eagerly, on the inputs of the trace; raise an error if that fails."""
 
     @abstractmethod
-    def files(self, spec: ExportSpec) -> Mapping[str, str]:
-        """Return the text of each file that goes beside the package, by file name."""
+    def files(self, spec: ExportSpec, copies: FeatureCopies) -> Mapping[str, bytes]:
+        """Return the content of each file that goes beside the package, by file name."""

@@ -10,6 +10,7 @@ from exporter.checkpoint.keymap import PREFIX
 from exporter.checkpoint.load import load_weights
 from exporter.checkpoint.read import Checkpoint
 from exporter.construction.blueprint import Blueprint
+from exporter.construction.feature_copies import FeatureCopies
 from exporter.declaration import TowerDeclaration
 from exporter.dims.declared_dims import plan_declared
 from exporter.dims.torch_dims import input_sizes
@@ -141,9 +142,9 @@ class DeclaredBlueprint(Blueprint):
                 self._check_embedded(embedded, sizes)
                 self._check_outputs(tower.served.compute(embedded), set(sizes.values()))
 
-    def files(self, spec: ExportSpec) -> Mapping[str, str]:
+    def files(self, spec: ExportSpec, copies: FeatureCopies) -> Mapping[str, bytes]:
         """Return the config as it was given; the manifest carries the declaration."""
-        return {"pipeline.config": self._text}
+        return {"pipeline.config": self._text.encode()}
 
     @property
     def _title(self) -> str:

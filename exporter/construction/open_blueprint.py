@@ -14,6 +14,7 @@ from exporter.config.parse import parse_pipeline_config
 from exporter.config.render import render_fg_json, render_model_acc, render_pipeline_config
 from exporter.construction.blueprint import Blueprint
 from exporter.construction.declared_blueprint import open_declared_blueprint
+from exporter.construction.feature_copies import FeatureCopies
 from exporter.models.embedding.id_map import settle_id_maps
 from exporter.models.embedding.table_uses import look_up_in_pieces
 from exporter.models.registry import build_tower, weight_names
@@ -67,11 +68,13 @@ class ConfiguredBlueprint(Blueprint):
     def try_out(self, tower: Tower, inputs: dict[str, Tensor]) -> None:
         """Do nothing: Slipway's own modules accept the inputs that are planned for them."""
 
-    def files(self, spec: ExportSpec) -> Mapping[str, str]:
+    def files(self, spec: ExportSpec, copies: FeatureCopies) -> Mapping[str, bytes]:
         """Return the files that TorchEasyRec's servers read, for the tower's view."""
         config = self.planned.config
+        settings = render_model_acc(config, mode=spec.mode, max_batch_size=spec.max_batch_size)
         return {
-            "pipeline.config": render_pipeline_config(config),
-            "fg.json": render_fg_json(config),
-            "model_acc.json": render_model_acc(config, mode=spec.mode, max_batch_size=spec.max_batch_size),
+            "pipeline.config": render_pipeline_config(config, copies.names).encode(),
+            "fg.json": render_fg_json(config, copies.names).encode(),
+            "model_acc.json": settings.encode(),
+            **copies.contents,
         }

@@ -10,6 +10,7 @@ from exporter.artifact.upload import remove_uploads
 from exporter.attempt.attempt import DIAGNOSTICS, Attempt, Diagnostics, ExportedTower, TowerResult
 from exporter.attempt.stage_timeout import limit_stage
 from exporter.code_cache.cache import open_code_cache
+from exporter.construction.feature_copies import copy_feature_files
 from exporter.construction.sources import config_source
 from exporter.distributed.isolation import name_process, run_isolated
 from exporter.distributed.ranks import Ranks
@@ -161,13 +162,22 @@ def export_tower(
         clock,
     )
     vectors = materialise_vectors(opened.items, packaged, folder, clock)
-    files = write_tower_files(tower.name, opened.blueprint.files(spec), packaged.parts, folder)
+    config_uri = attempt.config_uri or spec.config_uri
+    copies = copy_feature_files(
+        tower.config, assets_uri=spec.assets_uri, config_uri=config_uri, places=attempt.places
+    )
+    files = write_tower_files(tower.name, opened.blueprint.files(spec, copies), packaged.parts, folder)
     return ExportedTower(
         entry=make_tower_entry(
-            opened, packaged, files, clock.seconds, vectors=vectors.entry if vectors else None
+            opened,
+            packaged,
+            files,
+            clock.seconds,
+            remarks=copies.remarks(),
+            vectors=vectors.entry if vectors else None,
         ),
         files={**files, **(vectors.files if vectors else {})},
-        sources=(config_source(attempt.config_uri or spec.config_uri, config_text), *opened.sources),
+        sources=(config_source(config_uri, config_text), *opened.sources),
         op_libraries=packaged.op_libraries,
     )
 

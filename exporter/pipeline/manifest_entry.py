@@ -30,15 +30,15 @@ from exporter.towers.tower import Tower
 
 
 def write_tower_files(
-    tower: TowerName, texts: Mapping[str, str], compiled: Sequence[CompiledPart], folder: Path
+    tower: TowerName, contents: Mapping[str, bytes], compiled: Sequence[CompiledPart], folder: Path
 ) -> dict[str, Path]:
     """Write the files that go beside the package, by file name.
 
     Returns every file of the tower, packages included: the local file by its path in the artifact.
     """
-    for name, text in texts.items():
-        (folder / name).write_text(text)
-    paths = [part.part.path for part in compiled] + list(texts)
+    for name, content in contents.items():
+        (folder / name).write_bytes(content)
+    paths = [part.part.path for part in compiled] + list(contents)
     return {f"{tower}/{path}": folder / path for path in paths}
 
 
@@ -48,6 +48,7 @@ def make_tower_entry(
     files: Mapping[str, Path],
     stage_seconds: Mapping[str, float],
     *,
+    remarks: Sequence[str] = (),
     vectors: VectorsEntry | None = None,
 ) -> TowerEntry:
     """Make the tower's entry; it needs the verification report, which only verified packages have."""
@@ -67,7 +68,7 @@ def make_tower_entry(
         dims=dim_entries(tower.plan),
         declaration=_declaration(tower),
         id_weights=_id_weights(tower),
-        remarks=tower.served.remarks(),
+        remarks=(*tower.served.remarks(), *remarks),
         inferred_ops=opened.inferred_ops,
         embeddings=opened.lowered.tables,
         precision=tower.config.options.precision,

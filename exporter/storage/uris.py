@@ -26,7 +26,7 @@ _LONGEST_NAME, _LONGEST_PATH = 255, 3900  # bytes on Linux; names of the artifac
 _SIGNS = "*?["  # characters that make a path a pattern
 _NAMES = re.compile(r"[/\\]")  # between names, also for a server that takes a backslash for a slash
 
-_INPUTS = ("config_uri", "checkpoint_uri", "item_input_uri", "sample_input_uri")
+_INPUTS = ("config_uri", "checkpoint_uri", "item_input_uri", "sample_input_uri", "assets_uri")
 _ROWS = "_input_uri"  # end of the names of the fields that hold rows
 
 

@@ -45,6 +45,7 @@ class ExportTemplate(ExportRequest):
     checkpoint_uri: Template
     item_input_uri: Template | None = None
     sample_input_uri: Template | None = None
+    assets_uri: Template | None = None
     output_uri: Template
     model: Template | None = None
     labels: Mapping[LabelName, Annotated[str, AfterValidator(_require_known_placeholders)]] = Field(
@@ -87,6 +88,7 @@ _TEMPLATE_FIELDS = (
     "checkpoint_uri",
     "item_input_uri",
     "sample_input_uri",
+    "assets_uri",
     "output_uri",
     "model",
 )

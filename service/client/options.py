@@ -40,6 +40,13 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         help="parquet with rows as in training, to trace and verify with; several are separated by commas",
     )
     parser.add_argument(
+        "--assets",
+        metavar="URI",
+        dest="assets_uri",
+        type=_uri,
+        help="folder of the files that features name, if their paths do not begin in the config's folder",
+    )
+    parser.add_argument(
         "--id-weights",
         dest="id_weights",
         choices=[each.value for each in IdWeights],

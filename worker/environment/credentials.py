@@ -76,7 +76,13 @@ def make_policy(spec: ExportSpec, artifact_uri: str, code_cache: str | None) -> 
     Below the spec's output_uri, an attempt may use only its artifact's own folder, because other jobs publish
     beside it. From the code cache, which all jobs share, it may delete nothing.
     """
-    sources = (spec.config_uri, spec.checkpoint_uri, spec.item_input_uri, spec.sample_input_uri)
+    sources = (
+        spec.config_uri,
+        spec.assets_uri,
+        spec.checkpoint_uri,
+        spec.item_input_uri,
+        spec.sample_input_uri,
+    )
     reads = [place for uri in sources if uri for place in _parse_places(uri)]
     own, shared = _parse_place(artifact_uri), _parse_place(code_cache or "")
     statements = [

@@ -15,7 +15,7 @@ from exporter.storage.uris import (
     uris_of,
 )
 
-FIELDS = ["config_uri", "checkpoint_uri", "item_input_uri", "sample_input_uri", "output_uri"]
+FIELDS = ["config_uri", "checkpoint_uri", "item_input_uri", "sample_input_uri", "assets_uri", "output_uri"]
 
 
 def spec_of(**uris: str) -> ExportSpec:
