@@ -18,7 +18,7 @@ from exporter.data.encode import encode
 from exporter.dims.plan import plan_dims
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "torcheasyrec"
-MODELS = ("multi_tower", "mask_net")
+MODELS = ("multi_tower", "multi_tower_seq_kinds", "mask_net", "wide_and_deep")
 
 
 @cache

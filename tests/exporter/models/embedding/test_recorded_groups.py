@@ -17,7 +17,7 @@ from exporter.config.schema import PipelineConfig
 from exporter.models.embedding.embedding_group import EmbeddingGroup
 from tests.exporter.models.recorded import FIXTURES, TOLERANCE, pipeline_of
 
-MODELS = ("multi_tower", "mask_net")
+MODELS = ("multi_tower", "multi_tower_seq_kinds", "mask_net")
 RECORDED = [
     (model, path.name.removesuffix(".mid.safetensors"))
     for model in MODELS
