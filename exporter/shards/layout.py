@@ -2,11 +2,14 @@
 
 from dataclasses import dataclass
 
+import torch
+
 from exporter.attempt.attempt import TowerResult
 from exporter.checkpoint.tensors import TensorMeta
 from exporter.dtypes import TableDtype
 from exporter.lowering.tables import RowErrors
 from exporter.manifest import FileRef, LookupReport, SourceRef
+from exporter.models.embedding.id_map import IDS, ROWS
 from exporter.models.embedding.table_uses import TableUse
 from exporter.models.embedding.tables import loses_precision, meta_of_fused_rows
 from exporter.outcome import ExportOutcome, Failure
@@ -37,6 +40,13 @@ class TableShard:
             shape=(self.end - self.first, *self.table.meta.shape[1:]), dtype=self.table.meta.dtype
         )
         return meta_of_fused_rows(rows, self.kept_in)
+
+    @property
+    def id_map_tensors(self) -> dict[str, TensorMeta]:
+        """Parts of the table's map of ids that are written beside these rows, by the names of the whole."""
+        part = TensorMeta(shape=(self.end - self.first,), dtype=torch.int64)
+        names = () if self.table.id_map is None else (IDS, ROWS)
+        return {f"{self.table.id_map}.{name}": part for name in names}
 
 
 @dataclass(frozen=True, kw_only=True)

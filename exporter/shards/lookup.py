@@ -6,8 +6,10 @@ from pathlib import Path
 
 import torch
 from pydantic import ValidationError
+from torch import Tensor
 
 from exporter.artifact.read import check_path, describe_first_error
+from exporter.checkpoint.mapped_tensor import room_for
 from exporter.checkpoint.safetensors import SafetensorsCheckpoint
 from exporter.checkpoint.tensors import Piece, TensorMeta
 from exporter.config.features.tables import take_rows
@@ -15,6 +17,7 @@ from exporter.config.schema import TowerConfig
 from exporter.dims.plan import DimPlan
 from exporter.errors import CheckpointUnreadable, InvalidArtifact
 from exporter.manifest import Manifest, ShardedTable, TablesFile, TowerEntry
+from exporter.models.embedding.id_map import fill_id_maps
 from exporter.models.embedding.table_uses import TableUse, look_up_in_pieces
 from exporter.models.embedding.tables import meta_of_fused_rows
 from exporter.models.registry import build_tower
@@ -68,7 +71,26 @@ def build_lookup(
         lambda table: _pieces(table, by_tensor.get(table.weight), root, files),
         lambda table: by_tensor[table.weight].kept_in,
     )
+    parts = {name: table for table in tables.tables for name in id_map_names(table)}
+    fill_id_maps(tower.module, lambda name: _join(name, parts.get(name), root, files))
     return build_eager_lookup(tower, max_batch_size=max_batch_size)
+
+
+def id_map_names(table: ShardedTable) -> tuple[str, ...]:
+    """Return the names of the tensors of a table's map of ids, if it has one."""
+    return () if table.id_map is None else (table.id_map.ids, table.id_map.rows)
+
+
+def _join(name: str, table: ShardedTable | None, root: Path, files: "RowFiles") -> Tensor:
+    """Return a tensor of a map, put together from the files of its table's rows."""
+    if table is None:
+        raise _invalid_tables(f"there is no map of ids {name}, which the tower reads")
+    whole = room_for(TensorMeta(shape=(table.rows,), dtype=torch.int64))
+    for shard in table.shards:
+        meta = TensorMeta(shape=(shard.end - shard.first,), dtype=torch.int64)
+        piece = files.piece(root / check_path(shard.file), name, shard.first, meta)
+        whole[shard.first : shard.end].view(torch.uint8).copy_(piece.raw)
+    return whole
 
 
 def _pieces(table: TableUse, found: ShardedTable | None, root: Path, files: "RowFiles") -> tuple[Piece, ...]:
@@ -114,7 +136,7 @@ class RowFiles:
                 where=path.name,
             )
         [piece] = file.pieces(tensor)
-        return Piece(offset=(first, 0), raw=piece.raw, dtype=piece.dtype)
+        return Piece(offset=(first, *piece.offset[1:]), raw=piece.raw, dtype=piece.dtype)
 
 
 def _open_file(path: Path) -> tuple[SafetensorsCheckpoint, Mapping[str, TensorMeta]]:

@@ -20,6 +20,7 @@ from exporter.distributed.topology import plan_digest, row_wise_plan, rows_of_ra
 from exporter.errors import ExportError, TowerDied
 from exporter.lowering.tables import quantise_tables
 from exporter.manifest import FileRef
+from exporter.models.embedding.id_map import id_map_tensors
 from exporter.models.embedding.table_uses import TableUse, list_tables
 from exporter.outcome import Failure
 from exporter.shards.layout import RankTables, TableShard, rows_path
@@ -121,6 +122,7 @@ def write_tables(request: TablesRequest, local: Path, progress: Progress) -> Ran
     written = write_rows(
         shards,
         checkpoint,
+        id_map_tensors(tower.module),
         local,
         lambda done, total: progress(
             _WRITTEN * done / total, f"tables: {done:,} of {total:,} bytes of rows written"

@@ -9,14 +9,16 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from exporter.checkpoint.keymap import PREFIX
+from exporter.checkpoint.mapped_tensor import room_for
 from exporter.checkpoint.read import Checkpoint
-from exporter.checkpoint.tensors import Piece
+from exporter.checkpoint.tensors import Piece, TensorMeta
 from exporter.construction.blueprint import Blueprint
 from exporter.construction.sources import open_rows
 from exporter.data.batch import NamedBatch, contradicting_batches
 from exporter.data.sweep import agreeing_batches
 from exporter.errors import DimPlanViolated, VerificationFailed
 from exporter.manifest import LookupReport
+from exporter.models.embedding.id_map import fill_id_maps, id_map_tensors
 from exporter.models.embedding.table_uses import TableUse, look_up_in_pieces
 from exporter.models.embedding.tables import LOW_TABLES
 from exporter.shards.layout import TableShard
@@ -44,6 +46,22 @@ class WrittenShards:
             return stored
         others = (part for piece in stored for part in piece.outside(shard.first, shard.end))
         return (*others, self._own(shard))
+
+    def id_map(self, name: str, expected: Tensor) -> Tensor:
+        """Return a tensor of a map with the rank's own part from the file.
+
+        Raises:
+            VerificationFailed: that part is not as expected.
+        """
+        meta = TensorMeta(shape=tuple(expected.shape), dtype=expected.dtype)
+        read = room_for(meta).copy_(expected)
+        for shard in self._shares:
+            if (own := shard.id_map_tensors.get(name)) is not None:
+                piece = self._files.piece(self._local, name, shard.first, own)
+                read[shard.first : shard.end].view(torch.uint8).copy_(piece.raw)
+        if not torch.equal(read, expected):
+            raise VerificationFailed(f"{name}, as written, is not the checkpoint's", where=name)
+        return read
 
     def own_rows(self) -> Iterator[tuple[TableUse, int, Tensor, Tensor]]:
         """Yield some of the rank's own rows: table, row number, expected row and written row.
@@ -87,6 +105,8 @@ def verify_lookups(
     look_up_in_pieces(
         mapped.module, written.pieces, lambda table: spec.tables.dtype_of(table.name, table.trained)
     )
+    maps = id_map_tensors(tower.module)
+    fill_id_maps(mapped.module, lambda name: written.id_map(name, maps[name]))
     eager, reference = (
         build_eager_lookup(each, max_batch_size=spec.max_batch_size) for each in (tower, mapped)
     )

@@ -9,6 +9,7 @@ from torch import Tensor
 from exporter.checkpoint.keymap import PREFIX
 from exporter.checkpoint.read import Checkpoint
 from exporter.checkpoint.safetensors import write_safetensors
+from exporter.checkpoint.tensors import TensorMeta
 from exporter.errors import WeightsNotFinite
 from exporter.lowering.tables import RowErrors, fuse_rows
 from exporter.shards.layout import TableShard
@@ -27,24 +28,34 @@ class WrittenRows:
 
 
 def write_rows(
-    shards: tuple[TableShard, ...], checkpoint: Checkpoint, local: Path, on_bytes: OnBytes
+    shards: tuple[TableShard, ...],
+    checkpoint: Checkpoint,
+    id_maps: Mapping[str, Tensor],
+    local: Path,
+    on_bytes: OnBytes,
 ) -> WrittenRows:
-    """Write the rows of all shards to the file `local`.
+    """Write the rows of all shards to the file `local`, and their parts of the tables' maps of ids.
 
     Raises:
         CheckpointError: rows cannot be read, or contain NaN or infinity.
         TableOutOfRange: a row has numbers outside the range of the dtype it is quantised to.
     """
-    tensors = {shard.table.weight: shard.meta for shard in shards}
+    tensors: dict[str, TensorMeta] = {}
+    for shard in shards:
+        tensors |= {shard.table.weight: shard.meta} | shard.id_map_tensors
     errors = {shard.table.weight: RowErrors() for shard in shards if shard.is_quantised}
-    sha256 = write_safetensors(local, tensors, _values(shards, checkpoint, errors, on_bytes))
+    sha256 = write_safetensors(local, tensors, _values(shards, checkpoint, id_maps, errors, on_bytes))
     return WrittenRows(sha256=sha256, errors=tuple(errors.items()))
 
 
 def _values(
-    shards: tuple[TableShard, ...], checkpoint: Checkpoint, errors: Mapping[str, RowErrors], on_bytes: OnBytes
+    shards: tuple[TableShard, ...],
+    checkpoint: Checkpoint,
+    id_maps: Mapping[str, Tensor],
+    errors: Mapping[str, RowErrors],
+    on_bytes: OnBytes,
 ) -> Iterator[Tensor]:
-    """Yield the rows of all shards in pieces; each is freed before the next is read."""
+    """Yield the rows of all shards in pieces, each table's before its map; each piece is freed early."""
     total, done = sum(shard.meta.nbytes for shard in shards), 0
     for shard in shards:
         table, meta = shard.table, shard.table.meta
@@ -60,3 +71,5 @@ def _values(
             yield rows
             done += rows.nbytes
             on_bytes(done, total)
+        for name in shard.id_map_tensors:
+            yield id_maps[name][shard.first : shard.end]

@@ -39,13 +39,13 @@ class EmbeddingGroup(nn.Module):
         self.id_weights = IdWeights.APPLY  # build_tower sets what the tower's options say
         self.emb_impls, self.seq_emb_impls = nn.ModuleDict(), nn.ModuleDict()
         self._tables: dict[tuple[FeatureGroup, str], str] = {}  # group and feature -> the table's path
-        self._id_maps: dict[str, str] = {}  # a table's path -> that of its map from ids to rows
+        self.id_maps: dict[str, str] = {}  # a table's path -> that of its map of ids
         for lookup in lookups(self._groups, self._features):
             table = ".".join(lookup.path)
             self._tables[lookup.group, lookup.feature.name] = table
             _add_module(self, lookup.path, partial(_new_table, lookup.table))
             if lookup.id_map_path is not None:
-                self._id_maps[table] = ".".join(lookup.id_map_path)
+                self.id_maps[table] = ".".join(lookup.id_map_path)
                 _add_module(self, lookup.id_map_path, partial(IdMap, lookup.table.rows))
         self._dense_embeddings: dict[str, str] = {}  # feature -> path of the module that embeds its numbers
         for group in self._groups:
@@ -170,7 +170,7 @@ class EmbeddingGroup(nn.Module):
     def _values(self, feature: Feature, group: FeatureGroup, inputs: Mapping[str, Tensor]) -> Tensor:
         """Return the feature's values: numbers, or row numbers of its table."""
         values = inputs[f"{feature.name}.values"]
-        path = self._id_maps.get(self._tables.get((group, feature.name), ""))
+        path = self.id_maps.get(self._tables.get((group, feature.name), ""))
         if path is None:
             return values
         rows: Tensor = self.get_submodule(path)(values)

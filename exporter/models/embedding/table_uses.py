@@ -19,6 +19,7 @@ class TableUse:
     module: str  # path of the table's module in the tower
     meta: TensorMeta
     features: tuple[str, ...]  # names of the features that look it up
+    id_map: str | None = None  # path of the map that turns their ids into row numbers
 
     @property
     def name(self) -> str:
@@ -49,7 +50,13 @@ def list_tables(root: nn.Module) -> tuple[TableUse, ...]:
             module = f"{path}.{table}" if path else table
             weight = group.get_parameter(f"{table}.weight")
             meta = TensorMeta(shape=tuple(weight.shape), dtype=weight.dtype)
-            found[module] = TableUse(module=module, meta=meta, features=features)
+            id_map = group.id_maps.get(table)
+            found[module] = TableUse(
+                module=module,
+                meta=meta,
+                features=features,
+                id_map=f"{path}.{id_map}" if path and id_map else id_map,
+            )
     return tuple(found[module] for module in sorted(found))
 
 

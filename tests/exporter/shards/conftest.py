@@ -18,6 +18,7 @@ from tests.exporter.stage_events import ignore_stages
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "torcheasyrec"
 ROWS = FIXTURES / "data"
+REC2 = ("dcn_v2",)  # models whose rows are in rec2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +37,7 @@ Shard = Callable[..., Sharded]
 
 def spec_of(model: str, folder: Path, **changes: object) -> ExportSpec:
     """The export of a recorded model with its tables in shards, to be published below `folder`."""
-    rows = ROWS if "hstu" in model else ROWS / "rec"
+    rows = ROWS if "hstu" in model else ROWS / ("rec2" if model in REC2 else "rec")
     [checkpoint] = (FIXTURES / model).glob("model.ckpt-*")
     given = {
         "config": (FIXTURES / model / "pipeline.config").read_text(),

@@ -24,6 +24,7 @@ TOWERS = [
     ("mind", 0),
     ("multi_tower_din_w", 0),
     ("dbmtl", 0),
+    ("dcn_v2", 0),
 ]
 
 
@@ -35,7 +36,13 @@ def reference(sharded: Sharded, tables: TablesFile) -> LookUp:
     return build_lookup(tables, config, plan, sharded.root, max_batch_size=size)
 
 
-LOW = [("hstu_match", 0, "int8"), ("dlrm_hstu_sharded", 0, "int4"), ("dbmtl", 0, "int4"), ("mind", 0, "fp16")]
+LOW = [
+    ("hstu_match", 0, "int8"),
+    ("dlrm_hstu_sharded", 0, "int4"),
+    ("dbmtl", 0, "int4"),
+    ("mind", 0, "fp16"),
+    ("dcn_v2", 0, "int8"),
+]
 
 
 @pytest.mark.parametrize(("model", "tower", "dtype"), [*((*each, "fp32") for each in TOWERS), *LOW])
