@@ -9,15 +9,27 @@ from exporter.config.pb.pipeline_pb2 import EasyRecConfig
 from exporter.errors import InvalidPipelineConfig
 from exporter.redaction import name_first
 
-# Paths of the required fields that an export reads. Losses and metrics concern training only; encoded rows do
-# not have the raw columns of a feature; the only encoder of a group reads the only sequence there is; and a
-# task of dc2vr without a low_rank_dim has no intervention.
-_NEEDED = re.compile(
-    r"^(feature_configs\[|model_config\.(?!losses|metrics|train_metrics))"
-    r"(?!.*\.(expression|map|key|nested_map|pkey|skey|query|title|document|method|operator_name|operator_lib_file)$)"
-    r"(?!.*\.sequence_encoders\[.*\.input$)"
-    r"(?!.*\.task_towers\[.*\.low_rank_dim$)"
-)
+# Required fields that may be missing, by their message: TorchEasyRec reads a config without asking whether
+# they are there, and an export does not read them, or can do with the value that a missing field has.
+_NOT_READ = frozenset(  # columns and operators of raw values, as rows are encoded; labels of training
+    (
+        "expression", "map", "key", "nested_map", "pkey", "skey", "query", "title", "document", "method",
+        "operator_name", "operator_lib_file", "label_name", "pair_feature_group", "pair_flag_feature_group",
+    )
+)  # fmt: skip
+_OF_TRAINING = frozenset(("losses", "metrics", "train_metrics", "admission_strategy"))
+_USABLE_UNSET = frozenset(
+    (
+        # A table of width 0 is refused where a group reads it, but a feature may be in no group.
+        "IdFeature.embedding_dim", "TokenizeFeature.embedding_dim", "BoolMaskFeature.embedding_dim",
+        "SequenceFeature.sequence_length",  # 0: none is declared
+        "DSSM.output_dim", "DSSMV2.output_dim", "DAT.output_dim", "MIND.output_dim",  # 0: no projection
+        "InterventionTaskTower.low_rank_dim",  # 0: no intervention
+        # The only encoder of a group reads the only sequence there is.
+        "DINEncoder.input", "SimpleAttention.input", "PoolingEncoder.input", "MultiWindowDINEncoder.input",
+        "SelfAttentionEncoder.input",
+    )
+)  # fmt: skip
 
 _LONGEST_QUOTE = 300  # characters; protobuf quotes the whole line
 
@@ -50,7 +62,7 @@ def read_message(text: str, where: str) -> EasyRecConfig:
 
 
 def require_fields(message: EasyRecConfig, where: str) -> None:
-    """Refuse a config without a required field that an export reads; those of training may be missing.
+    """Refuse a config without a required field that an export reads and whose unset value has no meaning.
 
     Raises:
         InvalidPipelineConfig: naming all missing fields.
@@ -70,13 +82,14 @@ def write_message(message: EasyRecConfig) -> str:
 
 
 def _is_needed(path: str) -> bool:
-    """Return whether an export reads the required field at `path`, and the .proto gives it no default."""
-    if not _NEEDED.match(path):
-        return False
+    """Return whether an export reads the required field at `path`, and cannot do with its unset value."""
     *parents, name = re.sub(r"\[[^]]*\]", "", path).split(".")
-    fields = EasyRecConfig.DESCRIPTOR.fields_by_name
+    if parents[:1] not in (["feature_configs"], ["model_config"]) or not _OF_TRAINING.isdisjoint(parents):
+        return False
+    around = EasyRecConfig.DESCRIPTOR
     for parent in parents:
-        inner = fields[parent].message_type
+        inner = around.fields_by_name[parent].message_type
         assert inner is not None
-        fields = inner.fields_by_name
-    return not fields[name].has_default_value
+        around = inner
+    usable = around.fields_by_name[name].has_default_value or f"{around.name}.{name}" in _USABLE_UNSET
+    return not usable and name not in _NOT_READ

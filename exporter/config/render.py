@@ -8,8 +8,14 @@ from pydantic import JsonValue
 
 from exporter.config.features.data_groups import effective_fg_mode
 from exporter.config.features.feature_files import rename_files
-from exporter.config.features.feature_messages import FeatureSource, feature_sources
+from exporter.config.features.feature_messages import (
+    RTP_JOINT,
+    FeatureSource,
+    feature_sources,
+    name_joint,
+)
 from exporter.config.features.fg_json import fg_json, fg_sequence
+from exporter.config.features.fg_rtp import as_rtp
 from exporter.config.message import read_message, write_message
 from exporter.config.pb.feature_pb2 import FeatureConfig, SeqFeatureConfig, SequenceFeature
 from exporter.config.pb.model_pb2 import FeatureGroupConfig
@@ -34,18 +40,26 @@ def tower_sources(tower: TowerConfig, copies: Mapping[str, str] = NO_COPIES) -> 
 
 
 def render_fg_json(tower: TowerConfig, copies: Mapping[str, str] = NO_COPIES) -> str:
-    """Return fg.json, by which TorchEasyRec's feature generator turns raw values into the tower's inputs."""
+    """Return fg.json, by which TorchEasyRec's feature generator turns raw values into the tower's inputs.
+
+    A model whose groups have the names of RTP's feature generator gets what that one reads.
+    """
+    for_rtp = name_joint(read_message(tower.pipeline.text, "config")) == RTP_JOINT
     blocks: list[JsonValue] = []
     members: dict[str, list[JsonValue]] = {}
     for source in tower_sources(tower, copies):
+        own = fg_json(source)
+        if for_rtp:
+            own = [as_rtp(block, tower.pipeline.feature(source.name).table) for block in own]
         if source.parent is None:
-            blocks.extend(fg_json(source))
+            blocks.extend(own)
             continue
         sequence = source.parent.sequence_name
         if sequence not in members:
             members[sequence] = []
-            blocks.append(fg_sequence(source, members[sequence]))
-        members[sequence].extend(fg_json(source))
+            block = fg_sequence(source, members[sequence])
+            blocks.append(block | {"sequence_table": "item"} if for_rtp else block)
+        members[sequence].extend(own)
     return json.dumps({"features": blocks}, indent=4)
 
 

@@ -18,7 +18,7 @@ from exporter.config.pb.feature_kinds_pb2 import (
     RawFeature,
     TokenizeFeature,
 )
-from exporter.config.pb.feature_pb2 import SequenceFeature
+from exporter.config.pb.feature_pb2 import FeatureConfig, SeqFeatureConfig, SequenceFeature
 from exporter.config.pb.pipeline_pb2 import EasyRecConfig
 from exporter.config.schema import FeatureKind
 from exporter.errors import InvalidPipelineConfig, UnsupportedConfig
@@ -38,6 +38,7 @@ FeatureMessage = (
     | CustomFeature
 )
 
+_USUAL_JOINT, RTP_JOINT = _JOINTS = "__", "_"
 _SUPPORTED = (*FeatureKind, "their sequence_ forms", "sequence_feature")
 
 
@@ -46,6 +47,7 @@ class FeatureSource:
     """A feature as the config writes it: its message, and the sequence_feature block around it if any."""
 
     message: FeatureMessage
+    joint: str  # between the names of a sequence and of a feature in it; see `name_joint`
     field: str  # name of the oneof field that holds the message: "id_feature", "sequence_raw_feature", ...
     parent: SequenceFeature | None = None
 
@@ -53,7 +55,7 @@ class FeatureSource:
     def name(self) -> str:
         """Flattened name, by which groups refer to the feature."""
         bare = self.message.feature_name
-        return bare if self.parent is None else f"{self.parent.sequence_name}__{bare}"
+        return bare if self.parent is None else f"{self.parent.sequence_name}{self.joint}{bare}"
 
     @property
     def kind(self) -> FeatureKind:
@@ -71,7 +73,7 @@ class FeatureSource:
     @property
     def columns_of_raw_rows(self) -> tuple[str, ...]:
         """Columns that feature generation reads: the feature's inputs without a side such as `user:`."""
-        prefix = f"{self.parent.sequence_name}__" if self.parent else ""
+        prefix = f"{self.parent.sequence_name}{self.joint}" if self.parent else ""
         return tuple(prefix + written.rsplit(":", 1)[-1] for written in _inputs(self.message))
 
     def refuse(self, problem: str, *, hint: str) -> NoReturn:
@@ -91,14 +93,41 @@ def feature_sources(config: EasyRecConfig) -> Iterator[FeatureSource]:
     Raises:
         UnsupportedConfig: a kind of feature that Slipway does not build, with its name.
     """
+    joint = name_joint(config)
     for position, entry in enumerate(config.feature_configs):
         field = entry.WhichOneof("feature")
         if field == "sequence_feature":
-            yield from _grouped(entry.sequence_feature, f"feature_configs[{position}]")
+            yield from _grouped(entry.sequence_feature, f"feature_configs[{position}]", joint)
         else:
             where = f"feature_configs[{position}]"
             message = _supported(field, getattr(entry, field or "", None), where)
-            yield FeatureSource(message=message, field=field or "")
+            yield FeatureSource(message=message, field=field or "", joint=joint)
+
+
+def name_joint(config: EasyRecConfig) -> str:
+    """Return what joins the name of a sequence and that of a feature in it, as the feature groups write it.
+
+    It is two underscores, or one in a model that was trained for RTP, whose feature generator names features
+    and columns so. TorchEasyRec is told by an environment variable, and a config by its groups alone.
+    """
+    groups = config.model_config.feature_groups
+    named = {name for group in groups for name in group.feature_names}
+    named |= {name for group in groups for inner in group.sequence_groups for name in inner.feature_names}
+    standalone: set[str] = set()
+    grouped: set[tuple[str, str]] = set()
+    for entry in config.feature_configs:
+        if entry.WhichOneof("feature") == "sequence_feature":
+            sequence = entry.sequence_feature
+            grouped.update((sequence.sequence_name, _bare_name(each)) for each in sequence.features)
+        else:
+            standalone.add(_bare_name(entry))
+    named -= standalone
+    used = (joint for joint in _JOINTS if any(f"{outer}{joint}{bare}" in named for outer, bare in grouped))
+    return next(used, _USUAL_JOINT)
+
+
+def _bare_name(entry: FeatureConfig | SeqFeatureConfig) -> str:
+    return getattr(getattr(entry, entry.WhichOneof("feature") or "", None), "feature_name", "")
 
 
 def _inputs(message: FeatureMessage) -> tuple[str, ...]:  # noqa: PLR0911  one per kind of message
@@ -121,7 +150,7 @@ def _inputs(message: FeatureMessage) -> tuple[str, ...]:  # noqa: PLR0911  one p
             return (message.expression,)
 
 
-def _grouped(parent: SequenceFeature, place: str) -> Iterator[FeatureSource]:
+def _grouped(parent: SequenceFeature, place: str, joint: str) -> Iterator[FeatureSource]:
     if not parent.sequence_name:
         inner = [(entry, entry.WhichOneof("feature")) for entry in parent.features]
         names = ", ".join(str(getattr(entry, field).feature_name) for entry, field in inner if field)
@@ -134,7 +163,7 @@ def _grouped(parent: SequenceFeature, place: str) -> Iterator[FeatureSource]:
         field = entry.WhichOneof("feature")
         where = f"feature_configs: {parent.sequence_name}, features[{position}]"
         message = _supported(field, getattr(entry, field or "", None), where)
-        yield FeatureSource(message=message, field=field or "", parent=parent)
+        yield FeatureSource(message=message, field=field or "", parent=parent, joint=joint)
 
 
 def _supported(field: str | None, message: object, where: str) -> FeatureMessage:

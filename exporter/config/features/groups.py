@@ -144,6 +144,12 @@ def _check_member(group: FeatureGroup, name: str, features: Mapping[str, Feature
         near = get_close_matches(name, features, n=3) or sorted(features)[:5]
         _invalid(group.name, f"no feature is named {name}", hint=f"near it are {name_first(near)}")
     feature = features[name]
+    if feature.table is not None and feature.table.dim == 0:
+        raise InvalidPipelineConfig(
+            f"feature {name}: embedding_dim is 0 or missing, and feature group {group.name} reads its table",
+            hint="set embedding_dim to 1 or more",
+            where=f"feature_configs: {name}",
+        )
     if feature.weighted and feature.is_sequence:
         _refuse(
             group.name,

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from exporter.config.features.data_groups import DataGroups
 from exporter.config.features.dense_embeddings import read_dense_embedding
 from exporter.config.features.feature_messages import FeatureSource, feature_sources
+from exporter.config.features.fg_rtp import check_rtp
 from exporter.config.features.table_rows import (
     IdMessage,
     WordOrNumberMessage,
@@ -75,6 +76,7 @@ def effective_value_dim(source: FeatureSource) -> int:
 
 def _read(source: FeatureSource, separator: str, groups: DataGroups) -> Feature:
     message = source.message
+    check_rtp(source)
     _check_tokens(source)
     table = _table(source)
     feature = Feature(
@@ -156,8 +158,6 @@ def _table(source: FeatureSource) -> TableConfig | None:
     rows = rows_of_table(source) if id_map is None else _rows_of_id_map(source, id_map)
     if rows is None:
         return None
-    if message.embedding_dim == 0:
-        source.raise_invalid("its table would have rows of width 0", hint="set embedding_dim to 1 or more")
     if message.data_type not in _TABLE_DTYPES:
         source.raise_invalid(f"data_type is {message.data_type!r}", hint='write "FP32" or "FP16"')
     return TableConfig(

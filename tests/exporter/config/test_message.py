@@ -1,9 +1,13 @@
 """Text to message: what TorchEasyRec's parser takes is taken, and errors point into the text."""
 
+import re
+
 import pytest
 
 from exporter.config.message import read_message, require_fields
+from exporter.config.parse import parse_pipeline_config
 from exporter.errors import InvalidPipelineConfig
+from tests.exporter.config.conftest import FIXTURES
 
 
 def test_an_unknown_name_is_an_error_with_line_and_column(text: str) -> None:
@@ -39,7 +43,13 @@ def test_missing_fields_that_an_export_needs_are_named(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "unneeded", ['model_dir: "."', 'eval_input_path: "data/eval.parquet"', 'expression: "user:user_id"']
+    "unneeded",
+    [
+        'model_dir: "."',
+        'eval_input_path: "data/eval.parquet"',
+        'expression: "user:user_id"',
+        "sequence_length: 96",
+    ],
 )
 def test_missing_fields_that_only_training_needs_are_none_of_our_business(text: str, unneeded: str) -> None:
     assert unneeded in text
@@ -50,3 +60,41 @@ def test_a_required_field_with_a_default_may_be_left_out(text: str) -> None:
     message = read_message(text.replace("group_type: DEEP", "", 1), "c")
     require_fields(message, "c")
     assert message.model_config.feature_groups[0].group_type == 0
+
+
+@pytest.mark.parametrize(
+    ("model", "left_out"),
+    [
+        ("mind", "output_dim"),
+        ("dssm", "output_dim"),
+        ("dat", "output_dim"),
+        ("dbmtl", "label_name"),
+        ("dlrm_hstu", "label_name"),
+    ],
+)
+def test_a_model_may_leave_out_what_is_unread_or_means_none(model: str, left_out: str) -> None:
+    text = (FIXTURES / model / "pipeline.config").read_text()
+    edited = re.sub(rf"\n *{left_out}: .*", "", text)
+    assert edited != text
+    require_fields(read_message(edited, "c"), "c")
+
+
+@pytest.mark.parametrize(
+    ("model", "left_out"),
+    [
+        ("dlrm_hstu", "num_heads: 2"),
+        ("dlrm_hstu", "num_position_buckets: 128"),
+        ("dbmtl", 'tower_name: "ctr"'),
+    ],
+)
+def test_a_field_whose_unset_value_means_nothing_is_needed(model: str, left_out: str) -> None:
+    text = (FIXTURES / model / "pipeline.config").read_text()
+    assert left_out in text
+    with pytest.raises(InvalidPipelineConfig, match=f"lacks required fields: .*{left_out.partition(':')[0]}"):
+        require_fields(read_message(text.replace(left_out, "", 1), "c"), "c")
+
+
+def test_a_projection_that_is_left_out_is_none() -> None:
+    text = (FIXTURES / "mind" / "pipeline.config").read_text()
+    model = parse_pipeline_config(re.sub(r"\n *output_dim: .*", "\n output_dim: 0", text)).model
+    assert parse_pipeline_config(re.sub(r"\n *output_dim: .*", "", text)).model == model

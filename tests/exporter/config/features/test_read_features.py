@@ -107,6 +107,19 @@ def test_a_table_is_kept_in_training_as_the_config_says(parse_with_feature: Pars
     assert table == TableConfig(name="f_emb", rows=7, dim=4, dtype=TableDtype.FP16)
 
 
+def test_a_table_without_a_width_is_invalid_only_where_a_group_reads_it(parse_edited: ParseEdited) -> None:
+    unused = 'feature_configs { id_feature { feature_name: "unused" num_buckets: 7 } }\nfeature_configs {'
+    table = parse_edited(("feature_configs {", unused)).feature("unused").table
+    assert table is not None and table.dim == 0
+    with pytest.raises(
+        InvalidPipelineConfig, match="unused: embedding_dim is 0 or missing, and .* contextual"
+    ):
+        parse_edited(
+            ("feature_configs {", unused),
+            ('feature_names: "user_id"', 'feature_names: "user_id" feature_names: "unused"'),
+        )
+
+
 def test_null_rows_become_the_encoded_default(parse_with_feature: ParseEdited) -> None:
     assert parse_with_feature(_raw('fg_encoded_default_value: "1.5"')).feature("f").fill_value == "1.5"
     assert parse_with_feature(_raw('fg_encoded_default_value: ""')).feature("f").fill_value is None
