@@ -1,9 +1,11 @@
 """Conversion of pipeline-config text to its protobuf message and back; errors give line and column."""
 
-import re
+from collections.abc import Iterator
 from textwrap import shorten
 
 from google.protobuf import text_format
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
 
 from exporter.config.pb.pipeline_pb2 import EasyRecConfig
 from exporter.errors import InvalidPipelineConfig
@@ -17,6 +19,7 @@ _NOT_READ = frozenset(  # columns and operators of raw values, as rows are encod
         "operator_name", "operator_lib_file", "label_name", "pair_feature_group", "pair_flag_feature_group",
     )
 )  # fmt: skip
+_READ = ("feature_configs", "model_config")
 _OF_TRAINING = frozenset(("losses", "metrics", "train_metrics", "admission_strategy"))
 _USABLE_UNSET = frozenset(
     (
@@ -25,6 +28,7 @@ _USABLE_UNSET = frozenset(
         "SequenceFeature.sequence_length",  # 0: none is declared
         "DSSM.output_dim", "DSSMV2.output_dim", "DAT.output_dim", "MIND.output_dim",  # 0: no projection
         "InterventionTaskTower.low_rank_dim",  # 0: no intervention
+        "MultiTower.final",  # none
         # The only encoder of a group reads the only sequence there is.
         "DINEncoder.input", "SimpleAttention.input", "PoolingEncoder.input", "MultiWindowDINEncoder.input",
         "SelfAttentionEncoder.input",
@@ -67,8 +71,7 @@ def require_fields(message: EasyRecConfig, where: str) -> None:
     Raises:
         InvalidPipelineConfig: naming all missing fields.
     """
-    unset = message.FindInitializationErrors()  # type: ignore[attr-defined]  # the stubs lack it
-    missing = [path for path in unset if _is_needed(path)]
+    missing = [path for part in _READ for path in _missing_fields(message, part, "")]
     if missing:
         raise InvalidPipelineConfig(
             f"{where} lacks required fields: {name_first(missing)}",
@@ -81,15 +84,32 @@ def write_message(message: EasyRecConfig) -> str:
     return text_format.MessageToString(message, as_utf8=True)
 
 
-def _is_needed(path: str) -> bool:
-    """Return whether an export reads the required field at `path`, and cannot do with its unset value."""
-    *parents, name = re.sub(r"\[[^]]*\]", "", path).split(".")
-    if parents[:1] not in (["feature_configs"], ["model_config"]) or not _OF_TRAINING.isdisjoint(parents):
-        return False
-    around = EasyRecConfig.DESCRIPTOR
-    for parent in parents:
-        inner = around.fields_by_name[parent].message_type
-        assert inner is not None
-        around = inner
-    usable = around.fields_by_name[name].has_default_value or f"{around.name}.{name}" in _USABLE_UNSET
-    return not usable and name not in _NOT_READ
+def _missing_fields(message: Message, name: str, path: str) -> Iterator[str]:
+    """Yield the path of every field that is needed and not set in the messages of one field.
+
+    protobuf's FindInitializationErrors gives wrong paths for what follows a map, as in a custom feature.
+    """
+    content = getattr(message, name)
+    alone = isinstance(content, Message)
+    for number, inner in enumerate([content] if alone else content):
+        at = f"{path}{name}." if alone else f"{path}{name}[{number}]."
+        for field in inner.DESCRIPTOR.fields:
+            if field.is_required and not inner.HasField(field.name) and _is_needed(field):
+                yield f"{at}{field.name}"
+        for field, _ in inner.ListFields():
+            if _holds_messages(field) and field.name not in _OF_TRAINING:
+                yield from _missing_fields(inner, field.name, at)
+
+
+def _holds_messages(field: FieldDescriptor) -> bool:
+    """Return whether a field holds messages of TorchEasyRec: maps and protobuf's own need no fields."""
+    kind = field.message_type
+    return kind is not None and not kind.GetOptions().map_entry and kind.file.package != "google.protobuf"
+
+
+def _is_needed(field: FieldDescriptor) -> bool:
+    """Return whether an export reads the required field, and cannot do with its unset value."""
+    message = field.containing_type
+    assert message is not None
+    usable = field.has_default_value or f"{message.name}.{field.name}" in _USABLE_UNSET
+    return not usable and field.name not in _NOT_READ

@@ -98,3 +98,13 @@ def test_a_projection_that_is_left_out_is_none() -> None:
     text = (FIXTURES / "mind" / "pipeline.config").read_text()
     model = parse_pipeline_config(re.sub(r"\n *output_dim: .*", "\n output_dim: 0", text)).model
     assert parse_pipeline_config(re.sub(r"\n *output_dim: .*", "", text)).model == model
+
+
+def test_fields_behind_a_map_are_named_by_their_own_path() -> None:
+    text = (FIXTURES / "multi_tower" / "pipeline.config").read_text()  # its custom features have maps
+    edited = text.replace('    towers {\n      input: "user"', "    towers {", 1)
+    assert edited != text
+    with pytest.raises(
+        InvalidPipelineConfig, match=r"lacks required fields: model_config\.multi_tower\.towers\[0\]"
+    ):
+        require_fields(read_message(edited, "c"), "c")
