@@ -53,7 +53,8 @@ def check_deepfm(model: DeepFmConfig, features: Sequence[Feature], groups: Seque
     check_wide_and_deep(model, features, groups)
     checks = GroupChecks(features, groups, WHERE)
     checks.require_group(model.fm, "its factorization machine", GroupKind.DEEP)
-    checks.require_equal_widths(model.fm, "the factorization machine multiplies them with each other")
+    alone = "" if model.fm == _FM else f", as there is no group {_FM}"
+    checks.require_equal_widths(model.fm, f"the factorization machine multiplies them{alone}")
 
 
 FAMILY = FamilySpec(message="deepfm", kind="rank", read=read_deepfm, check=check_deepfm)

@@ -64,7 +64,7 @@ def check_xdeepfm(model: XDeepFmConfig, features: Sequence[Feature], groups: Seq
     checks = GroupChecks(features, groups, WHERE)
     checks.require_group(WIDE, "its interaction network", GroupKind.WIDE)
     checks.require_group(DEEP, "its deep part", GroupKind.DEEP)
-    width = checks.require_equal_widths(WIDE, "the interaction network multiplies them with each other")
+    width = checks.require_equal_widths(WIDE, "the interaction network multiplies them")
     if width != model.wide_dim:
         raise_invalid(
             f"feature_groups: {WIDE}",
