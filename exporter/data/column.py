@@ -65,7 +65,10 @@ def read_column(array: pa.Array, feature: Feature, place: ColumnPlace) -> Ragged
     values = checked.numbers(leaves) if feature.table is None else checked.ids(leaves, feature.table)
     ragged = Ragged(values=values, per_element=per_element, per_row=per_row, weights=weights)
     if feature.fill_value:
-        ragged = ragged.fill_empty(_filler(feature), one_element=feature.is_sequence)
+        # As TorchEasyRec: a column of one number per row takes the first value; of a list of numbers, and of
+        # a text of tokens, every value is an element; of other sequences, all values are one element.
+        filler = _filler(feature)[:1] if _is_number(array.type) else _filler(feature)
+        ragged = ragged.fill_empty(filler, one_element=_is_nested(array.type, feature))
     _check_counts(ragged, feature, place)
     return ragged
 
@@ -251,6 +254,15 @@ def _check_counts(ragged: Ragged, feature: Feature, place: ColumnPlace) -> None:
             hint="correct the row, or set value_dim or fg_encoded_default_value in the pipeline config "
             "(in a declaration shape or fill)",
         )
+
+
+def _is_nested(kind: pa.DataType, feature: Feature) -> bool:
+    """Return whether the values of a row are those of elements, and not elements themselves."""
+    if feature.sequence is None:
+        return False
+    if _is_text(kind):
+        return feature.sequence.delim != feature.separator
+    return _is_list(kind.value_type)
 
 
 def _values(count: int) -> str:

@@ -1,5 +1,6 @@
 """Read the features of a config: their effective defaults, tables and sequences."""
 
+import re
 from collections.abc import Iterable
 
 from exporter.config.features.data_groups import DataGroups
@@ -28,6 +29,7 @@ from exporter.errors import InvalidPipelineConfig
 
 _TABLE_DTYPES = {"FP32": TableDtype.FP32, "FP16": TableDtype.FP16}  # by a feature's data_type
 _DEFAULT_SEPARATOR = "\x03"
+_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 _TOKENIZERS = ("bpe", "sentencepiece")
 
 
@@ -89,7 +91,7 @@ def _read(source: FeatureSource, separator: str, groups: DataGroups) -> Feature:
         dense_embedding=None if table else read_dense_embedding(source, _value_dim(source, table)),
         value_dim=_value_dim(source, table),
         default_value=effective_default(source),
-        fill_value=message.fg_encoded_default_value or None,
+        fill_value=_fill_value(source, table),
         separator=separator,
         weighted=isinstance(message, IdFeature) and message.weighted,
         pooling=_pooling(source),
@@ -97,6 +99,24 @@ def _read(source: FeatureSource, separator: str, groups: DataGroups) -> Feature:
     )
     _check_width(feature, source)
     return feature
+
+
+def _fill_value(source: FeatureSource, table: TableConfig | None) -> str | None:
+    """Return what an empty row becomes, None for nothing.
+
+    TorchEasyRec generates a feature that training masks from its default_value, unless the config says how
+    that is encoded. It is known here where generation leaves a value as it is.
+    """
+    message = source.message
+    if message.HasField("fg_encoded_default_value") or not message.use_mask or source.is_sequence:
+        return message.fg_encoded_default_value or None
+    default = effective_default(source)
+    if table is None:
+        is_kept = _value_dim(source, table) == 1 and not getattr(message, "normalizer", "")
+        return default if is_kept and _NUMBER.fullmatch(default) else None
+    has_words = any(getattr(message, name, ()) for name in ("vocab_list", "vocab_dict", "vocab_file"))
+    is_row = getattr(message, "num_buckets", 0) == table.rows and not has_words
+    return default if is_row and default.isdecimal() and int(default) < table.rows else None
 
 
 def _value_dim(source: FeatureSource, table: TableConfig | None) -> int:

@@ -21,6 +21,7 @@ SINGLE_ID = _ID
 MULTI_ID = replace(_ID, value_dim=0)
 EVENT_ID = replace(_ID, sequence=_CLICKS)
 EVENT_TAGS = replace(_ID, sequence=_CLICKS, value_dim=0)
+TOKENS = replace(_ID, sequence=Sequence(name="x", length=5, delim="\x03"))
 WEIGHTED = replace(_ID, value_dim=0, weighted=True)
 EVENT_WEIGHTED = replace(_ID, sequence=_CLICKS, weighted=True)
 NUMBER = _RAW
@@ -126,6 +127,13 @@ def test_rows_without_ids_have_no_weights(empty: pa.Array) -> None:
         ([None, [[3], [4]]], EVENT_TAGS, "7\x038", ([7, 8, 3, 4], [2, 1, 1], [1, 2])),
         ([None, 1.5], NUMBER, "0.5", ([0.5, 1.5], [1, 1], [1, 1])),
         (["", "1;2"], EVENT_NUMBER, "0.5", ([0.5, 1, 2], [1, 1, 1], [1, 2])),
+        ([3, None], MULTI_ID, "7\x038", ([3, 7], [1, 1], [1, 1])),
+        ([1.5, None], NUMBER, "0.5\x032", ([1.5, 0.5], [1, 1], [1, 1])),
+        ([[], [3]], EVENT_TAGS, "7\x038", ([7, 8, 3], [1, 1, 1], [2, 1])),
+        (["", "3"], EVENT_TAGS, "7\x038", ([7, 8, 3], [2, 1], [1, 1])),
+        (["", "3\x034"], TOKENS, "7\x038", ([7, 8, 3, 4], [1, 1, 1, 1], [2, 2])),
+        ([[], [3]], TOKENS, "7\x038", ([7, 8, 3], [1, 1, 1], [2, 1])),
+        ([None, [[1, 2]]], EVENT_VECTOR, "3\x034", ([3, 4, 1, 2], [2, 2], [1, 1])),
     ],
 )
 def test_the_fill_value_stands_in_for_an_empty_row(

@@ -125,6 +125,28 @@ def test_null_rows_become_the_encoded_default(parse_with_feature: ParseEdited) -
     assert parse_with_feature(_raw('fg_encoded_default_value: ""')).feature("f").fill_value is None
 
 
+@pytest.mark.parametrize(
+    ("feature", "fill"),
+    [
+        (_raw("use_mask: true"), "0"),
+        (_raw('use_mask: true default_value: "1.5"'), "1.5"),
+        (_raw('use_mask: true default_value: "1.5" fg_encoded_default_value: "2"'), "2"),
+        (_raw('use_mask: true fg_encoded_default_value: ""'), None),
+        (_raw('use_mask: true normalizer: "method=log10"'), None),
+        (_raw("use_mask: true boundaries: [1] embedding_dim: 4"), None),
+        (_id('use_mask: true num_buckets: 7 default_value: "3"'), "3"),
+        (_id("use_mask: true num_buckets: 7"), None),
+        (_id('use_mask: true hash_bucket_size: 7 default_value: "3"'), None),
+        (_id('use_mask: true num_buckets: 7 vocab_list: "a" default_value: "3"'), None),
+        (_id('num_buckets: 7 default_value: "3"'), None),
+    ],
+)
+def test_a_masked_feature_has_its_default_where_it_needs_no_generation(
+    parse_with_feature: ParseEdited, feature: str, fill: str | None
+) -> None:
+    assert parse_with_feature(feature).feature("f").fill_value == fill
+
+
 def test_values_of_one_element_are_split_as_the_data_config_says(parse_edited: ParseEdited) -> None:
     assert parse_edited().feature("user_id").separator == "\x03"
     edited = parse_edited(("data_config {", 'data_config { fg_encoded_multival_sep: ","'))
