@@ -31,7 +31,7 @@ def _parse(*edits: tuple[str, str]) -> PipelineConfig:
 
 def _rows(pipeline: PipelineConfig, feature: str) -> int | None:
     table = pipeline.feature(feature).table
-    return table and table.rows
+    return table.rows if table else None
 
 
 def test_only_what_the_config_leaves_open_is_taken() -> None:
