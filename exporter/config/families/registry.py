@@ -8,7 +8,7 @@ from typing import Any
 
 from exporter.config.families.family_spec import FamilySpec
 from exporter.config.families.match import dat, dssm, hstu_match, mind
-from exporter.config.families.multi_task import dbmtl, dc2vr, dlrm_hstu, mmoe, pepnet, ple
+from exporter.config.families.multi_task import dbmtl, dc2vr, dlrm_hstu, mmoe, pepnet, ple, ultra_hstu
 from exporter.config.families.rank import (
     dcn_v1,
     dcn_v2,
@@ -47,6 +47,7 @@ FAMILIES: Mapping[str, FamilySpec[Any]] = {
         ple.FAMILY,
         pepnet.FAMILY,
         dc2vr.FAMILY,
+        ultra_hstu.FAMILY,
     )
 }
 

@@ -3,8 +3,9 @@
 B rows, M candidates of all rows together, D width.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
+import torch
 from torch import Tensor, nn
 
 from exporter.config.families.multi_task.dlrm_hstu import DlrmHstuConfig
@@ -29,18 +30,11 @@ class DlrmHstu(EmbeddedTower):
         super().__init__(pipeline)
         config = pipeline.model
         assert isinstance(config, DlrmHstuConfig)
-        groups = HistoryGroups.of(pipeline, config.hstu, concat_contextual=config.concat_contextual)
         candidates = CandidateGroups.of(pipeline)
-        width, hidden = config.hstu.stu.embedding_dim, config.item_embedding_hidden_dim
+        width, hidden = config.width, config.item_embedding_hidden_dim
         self._config = config
         self._candidates = candidates
-        self._hstu_transducer = CandidateEncoder(
-            config.hstu,
-            groups.ending_in_candidates(),
-            candidates,
-            max_seq_len=config.max_seq_len,
-            dropout=dropout,
-        )
+        self._hstu_transducer = _build_transducers(config, pipeline, candidates, dropout)
         self._item_embedding_mlp = nn.Sequential(
             xavier_linear(candidates.width, hidden),
             SwishLayerNorm(hidden),
@@ -63,6 +57,37 @@ class DlrmHstu(EmbeddedTower):
         items_MD = self._item_embedding_mlp(embedded[self._candidates.items])
         numbers: dict[str, Tensor] = self._multitask_module(self._hstu_transducer(embedded), items_MD)
         return numbers
+
+
+class Transducers(nn.Module):
+    """Several transducers over the same candidates; their vectors of a candidate are concatenated."""
+
+    def __init__(self, transducers: Iterable[CandidateEncoder]) -> None:
+        super().__init__()
+        self._transducers = nn.ModuleList(transducers)
+
+    def forward(self, embedded: Mapping[str, Tensor]) -> Tensor:
+        """Return one embedding per candidate, (M, D), in the order of the transducers."""
+        return torch.cat([transducer(embedded) for transducer in self._transducers], dim=-1)
+
+
+def _build_transducers(
+    config: DlrmHstuConfig, pipeline: PipelineConfig, candidates: CandidateGroups, dropout: Dropout
+) -> CandidateEncoder | Transducers:
+    """Return the only transducer, or a module over all of them: the checkpoint's names differ so."""
+    transducers = [
+        CandidateEncoder(
+            hstu,
+            HistoryGroups.of(
+                pipeline, hstu, concat_contextual=config.concat_contextual
+            ).ending_in_candidates(),
+            candidates,
+            max_seq_len=config.max_seq_len,
+            dropout=dropout,
+        )
+        for hstu in config.transducers
+    ]
+    return transducers[0] if len(transducers) == 1 else Transducers(transducers)
 
 
 def build_served(config: TowerConfig) -> ServedModule:

@@ -31,8 +31,8 @@ def interleaved() -> PipelineConfig:
         interleaved=True,
     )
     hstu = replace(
-        model.hstu,
-        stu=replace(model.hstu.stu, sla_k1=4, sla_k2=3),
+        model.transducers[0],
+        stu=replace(model.transducers[0].stu, sla_k1=4, sla_k2=3),
         preprocessor=preprocessor,
         postprocessor=PostprocessorConfig(kind=PostprocessorKind.L2NORM),
         attn_truncation_split_layer=1,
@@ -46,7 +46,7 @@ def interleaved() -> PipelineConfig:
         else group
         for group in pipeline.groups
     )
-    model = replace(model, hstu=hstu, timestamps_ascending=False, concat_contextual=True)
+    model = replace(model, transducers=(hstu,), timestamps_ascending=False, concat_contextual=True)
     return replace(pipeline, model=model, groups=groups)
 
 
@@ -59,8 +59,8 @@ def without_actions() -> PipelineConfig:
         target_mlp=MlpConfig(hidden_units=(20,), use_bn=True),
     )
     hstu = replace(
-        model.hstu,
-        stu=replace(model.hstu.stu, use_group_norm=False, max_attn_len=4, contextual_seq_len=0),
+        model.transducers[0],
+        stu=replace(model.transducers[0].stu, use_group_norm=False, max_attn_len=4, contextual_seq_len=0),
         positional_encoder=PositionalEncoderConfig(num_position_buckets=16),
         preprocessor=replace(preprocessor, content_encoder=contents, action_encoder=None, action_mlp=None),
         postprocessor=PostprocessorConfig(kind=PostprocessorKind.LAYERNORM),
@@ -69,12 +69,12 @@ def without_actions() -> PipelineConfig:
         TaskConfig(name="grade", num_class=3, losses=(Loss.SOFTMAX_CROSS_ENTROPY,)),
         TaskConfig(name="click", num_class=1, losses=(Loss.BINARY_FOCAL, Loss.L2)),
     )
-    return replace(pipeline, model=replace(model, hstu=hstu, tower_mlp=None, tasks=tasks))
+    return replace(pipeline, model=replace(model, transducers=(hstu,), tower_mlp=None, tasks=tasks))
 
 
 def _recorded() -> tuple[PipelineConfig, DlrmHstuConfig, ContextualPreprocessorConfig]:
     pipeline = pipeline_of("dlrm_hstu")
     assert isinstance(pipeline.model, DlrmHstuConfig)
-    preprocessor = pipeline.model.hstu.preprocessor
+    preprocessor = pipeline.model.transducers[0].preprocessor
     assert isinstance(preprocessor, ContextualPreprocessorConfig)
     return pipeline, pipeline.model, preprocessor

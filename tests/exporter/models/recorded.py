@@ -34,7 +34,6 @@ NOT_YET = frozenset(
         "sid_rqkmeans",
         "sid_rqvae",
         "tdm",
-        "ultra_hstu",
     )
 )
 MODELS = tuple(folder for folder in FOLDERS if folder not in NOT_YET)

@@ -1,8 +1,8 @@
 """dlrm_hstu: HSTU layers over history and candidates, and several ranking tasks per candidate."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from exporter.config.blocks.mlp import MlpConfig, read_optional_mlp
 from exporter.config.blocks.tasks import TaskConfig, check_task_names, read_task
@@ -18,22 +18,24 @@ from exporter.config.hstu.encoder import (
 )
 from exporter.config.hstu.encoder_messages import read_contextual_preprocessor, read_hstu
 from exporter.config.hstu.groups import HstuGroupChecks
-from exporter.config.pb.hstu_pb2 import GRInputPreprocessor
+from exporter.config.pb.hstu_pb2 import HSTU, GRInputPreprocessor
 from exporter.config.pb.model_pb2 import ModelConfig
+from exporter.config.pb.multi_task_models_pb2 import DlrmHSTU, UltraHSTU
 from exporter.config.pb.tower_pb2 import FusionMTLTower
 from exporter.config.refusals import raise_invalid
 from exporter.config.schema import Feature, FeatureGroup, GroupKind
 from exporter.errors import UnsupportedConfig
 from exporter.spec import TowerName
 
-WHERE = "model_config.dlrm_hstu"
-
 
 @dataclass(frozen=True, kw_only=True)
 class DlrmHstuConfig(FamilyConfig):
-    """dlrm_hstu: history and candidates in one sequence, and several tasks per candidate."""
+    """dlrm_hstu: history and candidates in one sequence, and several tasks per candidate.
 
-    hstu: HstuConfig
+    dlrm_hstu has one transducer; ultra_hstu may have several, each over a history of its own.
+    """
+
+    transducers: tuple[HstuConfig, ...]
     max_seq_len: int
     item_embedding_hidden_dim: int
     tower_mlp: MlpConfig | None
@@ -46,13 +48,26 @@ class DlrmHstuConfig(FamilyConfig):
 
     @property
     def groups_in_step(self) -> tuple[tuple[str, ...], ...]:
-        return self.hstu.history_groups, (CANDIDATE, CANDIDATE_TIMESTAMP)
+        return *(hstu.history_groups for hstu in self.transducers), (CANDIDATE, CANDIDATE_TIMESTAMP)
+
+    @property
+    def width(self) -> int:
+        """Width of a candidate's vector, to which every transducer adds its own."""
+        return sum(hstu.stu.embedding_dim for hstu in self.transducers)
+
+    @property
+    def where(self) -> str:
+        """Name the place of the model's settings in the config, for errors."""
+        return f"model_config.{self.family}"
 
     def attends(self, _tower: TowerName) -> bool:
         return True
 
     def reads(self, _tower: TowerName, _group: str) -> bool:
         return True
+
+
+ConfigT = TypeVar("ConfigT", bound=DlrmHstuConfig)
 
 
 def read_dlrm_hstu(message: ModelConfig) -> DlrmHstuConfig:
@@ -62,28 +77,42 @@ def read_dlrm_hstu(message: ModelConfig) -> DlrmHstuConfig:
         UnsupportedConfig: a preprocessor, a loss or a dropout that the family does not have.
         InvalidPipelineConfig: fields that contradict each other.
     """
+    model, where = message.dlrm_hstu, "model_config.dlrm_hstu"
+    return read_transducers(DlrmHstuConfig, message, model, {f"{where}.hstu": model.hstu}, where)
+
+
+def read_transducers(
+    kind: type[ConfigT],
+    message: ModelConfig,
+    model: DlrmHSTU | UltraHSTU,
+    transducers: Mapping[str, HSTU],
+    where: str,
+) -> ConfigT:
+    """Read a model over transducers, which are given by their places in the config.
+
+    Raises:
+        UnsupportedConfig: a preprocessor, a loss or a dropout that the family does not have.
+        InvalidPipelineConfig: fields that contradict each other.
+    """
     if message.HasField("variational_dropout"):
         raise UnsupportedConfig(
-            f"{WHERE}: variational_dropout does not go with dlrm_hstu, whose groups are jagged sequences",
+            f"{where}: variational_dropout does not go with a model whose groups are jagged sequences",
             hint="leave variational_dropout out",
             where="model_config.variational_dropout",
         )
-    model = message.dlrm_hstu
     for name in ("max_seq_len", "item_embedding_hidden_dim"):
         if getattr(model, name) == 0:
-            raise_invalid(WHERE, f"{name} is 0", hint="set it above 0")
-    tower = model.fusion_mtl_tower
-    where = f"{WHERE}.fusion_mtl_tower"
-    return DlrmHstuConfig(
-        hstu=read_hstu(
-            model.hstu,
-            _read_preprocessor(model.hstu.input_preprocessor, f"{WHERE}.hstu.input_preprocessor"),
-            f"{WHERE}.hstu",
+            raise_invalid(where, f"{name} is 0", hint="set it above 0")
+    tower, its_place = model.fusion_mtl_tower, f"{where}.fusion_mtl_tower"
+    return kind(
+        transducers=tuple(
+            read_hstu(hstu, _read_preprocessor(hstu.input_preprocessor, f"{place}.input_preprocessor"), place)
+            for place, hstu in transducers.items()
         ),
         max_seq_len=model.max_seq_len,
         item_embedding_hidden_dim=model.item_embedding_hidden_dim,
-        tower_mlp=read_optional_mlp(tower.mlp, f"{where}.mlp", is_set=tower.HasField("mlp")),
-        tasks=_read_tasks(tower, where),
+        tower_mlp=read_optional_mlp(tower.mlp, f"{its_place}.mlp", is_set=tower.HasField("mlp")),
+        tasks=_read_tasks(tower, its_place),
         timestamps_ascending=model.sequence_timestamp_is_ascending,
         concat_contextual=model.concat_contextual_features,
     )
@@ -97,15 +126,17 @@ def check_dlrm_hstu(
     Raises:
         InvalidPipelineConfig: naming the group and what the model needs it for.
     """
-    checks = HstuGroupChecks(features, groups, WHERE)
-    checks.require_history(model.hstu)
+    checks = HstuGroupChecks(features, groups, model.where)
+    for hstu in model.transducers:
+        checks.require_history(hstu)
     checks.require_sequences(CANDIDATE, "the candidate items")
     checks.require_number(CANDIDATE_TIMESTAMP, "the time of the request", GroupKind.JAGGED_SEQUENCE)
     if not checks.has_group(CONTEXTUAL):
         checks.require_group(CONTEXTUAL, "the user's context", GroupKind.DEEP)
-    checks.check_contextual(model.hstu, concatenated=model.concat_contextual)
+    for hstu in model.transducers:
+        checks.check_contextual(hstu, concatenated=model.concat_contextual)
+        _check_content(hstu, checks)
     checks.refuse_padding()
-    _check_content(model, checks)
 
 
 def _read_preprocessor(message: GRInputPreprocessor, where: str) -> ContextualPreprocessorConfig:
@@ -120,8 +151,8 @@ def _read_preprocessor(message: GRInputPreprocessor, where: str) -> ContextualPr
             )
         case kind:
             raise UnsupportedConfig(
-                f"{WHERE}: input_preprocessor {kind} has no place for candidates",
-                hint="dlrm_hstu takes contextual_preprocessor or contextual_interleave_preprocessor",
+                f"{where} {kind} has no place for candidates",
+                hint="the family takes contextual_preprocessor or contextual_interleave_preprocessor",
                 where=where,
             )
 
@@ -136,17 +167,18 @@ def _read_tasks(tower: FusionMTLTower, where: str) -> tuple[TaskConfig, ...]:
     )
 
 
-def _check_content(model: DlrmHstuConfig, checks: HstuGroupChecks) -> None:
+def _check_content(hstu: HstuConfig, checks: HstuGroupChecks) -> None:
     """Refuse candidates too narrow for the encoder, which can only cut candidates or pad events."""
-    preprocessor = model.hstu.preprocessor
+    preprocessor = hstu.preprocessor
     assert isinstance(preprocessor, ContextualPreprocessorConfig)
-    history, candidates = checks.features_width(model.hstu.history), checks.features_width(CANDIDATE)
+    history, candidates = checks.features_width(hstu.history), checks.features_width(CANDIDATE)
     narrowest = {ContentEncoderKind.SLICE: history, ContentEncoderKind.PAD: history + 1}
     kind = preprocessor.content_encoder.kind
     if candidates < narrowest.get(kind, 0):
         raise_invalid(
-            f"{WHERE}.hstu.input_preprocessor",
-            f"{kind} cannot join candidates of width {candidates} to events of width {history}",
+            f"{checks.where}.hstu",
+            f"{kind} cannot join candidates of width {candidates} to events of width {history} of group "
+            f"{hstu.history}",
             hint=f"group {CANDIDATE} must be at least as wide as the history for slice_content_encoder, "
             "wider for pad_content_encoder; mlp_content_encoder takes any",
         )

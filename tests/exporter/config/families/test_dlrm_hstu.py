@@ -40,8 +40,8 @@ def read() -> Read:
 
 
 def preprocessor(model: DlrmHstuConfig) -> ContextualPreprocessorConfig:
-    assert isinstance(model.hstu.preprocessor, ContextualPreprocessorConfig)
-    return model.hstu.preprocessor
+    assert isinstance(model.transducers[0].preprocessor, ContextualPreprocessorConfig)
+    return model.transducers[0].preprocessor
 
 
 def test_the_model_is_read(read: Read) -> None:
@@ -115,7 +115,9 @@ def test_what_the_peer_could_not_run_is_refused(read: Read, edit: Edit, named: s
 
 def test_truncation_keeps_no_more_context_than_there_is(read: Read) -> None:
     truncated = ("    hstu {", "    hstu { attn_truncation_split_layer: 1 attn_truncation_tail_len: 8")
-    assert read(truncated, ("num_heads: 2", "num_heads: 2 contextual_seq_len: 6")).hstu.num_layers == 2
+    assert (
+        read(truncated, ("num_heads: 2", "num_heads: 2 contextual_seq_len: 6")).transducers[0].num_layers == 2
+    )
     with pytest.raises(InvalidPipelineConfig, match="contextual_seq_len 7 .* there are 6"):
         read(truncated, ("num_heads: 2", "num_heads: 2 contextual_seq_len: 7"))
 
