@@ -1,26 +1,12 @@
 """Perceptrons of random settings against their formula, written with arrays."""
 
-from collections.abc import Callable
-
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from exporter.config.blocks.mlp import MlpConfig
 from exporter.models.blocks.mlp import Mlp
+from tests.exporter.models.formulas import ACTIVATIONS, EPS, Array, State, require_near, state_of
 from tests.exporter.models.random_configs import Draw, over_random_configs
-
-Array = NDArray[np.float64]
-EPS = 1e-5
-
-ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
-    "": lambda x: x,
-    "nn.ReLU": lambda x: np.maximum(x, 0),
-    "nn.Sigmoid": lambda x: 1 / (1 + np.exp(-x)),
-    "nn.Tanh": np.tanh,
-    "nn.SiLU": lambda x: x / (1 + np.exp(-x)),
-    "nn.LeakyReLU(negative_slope=0.3)": lambda x: np.where(x < 0, 0.3 * x, x),
-}
 
 
 @over_random_configs
@@ -38,12 +24,10 @@ def test_an_mlp_is_linear_then_norm_then_activation_layer_by_layer(draw: Draw) -
     x = torch.randn(shape)
     with torch.no_grad():
         actual = mlp(x)
-    state = {name: weight.double().numpy() for name, weight in mlp.state_dict().items()}
-    expected = _expected(x.double().numpy(), state, config, padded=padded)
-    torch.testing.assert_close(actual, torch.from_numpy(expected).float(), rtol=1e-5, atol=1e-5)
+    require_near(actual, _expected(x.double().numpy(), state_of(mlp), config, padded=padded))
 
 
-def _expected(x: Array, state: dict[str, Array], config: MlpConfig, *, padded: bool) -> Array:
+def _expected(x: Array, state: State, config: MlpConfig, *, padded: bool) -> Array:
     for layer in range(len(config.hidden_units)):
 
         def get(name: str, layer: int = layer) -> Array:
