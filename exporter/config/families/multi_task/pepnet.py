@@ -103,9 +103,9 @@ def check_pepnet(model: PepnetConfig, features: Sequence[Feature], groups: Seque
     checks = GroupChecks(features, groups, WHERE)
     checks.require_group(ALL, "the features", GroupKind.DEEP)
     if model.epnet is not None:
-        checks.require_group(DOMAIN, "EPNet's gate", GroupKind.DEEP)
+        checks.require_group(DOMAIN, "EPNet", GroupKind.DEEP)
     if model.ppnet is not None:
-        checks.require_group(UIA, "PPNet's gates", GroupKind.DEEP)
+        checks.require_group(UIA, "PPNet", GroupKind.DEEP)
 
 
 def _read_epnet(model: PEPNet) -> EpnetConfig:
