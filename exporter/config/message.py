@@ -29,6 +29,7 @@ _USABLE_UNSET = frozenset(
         "DSSM.output_dim", "DSSMV2.output_dim", "DAT.output_dim", "MIND.output_dim",  # 0: no projection
         "InterventionTaskTower.low_rank_dim",  # 0: no intervention
         "MultiTower.final",  # none
+        "ExtractionNetwork.network_name",  # names it in errors only
         # The only encoder of a group reads the only sequence there is.
         "DINEncoder.input", "SimpleAttention.input", "PoolingEncoder.input", "MultiWindowDINEncoder.input",
         "SelfAttentionEncoder.input",

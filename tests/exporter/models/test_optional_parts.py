@@ -1,7 +1,6 @@
 """Models over one group without the parts that a config may leave out."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
@@ -10,23 +9,10 @@ from torch import Tensor, nn
 
 from exporter.config.blocks.mask_net import MaskBlockConfig, MaskNetConfig
 from exporter.config.blocks.mlp import MlpConfig
-from exporter.spec import TowerName
-from exporter.towers.view import tower_configs
-from tests.exporter.models.recorded import pipeline_of, recorded_tower, untrained
-
-
-def built(family: str, **changes: Any) -> nn.Module:
-    """The recorded model with other settings, untrained."""
-    pipeline = pipeline_of(family)
-    changed = replace(pipeline, model=replace(pipeline.model, **changes))  # type: ignore[type-var]
-    [config] = tower_configs(changed, (TowerName.MODEL,))
-    return untrained(config).module
-
-
-def predicted(module: nn.Module, x: Tensor) -> dict[str, Tensor]:
-    with torch.no_grad():
-        outputs: dict[str, Tensor] = module.predict({"all": x})  # type: ignore[operator]
-    return outputs
+from exporter.config.families.multi_task.dc2vr import Dc2vrConfig
+from exporter.models.ranking import RankingTower
+from tests.exporter.models.rebuilt import predicted, rebuilt
+from tests.exporter.models.recorded import pipeline_of, recorded_tower
 
 
 def weight(module: nn.Module, name: str) -> Tensor:
@@ -34,7 +20,7 @@ def weight(module: nn.Module, name: str) -> Tensor:
 
 
 def test_a_cross_network_may_stand_without_backbone_and_deep() -> None:
-    module = built("dcn_v2", backbone=None, deep=None, cross_layers=0)
+    module = rebuilt("dcn_v2", backbone=None, deep=None, cross_layers=0)
     x = torch.randn(3, 50)
     hidden = F.relu(F.linear(x, weight(module, "final.mlp.0.perceptron.0.weight"),
                              weight(module, "final.mlp.0.perceptron.0.bias")))  # fmt: skip
@@ -43,13 +29,14 @@ def test_a_cross_network_may_stand_without_backbone_and_deep() -> None:
 
 
 def test_the_light_net_may_stand_without_shared_layers() -> None:
-    module = built("rocket_launching", share_mlp=None)
+    module = rebuilt("rocket_launching", share_mlp=None)
     assert weight(module, "light_mlp.mlp.0.perceptron.0.weight").shape == (16, 44)
     assert predicted(module, torch.randn(3, 44))["probs_light"].shape == (3, 2)
 
 
 def test_the_booster_is_not_read() -> None:
     module, x = recorded_tower("rocket_launching", "model").module, torch.randn(3, 44)
+    assert isinstance(module, RankingTower)
     before = predicted(module, x)
     booster = weight(module, "booster_linear.weight")
     kept = booster.clone()
@@ -60,7 +47,7 @@ def test_the_booster_is_not_read() -> None:
 
 
 def test_towers_read_the_group_where_there_are_no_extraction_networks() -> None:
-    module, x = built("ple", extractions=()), torch.randn(3, 41)
+    module, x = rebuilt("ple", extractions=()), torch.randn(3, 41)
     expected = F.linear(
         x, weight(module, "_task_tower.1.linear.weight"), weight(module, "_task_tower.1.linear.bias")
     )
@@ -68,9 +55,10 @@ def test_towers_read_the_group_where_there_are_no_extraction_networks() -> None:
 
 
 def test_interventions_may_have_sources_straight_from_the_group() -> None:
-    pipeline = pipeline_of("dc2vr")
-    tasks = tuple(replace(task, mlp=None) for task in pipeline.model.tasks)  # type: ignore[attr-defined]
-    module = built("dc2vr", bottom_mlp=None, mmoe=None, tasks=tasks)
+    model = pipeline_of("dc2vr").model
+    assert isinstance(model, Dc2vrConfig)
+    tasks = tuple(replace(task, mlp=None) for task in model.tasks)
+    module = rebuilt("dc2vr", bottom_mlp=None, mmoe=None, tasks=tasks)
     shape = weight(module, "intervention.stay.source_rotate_layer.parametrizations.weight.original").shape
     assert shape == (82, 5)
     assert all(output.isfinite().all() for output in predicted(module, torch.randn(3, 41)).values())
@@ -84,7 +72,7 @@ def test_mask_blocks_may_be_parallel_or_serial(parallel: bool) -> None:
         top_mlp=MlpConfig(hidden_units=(5,)),
         parallel=parallel,
     )
-    module = built("mask_net", mask_net=net)
+    module = rebuilt("mask_net", mask_net=net)
     top = weight(module, "mask_net_layer.top_mlp.mlp.0.perceptron.0.weight")
     assert top.shape == (5, 21 if parallel else 7)
     assert predicted(module, torch.randn(3, 72))["logits"].shape == (3,)

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from exporter.models.ranking import RankingTower
 from tests.exporter.models.recorded import observe, read_batch, tower_as_recorded
 
 MODELS = ("dcn_v1", "dcn_v2", "mask_net", "rocket_launching", "mmoe", "ple", "pepnet", "dc2vr")
@@ -26,8 +27,9 @@ def test_stages_agree(model: str, batch: str) -> None:
     stages = {stage for stage, _ in places.values() if stage}
     seen = observe(tower, sorted(stages), read_batch(model, f"model__{batch}", "in"))
     groups = tower.served.lookup(read_batch(model, f"model__{batch}", "in"))
+    assert isinstance(tower.module, RankingTower)
     with torch.no_grad():
-        groups = tower.module.get_submodule("embedding_group").encode(groups)  # type: ignore[operator]
+        groups = tower.module.embedding_group.encode(groups)
     for name, expected in recorded.items():
         stage, part = places[name]
         actual = groups[part] if stage == "" else seen[stage]

@@ -113,6 +113,10 @@ def test_the_last_network_may_have_no_shared_experts_of_any_width() -> None:
     assert model.extractions[1].shared_experts == 0
 
 
+def test_a_network_needs_no_name() -> None:
+    assert parse_recorded("ple", ('network_name: "l1"', "")) == parse_recorded("ple")
+
+
 def test_tasks_may_have_names_that_weights_cannot_have() -> None:
     model = parse_recorded("mmoe", (_MMOE_TASK, 'tower_name: "apply"'))
     assert isinstance(model, MmoeModelConfig)

@@ -1,45 +1,31 @@
 """pepnet as it was not recorded: several domains, other activations, and parts left out."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 from torch import Tensor
 
 from exporter.config.blocks.mlp import MlpConfig
-from exporter.config.families.multi_task.pepnet import PepnetConfig, PpnetConfig
-from exporter.spec import TowerName
-from exporter.towers.tower import Tower
-from exporter.towers.view import tower_configs
-from tests.exporter.models.recorded import pipeline_of, read_batch, untrained
-
-INPUTS = "model__b7"
+from exporter.config.families.multi_task.pepnet import PpnetConfig
+from exporter.models.ranking import RankingTower
+from tests.exporter.models.rebuilt import rebuilt
+from tests.exporter.models.recorded import read_batch
 
 
-def built(**changes: object) -> Tower:
-    """The recorded model with other settings, untrained."""
-    pipeline = pipeline_of("pepnet")
-    assert isinstance(pipeline.model, PepnetConfig)
-    changed = replace(pipeline, model=replace(pipeline.model, **changes))  # type: ignore[arg-type]
-    [config] = tower_configs(changed, (TowerName.MODEL,))
-    return untrained(config)
-
-
-def outputs_of(tower: Tower) -> dict[str, Tensor]:
+def outputs_of(tower: RankingTower) -> dict[str, Tensor]:
     with torch.no_grad():
-        outputs: dict[str, Tensor] = tower.module(read_batch("pepnet", INPUTS, "in"))
+        outputs: dict[str, Tensor] = tower(read_batch("pepnet", "model__b7", "in"))
     return outputs
 
 
 def test_every_task_gives_an_output_for_every_domain() -> None:
-    tower = built(domains=3)
+    tower = rebuilt("pepnet", domains=3)
     outputs = outputs_of(tower)
     assert set(outputs) == {
         f"{kind}_{domain}" for kind in ("logits_ctr", "probs_ctr", "y_stay") for domain in range(3)
     }
-    assert len(tower.module.get_submodule("_task_tower")) == 6  # type: ignore[arg-type]
+    assert [name for name, _ in tower.get_submodule("_task_tower").named_children()] == list("012345")
     with torch.no_grad():  # of six towers, the fourth is that of the second task in the first domain
-        tower.module.get_parameter("_task_tower.3.linear.bias").add_(1)
+        tower.get_parameter("_task_tower.3.linear.bias").add_(1)
     after = outputs_of(tower)
     torch.testing.assert_close(after["y_stay_0"], outputs["y_stay_0"] + 1)
     assert torch.equal(after["y_stay_1"], outputs["y_stay_1"])
@@ -55,8 +41,8 @@ def test_every_task_gives_an_output_for_every_domain() -> None:
 )
 def test_activations_may_have_weights(activation: str, names: set[str]) -> None:
     layers = MlpConfig(hidden_units=(5, 3), activation=activation)
-    tower = built(ppnet=PpnetConfig(gamma=2, layers=layers))
-    state = tower.module.state_dict()
+    tower = rebuilt("pepnet", ppnet=PpnetConfig(gamma=2, layers=layers))
+    state = tower.state_dict()
     for index in range(4):  # two tasks of two layers
         prefix = f"ppnet.activations.{index}."
         assert {name.removeprefix(prefix) for name in state if name.startswith(prefix)} == names
@@ -64,10 +50,10 @@ def test_activations_may_have_weights(activation: str, names: set[str]) -> None:
 
 
 def test_towers_read_the_features_where_the_groups_of_gates_are_missing() -> None:
-    tower = built(epnet=None, ppnet=None)
+    tower = rebuilt("pepnet", epnet=None, ppnet=None)
     groups = {"all": torch.randn(4, 33)}
-    linear = tower.module.get_submodule("_task_tower.1.linear")
+    linear = tower.get_submodule("_task_tower.1.linear")
     with torch.no_grad():
-        outputs = tower.module.predict(groups)  # type: ignore[operator]
+        outputs = tower.predict(groups)
         torch.testing.assert_close(outputs["y_stay"], linear(groups["all"])[:, 0])
-    assert not any(name.startswith(("epnet.", "ppnet.")) for name in tower.module.state_dict())
+    assert not any(name.startswith(("epnet.", "ppnet.")) for name in tower.state_dict())
