@@ -372,7 +372,7 @@ class TowerEntry(Frozen):
     reused: Literal["request", "graph"] | None = None
     code_note: str = ""  # why the code is cold, or what happened to a bad entry of the cache
     verified: VerificationReport
-    vectors: VectorsEntry | None = None  # item tower only, if the request asks for them
+    vectors: VectorsEntry | None = None  # only of a tower that reads items, if the request asks for them
     stage_seconds: dict[str, float]
     trace: TraceTime | None = None  # None: not traced, because the code of an equal request was reused
 

@@ -30,6 +30,12 @@ class TowerName(StrEnum):
     USER = "user"
     ITEM = "item"
     MODEL = "model"
+    EMBEDDING = "embedding"  # of a tree model: the vectors of items, by which the tree is built
+
+    @property
+    def reads_items(self) -> bool:
+        """Return whether its rows are items, one per row, so that it can give the vectors of all of them."""
+        return self in (TowerName.ITEM, TowerName.EMBEDDING)
 
 
 class Mode(StrEnum):
@@ -185,7 +191,7 @@ class ExportOptions(Frozen):
     )
     checkpoint_uri: Uri = Field(description="A checkpoint folder (DCP) or a .safetensors file.")
     item_input_uri: Uri | None = Field(
-        default=None, description="Parquet with one item per row: the rows of the item tower."
+        default=None, description="Parquet with one item per row: the rows of item and embedding towers."
     )
     sample_input_uri: Uri | None = Field(
         default=None,
@@ -281,7 +287,7 @@ class ExportOptions(Frozen):
         min_length=1,
         max_length=256,
         description="Column of item_input_uri, of integers or strings, that identifies an item. Default: the "
-        "sampler's item_id_field, or the item tower's first id feature.",
+        "sampler's item_id_field, or the tower's first id feature.",
     )
     item_index: IndexSpec | None = Field(
         default=None, description="FAISS index to build over the item vectors. Default: none."
@@ -338,8 +344,8 @@ class ExportOptions(Frozen):
         return self
 
     def only(self, towers: tuple[TowerName, ...]) -> Self:
-        """Return the request for some of its towers; without the item tower, also without item vectors."""
-        request = self if TowerName.ITEM in towers else self.without_items()
+        """Return the request for some of its towers; if none reads items, also without item vectors."""
+        request = self if any(tower.reads_items for tower in towers) else self.without_items()
         return request.model_copy(update={"towers": towers})
 
     def passes_of(self, tower: TowerName) -> tuple[Pass, ...]:

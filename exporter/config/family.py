@@ -17,12 +17,18 @@ class FamilyConfig(ABC):
     tables_are_shared: ClassVar[bool] = True  # False: each tower has tables of its own
     # Whether the item tower reads a jagged sequence in training, where one item per row is served.
     trains_on_candidate_sequences: ClassVar[bool] = False
+    # Whether outputs are ids: they are computed in full precision, as another id is not an approximation.
+    computes_ids: ClassVar[bool] = False
     # Jagged group whose elements are scored one by one; a server counts a row's candidates by its lengths.
     candidate_group: ClassVar[str | None] = None
 
     @abstractmethod
     def reads(self, tower: TowerName, group: str) -> bool:
         """Return whether a tower reads a feature group."""
+
+    def reads_sequences(self, _tower: TowerName) -> bool:
+        """Return whether a tower reads the sequence features of its groups, or only the others."""
+        return True
 
     def attends(self, _tower: TowerName) -> bool:
         """Return whether a tower has HSTU layers."""

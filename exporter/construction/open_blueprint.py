@@ -63,6 +63,7 @@ class ConfiguredBlueprint(Blueprint):
             require_match(tower.module, checkpoint, known=known)
             look_up_in_pieces(tower.module, lambda table: checkpoint.pieces(PREFIX + table.weight))
         load_weights(tower.module, checkpoint, known=known)
+        tower.served.check_weights()
         settle_id_maps(tower.module, lambda name: checkpoint.pieces(PREFIX + name))
 
     def try_out(self, tower: Tower, inputs: dict[str, Tensor]) -> None:

@@ -12,7 +12,7 @@ from exporter.checkpoint.tensors import hash_file
 from exporter.data.batch import Rows, read_rows
 from exporter.data.parquet import open_parquet
 from exporter.manifest import SourceRef
-from exporter.spec import ExportSpec, TowerName
+from exporter.spec import ExportSpec
 from exporter.towers.plan import PlannedTower
 
 
@@ -22,10 +22,10 @@ def config_source(uri: str | None, text: str) -> SourceRef:
 
 
 def open_rows(planned: PlannedTower, spec: ExportSpec) -> tuple[Rows, SourceRef]:
-    """Read rows for a tower: the item tower's from `item_input_uri`, the others' from the sample input."""
+    """Read rows for a tower: of items from `item_input_uri`, others from the sample input."""
     tower = planned.config
     role: Literal["item_input", "sample_input"]
-    if tower.name is TowerName.ITEM:
+    if tower.name.reads_items:
         role, uri = "item_input", spec.item_input_uri
     else:
         role = "sample_input"

@@ -8,7 +8,6 @@ import torch
 
 from exporter.artifact.read import file_ref
 from exporter.errors import VerificationFailed
-from exporter.index_spec import IndexSpec
 from exporter.items.ids import ids_of
 from exporter.items.index import IndexRequest, build_index
 from exporter.items.peak_memory import peak_bytes, reset_peak
@@ -48,6 +47,7 @@ def materialise_items(
     reset_peak()
     (folder / "vectors").mkdir()
     share = _VECTORS if plan.index else 1 - _CHECK
+    tower = runnable.tower.name
     sample = sample_places(plan.items.ids.rows, _CHECKED, seed=_SEED)
     written = write_vectors(
         plan,
@@ -61,8 +61,8 @@ def materialise_items(
     index = None
     if plan.index is not None:
         rest = _scale_progress(progress, begin=share + _CHECK, end=1.0)
-        index = _build_index_entry(plan, plan.index, written, folder / "index", rest)
-    files = {_artifact_path(path, folder): path for path in written.parts}
+        index = _build_index_entry(plan, tower, written, folder / "index", rest)
+    files = {_artifact_path(tower, path, folder): path for path in written.parts}
     items = plan.items
     entry = VectorsEntry(
         files=tuple(file_ref(path, local) for path, local in files.items()),
@@ -98,7 +98,9 @@ def compare_with_eager(plan: VectorsPlan, runnable: RunnableTower, written: Writ
     read = read_rows(written.parts, written.sample)
     ids = pa.concat_arrays([ids_of(batch, plan.items.ids.column) for batch in written.sampled])
     if not read.ids.equals(ids):
-        raise VerificationFailed("item tower: ids and vectors were not written in the order of the rows")
+        raise VerificationFailed(
+            f"{runnable.title}: ids and vectors were not written in the order of the rows"
+        )
     eager = [
         runnable.run_eager(inputs)[plan.output]
         for batch in written.sampled
@@ -107,7 +109,7 @@ def compare_with_eager(plan: VectorsPlan, runnable: RunnableTower, written: Writ
     difference = compare({plan.output: torch.cat(eager)}, {plan.output: torch.from_numpy(read.vectors)})
     if not difference.within(runnable.tolerance):
         raise VerificationFailed(
-            f"item tower: of {len(read.ids):,} item vectors, read back, one differs from eager by "
+            f"{runnable.title}: of {len(read.ids):,} item vectors, read back, one differs from eager by "
             f"{difference.largest:.3g} at scale {difference.scale:.3g}, allowed {runnable.tolerance:g} of it",
             where=plan.output,
         )
@@ -115,15 +117,16 @@ def compare_with_eager(plan: VectorsPlan, runnable: RunnableTower, written: Writ
 
 
 def _build_index_entry(
-    plan: VectorsPlan, spec: IndexSpec, written: WrittenVectors, folder: Path, progress: Progress
+    plan: VectorsPlan, tower: TowerName, written: WrittenVectors, folder: Path, progress: Progress
 ) -> IndexEntry:
+    assert plan.index is not None, "asked to build an index"
     folder.mkdir()
     output, items = folder / "items.faiss", plan.items
     request = IndexRequest(
         parts=written.parts,
         rows=items.ids.rows,
         width=plan.width,
-        index=spec,
+        index=plan.index,
         metric=items.metric,
         labels="item_ids" if items.ids.can_label_index else "row_numbers",
         output=output,
@@ -131,8 +134,8 @@ def _build_index_entry(
     )
     built = build_index(request, progress)
     return IndexEntry(
-        file=file_ref(_artifact_path(output, folder.parent), output),
-        parameters=spec,
+        file=file_ref(_artifact_path(tower, output, folder.parent), output),
+        parameters=plan.index,
         metric=request.metric,
         labels=request.labels,
         trained_rows=built.trained_rows,
@@ -143,8 +146,8 @@ def _build_index_entry(
     )
 
 
-def _artifact_path(local: Path, folder: Path) -> str:
-    return f"{TowerName.ITEM}/{local.relative_to(folder).as_posix()}"
+def _artifact_path(tower: TowerName, local: Path, folder: Path) -> str:
+    return f"{tower}/{local.relative_to(folder).as_posix()}"
 
 
 def _scale_progress(progress: Progress, *, begin: float, end: float) -> Progress:

@@ -31,7 +31,7 @@ class Items:
 
 @dataclass(frozen=True, kw_only=True)
 class VectorsPlan:
-    """The vectors that a traced item tower computes for the items, and the index with every parameter set."""
+    """The vectors that a traced tower computes for the items, and the index with every parameter set."""
 
     items: Items
     output: str  # name of the package's output
@@ -50,7 +50,7 @@ def open_items(planned: PlannedTower, spec: ExportSpec, scratch: Path) -> Items 
         return None
     if spec.item_index is not None:
         require_faiss()
-    assert spec.item_input_uri is not None, "plan_export refuses an item tower without it"
+    assert spec.item_input_uri is not None, "plan_export refuses a tower of items without it"
     source = open_parquet(spec.item_input_uri)
     return Items(
         source=source,
@@ -74,7 +74,7 @@ def plan_vectors(items: Items, outputs: Sequence[TensorEntry]) -> VectorsPlan:
             index = items.index and resolve_index(items.index, rows=items.ids.rows, width=width)
             return VectorsPlan(items=items, output=name, width=width, index=index)
     raise InvalidSpec(
-        f"the item tower does not return one vector per item, but {shapes}",
+        f"the tower does not return one vector per item, but {shapes}",
         hint="leave materialise_items out",
         where="materialise_items",
     )

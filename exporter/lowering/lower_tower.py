@@ -1,6 +1,7 @@
 """Lower the precision of a tower's tables and arithmetic on request, and keep an fp32 reference of it."""
 
 import copy
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -12,7 +13,7 @@ from exporter.lowering.precision import InPrecision, allow_tf32, without_tf32
 from exporter.lowering.tables import changes_tables, quantise_tables
 from exporter.manifest import TableEntry
 from exporter.models.embedding.tables import loses_precision
-from exporter.towers.tower import Tower
+from exporter.towers.tower import Tower, settle_ties
 
 # Default tolerances for differences of outputs from fp32, as fractions of an output's scale. They are sanity
 # bounds, because the model decides how much of a table's error reaches an output. The recorded models reach
@@ -39,6 +40,14 @@ class Fp32Reference:
         with torch.no_grad(), without_tf32():
             outputs = self.module({name: value.to(self.device) for name, value in inputs.items()})
         return {name: value.cpu() for name, value in outputs.items()}
+
+    def settle_ties(
+        self, inputs: Mapping[str, Tensor], expected: Mapping[str, Tensor], actual: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
+        """Return the expected outputs with ties among ids decided as in `actual`, within the tolerance."""
+        with torch.no_grad(), without_tf32():
+            on_device = {name: value.to(self.device) for name, value in inputs.items()}
+            return settle_ties(self.module, on_device, expected, actual, error=self.tolerance)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -1,4 +1,4 @@
-"""Towers of the match families: each has tables of its own and is served alone; both are trained together.
+"""Towers of the match families: each is served alone, with the tables it reads; both are trained together.
 
 B rows, D width of the outputs.
 """
@@ -22,16 +22,17 @@ from exporter.towers.tower import ServedModule
 
 
 class MatchTower(nn.Module, ABC):
-    """A tower and its tables; `pipeline` holds only the tower's own groups."""
+    """A tower, with its tables unless both towers share them; `pipeline` has only the tower's groups."""
 
     def __init__(self, pipeline: PipelineConfig) -> None:
         super().__init__()
-        self.embedding_group = EmbeddingGroup(pipeline)
+        if not pipeline.model.tables_are_shared:
+            self.embedding_group = EmbeddingGroup(pipeline)
         self.group_variational_dropouts = GroupDropouts(pipeline)
 
-    def forward(self, embedded: Mapping[str, Tensor]) -> Tensor:
-        """Return the tower's output from the looked-up groups."""
-        return self.represent(self.group_variational_dropouts(self.embedding_group.encode(embedded)))
+    def forward(self, encoded: Mapping[str, Tensor]) -> Tensor:
+        """Return the tower's output from the groups that the embedding group has looked up and encoded."""
+        return self.represent(self.group_variational_dropouts(encoded))
 
     def remarks(self) -> tuple[str, ...]:
         """Return what `ServedModule.remarks` returns."""
@@ -59,12 +60,17 @@ class DeepTower(MatchTower):
 
 
 class ServedMatchTower(ServedModule):
-    """Served module of one tower; its weights and its output carry the tower's name in the checkpoint."""
+    """Served module of one tower; its weights and its output carry the tower's name in the checkpoint.
+
+    Tables that the model's towers share lie beside the tower, but only those that this tower reads.
+    """
 
     def __init__(self, config: TowerConfig, tower: MatchTower) -> None:
         super().__init__()
         self._name = checkpoint_name(config.name)
         self._features = config.pipeline.features
+        if config.pipeline.model.tables_are_shared:
+            self.embedding_group = EmbeddingGroup(config.pipeline)
         self.add_module(self._name, tower)
 
     @property
@@ -73,11 +79,15 @@ class ServedMatchTower(ServedModule):
         assert isinstance(tower, MatchTower)
         return tower
 
+    @property
+    def _tables(self) -> EmbeddingGroup:
+        return embedding_group_of(self._tower, self)
+
     def lookup(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return self._tower.embedding_group.look_up(check_inputs(inputs, self._features))
+        return self._tables.look_up(check_inputs(inputs, self._features))
 
     def compute(self, embedded: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return {f"{self._name}_emb": self._tower(embedded)}
+        return {f"{self._name}_emb": self._tower(self._tables.encode(embedded))}
 
     def demands(self, inputs: Mapping[str, Tensor]) -> tuple[str, ...]:
         return list_demands(inputs, self._features)
@@ -89,8 +99,10 @@ class ServedMatchTower(ServedModule):
 class MatchModel(nn.Module):
     """Both towers of a match model, to be trained and saved."""
 
-    def __init__(self, user: MatchTower, item: MatchTower) -> None:
+    def __init__(self, pipeline: PipelineConfig, user: MatchTower, item: MatchTower) -> None:
         super().__init__()
+        if pipeline.model.tables_are_shared:
+            self.embedding_group = EmbeddingGroup(pipeline)
         self.user_tower = user
         self.item_tower = item
 
@@ -98,9 +110,16 @@ class MatchModel(nn.Module):
         """Return the towers' outputs by name; there may be more items than rows."""
         towers = {TowerName.USER: self.user_tower, TowerName.ITEM: self.item_tower}
         return {
-            f"{checkpoint_name(name)}_emb": tower(tower.embedding_group.look_up(inputs))
+            f"{checkpoint_name(name)}_emb": tower(embedding_group_of(tower, self)(inputs))
             for name, tower in towers.items()
         }
+
+
+def embedding_group_of(tower: MatchTower, owner: nn.Module) -> EmbeddingGroup:
+    """Return the tower's own embedding group; if it has none, that of the `owner` of the shared tables."""
+    group = getattr(tower, "embedding_group", None) or owner.get_submodule("embedding_group")
+    assert isinstance(group, EmbeddingGroup)
+    return group
 
 
 def checkpoint_name(name: TowerName) -> str:

@@ -31,8 +31,8 @@ class RankingTower(EmbeddedTower):
 
 
 def make_builders(
-    tower: Callable[[PipelineConfig], RankingTower],
-) -> tuple[Callable[[TowerConfig], ServedModule], Callable[[PipelineConfig, Dropout], RankingTower]]:
+    tower: Callable[[PipelineConfig], ServedModule],
+) -> tuple[Callable[[TowerConfig], ServedModule], Callable[[PipelineConfig, Dropout], ServedModule]]:
     """Return `build_served` and `build_trained` of a family whose only tower is served as it was trained.
 
     `build_served` raises InvalidSpec for any tower but `model`. Dropout is not built: serving has none.
@@ -42,7 +42,7 @@ def make_builders(
         require_model(config)
         return tower(config.pipeline)
 
-    def build_trained(pipeline: PipelineConfig, _dropout: Dropout) -> RankingTower:
+    def build_trained(pipeline: PipelineConfig, _dropout: Dropout) -> ServedModule:
         return tower(pipeline)
 
     return build_served, build_trained

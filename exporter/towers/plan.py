@@ -103,7 +103,7 @@ def pin_spec(spec: ExportSpec, config_text: str, planned: Sequence[TowerToExport
     """
     rows = spec.sample_input_uri
     for tower in planned:
-        if rows is None and isinstance(tower, PlannedTower) and tower.name is not TowerName.ITEM:
+        if rows is None and isinstance(tower, PlannedTower) and not tower.name.reads_items:
             rows = _beside(tower.config.pipeline.train_input_path, spec.config_uri)
     pinned = spec.model_copy(update={"config": config_text, "config_uri": None, "sample_input_uri": rows})
     require_sound_uris(pinned)  # the config has named rows
@@ -224,12 +224,12 @@ def _require_tables(pipeline: PipelineConfig, tables: Tables) -> None:
 
 
 def item_id_column(tower: TowerConfig, spec: ExportSpec) -> str | None:
-    """Return the column that identifies an item, for an item tower whose vectors of all items are wanted.
+    """Return the column that identifies an item, for a tower whose vectors of all items are wanted.
 
     Raises:
         InvalidSpec: no column can identify an item, or the named one cannot.
     """
-    if not spec.materialise_items or tower.name is not TowerName.ITEM:
+    if not spec.materialise_items or not tower.name.reads_items:
         return None
     named = tower.pipeline.item_id_field
     features = tower.pipeline.features
@@ -238,7 +238,7 @@ def item_id_column(tower: TowerConfig, spec: ExportSpec) -> str | None:
     column = next((name for name in (spec.item_id_column, *by_sampler, *ids) if name), None)
     if column is None:
         raise InvalidSpec(
-            "the item tower has no id feature whose column could name its items",
+            f"the {tower.name} tower has no id feature whose column could name its items",
             hint="say in item_id_column which column of item_input_uri does",
             where="item_id_column",
         )
@@ -252,10 +252,11 @@ def item_id_column(tower: TowerConfig, spec: ExportSpec) -> str | None:
 
 
 def _require_item_tower(towers: Sequence[TowerName], spec: ExportSpec) -> None:
-    if spec.materialise_items and TowerName.ITEM not in towers:
+    if spec.materialise_items and not any(tower.reads_items for tower in towers):
         raise InvalidSpec(
-            f"item vectors need the item tower, and what is to be exported is {' and '.join(towers)}",
-            hint="leave materialise_items out, or export a model with an item tower",
+            f"item vectors need an item or embedding tower, and what is to be exported is "
+            f"{' and '.join(towers)}",
+            hint="leave materialise_items out, or export a model with such a tower",
             where="materialise_items",
         )
 
@@ -307,13 +308,13 @@ def _unopened_towers(spec: ExportSpec, family: str, families: Collection[str]) -
 
 
 def _is_without_rows(tower: TowerName, spec: ExportSpec) -> bool:
-    """Return whether the spec names no rows for a tower; it must name those of the item tower."""
-    if tower is not TowerName.ITEM:
+    """Return whether the spec names no rows for a tower; it must name those of a tower that reads items."""
+    if not tower.reads_items:
         return spec.sample_input_uri is None
     if spec.item_input_uri is None:
         raise InvalidSpec(
-            "the item tower needs item_input_uri: parquet with one item per row",
-            hint="give item_input_uri, or export towers [user] only",
+            f"the {tower} tower needs item_input_uri: parquet with one item per row",
+            hint="give item_input_uri, or name in towers only those that read no items",
             where="item_input_uri",
         )
     return False

@@ -31,6 +31,23 @@ class ServedModule(nn.Module, ABC):
         """Return how outputs differ from those of TorchEasyRec's own export, for the manifest."""
         return ()
 
+    def check_weights(self) -> None:
+        """Raise CheckpointError if the weights, though all there, are not those of a model to serve."""
+        return
+
+    def settle_ties(
+        self,
+        inputs: Mapping[str, Tensor],
+        expected: Mapping[str, Tensor],
+        actual: Mapping[str, Tensor],
+        error: float,
+    ) -> dict[str, Tensor]:
+        """Return the expected outputs on these inputs, with ties among ids decided as in `actual`.
+
+        A tie is a choice that a difference of `error`, as a fraction of what is compared, may turn over.
+        """
+        return dict(expected)
+
     def forward(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return self.compute(self.lookup(inputs))
 
@@ -67,3 +84,17 @@ class Tower:
         """Module of the whole tower; a part of a tower has none."""
         assert isinstance(self.module, ServedModule)
         return self.module
+
+
+def settle_ties(
+    module: nn.Module,
+    inputs: Mapping[str, Tensor],
+    expected: Mapping[str, Tensor],
+    actual: Mapping[str, Tensor],
+    *,
+    error: float,
+) -> dict[str, Tensor]:
+    """Return what `ServedModule.settle_ties` returns; a module of another kind has no ties."""
+    if not isinstance(module, ServedModule):
+        return dict(expected)
+    return module.settle_ties(inputs, expected, actual, error)

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from exporter.config.build_options import BuildOptions
 from exporter.config.parse import parse_published_config
-from exporter.config.schema import PipelineConfig
+from exporter.config.schema import FeatureGroup, PipelineConfig
 from exporter.config.schema import TowerConfig as TowerConfig  # builders of towers import it from here
-from exporter.dtypes import Kernel
+from exporter.dtypes import Kernel, Precision
 from exporter.errors import InvalidSpec
 from exporter.spec import TowerName
 from exporter.towers.scalar_view import scalar_view
@@ -38,7 +38,13 @@ def training_tower(
     """Return a tower in the training view, with the groups that it reads; options default to the config's."""
     options = options or pipeline.default_options
     groups = tuple(group for group in pipeline.groups if pipeline.model.reads(name, group.name))
+    if not pipeline.model.reads_sequences(name):
+        groups = tuple(_without_sequences(group, pipeline) for group in groups)
     names = dict.fromkeys(feature for group in groups for feature in group.all_features)
+    if not pipeline.model.attends(name):
+        options = replace(options, kernel=Kernel.PYTORCH)
+    if pipeline.model.computes_ids:
+        options = replace(options, precision=Precision.FP32, tf32=False)
     return TowerConfig(
         name=name,
         view="training",
@@ -47,7 +53,7 @@ def training_tower(
             groups=groups,
             features=tuple(pipeline.feature(feature) for feature in names),
         ),
-        options=options if pipeline.model.attends(name) else replace(options, kernel=Kernel.PYTORCH),
+        options=options,
     )
 
 
@@ -60,6 +66,10 @@ def published_tower(text: str, name: TowerName, *, where: str = "config") -> Tow
 def _serving_tower(pipeline: PipelineConfig, name: TowerName, options: BuildOptions | None) -> TowerConfig:
     tower = training_tower(pipeline, name, options)
     return scalar_view(tower) if _is_projected(tower) else tower
+
+
+def _without_sequences(group: FeatureGroup, pipeline: PipelineConfig) -> FeatureGroup:
+    return replace(group, features=tuple(f for f in group.features if not pipeline.feature(f).is_sequence))
 
 
 def _is_projected(tower: TowerConfig) -> bool:

@@ -61,6 +61,8 @@ def compare(
 ) -> Difference:
     """Return the worst elementwise difference over all outputs; a non-finite number never passes.
 
+    Integers must be equal, whatever the tolerance.
+
     `usual` are scales that replace an output's own scale where that is smaller: a single logit may happen
     to be a small difference of large numbers, and is rounded as these are.
     """
@@ -93,11 +95,21 @@ def _compare(name: str, reference: Tensor, actual: Tensor, usual: float) -> Diff
         )
     if reference.numel() == 0:
         return Difference(output=name, largest=0.0, scale=0.0)
+    if not reference.is_floating_point():
+        return _compare_integers(name, reference, actual)
     wide, other = reference.double(), actual.double()
     if not bool(wide.isfinite().all() and other.isfinite().all()):
         return _problem(name, "holds NaN or infinity")
     largest = float((wide - other).abs().max())
     return Difference(output=name, largest=largest, scale=max(_largest(wide), usual))
+
+
+def _compare_integers(name: str, reference: Tensor, actual: Tensor) -> Difference:
+    """Compare exactly: an id or a count beside the right one is as wrong as any other."""
+    wrong = int((reference != actual).sum())
+    if wrong:
+        return _problem(name, f"{wrong} of {reference.numel()} integers differ")
+    return Difference(output=name, largest=0.0, scale=_largest(reference))
 
 
 def _largest(tensor: Tensor) -> float:

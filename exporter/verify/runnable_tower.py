@@ -12,7 +12,7 @@ from torch.export import ExportedProgram
 from exporter.lowering.lower_tower import Fp32Reference
 from exporter.spec import Pass
 from exporter.towers.lookup import LookUp
-from exporter.towers.tower import Tower
+from exporter.towers.tower import Tower, settle_ties
 from exporter.verify.numerics import choose_tolerance
 from exporter.verify.reload import Link
 from exporter.verify.runner import CALL_LIMIT_S, PackageRunner, RunnerProcess
@@ -54,6 +54,14 @@ class RunnableTower:
         with torch.no_grad():
             outputs: dict[str, Tensor] = self.tower.module(self._on_device(inputs))
         return {name: value.cpu() for name, value in outputs.items()}
+
+    def settle_ties(
+        self, inputs: Mapping[str, Tensor], expected: Mapping[str, Tensor], actual: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
+        """Return the outputs of eager with ties among ids decided as the packages did, on the CPU."""
+        with torch.no_grad():
+            on_device = self._on_device(inputs)
+            return settle_ties(self.tower.module, on_device, expected, actual, error=self.tolerance)
 
     def make_runner(self) -> PackageRunner:
         """Return the packages in a process of their own, which starts once the runner is entered."""

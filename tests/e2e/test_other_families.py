@@ -9,7 +9,7 @@ import pytest
 
 from cli.main import main
 from exporter.artifact.read import read_manifest
-from exporter.spec import IdWeights, Mode, TowerName
+from exporter.spec import IdWeights, Mode
 from tests.e2e.conftest import FIXTURES, RANKING, TWO_TOWER
 from tests.e2e.recorded import assert_as_recorded, predict
 from tests.exporter.models.recorded import MODELS, pipeline_of, recorded_batches, rows_of
@@ -43,7 +43,7 @@ def artifact_of(tmp_path_factory: pytest.TempPathFactory) -> Exported:
                 *("--sample-input", str(rows)),
                 *("--mode", mode, "--id-weights", weights, "--output", str(output)),
             ]
-            if TowerName.ITEM in pipeline_of(model).model.towers:
+            if any(tower.reads_items for tower in pipeline_of(model).model.towers):
                 command += ["--item-input", str(rows.with_name("items.parquet"))]
             assert main(command) == 0
             [made[model, mode, weights]] = (str(folder) for folder in output.iterdir())

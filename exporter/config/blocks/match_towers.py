@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from exporter.config.blocks.mlp import MlpConfig, read_optional_mlp
 from exporter.config.family import TWO_TOWERS, FamilyConfig
-from exporter.config.pb.match_models_pb2 import DAT, DSSM, MIND
+from exporter.config.pb.match_models_pb2 import DAT, DSSM, DSSMV2, MIND
 from exporter.config.pb.module_pb2 import MLP
 from exporter.config.pb.tower_pb2 import Similarity as SimilarityMessage
 from exporter.config.pb.tower_pb2 import Tower
@@ -32,7 +32,7 @@ class DeepTowerConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class MatchConfig(FamilyConfig):
-    """A model of two towers, each with tables of its own; the item tower is a deep one.
+    """A model of two towers, by default each with tables of its own; the item tower is a deep one.
 
     Fields that only training reads are left out: temperature, in_batch_negative, simi_pow, loss weights.
     """
@@ -54,12 +54,12 @@ def read_tower_mlp(message: MLP, where: str) -> MlpConfig | None:
     return read_optional_mlp(message, where, is_set=bool(message.hidden_units))
 
 
-def read_output_dim(message: DSSM | DAT | MIND) -> int:
+def read_output_dim(message: DSSM | DSSMV2 | DAT | MIND) -> int:
     """Return the projection's width; TorchEasyRec takes every number that is not above 0 for none."""
     return max(message.output_dim, 0)
 
 
-def read_similarity(message: DSSM | DAT | MIND) -> Similarity:
+def read_similarity(message: DSSM | DSSMV2 | DAT | MIND) -> Similarity:
     """Return the similarity that a match model was trained with."""
     return Similarity(SimilarityMessage.Name(message.similarity))
 

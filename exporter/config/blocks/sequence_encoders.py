@@ -13,6 +13,7 @@ from exporter.config.pb.sequence_encoder_pb2 import (
     SelfAttentionEncoder,
     SeqEncoderConfig,
 )
+from exporter.config.pb.tower_pb2 import MultiWindowDINTower
 from exporter.config.refusals import raise_invalid, raise_unsupported
 
 
@@ -107,7 +108,8 @@ def read_sequence_encoder(message: SeqEncoderConfig, where: str) -> SequenceEnco
         case "pooling_encoder":
             return _read_pooling(message.pooling_encoder, where)
         case "multi_window_din_encoder":
-            return _read_multi_window(message.multi_window_din_encoder, where)
+            encoder = message.multi_window_din_encoder
+            return read_multi_window_din(encoder, where, group=encoder.input)
         case "self_attention_encoder":
             return _read_self_attention(message.self_attention_encoder, where)
     raise AssertionError(kind)
@@ -192,13 +194,16 @@ def _read_pooling(message: PoolingEncoder, where: str) -> PoolingEncoderConfig:
     )
 
 
-def _read_multi_window(message: MultiWindowDINEncoder, where: str) -> MultiWindowDinEncoderConfig:
+def read_multi_window_din(
+    message: MultiWindowDINEncoder | MultiWindowDINTower, where: str, *, group: str
+) -> MultiWindowDinEncoderConfig:
+    """Read multi-window DIN over a padded group, as an encoder or as a tower of its own."""
     if not message.windows_len or 0 in message.windows_len:
         raise_invalid(
             where, "windows_len are empty or hold a 0", hint="list the number of elements of every window"
         )
     return MultiWindowDinEncoderConfig(
-        group=message.input,
+        group=group,
         attn_mlp=read_mlp(message.attn_mlp, f"{where}.attn_mlp"),
         windows=tuple(message.windows_len),
     )

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from exporter.config.families.family_spec import FamilySpec
-from exporter.config.families.match import dat, dssm, hstu_match, mind
+from exporter.config.families.match import dat, dssm, dssm_v2, hstu_match, mind, tdm
 from exporter.config.families.multi_task import dbmtl, dc2vr, dlrm_hstu, mmoe, pepnet, ple, ultra_hstu
 from exporter.config.families.rank import (
     dcn_v1,
@@ -22,6 +22,7 @@ from exporter.config.families.rank import (
     wukong,
     xdeepfm,
 )
+from exporter.config.families.sid import sid_rqkmeans, sid_rqvae
 
 FAMILIES: Mapping[str, FamilySpec[Any]] = {
     family.message: family
@@ -29,6 +30,8 @@ FAMILIES: Mapping[str, FamilySpec[Any]] = {
         hstu_match.FAMILY,
         dlrm_hstu.FAMILY,
         dssm.FAMILY,
+        dssm_v2.FAMILY,
+        tdm.FAMILY,
         dat.FAMILY,
         mind.FAMILY,
         multi_tower_din.FAMILY,
@@ -48,6 +51,8 @@ FAMILIES: Mapping[str, FamilySpec[Any]] = {
         pepnet.FAMILY,
         dc2vr.FAMILY,
         ultra_hstu.FAMILY,
+        sid_rqvae.FAMILY,
+        sid_rqkmeans.FAMILY,
     )
 }
 

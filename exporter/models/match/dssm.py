@@ -1,4 +1,4 @@
-"""dssm: one vector per user and one per item, each computed from DEEP groups; dat has the same towers."""
+"""dssm: one vector per user and one per item, each from DEEP groups; dat and dssm_v2 have the same towers."""
 
 from exporter.config.families.match.dssm import DssmConfig
 from exporter.config.schema import PipelineConfig, TowerConfig
@@ -17,6 +17,7 @@ def build_served(config: TowerConfig) -> ServedModule:
 def build_trained(pipeline: PipelineConfig, _dropout: Dropout) -> MatchModel:
     """Return both towers, to be trained."""
     return MatchModel(
+        pipeline,
         user=_tower(training_tower(pipeline, TowerName.USER)),
         item=_tower(training_tower(pipeline, TowerName.ITEM)),
     )

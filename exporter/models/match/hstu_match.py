@@ -121,9 +121,11 @@ def build_served(config: TowerConfig) -> ServedModule:
             return ServedUserTower(config.pipeline)
         case TowerName.ITEM:
             return ServedItemTower(config.pipeline)
-        case TowerName.MODEL:
+        case _:
             raise InvalidSpec(
-                "hstu_match has no tower `model`", hint="its towers are user and item", where="towers"
+                f"hstu_match has no tower `{config.name}`",
+                hint="its towers are user and item",
+                where="towers",
             )
 
 

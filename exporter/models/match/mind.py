@@ -80,6 +80,7 @@ def build_served(config: TowerConfig) -> ServedModule:
 def build_trained(pipeline: PipelineConfig, _dropout: Dropout) -> MatchModel:
     """Return both towers, to be trained."""
     return MatchModel(
+        pipeline,
         user=_tower(training_tower(pipeline, TowerName.USER)),
         item=_tower(training_tower(pipeline, TowerName.ITEM)),
     )

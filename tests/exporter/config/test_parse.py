@@ -7,7 +7,7 @@ from exporter.errors import InvalidPipelineConfig, UnsupportedConfig
 from tests.exporter.config.conftest import ParseEdited
 
 
-@pytest.mark.parametrize("family", ["dssm_v2", "ultra_hstu", "simple_multi_task"])
+@pytest.mark.parametrize("family", ["simple_multi_task"])
 def test_another_family_is_refused_by_name(text: str, family: str) -> None:
     others = text[: text.index("model_config {")]
     with pytest.raises(UnsupportedConfig, match=f"model {family}") as raised:

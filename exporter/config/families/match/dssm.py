@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from exporter.config.blocks.match_towers import (
     DeepTowerConfig,
@@ -13,11 +14,10 @@ from exporter.config.blocks.match_towers import (
 )
 from exporter.config.families.family_spec import FamilySpec
 from exporter.config.features.group_checks import GroupChecks
+from exporter.config.pb.match_models_pb2 import DSSM, DSSMV2
 from exporter.config.pb.model_pb2 import ModelConfig
 from exporter.config.schema import Feature, FeatureGroup, GroupKind
 from exporter.spec import TowerName
-
-WHERE = "model_config.dssm"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,11 +32,18 @@ class DssmConfig(MatchConfig):
         return group in (self.item if tower is TowerName.ITEM else self.user).inputs
 
 
+Towers = TypeVar("Towers", bound=DssmConfig)
+
+
 def read_dssm(message: ModelConfig) -> DssmConfig:
-    model = message.dssm
-    return DssmConfig(
-        user=read_deep_tower(model.user_tower, f"{WHERE}.user_tower"),
-        item=read_deep_tower(model.item_tower, f"{WHERE}.item_tower"),
+    return read_towers(DssmConfig, message.dssm, "model_config.dssm")
+
+
+def read_towers(config: type[Towers], model: DSSM | DSSMV2, where: str) -> Towers:
+    """Read a model of two deep towers; `where` is its place in the config, for errors."""
+    return config(
+        user=read_deep_tower(model.user_tower, f"{where}.user_tower"),
+        item=read_deep_tower(model.item_tower, f"{where}.item_tower"),
         output_dim=read_output_dim(model),
         similarity=read_similarity(model),
     )

@@ -18,7 +18,7 @@ from exporter.spec import TowerName
 from exporter.storage.places import EVERYWHERE
 from exporter.towers.view import tower_configs
 from tests.exporter.config.conftest import FIXTURES
-from tests.exporter.models.recorded import NOT_YET, tower_of
+from tests.exporter.models.recorded import tower_of
 
 RECORDED = sorted(FIXTURES.glob("*/exported/*fg.json"))
 
@@ -61,7 +61,7 @@ def test_blocks_are_the_recorded_ones(path: Path) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    [path for path in RECORDED if path.parts[-3] not in NOT_YET],
+    RECORDED,
     ids=lambda path: f"{path.parts[-3]}-{path.stem}",
 )
 def test_a_towers_whole_file_is_the_recorded_one(path: Path) -> None:
