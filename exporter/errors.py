@@ -14,9 +14,7 @@ ExportError
 ├── InvalidRows              a row, column or file of the input rows cannot be used
 ├── CheckpointError
 │   ├── CheckpointUnreadable   not a checkpoint, damaged, or asks to run code
-│   ├── CheckpointMismatch     checkpoint and model disagree on names, shapes or dtypes
-│   ├── IdMapBroken            a table's map of ids is not in order or names rows that are not there
-│   └── WeightsNotFinite       weights hold NaN or infinity: the training diverged
+│   └── CheckpointMismatch     checkpoint and model disagree on names, shapes or dtypes
 ├── DimPlanViolated          the traced program's sizes are not those of the plan
 │   ├── DimsConflict           the model requires sizes to be equal that the plan keeps apart
 │   └── DimSpecialised         tracing narrowed or fixed a size that the plan lets vary
@@ -203,27 +201,6 @@ class CheckpointMismatch(CheckpointError):
         super().__init__("checkpoint and model disagree; " + "; ".join(parts), where=where)
         self.missing, self.unexpected, self.mismatched = missing, unexpected, mismatched
         self.report = "\n".join(f"{kind} {name}" for kind, names in lists.items() for name in names)
-
-
-class IdMapBroken(CheckpointError):
-    """A table's map from ids to rows is not in order, or names rows that the table does not have."""
-
-    code = "id_map_broken"
-    advice = "copy the checkpoint again, or export another step"
-
-
-class WeightsNotFinite(CheckpointError):
-    """Weights hold NaN or infinity."""
-
-    code = "weights_not_finite"
-    advice = "export a checkpoint from before the training diverged"
-
-    def __init__(self, names: list[str]) -> None:
-        """Take the names of the tensors that are not finite."""
-        super().__init__(
-            f"{len(names)} weights hold NaN or infinity: {name_first(names, most=_FEW)}", where=names[0]
-        )
-        self.report = "\n".join(names)
 
 
 class DimPlanViolated(ExportError):

@@ -210,17 +210,6 @@ class TableRows(Frozen):
     sha256: str  # of that file
 
 
-class ShardedIdMap(Frozen):
-    """Names of the tensors that turn ids into row numbers, in the files of the table's rows.
-
-    Each file has as many entries of both as it has rows. All ids together are in ascending order: the row of
-    an id is that at its place, and the last row if the id is not there. The last entry is no id.
-    """
-
-    ids: str
-    rows: str
-
-
 class ShardedTable(Frozen):
     """A table and the files of its rows; the shards together have every row, in order."""
 
@@ -235,7 +224,7 @@ class ShardedTable(Frozen):
         "int4: half as many bytes, the first number of two in the low bits, scale and offset in fp16.",
     )
     features: tuple[str, ...]  # features that are looked up in it
-    id_map: ShardedIdMap | None = None  # None: ids are row numbers
+    id_map: str | None = None  # in front of the names of its map's tensors in the files; None: ids are rows
     shards: tuple[TableRows, ...]
 
 

@@ -4,6 +4,10 @@ from collections.abc import Collection, Iterable
 
 PREFIX = "model."  # TorchEasyRec trains a model inside a wrapper, as its attribute `model`
 
+# A map of ids: the ids in ascending order, and the row of each. A slot without an id has the largest number.
+ID_MAP_IDS, ID_MAP_ROWS = "_mch_sorted_raw_ids", "_mch_remapped_ids_mapping"
+FREE_ID = 2**63 - 1
+
 
 def checkpoint_names(model_names: Iterable[str], prefix: str) -> dict[str, str]:
     """Return the checkpoint's name for each of the model's names."""

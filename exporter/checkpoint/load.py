@@ -6,10 +6,12 @@ import torch
 from torch import Tensor, nn
 
 from exporter.checkpoint.dense_ema import AVERAGES, AveragedCheckpoint
+from exporter.checkpoint.dynamic_tables import CheckpointWithDynamicTables
+from exporter.checkpoint.errors import WeightsNotFinite
 from exporter.checkpoint.keymap import PREFIX, checkpoint_names, unexpected_names
 from exporter.checkpoint.read import Checkpoint
 from exporter.checkpoint.tensors import TensorMeta
-from exporter.errors import CheckpointMismatch, WeightsNotFinite
+from exporter.errors import CheckpointMismatch
 
 _TABLES = (".emb_impls.", ".seq_emb_impls.")  # parts of the names of embedding tables
 _DENSE_EMBEDDINGS = ".dense_ec."  # but not tables: dense weights that lie beside them
@@ -38,8 +40,9 @@ def load_weights(
         WeightsNotFinite: a parameter holds NaN or infinity.
     """
     names = require_match(module, checkpoint, prefix=prefix, known=known)
-    if isinstance(checkpoint, AveragedCheckpoint):
-        _check_averages(checkpoint, [names[name] for name, _ in module.named_parameters()])
+    averages = checkpoint.inner if isinstance(checkpoint, CheckpointWithDynamicTables) else checkpoint
+    if isinstance(averages, AveragedCheckpoint):
+        _check_averages(averages, [names[name] for name, _ in module.named_parameters()])
     weights = {name: checkpoint.read(stored) for name, stored in names.items()}
     _check_finite({names[name]: weights[name] for name, _ in module.named_parameters() if name in weights})
     module.load_state_dict(weights, strict=True, assign=True)

@@ -9,6 +9,13 @@ from torch import Tensor
 from exporter.checkpoint.dcp import DcpCheckpoint
 from exporter.checkpoint.dcp_metadata import METADATA_NAME
 from exporter.checkpoint.dense_ema import AVERAGES, AveragedCheckpoint
+from exporter.checkpoint.dynamic_tables import (
+    DYNAMICEMB,
+    NO_TABLES,
+    CheckpointWithDynamicTables,
+    WantedTables,
+    is_table_file,
+)
 from exporter.checkpoint.safetensors import SafetensorsCheckpoint
 from exporter.checkpoint.tensors import HashFiles, Piece, TensorMeta, hash_files
 from exporter.errors import CheckpointUnreadable, SourceNotFound
@@ -46,11 +53,21 @@ class Checkpoint(Protocol):
         """Return a sha256 over the names and contents of the files that hold the tensors."""
 
 
-def open_checkpoint(path: Path, *, averaged: bool = False) -> Checkpoint:
+def open_checkpoint(
+    path: Path, *, averaged: bool = False, dynamic_tables: WantedTables = NO_TABLES
+) -> Checkpoint:
     """Open a distributed checkpoint (its `model` folder or the folder around it) or .safetensors files.
 
-    With `averaged`, dense weights are taken from the folder `dense_ema` beside `model`.
+    With `averaged`, dense weights are taken from the folder `dense_ema` beside `model`. The `dynamic_tables`
+    must be in the folder `dynamicemb` beside it.
     """
+    checkpoint = _open_tensors(path, averaged=averaged)
+    if not dynamic_tables:
+        return checkpoint
+    return CheckpointWithDynamicTables(checkpoint, path / DYNAMICEMB, dynamic_tables)
+
+
+def _open_tensors(path: Path, *, averaged: bool) -> Checkpoint:
     if averaged:
         if not (path / AVERAGES / METADATA_NAME).is_file():
             raise SourceNotFound(
@@ -71,11 +88,11 @@ def open_checkpoint(path: Path, *, averaged: bool = False) -> Checkpoint:
     raise CheckpointUnreadable(f"{path} is no checkpoint", hint=_HINT, where=str(path))
 
 
-def fetch_checkpoint(uri: str, into: Path, *, averaged: bool = False) -> Path:
+def fetch_checkpoint(uri: str, into: Path, *, averaged: bool = False, dynamic_tables: bool = False) -> Path:
     """Copy the weights of a checkpoint into a folder and return the path to open.
 
-    Averages are copied too if `averaged` is true. A checkpoint on this machine is not copied, because it may
-    be as large as the disk: its own path is returned.
+    Averages and the tables of dynamicemb are copied too where they are asked for. A checkpoint on this
+    machine is not copied, because it may be as large as the disk: its own path is returned.
     """
     path = local_path(uri)
     if path is not None:
@@ -92,6 +109,10 @@ def fetch_checkpoint(uri: str, into: Path, *, averaged: bool = False) -> Path:
     if averaged:  # if there are none, opening the folder reports it
         for file in store.list(AVERAGES):
             store.fetch(file.key, into / file.key)
+    if dynamic_tables:  # the same
+        for file in store.list(DYNAMICEMB):
+            if is_table_file(file.key.rpartition("/")[2]):
+                store.fetch(file.key, into / file.key)
     return into
 
 

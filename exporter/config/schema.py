@@ -72,6 +72,9 @@ class IdMapKind(StrEnum):
     """Origin of the map that turns ids of any size into row numbers of a table."""
 
     ZCH = "zch"  # zero-collision hashing: TorchRec's managed collision modules
+    DYNAMICEMB = (
+        "dynamicemb"  # NVIDIA's tables, which grow: the checkpoint's files say how many rows there are
+    )
 
 
 ROWS_OF_CHECKPOINT = 0  # rows of a table whose size a vocabulary's or tokenizer's file decided in training
@@ -85,6 +88,7 @@ class TableConfig:
     rows: int  # ROWS_OF_CHECKPOINT until the checkpoint is there
     dim: int
     id_map: IdMapKind | None = None  # None: ids are row numbers; otherwise any int64
+    unknown: float = 0.0  # dynamicemb: every number of the row that ids without a row have
     dtype: TableDtype = TableDtype.FP32  # of its rows as trained, and in the checkpoint: fp32 or fp16
 
     def __str__(self) -> str:

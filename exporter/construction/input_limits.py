@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from exporter.checkpoint.dense_ema import AVERAGES
+from exporter.checkpoint.dynamic_tables import DYNAMICEMB, is_table_file
 from exporter.checkpoint.read import MODEL, SAFETENSORS
 from exporter.data.parquet import open_parquet
 from exporter.errors import InvalidSpec, SourceNotFound, StorageError
@@ -67,11 +68,12 @@ def list_checkpoint_files(uri: str) -> Iterator[CheckpointFile]:
     if path is None:
         yield from _list_stored_checkpoint_files(uri)
         return
-    for place in (path, path / MODEL, path / AVERAGES):
+    collections = sorted((path / DYNAMICEMB).iterdir()) if (path / DYNAMICEMB).is_dir() else []
+    for place in (path, path / MODEL, path / AVERAGES, *collections):
         if place.is_dir():
             with os.scandir(place) as entries:
                 for entry in entries:
-                    if entry.is_file():
+                    if entry.is_file() and (place not in collections or is_table_file(entry.name)):
                         yield CheckpointFile(
                             name=str(Path(entry.path).relative_to(path)),
                             size=entry.stat().st_size,
@@ -88,5 +90,7 @@ def _list_stored_checkpoint_files(uri: str) -> Iterator[CheckpointFile]:
             yield CheckpointFile(name=name, size=open_store(folder).stat(name).size)
         return
     for file in open_store(uri).list():
-        if file.key.rpartition("/")[0] in ("", MODEL, AVERAGES):
+        folder, _, name = file.key.rpartition("/")
+        is_dynamic = folder.startswith(f"{DYNAMICEMB}/") and is_table_file(name)
+        if folder in ("", MODEL, AVERAGES) or is_dynamic:
             yield CheckpointFile(name=file.key, size=file.size)

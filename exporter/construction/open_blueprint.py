@@ -9,14 +9,14 @@ from torch import Tensor
 from exporter.checkpoint.keymap import PREFIX
 from exporter.checkpoint.load import load_weights, require_match
 from exporter.checkpoint.read import Checkpoint
-from exporter.config.features.tables import take_rows
+from exporter.config.features.tables import dynamic_tables, take_rows
 from exporter.config.parse import parse_pipeline_config
 from exporter.config.render import render_fg_json, render_model_acc, render_pipeline_config
 from exporter.construction.blueprint import Blueprint
 from exporter.construction.declared_blueprint import open_declared_blueprint
 from exporter.construction.feature_copies import FeatureCopies
 from exporter.models.embedding.id_map import settle_id_maps
-from exporter.models.embedding.table_uses import look_up_in_pieces
+from exporter.models.embedding.table_uses import look_up_in_pieces, size_dynamic_tables
 from exporter.models.registry import build_tower, weight_names
 from exporter.spec import ExportSpec, Tables
 from exporter.towers.plan import PlannedTower, TowerToExport, UnopenedTower
@@ -41,18 +41,22 @@ class ConfiguredBlueprint(Blueprint):
     def __init__(self, planned: PlannedTower, tables: Tables) -> None:
         super().__init__(planned)
         self._tables = tables
+        self._shapes: dict[str, tuple[int, ...]] = {}  # of the checkpoint's tensors, once it is there
 
     def build(self) -> Tower:
         with torch.device("meta"):  # its weights will be mapped files; until then it needs none
-            return build_tower(self.planned.config, self.planned.plan)
+            tower = build_tower(self.planned.config, self.planned.plan)
+            size_dynamic_tables(tower.module, self._shapes)
+        return tower
 
     def settle(self, checkpoint: Checkpoint) -> bool:
-        """Take the rows of tables that a vocabulary's or tokenizer's file sized in training."""
+        """Take the rows of tables that a vocabulary or tokenizer sized, or that grew in training."""
         config = self.planned.config
         shapes = {name: meta.shape for name, meta in checkpoint.tensors().items()}
+        self._shapes = {name.removeprefix(PREFIX): shape for name, shape in shapes.items()}
         pipeline = take_rows(config.pipeline, shapes)
         if pipeline == config.pipeline:
-            return False
+            return bool(dynamic_tables(pipeline))
         self.planned = replace(self.planned, config=replace(config, pipeline=pipeline))
         return True
 

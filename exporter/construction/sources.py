@@ -9,6 +9,8 @@ from typing import Literal
 
 from exporter.checkpoint.read import Checkpoint, fetch_checkpoint, open_checkpoint
 from exporter.checkpoint.tensors import hash_file
+from exporter.config.features.tables import dynamic_tables
+from exporter.config.schema import PipelineConfig
 from exporter.data.batch import Rows, read_rows
 from exporter.data.parquet import open_parquet
 from exporter.manifest import SourceRef
@@ -38,17 +40,26 @@ def open_rows(planned: PlannedTower, spec: ExportSpec) -> tuple[Rows, SourceRef]
 
 
 def fetch_checkpoint_once(
-    spec: ExportSpec, workspace: Path, *, averaged: bool
+    spec: ExportSpec, workspace: Path, pipeline: PipelineConfig
 ) -> tuple[Checkpoint, SourceRef]:
     """Open the attempt's checkpoint; the first rank to come fetches it for all.
 
-    With `averaged`, its dense weights are the averages that training kept beside them. Each of its files is
-    hashed by one rank.
+    Its dense weights are the averages that training kept beside them, if the config wants these. Tables of
+    dynamicemb that `pipeline` names are part of it. Each of its files is hashed by one rank.
     """
     folder = workspace / "checkpoint"
     folder.mkdir(exist_ok=True)
-    fetch = partial(fetch_checkpoint, spec.checkpoint_uri, folder / "files", averaged=averaged)
-    checkpoint = open_checkpoint(Path(_once(folder / "path", lambda: str(fetch()))), averaged=averaged)
+    averaged = pipeline.averaged_weights
+    dynamic = {path: (table.dim, table.unknown) for path, table in dynamic_tables(pipeline).items()}
+    fetch = partial(
+        fetch_checkpoint,
+        spec.checkpoint_uri,
+        folder / "files",
+        averaged=averaged,
+        dynamic_tables=True,  # the attempt's other towers may have some
+    )
+    path = Path(_once(folder / "path", lambda: str(fetch())))
+    checkpoint = open_checkpoint(path, averaged=averaged, dynamic_tables=dynamic)
     digest = checkpoint.digest(partial(_hash_together, folder))
     return checkpoint, SourceRef(role="checkpoint", uri=spec.checkpoint_uri, sha256=digest)
 

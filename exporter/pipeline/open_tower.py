@@ -71,8 +71,8 @@ def open_tower(
         blueprint = open_blueprint(planned, spec, config_text)
         tower = blueprint.build()
     with clock.stage(Stage.CHECKPOINT):
-        averaged = tower.config.pipeline.averaged_weights
-        checkpoint, checkpoint_source = fetch_checkpoint_once(spec, workspace, averaged=averaged)
+        pipeline = tower.config.pipeline
+        checkpoint, checkpoint_source = fetch_checkpoint_once(spec, workspace, pipeline)
         require_source(checkpoint_source)
         if blueprint.settle(checkpoint):
             tower = blueprint.build()

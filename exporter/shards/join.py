@@ -12,7 +12,6 @@ from exporter.errors import AttemptFailed, CheckpointUnreadable, ExportError
 from exporter.lowering.tables import RowErrors
 from exporter.manifest import (
     LookupReport,
-    ShardedIdMap,
     ShardedTable,
     ShardedTables,
     SourceRef,
@@ -20,7 +19,6 @@ from exporter.manifest import (
     TableRows,
     TablesFile,
 )
-from exporter.models.embedding.id_map import IDS, ROWS
 from exporter.models.embedding.table_uses import TableUse
 from exporter.models.embedding.tables import meta_of_fused_rows
 from exporter.outcome import Failure
@@ -167,7 +165,7 @@ def tables_file(tower: TowerName, parts: Sequence[RankTables], tables: Tables) -
             dtype=str(meta_of_fused_rows(table.meta, kept_in).dtype).removeprefix("torch."),
             kept_in=kept_in,
             features=table.features,
-            id_map=table.id_map and ShardedIdMap(ids=f"{table.id_map}.{IDS}", rows=f"{table.id_map}.{ROWS}"),
+            id_map=table.id_map,
             shards=tuple(sorted(_rows_of(table, parts), key=lambda rows: rows.first)),
         )
         for table in parts[0].tables

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 import torch
 
 from exporter.attempt.attempt import TowerResult
+from exporter.checkpoint.keymap import ID_MAP_IDS, ID_MAP_ROWS
 from exporter.checkpoint.tensors import TensorMeta
 from exporter.dtypes import TableDtype
 from exporter.lowering.tables import RowErrors
 from exporter.manifest import FileRef, LookupReport, SourceRef
-from exporter.models.embedding.id_map import IDS, ROWS
 from exporter.models.embedding.table_uses import TableUse
 from exporter.models.embedding.tables import loses_precision, meta_of_fused_rows
 from exporter.outcome import ExportOutcome, Failure
@@ -45,7 +45,7 @@ class TableShard:
     def id_map_tensors(self) -> dict[str, TensorMeta]:
         """Parts of the table's map of ids that are written beside these rows, by the names of the whole."""
         part = TensorMeta(shape=(self.end - self.first,), dtype=torch.int64)
-        names = () if self.table.id_map is None else (IDS, ROWS)
+        names = () if self.table.id_map is None else (ID_MAP_IDS, ID_MAP_ROWS)
         return {f"{self.table.id_map}.{name}": part for name in names}
 
 

@@ -18,7 +18,7 @@ from exporter.dims.plan import DimPlan
 from exporter.errors import CheckpointUnreadable, InvalidArtifact
 from exporter.manifest import Manifest, ShardedTable, TablesFile, TowerEntry
 from exporter.models.embedding.id_map import fill_id_maps
-from exporter.models.embedding.table_uses import TableUse, look_up_in_pieces
+from exporter.models.embedding.table_uses import TableUse, look_up_in_pieces, size_dynamic_tables
 from exporter.models.embedding.tables import meta_of_fused_rows
 from exporter.models.registry import build_tower
 from exporter.shards.layout import TABLES_NAME
@@ -66,19 +66,15 @@ def build_lookup(
     config = replace(config, pipeline=take_rows(config.pipeline, shapes))
     with torch.device("meta"):  # only its lookups will be run, on the mapped rows
         tower = build_tower(config, plan)
+        size_dynamic_tables(tower.module, shapes)
     look_up_in_pieces(
         tower.module,
         lambda table: _pieces(table, by_tensor.get(table.weight), root, files),
         lambda table: by_tensor[table.weight].kept_in,
     )
-    parts = {name: table for table in tables.tables for name in id_map_names(table)}
-    fill_id_maps(tower.module, lambda name: _join(name, parts.get(name), root, files))
+    by_map = {table.id_map: table for table in tables.tables}
+    fill_id_maps(tower.module, lambda name: _join(name, by_map.get(name.rpartition(".")[0]), root, files))
     return build_eager_lookup(tower, max_batch_size=max_batch_size)
-
-
-def id_map_names(table: ShardedTable) -> tuple[str, ...]:
-    """Return the names of the tensors of a table's map of ids, if it has one."""
-    return () if table.id_map is None else (table.id_map.ids, table.id_map.rows)
 
 
 def _join(name: str, table: ShardedTable | None, root: Path, files: "RowFiles") -> Tensor:

@@ -92,8 +92,8 @@ def write_tables(request: TablesRequest, local: Path, progress: Progress) -> Ran
     spec, ranks, name = request.attempt.spec, request.ranks, request.planned.name
     blueprint = open_blueprint(request.planned, spec, request.config_text)
     tower = blueprint.build()
-    averaged = tower.config.pipeline.averaged_weights
-    checkpoint, source = fetch_checkpoint_once(spec, request.attempt.workspace, averaged=averaged)
+    pipeline = tower.config.pipeline
+    checkpoint, source = fetch_checkpoint_once(spec, request.attempt.workspace, pipeline)
     if blueprint.settle(checkpoint):
         tower = blueprint.build()
     tables = {table.weight: table for table in list_tables(tower.module)}

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from torch import Tensor
 
+from exporter.checkpoint.errors import WeightsNotFinite
 from exporter.checkpoint.keymap import PREFIX
 from exporter.checkpoint.read import Checkpoint
 from exporter.checkpoint.safetensors import write_safetensors
 from exporter.checkpoint.tensors import TensorMeta
-from exporter.errors import WeightsNotFinite
 from exporter.lowering.tables import RowErrors, fuse_rows
 from exporter.shards.layout import TableShard
 

@@ -6,7 +6,8 @@ import os
 import pytest
 from safetensors import SafetensorError
 
-from exporter.errors import CheckpointMismatch, InvalidRows, WeightsNotFinite
+from exporter.checkpoint.errors import WeightsNotFinite
+from exporter.errors import CheckpointMismatch, InvalidRows
 from exporter.outcome import Failure
 
 

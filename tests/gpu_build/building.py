@@ -49,8 +49,7 @@ def packages_of(
     target, device = spec.targets[0], require_target(spec.targets[0])
     blueprint = open_blueprint(planned, spec, text)
     tower = blueprint.build()
-    averaged = tower.config.pipeline.averaged_weights
-    blueprint.fill(tower, fetch_checkpoint_once(spec, folder, averaged=averaged)[0])
+    blueprint.fill(tower, fetch_checkpoint_once(spec, folder, tower.config.pipeline)[0])
     tower = lower_tower(tower, torch.device("cpu")).tower  # where its weights stay: the GPU's have no values
     rows, _ = open_rows(blueprint.planned, spec)
     mode = FakeTensorMode(shape_env=ShapeEnv(tracked_fakes=[]), allow_non_fake_inputs=True, export=True)

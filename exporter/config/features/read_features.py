@@ -11,7 +11,10 @@ from exporter.config.features.table_rows import (
     IdMessage,
     WordOrNumberMessage,
     effective_default,
+    id_map_of,
+    rows_of_id_map,
     rows_of_table,
+    unknown_row,
 )
 from exporter.config.pb.feature_kinds_pb2 import (
     CombineFeature,
@@ -57,7 +60,7 @@ def needs_generation(source: FeatureSource) -> bool:
     if isinstance(message, IdFeature):
         return (
             message.HasField("hash_bucket_size")
-            or _id_map(source) is not None
+            or id_map_of(source) is not None
             or message.HasField("vocab_file")
             or bool(message.vocab_list or message.vocab_dict)
         )
@@ -169,13 +172,8 @@ def _pooling(source: FeatureSource) -> Pooling:
 def _table(source: FeatureSource) -> TableConfig | None:
     """Return the table whose row numbers the feature's values are; None for plain numbers."""
     message = source.message
-    if "dynamicemb" in message.DESCRIPTOR.fields_by_name and message.HasField("dynamicemb"):
-        source.refuse(
-            "dynamicemb is not supported",
-            hint="supported are num_buckets, hash_bucket_size, vocab_list, vocab_dict, vocab_file and zch",
-        )
-    id_map = _id_map(source)
-    rows = rows_of_table(source) if id_map is None else _rows_of_id_map(source, id_map)
+    id_map = id_map_of(source)
+    rows = rows_of_table(source) if id_map is None else rows_of_id_map(source, id_map)
     if rows is None:
         return None
     if message.data_type not in _TABLE_DTYPES:
@@ -185,28 +183,10 @@ def _table(source: FeatureSource) -> TableConfig | None:
         rows=rows,
         dim=message.embedding_dim,
         id_map=id_map,
-        dtype=_TABLE_DTYPES[message.data_type],
+        unknown=unknown_row(source) if id_map is IdMapKind.DYNAMICEMB else 0.0,
+        # The files of dynamicemb hold float32, whatever the rows were in training.
+        dtype=TableDtype.FP32 if id_map is IdMapKind.DYNAMICEMB else _TABLE_DTYPES[message.data_type],
     )
-
-
-def _id_map(source: FeatureSource) -> IdMapKind | None:
-    """Return the kind of map that turns the feature's ids into row numbers, which goes before any size."""
-    for kind in IdMapKind:
-        if kind in source.message.DESCRIPTOR.fields_by_name and source.message.HasField(kind):
-            return kind
-    return None
-
-
-def _rows_of_id_map(source: FeatureSource, kind: IdMapKind) -> int:
-    """Return the rows of the table behind a map; which policy of eviction it has matters in training only."""
-    options = getattr(source.message, kind)
-    match kind:
-        case IdMapKind.ZCH:
-            if options.WhichOneof("eviction_policy") is None:
-                source.raise_invalid("zch has no eviction policy", hint="set lfu, lru or distance_lfu in it")
-            if options.zch_size == 0:
-                source.raise_invalid("zch_size is 0", hint="set it to more than 0")
-            return int(options.zch_size)
 
 
 def _check_width(feature: Feature, source: FeatureSource) -> None:

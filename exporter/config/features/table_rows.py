@@ -1,4 +1,4 @@
-"""Number of rows of a feature's table, as TorchEasyRec sizes it."""
+"""Number of rows of a feature's table, as TorchEasyRec sizes it, and the map from ids of any size to them."""
 
 from collections.abc import Sequence
 from typing import assert_never
@@ -18,8 +18,10 @@ from exporter.config.pb.feature_kinds_pb2 import (
     RawFeature,
     TokenizeFeature,
 )
-from exporter.config.schema import ROWS_OF_CHECKPOINT
+from exporter.config.schema import ROWS_OF_CHECKPOINT, IdMapKind
 
+_CONSTANT = "CONSTANT"  # dynamicemb's initializers
+_RANDOM = ("NORMAL", "TRUNCATED_NORMAL", "UNIFORM", "DEBUG")
 SEQUENCE_DEFAULT_VALUE = "0"  # an empty default_value means this inside a sequence
 
 # Messages by the values that TorchEasyRec computes: always row numbers of a table; row numbers if a table or
@@ -121,3 +123,50 @@ def _rows_of_vocabulary(source: FeatureSource, message: WordMessage) -> int:
 
 def _rows_of_buckets(boundaries: Sequence[float]) -> int | None:
     return len(boundaries) + 1 if boundaries else None
+
+
+def id_map_of(source: FeatureSource) -> IdMapKind | None:
+    """Return the kind of map that turns the feature's ids into row numbers, which goes before any size."""
+    for kind in IdMapKind:
+        if kind in source.message.DESCRIPTOR.fields_by_name and source.message.HasField(kind):
+            return kind
+    return None
+
+
+def rows_of_id_map(source: FeatureSource, kind: IdMapKind) -> int:
+    """Return the rows of the table behind a map; which policy of eviction it has matters in training only.
+
+    Raises:
+        InvalidPipelineConfig: zch lacks a size or a policy.
+    """
+    options = getattr(source.message, kind)
+    match kind:
+        case IdMapKind.ZCH:
+            if options.WhichOneof("eviction_policy") is None:
+                source.raise_invalid("zch has no eviction policy", hint="set lfu, lru or distance_lfu in it")
+            if options.zch_size == 0:
+                source.raise_invalid("zch_size is 0", hint="set it to more than 0")
+            return int(options.zch_size)
+        case IdMapKind.DYNAMICEMB:
+            return ROWS_OF_CHECKPOINT  # at most max_capacity
+
+
+def unknown_row(source: FeatureSource) -> float:
+    """Return the number that fills the row of unknown ids, which dynamicemb has where a model is evaluated.
+
+    Raises:
+        UnsupportedConfig: the row is random.
+        InvalidPipelineConfig: dynamicemb has no such initializer.
+    """
+    initializer = getattr(source.message, IdMapKind.DYNAMICEMB).eval_initializer_args
+    mode = initializer.mode or _CONSTANT
+    if mode in _RANDOM:
+        source.refuse(
+            f"dynamicemb gives unknown ids random rows by eval_initializer_args.mode {mode}",
+            hint=f"set the mode to {_CONSTANT}: a served model gives equal outputs for equal inputs",
+        )
+    if mode != _CONSTANT:
+        source.raise_invalid(
+            f"dynamicemb has no initializer {mode!r}", hint=f"write {_CONSTANT} in eval_initializer_args.mode"
+        )
+    return float(initializer.value)

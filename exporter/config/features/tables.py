@@ -40,10 +40,14 @@ class Lookup:
     @property
     def id_map_path(self) -> tuple[str, ...] | None:
         """Path of the map from ids to rows in the checkpoint; None where ids are row numbers."""
-        if not self.is_managed:
-            return None
-        inner = "_managed_collision_collection", "_managed_collision_modules"
-        return *self._module, *inner, self.table.name
+        match self.table.id_map:
+            case None:
+                return None
+            case IdMapKind.ZCH:
+                inner = "_managed_collision_collection", "_managed_collision_modules"
+                return *self._module, *inner, self.table.name
+            case IdMapKind.DYNAMICEMB:
+                return *self._module, "dynamicemb", self.table.name
 
     @property
     def is_managed(self) -> bool:
@@ -86,11 +90,23 @@ def take_rows(pipeline: PipelineConfig, shapes: Mapping[str, Sequence[int]]) -> 
     features = {feature.name: feature for feature in pipeline.features}
     for lookup in lookups(pipeline.embedded_groups, features):
         feature, weight = features[lookup.feature.name], "." + ".".join((*lookup.path, "weight"))
-        if feature.table is not None and feature.table.rows == ROWS_OF_CHECKPOINT:
+        if feature.table is None or feature.table.id_map is IdMapKind.DYNAMICEMB:
+            continue  # the tables of a feature that is pooled and in a sequence differ in rows
+        if feature.table.rows == ROWS_OF_CHECKPOINT:
             found = (shape[0] for name, shape in shapes.items() if f".{name}".endswith(weight))
             table = replace(feature.table, rows=next(found, ROWS_OF_CHECKPOINT))
             features[feature.name] = replace(feature, table=table)
     return replace(pipeline, features=tuple(features.values()))
+
+
+def dynamic_tables(pipeline: PipelineConfig) -> dict[str, TableConfig]:
+    """Return the tables that lie in files of dynamicemb, by their path below their embedding group."""
+    features = {feature.name: feature for feature in pipeline.features}
+    return {
+        ".".join(lookup.path): lookup.table
+        for lookup in lookups(pipeline.embedded_groups, features)
+        if lookup.table.id_map is IdMapKind.DYNAMICEMB
+    }
 
 
 def check_tables(groups: Sequence[FeatureGroup], features: Iterable[Feature]) -> None:

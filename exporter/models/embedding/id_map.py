@@ -9,13 +9,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from exporter.checkpoint.errors import IdMapBroken
+from exporter.checkpoint.keymap import FREE_ID, ID_MAP_IDS, ID_MAP_ROWS
 from exporter.checkpoint.mapped_tensor import room_for
 from exporter.checkpoint.tensors import Piece, TensorMeta
-from exporter.errors import IdMapBroken
 
-IDS, ROWS = "_mch_sorted_raw_ids", "_mch_remapped_ids_mapping"  # names of a map's tensors
-
-_FREE = torch.iinfo(torch.int64).max  # the id of a slot that holds none
 _CHECKED = 1 << 20  # ids that are compared at a time
 
 PiecesOfTensor = Callable[[str], Sequence[Piece]]
@@ -42,8 +40,8 @@ class IdMap(nn.Module):
     def __init__(self, rows: int) -> None:
         """Make a map that holds no id, for a table of as many rows."""
         super().__init__()
-        self.register_buffer(IDS, torch.full((rows,), _FREE))
-        self.register_buffer(ROWS, torch.arange(rows))
+        self.register_buffer(ID_MAP_IDS, torch.full((rows,), FREE_ID))
+        self.register_buffer(ID_MAP_ROWS, torch.arange(rows))
 
     def forward(self, ids_V: Tensor) -> Tensor:
         """Return the row number of each id: (V,)."""
@@ -97,21 +95,23 @@ def settle_id_maps(module: nn.Module, pieces_of: PiecesOfTensor) -> None:
         IdMapBroken: a map is not in order, or names rows that its table does not have.
     """
     for path, id_map in id_maps(module):
-        name = f"{path}.{IDS}"
+        name = f"{path}.{ID_MAP_IDS}"
         id_map.settle(pieces_of(name), name)
 
 
 def id_map_tensors(module: nn.Module) -> dict[str, Tensor]:
     """Return the tensors of all maps of a tower, by their names in its state dict."""
     return {
-        f"{path}.{name}": id_map.get_buffer(name) for path, id_map in id_maps(module) for name in (IDS, ROWS)
+        f"{path}.{name}": id_map.get_buffer(name)
+        for path, id_map in id_maps(module)
+        for name in (ID_MAP_IDS, ID_MAP_ROWS)
     }
 
 
 def fill_id_maps(module: nn.Module, tensor_of: Callable[[str], Tensor]) -> None:
     """Fill the maps of a tower on any device; `tensor_of` takes a name of its state dict."""
     for path, id_map in id_maps(module):
-        tensors = {name: tensor_of(f"{path}.{name}") for name in (IDS, ROWS)}
+        tensors = {name: tensor_of(f"{path}.{name}") for name in (ID_MAP_IDS, ID_MAP_ROWS)}
         id_map.load_state_dict(tensors, assign=True)
 
 

@@ -1,15 +1,18 @@
 """Embedding tables of a tower, the features that read them, and their replacement by tables in pieces."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import nn
 
 from exporter.checkpoint.tensors import Piece, TensorMeta
+from exporter.config.schema import ROWS_OF_CHECKPOINT
 from exporter.dtypes import TableDtype
 from exporter.models.embedding.embedding_group import EmbeddingGroup
+from exporter.models.embedding.id_map import IdMap
 from exporter.models.embedding.table_in_pieces import TableInPieces
-from exporter.models.embedding.tables import dtype_of_floats
+from exporter.models.embedding.tables import FloatTable, dtype_of_floats
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,3 +71,13 @@ def look_up_in_pieces(
     """Replace every table by one that is looked up in pieces; the module then holds no rows."""
     for table in list_tables(root):
         root.set_submodule(table.module, TableInPieces(table.meta, pieces_of(table), kept_in(table)))
+
+
+def size_dynamic_tables(root: nn.Module, shapes: Mapping[str, Sequence[int]]) -> None:
+    """Give tables that grew in training their rows, from the shapes of tensors by their names in `root`."""
+    for table in list_tables(root):
+        rows, width = table.meta.shape
+        if rows == ROWS_OF_CHECKPOINT and table.id_map is not None and table.weight in shapes:
+            rows = shapes[table.weight][0]
+            root.set_submodule(table.module, FloatTable(torch.empty((rows, width), dtype=table.meta.dtype)))
+            root.set_submodule(table.id_map, IdMap(rows))

@@ -5,9 +5,10 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from exporter.checkpoint.errors import WeightsNotFinite
 from exporter.checkpoint.load import load_weights
 from exporter.checkpoint.read import Checkpoint, open_checkpoint
-from exporter.errors import CheckpointMismatch, WeightsNotFinite
+from exporter.errors import CheckpointMismatch
 
 
 class Tower(nn.Module):

@@ -6,13 +6,14 @@ from pathlib import Path
 from exporter.checkpoint.read import open_checkpoint
 from exporter.construction.sources import fetch_checkpoint_once
 from exporter.spec import ExportSpec
+from tests.exporter.models.recorded import pipeline_of
 
 CHECKPOINT = Path(__file__).parents[2] / "fixtures" / "torcheasyrec" / "dlrm_hstu_sharded" / "model.ckpt-0"
 
 
 def digest_in(workspace: Path) -> str:
     spec = ExportSpec(config="", checkpoint_uri=str(CHECKPOINT), output_uri="unwritten")
-    return fetch_checkpoint_once(spec, workspace, averaged=False)[1].sha256
+    return fetch_checkpoint_once(spec, workspace, pipeline_of("dlrm_hstu"))[1].sha256
 
 
 def test_ranks_find_one_digest_together(tmp_path: Path) -> None:

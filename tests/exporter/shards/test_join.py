@@ -73,7 +73,7 @@ def exported(planned: object, attempt: Attempt) -> TowerResult:
         verified=VerificationReport(tolerance=1e-5, largest_difference=0.0, cases=()),
         stage_seconds={},
     )
-    _, source = fetch_checkpoint_once(attempt.spec, attempt.workspace, averaged=False)
+    _, source = fetch_checkpoint_once(attempt.spec, attempt.workspace, planned.config.pipeline)
     ready = ExportedTower(entry=entry, files={path: local}, sources=(source,), op_libraries=())
     return upload_exported_tower(TowerResult(planned=planned, exported=ready), attempt, ignore_stages)
 

@@ -11,10 +11,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from exporter.artifact.read import file_ref
+from exporter.checkpoint.errors import WeightsNotFinite
 from exporter.checkpoint.read import open_checkpoint
 from exporter.distributed.ranks import Ranks
 from exporter.dtypes import TableDtype
-from exporter.errors import CheckpointMismatch, CheckpointUnreadable, WeightsNotFinite
+from exporter.errors import CheckpointMismatch, CheckpointUnreadable
 from exporter.lowering.tables import RowErrors, quantise_table
 from exporter.shards import write
 from exporter.shards.rank import export_tables, export_tables_isolated, write_tables

@@ -303,16 +303,38 @@ def test_what_is_made_of_sampled_and_other_values_is_of_a_third_data_group(parse
 
 
 @pytest.mark.parametrize(
-    ("feature", "named"),
+    ("arguments", "unknown"),
     [
-        (_id("dynamicemb { max_capacity: 10 }"), "dynamicemb"),
+        ("", 0.0),
+        ("eval_initializer_args {}", 0.0),
+        ("eval_initializer_args { value: 0.5 }", 0.5),
+        ('eval_initializer_args { mode: "CONSTANT" value: 2 }', 2.0),
+        ('initializer_args { mode: "NORMAL" } score_strategy: "LFU" init_table: "x"', 0.0),
+        ("frequency_admission_strategy { threshold: 5 initializer_args { value: 3 } }", 0.0),
     ],
 )
-def test_an_unsupported_property_is_refused_by_name(
-    parse_with_feature: ParseEdited, feature: str, named: str
+def test_dynamicemb_gives_a_map_with_a_row_of_unknown_ids(
+    parse_with_feature: ParseEdited, arguments: str, unknown: float
 ) -> None:
-    with pytest.raises(UnsupportedConfig, match=rf" f: .*{named}"):
-        parse_with_feature(feature)
+    config = _id(f'num_buckets: 7 data_type: "FP16" dynamicemb {{ max_capacity: 10 {arguments} }}')
+    table = parse_with_feature(config).feature("f").table
+    expected = TableConfig(
+        name="f_emb", rows=ROWS_OF_CHECKPOINT, dim=4, id_map=IdMapKind.DYNAMICEMB, unknown=unknown
+    )
+    assert table == expected
+
+
+@pytest.mark.parametrize("mode", ["NORMAL", "TRUNCATED_NORMAL", "UNIFORM", "DEBUG"])
+def test_random_rows_of_unknown_ids_are_refused(parse_with_feature: ParseEdited, mode: str) -> None:
+    dynamic = f'dynamicemb {{ max_capacity: 10 eval_initializer_args {{ mode: "{mode}" }} }}'
+    with pytest.raises(UnsupportedConfig, match=rf" f: dynamicemb .* random rows by .* {mode}"):
+        parse_with_feature(_id(dynamic))
+
+
+def test_an_initializer_that_dynamicemb_lacks_is_refused(parse_with_feature: ParseEdited) -> None:
+    dynamic = 'dynamicemb { max_capacity: 10 eval_initializer_args { mode: "ZEROS" } }'
+    with pytest.raises(InvalidPipelineConfig, match=r" f: dynamicemb has no initializer 'ZEROS'"):
+        parse_with_feature(_id(dynamic))
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,13 @@ from google.protobuf import text_format
 from safetensors.torch import load_file
 from torch import Tensor
 
+from exporter.checkpoint.errors import IdMapBroken
 from exporter.checkpoint.load import load_weights
 from exporter.checkpoint.read import Checkpoint, open_checkpoint
 from exporter.config.features.groups import read_groups
 from exporter.config.features.read_features import read_features
 from exporter.config.pb.pipeline_pb2 import EasyRecConfig
-from exporter.errors import CheckpointMismatch, IdMapBroken
+from exporter.errors import CheckpointMismatch
 from exporter.models.embedding.embedding_group import EmbeddingGroup
 from exporter.models.embedding.id_map import IdMap, settle_id_maps, training_only_names
 from tests.exporter.models.recorded import FIXTURES, pipeline_of
