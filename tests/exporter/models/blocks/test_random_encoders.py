@@ -36,7 +36,7 @@ class _Weights:
         self._weights = {name: value.double().numpy() for name, value in module.state_dict().items()}
 
     def __getitem__(self, name: str) -> Array:
-        return self._weights[name]
+        return np.asarray(self._weights[name])
 
     def linear(self, name: str, x: Array) -> Array:
         return np.asarray(x @ self[f"{name}.weight"].T + self[f"{name}.bias"])
