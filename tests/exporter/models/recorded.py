@@ -26,8 +26,7 @@ from exporter.towers.view import tower_configs
 from exporter.verify.numerics import compare, measure_scales
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "torcheasyrec"
-FOLDERS = tuple(sorted(path.parent.name for path in FIXTURES.glob("*/pipeline.config")))
-MODELS = FOLDERS
+MODELS = tuple(sorted(path.parent.name for path in FIXTURES.glob("*/pipeline.config")))
 TOLERANCE = 1e-5  # of the output's scale: sums may be taken in another order
 # TorchEasyRec's export rounds a pooled sum of FP16 rows to FP16; its trained model and ours do not.
 ROUNDED_TOLERANCE = 1e-4

@@ -9,13 +9,12 @@ from exporter.towers.tower import Tower
 from tests.exporter.models.recorded import MODELS, recorded_parts, recorded_tower, rows_of, tower_of
 
 TOWERS = [(model, part) for model in MODELS for part in recorded_parts(model)]
-OF_ITEMS = {"item", "embedding"}
 
 
 def cold_rows(model: str, tower: Tower, count: int) -> Rows:
     """The first rows of the model's own, without any history and without values where there may be none."""
     file = rows_of(model)
-    if tower.config.name in OF_ITEMS:
+    if tower.config.name.reads_items:
         file = file.with_name("items.parquet")
     rows = read_rows(str(file), tower.config.pipeline.features, limit=count).without_history()
     return rows.resize(rows.multivalued, np.zeros(count, dtype=np.int64))

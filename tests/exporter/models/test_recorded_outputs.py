@@ -6,7 +6,6 @@ import torch
 
 from tests.exporter.models.recorded import (
     FIXTURES,
-    FOLDERS,
     MODELS,
     read_batch,
     recorded_parts,
@@ -28,7 +27,7 @@ RECORDED = [
 
 
 def test_every_folder_is_found() -> None:
-    assert len(FOLDERS) == 34
+    assert len(MODELS) == 34
 
 
 @pytest.mark.parametrize(("model", "batch"), RECORDED)

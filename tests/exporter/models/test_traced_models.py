@@ -23,7 +23,6 @@ from tests.exporter.models.recorded import (
 pytestmark = pytest.mark.families
 
 CPU = torch.device("cpu")
-OF_ITEMS = {"item", "embedding"}
 TOWERS = [(model, part) for model in MODELS for part in recorded_parts(model)]
 MAX_BATCH_SIZE = 64  # of the towers' own plans
 
@@ -33,7 +32,7 @@ MAX_BATCH_SIZE = 64  # of the towers' own plans
 def test_programs_compute_what_eager_computes(model: str, part: str, mode: Mode) -> None:
     tower = tower_as_recorded(model, part)
     rows = rows_of(model)
-    rows = rows.with_name("items.parquet") if tower.config.name in OF_ITEMS else rows
+    rows = rows.with_name("items.parquet") if tower.config.name.reads_items else rows
     sample = read_rows(str(rows), tower.config.pipeline.features)
     parts = trace_parts(
         plan_parts(tower, mode, max_batch_size=MAX_BATCH_SIZE), trace_inputs(sample, tower.plan), CPU
