@@ -9,6 +9,7 @@ from exporter.aoti.compile import versions
 from exporter.artifact.read import file_ref
 from exporter.attempt.attempt import Attempt, ExportedTower
 from exporter.config.declared_model import DeclaredConfig
+from exporter.config.features.tables import remark_on_rounding
 from exporter.declaration import TowerDeclaration
 from exporter.dims.entries import dim_entries, tensor_entries
 from exporter.dims.plan import DimPlan
@@ -68,7 +69,7 @@ def make_tower_entry(
         dims=dim_entries(tower.plan),
         declaration=_declaration(tower),
         id_weights=_id_weights(tower),
-        remarks=(*tower.served.remarks(), *remarks),
+        remarks=(*tower.served.remarks(), *_rounding(tower), *remarks),
         inferred_ops=opened.inferred_ops,
         embeddings=opened.lowered.tables,
         precision=tower.config.options.precision,
@@ -94,6 +95,10 @@ def _package_ref(tower: Tower, part: CompiledPart) -> FileRef:
 def _declaration(tower: Tower) -> TowerDeclaration | None:
     model = tower.config.pipeline.model
     return model.declaration if isinstance(model, DeclaredConfig) else None
+
+
+def _rounding(tower: Tower) -> tuple[str, ...]:
+    return () if tower.is_declared else remark_on_rounding(tower.config.pipeline)
 
 
 def _id_weights(tower: Tower) -> IdWeights | None:

@@ -15,6 +15,7 @@ from exporter.config.schema import (
     Pooling,
     TableConfig,
 )
+from exporter.dtypes import TableDtype
 from exporter.errors import InvalidPipelineConfig
 from exporter.redaction import name_first
 
@@ -79,6 +80,22 @@ def lookups(groups: Iterable[FeatureGroup], features: Mapping[str, Feature]) -> 
             kind, width = (GroupKind.DEEP, 0) if pooled else (GroupKind.SEQUENCE, table.dim)
             collection = (feature.data_group, kind, width, table.id_map is IdMapKind.ZCH)
             yield Lookup(group=group, feature=feature, table=table, collection=collection)
+
+
+def remark_on_rounding(pipeline: PipelineConfig) -> tuple[str, ...]:
+    """Return a sentence about sums of fp16 rows that TorchEasyRec's export rounds, where there are any."""
+    features = {feature.name: feature for feature in pipeline.features}
+    tables = {
+        lookup.table.name
+        for lookup in lookups(pipeline.embedded_groups, features)
+        if lookup.table.dtype is TableDtype.FP16 and lookup.pooling and lookup.feature.value_dim != 1
+    }
+    if not tables:
+        return ()
+    return (
+        f"Rows of {name_first(sorted(tables))}, trained in fp16, are summed in fp32 as in training; "
+        "TorchEasyRec's own export rounds each sum to fp16.",
+    )
 
 
 def take_rows(pipeline: PipelineConfig, shapes: Mapping[str, Sequence[int]]) -> PipelineConfig:

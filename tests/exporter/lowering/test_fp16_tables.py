@@ -9,12 +9,19 @@ import torch
 
 from exporter.checkpoint.mapped_tensor import map_tensor
 from exporter.checkpoint.tensors import TensorMeta
+from exporter.config.features.tables import remark_on_rounding
 from exporter.dtypes import TableDtype
 from exporter.lowering import tables
 from exporter.lowering.lower_tower import LoweredTower, lower_tower
 from exporter.lowering.tables import quantise_table, widen_table
 from exporter.spec import Tables
-from tests.exporter.models.recorded import load_recorded_weights, read_batch, recorded_tower, untrained
+from tests.exporter.models.recorded import (
+    load_recorded_weights,
+    pipeline_of,
+    read_batch,
+    recorded_tower,
+    untrained,
+)
 from tests.memory_taken import memory_taken
 
 MODEL = "dlrm_hstu_fp16"
@@ -82,6 +89,12 @@ def test_rows_of_fp16_are_quantised_as_if_they_were_fp32(
     monkeypatch.setattr(tables, "PIECE", 7 * 24)  # seven rows
     found, _ = quantise_table(rows, dtype, name="t")
     assert all(torch.equal(each, found.state_dict()[key]) for key, each in expected.state_dict().items())
+
+
+def test_sums_that_the_peer_rounds_are_remarked_on() -> None:
+    [remark] = remark_on_rounding(pipeline_of(MODEL))
+    assert remark.startswith("Rows of fans_user_num_range_emb, ") and "video_id_emb" not in remark
+    assert remark_on_rounding(pipeline_of("dlrm_hstu")) == ()
 
 
 def widen_a_large_table(folder: Path) -> None:
