@@ -68,7 +68,7 @@ def list_checkpoint_files(uri: str) -> Iterator[CheckpointFile]:
     if path is None:
         yield from _list_stored_checkpoint_files(uri)
         return
-    collections = sorted((path / DYNAMICEMB).iterdir()) if (path / DYNAMICEMB).is_dir() else []
+    collections = [folder for folder in sorted((path / DYNAMICEMB).glob("*")) if folder.is_dir()]
     for place in (path, path / MODEL, path / AVERAGES, *collections):
         if place.is_dir():
             with os.scandir(place) as entries:

@@ -1,46 +1,31 @@
 """Dense embeddings against the formulas, written out with numpy."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-import pytest
 import torch
 
 from exporter.config.blocks.dense_embedding import AutoDisConfig, LinearEmbeddingConfig
 from exporter.config.schema import Feature, FeatureGroup, FeatureKind, GroupKind, TableConfig
 from exporter.models.blocks.dense_embedding import build_dense_embedding
 from exporter.models.embedding.embedding_group import EmbeddingGroup
+from tests.exporter.models.random_configs import Draw, over_random_configs
 from tests.exporter.models.recorded import pipeline_of
 
-SEEDS = [
-    *range(30),
-    *(pytest.param(seed, marks=pytest.mark.families) for seed in range(30, 1000)),
-]
 
-
-def draw(seed: int) -> tuple[np.random.Generator, Callable[[int, int], int]]:
-    generator = np.random.default_rng(seed)
-    torch.manual_seed(seed)
-    return generator, lambda low, high: int(generator.integers(low, high))
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_autodis_mixes_its_meta_embeddings(seed: int) -> None:
-    generator, number = draw(seed)
+@over_random_configs
+def test_autodis_mixes_its_meta_embeddings(draw: Draw) -> None:
     config = AutoDisConfig(
-        dim=number(1, 12),
-        channels=number(1, 9),
-        temperature=float(generator.uniform(0.05, 3)),
-        keep_prob=float(generator.uniform(0, 1)),
+        dim=draw.width(), channels=draw.width(), temperature=draw.uniform(0.05, 3), keep_prob=draw.random()
     )
     module = build_dense_embedding(config)
     module.add("other")
     module.add("x")
-    x = generator.normal(size=(number(1, 9), 1)).astype(np.float32) * 3
+    draw.weights(module)
+    x = torch.randn(draw.width(), 1) * 3
     weights = {name: value.detach().double().numpy() for name, value in module.state_dict().items()}
     expected = np.zeros((len(x), config.dim))
-    for row, value in enumerate(x[:, 0].astype(np.float64)):
+    for row, value in enumerate(x[:, 0].tolist()):
         hidden = value * weights["proj_w_x.weight"]
         hidden = np.where(hidden > 0, hidden, 0.01 * hidden)
         scores = [
@@ -51,23 +36,22 @@ def test_autodis_mixes_its_meta_embeddings(seed: int) -> None:
         shares = np.exp((np.array(scores) - max(scores)) / config.temperature)
         for channel, share in enumerate(shares / shares.sum()):
             expected[row] += share * weights["meta_emb_x.weight"][channel]
-    found = module.embed("x", torch.from_numpy(x)).detach().numpy()
-    np.testing.assert_allclose(found, expected, atol=2e-4)
+    np.testing.assert_allclose(module.embed("x", x).detach().numpy(), expected, atol=2e-4)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_the_linear_embedding_is_a_product(seed: int) -> None:
-    generator, number = draw(seed)
-    config = LinearEmbeddingConfig(dim=number(1, 12), value_dim=number(1, 5))
+@over_random_configs
+def test_the_linear_embedding_is_a_product(draw: Draw) -> None:
+    config = LinearEmbeddingConfig(dim=draw.width(), value_dim=draw.width(5))
     module = build_dense_embedding(config)
     module.add("x")
+    draw.weights(module)
     [(name, weight)] = module.state_dict().items()
     assert name == "proj_w_x.weight"
     assert weight.shape == ((config.dim,) if config.value_dim == 1 else (config.value_dim, config.dim))
-    x = generator.normal(size=(number(1, 9), config.value_dim)).astype(np.float32)
+    x = torch.randn(draw.width(), config.value_dim)
     matrix = weight.numpy().reshape(config.value_dim, config.dim)
-    expected = np.stack([sum(row[v] * matrix[v] for v in range(config.value_dim)) for row in x])
-    np.testing.assert_allclose(module.embed("x", torch.from_numpy(x)).detach().numpy(), expected, atol=1e-5)
+    expected = np.stack([sum(row[v] * matrix[v] for v in range(config.value_dim)) for row in x.numpy()])
+    np.testing.assert_allclose(module.embed("x", x).detach().numpy(), expected, atol=1e-5)
 
 
 def test_keys_are_those_of_the_checkpoint() -> None:

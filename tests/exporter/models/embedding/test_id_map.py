@@ -12,12 +12,14 @@ from torch import Tensor
 from exporter.checkpoint.errors import IdMapBroken
 from exporter.checkpoint.load import load_weights
 from exporter.checkpoint.read import Checkpoint, open_checkpoint
+from exporter.checkpoint.tensors import Piece, raw_of
 from exporter.config.features.groups import read_groups
 from exporter.config.features.read_features import read_features
 from exporter.config.pb.pipeline_pb2 import EasyRecConfig
 from exporter.errors import CheckpointMismatch
 from exporter.models.embedding.embedding_group import EmbeddingGroup
 from exporter.models.embedding.id_map import IdMap, settle_id_maps, training_only_names
+from tests.exporter.models.random_configs import Draw, over_random_configs
 from tests.exporter.models.recorded import FIXTURES, pipeline_of
 from tests.rank_checkpoints import write_ranks
 
@@ -120,18 +122,36 @@ def filled(ids: list[int], rows: list[int]) -> IdMap:
     return id_map
 
 
-@pytest.mark.parametrize("seed", range(30))
-def test_ids_have_the_rows_that_a_dict_says(seed: int) -> None:
-    generator = torch.Generator().manual_seed(seed)
-    size = int(torch.randint(1, 40, (), generator=generator))
-    held = int(torch.randint(0, size, (), generator=generator))
-    drawn = torch.randint(-(2**63), FREE, (3 * size,), generator=generator).unique()[:held]
-    ids = torch.cat([drawn, torch.full((size - held,), FREE)])
-    rows = torch.cat([torch.randperm(size - 1, generator=generator), torch.tensor([size - 1])])
-    plain = dict(zip(drawn.tolist(), rows.tolist(), strict=False))
-    asked = torch.cat([drawn, drawn + 1, torch.randint(-9, 9, (20,), generator=generator)])
-    found = filled(ids.tolist(), rows.tolist())(asked)
-    assert found.tolist() == [plain.get(each, size - 1) for each in asked.tolist()]
+@over_random_configs
+def test_ids_have_the_rows_that_a_dict_says(draw: Draw) -> None:
+    size = draw.randint(1, 40)
+    held = sorted({draw.randrange(-(2**63), FREE) for _ in range(draw.randrange(size))})
+    rows = [*draw.sample(range(size - 1), size - 1), size - 1]
+    plain = dict(zip(held, rows, strict=False))
+    asked = [*held, *(each + 1 for each in held), *(draw.randint(-9, 9) for _ in range(20))]
+    found = filled(held + [FREE] * (size - len(held)), rows)(torch.tensor(asked))
+    assert found.tolist() == [plain.get(each, size - 1) for each in asked]
+
+
+@over_random_configs
+def test_parts_of_ranks_are_merged_as_one_dict(draw: Draw) -> None:
+    """Each rank holds the ids of its own rows, sorted; its last slots are free."""
+    plain: dict[int, int] = {}
+    ids: list[int] = []
+    rows: list[int] = []
+    parts = []
+    for _ in range(draw.randint(1, 5)):
+        first, size = len(rows), draw.randint(1, 12)
+        held = sorted({draw.randrange(-(2**63), FREE) for _ in range(draw.randrange(size))} - plain.keys())
+        own = [first + row for row in draw.sample(range(size), size)]
+        plain |= dict(zip(held, own, strict=False))
+        ids += held + [FREE] * (size - len(held))
+        rows += own
+        parts.append(Piece(offset=(first,), raw=raw_of(torch.tensor(ids[first:])), dtype=torch.int64))
+    id_map = filled(ids, rows)
+    id_map.settle(parts, "map")
+    asked = [*plain, *(each + 1 for each in plain), 0, -1]
+    assert id_map(torch.tensor(asked)).tolist() == [plain.get(each, len(rows) - 1) for each in asked]
 
 
 def test_a_new_map_sends_every_id_to_the_last_row() -> None:
