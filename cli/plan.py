@@ -86,14 +86,11 @@ def _tables(tower: TowerPlan) -> Table:
         title=f"{tower.name} tower, tables",
     )
     for each in tower.tables:
-        rows, size, fp32 = (_count(number) for number in (each.rows, each.bytes, each.fp32_bytes))
+        rows = f"{each.rows:,}" if each.rows else "as in the checkpoint"
+        size, fp32 = (f"{number:,}" if each.rows else "unknown" for number in (each.bytes, each.fp32_bytes))
         shape, dtypes = f"{rows} × {each.width}", (each.trained, each.dtype)
         table.add_row(each.name, shape, *dtypes, size, fp32, ", ".join(each.features))
     return table
-
-
-def _count(number: int) -> str:
-    return f"{number:,}" if number else "as in the checkpoint"
 
 
 def _table(title: str, tensors: Sequence[TensorEntry], dims: Sequence[DimEntry]) -> Table:

@@ -80,6 +80,14 @@ def test_it_says_what_tables_will_be_kept_in(capsys: pytest.CaptureFixture[str])
     assert ["video_id_emb", "2,000 × 16", "fp32", "int4", "24,000", "128,000", "uih_seq__video_id"] in rows
 
 
+def test_rows_that_a_file_decided_are_those_of_the_checkpoint(capsys: pytest.CaptureFixture[str]) -> None:
+    config = CONFIG.parents[1] / "multi_tower" / "pipeline.config"
+    assert main(["plan", "--config", str(config)]) == 0
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in capsys.readouterr().out.splitlines()]
+    row = ["tok_emb", "as in the checkpoint × 8", "fp32", "fp32", "unknown", "unknown", "user_query"]
+    assert row in rows
+
+
 def test_a_table_that_is_not_there_is_refused_with_those_that_are(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "--config", str(CONFIG), "--table-dtype", "video_emb=int4"]) == 1
     told = capsys.readouterr().err

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NoReturn, cast, get_args
+from typing import NoReturn
 
 from exporter.config.pb.feature_kinds_pb2 import (
     BoolMaskFeature,
@@ -39,7 +39,6 @@ FeatureMessage = (
 )
 
 _USUAL_JOINT, RTP_JOINT = _JOINTS = "__", "_"
-_SUPPORTED = (*FeatureKind, "their sequence_ forms", "sequence_feature")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,17 +90,15 @@ def feature_sources(config: EasyRecConfig) -> Iterator[FeatureSource]:
     """Yield every feature in the order of the config, those of a sequence_feature one by one.
 
     Raises:
-        UnsupportedConfig: a kind of feature that Slipway does not build, with its name.
+        InvalidPipelineConfig: an entry without a feature, or a sequence_feature without a name.
     """
     joint = name_joint(config)
     for position, entry in enumerate(config.feature_configs):
-        field = entry.WhichOneof("feature")
-        if field == "sequence_feature":
-            yield from _grouped(entry.sequence_feature, f"feature_configs[{position}]", joint)
+        where = f"feature_configs[{position}]"
+        if entry.WhichOneof("feature") == "sequence_feature":
+            yield from _grouped(entry.sequence_feature, where, joint)
         else:
-            where = f"feature_configs[{position}]"
-            message = _supported(field, getattr(entry, field or "", None), where)
-            yield FeatureSource(message=message, field=field or "", joint=joint)
+            yield _source(entry, where, joint)
 
 
 def name_joint(config: EasyRecConfig) -> str:
@@ -160,22 +157,16 @@ def _grouped(parent: SequenceFeature, place: str, joint: str) -> Iterator[Featur
             where=f"{place}.sequence_feature.sequence_name",
         )
     for position, entry in enumerate(parent.features):
-        field = entry.WhichOneof("feature")
         where = f"feature_configs: {parent.sequence_name}, features[{position}]"
-        message = _supported(field, getattr(entry, field or "", None), where)
-        yield FeatureSource(message=message, field=field or "", parent=parent, joint=joint)
+        yield _source(entry, where, joint, parent)
 
 
-def _supported(field: str | None, message: object, where: str) -> FeatureMessage:
+def _source(
+    entry: FeatureConfig | SeqFeatureConfig, where: str, joint: str, parent: SequenceFeature | None = None
+) -> FeatureSource:
+    field = entry.WhichOneof("feature")
     if field is None:
         raise InvalidPipelineConfig(
             f"{where} is empty", hint="name a feature in it, or delete the entry", where=where
         )
-    if not isinstance(message, get_args(FeatureMessage)):
-        name = getattr(message, "feature_name", "")
-        raise UnsupportedConfig(
-            f"{where}: {field} {name!r} is of a kind that Slipway does not export",
-            hint=f"supported are {', '.join(_SUPPORTED)}",
-            where=where,
-        )
-    return cast(FeatureMessage, message)
+    return FeatureSource(message=getattr(entry, field), field=field, parent=parent, joint=joint)
