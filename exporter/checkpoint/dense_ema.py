@@ -2,15 +2,52 @@
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from torch import Tensor
 
 from exporter.checkpoint.dcp import DcpCheckpoint
+from exporter.checkpoint.keymap import DENSE_EMBEDDINGS
 from exporter.checkpoint.tensors import HashFiles, Piece, TensorMeta, hash_files
 from exporter.errors import CheckpointMismatch
 
 AVERAGES = "dense_ema"  # TorchEasyRec's folder for them, beside model/
 _UPDATES = "__n_averaged__"  # the number of updates in the averages; it is not a weight
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Place:
+    """The average of one weight: a tensor, or a row of one."""
+
+    weight: str
+    average: str
+    meta: TensorMeta  # of the weight
+    row: int | None = None
+
+
+def _unstack(name: str, meta: TensorMeta, known: Mapping[str, TensorMeta]) -> tuple[_Place, ...]:
+    """Return the places of the weights that a tensor averages, one unless it is of dense embeddings.
+
+    A model has their weights feature by feature. Their averages are stacked, the features of one key in
+    alphabetical order; those of a feature of several numbers are not, as it has a key of its own.
+    """
+    prefix, suffix = f"{name}_", ".weight"
+    if name in known or DENSE_EMBEDDINGS not in name:
+        return (_Place(weight=name, average=name, meta=meta),)
+    features = sorted(
+        each.removeprefix(prefix).removesuffix(suffix)
+        for each in known
+        if each.startswith(prefix) and each.endswith(suffix)
+    )
+    if len(features) == 1 and known[prefix + features[0] + suffix] == meta:
+        return (_Place(weight=prefix + features[0] + suffix, average=name, meta=meta),)
+    if not features or meta.shape[0] != len(features):
+        return (_Place(weight=name, average=name, meta=meta),)
+    row = TensorMeta(shape=meta.shape[1:], dtype=meta.dtype)
+    return tuple(
+        _Place(weight=prefix + feature + suffix, average=name, meta=row, row=number)
+        for number, feature in enumerate(features)
+    )
 
 
 class AveragedCheckpoint:
@@ -23,14 +60,15 @@ class AveragedCheckpoint:
             CheckpointMismatch: an average belongs to no weight, or has another shape or dtype.
         """
         self._weights, self._averages = weights, averages
-        found = averages.tensors()
-        self.averaged = frozenset(found) - {_UPDATES}
+        found = {name: meta for name, meta in averages.tensors().items() if name != _UPDATES}
         known = weights.tensors()
+        self._places = {place.weight: place for name in found for place in _unstack(name, found[name], known)}
+        self.averaged = frozenset(self._places)
         unexpected = sorted(name for name in self.averaged if name not in known)
         mismatched = [
-            f"{name}: {AVERAGES} ({found[name]}), model ({known[name]})"
-            for name in sorted(self.averaged)
-            if name in known and found[name] != known[name]
+            f"{name}: {AVERAGES} ({place.meta}), model ({known[name]})"
+            for name, place in sorted(self._places.items())
+            if name in known and place.meta != known[name]
         ]
         if unexpected or mismatched:
             raise CheckpointMismatch(missing=[], unexpected=unexpected, mismatched=mismatched, where=AVERAGES)
@@ -39,7 +77,10 @@ class AveragedCheckpoint:
         return self._weights.tensors()
 
     def read(self, name: str) -> Tensor:
-        return self._holder(name).read(name)
+        place = self._places.get(name)
+        if place is None or place.row is None:
+            return self._holder(name).read(place.average if place else name)
+        return self._averages.rows(place.average, place.row, place.row + 1)[0]
 
     def rows(self, name: str, first: int, end: int) -> Tensor:
         return self._holder(name).rows(name, first, end)

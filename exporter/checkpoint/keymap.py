@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable
 
+DENSE_EMBEDDINGS = ".dense_ec."  # part of the names of weights that embed plain numbers
 PREFIX = "model."  # TorchEasyRec trains a model inside a wrapper, as its attribute `model`
 
 # A map of ids: the ids in ascending order, and the row of each. A slot without an id has the largest number.

@@ -8,13 +8,12 @@ from torch import Tensor, nn
 from exporter.checkpoint.dense_ema import AVERAGES, AveragedCheckpoint
 from exporter.checkpoint.dynamic_tables import CheckpointWithDynamicTables
 from exporter.checkpoint.errors import WeightsNotFinite
-from exporter.checkpoint.keymap import PREFIX, checkpoint_names, unexpected_names
+from exporter.checkpoint.keymap import DENSE_EMBEDDINGS, PREFIX, checkpoint_names, unexpected_names
 from exporter.checkpoint.read import Checkpoint
 from exporter.checkpoint.tensors import TensorMeta
 from exporter.errors import CheckpointMismatch
 
 _TABLES = (".emb_impls.", ".seq_emb_impls.")  # parts of the names of embedding tables
-_DENSE_EMBEDDINGS = ".dense_ec."  # but not tables: dense weights that lie beside them
 
 
 def load_weights(
@@ -88,7 +87,7 @@ def _check_match(
 def _check_averages(checkpoint: AveragedCheckpoint, parameters: Collection[str]) -> None:
     """Require an average of every dense parameter; tables, updated while they are read, need none."""
     dense = (
-        name for name in parameters if _DENSE_EMBEDDINGS in name or not any(part in name for part in _TABLES)
+        name for name in parameters if DENSE_EMBEDDINGS in name or not any(part in name for part in _TABLES)
     )
     missing = sorted(name for name in dense if name not in checkpoint.averaged)
     if missing:

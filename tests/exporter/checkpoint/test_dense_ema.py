@@ -59,6 +59,40 @@ def test_averages_replace_the_weights_that_have_one(fixtures: Path) -> None:
     assert averaged.digest() != plain.digest()
 
 
+def test_averages_of_dense_embeddings_are_taken_apart(tmp_path: Path) -> None:
+    autodis = "model.embedding_group.emb_impls.__BASE__.dense_ec.dense_embs.autodis#2#3#0_800000#0_100000"
+    vector = (
+        f"model.embedding_group.emb_impls.__BASE__.dense_ec.dense_embs.mlp#2#vdim#4#feature_name#{' ' * 12}v"
+    )
+    weights = {f"{autodis}.meta_emb_{name}.weight": torch.zeros(3, 2) for name in ("f_1", "f", "e")}
+    weights |= {f"{autodis}.proj_w_{name}.weight": torch.zeros(3) for name in ("f_1", "f", "e")}
+    weights |= {f"{vector}.proj_w_v.weight": torch.zeros(4, 2)}
+    averages = {
+        f"{autodis}.meta_emb": torch.arange(18.0).reshape(3, 3, 2),
+        f"{autodis}.proj_w": torch.arange(9.0).reshape(3, 3),
+        f"{vector}.proj_w": torch.ones(4, 2),
+    }
+    save(dict(weights), checkpoint_id=tmp_path / "model", no_dist=True)
+    save(dict(averages), checkpoint_id=tmp_path / "dense_ema", no_dist=True)
+    checkpoint = open_checkpoint(tmp_path, averaged=True)
+    for place, name in enumerate(("e", "f", "f_1")):  # in alphabetical order
+        for part in ("meta_emb", "proj_w"):
+            found = checkpoint.read(f"{autodis}.{part}_{name}.weight")
+            assert torch.equal(found, averages[f"{autodis}.{part}"][place])
+    assert torch.equal(checkpoint.read(f"{vector}.proj_w_v.weight"), torch.ones(4, 2))
+    assert isinstance(checkpoint, AveragedCheckpoint)
+    assert checkpoint.averaged == weights.keys()
+
+
+def test_an_average_of_more_features_than_the_model_has_is_refused(tmp_path: Path) -> None:
+    name = "model.embedding_group.emb_impls.__BASE__.dense_ec.dense_embs.mlp#2.proj_w"
+    save({f"{name}_f.weight": torch.zeros(2)}, checkpoint_id=tmp_path / "model", no_dist=True)
+    save({name: torch.ones(2, 2)}, checkpoint_id=tmp_path / "dense_ema", no_dist=True)
+    with pytest.raises(CheckpointMismatch) as refused:
+        open_checkpoint(tmp_path, averaged=True)
+    assert refused.value.unexpected == [name]
+
+
 def test_tables_need_no_average(tmp_path: Path) -> None:
     tower = Tower()
     averages = {"model__linear__weight": torch.ones(2, 3), "model__linear__bias": torch.ones(2)}
