@@ -70,6 +70,7 @@ class RandomModel:
     groups: dict[str, list[RandomFeature]]
     wide_dim: int = 0  # of the groups named `wide`, which are of type WIDE
     has_dropout: bool = False
+    num_class: int = 1
     weights: Mapping[str, Array] = field(default_factory=dict)
     inputs: Mapping[str, Tensor] = field(default_factory=dict)
 
@@ -83,19 +84,20 @@ class RandomModel:
             for name, members in self.groups.items()
         )
         dropout = "variational_dropout {}" if self.has_dropout else ""
-        losses = "losses { binary_cross_entropy {} }"
+        loss = "binary_cross_entropy" if self.num_class == 1 else "softmax_cross_entropy"
+        losses = f"num_class: {self.num_class} losses {{ {loss} {{}} }}"
         return parse_pipeline_config(
             f"{_HEAD}{features}\nmodel_config {{ {groups} {losses} {dropout} {family} }}"
         )
 
     def logits(self, draw: Draw, family: str) -> Array:
-        """Build the model, draw its weights and inputs, keep both, and return its logits."""
+        """Build the model, draw its weights and inputs, keep both, and return its logits, (B, classes)."""
         module = draw.weights(build_model(self.pipeline(family)))
         self.weights = {name: weight.double().numpy() for name, weight in module.state_dict().items()}
         self.inputs = dict(_draw_inputs(draw, self.features))
         with torch.no_grad():
             logits: Array = module(self.inputs)["logits"].double().numpy()
-        return logits
+        return logits.reshape(-1, self.num_class)
 
     def parts(self, group: str) -> list[Array]:
         """Return the vectors of the group's features, (B, D) each, scaled where the group has a dropout."""
@@ -181,9 +183,9 @@ def draw_mlp(draw: Draw, *, last: int = 0) -> RandomMlp:
 
 def require_equal(actual: Array, expected: Array) -> None:
     """Require equal numbers, to what float32 can be expected to hold of sums of this scale."""
-    assert expected.shape == (len(actual), 1)
+    assert expected.shape == actual.shape
     scale = max(1.0, float(np.abs(expected).max()))
-    np.testing.assert_allclose(actual, expected[:, 0], rtol=0, atol=1e-4 * scale)
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-4 * scale)
 
 
 def _draw_inputs(draw: Draw, features: Sequence[RandomFeature]) -> list[tuple[str, Tensor]]:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from itertools import combinations
+from typing import TypedDict
 
 import numpy as np
 
@@ -18,6 +19,17 @@ from tests.exporter.models.rank.random_rankings import (
 )
 
 
+class Options(TypedDict):
+    """Options of a model that every family has."""
+
+    has_dropout: bool
+    num_class: int
+
+
+def draw_options(draw: Draw) -> Options:
+    return {"has_dropout": draw.flag(), "num_class": draw.randint(1, 3)}
+
+
 def draw_wide(draw: Draw, *, fm_width: int = 0) -> RandomModel:
     """Draw features and the groups `wide` and `deep`, and `fm` of features of one width if that is given."""
     features = draw_features(draw, width=fm_width)
@@ -25,7 +37,7 @@ def draw_wide(draw: Draw, *, fm_width: int = 0) -> RandomModel:
     groups = {"wide": some(draw, sparse), "deep": some(draw, features)}
     if fm_width and draw.flag():
         groups["fm"] = some(draw, features)
-    return RandomModel(features=features, groups=groups, wide_dim=draw.width(), has_dropout=draw.flag())
+    return RandomModel(features=features, groups=groups, wide_dim=draw.width(), **draw_options(draw))
 
 
 @over_random_configs
@@ -92,7 +104,7 @@ def draw_vectors(draw: Draw) -> tuple[RandomModel, str, list[str]]:
         groups["dense"] = some(draw, others)
     elif draw.flag():
         groups = {"alone": groups["sparse"]}
-    model = RandomModel(features=features + others, groups=groups, has_dropout=draw.flag())
+    model = RandomModel(features=features + others, groups=groups, **draw_options(draw))
     return model, next(iter(groups)), ["dense"] * bool(others)
 
 
@@ -146,7 +158,7 @@ def layer_text(layer: WukongLayerConfig) -> str:
 def test_multi_tower(draw: Draw) -> None:
     features = draw_features(draw)
     groups = {f"group_{number}": some(draw, features) for number in range(draw.randint(1, 4))}
-    model = RandomModel(features=features, groups=groups, has_dropout=draw.flag())
+    model = RandomModel(features=features, groups=groups, **draw_options(draw))
     towers = {name: draw_mlp(draw) for name in draw.sample(list(groups), draw.randint(1, len(groups)))}
     final = draw_mlp(draw)
     family = " ".join(f'towers {{ input: "{name}" {mlp.text("mlp")} }}' for name, mlp in towers.items())
