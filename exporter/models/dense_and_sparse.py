@@ -3,7 +3,7 @@
 B rows, N vectors, D width of each.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -29,9 +29,11 @@ class DenseAndSparseTower(RankingTower):
             self.dense_mlp = Mlp(group_width(pipeline, DENSE), inputs.dense_mlp)
             self.vectors += 1
 
-    def stack(self, groups: Mapping[str, Tensor]) -> Tensor:
-        """Return the dense features' vector, if there is one, and those of the sparse features: (B, N, D)."""
-        vectors_BND = groups[self._sparse].unflatten(1, (-1, self.width))
-        if self.dense_mlp is None:
-            return vectors_BND
-        return torch.cat([self.dense_mlp(groups[DENSE]).unsqueeze(1), vectors_BND], dim=1)
+    def join(self, groups: Mapping[str, Tensor]) -> list[Tensor]:
+        """Return the dense features' vector, if there is one, and those of the sparse features as one."""
+        dense = [] if self.dense_mlp is None else [self.dense_mlp(groups[DENSE])]
+        return [*dense, groups[self._sparse]]
+
+    def stack(self, joined: Sequence[Tensor]) -> Tensor:
+        """Return the vectors of what `join` returned: (B, N, D)."""
+        return torch.cat(tuple(joined), dim=1).unflatten(1, (self.vectors, self.width))

@@ -29,17 +29,18 @@ class Dlrm(DenseAndSparseTower):
         assert isinstance(config, DlrmConfig)
         super().__init__(pipeline, config.inputs)
         self._task = config.task
-        self._passed_on = self.vectors if config.appends_sparse else int(self.dense_mlp is not None)
+        self._appends_sparse = config.appends_sparse
         self.interaction = DotInteraction()
         pairs = self.vectors * (self.vectors - 1) // 2
-        self.final_mlp = Mlp(pairs + self._passed_on * self.width, config.final)
+        passed_on = self.vectors if config.appends_sparse else int(self.dense_mlp is not None)
+        self.final_mlp = Mlp(pairs + passed_on * self.width, config.final)
         self.output_mlp = nn.Linear(config.final.width, config.task.num_class)
 
     def predict(self, groups: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        vectors_BND = self.stack(groups)
-        passed_on = vectors_BND[:, : self._passed_on].flatten(1)
-        joined = torch.cat([self.interaction(vectors_BND), passed_on], dim=1)
-        numbers = self.output_mlp(self.final_mlp(joined))
+        joined = self.join(groups)
+        products = self.interaction(self.stack(joined))
+        passed_on = joined if self._appends_sparse else joined[:-1]
+        numbers = self.output_mlp(self.final_mlp(torch.cat([products, *passed_on], dim=1)))
         return task_outputs((self._task,), {self._task.name: numbers})
 
 

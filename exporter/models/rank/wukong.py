@@ -33,7 +33,7 @@ class Wukong(DenseAndSparseTower):
         self.output_mlp = nn.Linear(config.final.width, config.task.num_class)
 
     def predict(self, groups: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        x_BND = self.stack(groups)
+        x_BND = self.stack(self.join(groups))
         for layer in self._wukong_layers:
             x_BND = layer(x_BND)
         numbers = self.output_mlp(self.final_mlp(x_BND.flatten(1)))
