@@ -60,3 +60,16 @@ def _require_close(name: str, actual: Tensor, expected: Tensor) -> None:
         return
     scale = max(1.0, float(expected.abs().max())) if expected.numel() else 1.0
     torch.testing.assert_close(actual, expected, rtol=0, atol=1e-5 * scale, msg=lambda m: f"{name}: {m}")
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_rows_without_any_value_give_finite_outputs(model: str) -> None:
+    tower = tower_as_recorded(model, "model")
+    inputs = {}
+    for name, tensor in read_batch(model, "model__b2", "in").items():
+        feature, _, part = name.rpartition(".")
+        is_sparse = f"{feature}.lengths" in read_batch(model, "model__b2", "in")
+        inputs[name] = torch.zeros_like(tensor) if part == "lengths" else tensor[:0] if is_sparse else tensor
+    with torch.no_grad():
+        outputs = tower.module(inputs)
+    assert all(output.shape[0] == 2 and output.isfinite().all() for output in outputs.values())
