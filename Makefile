@@ -151,9 +151,9 @@ protos: $(INSTALLED) ## compile protos/ again
 lock: $(INSTALLED) ## resolve the dependencies of pyproject.toml into requirements/
 	@$(PIP) install -qq 'pip-tools==7.6.2'
 	@$(call lock,torch,--extra torch,)
-	@$(call lock,dev,--extra service --extra worker --extra exporter --extra dev,-c requirements/torch.txt)
-	@$(call lock,service,--extra service,-c requirements/dev.txt)
-	@$(call lock,worker,--extra worker,-c requirements/dev.txt)
+	@$(call lock,dev,--extra service --extra worker --extra exporter --extra gs --extra az --extra dev,-c requirements/torch.txt)
+	@$(call lock,service,--extra service --extra gs --extra az,-c requirements/dev.txt)
+	@$(call lock,worker,--extra worker --extra gs --extra az,-c requirements/dev.txt)
 	@$(call lock,exporter,--extra exporter,-c requirements/dev.txt -c requirements/torch.txt)
 
 .PHONY: clean
@@ -179,6 +179,8 @@ $(INSTALLED): $(LOCKS) pyproject.toml setup.py | $(VENV)/.created
 	@$(PIP) install -qq --no-deps -r requirements/cpu.txt
 	@echo 'installing slipway itself (4/4)'
 	@$(PIP) install -qq --no-deps --no-build-isolation --editable .
+	@if command -v npm >/dev/null; then echo 'installing Azurite, for tests'; \
+	  npm ci --silent --ignore-scripts --no-audit --no-fund --prefix tests/stores/azurite || true; fi
 	@touch $@
 
 # `===` takes exactly this version, which is the build for CUDA, and not another build that a machine's index offers

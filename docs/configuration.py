@@ -36,8 +36,9 @@ _HEAD = """# Configuration
 
 Written from the settings classes by `make configuration`; a test compares the two. Every program reads its
 settings once, from the environment, and does not start if one of them is invalid. Durations are in seconds,
-lists are separated by commas. The object store is configured like AWS's own tools:
-AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_DEFAULT_REGION, AWS_ENDPOINT_URL, or a role of the machine.
+lists are separated by commas. Object stores are configured like their providers' own tools
+([Stores](stores.md)); S3 by AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_DEFAULT_REGION and
+AWS_ENDPOINT_URL, or by a role of the machine.
 """
 
 

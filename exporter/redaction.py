@@ -10,6 +10,8 @@ _QUOTE = r"(?:\\?[\"'])?"  # plain, or escaped as in a JSON string
 _SECRETS = (
     (re.compile(r"(?<=://)[^/\s@\"']{1,1024}@"), "…@"),  # user and password of a URI
     (re.compile(rf"(?i)([?&][\w-]{{0,64}}(?:{_NAMES})[\w-]{{0,64}}=)[^&\s\"'\\]+"), r"\1…"),
+    (re.compile(r"(?i)([?&]sig=)[^&\s\"'\\]+"), r"\1…"),  # of Azure's shared access signatures
+    (re.compile(r"(?i)\b((?:Account|SharedAccess)(?:Key|Signature)=)[^;\s\"']+"), r"\1…"),
     (re.compile(r"whsec_[\w+/=-]+"), "whsec_…"),
     (re.compile(r"(?i)(bearer\s{1,9})[\w.~+/=-]+"), r"\1…"),
     (

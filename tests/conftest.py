@@ -13,7 +13,7 @@ import pytest
 from processes.settings import compiler_folder
 from worker.machine.compiler_files import copy_precompiled
 
-pytest_plugins = ["tests.chromium", "tests.installed_families", "tests.s3_server"]
+pytest_plugins = ["tests.chromium", "tests.installed_families", "tests.s3_server", "tests.stores.emulators"]
 
 CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
 CODE_CACHE_VARIABLE = "SLIPWAY_CODE_CACHE"

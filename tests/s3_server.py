@@ -17,9 +17,7 @@ import pytest
 @pytest.fixture(scope="session")
 def s3_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of a moto server that lives as long as the test session."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     url = f"http://127.0.0.1:{port}"
     with (tmp_path_factory.mktemp("moto") / "log").open("wb") as log:
         server = subprocess.Popen(
@@ -38,7 +36,7 @@ def s3_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             stderr=subprocess.STDOUT,
         )
     try:
-        _wait_for(url, server)
+        wait_for(url, server)
         yield url
     finally:
         server.terminate()
@@ -63,10 +61,16 @@ def s3_uri(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> str:
     return f"s3://{bucket}/some/prefix"
 
 
-def _wait_for(url: str, server: "subprocess.Popen[bytes]") -> None:
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_for(url: str, server: "subprocess.Popen[bytes]") -> None:
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        assert server.poll() is None, "the moto server ended before it answered"
+        assert server.poll() is None, "the server ended before it answered"
         try:
             urllib.request.urlopen(url, timeout=1).close()
         except urllib.error.HTTPError:
@@ -75,4 +79,4 @@ def _wait_for(url: str, server: "subprocess.Popen[bytes]") -> None:
             time.sleep(0.1)
         else:
             return
-    raise AssertionError("the moto server did not answer")
+    raise AssertionError("the server did not answer")

@@ -13,7 +13,11 @@ from exporter.distributed.rendezvous import Rendezvous
 from processes.guarded_process import GuardedProcess
 from processes.settings import CompilerSettings, compiler_folder
 from worker.attempt.workspace import Workspace
-from worker.environment.attempt_environment import AttemptEnvironment, make_attempt_environment
+from worker.environment.attempt_environment import (
+    AttemptEnvironment,
+    make_attempt_environment,
+    schemes_of,
+)
 from worker.machine.compiler_files import copy_precompiled, remove_old_files
 from worker.settings import AttemptEnvironmentSettings, AttemptSettings
 
@@ -90,7 +94,8 @@ def _start_process(
 ) -> GuardedProcess:
     threads = max(1, len(os.sched_getaffinity(0)) // ranks)
     cache = {} if code_cache is None else {"SLIPWAY_CODE_CACHE": code_cache}
-    renewal = environment.plan_credential_renewal(workspace, code_cache or AttemptSettings().code_cache_uri)
+    code_uri = code_cache or AttemptSettings().code_cache_uri
+    renewal = environment.plan_credential_renewal(workspace, code_uri)
     process = GuardedProcess.start(
         command,
         log=workspace.log,
@@ -111,7 +116,7 @@ def _start_process(
             **cache,
             **(renewal.start() if renewal else {}),
         },
-        confinement=environment.make_confinement(),
+        confinement=environment.make_confinement(schemes_of(workspace, code_uri)),
     )
     if renewal is not None:
         renewal.renew_until(lambda: process.exit_status() is not None)

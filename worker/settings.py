@@ -161,7 +161,8 @@ class AttemptEnvironmentSettings(BaseSettings):
         default=None,
         pattern=r"^arn:[\w:/+=,.@-]+$",
         description="ARN of a role that the worker assumes for every attempt, narrowed to the prefixes of "
-        "its job. Default: attempts use the worker's own credentials for the object store.",
+        "its job. For S3 alone: jobs with URIs of other object stores are refused. Default: attempts use "
+        "the worker's own credentials for the object store.",
     )
     storage_role_lifetime: Duration = Field(
         default=timedelta(hours=1),

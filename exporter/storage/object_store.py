@@ -8,11 +8,11 @@ ListMultipartUploadParts and ListBucketMultipartUploads.
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, cast
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -39,8 +39,10 @@ from exporter.storage.store import (
     Permission,
     StoredFile,
     always,
+    as_permitted,
     check_key,
     check_prefix,
+    count_listed,
     ignore_sent,
 )
 
@@ -57,6 +59,7 @@ _TRIES = 5  # of a request that is repeated here, because each try needs a new p
 _CALLS = 9
 _PAUSE_S = 0.5  # seconds before the second of `_TRIES`; half a second more before each further one
 _TOKEN = "slipway-write"  # metadata key by which a write recognises its own object
+_EXISTS = "FileAlreadyExists"  # the code of OSS, with status 409, where S3 says 412
 _RETRYABLE_CODES = {"ExpiredToken", "RequestTimeout", "SlowDown", "ThrottlingException"}
 _RETRYABLE_STATUS = {408, 409, 429}  # 409: another write to the same key is in progress
 _BROKEN_OFF = (
@@ -76,6 +79,10 @@ log = logging.getLogger(__name__)
 class ObjectStore(ArtifactStore):
     """Stores files below a prefix of a bucket."""
 
+    scheme: ClassVar[str] = "s3"
+    # Parameters of a write by which the store refuses a key that exists.
+    only_if_new: ClassVar[Mapping[str, Any]] = {"IfNoneMatch": "*"}
+
     def __init__(
         self, client: "S3Client", bucket: str, prefix: str = "", *, part_size: int = PART_SIZE
     ) -> None:
@@ -84,19 +91,23 @@ class ObjectStore(ArtifactStore):
         self._root = f"{prefix}/" if prefix else ""
         self._part_size = part_size
 
+    def make_client(self, endpoint: str | None = None, *, within: timedelta | None = None) -> "S3Client":
+        """Create a client as the store's own, of another endpoint or one that tries once, within a time."""
+        return create_client(make_config(within), endpoint)
+
     def uri_of(self, key: str) -> str:
-        return f"s3://{self._bucket}/{self._root}{key}".rstrip("/")
+        return f"{self.scheme}://{self._bucket}/{self._root}{key}".rstrip("/")
 
     def stat(self, key: str) -> StoredFile:
-        with _translate_errors(self.uri_of(key)):
+        with translate_errors(self.uri_of(key)):
             found = self._client.head_object(Bucket=self._bucket, Key=self._path(key))
         token = found["Metadata"].get(_TOKEN, "")
         return StoredFile(key=key, size=found["ContentLength"], version=found["ETag"], token=token)
 
     def link(self, key: str, lifetime: timedelta, endpoint: str | None = None) -> str | None:
-        with _translate_errors(self.uri_of(key)):
+        with translate_errors(self.uri_of(key)):
             # The signature covers the host, so a client of that endpoint has to sign.
-            client = _create_client(endpoint) if endpoint else self._client
+            client = self.make_client(endpoint) if endpoint else self._client
             return client.generate_presigned_url(
                 "get_object",
                 Params={"Bucket": self._bucket, "Key": self._path(key)},
@@ -104,7 +115,7 @@ class ObjectStore(ArtifactStore):
             )
 
     def chunks(self, key: str) -> Iterator[bytes]:
-        with _translate_errors(self.uri_of(key)):
+        with translate_errors(self.uri_of(key)):
             response = self._client.get_object(Bucket=self._bucket, Key=self._path(key))
             with closing(response["Body"]) as body:  # `with body` would skip its check of the length
                 yield from body.iter_chunks(CHUNK_SIZE)
@@ -113,15 +124,19 @@ class ObjectStore(ArtifactStore):
         return cast("BinaryIO", RangeReader(partial(self._read_range, key), self.size(key)))
 
     def _read_range(self, key: str, start: int, end: int) -> bytes:
-        """Return the bytes from `start` up to `end`; ask again where the connection breaks half way."""
-        with _translate_errors(self.uri_of(key)):
+        """Return the bytes from `start` up to `end`; ask again where fewer of them come."""
+        with translate_errors(self.uri_of(key)):
             for tries_left in reversed(range(_TRIES)):
                 response = self._client.get_object(
                     Bucket=self._bucket, Key=self._path(key), Range=f"bytes={start}-{end - 1}"
                 )
                 try:
                     with closing(response["Body"]) as body:
-                        return body.read()
+                        data = body.read()
+                    if len(data) == end - start:
+                        return data
+                    if not tries_left:
+                        raise _too_short(self.uri_of(key), len(data), end - start)
                 except _BROKEN_OFF:
                     if not tries_left:
                         raise
@@ -130,14 +145,18 @@ class ObjectStore(ArtifactStore):
 
     def list(self, prefix: str = "", *, follow_links: bool = False) -> tuple[StoredFile, ...]:
         pages = self._client.get_paginator("list_objects_v2")
-        with _translate_errors(self.uri_of(prefix)):
+        with translate_errors(self.uri_of(prefix)):
+            entries = (
+                entry
+                for page in pages.paginate(Bucket=self._bucket, Prefix=self._folder(prefix))
+                for entry in page.get("Contents", ())
+            )
             return tuple(
                 sorted(
                     StoredFile(
                         key=entry["Key"].removeprefix(self._root), size=entry["Size"], version=entry["ETag"]
                     )
-                    for page in pages.paginate(Bucket=self._bucket, Prefix=self._folder(prefix))
-                    for entry in page.get("Contents", ())
+                    for entry in count_listed(entries, self.uri_of(prefix))
                     if not entry["Key"].endswith("/")  # markers that some programs leave for folders
                 )
             )
@@ -146,7 +165,7 @@ class ObjectStore(ArtifactStore):
         if self.exists(key):  # saves the upload of a large file; the condition on the write decides
             raise _already_published(self.uri_of(key))
         token = uuid4().hex
-        with _translate_errors(self.uri_of(key)):
+        with translate_errors(self.uri_of(key)):
             try:
                 if size <= self._part_size:
                     self._write_whole(source, size, self._path(key), token, on_sent)
@@ -159,10 +178,10 @@ class ObjectStore(ArtifactStore):
     def put_bytes(self, data: bytes, key: str, *, within: timedelta | None = None) -> None:
         if within is None:
             return super().put_bytes(data, key)
-        with _translate_errors(self.uri_of(key)):
+        with translate_errors(self.uri_of(key)):
             # Send bytes, because for a stream boto3 first asks whether the store expects them.
-            _create_client(within=within).put_object(
-                Bucket=self._bucket, Key=self._path(key), Body=data, IfNoneMatch="*"
+            self.make_client(within=within).put_object(
+                Bucket=self._bucket, Key=self._path(key), Body=data, **self.only_if_new
             )
         return None
 
@@ -183,7 +202,7 @@ class ObjectStore(ArtifactStore):
     def _uploads(self, prefix: str) -> tuple[tuple[str, str], ...]:
         """Return path and id of every multipart upload that was never completed."""
         pages = self._client.get_paginator("list_multipart_uploads")
-        with _translate_errors(self.uri_of(prefix)):
+        with translate_errors(self.uri_of(prefix)):
             return tuple(
                 (upload["Key"], upload["UploadId"])
                 for page in pages.paginate(Bucket=self._bucket, Prefix=self._folder(prefix))
@@ -195,16 +214,12 @@ class ObjectStore(ArtifactStore):
 
     def _as_permitted(self, permission: Permission, uri: str, act: "Callable[[S3Client], object]") -> None:
         """Ask for permission before each try of `act`; let the client retry if permission has no end."""
-        for left in reversed(range(_TRIES)):
-            within = permission()
-            try:
-                with _translate_errors(uri):
-                    act(self._client if within is None else _create_client(within=within))
-                return
-            except StorageError as error:
-                if within is None or not error.retryable or not left:
-                    raise
-            time.sleep(_PAUSE_S * (_TRIES - left))
+
+        def send(within: timedelta | None) -> None:
+            with translate_errors(uri):
+                act(self._client if within is None else self.make_client(within=within))
+
+        as_permitted(permission, send)
 
     def _path(self, key: str) -> str:
         return self._root + check_key(key)
@@ -218,8 +233,8 @@ class ObjectStore(ArtifactStore):
             Key=path,
             Body=source,
             ContentLength=size,
-            IfNoneMatch="*",
             Metadata={_TOKEN: token},
+            **self.only_if_new,
         )
         on_sent(size)
 
@@ -234,7 +249,7 @@ class ObjectStore(ArtifactStore):
                 Key=path,
                 UploadId=upload,
                 MultipartUpload={"Parts": parts},
-                IfNoneMatch="*",
+                **self.only_if_new,
             )
         except BaseException:  # otherwise the store would keep, and bill, the parts that were sent
             self._abort(path, upload)
@@ -264,7 +279,7 @@ class ObjectStore(ArtifactStore):
         boto3 repeats a request whose answer was lost; the second one then finds that the object exists, or
         that the upload is gone, because the first one succeeded.
         """
-        if _status(error) not in (404, 412) or not self.exists(key):
+        if (_status(error) not in (404, 412) and _code(error) != _EXISTS) or not self.exists(key):
             return False
         head = self._client.head_object(Bucket=self._bucket, Key=self._path(key))
         return head["Metadata"].get(_TOKEN) == token
@@ -272,24 +287,17 @@ class ObjectStore(ArtifactStore):
 
 def open_uri(uri: str) -> ObjectStore:
     """Open the store of `s3://bucket/prefix`."""
-    bucket, prefix = _split_bucket(uri)
-    return ObjectStore(_create_client(), bucket, prefix, part_size=PART_SIZE)
-
-
-def _split_bucket(uri: str) -> tuple[str, str]:
-    """Split a URI into bucket and prefix."""
     bucket, _, prefix = uri.removeprefix("s3://").partition("/")
     if not uri.startswith("s3://") or not bucket:
         raise InvalidSpec(f"{uri!r} names no bucket", hint="write s3://bucket/prefix", where=uri)
-    return bucket, check_prefix(prefix.rstrip("/"))
+    return ObjectStore(create_client(make_config()), bucket, check_prefix(prefix.rstrip("/")))
 
 
-def _create_client(endpoint: str | None = None, *, within: timedelta | None = None) -> "S3Client":
-    """Create a client that gives up within minutes, after several tries; or, with `within`, after one try.
+def make_config(within: timedelta | None = None) -> Config:
+    """Return the settings of a client that gives up within minutes, after several tries.
 
-    Checksums are off unless the protocol requires them: many stores other than AWS refuse them, and
-    digests are compared after every upload anyway. Stores other than AWS are addressed by path, not by a
-    host name per bucket, unless the AWS config file sets `addressing_style`.
+    With `within`, it gives up after one try and that time. Checksums are off unless the protocol requires
+    them: many stores other than AWS refuse them, and digests are compared after every upload anyway.
     """
     config = Config(
         connect_timeout=10,
@@ -299,13 +307,28 @@ def _create_client(endpoint: str | None = None, *, within: timedelta | None = No
         response_checksum_validation="when_required",
         tcp_keepalive=True,
     )
-    if within is not None:
-        connect, answer = (share * within.total_seconds() for share in (0.3, 0.6))
-        once = Config(connect_timeout=connect, read_timeout=answer, retries={"total_max_attempts": 1})
-        config = config.merge(once)
+    if within is None:
+        return config
+    connect, answer = (share * within.total_seconds() for share in (0.3, 0.6))
+    return config.merge(
+        Config(connect_timeout=connect, read_timeout=answer, retries={"total_max_attempts": 1})
+    )
+
+
+def make_session() -> botocore.session.Session:
     session = botocore.session.get_session()
     session.register_component("data_loader", _DESCRIPTIONS)
-    with _translate_errors("s3://"):
+    return session
+
+
+def create_client(config: Config, endpoint: str | None = None) -> "S3Client":
+    """Create a client with boto3's own endpoint, region and credentials.
+
+    Stores other than AWS are addressed by path, not by a host name per bucket, unless the AWS config file
+    sets `addressing_style`.
+    """
+    session = make_session()
+    with translate_errors("s3://"):
         client = cast("S3Client", session.create_client("s3", config=config, endpoint_url=endpoint))
         if _is_aws(client.meta.endpoint_url) or _has_addressing_style(client):
             return client
@@ -322,12 +345,16 @@ def _has_addressing_style(client: "S3Client") -> bool:
     return bool(settings and settings.get("addressing_style"))
 
 
+def _too_short(uri: str, came: int, asked: int) -> StorageError:
+    return StorageError(f"{uri}: {came} bytes came where {asked} were asked for", hint="try again", where=uri)
+
+
 def _already_published(uri: str) -> AlreadyPublished:
     return AlreadyPublished(f"{uri} exists; a key is never overwritten", where=uri)
 
 
 @contextmanager
-def _translate_errors(uri: str) -> Iterator[None]:
+def translate_errors(uri: str) -> Iterator[None]:
     """Convert boto3's errors on `uri` into the exporter's errors."""
     try:
         yield
@@ -336,14 +363,16 @@ def _translate_errors(uri: str) -> Iterator[None]:
     except BotoCoreError as error:
         can_retry = not isinstance(error, _NEVER_RETRYABLE)
         raise StorageError(f"{uri}: {error}", where=uri, retryable=can_retry) from error
+    except RecursionError as error:  # boto3 asks a server that redirects for the region, which redirects
+        raise StorageError(f"{uri}: redirected without end", where=uri, retryable=False) from error
     except ValueError as error:  # raised by boto3 for an endpoint that is no URL
         raise StorageError(f"{uri}: {error}", where=uri, retryable=False) from error
 
 
 def _from_answer(error: ClientError, uri: str) -> ExportError:
     status = _status(error)
-    code = error.response.get("Error", {}).get("Code", "")
-    if status == 412:
+    code = _code(error)
+    if status == 412 or code == _EXISTS:
         return _already_published(uri)
     if status == 404:
         return SourceNotFound(f"there is no {uri}", where=uri)
@@ -351,6 +380,10 @@ def _from_answer(error: ClientError, uri: str) -> ExportError:
         return StorageError(f"{uri}: {error}", where=uri)
     hint = "check the credentials and what they allow" if status in (401, 403) else ""
     return StorageError(f"{uri}: {error}", hint=hint, where=uri, retryable=False)
+
+
+def _code(error: ClientError) -> str:
+    return error.response.get("Error", {}).get("Code", "")
 
 
 def _status(error: ClientError) -> int:

@@ -1,10 +1,10 @@
 """Open the store of a URI, and read and split URIs: the only module that knows every kind of store.
 
 A new kind of store is one new file that defines `open_uri(uri)`, and one line in `_MODULES`: reading,
-publishing, listing, parquet rows and the rules for URIs all go through these two. Three things are not part
-of a store and exist for S3 alone: temporary credentials that are narrowed to one job
-(`worker/environment/credentials.py`), the environment variables that a confined attempt inherits
-(`worker/environment/attempt_environment.py`) and the command that creates a bucket (`bucket.py`).
+publishing, listing, parquet rows and the rules for URIs all go through these two. Two things are not part of
+a store: the environment variables that a confined attempt inherits
+(`worker/environment/attempt_environment.py`), and temporary credentials that are narrowed to one job, which
+exist for S3 alone (`worker/environment/credentials.py`).
 """
 
 from collections.abc import Callable
@@ -16,16 +16,20 @@ from exporter.errors import InvalidSpec
 from exporter.storage.local import LocalStore
 from exporter.storage.store import READ_LIMIT, ArtifactStore
 
-# Modules of the remote stores, by scheme; imported when a URI first needs one, because boto3 loads slowly.
+# Modules of the remote stores, by scheme; imported when a URI first needs one: their libraries load slowly.
 _MODULES = {
     "s3": "exporter.storage.object_store",
+    "oss": "exporter.storage.oss_store",
+    "gs": "exporter.storage.google_store",
+    "az": "exporter.storage.azure_store",
 }
 Opener = Callable[[str], ArtifactStore]  # opens the store of a URI: `open_store`, or one that judges it first
-ADVICE = f"give a path, or a URI that begins with {' or '.join(f'{each}://' for each in ('file', *_MODULES))}"
+SCHEMES = tuple(_MODULES)  # of the remote stores
+ADVICE = f"give a path, or a URI that begins with {' or '.join(f'{each}://' for each in ('file', *SCHEMES))}"
 
 
 def open_store(uri: str) -> ArtifactStore:
-    """Open the store whose root is a folder: a path, `file:///path` or `s3://bucket/prefix`.
+    """Open the store whose root is a folder: a path, `file:///path` or `s3://bucket/prefix` (docs/stores.md).
 
     Raises:
         InvalidSpec: no store has URIs of this form.
@@ -35,13 +39,13 @@ def open_store(uri: str) -> ArtifactStore:
         return LocalStore(path)
     if not is_known(uri):
         raise InvalidSpec(f"{uri!r} is in no store Slipway knows", hint=ADVICE, where=uri)
-    open_uri: Callable[[str], ArtifactStore] = import_module(_MODULES[_scheme(uri)]).open_uri
+    open_uri: Callable[[str], ArtifactStore] = import_module(_MODULES[scheme_of(uri)]).open_uri
     return open_uri(uri)
 
 
 def is_known(uri: str) -> bool:
     """Return whether there is a store for the URI's scheme; the place itself need not exist."""
-    return local_path(uri) is not None or _scheme(uri) in _MODULES
+    return local_path(uri) is not None or scheme_of(uri) in _MODULES
 
 
 def read_uri(uri: str, *, limit: int = READ_LIMIT) -> bytes:
@@ -68,5 +72,6 @@ def local_path(uri: str) -> Path | None:
     return Path("/" + unquote(path)) if scheme == "file" and host in ("", "localhost") else None
 
 
-def _scheme(uri: str) -> str:
+def scheme_of(uri: str) -> str:
+    """Return what stands before "://"; all of a text that has no such part."""
     return uri.partition("://")[0]

@@ -2,19 +2,25 @@
 
 import hashlib
 import os
+import time
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Protocol, TypeVar
 
 from exporter.errors import SourceNotFound, StorageError
 
 CHUNK_SIZE = 1 << 20  # bytes held at a time while a file is copied or digested
+MOST_FILES = 1_000_000  # in one folder of a remote store; a list that goes on is taken for one without end
 READ_LIMIT = 16 << 20  # bytes that `read` takes into memory by default
 
+_TRIES = 5  # of an act that needs a new permission for each
+_PAUSE_S = 0.5  # seconds before the second of `_TRIES`; half a second more before each further one
+
+T = TypeVar("T")
 OnSent = Callable[[int], None]  # takes the number of bytes sent since the last call
 # Waits until the caller may write, and returns how long it may from then on; None: for as long as it likes.
 Permission = Callable[[], timedelta | None]
@@ -156,6 +162,31 @@ class ArtifactStore(Protocol):
         out all the same.
         """
         self.write(BytesIO(data), len(data), key)
+
+
+def count_listed(entries: Iterable[T], uri: str) -> Iterator[T]:
+    """Yield what a store lists; raise StorageError where it lists more than `MOST_FILES`."""
+    for count, entry in enumerate(entries):
+        if count == MOST_FILES:
+            problem = f"{uri} lists more than {MOST_FILES:,} files"
+            raise StorageError(problem, hint="name a folder with fewer files", where=uri, retryable=False)
+        yield entry
+
+
+def as_permitted(permission: Permission, act: Callable[[timedelta | None], object]) -> None:
+    """Ask for permission before each try of `act`, which gets the time that it may take.
+
+    Where that has no end, `act` repeats its requests itself, and is called once.
+    """
+    for left in reversed(range(_TRIES)):
+        within = permission()
+        try:
+            act(within)
+            return
+        except StorageError as error:
+            if within is None or not error.retryable or not left:
+                raise
+        time.sleep(_PAUSE_S * (_TRIES - left))
 
 
 def join_uri(uri: str, key: str) -> str:

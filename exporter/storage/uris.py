@@ -20,7 +20,7 @@ _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
 _BUCKET = re.compile(r"^[^/]+://[^/?#]")
 _USER = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*@")
 _SECRETS = "signature|credential|token|secret|password|access_?key"
-_SIGNED = re.compile(rf"(?i)[?&;][\w-]{{0,64}}({_SECRETS})[\w-]{{0,64}}=")
+_SIGNED = re.compile(rf"(?i)[?&;](?:[\w-]{{0,64}}({_SECRETS})[\w-]{{0,64}}|sig)=")
 _USER_IN_TEXT = re.compile(r"://[^/\s\"'@:]{0,256}:[^/\s\"'@]{1,256}@")
 _LONGEST_NAME, _LONGEST_PATH = 255, 3900  # bytes on Linux; names of the artifact are added to the path
 _SIGNS = "*?["  # characters that make a path a pattern

@@ -5,9 +5,13 @@ little: no address of the job store, no key of the API and, where SLIPWAY_STORAG
 credentials for the places of its own job.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial
 
+from exporter.errors import UriNotAllowed
+from exporter.storage.open import SCHEMES, scheme_of
+from exporter.storage.uris import uris_of
 from processes.confinement import Confinement
 from worker.attempt.workspace import Workspace
 from worker.environment.credential_renewal import CredentialRenewal
@@ -35,7 +39,13 @@ _NETWORK_VARIABLES = (
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
     *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
 )
-_STORAGE_VARIABLES = ("AWS_*",)
+# What the libraries of each kind of store read, by the scheme of its URIs.
+_STORAGE_VARIABLES = {
+    "s3": ("AWS_*",),
+    "oss": ("OSS_*", "ALIBABA_CLOUD_*"),
+    "gs": ("GOOGLE_*", "GCE_METADATA_*", "CLOUDSDK_*", "STORAGE_EMULATOR_HOST"),
+    "az": ("AZURE_*", "IDENTITY_ENDPOINT", "IDENTITY_HEADER", "MSI_ENDPOINT", "MSI_SECRET"),
+}
 # The address of the object store, without credentials.
 _STORAGE_ADDRESS_VARIABLES = (
     "AWS_REGION",
@@ -53,10 +63,17 @@ class AttemptEnvironment:
     settings: AttemptEnvironmentSettings
     credentials: RoleCredentials | None = None  # None: attempts use the worker's own
 
-    def make_confinement(self) -> Confinement:
-        """Return the names of the variables that attempts may see, and their resource limits."""
+    def make_confinement(self, schemes: Collection[str] = ()) -> Confinement:
+        """Return the names of the variables that an attempt may see, and its resource limits.
+
+        `schemes` are those of its URIs; it sees the variables of these stores alone. One without remote URIs
+        sees those of S3, which families of its own may read.
+        """
         own = (*variables_of(AttemptSettings), *variables_of(RankSettings))
-        storage = _STORAGE_VARIABLES if self.credentials is None else _STORAGE_ADDRESS_VARIABLES
+        stores = [scheme for scheme in _STORAGE_VARIABLES if scheme in schemes] or ["s3"]
+        storage = [name for scheme in stores for name in _STORAGE_VARIABLES[scheme]]
+        if self.credentials is not None:
+            storage = [*_STORAGE_ADDRESS_VARIABLES]
         listed = self.settings.attempt_variables
         return Confinement(
             variables=(
@@ -73,9 +90,14 @@ class AttemptEnvironment:
     def plan_credential_renewal(
         self, workspace: Workspace, code_cache: str | None
     ) -> CredentialRenewal | None:
-        """Return the renewal of this attempt's credentials, not started; None if it uses the worker's own."""
+        """Return the renewal of this attempt's credentials, not started; None if it uses the worker's own.
+
+        Raises:
+            UriNotAllowed: a URI is of a store for which there are no credentials of one job.
+        """
         if self.credentials is None:
             return None
+        _require_narrowable(workspace, code_cache)
         spec, artifact_uri = workspace.read_request().spec, workspace.artifact_uri
         request = partial(self.credentials.request, spec, artifact_uri, code_cache)
         return CredentialRenewal(
@@ -94,6 +116,22 @@ class AttemptEnvironment:
             "nproc": self.settings.attempt_processes,
         }
         return {name: value for name, value in given.items() if value is not None}
+
+
+def schemes_of(workspace: Workspace, code_cache: str | None) -> frozenset[str]:
+    """Return the schemes of all remote URIs that an attempt uses, the code cache's among them."""
+    named = [each.uri for each in uris_of(workspace.read_request().spec)]
+    return frozenset(map(scheme_of, [*named, code_cache or ""])) & frozenset(SCHEMES)
+
+
+def _require_narrowable(workspace: Workspace, code_cache: str | None) -> None:
+    if others := sorted(schemes_of(workspace, code_cache) - {"s3"}):
+        raise UriNotAllowed(
+            f"this worker narrows credentials to each job (SLIPWAY_STORAGE_ROLE), and for {others[0]}:// it "
+            "cannot",
+            hint="use s3:// URIs, or run such jobs on workers without SLIPWAY_STORAGE_ROLE",
+            where=f"{others[0]}://",
+        )
 
 
 def make_attempt_environment(settings: AttemptEnvironmentSettings) -> AttemptEnvironment:

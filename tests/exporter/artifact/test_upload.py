@@ -70,19 +70,19 @@ def manifest(files: dict[str, Path]) -> Manifest:
     )
 
 
-@pytest.fixture(params=["local", "s3"])
+@pytest.fixture(params=["local", "s3", "oss", "gs", "az"])
 def artifact_uri(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    output = str(tmp_path / "out") if request.param == "local" else request.getfixturevalue("s3_uri")
+    local = request.param == "local"
+    output = str(tmp_path / "out") if local else request.getfixturevalue(f"{request.param}_uri")
     return f"{output}/job1"
 
 
-@pytest.fixture(params=["memory", "local", "s3"])
+@pytest.fixture(params=["memory", "local", "s3", "oss", "gs", "az"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> ArtifactStore:
     if request.param == "memory":
         return MemoryStore()
-    return open_store(
-        str(tmp_path / "out") if request.param == "local" else request.getfixturevalue("s3_uri")
-    )
+    local = request.param == "local"
+    return open_store(str(tmp_path / "out") if local else request.getfixturevalue(f"{request.param}_uri"))
 
 
 def entry(tower: TowerName, files: dict[str, Path]) -> TowerEntry:

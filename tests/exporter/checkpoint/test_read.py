@@ -45,14 +45,16 @@ def test_a_checkpoint_on_this_machine_is_opened_in_place(fixtures: Path, tmp_pat
 
 
 @pytest.mark.parametrize("below", ["", "/model"])
+@pytest.mark.parametrize("kind", ["s3", "oss", "gs", "az"])
 def test_only_the_weights_of_a_remote_checkpoint_are_fetched(
-    below: str, fixtures: Path, s3_uri: str, tmp_path: Path
+    kind: str, below: str, fixtures: Path, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    store = open_store(s3_uri)
+    uri = request.getfixturevalue(f"{kind}_uri")
+    store = open_store(uri)
     for name in (".metadata", "__0_0.distcp"):
         store.put(fixtures / STEP / "model" / name, f"step/model/{name}")
         store.put_bytes(b"large", f"step/optimizer/{name}")
-    fetched = open_checkpoint(fetch_checkpoint(f"{s3_uri}/step{below}", tmp_path))
+    fetched = open_checkpoint(fetch_checkpoint(f"{uri}/step{below}", tmp_path))
     assert fetched.digest() == open_checkpoint(fixtures / STEP).digest()
     assert not list(tmp_path.rglob("optimizer"))
 

@@ -41,10 +41,12 @@ def code_of(fingerprint: str, size: int = 1000) -> ProgramCode:
     )
 
 
-@pytest.fixture(params=["folder", "bucket"])
+@pytest.fixture(params=["folder", "s3", "oss", "gs", "az"])
 def cache(request: pytest.FixtureRequest, tmp_path: Path) -> CodeCache:
-    uri = str(tmp_path / "cache") if request.param == "folder" else request.getfixturevalue("s3_uri")
-    return open_code_cache(uri)
+    local = request.param == "folder"
+    return open_code_cache(
+        str(tmp_path / "cache") if local else request.getfixturevalue(f"{request.param}_uri")
+    )
 
 
 def test_what_was_kept_comes_back(cache: CodeCache) -> None:

@@ -18,6 +18,7 @@ import pytest
 
 from exporter.data.parquet import open_parquet
 from exporter.errors import InvalidRows, InvalidSpec, SourceNotFound, StorageError
+from exporter.storage.open import open_store
 
 
 def write(path: Path, values: list[int]) -> Path:
@@ -103,7 +104,7 @@ def test_a_uri_that_names_nothing_is_said(tmp_path: Path, uri: str) -> None:
 
 @pytest.mark.parametrize(
     "uri",
-    ["gs://bucket/rows", "", "/a.parquet,s3://b/c,file:///d", "/a.parquet,s3://b/c", "file://elsewhere/a"],
+    ["ftp://bucket/rows", "", "/a.parquet,s3://b/c,file:///d", "/a.parquet,s3://b/c", "file://elsewhere/a"],
 )
 def test_a_place_it_cannot_read_from_is_said(uri: str) -> None:
     with pytest.raises(InvalidSpec, match="rows cannot be read from"):
@@ -199,6 +200,18 @@ def test_reads_from_s3(bucket: str, tmp_path: Path) -> None:
     assert values_of(f"{bucket}/d/*.parquet") == [1, 2, 3]
     digest = hashlib.sha256((tmp_path / "d" / "a.parquet").read_bytes()).hexdigest()
     assert open_parquet(f"{bucket}/d/a.parquet").sha256() == digest
+
+
+@pytest.mark.parametrize("kind", ["oss", "gs", "az"])
+def test_reads_from_other_clouds(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """Several parts of a file are read by their ranges."""
+    uri = request.getfixturevalue(f"{kind}_uri")
+    for name, values in (("a", list(range(100_000))), ("b", [3])):
+        open_store(uri).put(write(tmp_path / f"{name}.parquet", values), f"d/{name}.parquet")
+    assert values_of(f"{uri}/d/b.parquet") == [3]
+    assert values_of(f"{uri}/d") == values_of(f"{uri}/d/*.parquet") == [*range(100_000), 3]
+    with pytest.raises(SourceNotFound, match="names no parquet file"):
+        open_parquet(f"{uri}/none")
 
 
 @pytest.mark.parametrize("uri", ["{}/none.parquet", "{}/none/*.parquet", "s3://nobody/a.parquet"])

@@ -7,22 +7,25 @@ import pytest
 
 from exporter.errors import AlreadyPublished, LeaseUnproven, SourceNotFound, StorageError
 from exporter.storage.memory import MemoryStore
-from exporter.storage.object_store import ObjectStore, open_uri
 from exporter.storage.open import open_store
 from exporter.storage.store import ArtifactStore, StoredFile
+from tests.stores.parts import store_in_parts
 
 PART_SIZE = 5 << 20  # the smallest S3 allows
 LARGE = bytes(range(256)) * (11 << 12)  # 11 MiB: three parts
 
 
-@pytest.fixture(params=["memory", "local", "s3", "s3_parts"])
+@pytest.fixture(
+    params=["memory", "local", "s3", "s3_parts", "oss", "oss_parts", "gs", "gs_parts", "az", "az_parts"]
+)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> ArtifactStore:
     if request.param == "memory":
         return MemoryStore()
     if request.param == "local":
         return open_store(str(tmp_path / "store"))
-    s3 = open_uri(request.getfixturevalue("s3_uri"))
-    return s3 if request.param == "s3" else ObjectStore(s3._client, s3._bucket, "parts", part_size=PART_SIZE)
+    scheme, _, parts = request.param.partition("_")
+    uri = request.getfixturevalue(f"{scheme}_uri")
+    return store_in_parts(uri, PART_SIZE) if parts else open_store(uri)
 
 
 @pytest.fixture

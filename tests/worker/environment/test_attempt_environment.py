@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from exporter.errors import UriNotAllowed
 from jobs.diagnostics.logs import MemoryLogs
 from jobs.lease.leases import Holding
 from processes.guarded_process import GuardedProcess
@@ -17,7 +18,11 @@ from tests.architecture.tree import ROOT
 from tests.jobs.factories import CONFIG_TEXT, MINUTE
 from tests.worker.conftest import ATTEMPT_ENVIRONMENT
 from worker.attempt.workspace import Workspace, open_workspace
-from worker.environment.attempt_environment import AttemptEnvironment
+from worker.environment.attempt_environment import (
+    AttemptEnvironment,
+    make_attempt_environment,
+    schemes_of,
+)
 from worker.launch import CommandLauncher, RanksLauncher
 from worker.settings import AttemptEnvironmentSettings
 from worker.supervisor import Supervisor
@@ -94,6 +99,49 @@ def test_a_secret_is_not_among_what_is_passed_on(name: str) -> None:
 @pytest.mark.parametrize("name", ["PATH", "PYTHONPATH", "LC_ALL", "AWS_PROFILE", "SLIPWAY_CODE_CACHE", "CXX"])
 def test_what_it_needs_is_passed_on(name: str) -> None:
     assert ATTEMPT_ENVIRONMENT.make_confinement().permits(name)
+
+
+@pytest.mark.parametrize(
+    ("schemes", "seen"),
+    [
+        ((), {"AWS_SECRET_ACCESS_KEY"}),
+        (("s3", "gs"), {"AWS_SECRET_ACCESS_KEY", "GOOGLE_APPLICATION_CREDENTIALS"}),
+        (("oss",), {"OSS_ACCESS_KEY_SECRET", "ALIBABA_CLOUD_ACCESS_KEY_SECRET"}),
+        (("gs",), {"GOOGLE_APPLICATION_CREDENTIALS"}),
+        (("az",), {"AZURE_STORAGE_KEY", "AZURE_FEDERATED_TOKEN_FILE"}),
+    ],
+)
+def test_only_the_stores_that_it_uses_are_opened_to_it(schemes: tuple[str, ...], seen: set[str]) -> None:
+    secrets = {
+        *("AWS_SECRET_ACCESS_KEY", "OSS_ACCESS_KEY_SECRET", "ALIBABA_CLOUD_ACCESS_KEY_SECRET"),
+        *("GOOGLE_APPLICATION_CREDENTIALS", "AZURE_STORAGE_KEY", "AZURE_FEDERATED_TOKEN_FILE"),
+    }
+    confinement = ATTEMPT_ENVIRONMENT.make_confinement(schemes)
+    assert {name for name in secrets if confinement.permits(name)} == seen
+
+
+def test_the_stores_that_an_attempt_uses_are_those_of_its_uris(holding: Holding, worker_dir: Path) -> None:
+    spec = holding.job.spec.model_copy(
+        update={
+            "checkpoint_uri": "gs://train/ckpt",
+            "output_uri": "az://models/feed",
+            "item_input_uri": "/rows",
+        }
+    )
+    job = holding.job.model_copy(update={"spec": spec})
+    with open_workspace(job, CONFIG_TEXT, worker_dir) as workspace:
+        assert schemes_of(workspace, "oss://code/cache") == {"gs", "az", "oss"}
+        assert schemes_of(workspace, None) == {"gs", "az"}
+
+
+def test_credentials_that_cannot_be_narrowed_are_not_given(holding: Holding, worker_dir: Path) -> None:
+    """SLIPWAY_STORAGE_ROLE promises that no attempt reaches what is another's."""
+    settings = AttemptEnvironmentSettings(storage_role="arn:aws:iam::123456789012:role/slipway")
+    spec = holding.job.spec.model_copy(update={"checkpoint_uri": "gs://train/ckpt"})
+    job = holding.job.model_copy(update={"spec": spec})
+    with open_workspace(job, CONFIG_TEXT, worker_dir) as workspace, pytest.raises(UriNotAllowed) as refusal:
+        RanksLauncher(make_attempt_environment(settings)).start(workspace, ranks=1)
+    assert "gs:// it cannot" in refusal.value.message and "SLIPWAY_STORAGE_ROLE" in refusal.value.hint
 
 
 def test_an_operator_may_list_more(monkeypatch: pytest.MonkeyPatch) -> None:
