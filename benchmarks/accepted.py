@@ -19,7 +19,7 @@ _POSITION = re.compile(r"^\S*:\d+(:\d+)?:? ")
 
 
 class Answer(NamedTuple):
-    """What the plan of one config says: the model's family, or why it is refused."""
+    """The answer for one config: the family of its model, or why it is refused."""
 
     config: Path
     family: str = ""

@@ -37,7 +37,7 @@ def parse(family: str, *edits: tuple[str, str]) -> FamilyConfig:
 
 
 def mlp(*hidden_units: int, **options: object) -> MlpConfig:
-    return MlpConfig(hidden_units=hidden_units, **options)  # type: ignore[arg-type]
+    return MlpConfig(hidden_units=hidden_units, **options)  # type: ignore[arg-type]  # the options of each type
 
 
 def test_wide_and_deep_is_read() -> None:
