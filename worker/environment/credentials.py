@@ -76,20 +76,16 @@ def make_policy(spec: ExportSpec, artifact_uri: str, code_cache: str | None) -> 
     Below the spec's output_uri, an attempt may use only its artifact's own folder, because other jobs publish
     beside it. From the code cache, which all jobs share, it may delete nothing.
     """
-    sources = (
-        spec.config_uri,
-        spec.assets_uri,
-        spec.checkpoint_uri,
-        spec.item_input_uri,
-        spec.sample_input_uri,
-    )
-    reads = [place for uri in sources if uri for place in _parse_places(uri)]
+    sources = (spec.checkpoint_uri, spec.item_input_uri, spec.sample_input_uri)
+    listed = [place for uri in sources if uri for place in _parse_places(uri)]
+    files = (spec.config_uri, spec.assets_uri)  # what is read of them is known by name
+    reads = [*listed, *(place for uri in files if uri for place in _parse_places(uri))]
     own, shared = _parse_place(artifact_uri), _parse_place(code_cache or "")
     statements = [
         *_allow_objects(_READ, [*reads, *own, *shared]),
         *_allow_objects(_WRITE, [*own, *shared]),
         *_allow_objects(_DELETE, own),
-        *_allow_listing([*reads, *own, *shared]),
+        *_allow_listing([*listed, *own, *shared]),
     ]
     return {"Version": "2012-10-17", "Statement": statements or [_NOTHING]}
 

@@ -29,6 +29,7 @@ SPEC = ExportSpec(
     checkpoint_uri="s3://train/feed/ckpt-11",
     item_input_uri="s3://rows/items/part-*.parquet, s3://rows/more.parquet",
     sample_input_uri="/mnt/local.parquet",
+    assets_uri="s3://train/words",
     output_uri="s3://models/feed/",
 )
 ARN = "arn:aws:s3:::"
@@ -49,6 +50,7 @@ def may(action: str, resource: str) -> bool:
         ("s3:GetObject", "train/feed/ckpt-11/model/.metadata"),
         ("s3:GetObject", "rows/items/part-7.parquet"),
         ("s3:GetObject", "rows/more.parquet"),
+        ("s3:GetObject", "train/words/data/tokenizer.json"),
         ("s3:PutObject", "models/feed/job/manifest.json"),
         ("s3:DeleteObject", "models/feed/job/user/aoti/aoti_model.pt2"),
         ("s3:PutObject", "models/code/requests/x.json"),
