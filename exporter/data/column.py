@@ -51,7 +51,8 @@ def read_column(array: pa.Array, feature: Feature, place: ColumnPlace) -> Ragged
         leaves, per_row = _split(array, feature.separator, place)
         per_element = np.ones(len(leaves), dtype=np.int64)
     else:
-        if not (_is_text(array.type) or _is_list(array.type)):
+        is_tokens = feature.sequence.delim == feature.separator  # of one text, which may have one token
+        if not (_is_text(array.type) or _is_list(array.type) or (is_tokens and _is_number(array.type))):
             place.refuse(
                 f"is of type {array.type}, one value per row, but {feature.name} is a sequence",
                 hint=f"write lists, or strings with {feature.sequence.delim!r} between events",
