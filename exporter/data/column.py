@@ -263,7 +263,7 @@ def _is_nested(kind: pa.DataType, feature: Feature) -> bool:
         return False
     if _is_text(kind):
         return feature.sequence.delim != feature.separator
-    return _is_list(kind.value_type)
+    return _is_list(kind) and _is_list(kind.value_type)
 
 
 def _values(count: int) -> str:
