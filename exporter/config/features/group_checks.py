@@ -67,11 +67,12 @@ class GroupChecks:
         widths = self.vector_widths(name)
         if len(set(widths)) > 1:
             names = [*self.group(name).features, *("an encoder" for _ in self.group(name).encoders)]
-            shown = ", ".join(f"{part} {width}" for part, width in zip(names, widths, strict=True))
+            firsts = {width: names[widths.index(width)] for width in widths}
+            shown = ", ".join(f"{part} {width}" for width, part in firsts.items())
             raise_invalid(
                 f"feature_groups: {name}",
                 f"its features differ in width ({shown}), and {purpose}",
-                hint="give all of them one embedding_dim",
+                hint="give all of them one embedding_dim, or value_dim where they are plain numbers",
             )
         return widths[0]
 

@@ -144,3 +144,21 @@ def test_groups_of_another_suffix_or_data_group_have_tables_of_their_own() -> No
         "emb_impls.__BASE__.ebc.embedding_bags.color_emb_b.weight",
         "emb_impls.__NEG__.ebc.embedding_bags.color_emb.weight",
     ]
+
+
+@pytest.mark.parametrize("is_sequence", [False, True])
+def test_a_wide_group_weighs_ids_in_a_table_of_its_own(is_sequence: bool) -> None:
+    sequence = Sequence(name="color", length=9, delim="|") if is_sequence else None
+    feature = replace(COLOR, value_dim=int(is_sequence), sequence=sequence, weighted=not is_sequence)
+    wide = FeatureGroup(name="wide", kind=GroupKind.WIDE, features=("color",), wide_dim=2)
+    deep = FeatureGroup(name="deep", kind=GroupKind.DEEP, features=("color",))
+    pipeline = replace(pipeline_of("hstu_match"), features=(feature,), groups=(wide, deep))
+    module = EmbeddingGroup(pipeline)
+    by_id = torch.tensor([1.0, 1.0, 1.0] if is_sequence else [0.5, 2.0, -1.0])
+    embedded = module(INPUTS | {"color.weights": by_id})
+    for key, table in {"wide": "color_emb_wide", "deep": "color_emb"}.items():
+        weight = module.get_parameter(f"emb_impls.__BASE__.ebc.embedding_bags.{table}.weight")
+        first = by_id[0] * weight[1] + by_id[1] * weight[2]
+        expected = torch.stack([first, torch.zeros(weight.shape[1]), by_id[2] * weight[3]])
+        torch.testing.assert_close(embedded[key], expected)
+    assert [embedded["wide"].shape, embedded["deep"].shape] == [(3, 2), (3, 3)]
