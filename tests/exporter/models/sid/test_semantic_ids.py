@@ -1,5 +1,7 @@
 """Models of semantic ids over random settings, and checkpoints whose codebooks are not fitted."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -7,10 +9,13 @@ import torch
 from exporter.checkpoint.errors import CodebooksNotFitted
 from exporter.config.parse import parse_pipeline_config
 from exporter.dims.plan import plan_dims
+from exporter.dtypes import TableDtype
+from exporter.lowering.lower_tower import lower_tower
 from exporter.models.registry import build_model, build_tower
-from exporter.spec import TowerName
+from exporter.spec import Tables, TowerName
 from exporter.towers.tower import Tower
 from exporter.towers.view import tower_configs
+from exporter.verify.numerics import compare
 from tests.exporter.models.random_configs import Draw, over_random_configs
 from tests.exporter.models.recorded import FIXTURES, load_recorded_weights, recorded_tower, untrained
 
@@ -57,6 +62,30 @@ def test_ids_are_the_nearest_rows_of_what_is_left_of_an_encoded_vector(draw: Dra
         # A row of an encoded vector is rounded to fp32: a tie may be decided either way.
         np.testing.assert_allclose(chosen, distances.min(axis=1), rtol=1e-5, atol=1e-5)
         left = left - rows[actual[:, place].numpy()]
+
+
+def test_ids_by_quantised_tables_are_judged_by_the_error_of_the_tables() -> None:
+    text = (
+        'feature_configs { id_feature { feature_name: "x" expression: "item:x" num_buckets: 900 '
+        "embedding_dim: 8 value_dim: 1 } }\n"
+        'model_config { feature_groups { group_name: "g" feature_names: "x" group_type: DEEP } '
+        "sid_rqvae { embed_dim: 4 codebook: 40 codebook: 30 "
+        "candidate_output_config { enabled: true topk: 3 } } }"
+    )
+    torch.manual_seed(0)
+    tower = served(text, Draw(0))
+    options = replace(tower.config.options, tables=Tables(dtype=TableDtype.INT8))
+    lowered = lower_tower(replace(tower, config=replace(tower.config, options=options)), torch.device("cpu"))
+    reference = lowered.fp32
+    assert reference is not None
+    inputs = {"x.values": torch.arange(900), "x.lengths": torch.ones(900, dtype=torch.long)}
+    with torch.no_grad():
+        actual = lowered.tower.module(inputs)
+    expected = reference(inputs)
+    settled = reference.settle_ties(inputs, expected, actual)
+    assert not torch.equal(actual["codes"], expected["codes"])
+    assert compare(settled, actual).within(reference.tolerance)
+    assert compare(settled, {**actual, "codes": (actual["codes"] + 1) % 30}).problem
 
 
 def test_every_weight_of_the_checkpoint_is_known_the_losses_among_them() -> None:
