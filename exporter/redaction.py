@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable
 from itertools import islice
 
 _NAMES = "signature|credential|token|secret|password|key"
-_FIELDS = "secret_access_key|session_token|api_key|password"
+_FIELDS = "secret_access_key|access_key_secret|client_secret|session_token|api_key|password"
 _QUOTE = r"(?:\\?[\"'])?"  # plain, or escaped as in a JSON string
 _SECRETS = (
     (re.compile(r"(?<=://)[^/\s@\"']{1,1024}@"), "…@"),  # user and password of a URI
@@ -15,7 +15,9 @@ _SECRETS = (
     (re.compile(r"whsec_[\w+/=-]+"), "whsec_…"),
     (re.compile(r"(?i)(bearer\s{1,9})[\w.~+/=-]+"), r"\1…"),
     (
-        re.compile(rf"(?i)\b((?:aws_)?(?:{_FIELDS}){_QUOTE}\s{{0,9}}[=:]\s{{0,9}}{_QUOTE})[^\s\"',\\]+"),
+        re.compile(
+            rf"(?i)\b((?:aws_|oss_|azure_|alibaba_cloud_)?(?:{_FIELDS}){_QUOTE}\s{{0,9}}[=:]\s{{0,9}}{_QUOTE})[^\s\"',\\]+"
+        ),
         r"\1…",
     ),
 )

@@ -59,7 +59,7 @@ _TRIES = 5  # of a request that is repeated here, because each try needs a new p
 _CALLS = 9
 _PAUSE_S = 0.5  # seconds before the second of `_TRIES`; half a second more before each further one
 _TOKEN = "slipway-write"  # metadata key by which a write recognises its own object
-_EXISTS = "FileAlreadyExists"  # the code of OSS, with status 409, where S3 says 412
+EXISTS = "FileAlreadyExists"  # the code of OSS, with status 409, where S3 says 412
 _RETRYABLE_CODES = {"ExpiredToken", "RequestTimeout", "SlowDown", "ThrottlingException"}
 _RETRYABLE_STATUS = {408, 409, 429}  # 409: another write to the same key is in progress
 _BROKEN_OFF = (
@@ -279,7 +279,7 @@ class ObjectStore(ArtifactStore):
         boto3 repeats a request whose answer was lost; the second one then finds that the object exists, or
         that the upload is gone, because the first one succeeded.
         """
-        if (_status(error) not in (404, 412) and _code(error) != _EXISTS) or not self.exists(key):
+        if (_status(error) not in (404, 412) and _code(error) != EXISTS) or not self.exists(key):
             return False
         head = self._client.head_object(Bucket=self._bucket, Key=self._path(key))
         return head["Metadata"].get(_TOKEN) == token
@@ -372,7 +372,7 @@ def translate_errors(uri: str) -> Iterator[None]:
 def _from_answer(error: ClientError, uri: str) -> ExportError:
     status = _status(error)
     code = _code(error)
-    if status == 412 or code == _EXISTS:
+    if status == 412 or code == EXISTS:
         return _already_published(uri)
     if status == 404:
         return SourceNotFound(f"there is no {uri}", where=uri)

@@ -17,7 +17,7 @@ from botocore.exceptions import ClientError
 
 from exporter.errors import StorageError
 from exporter.storage.cloud_store import split_bucket
-from exporter.storage.object_store import ObjectStore, make_config, make_session, translate_errors
+from exporter.storage.object_store import EXISTS, ObjectStore, make_config, make_session, translate_errors
 from exporter.storage.settings import AccessKey, AlibabaSettings, OssSettings
 from exporter.storage.store import OnSent
 
@@ -54,9 +54,10 @@ class OssStore(ObjectStore):
         """Write a key again as it is: a bucket that allows it would let two attempts overwrite each other."""
         try:
             super()._write_whole(source, size, path, token, lambda count: None)
-        except ClientError:
-            self._guarded.add(self._bucket)
-            return
+        except ClientError as error:
+            if error.response.get("Error", {}).get("Code") == EXISTS:
+                self._guarded.add(self._bucket)
+            return  # any other answer says nothing; the next small file asks again
         uri = self.uri_of(path.removeprefix(self._root))
         raise StorageError(
             f"{uri} was written twice, although x-oss-forbid-overwrite was set",

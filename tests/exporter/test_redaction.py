@@ -17,6 +17,11 @@ from exporter.redaction import redact, redact_and_escape
         "Authorization: Bearer planted",
         "AWS_SECRET_ACCESS_KEY=planted",
         '"session_token": "planted"',
+        "PUT https://a.blob.core.windows.net/c/x?sv=2026&sig=planted%3D&se=1",
+        "DefaultEndpointsProtocol=https;AccountName=a;AccountKey=planted/+==;EndpointSuffix=x",
+        "BlobEndpoint=https://h/;SharedAccessSignature=sv=2026&sig=planted",
+        "OSS_ACCESS_KEY_SECRET=planted",
+        "AZURE_CLIENT_SECRET=planted",
     ],
 )
 def test_what_looks_like_a_secret_is_left_out(text: str) -> None:

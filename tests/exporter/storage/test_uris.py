@@ -31,6 +31,8 @@ def spec_of(**uris: str) -> ExportSpec:
         "s3://AKIA:planted@bucket/key",
         "https://user@host/x",
         "https://host/x?X-Amz-Signature=planted&X-Amz-Expires=1",
+        "az://container/x?sv=2026&sig=planted",
+        "az://container@account.blob.core.windows.net/planted",
         "s3://bucket/key?AWSAccessKeyId=planted&a=1",
         "https://host/x?sig=1;access_token=planted",
     ],
