@@ -18,7 +18,7 @@ from tests.exporter.stage_events import ignore_stages
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "torcheasyrec"
 ROWS = FIXTURES / "data"
-REC2 = ("dcn_v2",)  # models whose rows are in rec2
+REC2 = ("dcn_v2", "wide_and_deep")  # models whose rows are in rec2
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -42,11 +42,17 @@ LOW = [
     ("dbmtl", 0, "int4"),
     ("mind", 0, "fp16"),
     ("dcn_v2", 0, "int8"),
+    ("dlrm_hstu_fp16", 0, None),
+    ("dlrm_hstu_fp16", 0, "int8"),
+    ("wide_and_deep", 0, None),
+    ("wide_and_deep", 0, "fp32"),
 ]
 
 
 @pytest.mark.parametrize(("model", "tower", "dtype"), [*((*each, "fp32") for each in TOWERS), *LOW])
-def test_every_case_is_looked_up_as_eager_does(model: str, tower: int, dtype: str, shard: Shard) -> None:
+def test_every_case_is_looked_up_as_eager_does(
+    model: str, tower: int, dtype: str | None, shard: Shard
+) -> None:
     sharded = shard(model, tower, ranks=3, tables={"layout": "sharded", "dtype": dtype})
     opened = sharded.opened
     looked_up = reference(sharded, tables_file(sharded.planned.name, sharded.made, sharded.spec.tables))
