@@ -92,7 +92,9 @@ class TableConfig:
     dtype: TableDtype = TableDtype.FP32  # of its rows as trained, and in the checkpoint: fp32 or fp16
 
     def __str__(self) -> str:
-        return f"{self.rows} rows of width {self.dim} in {self.dtype}"
+        rows = "the checkpoint's" if self.rows == ROWS_OF_CHECKPOINT else str(self.rows)
+        found = f", found by {self.id_map}" if self.id_map else ""
+        return f"{rows} rows of width {self.dim} in {self.dtype}{found}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -324,6 +324,16 @@ def test_dynamicemb_gives_a_map_with_a_row_of_unknown_ids(
     assert table == expected
 
 
+def test_a_table_is_not_shared_by_row_numbers_and_keys(parse_edited: ParseEdited) -> None:
+    dynamic = 'embedding_name: "t" dynamicemb { max_capacity: 9 }'
+    with pytest.raises(InvalidPipelineConfig) as refused:
+        parse_edited(
+            ('"user:user_id"\n', f'"user:user_id" {dynamic}\n'),
+            ('"user:user_active_degree"\n', '"user:user_active_degree" embedding_name: "t"\n'),
+        )
+    assert "the checkpoint's rows of width 16 in fp32, found by dynamicemb" in refused.value.message
+
+
 @pytest.mark.parametrize("mode", ["NORMAL", "TRUNCATED_NORMAL", "UNIFORM", "DEBUG"])
 def test_random_rows_of_unknown_ids_are_refused(parse_with_feature: ParseEdited, mode: str) -> None:
     dynamic = f'dynamicemb {{ max_capacity: 10 eval_initializer_args {{ mode: "{mode}" }} }}'
