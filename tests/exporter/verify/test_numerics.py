@@ -59,3 +59,11 @@ def test_two_runs_agree_only_where_the_same_number_is_not_finite(poison: float) 
     for moved in ([1.0, 1.0], [poison, poison], [1.0, poison], [-float("inf"), 1.0]):
         assert compare_runs(run, {"y": torch.tensor(moved)}).problem == "holds NaN or infinity"
     assert "expected" in compare_runs(run, {"y": torch.ones(3)}).problem
+
+
+def test_integers_must_be_equal_whatever_the_scale_and_the_tolerance() -> None:
+    reference = {"codes": torch.tensor([[200_000, 7]])}
+    assert compare(reference, {"codes": torch.tensor([[200_000, 7]])}).within(0.0)
+    beside = compare(reference, {"codes": torch.tensor([[200_001, 7]])}, usual={"codes": 1e9})
+    assert not beside.within(1.0)
+    assert beside.problem == "1 of 2 integers differ"
