@@ -6,9 +6,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from cli.main import main
 from exporter.artifact.read import read_manifest
+from exporter.checkpoint.read import open_checkpoint
 from exporter.spec import IdWeights, Mode
 from tests.e2e.conftest import FIXTURES, RANKING, TWO_TOWER
 from tests.e2e.recorded import assert_as_recorded, predict
@@ -16,6 +19,7 @@ from tests.exporter.models.recorded import MODELS, pipeline_of, recorded_batches
 
 pytestmark = [pytest.mark.slow, pytest.mark.families]
 
+SORTED_IDS, FREE = "_mch_sorted_raw_ids", 2**63 - 1  # a free slot of a map
 EXPORTS = [
     pytest.param((model, mode), id=f"{model}-{mode}")
     for model in MODELS
@@ -24,6 +28,23 @@ EXPORTS = [
 ]
 
 Exported = Callable[[str, Mode, IdWeights], str]
+
+
+def export(model: str, mode: Mode, weights: IdWeights, checkpoint: Path, output: Path) -> str:
+    """Export a recorded model with a checkpoint, and return the artifact."""
+    rows = rows_of(model)
+    command = [
+        "export",
+        *("--config", str(FIXTURES / model / "pipeline.config")),
+        *("--checkpoint", str(checkpoint)),
+        *("--sample-input", str(rows)),
+        *("--mode", mode, "--id-weights", weights, "--output", str(output)),
+    ]
+    if any(tower.reads_items for tower in pipeline_of(model).model.towers):
+        command += ["--item-input", str(rows.with_name("items.parquet"))]
+    assert main(command) == 0
+    [artifact] = (str(folder) for folder in output.iterdir())
+    return artifact
 
 
 @pytest.fixture(scope="session")
@@ -35,28 +56,17 @@ def artifact_of(tmp_path_factory: pytest.TempPathFactory) -> Exported:
         if (model, mode, weights) not in made:
             output = tmp_path_factory.mktemp(f"{model}_{mode}")
             [checkpoint] = (FIXTURES / model).glob("model.ckpt-*")
-            rows = rows_of(model)
-            command = [
-                "export",
-                *("--config", str(FIXTURES / model / "pipeline.config")),
-                *("--checkpoint", str(checkpoint)),
-                *("--sample-input", str(rows)),
-                *("--mode", mode, "--id-weights", weights, "--output", str(output)),
-            ]
-            if any(tower.reads_items for tower in pipeline_of(model).model.towers):
-                command += ["--item-input", str(rows.with_name("items.parquet"))]
-            assert main(command) == 0
-            [made[model, mode, weights]] = (str(folder) for folder in output.iterdir())
+            made[model, mode, weights] = export(model, mode, weights, checkpoint, output)
         return made[model, mode, weights]
 
     return artifact
 
 
-@pytest.mark.parametrize("export", EXPORTS)
+@pytest.mark.parametrize("exported", EXPORTS)
 def test_predictions_are_the_recorded_outputs(
-    export: tuple[str, Mode], artifact_of: Exported, tmp_path: Path
+    exported: tuple[str, Mode], artifact_of: Exported, tmp_path: Path
 ) -> None:
-    model, mode = export
+    model, mode = exported
     artifact = artifact_of(model, mode, IdWeights.IGNORE)  # as TorchEasyRec's own packages do
     for batch in recorded_batches(model):
         assert_as_recorded(artifact, model, batch, tmp_path)
@@ -71,3 +81,25 @@ def test_weighted_ids_count_as_they_did_in_training(artifact_of: Exported, tmp_p
         np.testing.assert_allclose(values, np.array(trained[name]).flatten(), rtol=0, atol=1e-5)
     [tower] = read_manifest(artifact).towers
     assert tower.id_weights is IdWeights.APPLY
+
+
+def test_new_weights_take_the_code_of_the_earlier_export(artifact_of: Exported, tmp_path: Path) -> None:
+    """Among these weights are the maps of ids, which may be others after further training."""
+    model = "dcn_v2"
+    [first] = read_manifest(artifact_of(model, Mode.UNIFIED, IdWeights.IGNORE)).towers
+    [trained] = (FIXTURES / model).glob("model.ckpt-*")
+    checkpoint = open_checkpoint(trained)
+    weights = {name: checkpoint.read(name) for name in checkpoint.tensors()}
+    for name, weight in weights.items():
+        if name.endswith(SORTED_IDS):
+            weights[name] = torch.where(weight < FREE, weight + 1, weight)
+        elif weight.is_floating_point():
+            weights[name] = weight * 1.25
+    save_file(weights, tmp_path / "trained_further.safetensors")
+    artifact = export(
+        model, Mode.UNIFIED, IdWeights.IGNORE, tmp_path / "trained_further.safetensors", tmp_path / "out"
+    )
+    [tower] = read_manifest(artifact).towers
+    assert (first.code, tower.code, tower.reused) == ("cold", "warm", "request")
+    assert tower.package.sha256 != first.package.sha256
+    assert {case.name for case in tower.verified.cases} == {case.name for case in first.verified.cases}
