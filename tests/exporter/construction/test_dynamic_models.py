@@ -19,6 +19,7 @@ from exporter.shards.lookup import build_lookup
 from exporter.shards.rank import write_tables
 from exporter.spec import ExportSpec
 from exporter.stages import no_progress
+from exporter.storage.open import open_store
 from exporter.towers.lookup import build_eager_lookup
 from exporter.towers.plan import PlannedTower, plan_towers
 from exporter.towers.tower import Tower
@@ -108,3 +109,20 @@ def test_keys_and_rows_count_among_the_files_that_are_read(checkpoint: Path) -> 
     keys = [name for name in listed if "_emb_keys." in name]
     assert len(keys) == 9 and all(listed[name] % 8 == 0 for name in keys)
     assert not any("scores" in name or "opt_args" in name for name in listed)
+
+
+def test_a_remote_checkpoint_is_fetched_with_its_keys_and_rows(
+    checkpoint: Path, s3_uri: str, tmp_path: Path
+) -> None:
+    store = open_store(s3_uri)
+    for file in checkpoint.rglob("*"):
+        if file.is_file():
+            store.put(file, f"step/{file.relative_to(checkpoint)}")
+    remote = spec_for(checkpoint, tmp_path).model_copy(update={"checkpoint_uri": f"{s3_uri}/step"})
+    listed = {file.name for file in list_checkpoint_files(str(checkpoint))}
+    assert {file.name for file in list_checkpoint_files(f"{s3_uri}/step")} == listed
+    open_model(remote, tmp_path)
+    fetched = {
+        str(path.relative_to(tmp_path / "checkpoint" / "files")) for path in tmp_path.rglob("*_emb_*.rank_*")
+    }
+    assert fetched == {name for name in listed if ".rank_" in name}
