@@ -58,7 +58,7 @@ test: install ## all tests; narrow with ARGS, as in make test ARGS="tests/jobs -
 .PHONY: families
 families: install ## every recorded model of every family, exported in both modes, against its recordings; random configs
 	@$(BIN)/python -m pytest -q tests/e2e/test_recorded_outputs.py tests/e2e/test_two_stage.py \
-	  tests/e2e/test_other_families.py tests/e2e/test_low_precision.py tests/exporter/trace/test_untraceable.py \
+	  tests/e2e/test_other_families.py tests/e2e/test_other_clouds.py tests/e2e/test_low_precision.py tests/exporter/trace/test_untraceable.py \
 	  tests/exporter/models/test_export.py tests/exporter/models/test_export_match.py \
 	  -m 'families or not families' $(ARGS)
 	@$(BIN)/python -m pytest -q tests/exporter/models tests/exporter/config -m 'families and not slow' $(ARGS)

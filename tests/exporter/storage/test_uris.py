@@ -6,9 +6,11 @@ import pytest
 
 from exporter.errors import InvalidPipelineConfig, InvalidSpec, UriNotAllowed
 from exporter.spec import ExportSpec
+from exporter.storage.open import SCHEMES
 from exporter.storage.places import Places
 from exporter.storage.uris import (
     FileRoots,
+    NamedUri,
     UriRules,
     require_no_credentials_in,
     require_sound_uris,
@@ -265,3 +267,17 @@ def test_links_behind_a_link_that_stays_are_searched(root: Path) -> None:
     (root / "other" / "loop").symlink_to(root / "rows")
     with pytest.raises(UriNotAllowed, match="out leads out"):
         within(root).require_within(spec_of(sample_input_uri=f"{root}/rows"))
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_prefixes_of_every_store_match_whole_names(scheme: str) -> None:
+    rules = UriRules(inputs=(f"{scheme}://train/feed",))
+
+    def may(uri: str) -> bool:
+        return rules.allow(NamedUri(field="checkpoint_uri", uri=uri, is_output=False))
+
+    assert may(f"{scheme}://train/feed") and may(f"{scheme}://train/feed/ckpt-11")
+    others = [each for each in SCHEMES if each != scheme]
+    places = ("train/feed-2", "train", "train/feed/../other", "Train/feed")
+    assert not any(may(f"{scheme}://{place}") for place in places)
+    assert not any(may(f"{other}://train/feed/ckpt-11") for other in others)
