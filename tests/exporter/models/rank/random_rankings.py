@@ -92,12 +92,15 @@ class RandomModel:
 
     def logits(self, draw: Draw, family: str) -> Array:
         """Build the model, draw its weights and inputs, keep both, and return its logits, (B, classes)."""
+        return self.outputs(draw, family)["logits"].reshape(-1, self.num_class)
+
+    def outputs(self, draw: Draw, family: str) -> dict[str, Array]:
+        """Build the model, draw its weights and inputs, keep both, and return all its outputs."""
         module = draw.weights(build_model(self.pipeline(family)))
         self.weights = {name: weight.double().numpy() for name, weight in module.state_dict().items()}
         self.inputs = dict(_draw_inputs(draw, self.features))
         with torch.no_grad():
-            logits: Array = module(self.inputs)["logits"].double().numpy()
-        return logits.reshape(-1, self.num_class)
+            return {name: output.double().numpy() for name, output in module(self.inputs).items()}
 
     def parts(self, group: str) -> list[Array]:
         """Return the vectors of the group's features, (B, D) each, scaled where the group has a dropout."""
