@@ -167,7 +167,7 @@ def test_pepnet_gates_features_and_layers(draw: Draw) -> None:
     x = model.group("all")
     if "domain" in optional:
         x = x * _gate(model, "epnet.gate_nu", np.concatenate([model.group("domain"), x], 1), 1.5)
-    expected = {}
+    expected: dict[str, Array] = {}
     for t, task in enumerate(tasks):
         read = x
         if "uia" in optional:

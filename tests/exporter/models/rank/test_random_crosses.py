@@ -65,7 +65,8 @@ def test_mask_net_ends_in_its_top_mlp(draw: Draw) -> None:
         f"mask_block {{ hidden_dim: {hidden} {middle} }} {top.text('top_mlp')} }} }}",
     )
     group = model.group("all")
-    read, outputs = _norm(model, group, "mask_net_layer.ln_emb"), []
+    read = _norm(model, group, "mask_net_layer.ln_emb")
+    outputs: list[Array] = []
     for number in range(blocks):
         block = f"mask_net_layer.mask_blocks.{number}"
         mask = np.maximum(model.linear(group, f"{block}.mask_generator.0"), 0)
