@@ -2,6 +2,8 @@
 
 import io
 import multiprocessing
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -350,3 +352,15 @@ def test_links_of_azure_read_one_blob_for_a_while(az_uri: str) -> None:
 
 def test_google_without_a_signing_key_offers_no_link(gs_uri: str) -> None:
     assert open_store(gs_uri).link("user.pt2", timedelta(minutes=1)) is None
+
+
+@pytest.mark.parametrize(("scheme", "library"), [("gs", "google.api_core"), ("az", "azure.core")])
+def test_a_library_that_is_not_installed_is_named(scheme: str, library: str) -> None:
+    program = (
+        f"import sys; sys.modules['{library}'] = None\n"
+        "from exporter.storage.open import open_store\n"
+        f"try: open_store('{scheme}://bucket/x')\n"
+        "except Exception as error: print(type(error).__name__, error.hint)"
+    )
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert told == f"InvalidSpec install it with: pip install 'slipway[{scheme}]'\n"
