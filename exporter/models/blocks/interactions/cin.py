@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 
@@ -20,15 +21,26 @@ class CompressedInteractionNetwork(nn.Module):
     def __init__(self, features: int, layers: Sequence[int]) -> None:
         super().__init__()
         self.cin_layers = nn.ModuleList(
-            nn.Conv1d(before * features, after, kernel_size=1)
+            PointwiseConvolution(before * features, after, kernel_size=1)
             for before, after in pairwise((features, *layers))
         )
         self.out_features = sum(layers)
 
     def forward(self, features_BND: Tensor) -> Tensor:
-        vectors_BHD, sums = features_BND, []
+        features_BDN = features_BND.transpose(1, 2).clone(memory_format=torch.contiguous_format)
+        vectors_BDH, sums = features_BDN, []
         for layer in self.cin_layers:
-            products_BHND = vectors_BHD.unsqueeze(2) * features_BND.unsqueeze(1)
-            vectors_BHD = layer(products_BHND.flatten(1, 2))
-            sums.append(vectors_BHD.sum(dim=2))
+            products_BDC = (vectors_BDH.unsqueeze(3) * features_BDN.unsqueeze(2)).flatten(2)
+            vectors_BDH = layer(products_BDC.transpose(1, 2)).transpose(1, 2)
+            sums.append(vectors_BDH.sum(dim=1))
         return torch.cat(sums, dim=1)
+
+
+class PointwiseConvolution(nn.Conv1d):
+    """Convolution over single places, as a linear layer: (B, C, D) to (B, H, D).
+
+    Which convolution torch takes depends on the number of rows, so that a compiled one is bound to few rows.
+    """
+
+    def forward(self, x_BCD: Tensor) -> Tensor:
+        return F.linear(x_BCD.transpose(1, 2), self.weight.squeeze(2), self.bias).transpose(1, 2)
