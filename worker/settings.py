@@ -215,7 +215,8 @@ class AttemptSettings(CodeCacheSetting, BaseSettings):
     file_roots: Annotated[Folders, NoDecode] | None = Field(
         default=None,
         description="Folders that plain paths and file:// URIs must lie in after symbolic links are "
-        "resolved, separated by commas. Default: any folder, because the API has already checked them.",
+        "resolved, separated by commas. Default: any folder, because the API has already checked them; files "
+        "that a config's features name only below the config's folder or assets_uri.",
     )
     max_checkpoint_files: int = Field(
         default=100_000, gt=0, description="Largest number of files with weights in a checkpoint."

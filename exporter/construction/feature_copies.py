@@ -81,6 +81,5 @@ def _read(path: str, folder: str | None, places: Places, *, limit: int) -> bytes
         raise SourceNotFound("the config was given as text, without assets_uri", where=path)
     uri = path if is_whole else f"{(folder or '').rstrip('/')}/{path}"
     named = NamedUri(field="feature_configs", uri=uri, is_output=False).require_sound()
-    places.rules.require([named])
-    places.folders.require([named])
+    places.require_config_file(named, folder)
     return read_uri(uri, limit=limit)

@@ -31,6 +31,8 @@ class Places:
 
     folders: FileRoots = ANYWHERE
     rules: UriRules = NO_RULES
+    # False: where no folders are set, paths that a config names lead below the folder that its caller named.
+    trusts_configs: bool = True
 
     def require_within(self, spec: ExportSpec) -> None:
         """Raise UriNotAllowed if a URI of the spec, or a link in a folder that it reads, leads elsewhere."""
@@ -47,6 +49,18 @@ class Places:
                         "exports may use",
                         where=named.field,
                     )
+
+    def require_config_file(self, named: NamedUri, folder: str | None) -> None:
+        """Raise UriNotAllowed if the job may not read a file that its config names.
+
+        The caller named only `folder`: nobody else has judged where the config's own paths lead.
+        """
+        self.rules.require([named])
+        folders = self.folders
+        if folders.roots is None and not self.trusts_configs:
+            path = local_path(folder or "://")
+            folders = FileRoots(roots=() if path is None else (path,))
+        folders.require([named])
 
     def open_output(self, output_uri: str, uri: str) -> ArtifactStore:
         """Open the store of a folder in the output of a job, or of the output itself.

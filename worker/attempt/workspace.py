@@ -123,7 +123,8 @@ def artifact_uri_of(job: Job, target: Target | None = None) -> str:
 
 def places_of(uris: UriRules) -> Places:
     """Return where a job of a key with these rules may read and write on this machine."""
-    return Places(folders=FileRoots(roots=AttemptSettings().file_roots), rules=uris)
+    folders = FileRoots(roots=AttemptSettings().file_roots)
+    return Places(folders=folders, rules=uris, trusts_configs=False)
 
 
 def open_output_of(job: Job, uri: str) -> ArtifactStore:

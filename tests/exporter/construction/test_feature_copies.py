@@ -16,6 +16,7 @@ from exporter.towers.view import tower_configs
 from tests.exporter.models.recorded import FIXTURES
 
 TOKENIZER, LIBRARY = "data/rec2/tokenizer.json", "data/rec2/libcustom_op.so"
+UNTRUSTED = Places(trusts_configs=False)
 
 
 def _tower(*edits: tuple[str, str]) -> TowerConfig:
@@ -101,6 +102,32 @@ def test_what_the_job_may_not_read_is_not_read(tmp_path: Path, path: str, by: st
     }
     copies = _copy(_tower((TOKENIZER, path.format(root=tmp_path))), assets=str(own), places=places[by])
     assert copies.contents == {}
+
+
+@pytest.mark.parametrize(
+    ("folder", "path"),
+    [
+        ("{root}/own", "../secret.json"),
+        ("{root}/own", "{root}/secret.json"),
+        ("{root}/own", "linked.json"),
+        ("{root}/own", "/proc/self/environ"),
+        ("s3://bucket/configs", "/proc/self/environ"),
+        ("s3://bucket/configs", "file:///proc/self/environ"),
+    ],
+)
+def test_paths_of_a_config_that_is_not_trusted_stay_below_its_folder(
+    tmp_path: Path, folder: str, path: str
+) -> None:
+    (tmp_path / "secret.json").write_text("secret")
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "linked.json").symlink_to(tmp_path / "secret.json")
+    tower = _tower((TOKENIZER, path.format(root=tmp_path)), (LIBRARY, f"{tmp_path}/secret.json"))
+    copies = _copy(tower, assets=folder.format(root=tmp_path), places=UNTRUSTED)
+    assert copies.contents == {}
+
+
+def test_files_below_the_folder_are_read_of_a_config_that_is_not_trusted() -> None:
+    assert list(_copy(_tower(), places=UNTRUSTED).names) == [TOKENIZER, LIBRARY]
 
 
 def test_all_files_together_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:

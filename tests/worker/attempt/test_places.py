@@ -10,7 +10,7 @@ from exporter.attempt.attempt import Attempt
 from exporter.distributed.ranks import Ranks
 from exporter.errors import UriNotAllowed
 from exporter.spec import ExportSpec
-from exporter.storage.uris import UriRules
+from exporter.storage.uris import NamedUri, UriRules
 from jobs.model import Job
 from tests.exporter.stage_events import ignore_stages
 from tests.jobs.factories import CONFIG_TEXT, make_job
@@ -80,3 +80,14 @@ def test_what_was_left_is_not_removed_behind_a_link(
     with pytest.raises(UriNotAllowed, match="is a link"):
         remove_unfinished_artifact(artifact_uri_of(job), opened=partial(open_output_of, job))
     assert (roots / "other" / "avx2" / "package").exists()
+
+
+@pytest.mark.parametrize("path", ["/proc/self/environ", "file:///proc/self/environ"])
+def test_without_roots_a_config_cannot_have_the_worker_read_its_own_machine(
+    monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    """The API has judged the config's folder, and not what the config names."""
+    monkeypatch.delenv("SLIPWAY_FILE_ROOTS", raising=False)
+    named = NamedUri(field="feature_configs", uri=path, is_output=False)
+    with pytest.raises(UriNotAllowed, match="below none of the folders"):
+        places_of(UriRules()).require_config_file(named, "s3://bucket/configs")
