@@ -28,6 +28,9 @@ _NO_AVERAGES = (
     "give the folder around model/ and dense_ema/, or set export_config { use_dense_ema: false } to export "
     "the weights without averages"
 )
+_NO_DYNAMIC_TABLES = (
+    "give the folder around model/ and dynamicemb/, and copy both; dynamicemb/ holds the rows of these tables"
+)
 _HINT = "give a folder with model/.metadata or .metadata, a .safetensors file, or a folder of such"
 
 
@@ -64,6 +67,12 @@ def open_checkpoint(
     checkpoint = _open_tensors(path, averaged=averaged)
     if not dynamic_tables:
         return checkpoint
+    if not (path / DYNAMICEMB).is_dir():
+        raise SourceNotFound(
+            f"the config has tables of dynamicemb, and there is no folder {path / DYNAMICEMB}",
+            hint=_NO_DYNAMIC_TABLES,
+            where=str(path / DYNAMICEMB),
+        )
     return CheckpointWithDynamicTables(checkpoint, path / DYNAMICEMB, dynamic_tables)
 
 

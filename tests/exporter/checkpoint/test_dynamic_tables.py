@@ -9,7 +9,7 @@ from torch import Tensor
 from exporter.checkpoint.dynamic_tables import CheckpointWithDynamicTables, WantedTables
 from exporter.checkpoint.errors import IdMapBroken
 from exporter.checkpoint.read import open_checkpoint
-from exporter.errors import CheckpointMismatch, CheckpointUnreadable
+from exporter.errors import CheckpointMismatch, CheckpointUnreadable, SourceNotFound
 from tests.dynamic_models import write_table
 from tests.rank_checkpoints import write_ranks
 
@@ -109,12 +109,17 @@ def test_a_key_that_is_there_twice_is_named(tables: Path) -> None:
         opened(tables).read(IDS)
 
 
-def test_a_missing_table_or_folder_is_named(tables: Path) -> None:
+def test_a_missing_table_is_named(tables: Path) -> None:
+    write_table(tables, "other", KEYS, VALUES)
     with pytest.raises(CheckpointMismatch, match=r"dynamicemb/…: keys and values of emb_impls.*\.t"):
         opened(tables)
-    write_table(tables, "other", KEYS, VALUES)
-    with pytest.raises(CheckpointMismatch, match=r"keys and values of emb_impls.*\.t"):
-        opened(tables)
+
+
+def test_the_folder_of_the_weights_alone_is_refused_with_the_one_to_give(tables: Path) -> None:
+    write_table(tables, "t", KEYS, VALUES)
+    with pytest.raises(SourceNotFound, match="model/dynamicemb") as refused:
+        open_checkpoint(tables.parents[1] / "model", dynamic_tables={PATH: (4, 0.0)})
+    assert "give the folder around model/ and dynamicemb/" in refused.value.hint
 
 
 BROKEN = [
