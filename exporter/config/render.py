@@ -1,7 +1,7 @@
 """Write the texts beside a package, in the tower's view: pipeline.config, fg.json and model_acc.json."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from types import MappingProxyType
 
 from pydantic import JsonValue
@@ -44,13 +44,14 @@ def render_fg_json(tower: TowerConfig, copies: Mapping[str, str] = NO_COPIES) ->
 
     A model whose groups have the names of RTP's feature generator gets what that one reads.
     """
+    tables = {feature.name: feature.table for feature in tower.pipeline.features}
     for_rtp = name_joint(read_message(tower.pipeline.text, "config")) == RTP_JOINT
     blocks: list[JsonValue] = []
     members: dict[str, list[JsonValue]] = {}
     for source in tower_sources(tower, copies):
         own = fg_json(source)
         if for_rtp:
-            own = [as_rtp(block, tower.pipeline.feature(source.name).table) for block in own]
+            own = [as_rtp(block, tables.get(source.name)) for block in own]
         if source.parent is None:
             blocks.extend(own)
             continue
@@ -107,33 +108,53 @@ def _group_config(message: EasyRecConfig, group: FeatureGroup) -> FeatureGroupCo
 
 
 def _feature_configs(message: EasyRecConfig, features: tuple[Feature, ...]) -> list[FeatureConfig]:
-    """Return one entry per feature or sequence, in the tower's order."""
+    """Return one entry per feature or sequence, in the tower's order, after those that they are made of."""
     sources = {source.name: source for source in feature_sources(message)}
+    own = {feature.view_of or feature.name for feature in features}
     entries: dict[str, FeatureConfig] = {}
+    for name in _intermediates(own, sources):
+        _add(entries, sources[name])
     for feature in features:
         source = sources[feature.view_of or feature.name]
-        if source.parent is None or feature.view_of is not None:
-            entries[feature.name] = _top_level(feature, source)
+        if feature.view_of is not None:
+            entries[feature.name] = _scalar(feature, source)
         else:
-            key = f"{source.parent.sequence_name}__"  # not the name of a feature
-            block = entries.setdefault(key, _empty_sequence(source.parent))
-            _fill(block.sequence_feature.features.add(), source)
+            _add(entries, source)
     return list(entries.values())
 
 
-def _top_level(feature: Feature, source: FeatureSource) -> FeatureConfig:
-    """Return a feature's own entry; a scalar view writes out its sequence's defaults and its table's name."""
+def _intermediates(own: Set[str], sources: Mapping[str, FeatureSource]) -> list[str]:
+    """Return other features, in config order, that feature generation computes first: `feature:<name>`."""
+    wanted, waiting = set(own), list(own)
+    while waiting:
+        found = [name for name in sources[waiting.pop()].generated_inputs if name in sources]
+        waiting += [name for name in found if name not in wanted]
+        wanted.update(found)
+    return [name for name in sources if name in wanted - own]
+
+
+def _add(entries: dict[str, FeatureConfig], source: FeatureSource) -> None:
+    """Add a feature as the config has it: an entry of its own, or a member of its sequence's entry."""
+    if source.parent is None:
+        _fill(entries.setdefault(source.name, FeatureConfig()), source)
+        return
+    key = f"{source.parent.sequence_name}__"  # not the name of a feature
+    block = entries.setdefault(key, _empty_sequence(source.parent))
+    _fill(block.sequence_feature.features.add(), source)
+
+
+def _scalar(feature: Feature, source: FeatureSource) -> FeatureConfig:
+    """Return the entry of a scalar view, which writes out its sequence's defaults and its table's name."""
     entry = FeatureConfig()
     _fill(entry, source)
-    if feature.view_of is not None:
-        message = getattr(entry, source.field)
-        settable = message.DESCRIPTOR.fields_by_name
-        if "default_value" in settable:
-            message.default_value = feature.default_value
-        if "value_dim" in settable:
-            message.value_dim = feature.value_dim
-        if feature.table is not None:
-            message.embedding_name = feature.table.name
+    message = getattr(entry, source.field)
+    settable = message.DESCRIPTOR.fields_by_name
+    if "default_value" in settable:
+        message.default_value = feature.default_value
+    if "value_dim" in settable:
+        message.value_dim = feature.value_dim
+    if feature.table is not None:
+        message.embedding_name = feature.table.name
     return entry
 
 

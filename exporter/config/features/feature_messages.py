@@ -75,6 +75,17 @@ class FeatureSource:
         prefix = f"{self.parent.sequence_name}{self.joint}" if self.parent else ""
         return tuple(prefix + written.rsplit(":", 1)[-1] for written in _inputs(self.message))
 
+    @property
+    def generated_inputs(self) -> tuple[str, ...]:
+        """Names that other features may have whose values feature generation reads for this one.
+
+        A feature of a sequence may call another one of its sequence by the name without the sequence's.
+        """
+        written = (each.partition(":") for each in _inputs(self.message))
+        names = [name for side, _, name in written if side == "feature"]
+        prefix = f"{self.parent.sequence_name}{self.joint}" if self.parent else ""
+        return tuple(dict.fromkeys((*names, *(prefix + name for name in names))))
+
     def refuse(self, problem: str, *, hint: str) -> NoReturn:
         raise UnsupportedConfig(
             f"{self.field} {self.name}: {problem}", hint=hint, where=f"feature_configs: {self.name}"

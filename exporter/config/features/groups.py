@@ -142,7 +142,11 @@ def _check_members(group: FeatureGroup, features: Mapping[str, Feature]) -> None
 def _check_member(group: FeatureGroup, name: str, features: Mapping[str, Feature]) -> None:
     if name not in features:
         near = get_close_matches(name, features, n=3) or sorted(features)[:5]
-        _invalid(group.name, f"no feature is named {name}", hint=f"near it are {name_first(near)}")
+        _invalid(
+            group.name,
+            f"no feature is named {name}",
+            hint=f"near it are {name_first(near)}; a feature of stub_type is no model's input",
+        )
     feature = features[name]
     if feature.table is not None and feature.table.dim == 0:
         raise InvalidPipelineConfig(

@@ -39,13 +39,16 @@ _TOKENIZERS = ("bpe", "sentencepiece")
 def read_features(config: EasyRecConfig) -> tuple[Feature, ...]:
     """Read every feature in config order, those of sequences under their flattened names.
 
+    Features of `stub_type` are left out: no row and no model has them, only feature generation.
+
     Raises:
         UnsupportedConfig: a kind or a property of a feature that Slipway does not build.
         InvalidPipelineConfig: features that contradict themselves or each other.
     """
     separator = config.data_config.fg_encoded_multival_sep or _DEFAULT_SEPARATOR
     groups = DataGroups.of(config.data_config)
-    features = tuple(_read(source, separator, groups) for source in feature_sources(config))
+    sources = (source for source in feature_sources(config) if not source.message.stub_type)
+    features = tuple(_read(source, separator, groups) for source in sources)
     _check_names(features)
     return features
 
@@ -60,7 +63,8 @@ def needs_generation(source: FeatureSource) -> bool:
     if isinstance(message, IdFeature):
         return (
             message.HasField("hash_bucket_size")
-            or id_map_of(source) is not None
+            or message.HasField("zch")
+            or message.HasField("dynamicemb")
             or message.HasField("vocab_file")
             or bool(message.vocab_list or message.vocab_dict)
         )

@@ -90,8 +90,8 @@ def _rows(source: FeatureSource) -> int | None:
 
 def _rows_of_words(source: FeatureSource, message: WordMessage) -> int | None:
     """Return the number of rows of a table for ids or words, from the first size given; None if none is."""
-    if message.HasField("hash_bucket_size"):
-        return message.hash_bucket_size
+    if message.HasField("dynamicemb") or message.HasField("hash_bucket_size"):
+        return message.dynamicemb.max_capacity or message.hash_bucket_size
     if not isinstance(message, ComboFeature) and message.HasField("num_buckets"):
         return message.num_buckets
     if message.vocab_list:
@@ -126,10 +126,16 @@ def _rows_of_buckets(boundaries: Sequence[float]) -> int | None:
 
 
 def id_map_of(source: FeatureSource) -> IdMapKind | None:
-    """Return the kind of map that turns the feature's ids into row numbers, which goes before any size."""
+    """Return the kind of map that turns the feature's ids into row numbers, which goes before any size.
+
+    TorchEasyRec keeps the table of dynamicemb as any other where embedding_constraints are set, too: of
+    max_capacity rows, and without a map.
+    """
+    message = source.message
     for kind in IdMapKind:
-        if kind in source.message.DESCRIPTOR.fields_by_name and source.message.HasField(kind):
-            return kind
+        if kind in message.DESCRIPTOR.fields_by_name and message.HasField(kind):
+            is_plain = kind is IdMapKind.DYNAMICEMB and message.HasField("embedding_constraints")
+            return None if is_plain else kind
     return None
 
 

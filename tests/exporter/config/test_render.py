@@ -142,6 +142,27 @@ def test_fg_json_of_a_standalone_sequence_says_so_itself(text: str) -> None:
     assert (block["sequence_length"], block["sequence_delim"], block["default_value"]) == (5, ",", "0")
 
 
+def test_fg_json_holds_the_features_that_others_are_made_of() -> None:
+    text = (FIXTURES / "deepfm" / "pipeline.config").read_text()
+    made = (
+        'id_feature { feature_name: "first" expression: "user:x" stub_type: true }',
+        'combo_feature { feature_name: "second" expression: "feature:first" expression: "user:y" '
+        "hash_bucket_size: 9 }",
+        'id_feature { feature_name: "unread" expression: "user:z" num_buckets: 3 }',
+    )
+    entries = "".join(f"feature_configs {{ {each} }}\n" for each in made)
+    text = text.replace('"user:user_id"', '"feature:second"').replace(
+        "model_config {", f"{entries}model_config {{"
+    )
+    tower = _towers(text)[TowerName.MODEL]
+    written = {block["feature_name"]: block for block in json.loads(render_fg_json(tower))["features"]}
+    assert written["first"]["stub_type"] is True
+    assert written["second"]["expression"] == ["feature:first", "user:y"]
+    assert set(written) - {"first", "second"} == {feature.name for feature in tower.pipeline.features}
+    again = published_tower(render_pipeline_config(tower), TowerName.MODEL)
+    assert json.loads(render_fg_json(again)) == json.loads(render_fg_json(tower))
+
+
 def test_model_acc_holds_the_switches_as_strings(text: str) -> None:
     acc = json.loads(render_model_acc(_towers(text)[TowerName.ITEM], mode=Mode.UNIFIED, max_batch_size=256))
     assert acc == {

@@ -324,6 +324,17 @@ def test_dynamicemb_gives_a_map_with_a_row_of_unknown_ids(
     assert table == expected
 
 
+def test_dynamicemb_with_constraints_is_a_table_of_row_numbers(parse_with_feature: ParseEdited) -> None:
+    constrained = 'dynamicemb { max_capacity: 10 } embedding_constraints { sharding_types: "row_wise" }'
+    table = parse_with_feature(_id(f"num_buckets: 7 {constrained}")).feature("f").table
+    assert table == TableConfig(name="f_emb", rows=10, dim=4)
+
+
+def test_an_intermediate_of_feature_generation_is_no_feature(parse_with_feature: ParseEdited) -> None:
+    config = parse_with_feature('id_feature { feature_name: "f" expression: "user:f" stub_type: true }')
+    assert "f" not in [feature.name for feature in config.features]
+
+
 def test_a_table_is_not_shared_by_row_numbers_and_keys(parse_edited: ParseEdited) -> None:
     dynamic = 'embedding_name: "t" dynamicemb { max_capacity: 9 }'
     with pytest.raises(InvalidPipelineConfig) as refused:
