@@ -17,6 +17,7 @@ from exporter.storage.cloud_store import (
     CONNECT_S,
     PART_SIZE,
     CloudStore,
+    already_published,
     not_installed,
     refused,
     replaced,
@@ -35,7 +36,13 @@ try:
         ResourceModifiedError,
     )
     from azure.identity import DefaultAzureCredential
-    from azure.storage.blob import BlobClient, BlobSasPermissions, ContainerClient, generate_blob_sas
+    from azure.storage.blob import (
+        BlobClient,
+        BlobSasPermissions,
+        ContainerClient,
+        StorageErrorCode,
+        generate_blob_sas,
+    )
 except ImportError as error:
     raise not_installed("az", error) from error
 
@@ -178,6 +185,8 @@ def _translate_errors(uri: str) -> Iterator[None]:
         if error.status_code is None:
             retryable = not isinstance(error, ClientAuthenticationError)
             raise unreachable(uri, error, retryable=retryable) from error
+        if getattr(error, "error_code", None) == StorageErrorCode.BLOB_ALREADY_EXISTS:
+            raise already_published(uri) from error
         raise refused(uri, error.status_code, error.message) from error
     except AzureError as error:
         raise unreachable(uri, error) from error

@@ -201,8 +201,6 @@ def replaced(uri: str) -> StorageError:
 
 def refused(uri: str, status: int, text: str) -> ExportError:
     """Return the exporter's error for an answer with this HTTP status."""
-    if status in (409, 412):
-        return already_published(uri)
     if status == 404:
         return SourceNotFound(f"there is no {uri}", where=uri)
     retryable = status >= 500 or status in _RETRYABLE_STATUS

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from exporter.errors import StorageError
@@ -17,6 +18,7 @@ from exporter.storage.cloud_store import (
     CONNECT_S,
     PART_SIZE,
     CloudStore,
+    already_published,
     not_installed,
     refused,
     replaced,
@@ -160,10 +162,14 @@ def _translate_errors(uri: str) -> Iterator[None]:
     except DefaultCredentialsError as error:
         hint = "set GOOGLE_APPLICATION_CREDENTIALS, or give the machine or pod a service account"
         raise StorageError(f"{uri}: {error}", hint=hint, where=uri, retryable=False) from error
+    except PreconditionFailed as error:  # of a write: that there is no object
+        raise already_published(uri) from error
     except GoogleAPICallError as error:
         raise refused(uri, int(error.code or 0), error.message) from error
-    except InvalidResponse as error:
-        raise refused(uri, int(error.response.status_code), str(error)) from error
+    except InvalidResponse as error:  # of a part of an upload
+        if (status := int(error.response.status_code)) == HTTPStatus.PRECONDITION_FAILED:
+            raise already_published(uri) from error
+        raise refused(uri, status, str(error)) from error
     except GoogleAuthError as error:
         raise unreachable(uri, error, retryable=isinstance(error, TransportError)) from error
     except (RequestException, RetryError, DataCorruption, ConnectionError) as error:

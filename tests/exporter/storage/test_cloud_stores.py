@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from multiprocessing.synchronize import Event
+from pathlib import Path
 
 import pytest
 
@@ -166,7 +167,10 @@ def test_a_write_whose_answer_is_lost_succeeds(uri: str, server: Relay) -> None:
 
 
 @pytest.mark.parametrize(("status", "retryable"), [(403, False), (503, True), (429, True)])
-def test_a_refusal_says_whether_to_try_again(uri: str, server: Relay, status: int, retryable: bool) -> None:
+def test_a_refusal_says_whether_to_try_again(
+    uri: str, server: Relay, status: int, retryable: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stores, "_PAUSE_S", 0)
     store = open_store(uri)
     server.interrupt = lambda request, forward: Reply(status=status)
     with pytest.raises(StorageError, match="key") as refusal:
@@ -175,8 +179,9 @@ def test_a_refusal_says_whether_to_try_again(uri: str, server: Relay, status: in
     assert ("what they allow" in refusal.value.hint) is (status == 403)
 
 
-def test_a_redirect_is_not_followed(uri: str, server: Relay) -> None:
+def test_a_redirect_is_not_followed(uri: str, server: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
     """It could lead to the machine's own addresses, and its answer be taken for a file."""
+    monkeypatch.setattr(stores, "_PAUSE_S", 0)
     store = open_store(uri)
     store.put_bytes(b"config", "key")
     elsewhere = f"{server.url}/elsewhere"
@@ -283,10 +288,10 @@ def test_a_write_within_a_time_is_tried_once(uri: str, server: Relay) -> None:
     assert [each.method for each in server.asked[before:]] in (["PUT"], ["POST"])
 
 
-@pytest.mark.parametrize("name", ["GOOGLE_APPLICATION_CREDENTIALS"])
 def test_google_without_credentials_is_said(
-    name: str, gs_uri: str, monkeypatch: pytest.MonkeyPatch, tmp_path: object
+    gs_uri: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    name = "GOOGLE_APPLICATION_CREDENTIALS"
     monkeypatch.delenv("STORAGE_EMULATOR_HOST")
     monkeypatch.setenv(name, f"{tmp_path}/absent.json")
     with pytest.raises(StorageError, match=r"absent\.json") as refusal:
@@ -294,8 +299,18 @@ def test_google_without_credentials_is_said(
     assert name in refusal.value.hint and not refusal.value.retryable
 
 
-@pytest.mark.parametrize("name", ["ACCOUNT", "KEY"])
-def test_azure_without_an_account_is_said(name: str, az_uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("code", ["BlobArchived", "BlobImmutableDueToPolicy", "ContainerBeingDeleted"])
+def test_a_conflict_of_azure_is_no_published_key(az_uri: str, azure_server: Relay, code: str) -> None:
+    """Its status is that of a key that exists; its code says what is wrong."""
+    store = open_store(az_uri)
+    azure_server.interrupt = lambda request, forward: Reply(status=409, headers={"x-ms-error-code": code})
+    for use in (store.stat, store.delete):
+        with pytest.raises(StorageError, match=code) as refusal:
+            use("key")
+        assert not refusal.value.retryable
+
+
+def test_azure_without_an_account_is_said(az_uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AZURE_STORAGE_SERVICE_ENDPOINT")
     monkeypatch.delenv("AZURE_STORAGE_ACCOUNT")
     with pytest.raises(StorageError, match="no account is named"):
