@@ -75,14 +75,11 @@ def build_dense_embedding(config: DenseEmbeddingConfig) -> DenseEmbedding:
     return AutoDis(config) if isinstance(config, AutoDisConfig) else LinearEmbedding(config)
 
 
-class _Weight(nn.Module):
-    """One weight; the checkpoint names it as if it were that of a layer."""
-
-    def __init__(self, *shape: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.randn(shape))
-
-
 def _add_weight(module: nn.Module, name: str, *shape: int) -> None:
-    if name not in dict(module.named_children()):
-        module.add_module(name, _Weight(*shape))
+    """Add a weight that the checkpoint names as if it were a layer's; dots in a feature's name are steps."""
+    for step in name.split("."):
+        if step not in dict(module.named_children()):
+            module.add_module(step, nn.Module())
+        module = module.get_submodule(step)
+    if "weight" not in dict(module.named_parameters(recurse=False)):
+        module.register_parameter("weight", nn.Parameter(torch.randn(shape)))

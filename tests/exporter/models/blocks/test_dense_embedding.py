@@ -54,6 +54,15 @@ def test_the_linear_embedding_is_a_product(draw: Draw) -> None:
     np.testing.assert_allclose(module.embed("x", x).detach().numpy(), expected, atol=1e-5)
 
 
+def test_features_whose_names_have_dots_have_weights_of_their_own() -> None:
+    module = build_dense_embedding(LinearEmbeddingConfig(dim=3, value_dim=1))
+    for feature in ("a.b", "a", "a.c"):
+        module.add(feature)
+    assert set(module.state_dict()) == {"proj_w_a.weight", "proj_w_a.b.weight", "proj_w_a.c.weight"}
+    one = torch.ones(1, 1)
+    assert len({tuple(module.embed(name, one)[0].tolist()) for name in ("a.b", "a", "a.c")}) == 3
+
+
 def test_keys_are_those_of_the_checkpoint() -> None:
     autodis = AutoDisConfig(dim=8, channels=4, temperature=0.2, keep_prob=0.7)
     assert autodis.key("x") == "autodis#8#4#0_700000#0_200000"
