@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
+from exporter.config.refusals import check_name
 from exporter.config.schema import (
     ROWS_OF_CHECKPOINT,
     DataGroup,
@@ -127,15 +128,16 @@ def dynamic_tables(pipeline: PipelineConfig) -> dict[str, TableConfig]:
 
 
 def check_tables(groups: Sequence[FeatureGroup], features: Iterable[Feature]) -> None:
-    """Refuse features that share a table of one embedding group and disagree on its shape or pooling.
+    """Refuse names that tables cannot have, and features that share a table and disagree on what it is.
 
     Raises:
-        InvalidPipelineConfig: naming two such features.
+        InvalidPipelineConfig: naming the feature, or two that disagree.
     """
     shared: dict[tuple[object, str], Lookup] = {}
     by_name = {feature.name: feature for feature in features}
     looked_up = [inner for group in groups for inner in (group, *group.sequence_groups)]
     for lookup in lookups(looked_up, by_name):
+        check_name(lookup.table.name, f"feature_configs: {lookup.feature.name}")
         first = shared.setdefault((lookup.collection, lookup.table.name), lookup)
         _check_shape(first, lookup)
         if first.pooling is not lookup.pooling:

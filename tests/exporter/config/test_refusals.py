@@ -23,6 +23,8 @@ REFUSED = [
     ("multi_tower_din", 'feature_name: "user_vec"', 'feature_name: "user_age"', "raw_feature {", "user_age"),
     ("multi_tower_din", 'pooling: "mean"', 'pooling: "max"', 'pooling: "max"', "click_seq__tags"),
     ("multi_tower_din", 'feature_name: "user_vec"', "", "raw_feature {", "[5].raw_feature.feature_name"),
+    ("multi_tower_din", '"author_emb"', '"training"', '"training"', "author: 'training' cannot be the"),
+    ("multi_tower_din", '"author_emb"', '"a.b"', 'id_feature {', "item_author: 'a.b' cannot be the name of"),
     # groups
     ("multi_tower_din", 'names: "user_level"', 'names: "user_levle"', '"user_levle"', "feature group deep"),
     ("multi_tower_din", 'names: "user_level"', 'names: "user_id"', '"user_id"', "feature group deep"),

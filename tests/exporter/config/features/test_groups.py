@@ -1,6 +1,7 @@
 """Feature groups: what they name exists, once, and is of a kind Slipway builds."""
 
 import pytest
+from torch import nn
 
 from exporter.config.schema import GroupKind
 from exporter.errors import InvalidPipelineConfig, UnsupportedConfig
@@ -178,7 +179,7 @@ def test_what_no_group_names_is_no_obstacle(parse_edited: ParseEdited) -> None:
     assert config.feature("uih_seq__tags").is_multivalued
 
 
-@pytest.mark.parametrize("name", ["a.b", "keys", "type"])
+@pytest.mark.parametrize("name", ["a.b", *(name for name in dir(nn.ModuleDict()) if name[:2] != "__")])
 def test_a_group_is_not_called_as_no_module_can_be(parse_edited: ParseEdited, name: str) -> None:
     with pytest.raises(InvalidPipelineConfig, match="cannot be the name of weights"):
         parse_edited((_QUERY_TIME, f'group_name: "{name}"'))
