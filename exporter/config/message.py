@@ -28,7 +28,9 @@ _USABLE_UNSET = frozenset(
         "SequenceFeature.sequence_length",  # 0: none is declared
         "DSSM.output_dim", "DSSMV2.output_dim", "DAT.output_dim", "MIND.output_dim",  # 0: no projection
         "InterventionTaskTower.low_rank_dim",  # 0: no intervention
-        "MultiTower.final",  # none
+        "MultiTower.final", "MultiTowerDIN.final",  # none
+        "DCNV1.cross", "DCNV2.cross",  # all of their fields have defaults
+        "ExtractionNetwork.expert_num_per_task",  # 0: the shared experts alone
         "ExtractionNetwork.network_name",  # names it in errors only
         # The only encoder of a group reads the only sequence there is.
         "DINEncoder.input", "SimpleAttention.input", "PoolingEncoder.input", "MultiWindowDINEncoder.input",

@@ -100,6 +100,23 @@ def test_a_projection_that_is_left_out_is_none() -> None:
     assert parse_pipeline_config(re.sub(r"\n *output_dim: .*", "", text)).model == model
 
 
+@pytest.mark.parametrize(
+    ("model", "message", "default"),
+    [
+        ("dcn_v1", "cross", "cross { cross_num: 3 }"),
+        ("dcn_v2", "cross", "cross { cross_num: 3 low_rank: 32 }"),
+        ("ple", "expert_num_per_task", "expert_num_per_task: 0"),
+    ],
+)
+def test_what_is_left_out_of_a_model_has_its_default(model: str, message: str, default: str) -> None:
+    text = (FIXTURES / model / "pipeline.config").read_text()
+    field = rf"\b{message}(: \d+| \{{[^}}]*\}})"
+    without = re.sub(field, "", text)
+    assert without != text
+    expected = parse_pipeline_config(re.sub(field, default, text)).model
+    assert parse_pipeline_config(without).model == expected
+
+
 def test_fields_behind_a_map_are_named_by_their_own_path() -> None:
     text = (FIXTURES / "multi_tower" / "pipeline.config").read_text()  # its custom features have maps
     edited = text.replace('    towers {\n      input: "user"', "    towers {", 1)

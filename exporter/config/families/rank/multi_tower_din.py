@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from exporter.config.blocks.mlp import MlpConfig, read_mlp
+from exporter.config.blocks.mlp import MlpConfig, read_mlp, read_optional_mlp
 from exporter.config.blocks.sequence_encoders import check_attention_widths
 from exporter.config.blocks.tasks import TaskConfig, read_task
 from exporter.config.families.family_spec import FamilySpec
@@ -33,9 +33,7 @@ class MultiTowerDinConfig(FamilyConfig):
 
     deep_towers: tuple[TowerMlpConfig, ...]  # `towers` in the config
     din_towers: tuple[TowerMlpConfig, ...] = ()
-    final: (
-        MlpConfig | None
-    )  # None, which only multi_tower may have: the towers' outputs are joined as they are
+    final: MlpConfig | None  # None: the towers' outputs are joined as they are
     task: TaskConfig
     family: str = "multi_tower_din"
     towers: ClassVar[tuple[TowerName, ...]] = ONE_TOWER
@@ -64,7 +62,7 @@ def read_multi_tower_din(message: ModelConfig) -> MultiTowerDinConfig:
             )
             for tower in model.din_towers
         ),
-        final=read_mlp(model.final, f"{WHERE}.final"),
+        final=read_optional_mlp(model.final, f"{WHERE}.final", is_set=model.HasField("final")),
         task=read_task(message.losses, message.num_class, "model_config"),
     )
 

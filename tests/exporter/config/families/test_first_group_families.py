@@ -127,7 +127,7 @@ def test_tasks_may_have_names_that_weights_cannot_have() -> None:
     ("family", "old", "new", "problem"),
     [
         ("dcn_v1", "hidden_units: 32", "hidden_units: 0", r"dcn_v1\.deep: hidden_units are empty"),
-        ("dcn_v1", "cross {\n      cross_num: 3\n    }", "", r"fields: model_config\.dcn_v1\.cross"),
+        ("dcn_v1", "deep {\n      hidden_units: 32\n      hidden_units: 16\n    }", "", r"fields: .*v1.deep"),
         ("dcn_v1", "group_type: DEEP", "group_type: SEQUENCE", "dcn_v1 reads the first group"),
         ("dcn_v1", '"user_income"', '"user_incom"', "no feature is named user_incom"),
         ("dcn_v2", "low_rank: 8", "low_rank: 0", "low_rank is 0"),

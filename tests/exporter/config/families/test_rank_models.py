@@ -9,7 +9,7 @@ from exporter.config.blocks.wukong import WukongLayerConfig
 from exporter.config.families.rank.deepfm import DeepFmConfig
 from exporter.config.families.rank.dlrm import DlrmConfig
 from exporter.config.families.rank.multi_tower import MultiTowerConfig
-from exporter.config.families.rank.multi_tower_din import TowerMlpConfig
+from exporter.config.families.rank.multi_tower_din import MultiTowerDinConfig, TowerMlpConfig
 from exporter.config.families.rank.wide_and_deep import WideAndDeepConfig
 from exporter.config.families.rank.wukong import WukongConfig
 from exporter.config.families.rank.xdeepfm import XDeepFmConfig
@@ -122,9 +122,11 @@ def test_multi_tower_is_read() -> None:
     )
 
 
-def test_multi_tower_may_join_its_towers_without_an_mlp() -> None:
-    model = parse("multi_tower", ("final {\n      hidden_units: 24\n      hidden_units: 8\n    }", ""))
-    assert isinstance(model, MultiTowerConfig)
+@pytest.mark.parametrize(("family", "widths"), [("multi_tower", (24, 8)), ("multi_tower_din", (32, 16))])
+def test_towers_may_be_joined_without_an_mlp(family: str, widths: tuple[int, int]) -> None:
+    final = "final {{\n      hidden_units: {}\n      hidden_units: {}\n    }}".format(*widths)
+    model = parse(family, (final, ""))
+    assert isinstance(model, MultiTowerDinConfig)
     assert model.final is None
 
 
