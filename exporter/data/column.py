@@ -83,7 +83,8 @@ class _Leaves:
         self._per_row = per_row
 
     def ids(self, leaves: pa.Array, table: TableConfig) -> NDArray[np.int64]:
-        if table.id_map is not None:
+        unknown = table.rows == ROWS_OF_CHECKPOINT  # then the package demands that there are such rows
+        if table.id_map is not None or unknown:
             self._refuse_large(leaves)
         numbers = self._parse(leaves, pa.int64(), _ID if table.id_map is None else _ANY_ID, "is not an id")
         if pa.types.is_floating(leaves.type):
@@ -91,7 +92,6 @@ class _Leaves:
             self._refuse_first(~whole, numbers, "is not an id", hint="ids are whole numbers")
         if table.id_map is not None:
             return numbers.astype(np.int64)
-        unknown = table.rows == ROWS_OF_CHECKPOINT  # then the package demands that there are such rows
         bounds = "a row number" if unknown else f"in 0 to {table.rows - 1}, the rows"
         self._refuse_first(
             (numbers < 0) | (not unknown and numbers >= table.rows),
@@ -110,6 +110,8 @@ class _Leaves:
                 large[place] = int(leaves[int(place)].as_py()) not in _INT64
         elif pa.types.is_floating(leaves.type) or pa.types.is_uint64(leaves.type):
             numbers = leaves.to_numpy(zero_copy_only=False)
+            if numbers.dtype == np.float16:  # too short for the bounds
+                numbers = numbers.astype(np.float32)
             large = (numbers < _INT64.start) | (numbers >= _INT64.stop)
         else:
             return
@@ -130,7 +132,7 @@ class _Leaves:
 
     def split_weights(self, leaves: pa.Array) -> tuple[pa.Array, NDArray[np.float32]]:
         """Split weighted ids into the ids, which are still to be read, and their weights."""
-        if pa.types.is_struct(leaves.type):  # the entries of maps
+        if pa.types.is_struct(leaves.type) and leaves.type.num_fields == 2:  # the entries of maps
             ids, weights = leaves.flatten()
             return ids, self.numbers(weights)
         if len(leaves) == 0:

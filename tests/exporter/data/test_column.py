@@ -8,7 +8,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from exporter.config.schema import Feature, FeatureKind, IdMapKind, Sequence, TableConfig
+from exporter.config.schema import (
+    ROWS_OF_CHECKPOINT,
+    Feature,
+    FeatureKind,
+    IdMapKind,
+    Sequence,
+    TableConfig,
+)
 from exporter.data.column import ColumnPlace, read_column
 from exporter.data.ragged import Ragged, concatenate
 from exporter.errors import InvalidPipelineConfig, InvalidRows
@@ -193,6 +200,7 @@ def test_names_the_row_and_the_value(column: list[object], feature: Feature, row
         (pa.array([1]), EVENT_ID),
         (pa.array([[1]]), WEIGHTED),
         (pa.array([[(1, 2.0)]], pa.map_(pa.int64(), pa.float32())), MULTI_ID),
+        (pa.array([[{"id": 1}]]), WEIGHTED),
     ],
 )
 def test_names_a_type_it_cannot_use(column: pa.Array, feature: Feature) -> None:
@@ -237,6 +245,7 @@ def test_nested_lists_and_doubly_delimited_strings_read_alike(seed: int) -> None
     assert parts(read(pa.array(strings), EVENT_TAGS)) == parts(read(nested, EVENT_TAGS))
 
 
+UNSIZED = replace(MULTI_ID, table=TableConfig(name="t", rows=ROWS_OF_CHECKPOINT, dim=4))
 HASHED = replace(MULTI_ID, table=TableConfig(name="t", rows=5, dim=4, id_map=IdMapKind.ZCH))
 
 
@@ -260,8 +269,11 @@ def test_ids_of_a_map_are_any_of_64_bits(column: pa.Array) -> None:
         (pa.array(["1", "-9223372036854775809"]), "'-9223372036854775809'"),
         (pa.array([1.0, 2.0**63]), "9.223372036854776e"),
         (pa.array([1.0, float("nan")]), "nan"),
+        (pa.array([1.0, float("inf")]), "inf"),
+        (pa.array([1.0, float("inf")], pa.float16()), "inf"),
     ],
 )
-def test_larger_ids_are_refused(column: pa.Array, value: str) -> None:
-    with pytest.raises(InvalidRows, match=f"row 101: {value}.* is not an id"):
-        read(column, HASHED)
+@pytest.mark.parametrize("feature", [HASHED, UNSIZED], ids=["by a map", "by rows of the checkpoint"])
+def test_larger_ids_are_refused(column: pa.Array, value: str, feature: Feature) -> None:
+    with pytest.raises(InvalidRows, match=f"row 101: {value}.* is not (an id|a row number)"):
+        read(column, feature)
