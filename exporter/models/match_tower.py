@@ -4,21 +4,24 @@ B rows, D width of the outputs.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from exporter.config.blocks.match_towers import DeepTowerConfig, MatchConfig, Similarity
+from exporter.config.families.match.hstu_match import HstuMatchConfig
 from exporter.config.features.widths import group_width
 from exporter.config.schema import PipelineConfig, TowerConfig
+from exporter.models.blocks.dropout import Dropout
 from exporter.models.blocks.mlp import Mlp
 from exporter.models.blocks.variational_dropout import GroupDropouts
 from exporter.models.contract import check_inputs, list_demands
 from exporter.models.embedding.embedding_group import EmbeddingGroup
 from exporter.spec import TowerName
 from exporter.towers.tower import ServedModule
+from exporter.towers.view import training_tower
 
 
 class MatchTower(nn.Module, ABC):
@@ -115,6 +118,23 @@ class MatchModel(nn.Module):
         }
 
 
+def make_builders(
+    build_tower: Callable[[TowerConfig], MatchTower],
+) -> tuple[Callable[[TowerConfig], ServedModule], Callable[[PipelineConfig, Dropout], MatchModel]]:
+    """Return `build_served` and `build_trained` of a family, from what builds one tower without dropout."""
+
+    def build_served(config: TowerConfig) -> ServedModule:
+        return ServedMatchTower(config, build_tower(config))
+
+    def build_trained(pipeline: PipelineConfig, _dropout: Dropout) -> MatchModel:
+        user, item = (
+            build_tower(training_tower(pipeline, name)) for name in (TowerName.USER, TowerName.ITEM)
+        )
+        return MatchModel(pipeline, user, item)
+
+    return build_served, build_trained
+
+
 def embedding_group_of(tower: MatchTower, owner: nn.Module) -> EmbeddingGroup:
     """Return the tower's own embedding group; if it has none, that of the `owner` of the shared tables."""
     group = getattr(tower, "embedding_group", None) or owner.get_submodule("embedding_group")
@@ -127,7 +147,9 @@ def checkpoint_name(name: TowerName) -> str:
     return f"{name}_tower"
 
 
-def build_projection(in_features: int, model: MatchConfig, *, bias: bool = True) -> nn.Module:
+def build_projection(
+    in_features: int, model: MatchConfig | HstuMatchConfig, *, bias: bool = True
+) -> nn.Module:
     """Build the projection to the width of the outputs, or the identity if the model has none."""
     return nn.Linear(in_features, model.output_dim, bias=bias) if model.output_dim else nn.Identity()
 

@@ -19,6 +19,7 @@ from exporter.models.embedded_tower import EmbeddedTower
 from exporter.models.embedding.embedding_group import EmbeddingGroup
 from exporter.models.hstu.encoder import UserEncoder
 from exporter.models.hstu.groups import HistoryGroups
+from exporter.models.match_tower import build_projection
 from exporter.spec import TowerName
 from exporter.towers.tower import ServedModule
 
@@ -39,7 +40,7 @@ class UserTower(nn.Module):
             max_seq_len=config.max_seq_len,
             dropout=dropout,
         )
-        self.output = _build_projection(config.hstu.stu.embedding_dim, config)
+        self.output = build_projection(config.hstu.stu.embedding_dim, config)
 
     def forward(self, embedded: Mapping[str, Tensor]) -> Tensor:
         if self._config.timestamps_ascending:
@@ -62,7 +63,7 @@ class ItemTower(nn.Module):
         self._candidates = f"{config.item_input}.{'sequence' if is_sequence else 'query'}"
         width = group_width(pipeline, self._candidates)
         self.mlp = nn.Identity() if config.item_mlp is None else Mlp(width, config.item_mlp)
-        self.output = _build_projection(
+        self.output = build_projection(
             width if config.item_mlp is None else config.item_mlp.hidden_units[-1], config
         )
 
@@ -137,10 +138,6 @@ def build_trained(pipeline: PipelineConfig, dropout: Dropout) -> HstuMatch:
 def _config(pipeline: PipelineConfig) -> HstuMatchConfig:
     assert isinstance(pipeline.model, HstuMatchConfig)
     return pipeline.model
-
-
-def _build_projection(in_features: int, config: HstuMatchConfig) -> nn.Module:
-    return nn.Linear(in_features, config.output_dim) if config.output_dim else nn.Identity()
 
 
 def _normalise(x_ND: Tensor, similarity: Similarity) -> Tensor:

@@ -14,19 +14,15 @@ from exporter.config.families.match.mind import MindConfig
 from exporter.config.features.widths import group_width
 from exporter.config.schema import PipelineConfig, TowerConfig
 from exporter.models.blocks.capsules import build_capsules
-from exporter.models.blocks.dropout import Dropout
 from exporter.models.blocks.mlp import Mlp
 from exporter.models.match_tower import (
     DeepTower,
-    MatchModel,
     MatchTower,
-    ServedMatchTower,
     build_projection,
+    make_builders,
     normalise,
 )
 from exporter.spec import TowerName
-from exporter.towers.tower import ServedModule
-from exporter.towers.view import training_tower
 
 
 class MindUserTower(MatchTower):
@@ -72,20 +68,6 @@ class MindUserTower(MatchTower):
         return normalise(self.output(joined_BKD), self._config.similarity)
 
 
-def build_served(config: TowerConfig) -> ServedModule:
-    """Return the served module of one tower."""
-    return ServedMatchTower(config, _tower(config))
-
-
-def build_trained(pipeline: PipelineConfig, _dropout: Dropout) -> MatchModel:
-    """Return both towers, to be trained."""
-    return MatchModel(
-        pipeline,
-        user=_tower(training_tower(pipeline, TowerName.USER)),
-        item=_tower(training_tower(pipeline, TowerName.ITEM)),
-    )
-
-
 def _tower(config: TowerConfig) -> MatchTower:
     model = config.pipeline.model
     assert isinstance(model, MindConfig)
@@ -104,3 +86,6 @@ def _projecting(in_features: int, config: MlpConfig, *, padded: bool) -> tuple[n
         return nn.Linear(in_features, last, bias=config.bias), nn.Identity()
     stack = Mlp(in_features, replace(config, hidden_units=tuple(before)), padded=padded)
     return stack, nn.Linear(before[-1], last, bias=config.bias)
+
+
+build_served, build_trained = make_builders(_tower)
