@@ -9,6 +9,7 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings
 
 from cli.settings import CheckSettings, ExportSettings
+from exporter.storage.settings import AlibabaSettings, AzureSettings, GoogleSettings, OssSettings
 from launcher.settings import LauncherSettings
 from processes.settings import CompilerSettings
 from service.client.settings import ClientSettings
@@ -29,6 +30,10 @@ PROGRAMS: Mapping[str, type[BaseSettings]] = {
     "`slipway export`": ExportSettings,
     "`slipway check`": CheckSettings,
     "`slipway submit`, `watch`, `logs`, `list`, `cancel`, `retry`": ClientSettings,
+    "`oss://`, in every program": OssSettings,
+    "`oss://`, in the variables of all tools of Alibaba Cloud": AlibabaSettings,
+    "`gs://`, beside the variables of Google's own tools": GoogleSettings,
+    "`az://`, beside the variables of Azure's default chain": AzureSettings,
     "`make up`, which passes the rest of the environment on": LauncherSettings,
 }
 

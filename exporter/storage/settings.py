@@ -17,7 +17,9 @@ class GoogleSettings(BaseSettings):
 
     model_config = SettingsConfigDict(frozen=True)
 
-    storage_emulator_host: str | None = None
+    storage_emulator_host: str | None = Field(
+        default=None, description="URL of an emulator, in place of Google Cloud Storage."
+    )
 
 
 class AzureSettings(BaseSettings):
@@ -25,11 +27,20 @@ class AzureSettings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="AZURE_STORAGE_", frozen=True, hide_input_in_errors=True)
 
-    connection_string: SecretStr | None = None
-    account: str | None = Field(default=None, pattern=r"^[a-z0-9]{3,24}$")
-    service_endpoint: str | None = None  # default: the account's in Azure's public cloud
-    key: SecretStr | None = None
-    sas_token: SecretStr | None = None
+    connection_string: SecretStr | None = Field(
+        default=None,
+        description="Account, address and credentials in one text; goes before the other variables.",
+    )
+    account: str | None = Field(
+        default=None, pattern=r"^[a-z0-9]{3,24}$", description="Name of the storage account."
+    )
+    service_endpoint: str | None = Field(
+        default=None, description="Address of the account. Default: the account's in Azure's public cloud."
+    )
+    key: SecretStr | None = Field(default=None, description="Key of the account.")
+    sas_token: SecretStr | None = Field(
+        default=None, description="Shared access signature, where there is no key."
+    )
 
     @property
     def account_url(self) -> str | None:
@@ -59,11 +70,15 @@ class OssSettings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="OSS_", frozen=True, hide_input_in_errors=True)
 
-    endpoint: str | None = None
-    region: str | None = Field(default=None, pattern=r"^[a-z0-9-]+$")
-    access_key_id: str | None = None
-    access_key_secret: SecretStr | None = None
-    session_token: SecretStr | None = None
+    endpoint: str | None = Field(default=None, description="Address of OSS. Default: that of OSS_REGION.")
+    region: str | None = Field(
+        default=None, pattern=r"^[a-z0-9-]+$", description="Region of the buckets, such as cn-hangzhou."
+    )
+    access_key_id: str | None = Field(
+        default=None, description="Access key. Default: that of ALIBABA_CLOUD_ACCESS_KEY_ID."
+    )
+    access_key_secret: SecretStr | None = Field(default=None, description="Its secret.")
+    session_token: SecretStr | None = Field(default=None, description="Token of a temporary access key.")
 
     @property
     def key(self) -> AccessKey | None:
@@ -86,9 +101,11 @@ class AlibabaSettings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="ALIBABA_CLOUD_", frozen=True, hide_input_in_errors=True)
 
-    access_key_id: str | None = None
-    access_key_secret: SecretStr | None = None
-    security_token: SecretStr | None = None
+    access_key_id: str | None = Field(
+        default=None, description="Access key for OSS where OSS_ACCESS_KEY_ID is not set."
+    )
+    access_key_secret: SecretStr | None = Field(default=None, description="Its secret.")
+    security_token: SecretStr | None = Field(default=None, description="Token of a temporary access key.")
 
     @property
     def key(self) -> AccessKey | None:

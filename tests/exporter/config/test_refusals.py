@@ -45,7 +45,7 @@ REFUSED = [
     ("wukong", "hidden_units: 8\n", "hidden_units: 9\n", "hidden_units: 12", "dense_mlp"),
     ("wukong", 'group_name: "sparse"', 'group_name: "spars"', "wukong {", "sparse"),
     ("wukong", "fmb_feature_num: 4", "fmb_feature_num: 0", "fmb_feature_num: 0", "fmb_feature_num"),
-    ("deepfm", 'group_name: "deep"', 'group_name: "deeep"', "deep {", "feature group deep"),
+    ("deepfm", 'group_name: "deep"', 'group_name: "depth"', "deep {", "feature group deep"),
     ("deepfm", "group_type: WIDE", "group_type: SEQUENCE", "group_type: SEQUENCE", "wide"),
     ("xdeepfm", "cin_layer_size: 5", "cin_layer_size: 0", "cin_layer_size: ", "cin"),
     ("mask_net", "num_heads: 2", "num_heads: 3", "multihead_attn_dim: 8", "num_heads"),
