@@ -96,6 +96,8 @@ def _interface(tower: TowerEntry) -> Iterator[Table | str]:
         yield f"{tower.name} tower: matrix products may round to TF32, if the server allows it too"
     if tower.kernel is Kernel.TRITON:
         yield f"{tower.name} tower: Triton kernels that are part of the package compute its HSTU layers"
+    for remark in tower.remarks:
+        yield f"{tower.name} tower: {escape_deceptive(remark)}"
     if tower.embeddings:
         yield _embeddings(tower)
 

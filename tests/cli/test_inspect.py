@@ -63,6 +63,7 @@ TOWER = TowerEntry(
         fp32=Fp32Report(tolerance=0.055, outputs=(WORST,)),
     ),
     stage_seconds={"compile": 12.34},
+    remarks=("fg.json names files as the config does",),
     trace=TraceTime(
         nodes=471,
         seconds=3.85,
@@ -119,6 +120,10 @@ def test_it_says_where_the_compiled_code_is_from(shown: str) -> None:
 def test_it_says_what_computes_it(shown: str) -> None:
     told = "user tower: Triton kernels that are part of the package compute its HSTU layers"
     assert told in " ".join(shown.split())
+
+
+def test_it_shows_the_remarks_on_a_tower(shown: str) -> None:
+    assert "user tower: fg.json names files as the config does" in " ".join(shown.split())
 
 
 def test_it_says_what_lower_precision_saves_and_costs(shown: str) -> None:
