@@ -1,5 +1,6 @@
 """A model whose tables lie in files of dynamicemb computes what the same rows behind zch's maps give."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from exporter.construction.open_blueprint import open_blueprint
 from exporter.construction.sources import fetch_checkpoint_once
 from exporter.dims.plan import plan_dims
 from exporter.distributed.ranks import Ranks
-from exporter.errors import CheckpointMismatch
+from exporter.errors import CheckpointMismatch, SourceNotFound
 from exporter.shards.join import tables_file
 from exporter.shards.layout import rows_path
 from exporter.shards.lookup import build_lookup
@@ -98,10 +99,14 @@ def test_shards_hold_rows_and_maps(checkpoint: Path, tmp_path: Path) -> None:
         assert all(torch.equal(found[name], expected[name]) for name in expected), batch
 
 
-def test_a_checkpoint_without_the_tables_is_refused(checkpoint: Path, tmp_path: Path) -> None:
+def test_a_checkpoint_without_the_tables_is_refused(tmp_path: Path) -> None:
     [recorded] = RECORDED.glob("model.ckpt-*")
+    given = shutil.copytree(recorded, tmp_path / "step")
+    with pytest.raises(SourceNotFound, match="no folder .*/dynamicemb"):
+        open_model(spec_for(given, tmp_path), tmp_path)
+    (given / "dynamicemb").mkdir()
     with pytest.raises(CheckpointMismatch, match=r"3 missing: dynamicemb/…: keys and values of emb_impls"):
-        open_model(spec_for(recorded, tmp_path), tmp_path)
+        open_model(spec_for(given, tmp_path), tmp_path)
 
 
 def test_keys_and_rows_count_among_the_files_that_are_read(checkpoint: Path) -> None:
