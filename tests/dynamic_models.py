@@ -10,11 +10,18 @@ from torch import Tensor
 
 from exporter.checkpoint.read import open_checkpoint
 from exporter.config.pb.pipeline_pb2 import EasyRecConfig
+from exporter.construction.open_blueprint import open_blueprint
+from exporter.construction.sources import fetch_checkpoint_once
+from exporter.spec import ExportSpec
+from exporter.towers.plan import plan_towers
+from exporter.towers.tower import Tower
+from tests.exporter.shards.conftest import spec_of
 from tests.rank_checkpoints import write_ranks
 
 RECORDED = Path(__file__).parent / "fixtures" / "torcheasyrec" / "dcn_v2"
 MAPS = "._managed_collision_collection._managed_collision_modules."
 FREE = 2**63 - 1
+UNKNOWN = 0.5  # every number of the row of unknown ids
 
 
 def write_table(folder: Path, table: str, keys: Tensor, rows: Tensor, *, ranks: int = 1) -> None:
@@ -68,3 +75,21 @@ def frozen_rows(tensors: Mapping[str, Tensor], module: str, table: str) -> tuple
     kind = "embedding_bags" if module.endswith("ebc") else "embeddings"
     weight = tensors[f"{module}._embedding_module.{kind}.{table}.weight"]
     return ids[ids != FREE], weight[rows[ids != FREE]]
+
+
+def spec_for(checkpoint: Path, folder: Path) -> ExportSpec:
+    text = dynamic_config((RECORDED / "pipeline.config").read_text(), unknown=UNKNOWN)
+    return spec_of("dcn_v2", folder, config=text, checkpoint_uri=str(checkpoint))
+
+
+def open_model(spec: ExportSpec, workspace: Path) -> Tower:
+    """The model with its weights, by the steps of an export without shards."""
+    spec = spec.model_copy(update={"tables": spec.tables.model_copy(update={"layout": "packaged"})})
+    assert spec.config is not None
+    [planned] = plan_towers(spec, spec.config)
+    blueprint = open_blueprint(planned, spec, spec.config)
+    found, _ = fetch_checkpoint_once(spec, workspace, blueprint.build().config.pipeline)
+    assert blueprint.settle(found)
+    tower = blueprint.build()
+    blueprint.fill(tower, found)
+    return tower

@@ -2,14 +2,23 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from torch import Tensor
 
 from exporter.checkpoint.read import Checkpoint
-from exporter.construction.feature_copies import FeatureCopies
 from exporter.spec import ExportSpec
+from exporter.storage.places import Places
 from exporter.towers.plan import PlannedTower
 from exporter.towers.tower import Tower
+
+
+@dataclass(frozen=True, kw_only=True)
+class TowerFiles:
+    """Files that go beside a tower's package, and what the manifest remarks on them."""
+
+    contents: Mapping[str, bytes]  # by file name
+    remarks: tuple[str, ...] = ()
 
 
 class Blueprint(ABC):
@@ -38,5 +47,5 @@ class Blueprint(ABC):
         """Run the tower once, eagerly, on the inputs of the trace; raise an error if that fails."""
 
     @abstractmethod
-    def files(self, spec: ExportSpec, copies: FeatureCopies) -> Mapping[str, bytes]:
-        """Return the content of each file that goes beside the package, by file name."""
+    def files(self, spec: ExportSpec, config_uri: str | None, places: Places) -> TowerFiles:
+        """Return the files that go beside the package; others that the config names are read in `places`."""

@@ -9,8 +9,7 @@ from torch import Tensor
 from exporter.checkpoint.keymap import PREFIX
 from exporter.checkpoint.load import load_weights
 from exporter.checkpoint.read import Checkpoint
-from exporter.construction.blueprint import Blueprint
-from exporter.construction.feature_copies import FeatureCopies
+from exporter.construction.blueprint import Blueprint, TowerFiles
 from exporter.declaration import TowerDeclaration
 from exporter.dims.declared_dims import plan_declared
 from exporter.dims.torch_dims import input_sizes
@@ -20,6 +19,7 @@ from exporter.families.loading import declare_towers, family_code, find_tower, l
 from exporter.families.serving_module import DeclaredModule
 from exporter.redaction import name_first
 from exporter.spec import ExportSpec, Mode, TowerName
+from exporter.storage.places import Places
 from exporter.towers.declared_view import declared_tower
 from exporter.towers.plan import (
     PlannedTower,
@@ -142,9 +142,9 @@ class DeclaredBlueprint(Blueprint):
                 self._check_embedded(embedded, sizes)
                 self._check_outputs(tower.served.compute(embedded), set(sizes.values()))
 
-    def files(self, spec: ExportSpec, copies: FeatureCopies) -> Mapping[str, bytes]:
+    def files(self, spec: ExportSpec, config_uri: str | None, places: Places) -> TowerFiles:
         """Return the config as it was given; the manifest carries the declaration."""
-        return {"pipeline.config": self._text.encode()}
+        return TowerFiles(contents={"pipeline.config": self._text.encode()})
 
     @property
     def _title(self) -> str:

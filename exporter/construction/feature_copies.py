@@ -62,8 +62,6 @@ def copy_feature_files(
 
 
 def _paths(tower: TowerConfig) -> Iterator[str]:
-    if tower.view == "declared":  # a custom family reads its config itself
-        return
     for source in tower_sources(tower):
         yield from files_of(source.message)
 

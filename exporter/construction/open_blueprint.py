@@ -1,6 +1,5 @@
 """Choosing the blueprint of a tower: from the pipeline config, or from the package of a custom family."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 import torch
@@ -12,13 +11,14 @@ from exporter.checkpoint.read import Checkpoint
 from exporter.config.features.tables import dynamic_tables, take_rows
 from exporter.config.parse import parse_pipeline_config
 from exporter.config.render import render_fg_json, render_model_acc, render_pipeline_config
-from exporter.construction.blueprint import Blueprint
+from exporter.construction.blueprint import Blueprint, TowerFiles
 from exporter.construction.declared_blueprint import open_declared_blueprint
-from exporter.construction.feature_copies import FeatureCopies
+from exporter.construction.feature_copies import copy_feature_files
 from exporter.models.embedding.id_map import settle_id_maps
 from exporter.models.embedding.table_uses import look_up_in_pieces, size_dynamic_tables
 from exporter.models.registry import build_tower, weight_names
 from exporter.spec import ExportSpec, Tables
+from exporter.storage.places import Places
 from exporter.towers.plan import PlannedTower, TowerToExport, UnopenedTower
 from exporter.towers.tower import Tower
 
@@ -73,13 +73,14 @@ class ConfiguredBlueprint(Blueprint):
     def try_out(self, tower: Tower, inputs: dict[str, Tensor]) -> None:
         """Do nothing: Slipway's own modules accept the inputs that are planned for them."""
 
-    def files(self, spec: ExportSpec, copies: FeatureCopies) -> Mapping[str, bytes]:
+    def files(self, spec: ExportSpec, config_uri: str | None, places: Places) -> TowerFiles:
         """Return the files that TorchEasyRec's servers read, for the tower's view."""
         config = self.planned.config
+        copies = copy_feature_files(config, assets_uri=spec.assets_uri, config_uri=config_uri, places=places)
         settings = render_model_acc(config, mode=spec.mode, max_batch_size=spec.max_batch_size)
-        return {
+        contents = {
             "pipeline.config": render_pipeline_config(config, copies.names).encode(),
             "fg.json": render_fg_json(config, copies.names).encode(),
             "model_acc.json": settings.encode(),
-            **copies.contents,
         }
+        return TowerFiles(contents={**contents, **copies.contents}, remarks=copies.remarks())

@@ -10,7 +10,6 @@ from exporter.artifact.upload import remove_uploads
 from exporter.attempt.attempt import DIAGNOSTICS, Attempt, Diagnostics, ExportedTower, TowerResult
 from exporter.attempt.stage_timeout import limit_stage
 from exporter.code_cache.cache import open_code_cache
-from exporter.construction.feature_copies import copy_feature_files
 from exporter.construction.sources import config_source
 from exporter.distributed.isolation import name_process, run_isolated
 from exporter.distributed.ranks import Ranks
@@ -163,17 +162,15 @@ def export_tower(
     )
     vectors = materialise_vectors(opened.items, packaged, folder, clock)
     config_uri = attempt.config_uri or spec.config_uri
-    copies = copy_feature_files(
-        tower.config, assets_uri=spec.assets_uri, config_uri=config_uri, places=attempt.places
-    )
-    files = write_tower_files(tower.name, opened.blueprint.files(spec, copies), packaged.parts, folder)
+    beside = opened.blueprint.files(spec, config_uri, attempt.places)
+    files = write_tower_files(tower.name, beside.contents, packaged.parts, folder)
     return ExportedTower(
         entry=make_tower_entry(
             opened,
             packaged,
             files,
             clock.seconds,
-            remarks=copies.remarks(),
+            remarks=beside.remarks,
             vectors=vectors.entry if vectors else None,
         ),
         files={**files, **(vectors.files if vectors else {})},

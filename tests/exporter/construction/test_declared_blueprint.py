@@ -10,9 +10,11 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from exporter.checkpoint.safetensors import SafetensorsCheckpoint
+from exporter.construction.blueprint import TowerFiles
 from exporter.construction.declared_blueprint import DeclaredBlueprint, open_declared_blueprint
 from exporter.errors import CheckpointMismatch, FamilyFailed, InvalidDeclaration, InvalidSpec
 from exporter.spec import Mode, TowerName
+from exporter.storage.places import EVERYWHERE
 from exporter.towers.plan import UnopenedTower
 from tests.exporter.families.conftest import Weighted, WeightedFamily, blueprint_of, spec_of
 from tests.installed_families import SOUND, Install
@@ -75,6 +77,13 @@ def test_a_forward_that_raises_is_the_familys_failure(opened: Open) -> None:
     blueprint = opened('{"score": 1 / 0}')
     with pytest.raises(FamilyFailed, match="the model tower's forward raised ZeroDivisionError"):
         blueprint.try_out(blueprint.build(), INPUTS)
+
+
+def test_its_config_goes_beside_the_package_unread(opened: Open) -> None:
+    spec = spec_of("opened_family")
+    assert opened().files(spec, "/configs/pipeline.config", EVERYWHERE) == TowerFiles(
+        contents={"pipeline.config": b"anything"}
+    )
 
 
 def test_vectors_of_all_items_can_be_wanted_of_it(install: Install) -> None:

@@ -9,8 +9,6 @@ from torch import nn
 
 from exporter.config.render import render_pipeline_config
 from exporter.construction.input_limits import list_checkpoint_files
-from exporter.construction.open_blueprint import open_blueprint
-from exporter.construction.sources import fetch_checkpoint_once
 from exporter.dims.plan import plan_dims
 from exporter.distributed.ranks import Ranks
 from exporter.errors import CheckpointMismatch, SourceNotFound
@@ -18,42 +16,21 @@ from exporter.shards.join import tables_file
 from exporter.shards.layout import rows_path
 from exporter.shards.lookup import build_lookup
 from exporter.shards.rank import write_tables
-from exporter.spec import ExportSpec
 from exporter.stages import no_progress
 from exporter.storage.open import open_store
 from exporter.towers.lookup import build_eager_lookup
-from exporter.towers.plan import PlannedTower, plan_towers
-from exporter.towers.tower import Tower
+from exporter.towers.plan import PlannedTower
 from exporter.towers.view import published_tower, tower_configs
-from tests.dynamic_models import RECORDED, dynamic_config, write_dynamic_checkpoint
+from tests.dynamic_models import RECORDED, UNKNOWN, open_model, spec_for, write_dynamic_checkpoint
 from tests.exporter.models.recorded import load_recorded_weights, pipeline_of, read_batch, untrained
-from tests.exporter.shards.conftest import order_of, spec_of
+from tests.exporter.shards.conftest import order_of
 
-UNKNOWN = 0.5
 BATCHES = ["b1", "b1_empty", "b2", "b7", "b32", "b3_empty"]
 
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_dynamic_checkpoint(tmp_path_factory.mktemp("checkpoint"), ranks=3)
-
-
-def spec_for(checkpoint: Path, folder: Path) -> ExportSpec:
-    text = dynamic_config((RECORDED / "pipeline.config").read_text(), unknown=UNKNOWN)
-    return spec_of("dcn_v2", folder, config=text, checkpoint_uri=str(checkpoint))
-
-
-def open_model(spec: ExportSpec, workspace: Path) -> Tower:
-    """The model with its weights, by the steps of an export without shards."""
-    spec = spec.model_copy(update={"tables": spec.tables.model_copy(update={"layout": "packaged"})})
-    assert spec.config is not None
-    [planned] = plan_towers(spec, spec.config)
-    blueprint = open_blueprint(planned, spec, spec.config)
-    found, _ = fetch_checkpoint_once(spec, workspace, blueprint.build().config.pipeline)
-    assert blueprint.settle(found)
-    tower = blueprint.build()
-    blueprint.fill(tower, found)
-    return tower
 
 
 def behind_zch() -> nn.Module:

@@ -1,6 +1,5 @@
 """Files that features name are copied if the job may read them; the others are named in a remark."""
 
-from dataclasses import replace
 from hashlib import md5
 from pathlib import Path
 
@@ -83,12 +82,6 @@ def test_a_file_that_cannot_be_read_keeps_its_name_and_is_remarked(path: str, wh
     [remark] = copies.remarks()
     assert path in remark
     assert f'"{path}"' in render_fg_json(tower, copies.names)
-
-
-def test_the_config_of_a_custom_family_is_not_read() -> None:
-    tower = _tower()
-    declared = replace(tower, view="declared", pipeline=replace(tower.pipeline, text='{"dim": 8}'))
-    assert _copy(declared) == FeatureCopies()
 
 
 def test_a_config_given_as_text_has_no_folder() -> None:
