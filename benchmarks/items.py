@@ -22,8 +22,8 @@ from benchmarks.measure.catalogue import write_checkpoint, write_config, write_i
 from benchmarks.measure.exports import ExportRun, Place, export
 from exporter.artifact.read import read_manifest
 from exporter.data.batch import read_rows
-from exporter.index_spec import INDEX_KINDS, IndexSpec
 from exporter.manifest import Manifest, VectorsEntry
+from exporter.options.index_spec import INDEX_KINDS, IndexSpec
 from exporter.serving.downloaded_tower import download_tower
 from exporter.spec import ExportSpec, TowerName
 from exporter.verify.runner import PackageRunner

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from exporter.declaration import TowerDeclaration
 from exporter.dtypes import Kernel, Precision, TableDtype
-from exporter.index_spec import IndexSpec
+from exporter.options.index_spec import IndexSpec
 from exporter.spec import Device, Frozen, IdWeights, Mode, Pass, TowerName
 
 MANIFEST_NAME = "manifest.json"

@@ -15,6 +15,7 @@ from exporter.errors import (
     fit_to_show,
 )
 from exporter.manifest import TowerEntry
+from exporter.reports.release_report import ReleaseReport
 from exporter.spec import Frozen, TowerName
 
 _LONGEST = {
@@ -81,3 +82,4 @@ class ExportOutcome(Frozen):
     manifest_uri: str | None = None
     manifest_sha256: str | None = None  # None if an earlier attempt wrote the manifest
     failure: Failure | None = None
+    release: ReleaseReport | None = None  # the verdict of the release gate, if the request asks for one

@@ -18,7 +18,8 @@ from pydantic_core import CoreSchema
 
 from exporter.dtypes import Kernel, Precision, TableDtype
 from exporter.frozen import Frozen as Frozen  # requests, records and manifests import it from here
-from exporter.index_spec import IndexSpec
+from exporter.options.index_spec import IndexSpec
+from exporter.options.release_gate import ReleaseGate
 
 MAX_RANKS = 16
 MAX_TARGETS = 8
@@ -291,6 +292,15 @@ class ExportOptions(Frozen):
     )
     item_index: IndexSpec | None = Field(
         default=None, description="FAISS index to build over the item vectors. Default: none."
+    )
+    release_gate: ReleaseGate | None = Field(
+        default=None,
+        description="Score held-out rows with the published packages and compare the release with the "
+        "promoted one; one that is worse is published, and cannot be promoted. Default: no such gate.",
+    )
+    strict_bounds: StrictBool = Field(
+        default=False,
+        description="Let the packages refuse inputs larger than any that the export tried.",
     )
 
     @model_validator(mode="before")

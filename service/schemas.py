@@ -11,8 +11,8 @@ from exporter.config.schema import TowerConfig
 from exporter.dims.entries import dim_entries, tensor_entries
 from exporter.dims.package_interface import plan_between
 from exporter.dtypes import Kernel, Precision, TableDtype
-from exporter.index_spec import IndexSpec
 from exporter.manifest import DimEntry, TensorEntry
+from exporter.options.index_spec import IndexSpec
 from exporter.outcome import Failure
 from exporter.spec import (
     Device,

@@ -2,14 +2,15 @@
 
 import logging
 import traceback
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
 from exporter.manifest import SourceRef, TowerEntry
 from exporter.outcome import Failure
-from exporter.spec import ExportSpec
+from exporter.reports.release_report import ReleasedArtifacts
+from exporter.spec import ExportSpec, TowerName
 from exporter.storage.places import EVERYWHERE, Places
 from exporter.storage.store import ArtifactStore, StoredFile
 from exporter.towers.plan import TowerToExport
@@ -33,6 +34,8 @@ class Attempt:
     stage_limit_s: float = 3600.0  # longest time of a stage; past it the tower's process is ended
     replace_unfinished: bool = False  # overwrite what an earlier attempt left without a manifest
     code_cache: str | None = None  # URI of compiled code that exports share
+    baseline: ReleasedArtifacts | None = None  # the release that this one is compared with
+    siblings: Mapping[TowerName, str] = field(default_factory=dict)  # artifacts of towers that a retry keeps
     # Waits until the job certainly belongs to this attempt; returns for how long it does, None for ever.
     await_lease: Callable[[], timedelta | None] = lambda: None
 

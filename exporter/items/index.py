@@ -12,8 +12,8 @@ from typing import IO, Literal
 from pydantic import BaseModel
 
 from exporter.errors import IndexFailed, InvalidSpec
-from exporter.index_spec import IndexSpec
 from exporter.manifest import Metric
+from exporter.options.index_spec import IndexSpec
 from exporter.stages import Progress
 
 _CHILD = "exporter.items.index_process"

@@ -6,8 +6,8 @@ from typing import Protocol, runtime_checkable
 from exporter.config.blocks.match_towers import Similarity
 from exporter.config.family import FamilyConfig
 from exporter.errors import InvalidSpec
-from exporter.index_spec import FlatIndex, HnswIndex, IndexSpec, IvfFlatIndex, IvfPqIndex
 from exporter.manifest import Metric
+from exporter.options.index_spec import FlatIndex, HnswIndex, IndexSpec, IvfFlatIndex, IvfPqIndex
 
 ROWS_PER_LIST = 39  # FAISS warns below this number of training vectors per list
 _MOST_LISTS = 65_536

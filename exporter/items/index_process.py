@@ -12,7 +12,6 @@ from typing import TextIO
 import faiss
 
 from exporter.errors import IndexFailed
-from exporter.index_spec import FlatIndex, HnswIndex, IvfFlatIndex, IvfPqIndex
 from exporter.items.index import IndexReply, IndexRequest, IndexResult
 from exporter.items.index_plan import PQ_CODES
 from exporter.items.peak_memory import peak_bytes
@@ -20,6 +19,7 @@ from exporter.items.recall import measure_recall
 from exporter.items.sample import sample_places
 from exporter.items.vector_files import VectorRows, read_groups, read_rows
 from exporter.manifest import Metric
+from exporter.options.index_spec import FlatIndex, HnswIndex, IvfFlatIndex, IvfPqIndex
 
 Report = Callable[[float, str], None]
 

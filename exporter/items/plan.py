@@ -8,11 +8,11 @@ from exporter.config.schema import Feature
 from exporter.data.parquet import ParquetSource, open_parquet
 from exporter.dims.plan import BATCH, DimPlan
 from exporter.errors import InvalidSpec
-from exporter.index_spec import IndexSpec
 from exporter.items.ids import ItemIds, check_ids
 from exporter.items.index import require_faiss
 from exporter.items.index_plan import metric_of, resolve_index
 from exporter.manifest import Metric, TensorEntry
+from exporter.options.index_spec import IndexSpec
 from exporter.spec import ExportSpec
 from exporter.towers.plan import PlannedTower
 

@@ -10,7 +10,7 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 from exporter.dtypes import Kernel, Precision, TableDtype
 from exporter.errors import InvalidSpec
 from exporter.frozen import in_words
-from exporter.index_spec import INDEX_KINDS
+from exporter.options.index_spec import INDEX_KINDS
 from exporter.spec import Device, ExportSpec, IdWeights, Mode, TableLayout, TowerName
 from exporter.towers.plan import PlanRequest, read_config
 

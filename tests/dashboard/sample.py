@@ -5,7 +5,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from exporter.dtypes import Precision, TableDtype
-from exporter.index_spec import IvfFlatIndex
 from exporter.manifest import (
     CaseKind,
     CaseReport,
@@ -21,6 +20,7 @@ from exporter.manifest import (
     VectorsEntry,
     VerificationReport,
 )
+from exporter.options.index_spec import IvfFlatIndex
 from exporter.outcome import Failure
 from exporter.spec import TowerName
 from exporter.stages import Stage

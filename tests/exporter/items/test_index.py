@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from exporter.errors import IndexFailed
-from exporter.index_spec import FlatIndex, HnswIndex, IndexSpec, IvfFlatIndex, IvfPqIndex
 from exporter.items.index import IndexRequest, build_index
 from exporter.items.index_plan import resolve_index
 from exporter.manifest import Metric
+from exporter.options.index_spec import FlatIndex, HnswIndex, IndexSpec, IvfFlatIndex, IvfPqIndex
 from tests.exporter.items.conftest import WIDTH, WriteVectors, clustered
 
 ROWS = 730

@@ -4,9 +4,9 @@ import pytest
 
 from exporter.config.parse import parse_pipeline_config
 from exporter.errors import InvalidSpec
-from exporter.index_spec import FlatIndex, HnswIndex, IvfFlatIndex, IvfPqIndex
 from exporter.items.index_plan import metric_of, resolve_index
 from exporter.manifest import Metric
+from exporter.options.index_spec import FlatIndex, HnswIndex, IvfFlatIndex, IvfPqIndex
 from tests.exporter.towers.test_plan import FIXTURES
 
 

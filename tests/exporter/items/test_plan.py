@@ -7,9 +7,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from exporter.errors import InvalidRows, InvalidSpec
-from exporter.index_spec import FlatIndex, IvfFlatIndex
 from exporter.items.plan import Items, open_items, plan_vectors
 from exporter.manifest import Metric, TensorEntry
+from exporter.options.index_spec import FlatIndex, IvfFlatIndex
 from exporter.spec import ExportSpec, TowerName
 from exporter.towers.plan import PlannedTower, plan_towers
 from tests.exporter.towers.test_plan import FIXTURES

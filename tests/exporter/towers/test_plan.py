@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from exporter.dtypes import Precision
 from exporter.errors import InvalidPipelineConfig, InvalidSpec, PassRefused
-from exporter.index_spec import FlatIndex
+from exporter.options.index_spec import FlatIndex
 from exporter.spec import (
     AttentionKind,
     ExportSpec,

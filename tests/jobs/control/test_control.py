@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from exporter.errors import StorageError
-from exporter.index_spec import FlatIndex
+from exporter.options.index_spec import FlatIndex
 from exporter.outcome import ExportOutcome
 from exporter.spec import ExportSpec, Target, TowerName
 from exporter.storage.store import StoredFile

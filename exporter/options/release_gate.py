@@ -1,0 +1,25 @@
+"""The conditions under which a published release may be promoted."""
+
+from pydantic import Field
+
+from exporter.frozen import Frozen
+
+
+class ReleaseGate(Frozen):
+    """What is measured on a published release, and how much worse than the baseline it may be."""
+
+    rows_uri: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=4096,
+        description="Parquet with held-out rows and their labels; default: the config's eval_input_path.",
+    )
+    max_rows: int = Field(
+        default=100_000, ge=1, le=10_000_000, description="Held-out rows that are scored, at most."
+    )
+    baseline: str = Field(
+        default="promoted",
+        min_length=1,
+        max_length=128,
+        description="Release to compare with: `promoted`, the model's promoted release, or a job's id.",
+    )
