@@ -28,8 +28,9 @@ from benchmarks.measure.large_table import add_sizes_option, large_table_spec
 from benchmarks.measure.process_memory import memory_of, process_tree
 from exporter.checkpoint.keymap import PREFIX
 from exporter.checkpoint.read import open_checkpoint
+from exporter.options.tables import Tables
 from exporter.shards.write import PIECE_BYTES
-from exporter.spec import Mode, Tables
+from exporter.spec import Mode
 from exporter.stages import Stage
 
 _SIZES = (4e9, 16e9)

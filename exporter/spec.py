@@ -7,19 +7,17 @@ from typing import Annotated, Literal, Self
 from pydantic import (
     BeforeValidator,
     Field,
-    GetJsonSchemaHandler,
     StrictBool,
     WithJsonSchema,
     model_validator,
 )
 from pydantic.config import JsonDict
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema
 
-from exporter.dtypes import Kernel, Precision, TableDtype
+from exporter.dtypes import Kernel, Precision
 from exporter.frozen import Frozen as Frozen  # requests, records and manifests import it from here
 from exporter.options.index_spec import IndexSpec
 from exporter.options.release_gate import ReleaseGate
+from exporter.options.tables import Tables, TablesOrLayout
 
 MAX_RANKS = 16
 MAX_TARGETS = 8
@@ -44,13 +42,6 @@ class Mode(StrEnum):
 
     UNIFIED = "unified"  # one package holds tables and dense part
     TWO_STAGE = "two_stage"  # a sparse package looks up embeddings, a dense package computes the outputs
-
-
-class TableLayout(StrEnum):
-    """The place of embedding tables: inside a package, or in files of their own."""
-
-    PACKAGED = "packaged"  # inside the package that looks them up
-    SHARDED = "sharded"  # in files of rows, one per rank; lookups are not compiled
 
 
 class IdWeights(StrEnum):
@@ -83,50 +74,6 @@ class LowPrecision(StrEnum):
 
     BF16 = "bf16"
     FP16 = "fp16"
-
-
-MAX_TABLES = 4096  # that a request may name
-
-
-class Tables(Frozen):
-    """The layout of a model's embedding tables and the dtype of their rows."""
-
-    layout: TableLayout = TableLayout.PACKAGED
-    dtype: TableDtype | None = Field(
-        default=None,
-        description="Dtype in which the rows of all tables are stored; lookups return fp32 in any case. "
-        "Default: each table's own in the checkpoint, fp32 or fp16. fp32 widens tables of fp16.",
-    )
-    dtypes: Mapping[Annotated[str, Field(min_length=1, max_length=512)], TableDtype] = Field(
-        default={},
-        max_length=MAX_TABLES,
-        description="Dtype of single tables, by the names that `slipway plan` lists; overrides `dtype`.",
-    )
-
-    def dtype_of(self, table: str, trained: TableDtype) -> TableDtype:
-        """Return the dtype in which the rows of the table of this name are stored, `trained` by default."""
-        return self.dtypes.get(table, self.dtype or trained)
-
-    @property
-    def sharded(self) -> bool:
-        return self.layout is TableLayout.SHARDED
-
-
-def _with_layout(given: object) -> object:
-    """Let `"sharded"` stand for `{"layout": "sharded"}`."""
-    return {"layout": given} if isinstance(given, str) else given
-
-
-class _OrLayout:
-    """Adds the short form, a layout's name alone, to the JSON schema of requests and responses."""
-
-    def __get_pydantic_json_schema__(
-        self, core: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        return {"anyOf": [handler(core), {"type": "string", "enum": [each.value for each in TableLayout]}]}
-
-
-TablesOrLayout = Annotated[Tables, BeforeValidator(_with_layout), _OrLayout()]
 
 
 class SetPrecision(Frozen):

@@ -13,19 +13,10 @@ from exporter.dims.package_interface import plan_between
 from exporter.dtypes import Kernel, Precision, TableDtype
 from exporter.manifest import DimEntry, TensorEntry
 from exporter.options.index_spec import IndexSpec
+from exporter.options.release_gate import ReleaseGate
+from exporter.options.tables import Tables
 from exporter.outcome import Failure
-from exporter.spec import (
-    Device,
-    ExportSpec,
-    Frozen,
-    IdWeights,
-    Mode,
-    Pass,
-    Tables,
-    Target,
-    Targets,
-    TowerName,
-)
+from exporter.spec import Device, ExportSpec, Frozen, IdWeights, Mode, Pass, Target, Targets, TowerName
 from exporter.towers.plan import PlannedTower
 from jobs.control.releases import ModelPage
 from jobs.diagnostics.logs import LogPart
@@ -67,6 +58,8 @@ class SpecView(Frozen):
     materialise_items: bool = False
     item_id_column: str | None = None
     item_index: IndexSpec | None = None
+    release_gate: ReleaseGate | None = None
+    strict_bounds: bool = False
 
     @classmethod
     def of(cls, spec: JobSpec, config_uri: str | None) -> "SpecView":

@@ -11,8 +11,9 @@ from exporter.artifact.signing import VerifyingKey
 from exporter.dtypes import Kernel
 from exporter.errors import InvalidSpec
 from exporter.manifest import Manifest, SourceRef
+from exporter.options.tables import TableLayout
 from exporter.serving.downloaded_tower import DownloadedTower, download_tower
-from exporter.spec import Device, IdWeights, TableLayout, TowerName
+from exporter.spec import Device, IdWeights, TowerName
 
 _INLINE = "inline"  # a config that came with the request: the artifact does not say where it is
 

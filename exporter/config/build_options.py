@@ -3,7 +3,8 @@
 from dataclasses import dataclass, field
 
 from exporter.dtypes import Kernel, Precision
-from exporter.spec import IdWeights, Tables
+from exporter.options.tables import Tables
+from exporter.spec import IdWeights
 
 
 @dataclass(frozen=True, kw_only=True)

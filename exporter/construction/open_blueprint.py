@@ -17,7 +17,8 @@ from exporter.construction.feature_copies import copy_feature_files
 from exporter.models.embedding.id_map import settle_id_maps
 from exporter.models.embedding.table_uses import look_up_in_pieces, size_dynamic_tables
 from exporter.models.registry import build_tower, weight_names
-from exporter.spec import ExportSpec, Tables
+from exporter.options.tables import Tables
+from exporter.spec import ExportSpec
 from exporter.storage.places import Places
 from exporter.towers.plan import PlannedTower, TowerToExport, UnopenedTower
 from exporter.towers.tower import Tower

@@ -20,7 +20,7 @@ from exporter.models.embedding.tables import (
     LowTable,
     loses_precision,
 )
-from exporter.spec import Tables
+from exporter.options.tables import Tables
 
 PIECE = 8 << 20  # bytes of rows in fp32 that are quantised or widened at a time
 

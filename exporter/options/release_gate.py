@@ -6,7 +6,7 @@ from exporter.frozen import Frozen
 
 
 class ReleaseGate(Frozen):
-    """What is measured on a published release, and how much worse than the baseline it may be."""
+    """The held-out rows that score a published release, and the baseline it may not be worse than."""
 
     rows_uri: str | None = Field(
         default=None,

@@ -21,9 +21,10 @@ from exporter.manifest import (
 )
 from exporter.models.embedding.table_uses import TableUse
 from exporter.models.embedding.tables import meta_of_fused_rows
+from exporter.options.tables import Tables
 from exporter.outcome import Failure
 from exporter.shards.layout import RankTables, index_path, rows_path
-from exporter.spec import Tables, TowerName
+from exporter.spec import TowerName
 from exporter.towers.plan import PlannedTower
 
 

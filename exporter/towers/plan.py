@@ -14,6 +14,7 @@ from exporter.dims.plan import DimPlan, plan_dims
 from exporter.dtypes import Kernel, Precision, TableDtype
 from exporter.errors import FamilyNotListed, InvalidPipelineConfig, InvalidSpec, PassRefused
 from exporter.manifest import VECTOR_COLUMN
+from exporter.options.tables import Tables
 from exporter.redaction import name_first
 from exporter.spec import (
     AttentionKind,
@@ -21,7 +22,6 @@ from exporter.spec import (
     ExportSpec,
     IdWeights,
     SwapAttention,
-    Tables,
     TowerName,
     Uri,
     device_of,

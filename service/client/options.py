@@ -11,7 +11,8 @@ from exporter.dtypes import Kernel, Precision, TableDtype
 from exporter.errors import InvalidSpec
 from exporter.frozen import in_words
 from exporter.options.index_spec import INDEX_KINDS
-from exporter.spec import Device, ExportSpec, IdWeights, Mode, TableLayout, TowerName
+from exporter.options.tables import TableLayout
+from exporter.spec import Device, ExportSpec, IdWeights, Mode, TowerName
 from exporter.towers.plan import PlanRequest, read_config
 
 Spec = TypeVar("Spec", bound=ExportSpec)

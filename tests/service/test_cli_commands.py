@@ -12,8 +12,9 @@ import pytest
 from rich.console import Console
 
 from exporter.errors import InvalidPipelineConfig, InvalidSpec, SourceNotFound
+from exporter.options.tables import TableLayout
 from exporter.outcome import ExportOutcome
-from exporter.spec import TableLayout, TowerName
+from exporter.spec import TowerName
 from exporter.stages import Stage
 from jobs.lease.leases import claim
 from jobs.model import Job, JobState

@@ -14,7 +14,7 @@ from exporter.dtypes import TableDtype
 from exporter.lowering import tables
 from exporter.lowering.lower_tower import LoweredTower, lower_tower
 from exporter.lowering.tables import quantise_table, widen_table
-from exporter.spec import Tables
+from exporter.options.tables import Tables
 from tests.exporter.models.recorded import (
     load_recorded_weights,
     pipeline_of,

@@ -12,7 +12,7 @@ from exporter.lowering.lower_tower import LoweredTower, lower_tower
 from exporter.lowering.precision import without_tf32
 from exporter.lowering.tables import table_modules
 from exporter.models.embedding.tables import FloatTable, Int8Table
-from exporter.spec import Tables
+from exporter.options.tables import Tables
 from exporter.towers.tower import Tower
 from tests.exporter.models.recorded import load_recorded_weights, random_inputs, recorded_tower, untrained
 

@@ -21,10 +21,11 @@ from exporter.data.batch import (
 from exporter.dtypes import Precision, TableDtype
 from exporter.lowering.errors import PrecisionLost
 from exporter.lowering.lower_tower import LoweredTower, lower_tower
+from exporter.options.tables import Tables
 from exporter.packages.package_tower import Packaged, package_tower
 from exporter.packages.parts import assemble_parts, compile_part, plan_parts, trace_parts
 from exporter.packages.request import PackagingRequest
-from exporter.spec import Mode, Tables
+from exporter.spec import Mode
 from exporter.stages import StageClock, no_progress
 from exporter.verify.cases import Cases
 from exporter.verify.gate import verify_tower

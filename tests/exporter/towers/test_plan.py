@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from exporter.dtypes import Precision
 from exporter.errors import InvalidPipelineConfig, InvalidSpec, PassRefused
 from exporter.options.index_spec import FlatIndex
+from exporter.options.tables import TableLayout, Tables
 from exporter.spec import (
     AttentionKind,
     ExportSpec,
@@ -17,8 +18,6 @@ from exporter.spec import (
     Mode,
     SetPrecision,
     SwapAttention,
-    TableLayout,
-    Tables,
     TowerName,
 )
 from exporter.towers.plan import pin_spec, plan_export, plan_towers

@@ -12,7 +12,8 @@ from exporter.dims.plan import plan_dims
 from exporter.dtypes import TableDtype
 from exporter.lowering.lower_tower import lower_tower
 from exporter.models.registry import build_model, build_tower
-from exporter.spec import Tables, TowerName
+from exporter.options.tables import Tables
+from exporter.spec import TowerName
 from exporter.towers.tower import Tower
 from exporter.towers.view import tower_configs
 from exporter.verify.numerics import compare
