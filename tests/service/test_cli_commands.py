@@ -12,7 +12,6 @@ import pytest
 from rich.console import Console
 
 from exporter.errors import InvalidPipelineConfig, InvalidSpec, SourceNotFound
-from exporter.options.tables import TableLayout
 from exporter.outcome import ExportOutcome
 from exporter.spec import TowerName
 from exporter.stages import Stage
@@ -107,7 +106,7 @@ def test_kernels_are_asked_for_by_an_option(slipway: Slipway, store: MemoryJobSt
 def test_tables_in_shards_are_asked_for_by_an_option(slipway: Slipway, store: MemoryJobStore) -> None:
     assert slipway(*SUBMIT, *ROWS, "--mode", "two_stage", "--tables", "sharded", "--ranks", "3") == 0
     (job,) = store.page(limit=2).jobs
-    assert (job.spec.tables.layout, job.ranks) == (TableLayout.SHARDED, 3)
+    assert (job.spec.tables.sharded, job.ranks) == (True, 3)
     with pytest.raises(InvalidSpec, match="`tables: sharded` needs `mode: two_stage`"):
         slipway(*SUBMIT, *ROWS, "--tables", "sharded")
 
