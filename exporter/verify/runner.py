@@ -13,7 +13,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from threading import Event, Thread, Timer
 from types import TracebackType
-from typing import IO, Self
+from typing import IO, Self, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from safetensors.torch import load_file, save_file
@@ -51,8 +51,8 @@ _WITHOUT_CREDENTIALS = (
     *(f"{name}={os.devnull}" for name in _EMPTY_FILES),
 )
 _NEARLY_FULL = 16 << 20  # bytes that are free where a disk is as good as full
-_PROGRAM = (sys.executable, "-m", _CHILD)
 CALL_LIMIT_S = 900.0  # default limit of one call, and of loading
+Reply = TypeVar("Reply", bound=BaseModel)
 
 
 class Refused(Exception):
@@ -65,9 +65,13 @@ class RunnerProcess:
     The first `PackageRunner` that receives it uses it alone, and ends it.
     """
 
-    def __init__(self, scratch: Path) -> None:
-        """Prepare a process whose files go into a temporary folder below `scratch`, removed when it ends."""
+    def __init__(self, scratch: Path, *, program: str = _CHILD) -> None:
+        """Prepare a process whose files go into a temporary folder below `scratch`, removed when it ends.
+
+        `program` is the module that it runs; each line on its stdin is a request, each on its stdout a reply.
+        """
         self._scratch = scratch
+        self._program = program
         self._free = True
         self.last_words: deque[str] = deque(maxlen=20)
 
@@ -84,7 +88,7 @@ class RunnerProcess:
                         _INPUT_CHECKS,
                         _WAITING,
                         f"TMPDIR={self.folder}",
-                        *_PROGRAM,
+                        *(sys.executable, "-m", self._program),
                     ],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
@@ -110,6 +114,51 @@ class RunnerProcess:
         """Claim the process; return whether it was free and is alive."""
         free, self._free = self._free and self.process.poll() is None, False
         return free
+
+    def exchange(self, request: BaseModel, reply_type: type[Reply], *, limit_s: float) -> Reply:
+        """Send a request and return the answer to it.
+
+        Raises:
+            PackageCrashed: the process died, gave no such answer, or took more than `limit_s` and was ended.
+        """
+        assert self.process.stdin is not None and self.process.stdout is not None
+        overrun = Event()
+        limit = Timer(limit_s, self._end, (overrun,))
+        limit.start()
+        try:
+            self.process.stdin.write(request.model_dump_json() + "\n")
+            self.process.stdin.flush()
+            line = self.process.stdout.readline()
+        except BrokenPipeError:
+            line = ""
+        finally:
+            limit.cancel()
+        if overrun.is_set():
+            raise PackageCrashed(
+                f"the process running the package took more than {limit_s:g} s and was ended"
+            )
+        if not line:
+            status = self.process.wait()
+            self.listener.join(timeout=5)
+            raise PackageCrashed(
+                f"the process running the package ended with status {status}: "
+                + " | ".join(self.last_words)[-1000:],
+                hint=_disk_full_hint(self.folder),
+            )
+        return self._parse(line, reply_type)
+
+    def _end(self, overrun: Event) -> None:
+        overrun.set()
+        self.process.kill()
+
+    def _parse(self, line: str, reply_type: type[Reply]) -> Reply:
+        try:
+            return reply_type.model_validate_json(line)
+        except ValidationError as error:
+            self.process.kill()  # what it says next may be the answer to this call
+            raise PackageCrashed(
+                f"the process running the package gave no answer but {line.strip()[:200]!r}"
+            ) from error
 
     def _hang_up(self) -> None:
         """Close the process's input before waiting for its end.
@@ -240,50 +289,10 @@ class PackageRunner:
 
     def _ask(self, request: BaseModel) -> RunReply:
         try:
-            return self._exchange(request)
+            reply = self._runner.exchange(request, RunReply, limit_s=self._limit_s)
         except PackageCrashed:
             self.has_crashed = True
             raise
-
-    def _exchange(self, request: BaseModel) -> RunReply:
-        assert self._process.stdin is not None and self._process.stdout is not None
-        overrun = Event()
-        limit = Timer(self._limit_s, self._end_process, (overrun,))
-        limit.start()
-        try:
-            self._process.stdin.write(request.model_dump_json() + "\n")
-            self._process.stdin.flush()
-            line = self._process.stdout.readline()
-        except BrokenPipeError:
-            line = ""
-        finally:
-            limit.cancel()
-        if overrun.is_set():
-            raise PackageCrashed(
-                f"the process running the package took more than {self._limit_s:g} s and was ended"
-            )
-        if not line:
-            status = self._process.wait()
-            self._runner.listener.join(timeout=5)
-            raise PackageCrashed(
-                f"the process running the package ended with status {status}: "
-                + " | ".join(self._runner.last_words)[-1000:],
-                hint=_disk_full_hint(self._runner.folder),
-            )
-        reply = self._parse_reply(line)
         if reply.out_of_memory is not None:
             raise OutOfMemory(f"the process running the package: {reply.out_of_memory}")
         return reply
-
-    def _end_process(self, overrun: Event) -> None:
-        overrun.set()
-        self._process.kill()
-
-    def _parse_reply(self, line: str) -> RunReply:
-        try:
-            return RunReply.model_validate_json(line)
-        except ValidationError as error:
-            self._process.kill()  # what it says next may be the answer to this call
-            raise PackageCrashed(
-                f"the process running the package gave no answer but {line.strip()[:200]!r}"
-            ) from error
