@@ -83,3 +83,4 @@ class ExportOutcome(Frozen):
     manifest_sha256: str | None = None  # None if an earlier attempt wrote the manifest
     failure: Failure | None = None
     release: ReleaseReport | None = None  # the verdict of the release gate, if the request asks for one
+    release_sha256: str | None = None  # of release.json; None if there is none beside the manifest

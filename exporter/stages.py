@@ -21,6 +21,7 @@ class Stage(StrEnum):
     VERIFY = "verify"  # compare the package with eager, in a fresh process
     ITEMS = "items"  # compute item vectors and build their index; only if the request asks for them
     PUBLISH = "publish"  # upload and check digests; the manifest is uploaded once all towers are there
+    RELEASE = "release"  # judge what was published; only if the request has a release gate
 
 
 Kind = Literal["started", "progress", "noted", "finished", "failed"]

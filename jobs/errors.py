@@ -12,6 +12,7 @@ ExportError
     ├── KeyReused         the idempotency key was used for another request
     ├── KeyInFlight       the request with this idempotency key is still being answered (retryable)
     ├── NoArtifact        the job has published no such artifact
+    ├── ReleaseNotBlessed  the release gate objects to the release that is to be promoted
     ├── NoBundle          no bundle of this job or tower is stored
     ├── ModelNotFound     no successful export has this model's name
     ├── IllegalMove       the table of moves does not have this move
@@ -143,6 +144,19 @@ class NoArtifact(JobError):
 
     code = "no_artifact"
     advice = "see the job's towers for what was published, and for the failures of the others"
+
+
+class ReleaseNotBlessed(JobError):
+    """The release gate objects to the release that is to be promoted, or could not judge it."""
+
+    code = "release_not_blessed"
+    advice = "export a better model, or promote with `force`, which is written to the audit log"
+
+    def __init__(self, model: str, job_id: str, objections: str) -> None:
+        """Name the release, and the figures that stand against it."""
+        super().__init__(
+            f"the release of model {model} by job {job_id} is not blessed: {objections}", where="job_id"
+        )
 
 
 class NoBundle(JobError):

@@ -4,10 +4,13 @@ from collections.abc import Iterator
 from datetime import datetime
 from enum import StrEnum
 
+from pydantic import Field
+
 from exporter.outcome import Failure
 from exporter.spec import Frozen, Target, TowerName
 from jobs.ids import JobId
 from jobs.model import Job, JobState, TowerProgress, TowerState
+from jobs.verdicts import ReleaseVerdict
 
 _TOWER_ENDS = frozenset({TowerState.SUCCEEDED, TowerState.FAILED})
 
@@ -32,6 +35,11 @@ class JobNews(Frozen):
     target: Target | None = None  # the package's target, if the spec names targets
     package_uri: str | None = None
     digest: str | None = None
+    # In export.finished of a job with a release gate. Left out otherwise: older programs do not know them.
+    blessed: bool | None = Field(default=None, exclude_if=lambda blessed: blessed is None)
+    verdicts: tuple[ReleaseVerdict, ...] = Field(  # with the findings that stand against the release
+        default=(), exclude_if=lambda verdicts: not verdicts
+    )
 
 
 class JobEvent(Frozen):
@@ -87,4 +95,8 @@ def _make_news(job: Job, tower: TowerProgress | None = None) -> JobNews:
         target=tower.target if tower else None,
         package_uri=tower.package_uri if tower else None,
         digest=tower.digest if tower else None,
+        blessed=None if tower else job.blessed,
+        verdicts=()
+        if tower or job.blessed is None
+        else tuple(each.only_objections() for each in job.verdicts),
     )

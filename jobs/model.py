@@ -22,6 +22,8 @@ from jobs.errors import IllegalMove, JobFinished, JobNotFinished, JobNotRetryabl
 from jobs.ids import JobId
 from jobs.request import JobOptions
 from jobs.spec import JobSpec
+from jobs.verdicts import ReleaseVerdict as ReleaseVerdict  # the record's views import it from here
+from jobs.verdicts import is_blessed
 
 MAX_SETBACKS = 3
 MAX_ABANDONED = 2  # a job that two workers have abandoned is not given to a third
@@ -69,7 +71,9 @@ class VerificationSummary(Frozen):
     tolerance: float
 
 
-_OPTIONAL_STAGES = frozenset({Stage.TABLES, Stage.ITEMS})  # only exports that ask for them have these
+_OPTIONAL_STAGES = frozenset(
+    {Stage.TABLES, Stage.ITEMS, Stage.RELEASE}
+)  # only exports that ask for them have these
 
 
 class TowerProgress(Frozen):
@@ -162,6 +166,7 @@ class Job(JobOptions):
     manifest_uris: Mapping[Target, str] = Field(default_factory=dict)  # by target, if there are several
     target: Target | None = None  # target of the latest attempt
     ended_targets: tuple[Target, ...] = ()  # targets that were published or given up
+    verdicts: tuple[ReleaseVerdict, ...] = ()  # of the release gate, one for each target that was published
     created_at: datetime
     updated_at: datetime
     started_at: datetime | None = None  # start of the latest attempt
@@ -206,6 +211,13 @@ class Job(JobOptions):
     @property
     def hosts(self) -> int:
         return self.spec.nodes or 1
+
+    @property
+    def blessed(self) -> bool | None:
+        """True if what it published may be promoted without force; None if no gate judges it, or not yet."""
+        if self.spec.release_gate is None or self.manifest_uri is None or not self.state.is_final:
+            return None
+        return self.state is JobState.SUCCEEDED and is_blessed(self.verdicts, self.spec.target)
 
     def move_to(self, state: JobState, now: datetime) -> Self:
         """Return this job in another state, or raise IllegalMove."""

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from exporter.outcome import ExportOutcome, Failure, TowerOutcome
 from exporter.stages import StageEvent
 from jobs.model import Job, TowerProgress, TowerState, VerificationSummary
+from jobs.verdicts import ReleaseVerdict
 
 
 def fold_events(job: Job, events: Iterable[StageEvent]) -> Job:
@@ -27,6 +28,7 @@ def finish(job: Job, outcome: ExportOutcome, now: datetime, pause: timedelta = t
         for tower in job.towers
     )
     reported = _add_manifest(job.model_copy(update={"towers": towers, "failure": None}), outcome)
+    reported = _add_verdict(reported, outcome)
     failures = [tower.failure for tower in reported.current_towers if tower.failure]
     if len(failures) < len(reported.current_towers):
         return reported.end_target(now)
@@ -46,6 +48,23 @@ def _add_manifest(job: Job, outcome: ExportOutcome) -> Job:
             "manifest_uris": uris if several else job.manifest_uris,
         }
     )
+
+
+def _add_verdict(job: Job, outcome: ExportOutcome) -> Job:
+    """Return the job with the verdict on what its attempt published, if its request has a release gate."""
+    if job.spec.release_gate is None or outcome.manifest_uri is None:
+        return job
+    target = job.current_target if job.spec.target else None
+    failed = [tower.name for tower in job.current_towers if tower.state is TowerState.FAILED]
+    if outcome.release is not None:
+        verdict = ReleaseVerdict.of(outcome.release, target, outcome.release_sha256)
+    elif failed:
+        why = f"not judged: the release is not complete without its {' and '.join(failed)}"
+        verdict = ReleaseVerdict.unjudged(target, why)
+    else:
+        verdict = ReleaseVerdict.unjudged(target, "not judged: the attempt ended after it had published")
+    others = (each for each in job.verdicts if each.target != target)
+    return job.model_copy(update={"verdicts": (*others, verdict)})
 
 
 def _apply_event(tower: TowerProgress, event: StageEvent) -> TowerProgress:

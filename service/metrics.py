@@ -38,6 +38,7 @@ class SlipwayCollector(Collector):
         counted = self._tallies.read()
         yield _attempts(counted)
         yield _gate_failures(counted)
+        yield _releases(counted)
         yield _stage_seconds(counted)
         yield _tower_seconds(counted)
         yield self._malformed()
@@ -136,6 +137,16 @@ def _gate_failures(counted: Counted) -> Metric:
         if tally.name == "gate_failures":
             failures.add_metric([tally.tower or ""], amount)
     return failures
+
+
+def _releases(counted: Counted) -> Metric:
+    releases = CounterMetricFamily(
+        "slipway_releases_judged", "Releases that the release gate judged, by verdict.", labels=["verdict"]
+    )
+    for tally, amount in counted.items():
+        if tally.name == "releases":
+            releases.add_metric([tally.ending], amount)
+    return releases
 
 
 def _stage_seconds(counted: Counted) -> Metric:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, StrictBool
 
 from exporter.config.features.tables import Lookup, lookups
 from exporter.config.schema import TowerConfig
@@ -22,7 +22,7 @@ from jobs.control.releases import ModelPage
 from jobs.diagnostics.logs import LogPart
 from jobs.fleet.roster import WorkerNotice, find_unserved
 from jobs.ids import JobId
-from jobs.model import Job, JobState, TowerProgress
+from jobs.model import Job, JobState, ReleaseVerdict, TowerProgress
 from jobs.request import PostedBody, Priority
 from jobs.spec import JobSpec
 from jobs.stores.job_store import JobPage
@@ -80,6 +80,14 @@ class JobView(Frozen):
     manifest_uris: Mapping[Target, str] = Field(
         description="URIs of the manifests by target, for a job with several targets."
     )
+    blessed: bool | None = Field(
+        default=None,
+        description="Whether what was published may be promoted without `force`; null: no release gate "
+        "judges it, or not yet.",
+    )
+    verdicts: tuple[ReleaseVerdict, ...] = Field(
+        default=(), description="Verdicts of the release gate, one for each target that was published."
+    )
     targets: tuple[Target, ...] = Field(description="Targets to export for, one after the other.")
     unserved: tuple[Target, ...] = Field(
         default=(), description="Targets that the job waits for and no worker alive serves."
@@ -117,6 +125,8 @@ class JobView(Frozen):
             failure=job.failure,
             manifest_uri=job.manifest_uri,
             manifest_uris=job.manifest_uris,
+            blessed=job.blessed,
+            verdicts=job.verdicts,
             targets=job.spec.targets,
             unserved=() if alive is None else find_unserved(waits_for, alive),
             cancel_requested=job.cancel_requested,
@@ -173,6 +183,10 @@ class Promotion(PostedBody):
 
     job_id: str | None = Field(
         pattern="^[0-9a-z]{26}$", description="The job that published the release; null: the latest release."
+    )
+    force: StrictBool = Field(
+        default=False,
+        description="Promote it even if the release gate objects; the figures go to the audit log.",
     )
 
 

@@ -5,11 +5,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from pydantic import Field
+
 from exporter.spec import Frozen, Target, TowerName
-from jobs.errors import JobNotFound, ModelNotFound, NoArtifact, RecordUnreadable
+from jobs.errors import JobNotFound, ModelNotFound, NoArtifact, RecordUnreadable, ReleaseNotBlessed
 from jobs.ids import JobId
 from jobs.model import Job, JobState, TowerState
 from jobs.stores.job_store import JobRecords
+from jobs.verdicts import ReleaseVerdict, describe_objections, is_blessed
 
 NO_LABELS: Mapping[str, str] = {}
 PROMOTED = "promoted release"  # in the error of a model without one
@@ -35,6 +38,24 @@ class Release(Frozen):
     finished_at: datetime | None
     labels: Mapping[str, str]
     towers: tuple[ReleasedTower, ...]
+    # Left out of a release that no gate judged, because older programs do not know the fields.
+    blessed: bool | None = Field(
+        default=None,
+        exclude_if=lambda blessed: blessed is None,
+        description="Whether it may be promoted without `force`; null or missing: no release gate judged it.",
+    )
+    verdicts: tuple[ReleaseVerdict, ...] = Field(
+        default=(),
+        exclude_if=lambda verdicts: not verdicts,
+        description="Verdicts of the release gate, one for each target.",
+    )
+
+    @property
+    def objections(self) -> str:
+        """The figures that stand against the release, as a sentence; empty if nothing does."""
+        if self.blessed is not False:
+            return ""
+        return describe_objections(self.verdicts) or "it was not judged for every target"
 
 
 @dataclass(frozen=True)
@@ -89,11 +110,17 @@ class Releases:
             raise ModelNotFound(model, PROMOTED)
         return release
 
-    def promote(self, model: str, job_id: JobId | None) -> Release:
-        """Promote one job's release, or the latest one."""
+    def promote(self, model: str, job_id: JobId | None, *, force: bool = False) -> Release:
+        """Promote one job's release, or the latest one.
+
+        Raises:
+            ReleaseNotBlessed: the release gate objects to it; with `force` it is promoted all the same.
+        """
         release = self.find_latest(model) if job_id is None else self._make_release(self.store.get(job_id))
         if release.model != model:
             raise ModelNotFound(model, f"release by job {job_id}")
+        if release.blessed is False and not force:
+            raise ReleaseNotBlessed(model, release.job_id, release.objections)
         self.pointers.promote(release)
         return release
 
@@ -122,15 +149,19 @@ class Releases:
                 f"job {job.id} is not a release: it has {job.state}, of model {job.model or '(none named)'}",
                 hint="a release needs `model` in the request and every tower's success; retry failed towers",
             )
-        towers = {
-            (tower.name, tower.target): tower for each in self._chain(job) for tower in _released_towers(each)
-        }
+        chain = self._chain(job)
+        towers = {(tower.name, tower.target): tower for each in chain for tower in _released_towers(each)}
+        verdicts = tuple({verdict.target: verdict for each in chain for verdict in each.verdicts}.values())
+        targets = {tower.target for tower in towers.values()}
+        is_judged = job.spec.release_gate is not None
         return Release(
             model=job.model,
             job_id=job.id,
             finished_at=job.finished_at,
             labels=job.labels,
             towers=tuple(towers.values()),
+            blessed=is_blessed(verdicts, targets) if is_judged else None,
+            verdicts=verdicts if is_judged else (),
         )
 
     def _chain(self, job: Job) -> list[Job]:

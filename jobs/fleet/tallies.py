@@ -7,6 +7,7 @@ from exporter.errors import PackageCrashed, PackageUnsteady, PromiseBroken, Veri
 from exporter.spec import Device, Frozen, Mode, TowerName, device_of
 from exporter.stages import Stage
 from jobs.model import Job
+from jobs.verdicts import ReleaseVerdict
 
 # Upper bounds of the histogram buckets of stages and towers, in seconds.
 BUCKETS = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200)
@@ -19,8 +20,8 @@ _GATE_FAILURES = frozenset(
 class Tally(Frozen):
     """The name and labels of one count."""
 
-    name: str  # attempts, gate_failures; stage_ or tower_ with bucket, count or sum
-    ending: str = ""  # the job's state after the attempt
+    name: str  # attempts, gate_failures, releases; stage_ or tower_ with bucket, count or sum
+    ending: str = ""  # the job's state after the attempt; in releases the verdict
     tower: TowerName | None = None
     stage: Stage | None = None
     mode: Mode | None = None
@@ -69,6 +70,9 @@ def count_attempt(job: Job) -> dict[Tally, float]:
 
 def _list_tallies(job: Job) -> Iterator[tuple[Tally, float]]:
     yield Tally(name="attempts", ending=job.state), 1
+    for verdict in job.verdicts:
+        if verdict.target in (None, job.current_target):
+            yield Tally(name="releases", ending=_describe_verdict(verdict)), 1
     for tower in job.current_towers:
         if tower.failure is not None and tower.failure.code in _GATE_FAILURES:
             yield Tally(name="gate_failures", tower=tower.name), 1
@@ -80,6 +84,12 @@ def _list_tallies(job: Job) -> Iterator[tuple[Tally, float]]:
             all_stages = sum(tower.stage_seconds.values())
             cold = tower.code == "cold"
             yield from _observe_seconds("tower", kind.model_copy(update={"cold": cold}), all_stages)
+
+
+def _describe_verdict(verdict: ReleaseVerdict) -> str:
+    if verdict.failure:
+        return "not_judged"
+    return "blessed" if verdict.blessed else "not_blessed"
 
 
 def _observe_seconds(name: str, kind: Tally, seconds: float) -> Iterator[tuple[Tally, float]]:

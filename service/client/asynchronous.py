@@ -86,8 +86,9 @@ class AsyncSlipwayClient:
     async def promoted(self, model: str) -> Release:
         return await self._send(calls.promoted(model))
 
-    async def promote(self, model: str, job_id: str | None = None) -> Release:
-        return await self._send(calls.promote(model, job_id))
+    async def promote(self, model: str, job_id: str | None = None, *, force: bool = False) -> Release:
+        """Promote a job's release, or the latest; with `force` even one that its gate does not bless."""
+        return await self._send(calls.promote(model, job_id, force=force))
 
     async def roll_back(self, model: str) -> Release:
         return await self._send(calls.roll_back(model))

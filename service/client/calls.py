@@ -114,8 +114,8 @@ def promoted(model: str) -> Call[Release]:
     return Call(method="GET", path=f"/models/{model}/promoted", read=_reads(Release))
 
 
-def promote(model: str, job_id: str | None = None) -> Call[Release]:
-    body = Promotion(job_id=job_id).model_dump_json()
+def promote(model: str, job_id: str | None = None, *, force: bool = False) -> Call[Release]:
+    body = Promotion(job_id=job_id, force=force).model_dump_json(exclude_defaults=True)
     return Call(method="POST", path=f"/models/{model}/promote", body=body, read=_reads(Release))
 
 

@@ -73,8 +73,9 @@ class SlipwayClient:
     def promoted(self, model: str) -> Release:
         return self._send(calls.promoted(model))
 
-    def promote(self, model: str, job_id: str | None = None) -> Release:
-        return self._send(calls.promote(model, job_id))
+    def promote(self, model: str, job_id: str | None = None, *, force: bool = False) -> Release:
+        """Promote a job's release, or the latest; with `force` even one that its gate does not bless."""
+        return self._send(calls.promote(model, job_id, force=force))
 
     def roll_back(self, model: str) -> Release:
         return self._send(calls.roll_back(model))

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Path, Query
 from pydantic import StringConstraints
 
 from jobs.control.releases import Release
-from jobs.errors import JobNotFound, ModelNotFound, NoArtifact
+from jobs.errors import JobNotFound, ModelNotFound, NoArtifact, ReleaseNotBlessed
 from jobs.ids import JobId
 from service.access.guard import Admin, reading
 from service.audit import record
@@ -46,11 +46,21 @@ def promoted(name: Name, models: Models) -> Release:
     return models.get_promoted(name)
 
 
-@router.post("/{name}/promote", responses=keyed_responses(ModelNotFound, JobNotFound, NoArtifact))
+@router.post(
+    "/{name}/promote", responses=keyed_responses(ModelNotFound, JobNotFound, NoArtifact, ReleaseNotBlessed)
+)
 def promote(name: Name, promotion: Promotion, models: Models, caller: Admin) -> Release:
-    """Promote one job's release, or with `job_id` null the latest; the change is atomic for readers."""
-    release = models.promote(name, JobId(promotion.job_id) if promotion.job_id else None)
-    record(caller, "promote", f"{name} to {release.job_id}")
+    """Promote one job's release, or with `job_id` null the latest; the change is atomic for readers.
+
+    A release that its gate does not bless is refused with the figures, unless `force` is set.
+    """
+    job_id = JobId(promotion.job_id) if promotion.job_id else None
+    release = models.promote(name, job_id, force=promotion.force)
+    subject = f"{name} to {release.job_id}"
+    if objections := release.objections:
+        record(caller, "promote by force", subject, objections=objections)
+    else:
+        record(caller, "promote", subject)
     return release
 
 

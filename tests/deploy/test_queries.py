@@ -44,6 +44,7 @@ def labels_there_are() -> Mapping[str, frozenset[str]]:
     counted = [
         Tally(name="attempts", ending=JobState.FAILED),
         Tally(name="gate_failures", tower=TowerName.USER),
+        Tally(name="releases", ending="blessed"),
     ]
     counted.append(kind.model_copy(update={"name": "stage_count", "stage": Stage.COMPILE}))
     counted.append(kind.model_copy(update={"name": "tower_count", "cold": True}))

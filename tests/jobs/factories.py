@@ -11,11 +11,14 @@ from exporter.manifest import (
     VerificationReport,
     Versions,
 )
+from exporter.options.release_gate import ReleaseGate
 from exporter.outcome import ExportOutcome, Failure, TowerOutcome
+from exporter.reports.release_report import Finding, ReleaseReport, Verdict
 from exporter.spec import Device, ExportSpec, Mode, TowerName
 from exporter.stages import Stage, StageEvent
 from jobs.ids import JobId, new_job_id
 from jobs.model import Job, JobState, Lease, TowerProgress
+from jobs.progress import finish
 from jobs.spec import JobSpec
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -90,6 +93,38 @@ def make_outcome(*, failed: dict[TowerName, Failure] | None = None, root: str = 
     )
     published = len(failures) < len(towers)
     return ExportOutcome(towers=towers, manifest_uri=f"{root}/manifest.json" if published else None)
+
+
+def make_report(*findings: Finding, failure: str = "") -> ReleaseReport:
+    """The report on a release; one without findings that failed is blessed."""
+    failed = failure or any(finding.verdict is Verdict.FAILED for finding in findings)
+    return ReleaseReport(
+        job_id="1",
+        baseline="0",
+        blessed=not failed,
+        findings=findings,
+        failure=failure,
+        rows=900,
+        seconds=1.0,
+    )
+
+
+WORSE = Finding(
+    measure="auc", subject="ctr", value=0.61, baseline=0.7, allowed=0.69, rows=900, verdict=Verdict.FAILED
+)
+AS_GOOD = Finding(measure="ne", subject="ctr", value=0.8, baseline=0.81, rows=900, verdict=Verdict.PASSED)
+
+
+GATED = JobSpec.of(make_spec(release_gate=ReleaseGate()))
+
+
+def make_gated_job(report: ReleaseReport | None = None, *, outcome: ExportOutcome | None = None) -> Job:
+    """A job with a release gate that has just ended with this report on its release."""
+    job = make_job().begin_attempt(Lease(worker="w1", until=NOW + MINUTE), "cpu", NOW)
+    job = job.model_copy(update={"spec": GATED, "model": "ranker"})
+    outcome = outcome or make_outcome()
+    judged = outcome.model_copy(update={"release": report, "release_sha256": report and "ab" * 32})
+    return finish(job, judged, NOW)
 
 
 def make_failure(*, retryable: bool = False) -> Failure:

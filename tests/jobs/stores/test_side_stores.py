@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import redis
 
+from exporter.reports.release_report import ReleaseReport
 from exporter.spec import TowerName
 from exporter.stages import Stage
 from jobs.control.idempotency import AnswerKey, Answers, MemoryAnswers, StoredAnswer
@@ -17,7 +18,7 @@ from jobs.diagnostics.bundles import Bundles, FolderBundles, MemoryBundles
 from jobs.diagnostics.logs import MAX_LINES, JobLogs, LogPart, MemoryLogs
 from jobs.diagnostics.redis_bundles import RedisBundles
 from jobs.diagnostics.redis_logs import RedisLogs
-from jobs.errors import JobNotFound, KeyInFlight, KeyReused, ModelNotFound, NoArtifact
+from jobs.errors import JobNotFound, KeyInFlight, KeyReused, ModelNotFound, NoArtifact, ReleaseNotBlessed
 from jobs.fleet.redis_tallies import RedisTallies
 from jobs.fleet.tallies import MemoryTallies, Tallies, Tally, count_attempt
 from jobs.ids import JobId, new_job_id
@@ -25,7 +26,16 @@ from jobs.lease.leases import claim
 from jobs.model import Job, JobState
 from jobs.stores.memory_store import MemoryJobStore
 from jobs.stores.redis_store import RedisJobStore
-from tests.jobs.factories import CONFIG_TEXT, MINUTE, make_failure, make_job, make_outcome
+from tests.jobs.factories import (
+    CONFIG_TEXT,
+    GATED,
+    MINUTE,
+    WORSE,
+    make_failure,
+    make_job,
+    make_outcome,
+    make_report,
+)
 
 JOB = new_job_id()
 KEY = AnswerKey("a", "k")
@@ -152,12 +162,15 @@ def finish(
     labels: Mapping[str, str] = NO_LABELS,
     failed: tuple[TowerName, ...] = (),
     retry_of: JobId | None = None,
+    judged: ReleaseReport | None = None,
 ) -> Job:
     """A job of a model that has ended, with packages of its own."""
     towers = tuple(tower for tower in make_job().towers if not retry_of or tower.name is TowerName.ITEM)
     job = make_job(job_id=JobId(f"{number:026d}")).model_copy(
         update={"model": model, "labels": labels, "retry_of": retry_of, "towers": towers}
     )
+    if judged is not None:
+        job = job.model_copy(update={"spec": GATED})
     releases.store.add(job, CONFIG_TEXT)
     holding = claim(releases.store, job.id, worker="w", length=MINUTE)
     assert holding is not None
@@ -166,7 +179,8 @@ def finish(
         each.model_copy(update={"package_uri": f"/{number}/{each.tower}"}) if each.entry else each
         for each in outcome.towers
     ]
-    ended = holding.finish(outcome.model_copy(update={"towers": tuple(named), "manifest_uri": f"/{number}"}))
+    published = {"towers": tuple(named), "manifest_uri": f"/{number}", "release": None if failed else judged}
+    ended = holding.finish(outcome.model_copy(update=published))
     _remember(releases.pointers, ended)
     return ended
 
@@ -237,3 +251,20 @@ def test_only_a_models_own_release_is_promoted(releases: Releases) -> None:
         releases.promote("m", partial.id)
     with pytest.raises(JobNotFound):
         releases.promote("m", new_job_id())
+
+
+def test_a_release_that_is_not_blessed_is_promoted_by_force_only(releases: Releases) -> None:
+    job = finish(releases, 1, judged=make_report(WORSE))
+    with pytest.raises(ReleaseNotBlessed, match="auc of ctr failed"):
+        releases.promote("m", job.id)
+    with pytest.raises(ModelNotFound):
+        releases.get_promoted("m")
+    assert releases.promote("m", job.id, force=True) == releases.get_promoted("m")
+    assert releases.get_promoted("m").verdicts[0].objections == (WORSE,)
+
+
+def test_a_retrys_release_has_the_retrys_verdict(releases: Releases) -> None:
+    partial = finish(releases, 1, failed=(TowerName.ITEM,), judged=make_report())
+    assert "not complete" in partial.verdicts[0].failure
+    finish(releases, 2, retry_of=partial.id, judged=make_report())
+    assert releases.promote("m", None).blessed is True
