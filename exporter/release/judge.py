@@ -1,0 +1,264 @@
+"""The release gate: published packages score held-out rows, and are compared with an earlier release's."""
+
+import logging
+import tempfile
+import time
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from exporter.artifact.signing import VerifyingKey
+from exporter.config.evaluation import EvaluatedTask, Evaluation, read_evaluation
+from exporter.errors import ExportError, InvalidRows, InvalidSpec
+from exporter.options.release_gate import ReleaseGate
+from exporter.release.labelled_rows import LabelledRows
+from exporter.release.ranking import TaskAnswers
+from exporter.release.scoring import Scorer
+from exporter.reports.release_report import Finding, ReleasedArtifacts, ReleaseReport, Verdict
+from exporter.serving.downloaded_tower import DownloadedTower, download_tower
+from exporter.spec import TowerName
+from exporter.stages import Progress
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgedRelease:
+    """The two releases on disk, and what they are judged by."""
+
+    candidate: dict[TowerName, DownloadedTower]
+    baseline: dict[TowerName, DownloadedTower]  # towers of it that can be compared
+    evaluation: Evaluation
+    gate: ReleaseGate
+    rows_uri: str
+    item_input_uri: str | None  # rows of all items
+    scratch: Path
+
+
+def judge_release(  # noqa: PLR0913  what is judged, by what and where: all but the first three by name
+    candidate: ReleasedArtifacts,
+    baseline: ReleasedArtifacts | None,
+    gate: ReleaseGate,
+    *,
+    config_text: str,
+    scratch: Path,
+    item_input_uri: str | None = None,
+    key: VerifyingKey | None = None,
+    families: Collection[str] = (),
+    progress: Progress = lambda fraction, detail: None,
+) -> ReleaseReport:
+    """Measure a published release against labels and against a baseline; raise no error of the tree.
+
+    The report is not blessed, and its `failure` says why, if the release cannot be judged: rows or columns
+    are missing, or its own package cannot be run. A baseline that cannot be run, or not on these rows, is a
+    finding.
+
+    Args:
+        candidate: the release to judge, as published.
+        baseline: the release to compare with; None: there is none, and only absolute measures are judged.
+        gate: what is measured, and how much worse it may be.
+        config_text: the whole pipeline config of the candidate.
+        scratch: folder for downloads; what is written there is removed again.
+        item_input_uri: rows of all items, for a retrieval model whose item vectors were not published.
+        key: the key that must have signed both releases, if any.
+        families: custom families whose packages may be loaded.
+        progress: called now and then with the share that is done.
+    """
+    begun = time.monotonic()
+    evidence = _Evidence()
+    with tempfile.TemporaryDirectory(dir=scratch, prefix="release-") as folder:
+        sources = _Sources(
+            folder=Path(folder), item_input_uri=item_input_uri, key=key, families=families, progress=progress
+        )
+        try:
+            _gather(candidate, baseline, gate, config_text, sources, evidence)
+        except ExportError as error:
+            log.warning("release_not_judged", extra={"code": error.code}, exc_info=True)
+            evidence.failure = f"{error.code}: {error.message}" + (f" ({error.hint})" if error.hint else "")
+    return ReleaseReport(
+        job_id=candidate.job_id,
+        baseline=None if baseline is None else baseline.job_id,
+        blessed=not evidence.failure and is_blessed(evidence.findings, gate),
+        findings=tuple(evidence.findings),
+        failure=evidence.failure,
+        rows=evidence.rows,
+        seconds=round(time.monotonic() - begun, 3),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Sources:
+    """What releases are read with, and where they are written to."""
+
+    folder: Path
+    item_input_uri: str | None
+    key: VerifyingKey | None
+    families: Collection[str]
+    progress: Progress
+
+
+@dataclass(kw_only=True)
+class _Evidence:
+    """What was found out by now."""
+
+    findings: list[Finding] = field(default_factory=list)
+    failure: str = ""
+    rows: int = 0
+
+
+def _gather(
+    candidate: ReleasedArtifacts,
+    baseline: ReleasedArtifacts | None,
+    gate: ReleaseGate,
+    config_text: str,
+    sources: _Sources,
+    evidence: _Evidence,
+) -> None:
+    """Download and measure; raise the error that keeps the candidate from being judged."""
+    towers = _download(candidate, sources.folder / "new", sources)
+    evaluation = _read_evaluation(config_text, towers)
+    old, notes = _download_baseline(baseline, towers, sources)
+    evidence.findings.extend(notes)
+    judged = JudgedRelease(
+        candidate=towers,
+        baseline=old,
+        evaluation=evaluation,
+        gate=gate,
+        rows_uri=rows_uri_of(gate, evaluation),
+        item_input_uri=sources.item_input_uri,
+        scratch=sources.folder,
+    )
+    for finding, rows in judge_quality(judged, sources.progress):
+        evidence.findings.append(finding)
+        evidence.rows = max(evidence.rows, rows)
+
+
+def is_blessed(findings: Iterable[Finding], gate: ReleaseGate) -> bool:
+    """Return whether no measure failed, and none was left untold unless the gate allows that."""
+    refusing = {Verdict.FAILED} if gate.bless_untold else {Verdict.FAILED, Verdict.TOO_FEW}
+    return not any(finding.verdict in refusing for finding in findings)
+
+
+def rows_uri_of(gate: ReleaseGate, evaluation: Evaluation) -> str:
+    """Return the URI of the held-out rows: the gate's, or the config's eval_input_path.
+
+    Raises:
+        InvalidSpec: neither names any.
+    """
+    if uri := gate.rows_uri or evaluation.eval_input_path:
+        return uri
+    raise InvalidSpec(
+        "the release gate has no rows: neither release_gate.rows_uri nor the config's eval_input_path is set",
+        hint="name a parquet file of held-out rows with their labels in release_gate.rows_uri",
+        where="release_gate.rows_uri",
+    )
+
+
+def judge_quality(judged: JudgedRelease, _progress: Progress) -> Iterator[tuple[Finding, int]]:
+    """Yield the findings on held-out rows, each with the number of rows."""
+    if TowerName.MODEL in judged.candidate:
+        yield from _judge_ranking(judged)
+
+
+def _judge_ranking(judged: JudgedRelease) -> Iterator[tuple[Finding, int]]:
+    name = TowerName.MODEL
+    towers = [side[name] for side in (judged.candidate, judged.baseline) if name in side]
+    tasks = list(_find_tasks(judged, towers))
+    if not tasks:
+        detail = "the config names no task with a loss and a label whose answers this tower gives"
+        yield Finding(measure="quality", subject=name, verdict=Verdict.TOO_FEW, detail=detail), 0
+        return
+    columns = [column for task in tasks for column in task.columns]
+    rows = LabelledRows(judged.rows_uri, towers, columns, max_rows=judged.gate.max_rows)
+    scorer = Scorer(rows, towers, judged.scratch)
+    for batch in scorer.batches():
+        for task in tasks:
+            task.add(batch)
+    if not rows.counts.rows:
+        raise InvalidRows(
+            f"no row of {rows.uri} could be scored: all name ids that a table has no row for",
+            hint="give rows of the model's own vocabulary",
+            where=rows.uri,
+        )
+    if scorer.failure is not None:
+        yield _baseline_finding(scorer.failure.message), rows.counts.rows
+        for task in tasks:
+            task.has_baseline = False
+    for task in tasks:
+        for finding in task.judge():
+            yield finding, rows.counts.rows
+
+
+def _find_tasks(judged: JudgedRelease, towers: Sequence[DownloadedTower]) -> Iterator[TaskAnswers]:
+    """Yield the tasks whose answers the tower gives and whose labels have a column.
+
+    Raises:
+        InvalidSpec: the gate names the labels of a task that there is not.
+    """
+    known = {task.name for task in judged.evaluation.tasks}
+    for name in judged.gate.labels:
+        if name not in known:
+            raise InvalidSpec(
+                f"release_gate.labels names task {name!r}, and the model has none of this name",
+                hint=f"its tasks are {', '.join(map(repr, sorted(known))) or 'none'}",
+                where="release_gate.labels",
+            )
+    for task in judged.evaluation.tasks:
+        found = TaskAnswers(
+            task=task,
+            gate=judged.gate,
+            has_baseline=len(towers) > 1 and _gives(towers[1], task),
+        )
+        if _gives(towers[0], task) and found.label:
+            yield found
+
+
+def _gives(tower: DownloadedTower, task: EvaluatedTask) -> bool:
+    return any(output.name == task.output for output in tower.entry.outputs)
+
+
+def _read_evaluation(config_text: str, towers: dict[TowerName, DownloadedTower]) -> Evaluation:
+    """Return what the config says of labels; a custom family's config says nothing that is known here."""
+    if any(tower.entry.declaration is not None for tower in towers.values()):
+        return Evaluation(eval_input_path="", tasks=(), label="", item_id="")
+    return read_evaluation(config_text)
+
+
+def _download(release: ReleasedArtifacts, into: Path, sources: _Sources) -> dict[TowerName, DownloadedTower]:
+    return {
+        name: download_tower(uri, name, into / name, sources.key, families=sources.families)
+        for name, uri in release.towers.items()
+    }
+
+
+def _download_baseline(
+    baseline: ReleasedArtifacts | None,
+    candidate: dict[TowerName, DownloadedTower],
+    sources: _Sources,
+) -> tuple[dict[TowerName, DownloadedTower], list[Finding]]:
+    """Return the baseline's towers, and findings on those that cannot be compared."""
+    if baseline is None:
+        return {}, []
+    found: dict[TowerName, DownloadedTower] = {}
+    findings: list[Finding] = []
+    for name in candidate:
+        uri = baseline.towers.get(name)
+        if uri is None:
+            findings.append(_baseline_finding(f"release {baseline.job_id} has no {name} tower", name))
+            continue
+        try:
+            into = sources.folder / "old" / name
+            found[name] = download_tower(uri, name, into, sources.key, families=sources.families)
+        except ExportError as error:
+            findings.append(_baseline_finding(error.message, name))
+    return found, findings
+
+
+def _baseline_finding(problem: str, subject: str = "") -> Finding:
+    """Return the finding that there is a baseline which nothing can be compared with."""
+    return Finding(
+        measure="baseline",
+        subject=subject,
+        verdict=Verdict.TOO_FEW,
+        detail=f"the baseline cannot be compared: {problem}",
+    )
