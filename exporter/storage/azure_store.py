@@ -56,9 +56,8 @@ class AzureStore(CloudStore):
     """Stores files below a prefix of a container; the version of a file is its entity tag."""
 
     scheme = _SCHEME
-    bucket_names = _NAMES
 
-    def __init__(self, container: ContainerClient, prefix: str = "", *, part_size: int = PART_SIZE) -> None:
+    def __init__(self, container: ContainerClient, prefix: str = "", *, part_size: int | None = None) -> None:
         super().__init__(container.container_name, prefix, part_size=part_size)
         self._container = container
 

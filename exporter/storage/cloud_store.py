@@ -1,7 +1,6 @@
-"""The common half of stores whose provider's library does conditional writes of any size itself.
+"""The common half of stores in a bucket: providers differ in their protocols, not in what a store promises.
 
-Google Cloud Storage and Azure Blob Storage differ from S3 in their protocols, not in what a store promises: a
-file is read by ranges of one version, and a key is written only if there is none.
+A file is read by ranges of one version, and a key is written only if there is none.
 """
 
 import re
@@ -35,9 +34,9 @@ from exporter.storage.store import (
 PART_SIZE = 32 << 20  # bytes; larger files are uploaded in parts, one of which is held in memory
 CONNECT_S, ANSWER_S = 10.0, 60.0  # seconds for a connection, and for each read of an answer
 
+TRIES = 5  # of an answer that ends too early
+_PAUSE_S = 0.5  # before the second of `TRIES`; half a second more before each further one
 _RANGE = 16 << 20  # bytes that `chunks` asks for at once
-_TRIES = 5  # of a range that ends too early
-_PAUSE_S = 0.5  # before the second of `_TRIES`; half a second more before each further one
 _RETRYABLE_STATUS = {408, 429}
 
 
@@ -45,12 +44,11 @@ class CloudStore(ArtifactStore):
     """Stores files below a prefix of a bucket; a provider's subclass sends the requests."""
 
     scheme: ClassVar[str]
-    bucket_names: ClassVar[re.Pattern[str]]  # as the provider allows them; a name may become part of a host
 
-    def __init__(self, bucket: str, prefix: str = "", *, part_size: int = PART_SIZE) -> None:
+    def __init__(self, bucket: str, prefix: str = "", *, part_size: int | None = None) -> None:
         self._bucket = bucket
         self._root = f"{prefix}/" if prefix else ""
-        self._part_size = part_size
+        self._part_size = part_size or PART_SIZE
 
     @abstractmethod
     def _describe(self, path: str, key: str) -> StoredFile:
@@ -96,13 +94,13 @@ class CloudStore(ArtifactStore):
     def _read_range(self, key: str, version: str, start: int, end: int) -> bytes:
         """Return the bytes from `start` up to `end`; ask again where fewer of them come."""
         uri, data = self.uri_of(key), b""
-        for tries_left in reversed(range(_TRIES)):
+        for tries_left in reversed(range(TRIES)):
             with self._translate_errors(uri):
                 data = self._read_once(self._path(key), start, end, version)
             if len(data) == end - start:
                 return data
             if tries_left:
-                time.sleep(_PAUSE_S * (_TRIES - tries_left))
+                pause_before(tries_left)
         problem = f"{uri}: {len(data)} bytes came where {end - start} were asked for, from {start} on"
         raise StorageError(problem, hint="try again", where=uri)
 
@@ -123,9 +121,10 @@ class CloudStore(ArtifactStore):
         try:
             with self._translate_errors(self.uri_of(key)):
                 self._create(self._path(key), cast("BinaryIO", reporting), size, token, None)
-        except AlreadyPublished:
-            # The library repeats a request whose answer was lost; the second finds the first one's object.
-            if self.stat(key).token != token:
+        except (AlreadyPublished, SourceNotFound):
+            # The library repeats a request whose answer was lost; the second finds that the object exists, or
+            # that the upload is gone, because the first one succeeded.
+            if not self.exists(key) or self.stat(key).token != token:
                 raise
         reporting.report(size)
 
@@ -189,6 +188,11 @@ def split_bucket(uri: str, scheme: str, names: re.Pattern[str]) -> tuple[str, st
         hint = f"write {scheme}://bucket/prefix; a bucket's name has lower-case letters, digits and hyphens"
         raise InvalidSpec(f"{uri!r} names no bucket", hint=hint, where=uri)
     return bucket, check_prefix(prefix.rstrip("/"))
+
+
+def pause_before(tries_left: int) -> None:
+    """Wait before the next of `TRIES`: longer before each further one."""
+    time.sleep(_PAUSE_S * (TRIES - tries_left))
 
 
 def already_published(uri: str) -> AlreadyPublished:

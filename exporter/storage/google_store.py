@@ -16,7 +16,6 @@ from exporter.errors import StorageError
 from exporter.storage.cloud_store import (
     ANSWER_S,
     CONNECT_S,
-    PART_SIZE,
     CloudStore,
     already_published,
     not_installed,
@@ -66,12 +65,12 @@ class GoogleStore(CloudStore):
     """Stores files below a prefix of a bucket; the version of a file is its generation."""
 
     scheme = _SCHEME
-    bucket_names = _NAMES
 
     def __init__(
-        self, client: "storage.Client", bucket: str, prefix: str = "", *, part_size: int = PART_SIZE
+        self, client: "storage.Client", bucket: str, prefix: str = "", *, part_size: int | None = None
     ) -> None:
-        super().__init__(bucket, prefix, part_size=-(-part_size // _STEP) * _STEP)
+        super().__init__(bucket, prefix, part_size=part_size)
+        self._part_size = -(-self._part_size // _STEP) * _STEP
         self._client = client
 
     def link(self, key: str, lifetime: timedelta, endpoint: str | None = None) -> str | None:

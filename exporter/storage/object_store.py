@@ -7,14 +7,11 @@ ListMultipartUploadParts and ListBucketMultipartUploads.
 
 import logging
 import math
-import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from datetime import timedelta
-from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, cast
 from urllib.parse import urlsplit
-from uuid import uuid4
 
 import botocore.session
 from botocore.config import Config
@@ -30,34 +27,25 @@ from botocore.exceptions import (
 )
 from botocore.loaders import create_loader
 
-from exporter.errors import AlreadyPublished, ExportError, InvalidSpec, SourceNotFound, StorageError
-from exporter.storage.range_reader import RangeReader
-from exporter.storage.store import (
-    CHUNK_SIZE,
-    ArtifactStore,
-    OnSent,
-    Permission,
-    StoredFile,
-    always,
-    as_permitted,
-    check_key,
-    check_prefix,
-    count_listed,
-    ignore_sent,
+from exporter.errors import ExportError, InvalidSpec, SourceNotFound, StorageError
+from exporter.storage.cloud_store import (
+    TRIES,
+    CloudStore,
+    already_published,
+    pause_before,
+    replaced,
 )
+from exporter.storage.store import CHUNK_SIZE, Permission, StoredFile, always, as_permitted, check_prefix
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_s3.type_defs import CompletedPartTypeDef
 
-PART_SIZE = 32 << 20  # bytes; larger files are uploaded in parts, one of which is held in memory
 MAX_PARTS = 10_000  # parts of one upload, by the protocol
 
-_TRIES = 5  # of a request that is repeated here, because each try needs a new permission or a new connection
-# Tries of any other request. botocore waits at most 50 ms after the first and twice as long after each later
+# Tries of a request by botocore, which waits at most 50 ms after the first and twice as long after each later
 # one, so that a store may be away for some seconds; twenty times as long if the store answers "slow down".
 _CALLS = 9
-_PAUSE_S = 0.5  # seconds before the second of `_TRIES`; half a second more before each further one
 _TOKEN = "slipway-write"  # metadata key by which a write recognises its own object
 EXISTS = "FileAlreadyExists"  # the code of OSS, with status 409, where S3 says 412
 _RETRYABLE_CODES = {"ExpiredToken", "RequestTimeout", "SlowDown", "ThrottlingException"}
@@ -76,33 +64,22 @@ _DESCRIPTIONS = create_loader()
 log = logging.getLogger(__name__)
 
 
-class ObjectStore(ArtifactStore):
-    """Stores files below a prefix of a bucket."""
+class ObjectStore(CloudStore):
+    """Stores files below a prefix of a bucket; the version of a file is its entity tag."""
 
-    scheme: ClassVar[str] = "s3"
+    scheme = "s3"
     # Parameters of a write by which the store refuses a key that exists.
     only_if_new: ClassVar[Mapping[str, Any]] = {"IfNoneMatch": "*"}
 
     def __init__(
-        self, client: "S3Client", bucket: str, prefix: str = "", *, part_size: int = PART_SIZE
+        self, client: "S3Client", bucket: str, prefix: str = "", *, part_size: int | None = None
     ) -> None:
+        super().__init__(bucket, prefix, part_size=part_size)
         self._client = client
-        self._bucket = bucket
-        self._root = f"{prefix}/" if prefix else ""
-        self._part_size = part_size
 
     def make_client(self, endpoint: str | None = None, *, within: timedelta | None = None) -> "S3Client":
         """Create a client as the store's own, of another endpoint or one that tries once, within a time."""
         return create_client(make_config(within), endpoint)
-
-    def uri_of(self, key: str) -> str:
-        return f"{self.scheme}://{self._bucket}/{self._root}{key}".rstrip("/")
-
-    def stat(self, key: str) -> StoredFile:
-        with translate_errors(self.uri_of(key)):
-            found = self._client.head_object(Bucket=self._bucket, Key=self._path(key))
-        token = found["Metadata"].get(_TOKEN, "")
-        return StoredFile(key=key, size=found["ContentLength"], version=found["ETag"], token=token)
 
     def link(self, key: str, lifetime: timedelta, endpoint: str | None = None) -> str | None:
         with translate_errors(self.uri_of(key)):
@@ -115,89 +92,74 @@ class ObjectStore(ArtifactStore):
             )
 
     def chunks(self, key: str) -> Iterator[bytes]:
-        with translate_errors(self.uri_of(key)):
-            response = self._client.get_object(Bucket=self._bucket, Key=self._path(key))
-            with closing(response["Body"]) as body:  # `with body` would skip its check of the length
-                yield from body.iter_chunks(CHUNK_SIZE)
-
-    def open_file(self, key: str) -> BinaryIO:
-        return cast("BinaryIO", RangeReader(partial(self._read_range, key), self.size(key)))
-
-    def _read_range(self, key: str, start: int, end: int) -> bytes:
-        """Return the bytes from `start` up to `end`; ask again where fewer of them come."""
-        with translate_errors(self.uri_of(key)):
-            for tries_left in reversed(range(_TRIES)):
-                response = self._client.get_object(
-                    Bucket=self._bucket, Key=self._path(key), Range=f"bytes={start}-{end - 1}"
-                )
+        """Yield the bytes of one version of a file; an answer that breaks off is continued where it ended."""
+        rest: dict[str, Any] = {}  # of the request after an answer that broke off
+        sent = 0
+        with translate_errors(self.uri_of(key), if_not_met=replaced):
+            for tries_left in reversed(range(TRIES)):
+                response = self._client.get_object(Bucket=self._bucket, Key=self._path(key), **rest)
                 try:
-                    with closing(response["Body"]) as body:
-                        data = body.read()
-                    if len(data) == end - start:
-                        return data
-                    if not tries_left:
-                        raise _too_short(self.uri_of(key), len(data), end - start)
+                    with closing(response["Body"]) as body:  # `with body` would skip its check of the length
+                        for chunk in body.iter_chunks(CHUNK_SIZE):
+                            sent += len(chunk)
+                            yield chunk
+                    return
                 except _BROKEN_OFF:
                     if not tries_left:
                         raise
-                time.sleep(_PAUSE_S * (_TRIES - tries_left))
-        raise AssertionError("the last try returns or raises")
+                    rest = {"Range": f"bytes={sent}-", "IfMatch": response["ETag"]}
+                pause_before(tries_left)
 
-    def list(self, prefix: str = "", *, follow_links: bool = False) -> tuple[StoredFile, ...]:
-        pages = self._client.get_paginator("list_objects_v2")
-        with translate_errors(self.uri_of(prefix)):
-            entries = (
-                entry
-                for page in pages.paginate(Bucket=self._bucket, Prefix=self._folder(prefix))
-                for entry in page.get("Contents", ())
-            )
-            return tuple(
-                sorted(
-                    StoredFile(
-                        key=entry["Key"].removeprefix(self._root), size=entry["Size"], version=entry["ETag"]
-                    )
-                    for entry in count_listed(entries, self.uri_of(prefix))
-                    if not entry["Key"].endswith("/")  # markers that some programs leave for folders
-                )
-            )
+    def _describe(self, path: str, key: str) -> StoredFile:
+        found = self._client.head_object(Bucket=self._bucket, Key=path)
+        token = found["Metadata"].get(_TOKEN, "")
+        return StoredFile(key=key, size=found["ContentLength"], version=found["ETag"], token=token)
 
-    def write(self, source: BinaryIO, size: int, key: str, on_sent: OnSent = ignore_sent) -> None:
-        if self.exists(key):  # saves the upload of a large file; the condition on the write decides
-            raise _already_published(self.uri_of(key))
-        token = uuid4().hex
-        with translate_errors(self.uri_of(key)):
+    def _read_once(self, path: str, start: int, end: int, version: str) -> bytes:
+        with translate_errors(self.uri_of(path.removeprefix(self._root)), if_not_met=replaced):
+            response = self._client.get_object(
+                Bucket=self._bucket, Key=path, Range=f"bytes={start}-{end - 1}", IfMatch=version
+            )
             try:
-                if size <= self._part_size:
-                    self._write_whole(source, size, self._path(key), token, on_sent)
-                else:
-                    self._write_parts(source, size, self._path(key), token, on_sent)
-            except ClientError as error:
-                if not self._was_written(error, key, token):
-                    raise
+                with closing(response["Body"]) as body:
+                    return body.read()
+            except _BROKEN_OFF:
+                return b""
 
-    def put_bytes(self, data: bytes, key: str, *, within: timedelta | None = None) -> None:
-        if within is None:
-            return super().put_bytes(data, key)
-        with translate_errors(self.uri_of(key)):
+    def _list_below(self, prefix: str) -> Iterator[tuple[str, int, str]]:
+        pages = self._client.get_paginator("list_objects_v2")
+        for page in pages.paginate(Bucket=self._bucket, Prefix=prefix):
+            for entry in page.get("Contents", ()):
+                yield entry["Key"], entry["Size"], entry["ETag"]
+
+    def _create(self, path: str, source: BinaryIO, size: int, token: str, within: timedelta | None) -> None:
+        if within is not None:
             # Send bytes, because for a stream boto3 first asks whether the store expects them.
-            self.make_client(within=within).put_object(
-                Bucket=self._bucket, Key=self._path(key), Body=data, **self.only_if_new
-            )
-        return None
+            self._put(self.make_client(within=within), path, source.read(size), size, token)
+        elif size <= self._part_size:
+            self._write_whole(source, size, path, token)
+        else:
+            self._write_parts(source, size, path, token)
 
-    def delete(self, key: str, permission: Permission = always) -> None:
-        path = self._path(key)
-        self._as_permitted(
-            permission, self.uri_of(key), lambda client: client.delete_object(Bucket=self._bucket, Key=path)
-        )
+    def _remove(self, path: str, within: timedelta | None) -> None:
+        self._client_within(within).delete_object(Bucket=self._bucket, Key=path)
+
+    def _translate_errors(self, uri: str) -> AbstractContextManager[None]:
+        return translate_errors(uri)
 
     def delete_prefix(self, prefix: str, permission: Permission = always) -> None:
-        for file in self.list(check_key(prefix)):
-            self.delete(file.key, permission)
+        """Delete the files of a folder, and end its uploads that were never completed."""
+        super().delete_prefix(prefix, permission)
         for path, upload in self._uploads(prefix):
-            abort = partial(self._abort_by, path=path, upload=upload)
-            with suppress(SourceNotFound):  # already aborted, perhaps by a try whose answer was lost
-                self._as_permitted(permission, self.uri_of(prefix), abort)
+
+            def abort(within: timedelta | None, path: str = path, upload: str = upload) -> None:
+                # It may be aborted already, perhaps by a try whose answer was lost.
+                with suppress(SourceNotFound), translate_errors(self.uri_of(prefix)):
+                    self._client_within(within).abort_multipart_upload(
+                        Bucket=self._bucket, Key=path, UploadId=upload
+                    )
+
+            as_permitted(permission, abort)
 
     def _uploads(self, prefix: str) -> tuple[tuple[str, str], ...]:
         """Return path and id of every multipart upload that was never completed."""
@@ -209,41 +171,28 @@ class ObjectStore(ArtifactStore):
                 for upload in page.get("Uploads", ())
             )
 
-    def _abort_by(self, client: "S3Client", path: str, upload: str) -> None:
-        client.abort_multipart_upload(Bucket=self._bucket, Key=path, UploadId=upload)
+    def _client_within(self, within: timedelta | None) -> "S3Client":
+        return self._client if within is None else self.make_client(within=within)
 
-    def _as_permitted(self, permission: Permission, uri: str, act: "Callable[[S3Client], object]") -> None:
-        """Ask for permission before each try of `act`; let the client retry if permission has no end."""
-
-        def send(within: timedelta | None) -> None:
-            with translate_errors(uri):
-                act(self._client if within is None else self.make_client(within=within))
-
-        as_permitted(permission, send)
-
-    def _path(self, key: str) -> str:
-        return self._root + check_key(key)
-
-    def _folder(self, prefix: str) -> str:
-        return f"{self._path(prefix)}/" if check_prefix(prefix) else self._root
-
-    def _write_whole(self, source: BinaryIO, size: int, path: str, token: str, on_sent: OnSent) -> None:
-        self._client.put_object(
+    def _put(self, client: "S3Client", path: str, body: BinaryIO | bytes, size: int, token: str) -> None:
+        client.put_object(
             Bucket=self._bucket,
             Key=path,
-            Body=source,
+            Body=body,
             ContentLength=size,
             Metadata={_TOKEN: token},
             **self.only_if_new,
         )
-        on_sent(size)
 
-    def _write_parts(self, source: BinaryIO, size: int, path: str, token: str, on_sent: OnSent) -> None:
+    def _write_whole(self, source: BinaryIO, size: int, path: str, token: str) -> None:
+        self._put(self._client, path, source, size, token)
+
+    def _write_parts(self, source: BinaryIO, size: int, path: str, token: str) -> None:
         upload = self._client.create_multipart_upload(
             Bucket=self._bucket, Key=path, Metadata={_TOKEN: token}
         )["UploadId"]
         try:
-            parts = list(self._send_parts(source, size, path, upload, on_sent))
+            parts = list(self._send_parts(source, size, path, upload))
             self._client.complete_multipart_upload(
                 Bucket=self._bucket,
                 Key=path,
@@ -256,7 +205,7 @@ class ObjectStore(ArtifactStore):
             raise
 
     def _send_parts(
-        self, source: BinaryIO, size: int, path: str, upload: str, on_sent: OnSent
+        self, source: BinaryIO, size: int, path: str, upload: str
     ) -> "Iterator[CompletedPartTypeDef]":
         part_size = max(self._part_size, math.ceil(size / MAX_PARTS))
         for number, start in enumerate(range(0, size, part_size), start=1):
@@ -264,7 +213,6 @@ class ObjectStore(ArtifactStore):
             sent = self._client.upload_part(
                 Bucket=self._bucket, Key=path, UploadId=upload, PartNumber=number, Body=part
             )
-            on_sent(len(part))
             yield {"ETag": sent["ETag"], "PartNumber": number}
 
     def _abort(self, path: str, upload: str) -> None:
@@ -272,17 +220,6 @@ class ObjectStore(ArtifactStore):
             self._client.abort_multipart_upload(Bucket=self._bucket, Key=path, UploadId=upload)
         except (BotoCoreError, ClientError):
             log.warning("upload_not_aborted", exc_info=True, extra={"key": path, "upload": upload})
-
-    def _was_written(self, error: ClientError, key: str, token: str) -> bool:
-        """Return whether this write succeeded although its last request was refused.
-
-        boto3 repeats a request whose answer was lost; the second one then finds that the object exists, or
-        that the upload is gone, because the first one succeeded.
-        """
-        if (_status(error) not in (404, 412) and _code(error) != EXISTS) or not self.exists(key):
-            return False
-        head = self._client.head_object(Bucket=self._bucket, Key=self._path(key))
-        return head["Metadata"].get(_TOKEN) == token
 
 
 def open_uri(uri: str) -> ObjectStore:
@@ -345,21 +282,18 @@ def _has_addressing_style(client: "S3Client") -> bool:
     return bool(settings and settings.get("addressing_style"))
 
 
-def _too_short(uri: str, came: int, asked: int) -> StorageError:
-    return StorageError(f"{uri}: {came} bytes came where {asked} were asked for", hint="try again", where=uri)
-
-
-def _already_published(uri: str) -> AlreadyPublished:
-    return AlreadyPublished(f"{uri} exists; a key is never overwritten", where=uri)
-
-
 @contextmanager
-def translate_errors(uri: str) -> Iterator[None]:
-    """Convert boto3's errors on `uri` into the exporter's errors."""
+def translate_errors(
+    uri: str, *, if_not_met: Callable[[str], ExportError] = already_published
+) -> Iterator[None]:
+    """Convert boto3's errors on `uri` into the exporter's errors.
+
+    A condition that is not met becomes `if_not_met`: by default that of a write, that there is no object.
+    """
     try:
         yield
     except ClientError as error:
-        raise _from_answer(error, uri) from error
+        raise _from_answer(error, uri, if_not_met) from error
     except BotoCoreError as error:
         can_retry = not isinstance(error, _NEVER_RETRYABLE)
         raise StorageError(f"{uri}: {error}", where=uri, retryable=can_retry) from error
@@ -369,11 +303,11 @@ def translate_errors(uri: str) -> Iterator[None]:
         raise StorageError(f"{uri}: {error}", where=uri, retryable=False) from error
 
 
-def _from_answer(error: ClientError, uri: str) -> ExportError:
+def _from_answer(error: ClientError, uri: str, if_not_met: Callable[[str], ExportError]) -> ExportError:
     status = _status(error)
     code = _code(error)
     if status == 412 or code == EXISTS:
-        return _already_published(uri)
+        return if_not_met(uri)
     if status == 404:
         return SourceNotFound(f"there is no {uri}", where=uri)
     if status >= 500 or status in _RETRYABLE_STATUS or code in _RETRYABLE_CODES:

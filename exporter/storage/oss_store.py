@@ -19,7 +19,6 @@ from exporter.errors import StorageError
 from exporter.storage.cloud_store import split_bucket
 from exporter.storage.object_store import EXISTS, ObjectStore, make_config, make_session, translate_errors
 from exporter.storage.settings import AccessKey, AlibabaSettings, OssSettings
-from exporter.storage.store import OnSent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,8 +43,8 @@ class OssStore(ObjectStore):
     def make_client(self, endpoint: str | None = None, *, within: timedelta | None = None) -> "S3Client":
         return create_client(self._bucket, endpoint, within)
 
-    def _write_whole(self, source: BinaryIO, size: int, path: str, token: str, on_sent: OnSent) -> None:
-        super()._write_whole(source, size, path, token, on_sent)
+    def _write_whole(self, source: BinaryIO, size: int, path: str, token: str) -> None:
+        super()._write_whole(source, size, path, token)
         if self._bucket not in self._guarded:
             source.seek(-size, 1)
             self._require_guard(source, size, path, token)
@@ -53,7 +52,7 @@ class OssStore(ObjectStore):
     def _require_guard(self, source: BinaryIO, size: int, path: str, token: str) -> None:
         """Write a key again as it is: a bucket that allows it would let two attempts overwrite each other."""
         try:
-            super()._write_whole(source, size, path, token, lambda count: None)
+            super()._write_whole(source, size, path, token)
         except ClientError as error:
             if error.response.get("Error", {}).get("Code") == EXISTS:
                 self._guarded.add(self._bucket)

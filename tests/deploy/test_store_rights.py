@@ -16,7 +16,7 @@ from botocore.exceptions import ClientError
 from deploy.compose import Places, Service, services_in
 from deploy.moto_store import MotoStore, running_moto
 from exporter.errors import SourceNotFound, StorageError
-from exporter.storage.object_store import PART_SIZE
+from exporter.storage.cloud_store import PART_SIZE
 from exporter.storage.open import open_store
 from exporter.storage.store import ArtifactStore
 from launcher.ports import free_port

@@ -14,7 +14,7 @@ from exporter.manifest import FileRef, TowerEntry
 from exporter.outcome import ExportOutcome, Failure
 from exporter.spec import TowerName
 from exporter.stages import Progress, Stage, StageClock, StageEvent
-from exporter.storage import object_store
+from exporter.storage import cloud_store
 from exporter.storage.open import open_store, split_uri
 from exporter.storage.store import StoredFile, join_uri
 from processes.settings import inherited_environment
@@ -49,7 +49,7 @@ def run_ranks(folder: Path, workspace: Path, count: str) -> None:
     from worker.attempt import ranks  # with torch
 
     sys.argv = ["worker.attempt.ranks", str(workspace), count]
-    object_store.PART_SIZE = _PART
+    cloud_store.PART_SIZE = _PART
     ranks.main(HoldFolder(folder).watching(order.attempt))
 
 
@@ -57,7 +57,7 @@ def run_light(folder: Path, workspace: Path, permission: Permission = await_proo
     """Do everything that rank 0 does except for the export itself."""
     order = AttemptFile.model_validate_json((workspace / "attempt.json").read_text())
     os.environ[NAMING] = f"attempt-{order.attempt}"  # noqa: TID251 (boto3 reads it there)
-    object_store.PART_SIZE = _PART
+    cloud_store.PART_SIZE = _PART
     with (workspace / "events-0.jsonl").open("a", buffering=1) as events:
 
         def write(event: StageEvent) -> None:
