@@ -88,7 +88,7 @@ def judge_release(  # noqa: PLR0913  what is judged, by what and where: all but 
 
 @dataclass(frozen=True, kw_only=True)
 class _Sources:
-    """What releases are read with, and where they are written to."""
+    """Sources and keys by which releases are read, and the folder they are written to."""
 
     folder: Path
     item_input_uri: str | None
@@ -99,7 +99,7 @@ class _Sources:
 
 @dataclass(kw_only=True)
 class _Evidence:
-    """What was found out by now."""
+    """Findings by now, and the reason why there will be no more."""
 
     findings: list[Finding] = field(default_factory=list)
     failure: str = ""
