@@ -1,8 +1,11 @@
 """Load a package so that it can be called: as servers do, or, if it is large, with its weights mapped."""
 
+import hashlib
 import stat
 import tempfile
 import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -13,7 +16,7 @@ from exporter.aoti.constants import Constant, read_constants_table
 from exporter.aoti.torch_loader import Package, UnpackedPackage
 from exporter.checkpoint.mapped_tensor import map_bytes
 from exporter.checkpoint.stored_zip import data_start
-from exporter.errors import InvalidArtifact
+from exporter.errors import CompileFailed, InvalidArtifact
 
 # torch's loader copies the whole blob into memory; servers load packages this way, and packages of usual size
 # are verified this way. A larger blob is mapped from the file instead.
@@ -65,6 +68,50 @@ def load_package(
             return _load_in_place(path, archive, blobs[0])
     except zipfile.BadZipFile as error:
         raise InvalidArtifact(f"{path} is not a package: {error}", where=str(path)) from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackageContents:
+    """The code of a package, as digests of each kind of file, and its weights, mapped from the file."""
+
+    code: Mapping[str, str]  # by "wrapper.so", "kernel.cpp", ...: names in the archive begin with a digest
+    weights: Mapping[str, Tensor]  # by their names in the traced module
+
+
+def read_contents(path: Path) -> PackageContents:
+    """Read what is in a package without loading it, which works on any machine.
+
+    Raises:
+        InvalidArtifact: the file is not a package of Slipway's.
+    """
+    check_archive(path)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            entries = [entry for entry in archive.infolist() if f"/{CODE_FOLDER}/" in entry.filename]
+            blobs = [entry for entry in entries if entry.filename.endswith(BLOB_SUFFIX)]
+            code: dict[str, str] = {}
+            for entry in sorted(entries, key=lambda each: each.CRC):  # a GPU's code has many of one kind
+                if entry not in blobs:
+                    code[_kind(entry)] = code.get(_kind(entry), "") + _digest(archive, entry)
+            source = next((entry for entry in entries if entry.filename.endswith("wrapper.cpp")), None)
+            if source is None:
+                raise InvalidArtifact(f"{path} has no code", where=str(path))
+            table = read_constants_table(archive.read(source).decode())
+    except (zipfile.BadZipFile, UnicodeDecodeError, CompileFailed) as error:
+        raise InvalidArtifact(f"{path} is not a package: {error}", where=str(path)) from error
+    return PackageContents(code=code, weights=_map_blob(path, blobs[0], table) if blobs else {})
+
+
+def _kind(entry: zipfile.ZipInfo) -> str:
+    """Return a file's name in the package without the digest that the compiler puts in front."""
+    _, _, below = entry.filename.partition(f"/{CODE_FOLDER}/")
+    folder, slash, name = below.rpartition("/")
+    return f"{folder}{slash}{name.partition('.')[2] or name}"
+
+
+def _digest(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> str:
+    with archive.open(entry) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]  # it reads no more
 
 
 def _load_in_place(path: Path, archive: zipfile.ZipFile, blob: zipfile.ZipInfo) -> Package:

@@ -234,11 +234,20 @@ def fetch_tower(uri: str, tower: TowerName, into: Path, key: VerifyingKey | None
         InvalidArtifact: the artifact has no such tower, or a file's digest is not the one in the manifest.
     """
     root = _artifact_root(uri)
-    entry = _find_tower(read_manifest(root, key), tower, root)
+    entry = find_tower(read_manifest(root, key), tower, root)
     store = open_store(root)
-    for ref in entry.served_files:
-        _fetch_file(store, ref, into / check_path(ref.path))
+    fetch_files(store, entry.served_files, into)
     return (into / entry.package.path).parent.parent
+
+
+def fetch_files(store: ArtifactStore, files: Sequence[FileRef], into: Path) -> None:
+    """Download files of an artifact to their paths below `into`.
+
+    Raises:
+        InvalidArtifact: a file is missing, or its digest is not the one in the manifest.
+    """
+    for ref in files:
+        _fetch_file(store, ref, into / check_path(ref.path))
 
 
 def _fetch_file(store: ArtifactStore, ref: FileRef, local: Path) -> None:
@@ -268,7 +277,8 @@ def _artifact_root(uri: str) -> str:
     return uri.rstrip("/").removesuffix(f"/{MANIFEST_NAME}")
 
 
-def _find_tower(manifest: Manifest, tower: TowerName, root: str) -> TowerEntry:
+def find_tower(manifest: Manifest, tower: TowerName, root: str) -> TowerEntry:
+    """Return a tower's entry; raise InvalidArtifact if the artifact at `root` has no such tower."""
     for entry in manifest.towers:
         if entry.name is tower:
             return entry

@@ -3,14 +3,14 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from exporter.comparison.pair_process import PairSetup, RoundsReply, RoundsRequest, Side
+from exporter.comparison.pair_process import CallRequest, PairReply, PairSetup, RoundsRequest, Side
 from exporter.errors import InvalidArtifact, OutOfMemory
 from exporter.reports.comparison import LatencyRatio
 from exporter.serving.downloaded_tower import DownloadedTower
@@ -48,7 +48,6 @@ class PairRunner:
         self._setup = PairSetup(
             sides=(_side(old), _side(new)),
             op_libraries=tuple(libraries),
-            device=new.manifest.device,
             threads=threads,
         )
         self._process = RunnerProcess(scratch, program=_CHILD)
@@ -66,6 +65,18 @@ class PairRunner:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._process.__exit__(kind, error, trace)
+
+    def run(self, side: Literal[0, 1], inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Run the old (0) or the new tower (1) once.
+
+        Raises:
+            InvalidArtifact: the package refused the inputs.
+            OutOfMemory: there was not enough memory for the call.
+            PackageCrashed: the process died, or took too long and was ended.
+        """
+        outputs = self._process.folder / "outputs.safetensors"
+        self._ask(CallRequest(side=side, inputs=self._write(side, inputs), outputs=outputs))
+        return load_file(outputs)
 
     def compare(
         self, old: Mapping[str, Tensor], new: Mapping[str, Tensor], *, batch: int, seconds: float
@@ -100,17 +111,17 @@ class PairRunner:
         save_file({name: value.cpu().clone().contiguous() for name, value in entering.items()}, path)
         return path
 
-    def _ask(self, request: PairSetup | RoundsRequest) -> RoundsReply:
-        reply = self._process.exchange(request, RoundsReply, limit_s=self._limit_s)
+    def _ask(self, request: PairSetup | CallRequest | RoundsRequest) -> PairReply:
+        reply = self._process.exchange(request, PairReply, limit_s=self._limit_s)
         if reply.out_of_memory is not None:
             raise OutOfMemory(f"the process running both packages: {reply.out_of_memory}")
         if reply.failed is not None:
-            raise InvalidArtifact(f"a package could not be timed: {reply.failed}")
+            raise InvalidArtifact(f"a package refused inputs that fit its manifest: {reply.failed}")
         return reply
 
 
 def _side(tower: DownloadedTower) -> Side:
-    return Side(chain=tower.chain, tf32=tower.entry.tf32)
+    return Side(chain=tower.chain, device=tower.manifest.device, tf32=tower.entry.tf32)
 
 
 def estimate_ratio(old_ms: Sequence[float], new_ms: Sequence[float], *, batch: int) -> LatencyRatio:

@@ -54,24 +54,44 @@ def download_tower(
     """
     manifest = read_manifest(artifact_uri, key)
     entry = _find_entry(manifest, tower, artifact_uri)
-    require_runnable(manifest.device, manifest.architecture)
-    require_trusted(manifest.op_libraries, lambda: map(family_module, families), artifact_uri)
-    folder = fetch_tower(artifact_uri, tower, into, key)
-    config, plan = _read_interface(manifest, entry, folder / "pipeline.config", artifact_uri)
+    _require_usable(manifest, artifact_uri, families)  # before anything large is fetched
+    fetch_tower(artifact_uri, tower, into, key)
+    return open_fetched_tower(manifest, entry, into, artifact_uri, families=families)
+
+
+def open_fetched_tower(
+    manifest: Manifest, entry: TowerEntry, root: Path, artifact_uri: str, *, families: Collection[str] = ()
+) -> DownloadedTower:
+    """Open a tower whose files were fetched to below `root`, with their digests verified.
+
+    Raises:
+        InvalidArtifact: it contradicts itself, or was built for another machine.
+    """
+    _require_usable(manifest, artifact_uri, families)
+    config, plan = _read_interface(
+        manifest, entry, (root / entry.package.path).parent.parent / "pipeline.config", artifact_uri
+    )
     if [(tensor.name, tensor.shape) for tensor in plan.inputs] != [(i.name, i.shape) for i in entry.inputs]:
         raise InvalidArtifact(
-            f"{artifact_uri}: the {tower} tower's pipeline.config and the manifest describe different inputs",
+            f"{artifact_uri}: the {entry.name} tower's pipeline.config and the manifest describe different "
+            "inputs",
             hint="export again; the artifact was changed or made by another version",
             where=artifact_uri,
         )
     return DownloadedTower(
         manifest=manifest,
         entry=entry,
-        chain=tuple(_chain(entry, folder.parent)),
+        chain=tuple(_chain(entry, root)),
         features=config.pipeline.features,
         plan=plan,
-        lookup=open_shard_lookup(manifest, entry, config, plan, folder.parent),
+        lookup=open_shard_lookup(manifest, entry, config, plan, root),
     )
+
+
+def _require_usable(manifest: Manifest, artifact_uri: str, families: Collection[str]) -> None:
+    """Raise InvalidArtifact if the packages do not run here, or need operators that nobody has listed."""
+    require_runnable(manifest.device, manifest.architecture)
+    require_trusted(manifest.op_libraries, lambda: map(family_module, families), artifact_uri)
 
 
 def _find_entry(manifest: Manifest, tower: TowerName, where: str) -> TowerEntry:

@@ -1,0 +1,203 @@
+"""Weights of two published towers: which are tables, and how far all others moved."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from exporter.aoti.load import PackageContents, read_contents
+from exporter.artifact.read import check_path
+from exporter.checkpoint.keymap import ID_MAP_IDS, ID_MAP_ROWS
+from exporter.checkpoint.mapped_tensor import room_for
+from exporter.checkpoint.tensors import TensorMeta
+from exporter.comparison.row_values import PIECE, PackagedTable, PublishedTable, RowsOfIds, ShardedRows
+from exporter.dtypes import TableDtype
+from exporter.errors import InvalidArtifact
+from exporter.manifest import ShardedTable, TableEntry, TowerEntry
+from exporter.models.embedding.tables import FLOATS, meta_of_fused_rows
+from exporter.redaction import shorten
+from exporter.reports.comparison import LONGEST_TEXT, MOST_WEIGHTS, WeightDiff, Weights
+from exporter.shards.lookup import RowFiles, read_tables
+
+_LEAST_ROWS = 1000  # of a matrix that counts as a table where the manifest names none
+_PARTS = ("weight", "codes", "scale_offset")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TowerContents:
+    """What the files of a fetched tower hold: code by package, tables by path, and other weights by name."""
+
+    code: Mapping[str, str]
+    tables: Mapping[str, PublishedTable]
+    weights: Mapping[str, Tensor]
+
+
+def read_tower(entry: TowerEntry, root: Path) -> TowerContents:
+    """Open the packages, and shards, of a tower whose files lie below `root`.
+
+    Raises:
+        InvalidArtifact: a file is not what the manifest says.
+    """
+    refs = {"package": entry.package}
+    if entry.sparse is not None:
+        refs = {"sparse package": entry.sparse.package, "dense package": entry.package}
+    contents = {name: read_contents(root / check_path(ref.path)) for name, ref in refs.items()}
+    weights = _all_weights(contents)
+    tables: dict[str, PublishedTable] = {}
+    if entry.tables is not None:
+        tables |= _sharded_tables(root, entry.tables.index.path)
+    maps = _id_maps(weights)
+    for table in entry.embeddings:
+        if table.path not in tables:
+            tables[table.path] = _packaged_table(table, weights, maps.get(table.name), entry)
+    if entry.declaration is not None:  # its manifest names no tables
+        tables |= _large_matrices(weights)
+    return TowerContents(
+        code={
+            f"{package}: {kind}": digest
+            for package, each in contents.items()
+            for kind, digest in each.code.items()
+        },
+        tables=tables,
+        weights=weights,
+    )
+
+
+def _all_weights(contents: Mapping[str, PackageContents]) -> dict[str, Tensor]:
+    return {name: tensor for each in contents.values() for name, tensor in each.weights.items()}
+
+
+def _id_maps(weights: dict[str, Tensor]) -> dict[str, RowsOfIds]:
+    """Take the maps of ids out of `weights`; return each by the name of its table, in which its path ends."""
+    found = {}
+    for name in [name for name in weights if name.endswith(f".{ID_MAP_IDS}")]:
+        path = name.removesuffix(f".{ID_MAP_IDS}")
+        ids_R, rows_R = weights.pop(name), weights.pop(f"{path}.{ID_MAP_ROWS}", None)
+        if rows_R is not None:
+            found[path.rpartition(".")[2]] = RowsOfIds(ids=ids_R, rows=rows_R)
+    return found
+
+
+def _packaged_table(
+    table: TableEntry, weights: dict[str, Tensor], ids: RowsOfIds | None, entry: TowerEntry
+) -> PublishedTable:
+    """Take the tensors of a table out of `weights`."""
+    found = {part: weights.pop(f"{table.path}.{part}", None) for part in _PARTS}
+    tensors = {part: tensor for part, tensor in found.items() if tensor is not None}
+    if not tensors or any(tensor.shape[0] != table.rows for tensor in tensors.values()):
+        raise InvalidArtifact(
+            f"the {entry.name} tower's packages have no table {table.path} of {table.rows:,} rows, which the "
+            "manifest names",
+            hint="export again; the artifact was changed or made by another version",
+            where=table.path,
+        )
+    return PackagedTable(
+        name=table.name,
+        path=table.path,
+        rows=table.rows,
+        width=table.width,
+        dtype=table.dtype,
+        ids=ids,
+        tensors=tensors,
+    )
+
+
+def _large_matrices(weights: dict[str, Tensor]) -> dict[str, PublishedTable]:
+    """Take long matrices of floating-point numbers out of `weights`, as tables."""
+    kinds = {floats: dtype for dtype, floats in FLOATS.items()}
+    names = [
+        name
+        for name, tensor in weights.items()
+        if tensor.dim() == 2
+        and tensor.dtype in kinds
+        and tensor.shape[0] >= max(_LEAST_ROWS, tensor.shape[1])
+    ]
+    found: dict[str, PublishedTable] = {}
+    for name in names:
+        tensor = weights.pop(name)
+        found[name] = PackagedTable(
+            name=name,
+            path=name,
+            rows=tensor.shape[0],
+            width=tensor.shape[1],
+            dtype=kinds[tensor.dtype],
+            tensors={"weight": tensor},
+        )
+    return found
+
+
+def _sharded_tables(root: Path, index: str) -> dict[str, PublishedTable]:
+    files, found = RowFiles(), {}
+    for table in read_tables(root / check_path(index)).tables:
+        pieces = []
+        for shard in table.shards:
+            dtype = FLOATS.get(table.kept_in, FLOATS[TableDtype.FP32])
+            meta = TensorMeta(shape=(shard.end - shard.first, table.width), dtype=dtype)
+            meta = meta_of_fused_rows(meta, table.kept_in)
+            pieces.append(files.piece(root / check_path(shard.file), table.tensor, shard.first, meta))
+        path = table.tensor.removesuffix(".weight")
+        found[path] = ShardedRows(
+            name=table.name,
+            path=path,
+            rows=table.rows,
+            width=table.width,
+            dtype=table.kept_in,
+            ids=_sharded_map(files, table, root),
+            pieces=pieces,
+        )
+    return dict(found)
+
+
+def _sharded_map(files: RowFiles, table: ShardedTable, root: Path) -> RowsOfIds | None:
+    """Put a map of ids together from the files of its table's rows, in unnamed files if it is large."""
+    if table.id_map is None:
+        return None
+    parts = {}
+    for name in (ID_MAP_IDS, ID_MAP_ROWS):
+        whole = room_for(TensorMeta(shape=(table.rows,), dtype=torch.int64))
+        for shard in table.shards:
+            meta = TensorMeta(shape=(shard.end - shard.first,), dtype=torch.int64)
+            piece = files.piece(root / check_path(shard.file), f"{table.id_map}.{name}", shard.first, meta)
+            whole[shard.first : shard.end].view(torch.uint8).copy_(piece.raw)
+        parts[name] = whole
+    # Every rank has sorted its own part. Servers sort them together in the same way.
+    ids_R, order_R = torch.sort(parts[ID_MAP_IDS], stable=True)
+    return RowsOfIds(ids=ids_R, rows=parts[ID_MAP_ROWS][order_R])
+
+
+def compare_weights(old: Mapping[str, Tensor], new: Mapping[str, Tensor]) -> Weights:
+    """Compare weights by their names; those that moved furthest come first."""
+    diffs = [_compare_weight(name, old.get(name), new.get(name)) for name in dict.fromkeys((*old, *new))]
+    changed = [diff for diff in diffs if diff.numbers_changed or diff.old_shape != diff.new_shape]
+    changed.sort(key=lambda diff: (diff.relative is not None, -(diff.relative or 0), diff.name))
+    return Weights(listed=tuple(changed[:MOST_WEIGHTS]), total=len(diffs), changed=len(changed))
+
+
+def _compare_weight(name: str, old: Tensor | None, new: Tensor | None) -> WeightDiff:
+    diff = WeightDiff(
+        name=shorten(name, LONGEST_TEXT),
+        old_shape=None if old is None else tuple(old.shape),
+        new_shape=None if new is None else tuple(new.shape),
+    )
+    if old is None or new is None or old.shape != new.shape:
+        return diff
+    changed, moved, norm, largest = 0, 0.0, 0.0, 0.0
+    flat_old, flat_new, step = old.reshape(-1), new.reshape(-1), PIECE // 8
+    for first in range(0, len(flat_old), step):
+        one, other = flat_old[first : first + step].double(), flat_new[first : first + step].double()
+        changed += int(((one != other) & ~(one.isnan() & other.isnan())).sum())
+        distance = (other - one).abs()
+        moved += float((distance**2).sum())
+        norm += float((one**2).sum())
+        largest = max(largest, float(distance.max()))
+    relative = (moved / norm) ** 0.5 if norm else float(moved > 0)
+    finite = torch.tensor([relative, largest]).isfinite().all()
+    return diff.model_copy(
+        update={
+            "numbers_changed": changed,
+            "relative": relative if finite else None,
+            "largest": largest if finite else None,
+        }
+    )
