@@ -55,8 +55,8 @@ def _leaves(
 
 def _problem(field: FieldDescriptor, value: object) -> str:
     name = field.name
-    if isinstance(value, float) and math.isnan(value):
-        return "is not a number"
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"is {value}, which is no finite number"
     if isinstance(value, str) and _NAME.search(name) and (deceives(value) or ".." in value.split("/")):
         return f"is {escape_deceptive(value)[:100]!r}: a name holds no control characters and does not climb"
     if isinstance(value, int) and field.enum_type is None and not _MASK.search(name):

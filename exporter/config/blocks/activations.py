@@ -2,6 +2,7 @@
 
 import ast
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -10,11 +11,13 @@ from exporter.config.refusals import raise_unsupported
 DICE = "Dice"
 NO_ACTIVATION = ""
 
-# Element-wise activation classes of torch.nn, and the arguments that each takes.
+# Classes of torch.nn whose output has their input's shape, and the arguments that each takes.
 TORCH_ACTIVATIONS: Mapping[str, frozenset[str]] = {
     name: frozenset(arguments.split())
     for name, arguments in {
+        "AlphaDropout": "p inplace",
         "CELU": "alpha inplace",
+        "Dropout": "p inplace",
         "ELU": "alpha inplace",
         "GELU": "approximate",
         "Hardshrink": "lambd",
@@ -24,20 +27,32 @@ TORCH_ACTIVATIONS: Mapping[str, frozenset[str]] = {
         "Identity": "",
         "LeakyReLU": "negative_slope inplace",
         "LogSigmoid": "",
+        "LogSoftmax": "dim",
         "Mish": "inplace",
         "PReLU": "num_parameters init",
+        "RReLU": "lower upper inplace",
         "ReLU": "inplace",
         "ReLU6": "inplace",
         "SELU": "inplace",
         "SiLU": "inplace",
         "Sigmoid": "",
+        "Softmax": "dim",
+        "Softmin": "dim",
         "Softplus": "beta threshold",
         "Softshrink": "lambd",
         "Softsign": "",
         "Tanh": "",
         "Tanhshrink": "",
+        "Threshold": "threshold value inplace",
     }.items()
 }
+_REQUIRED: Mapping[str, frozenset[str]] = {  # torch has no defaults, or guesses the axis
+    "LogSoftmax": frozenset({"dim"}),
+    "Softmax": frozenset({"dim"}),
+    "Softmin": frozenset({"dim"}),
+    "Threshold": frozenset({"threshold", "value"}),
+}
+_MODULE = re.compile(r"^(?:torch\.)?nn\.(?:modules\.(?:activation|dropout|linear)\.)?")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,18 +72,22 @@ def read_activation(text: str, where: str) -> Activation:
     name, _, arguments = text.strip().rstrip(")").partition("(")
     name, known = name.strip(), {DICE: frozenset[str](), NO_ACTIVATION: frozenset[str]()}
     if "nn." in name:
-        name, known = name.removeprefix("torch.").removeprefix("nn."), dict(TORCH_ACTIVATIONS)
+        name, known = _MODULE.sub("", name), dict(TORCH_ACTIVATIONS)
     try:
         read = _keywords(arguments)
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         read = None
-    if read is None or name not in known or not read.keys() <= known[name] or not _has_valid_types(read):
+    if read is None or name not in known or not _has_valid_arguments(read, name, known[name]):
         raise_unsupported(
             where,
             f"activation {text!r} is not known",
             hint=f"use {DICE} or one of nn.{', nn.'.join(TORCH_ACTIVATIONS)}, with arguments by name",
         )
     return Activation(name=name, arguments=read)
+
+
+def _has_valid_arguments(arguments: Mapping[str, object], name: str, known: frozenset[str]) -> bool:
+    return _REQUIRED.get(name, frozenset()) <= arguments.keys() <= known and _has_valid_types(arguments)
 
 
 def _has_valid_types(arguments: Mapping[str, object]) -> bool:
@@ -79,6 +98,8 @@ def _has_valid_types(arguments: Mapping[str, object]) -> bool:
             fits = isinstance(value, bool)
         elif name == "approximate":
             fits = value in ("none", "tanh")
+        elif name == "dim":  # along the rows of a batch, one row's answer would depend on the others'
+            fits = value in (1, -1) and isinstance(value, int) and not isinstance(value, bool)
         elif isinstance(value, bool) or not isinstance(value, int | float):
             fits = False
         else:
@@ -88,7 +109,11 @@ def _has_valid_types(arguments: Mapping[str, object]) -> bool:
             numbers[name] = value
         if not fits:
             return False
-    return numbers.get("min_val", -1) < numbers.get("max_val", 1)
+    ordered = (("min_val", -1, "max_val", 1), ("lower", 1 / 8, "upper", 1 / 3))  # with torch's defaults
+    rising = all(numbers.get(low, least) <= numbers.get(high, most) for low, least, high, most in ordered)
+    return (
+        rising and numbers.get("min_val", -1) != numbers.get("max_val", 1) and 0 <= numbers.get("p", 0) <= 1
+    )
 
 
 def _keywords(arguments: str) -> dict[str, float | int | bool | str]:

@@ -48,6 +48,7 @@ REFUSED = [
     ("deepfm", 'group_name: "deep"', 'group_name: "depth"', "deep {", "feature group deep"),
     ("deepfm", "group_type: WIDE", "group_type: SEQUENCE", "group_type: SEQUENCE", "wide"),
     ("xdeepfm", "cin_layer_size: 5", "cin_layer_size: 0", "cin_layer_size: ", "cin"),
+    ("pepnet", "ppnet_gamma: 2.5", "ppnet_gamma: inf", "ppnet_gamma: inf", "is inf, which"),
     ("mask_net", "num_heads: 2", "num_heads: 3", "multihead_attn_dim: 8", "num_heads"),
     ("mask_net", "n_mask_blocks: 2", "n_mask_blocks: 0", "n_mask_blocks: 0", "n_mask_blocks"),
     ("ple", 'tower_name: "stay"', 'tower_name: "ctr"', "task_towers {", "two tasks are named ctr"),
