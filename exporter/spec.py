@@ -321,6 +321,11 @@ class ExportOptions(Frozen):
         return self.target or (self.device.value,)
 
     @property
+    def gate_rows_uri(self) -> str | None:
+        """The rows that the release gate scores; None without a gate, or where its config names them."""
+        return self.release_gate.rows_uri if self.release_gate else None
+
+    @property
     def has_cuda_target(self) -> bool:
         return Device.CUDA in map(device_of, self.targets)
 

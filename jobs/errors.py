@@ -12,6 +12,7 @@ ExportError
     ├── KeyReused         the idempotency key was used for another request
     ├── KeyInFlight       the request with this idempotency key is still being answered (retryable)
     ├── NoArtifact        the job has published no such artifact
+    ├── BaselineNotUsable  the baseline of a release gate is no successful job that the caller sees
     ├── ReleaseNotBlessed  the release gate objects to the release that is to be promoted
     ├── NoBundle          no bundle of this job or tower is stored
     ├── ModelNotFound     no successful export has this model's name
@@ -144,6 +145,17 @@ class NoArtifact(JobError):
 
     code = "no_artifact"
     advice = "see the job's towers for what was published, and for the failures of the others"
+
+
+class BaselineNotUsable(JobError):
+    """The baseline that a release gate names is no successful job that the caller sees."""
+
+    code = "baseline_not_usable"
+    advice = "name a job that has succeeded, or `promoted`, the model's promoted release"
+
+    def __init__(self, why: str) -> None:
+        """Say why; a job that the caller does not see is as one that does not exist."""
+        super().__init__(f"release_gate.baseline: {why}", where="release_gate.baseline")
 
 
 class ReleaseNotBlessed(JobError):

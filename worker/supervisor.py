@@ -1,4 +1,4 @@
-"""Supervise an attempt from start to end: watch the ranks, renew the lease, obey time limit and cancel."""
+"""Supervise an attempt from start to end: start the ranks, watch them, and record what became of it."""
 
 import threading
 from collections.abc import Callable
@@ -9,30 +9,22 @@ from exporter.artifact.signing import SigningKey
 from exporter.distributed.rendezvous import Rendezvous
 from exporter.errors import ExportError
 from exporter.outcome import Failure
+from jobs.control.baselines import NO_CONTEXT, FindContext, ReleaseContext, find_release_context
 from jobs.diagnostics.bundles import Bundles
 from jobs.diagnostics.logs import JobLogs
 from jobs.errors import ConfigNotFound, JobNotFound, LeaseLost, StoreUnavailable
 from jobs.lease.leases import Holding, JoinedAttempt
 from jobs.model import Job
-from processes.guarded_process import GuardedProcess
 from processes.settings import secret_values
 from telemetry.logging import logger
-from worker.attempt.attempt_result import (
-    AttemptResult,
-    Cancelled,
-    HandedBack,
-    NoOutcome,
-    forbid_retries,
-    redact_failures,
-)
+from worker.attempt.attempt_result import AttemptResult, NoOutcome, forbid_retries, redact_failures
 from worker.attempt.bundle_storage import BundleStorage
-from worker.attempt.events import EventTail, log_events
+from worker.attempt.early_publication import EarlyPublication
 from worker.attempt.finalize import WaitPolicy, clean_up_after_loss, finalize_artifact, sign_published
-from worker.attempt.logs import LogTail
-from worker.attempt.outcome import read_result, record_result, timeout_error
+from worker.attempt.outcome import read_result, record_result
+from worker.attempt.watch import RankWatch, WatchPolicy
 from worker.attempt.workspace import Workspace, open_workspace
 from worker.launch import Launcher
-from worker.lease.lease_proof import LeaseProof, clock
 
 log = logger(__name__)
 
@@ -43,7 +35,7 @@ _STORE_RETRY_S = 1.0
 class Supervisor:
     """Runs attempts in child processes; `stop` ends them all and hands their jobs back."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  all but one are keyword arguments
         self,
         launcher: Launcher,
         *,
@@ -52,22 +44,25 @@ class Supervisor:
         logs: JobLogs,
         bundles: Bundles | None = None,
         signing_key: SigningKey | None = None,
+        find_context: FindContext = find_release_context,
         poll_s: float = _POLL_S,
     ) -> None:
         """Keep workspaces below `worker_dir`; end an attempt after `time_limit`; store log lines in `logs`.
 
         Bundles of failures go to `bundles`, if there are any. Artifacts are signed with `signing_key` here
-        and not in the attempt, which never sees the key.
+        and not in the attempt, which never sees the key. `find_context` finds the releases that a job's
+        release gate needs.
         """
         self._launcher = launcher
         self._worker_dir = worker_dir
-        self._time_limit = time_limit
-        self._logs = logs
         self.signing_key = signing_key
-        self._poll_s = poll_s
+        self._find_context = find_context
         self._secrets = secret_values()
         self._bundle_storage = BundleStorage(bundles, logs, self._secrets)
         self._stopping = threading.Event()
+        self._watch_policy = WatchPolicy(
+            time_limit=time_limit, logs=logs, secrets=self._secrets, poll_s=poll_s, stopping=self._stopping
+        )
 
     def stop(self) -> None:
         self._stopping.set()
@@ -103,12 +98,19 @@ class Supervisor:
         self, holding: Holding, policy: WaitPolicy, traceparent: str | None, place: Rendezvous | None
     ) -> AttemptResult:
         try:
-            config = self._read_config(holding)
+            config, context = self._read_store(holding, self._find_context)
         except ConfigNotFound as error:
             return finalize_artifact(NoOutcome(Failure.of(error)), holding, policy)
-        with open_workspace(holding.job, config, self._worker_dir, traceparent) as workspace:
-            result = self._run_attempt(holding, workspace, policy.on_beat, place)
+        with open_workspace(holding.job, config, self._worker_dir, traceparent, context) as workspace:
+            early = EarlyPublication(holding.job, workspace, self.signing_key)
+
+            def beat() -> None:
+                policy.on_beat()
+                early.sign()
+
+            result = self._run_attempt(holding, workspace, beat, place)
             if not workspace.is_helper:
+                result = early.recover(result)
                 result = finalize_artifact(result, holding, policy)
                 result = sign_published(result, holding, self.signing_key, policy)
             if place is not None and not place.was_called:
@@ -117,11 +119,14 @@ class Supervisor:
             result = redact_failures(self._secrets, result)
             return self._bundle_storage.store_bundles(result, holding.job, config, workspace)
 
-    def _read_config(self, holding: Holding) -> str:
-        """Return the text of the job's config; wait for a store that is away, as an attempt would."""
+    def _read_store(self, holding: Holding, find_context: FindContext) -> tuple[str, ReleaseContext]:
+        """Return the text of the job's config, and the releases that its gate needs.
+
+        Wait for a store that is away, as an attempt would.
+        """
         while True:
             try:
-                return holding.read_config()
+                return holding.read_config(), find_context(holding.job, holding.store)
             except StoreUnavailable as error:
                 log.warning("job_store_away", message=error.message)
                 if self._stopping.wait(_STORE_RETRY_S):
@@ -130,7 +135,7 @@ class Supervisor:
     def join(self, joined: JoinedAttempt, place: Rendezvous, on_beat: Callable[[], None]) -> None:
         """Run this host's ranks of another worker's attempt; that worker records the result."""
         try:
-            config = self._read_config(joined)
+            config, _ = self._read_store(joined, lambda job, store: NO_CONTEXT)  # the leader judges
             with open_workspace(joined.job, config, self._worker_dir) as workspace:
                 result = self._run_attempt(joined, workspace, on_beat, place)
             log.info("joined_attempt_ended", ending=type(result).__name__)
@@ -150,66 +155,12 @@ class Supervisor:
             process = self._launcher.start(workspace, ranks=ranks, place=place)
         except ExportError as error:
             return NoOutcome(Failure.of(error))
-        lines = LogTail(workspace.log, self._logs, holding.job.id, self._secrets)
-
-        def beat() -> None:
-            _forward_logs(lines)
-            on_beat()
-
+        watch = RankWatch(
+            holding=holding, workspace=workspace, process=process, policy=self._watch_policy, on_beat=on_beat
+        )
         try:
-            proof = LeaseProof(workspace.path, holding.length)
-            result = self._watch_ranks(holding, process, EventTail(workspace.path), proof, beat)
+            result = watch.wait()
         finally:
             process.stop()
-            _forward_logs(lines)
+            watch.forward_logs()
         return result or read_result(workspace, process)
-
-    def _watch_ranks(
-        self,
-        holding: Holding,
-        process: GuardedProcess,
-        tail: EventTail,
-        proof: LeaseProof,
-        on_beat: Callable[[], None],
-    ) -> AttemptResult | None:
-        """Watch until the ranks exit by themselves (None), or return the reason to end them."""
-        deadline = clock() + self._time_limit.total_seconds()
-        running = True
-        while running:
-            if self._stopping.wait(self._poll_s):
-                return HandedBack()
-            running = process.exit_status() is None  # asked before the events are read for the last time
-            job = _renew_lease(holding, tail, proof, on_beat)
-            if running and job is not None and job.cancel_requested:
-                return Cancelled()
-            if running and clock() > deadline:
-                return NoOutcome(Failure.of(timeout_error(self._time_limit, process)))
-        return None
-
-
-def _renew_lease(
-    holding: Holding, tail: EventTail, proof: LeaseProof, on_beat: Callable[[], None]
-) -> Job | None:
-    """Renew the lease and save the new events; if the store is away, the next beat tries again."""
-    events, asked_at = tail.read(), clock()
-    try:
-        renewal = holding.renew(events)
-        proof.renew(asked_at, renewal.remaining)
-        log_events(events)
-        on_beat()
-        return renewal.job
-    except LeaseLost:
-        proof.withdraw()
-        raise
-    except StoreUnavailable as error:
-        tail.put_back(events)
-        log.warning("job_store_away", message=error.message)
-        return None
-
-
-def _forward_logs(lines: LogTail) -> None:
-    """Store new log lines; if that fails, the attempt continues."""
-    try:
-        lines.forward()
-    except StoreUnavailable as error:
-        log.warning("job_store_away", message=error.message)

@@ -3,7 +3,10 @@
 import os
 import secrets
 import socket
+from functools import partial
 
+from jobs.control.baselines import find_release_context
+from jobs.control.redis_releases import RedisPointers
 from jobs.diagnostics.redis_bundles import RedisBundles
 from jobs.diagnostics.redis_logs import RedisLogs
 from jobs.fleet.redis_tallies import RedisTallies
@@ -32,6 +35,7 @@ def make_runner(
         logs=RedisLogs(client),
         bundles=RedisBundles(client),
         signing_key=settings_or_exit(SigningSettings).key,
+        find_context=partial(find_release_context, pointers=RedisPointers(client)),
     )
     return Runner(
         store=RedisJobStore(client),

@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from exporter.manifest import SourceRef, TowerEntry
-from exporter.outcome import Failure
+from exporter.outcome import ExportOutcome, Failure
 from exporter.reports.release_report import ReleasedArtifacts
 from exporter.spec import ExportSpec, TowerName
 from exporter.storage.places import EVERYWHERE, Places
@@ -36,6 +36,9 @@ class Attempt:
     code_cache: str | None = None  # URI of compiled code that exports share
     baseline: ReleasedArtifacts | None = None  # the release that this one is compared with
     siblings: Mapping[TowerName, str] = field(default_factory=dict)  # artifacts of towers that a retry keeps
+    obstacle: str = ""  # why its release cannot be judged, where that is known beforehand
+    # Called with the outcome once it is published, and before its release is judged, which may take long.
+    on_published: Callable[[ExportOutcome], None] = lambda outcome: None
     # Waits until the job certainly belongs to this attempt; returns for how long it does, None for ever.
     await_lease: Callable[[], timedelta | None] = lambda: None
 

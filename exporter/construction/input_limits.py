@@ -13,6 +13,7 @@ from exporter.data.parquet import open_parquet
 from exporter.errors import InvalidSpec, SourceNotFound, StorageError
 from exporter.spec import ExportSpec, Frozen
 from exporter.storage.open import local_path, open_store, split_uri
+from exporter.storage.uris import GATE_ROWS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,8 +37,11 @@ class InputLimits(Frozen):
         """Raise InvalidSpec if the checkpoint or the rows of the spec are larger."""
         checkpoint = (file.size for file in list_checkpoint_files(spec.checkpoint_uri))
         _require_within("checkpoint_uri", checkpoint, self.checkpoint_files, self.checkpoint_bytes)
-        for field in ("item_input_uri", "sample_input_uri"):
-            uri: str | None = getattr(spec, field)
+        for field, uri in (
+            ("item_input_uri", spec.item_input_uri),
+            ("sample_input_uri", spec.sample_input_uri),
+            (GATE_ROWS, spec.gate_rows_uri),
+        ):
             if uri is not None:
                 _require_within(field, _row_sizes(uri), self.rows_files, self.rows_bytes)
 

@@ -9,6 +9,7 @@ from exporter.frozen import Frozen
 
 MAX_CUT_OFFS = 8
 _Column = Annotated[str, Field(min_length=1, max_length=256)]
+PROMOTED_BASELINE = "promoted"
 
 
 class ReleaseGate(Frozen):
@@ -24,7 +25,7 @@ class ReleaseGate(Frozen):
         default=100_000, ge=1, le=10_000_000, description="Held-out rows that are scored, at most."
     )
     baseline: str = Field(
-        default="promoted",
+        default=PROMOTED_BASELINE,
         min_length=1,
         max_length=128,
         description="Release to compare with: `promoted`, the model's promoted release, or a job's id.",

@@ -27,7 +27,8 @@ _SIGNS = "*?["  # characters that make a path a pattern
 _NAMES = re.compile(r"[/\\]")  # between names, also for a server that takes a backslash for a slash
 
 _INPUTS = ("config_uri", "checkpoint_uri", "item_input_uri", "sample_input_uri", "assets_uri")
-_ROWS = "_input_uri"  # end of the names of the fields that hold rows
+GATE_ROWS = "release_gate.rows_uri"
+_ROWS = ("_input_uri", GATE_ROWS)  # ends of the names of the fields that hold rows
 
 
 def _known_scheme(prefix: str) -> str:
@@ -167,9 +168,10 @@ class NamedUri:
 
 def uris_of(spec: ExportOptions) -> Iterator[NamedUri]:
     """Yield every URI of the spec; fields for rows may hold several, separated by commas."""
-    for field in _INPUTS:
-        given: str | None = getattr(spec, field, None)  # the spec of a job has no config_uri
-        if given is None:
+    inputs: dict[str, str | None] = {field: getattr(spec, field, None) for field in _INPUTS}
+    inputs[GATE_ROWS] = spec.gate_rows_uri
+    for field, given in inputs.items():
+        if given is None:  # the spec of a job has no config_uri at all
             continue
         parts = filter(None, map(str.strip, given.split(","))) if field.endswith(_ROWS) else [given]
         for uri in parts:

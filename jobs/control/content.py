@@ -46,7 +46,7 @@ def compute_content_key(spec: ExportSpec, identify: Identify = stat_files) -> st
     """
     if spec.family is not None:
         return None
-    sources = (spec.checkpoint_uri, spec.item_input_uri, spec.sample_input_uri)
+    sources = (spec.checkpoint_uri, spec.item_input_uri, spec.sample_input_uri, spec.gate_rows_uri)
     try:
         files = [uri and _identity(uri, identify) for uri in sources]
     except (ExportError, OSError):  # the attempt will report the error
@@ -55,7 +55,7 @@ def compute_content_key(spec: ExportSpec, identify: Identify = stat_files) -> st
         "slipway": __version__,
         "config": hashlib.sha256((spec.config or "").encode()).hexdigest(),
         "spec": spec.model_dump(mode="json", exclude=_LEFT_OUT - _shard_fields(spec)),
-        "sources": files,
+        "sources": files if spec.release_gate else files[:-1],
     }
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 

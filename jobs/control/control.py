@@ -9,6 +9,7 @@ from exporter.errors import SourceNotFound, StorageError
 from exporter.spec import ExportOptions, ExportSpec, Target, TowerName, device_of
 from exporter.storage.places import Places
 from exporter.storage.uris import ANYWHERE, NO_RULES, FileRoots, UriRules, require_sound_uris, uris_of
+from jobs.control.baselines import require_baseline
 from jobs.control.content import Identify, compute_content_key, stat_files
 from jobs.errors import ConfigNotFound, JobNotFound, RecordUnreadable
 from jobs.ids import JobId, is_job_id, new_job_id
@@ -87,6 +88,7 @@ class JobControl:
         chooses the `job_id`, a second call with it returns the job of the first.
         """
         plan = self.plan_export(spec, owner)
+        require_baseline(plan.spec.release_gate, self.store, owner.uris)
         key = compute_content_key(plan.spec, self.identify)
         if key is not None and not force and (earlier := self._find_same_export(key, options)):
             return earlier

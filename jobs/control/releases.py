@@ -149,27 +149,42 @@ class Releases:
                 f"job {job.id} is not a release: it has {job.state}, of model {job.model or '(none named)'}",
                 hint="a release needs `model` in the request and every tower's success; retry failed towers",
             )
-        chain = self._chain(job)
-        towers = {(tower.name, tower.target): tower for each in chain for tower in _released_towers(each)}
+        chain = _chain(job, self.store)
         verdicts = tuple({verdict.target: verdict for each in chain for verdict in each.verdicts}.values())
-        targets = {tower.target for tower in towers.values()}
+        towers = _towers_of(chain)
+        targets = {tower.target for tower in towers}
         is_judged = job.spec.release_gate is not None
         return Release(
             model=job.model,
             job_id=job.id,
             finished_at=job.finished_at,
             labels=job.labels,
-            towers=tuple(towers.values()),
+            towers=towers,
             blessed=is_blessed(verdicts, targets) if is_judged else None,
             verdicts=verdicts if is_judged else (),
         )
 
-    def _chain(self, job: Job) -> list[Job]:
-        """Return the job after the jobs that it retries: a tower's package is the latest one published."""
-        chain = [job]
-        while (earlier := chain[0].retry_of) is not None:
-            chain.insert(0, self.store.get(earlier))
-        return chain
+
+def list_towers(job: Job, store: JobRecords) -> tuple[ReleasedTower, ...]:
+    """Return the towers that a job has published, with those of the jobs that it retries.
+
+    Raises:
+        JobNotFound, RecordUnreadable: the record of a job that it retries is gone, or damaged.
+    """
+    return _towers_of(_chain(job, store))
+
+
+def _chain(job: Job, store: JobRecords) -> list[Job]:
+    """Return the job after the jobs that it retries: a tower's package is the latest one published."""
+    chain = [job]
+    while (earlier := chain[0].retry_of) is not None:
+        chain.insert(0, store.get(earlier))
+    return chain
+
+
+def _towers_of(chain: Iterable[Job]) -> tuple[ReleasedTower, ...]:
+    towers = {(tower.name, tower.target): tower for job in chain for tower in _released_towers(job)}
+    return tuple(towers.values())
 
 
 def _released_towers(job: Job) -> list[ReleasedTower]:

@@ -14,7 +14,15 @@ from exporter.errors import (
     UriNotAllowed,
 )
 from exporter.towers.plan import PlanRequest
-from jobs.errors import ConfigsTooLarge, JobNotFound, KeyInFlight, KeyReused, QuotaExceeded, RecordUnreadable
+from jobs.errors import (
+    BaselineNotUsable,
+    ConfigsTooLarge,
+    JobNotFound,
+    KeyInFlight,
+    KeyReused,
+    QuotaExceeded,
+    RecordUnreadable,
+)
 from jobs.hooks.errors import CallbackRefused
 from jobs.model import JobState
 from service.access.guard import Reader, Submitter, reading
@@ -65,6 +73,7 @@ _LINKS = {
             QuotaExceeded,
             ConfigsTooLarge,
             CallbackRefused,
+            BaselineNotUsable,
         ),
         status.HTTP_202_ACCEPTED: {"links": _LINKS},
         status.HTTP_200_OK: {

@@ -75,6 +75,10 @@ def run_rank(workspace: Path, ranks: Ranks, wrap_report: WrapReport = lambda rep
         stage_limit_s=shared.stage_time_limit.total_seconds(),
         replace_unfinished=request.replace_unfinished,
         await_lease=partial(await_proof, workspace),
+        baseline=request.context.baseline,
+        siblings=request.context.siblings,
+        obstacle=request.context.obstacle,
+        on_published=partial(write_outcome, workspace=workspace),
     )
     with (
         (workspace / f"events-{ranks.rank}.jsonl").open("a", buffering=1) as events,

@@ -14,6 +14,7 @@ from exporter.spec import ExportSpec, Frozen, Target
 from exporter.storage.places import Places
 from exporter.storage.store import ArtifactStore
 from exporter.storage.uris import NO_RULES, FileRoots, UriRules
+from jobs.control.baselines import NO_CONTEXT, ReleaseContext
 from jobs.model import Job
 from telemetry.logging import logger
 from worker.settings import AttemptSettings
@@ -34,7 +35,13 @@ class AttemptFile(Frozen):
     config_uri: str | None = None  # source of the spec's inline config
     folder: str  # folder of the artifact, below the spec's output_uri
     replace_unfinished: bool  # an earlier attempt may have left files without a manifest
+    context: ReleaseContext = NO_CONTEXT  # releases that the release gate needs beside the job's own
     traceparent: str | None = None  # span of the attempt, if it is traced
+
+    @property
+    def released(self) -> tuple[str, ...]:
+        """URIs of earlier artifacts that the attempt reads."""
+        return self.context.artifact_uris
 
 
 @dataclass(frozen=True)
@@ -134,7 +141,11 @@ def open_output_of(job: Job, uri: str) -> ArtifactStore:
 
 @contextmanager
 def open_workspace(
-    job: Job, config: str, worker_dir: Path, traceparent: str | None = None
+    job: Job,
+    config: str,
+    worker_dir: Path,
+    traceparent: str | None = None,
+    context: ReleaseContext = NO_CONTEXT,
 ) -> Iterator[Workspace]:
     """Create the directory of a job's attempt; remove it with all its content afterwards.
 
@@ -152,6 +163,7 @@ def open_workspace(
         config_uri=job.config_uri,
         folder=artifact_folder(job),
         replace_unfinished=job.attempt > 1,
+        context=context,
         traceparent=traceparent,
     )
     workspace.write_request(request)

@@ -5,7 +5,7 @@ little: no address of the job store, no key of the API and, where SLIPWAY_STORAG
 credentials for the places of its own job.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import partial
 
@@ -13,7 +13,7 @@ from exporter.errors import UriNotAllowed
 from exporter.storage.open import SCHEMES, scheme_of
 from exporter.storage.uris import uris_of
 from processes.confinement import Confinement
-from worker.attempt.workspace import Workspace
+from worker.attempt.workspace import AttemptFile, Workspace
 from worker.environment.credential_renewal import CredentialRenewal
 from worker.environment.credentials import RoleCredentials
 from worker.settings import AttemptEnvironmentSettings, AttemptSettings, RankSettings, variables_of
@@ -98,8 +98,8 @@ class AttemptEnvironment:
         if self.credentials is None:
             return None
         _require_narrowable(workspace, code_cache)
-        spec, artifact_uri = workspace.read_request().spec, workspace.artifact_uri
-        request = partial(self.credentials.request, spec, artifact_uri, code_cache)
+        given, artifact_uri = workspace.read_request(), workspace.artifact_uri
+        request = partial(self.credentials.request, given.spec, artifact_uri, code_cache, given.released)
         return CredentialRenewal(
             folder=workspace.path / "credentials", request=request, lifetime=self.credentials.duration
         )
@@ -120,12 +120,21 @@ class AttemptEnvironment:
 
 def schemes_of(workspace: Workspace, code_cache: str | None) -> frozenset[str]:
     """Return the schemes of all remote URIs that an attempt uses, the code cache's among them."""
-    named = [each.uri for each in uris_of(workspace.read_request().spec)]
-    return frozenset(map(scheme_of, [*named, code_cache or ""])) & frozenset(SCHEMES)
+    given = workspace.read_request()
+    return _schemes_of_job(given, code_cache) | _remote_schemes(given.released)
+
+
+def _schemes_of_job(given: AttemptFile, code_cache: str | None) -> frozenset[str]:
+    return _remote_schemes([*(each.uri for each in uris_of(given.spec)), code_cache or ""])
+
+
+def _remote_schemes(uris: Iterable[str]) -> frozenset[str]:
+    return frozenset(map(scheme_of, uris)) & frozenset(SCHEMES)
 
 
 def _require_narrowable(workspace: Workspace, code_cache: str | None) -> None:
-    if others := sorted(schemes_of(workspace, code_cache) - {"s3"}):
+    # An earlier release in another store cannot be read then: the release gate says so, and blesses nothing.
+    if others := sorted(_schemes_of_job(workspace.read_request(), code_cache) - {"s3"}):
         raise UriNotAllowed(
             f"this worker narrows credentials to each job (SLIPWAY_STORAGE_ROLE), and for {others[0]}:// it "
             "cannot",

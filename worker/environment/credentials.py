@@ -6,7 +6,7 @@ policy) removes everything but the prefixes of one job.
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import timedelta
@@ -39,12 +39,15 @@ class RoleCredentials:
         """The lifetime, limited to what STS accepts."""
         return min(max(self.lifetime, _SHORTEST), _LONGEST)
 
-    def request(self, spec: ExportSpec, artifact_uri: str, code_cache: str | None) -> TemporaryCredentials:
+    def request(
+        self, spec: ExportSpec, artifact_uri: str, code_cache: str | None, released: Sequence[str] = ()
+    ) -> TemporaryCredentials:
         """Request credentials that reach the places of one job, and no others.
 
         Raises:
             StorageError: STS refused or could not be reached.
         """
+        policy = make_policy(spec, artifact_uri, code_cache, released)
         config = Config(
             connect_timeout=10, read_timeout=20, retries={"mode": "standard", "total_max_attempts": 4}
         )
@@ -53,7 +56,7 @@ class RoleCredentials:
                 given = sts.assume_role(
                     RoleArn=self.role,
                     RoleSessionName="slipway-attempt",
-                    Policy=json.dumps(make_policy(spec, artifact_uri, code_cache), separators=(",", ":")),
+                    Policy=json.dumps(policy, separators=(",", ":")),
                     DurationSeconds=int(self.duration.total_seconds()),
                 )["Credentials"]
         except (BotoCoreError, ClientError, ValueError) as error:
@@ -70,14 +73,19 @@ class RoleCredentials:
         )
 
 
-def make_policy(spec: ExportSpec, artifact_uri: str, code_cache: str | None) -> dict[str, object]:
+def make_policy(
+    spec: ExportSpec, artifact_uri: str, code_cache: str | None, released: Sequence[str] = ()
+) -> dict[str, object]:
     """Return a policy that lets an attempt read its sources, write its artifact and fill the code cache.
+
+    It may also read the artifacts in `released`, with which its release gate compares its own.
 
     Below the spec's output_uri, an attempt may use only its artifact's own folder, because other jobs publish
     beside it. From the code cache, which all jobs share, it may delete nothing.
     """
-    sources = (spec.checkpoint_uri, spec.item_input_uri, spec.sample_input_uri)
+    sources = (spec.checkpoint_uri, spec.item_input_uri, spec.sample_input_uri, spec.gate_rows_uri)
     listed = [place for uri in sources if uri for place in _parse_places(uri)]
+    listed += [place for uri in released for place in _parse_place(uri)]
     files = (spec.config_uri, spec.assets_uri)  # what is read of them is known by name
     reads = [*listed, *(place for uri in files if uri for place in _parse_places(uri))]
     own, shared = _parse_place(artifact_uri), _parse_place(code_cache or "")

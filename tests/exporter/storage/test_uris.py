@@ -1,10 +1,12 @@
 """Where requests may point: credentials, deceiving names, prefixes of a key, folders of the machine."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from exporter.errors import InvalidPipelineConfig, InvalidSpec, UriNotAllowed
+from exporter.options.release_gate import ReleaseGate
 from exporter.spec import ExportSpec
 from exporter.storage.open import SCHEMES
 from exporter.storage.places import Places
@@ -24,6 +26,18 @@ def spec_of(**uris: str) -> ExportSpec:
     return ExportSpec.model_validate(
         {"config_uri": "s3://in/c", "checkpoint_uri": "s3://in/k", "output_uri": "s3://out/o", **uris}
     )
+
+
+def gate_rows(uri: str) -> Iterator[NamedUri]:
+    given = spec_of().model_copy(update={"release_gate": ReleaseGate(rows_uri=uri)})
+    return (named for named in uris_of(given) if named.field == "release_gate.rows_uri")
+
+
+@pytest.mark.parametrize("uri", ["s3://AKIA:planted@bucket/", "s3://b/../", "ftp://host/"])
+def test_unsound_rows_of_a_release_gate_are_refused(uri: str) -> None:
+    with pytest.raises(InvalidSpec, match="release_gate.rows_uri") as refused:
+        list(map(NamedUri.require_sound, gate_rows(f"s3://rows/a.parquet,{uri}x")))
+    assert "planted" not in refused.value.message
 
 
 @pytest.mark.parametrize("field", FIELDS)
@@ -118,6 +132,12 @@ class TestRules:
             self.rules.require(
                 uris_of(spec_of(config_uri="s3://in/team/c", checkpoint_uri="/data/k", sample_input_uri=rows))
             )
+
+    def test_the_rows_of_a_release_gate_are_judged_like_any_rows(self) -> None:
+        named = list(gate_rows("s3://rows/feed/*.parquet, s3://other/feed/x.parquet"))
+        assert [each.may_be_pattern for each in named] == [True, True]
+        with pytest.raises(UriNotAllowed, match=r"release_gate.rows_uri names s3://other/feed/x.parquet"):
+            UriRules(inputs=("s3://rows/feed",)).require(named)
 
     def test_reading_is_not_writing(self) -> None:
         with pytest.raises(UriNotAllowed, match="output_uri .* may write"):

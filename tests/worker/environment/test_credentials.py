@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from moto.iam.access_control import IAMPolicy, PermissionResult
 
+from exporter.options.release_gate import ReleaseGate
 from exporter.spec import ExportSpec
 from jobs.diagnostics.logs import MemoryLogs
 from jobs.lease.leases import Holding
@@ -95,6 +96,24 @@ def test_a_policy_with_every_place_is_no_longer_than_sts_takes() -> None:
     artifact = "s3://models/feed/01jd6v7x4mzq3w8c5kftn2rbha/cpu-x86"
     policy = make_policy(SPEC, artifact, "s3://models/code")
     assert len(json.dumps(policy, separators=(",", ":"))) < 2048 - 200  # for longer names
+
+
+def test_a_release_gate_reads_its_rows_and_the_earlier_release_and_writes_neither() -> None:
+    gate = ReleaseGate(rows_uri="s3://rows/held-out/part-*.parquet")
+    spec = SPEC.model_copy(update={"release_gate": gate})
+    earlier = "s3://models/feed/01jd6v7x4mzq3w8c5kftn2rbha"
+    text = json.dumps(make_policy(spec, "s3://models/feed/job", "s3://models/code", [earlier]))
+    assert len(text) < 2048
+    policy = IAMPolicy(text)
+    for action, resource, permitted in (
+        ("s3:GetObject", "rows/held-out/part-3.parquet", True),
+        ("s3:GetObject", "models/feed/01jd6v7x4mzq3w8c5kftn2rbha/manifest.json", True),
+        ("s3:PutObject", "models/feed/01jd6v7x4mzq3w8c5kftn2rbha/release.json", False),
+        ("s3:DeleteObject", "models/feed/01jd6v7x4mzq3w8c5kftn2rbha/manifest.json", False),
+        ("s3:GetObject", "models/feed/01jd6v7x4mzq3w8c5kftn2rbhb/manifest.json", False),
+    ):
+        found = policy.is_action_permitted(action, ARN + resource) is PermissionResult.PERMITTED
+        assert found is permitted, (action, resource)
 
 
 def test_an_output_is_no_pattern() -> None:
