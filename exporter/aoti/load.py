@@ -46,11 +46,16 @@ def check_archive(path: Path) -> None:
 
 
 def load_package(
-    path: Path, device: torch.device, *, copied_bytes: int = _COPIED_BYTES, single_threaded: bool = False
+    path: Path,
+    device: torch.device,
+    *,
+    copied_bytes: int = _COPIED_BYTES,
+    single_threaded: bool = False,
+    runners: int = 1,
 ) -> Package:
     """Load a package, which is native code: its digest must have been checked before.
 
-    On a CPU, a weights blob of more than `copied_bytes` is mapped. See `Package` for `single_threaded`.
+    On a CPU, a weights blob of more than `copied_bytes` is mapped. See `Package` for the last two.
 
     Raises:
         InvalidArtifact: the file is not a package.
@@ -64,8 +69,8 @@ def load_package(
             is_copied = len(blobs) != 1 or blobs[0].file_size <= copied_bytes
             if device.type != "cpu" or is_copied or single_threaded:
                 index = -1 if device.index is None else device.index
-                return Package(path, index, single_threaded=single_threaded)
-            return _load_in_place(path, archive, blobs[0])
+                return Package(path, index, runners=runners, single_threaded=single_threaded)
+            return _load_in_place(path, archive, blobs[0], runners=runners)
     except zipfile.BadZipFile as error:
         raise InvalidArtifact(f"{path} is not a package: {error}", where=str(path)) from error
 
@@ -114,7 +119,7 @@ def _digest(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]  # it reads no more
 
 
-def _load_in_place(path: Path, archive: zipfile.ZipFile, blob: zipfile.ZipInfo) -> Package:
+def _load_in_place(path: Path, archive: zipfile.ZipFile, blob: zipfile.ZipInfo, *, runners: int) -> Package:
     folder = Path(
         tempfile.mkdtemp()
     )  # not removed here: the library stays open; TMPDIR goes with the attempt
@@ -128,7 +133,7 @@ def _load_in_place(path: Path, archive: zipfile.ZipFile, blob: zipfile.ZipInfo) 
     if source is None:
         raise InvalidArtifact(f"{path} has weights but no code", where=str(path))
     weights = _map_blob(path, blob, read_constants_table(source.read_text()))
-    return UnpackedPackage(folder, weights)
+    return UnpackedPackage(folder, weights, runners=runners)
 
 
 def _map_blob(path: Path, blob: zipfile.ZipInfo, table: tuple[Constant, ...]) -> dict[str, Tensor]:

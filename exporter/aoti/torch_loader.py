@@ -9,6 +9,8 @@ from pathlib import Path
 import torch
 from torch.utils import _pytree as pytree
 
+from exporter.aoti.native_call import call_natively, can_call_natively
+
 _MODEL = "model"  # the name of a package's only program
 
 
@@ -27,8 +29,9 @@ class Package:
         self.loader = torch._C._aoti.AOTIModelPackageLoader(
             str(path), _MODEL, single_threaded, runners, device_index
         )
-        _, outputs = self.loader.get_call_spec()
+        inputs, outputs = self.loader.get_call_spec()
         self._outputs = pytree.treespec_loads(outputs)
+        self.taken = _names_of(pytree.treespec_loads(inputs))
 
     def __call__(self, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         outputs: dict[str, torch.Tensor] = pytree.tree_unflatten(
@@ -36,13 +39,29 @@ class Package:
         )
         return outputs
 
+    def call_unlocked(self, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Call without Python's lock, where that is possible; the inputs must be known to be taken."""
+        if not can_call_natively():
+            return self(inputs)
+        outputs: dict[str, torch.Tensor] = pytree.tree_unflatten(
+            call_natively(self.loader, list(inputs.values())), self._outputs
+        )
+        return outputs
+
+
+def _names_of(inputs: pytree.TreeSpec) -> tuple[str, ...]:
+    """Return the names of the inputs, in order: the keys of the dict that is the only argument."""
+    arguments, _ = inputs.children()
+    (names,) = arguments.children()
+    return tuple(names.context)
+
 
 class UnpackedPackage(Package):
     """A package unpacked to a folder, with weights given as tensors, which are used without a copy."""
 
-    def __init__(self, folder: Path, weights: Mapping[str, torch.Tensor]) -> None:
+    def __init__(self, folder: Path, weights: Mapping[str, torch.Tensor], *, runners: int = 1) -> None:
         """Load native code as `Package` does; `weights` are not checked, and must outlive this object."""
-        super().__init__(folder)
+        super().__init__(folder, runners=runners)
         # No full update is required, as folded constants are no weights: loading computes them.
         self.loader.load_constants(
             dict(weights), use_inactive=False, check_full_update=False, user_managed=True

@@ -25,11 +25,11 @@ def make_runnable(
     lookup, name = packages.lookup, opened.tower.name
     if task.published is not None:
         downloaded = task.published.download_tower(name, folder / "artifact", task.families)
-        chain, lookup = downloaded.chain, downloaded.lookup or lookup
+        chain, lookup, outputs = downloaded.chain, downloaded.lookup or lookup, downloaded.entry.outputs
     else:
         cache = open_code_cache(task.code_cache) if task.code_cache else None
         coded = [_code_part(each, cache, task.spec.targets[0]) for each in traced]
-        chain = tuple(part.link for part in assemble_parts(coded, folder))
+        chain, outputs = tuple(part.link for part in assemble_parts(coded, folder)), coded[-1].code.outputs
     return RunnableTower(
         tower=opened.tower,
         chain=chain,
@@ -37,6 +37,8 @@ def make_runnable(
         scratch=folder,
         device=opened.device,
         passes=task.spec.passes_of(name),
+        parts=[each.part.tower for each in traced],
+        outputs=outputs,
         programs=[each.program for each in traced],
         lookup=lookup,
     )

@@ -192,6 +192,8 @@ def _verify(request: PackagingRequest, unverified: _Unverified, clock: StageCloc
             scratch=request.folder,
             device=request.device,
             passes=request.passes,
+            parts=[part.part.tower for part in unverified.parts],
+            outputs=unverified.parts[-1].code.outputs,
             programs=[part.program for part in unverified.traced],
             lookup=request.lookup,
             fp32=request.fp32,

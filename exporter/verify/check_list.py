@@ -2,18 +2,26 @@
 
 from exporter.errors import PackageCrashed
 from exporter.verify.checks.agreement import Agreement
+from exporter.verify.checks.calls_at_once import CallsAtOnce
 from exporter.verify.checks.check import Check
 from exporter.verify.checks.fp32_distance import Fp32Distance
+from exporter.verify.checks.handover import Handover
+from exporter.verify.checks.interface import Interface
 from exporter.verify.checks.latency import LatencyMeasurement
+from exporter.verify.checks.leaks import Leaks
 from exporter.verify.checks.node_promises import NodePromises
 from exporter.verify.checks.refusal import Refusal
 from exporter.verify.checks.steadiness import Steadiness
 
 CHECKS: tuple[type[Check], ...] = (
     NodePromises,
+    Interface,
+    Handover,
     Agreement,
     Fp32Distance,
     Steadiness,
+    CallsAtOnce,
+    Leaks,
     LatencyMeasurement,
     Refusal,
 )

@@ -9,16 +9,26 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TextIO
+from typing import Literal, TextIO
 
 import torch
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
 from safetensors.torch import load_file, save_file
 
 from exporter.aoti.load import load_package
 from exporter.aoti.out_of_memory import as_out_of_memory
+from exporter.verify.observe import (
+    THREADS,
+    Behaviour,
+    CallsAtOnce,
+    Growth,
+    Tensors,
+    call_at_once,
+    measure_growth,
+    observe_call,
+)
 
 
 class Link(BaseModel):
@@ -46,12 +56,44 @@ class RunRequest(BaseModel):
     repeats: int = 0
 
 
+class ObserveRequest(BaseModel):
+    """Observe the chain on two files of inputs, each of which it takes: see `exporter.verify.observe`.
+
+    Outputs of calls at once that differ from those of calls alone are written to `folder`.
+    """
+
+    observe: Literal["call", "growth", "calls_at_once", "steps"]
+    inputs: Path
+    others: Path
+    folder: Path
+
+    def step(self, number: int) -> Path:
+        """The file of the outputs of one package of the chain."""
+        return self.folder / f"step-{number}.safetensors"
+
+    def alone(self, thread: int) -> Path:
+        """The file of a thread's outputs of a call alone."""
+        return self.folder / f"alone-{thread}.safetensors"
+
+    def at_once(self, thread: int) -> Path:
+        """The file of a thread's outputs that differ most."""
+        return self.folder / f"at-once-{thread}.safetensors"
+
+
+_REQUESTS: TypeAdapter[RunRequest | ObserveRequest] = TypeAdapter(ObserveRequest | RunRequest)
+
+
 class RunReply(BaseModel):
     """The answer: outputs were written, or the package refused the inputs, or memory ran out."""
 
     refused: str | None = None
     out_of_memory: str | None = None
     median_ms: float | None = None
+    taken: tuple[tuple[str, ...], ...] = ()  # names of the inputs of each package, once they are loaded
+    steps: int = 0  # packages whose outputs were written
+    call: Behaviour | None = None
+    growth: Growth | None = None
+    calls_at_once: CallsAtOnce | None = None
 
 
 def main(requests: TextIO, replies: TextIO) -> None:
@@ -62,33 +104,61 @@ def main(requests: TextIO, replies: TextIO) -> None:
         importlib.import_module(library)
     device = torch.device(setup.device)
     try:
-        chain = Chain(setup.chain, device)
+        chain = Chain(setup.chain, device, runners=THREADS)
     except RuntimeError as error:
         _write_reply(replies, _out_of_memory_reply(error))
         return
-    _write_reply(replies, RunReply())
+    _write_reply(replies, RunReply(taken=chain.taken))
     for line in requests:
-        _write_reply(replies, _handle(chain, RunRequest.model_validate_json(line), device))
+        _write_reply(replies, _handle(chain, _REQUESTS.validate_json(line), device))
 
 
 class Chain:
     """Loaded packages, run one after the other."""
 
-    def __init__(self, links: Sequence[Link], device: torch.device, *, single_threaded: bool = False) -> None:
+    def __init__(
+        self,
+        links: Sequence[Link],
+        device: torch.device,
+        *,
+        single_threaded: bool = False,
+        runners: int = 1,
+    ) -> None:
         self._links = [
-            (load_package(link.package, device, single_threaded=single_threaded), link.order)
+            (
+                load_package(link.package, device, single_threaded=single_threaded, runners=runners),
+                link.order,
+            )
             for link in links
         ]
 
-    def __call__(self, tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    @property
+    def taken(self) -> tuple[tuple[str, ...], ...]:
+        """The names of the inputs of each package, in its order."""
+        return tuple(package.taken for package, _ in self._links)
+
+    def __call__(self, tensors: Tensors) -> Tensors:
+        *_, outputs = self.steps(tensors)
+        return outputs
+
+    def steps(self, tensors: Tensors) -> Iterator[Tensors]:
+        """Yield the outputs of each package in turn."""
         for package, order in self._links:
             tensors = package({name: tensors[name] for name in order})
+            yield tensors
+
+    def call_unlocked(self, tensors: Tensors) -> Tensors:
+        """Call as above, so that calls of other threads run at once, as they do in a server."""
+        for package, order in self._links:
+            tensors = package.call_unlocked({name: tensors[name] for name in order})
         return tensors
 
 
-def _handle(chain: Chain, request: RunRequest, device: torch.device) -> RunReply:
+def _handle(chain: Chain, request: RunRequest | ObserveRequest, device: torch.device) -> RunReply:
     """Answer one request; after one that runs out of memory the next one may fit."""
     try:
+        if isinstance(request, ObserveRequest):
+            return _observe(chain, request, device)
         return _run(chain, request, device)
     except (RuntimeError, MemoryError) as error:
         return _out_of_memory_reply(error)
@@ -103,7 +173,7 @@ def _out_of_memory_reply(error: Exception) -> RunReply:
 
 
 def _run(chain: Chain, request: RunRequest, device: torch.device) -> RunReply:
-    inputs = {name: tensor.to(device) for name, tensor in load_file(request.inputs).items()}
+    inputs = _load(request.inputs, device)
     try:
         outputs = {name: value.cpu().contiguous() for name, value in chain(inputs).items()}
     except RuntimeError as error:
@@ -119,6 +189,50 @@ def _run(chain: Chain, request: RunRequest, device: torch.device) -> RunReply:
         _finish(device)
         times_ms.append((time.perf_counter() - begun) * 1e3)
     return RunReply(median_ms=statistics.median(times_ms) if times_ms else None)
+
+
+def _observe(chain: Chain, request: ObserveRequest, device: torch.device) -> RunReply:
+    inputs, others = (_load(path, device) for path in (request.inputs, request.others))
+    if request.observe == "steps":
+        return _write_steps(chain, request, inputs)
+    try:
+        call = observe_call(chain, inputs, others)  # in any case, as the other calls must be taken
+    except RuntimeError as error:
+        if as_out_of_memory(error):
+            raise
+        _finish(device)
+        return RunReply(refused=_first_line(str(error)))
+    if request.observe == "growth":
+        return RunReply(growth=measure_growth(chain, inputs))
+    if request.observe == "calls_at_once":
+
+        def save(thread: int, alone: Tensors, differing: Tensors) -> None:
+            _write_outputs(alone, request.alone(thread))
+            _write_outputs(differing, request.at_once(thread))
+
+        return RunReply(calls_at_once=call_at_once(chain.call_unlocked, (inputs, others), save))
+    return RunReply(call=call)
+
+
+def _write_steps(chain: Chain, request: ObserveRequest, inputs: Tensors) -> RunReply:
+    """Write the outputs of each package, up to one that refuses its inputs."""
+    done = 0
+    try:
+        for outputs in chain.steps(inputs):
+            _write_outputs(outputs, request.step(done))
+            done += 1
+    except (RuntimeError, KeyError) as error:
+        if as_out_of_memory(error):
+            raise
+    return RunReply(steps=done)
+
+
+def _write_outputs(outputs: Tensors, path: Path) -> None:
+    save_file({name: value.cpu().clone().contiguous() for name, value in outputs.items()}, path)
+
+
+def _load(path: Path, device: torch.device) -> Tensors:
+    return {name: tensor.to(device) for name, tensor in load_file(path).items()}
 
 
 def _finish(device: torch.device) -> None:

@@ -1,6 +1,6 @@
 """A tower with its compiled packages, ready to be called: eager in this process, packages in a fresh one."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.export import ExportedProgram
 
 from exporter.lowering.lower_tower import Fp32Reference
+from exporter.manifest import TensorEntry
 from exporter.spec import Pass
 from exporter.towers.lookup import LookUp
 from exporter.towers.tower import Tower, settle_ties
@@ -28,6 +29,8 @@ class RunnableTower:
     scratch: Path  # inputs and outputs of the packages travel as files below it
     device: torch.device
     passes: Sequence[Pass] = ()  # that the programs were edited by
+    parts: Sequence[Tower] = ()  # that the packages were made of, where there are several
+    outputs: Sequence[TensorEntry] = ()  # as the manifest describes them; none: not known
     programs: Sequence[ExportedProgram] = ()  # that the packages were compiled from; none if code was reused
     lookup: LookUp | None = None  # in front of the packages, where none of them looks up
     fp32: Fp32Reference | None = None  # the tower as trained, where precision is given up
@@ -54,6 +57,14 @@ class RunnableTower:
         with torch.no_grad():
             outputs: dict[str, Tensor] = self.tower.module(self._on_device(inputs))
         return {name: value.cpu() for name, value in outputs.items()}
+
+    def run_parts(self, inputs: Mapping[str, Tensor]) -> Iterator[dict[str, Tensor]]:
+        """Yield the outputs of each eager part in turn, on the CPU."""
+        tensors = self.first_inputs(inputs)
+        for part in self.parts:
+            with torch.no_grad():
+                tensors = part.module(tensors)
+            yield {name: value.cpu() for name, value in tensors.items()}
 
     def settle_ties(
         self, inputs: Mapping[str, Tensor], expected: Mapping[str, Tensor], actual: Mapping[str, Tensor]

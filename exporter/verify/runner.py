@@ -10,10 +10,11 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Thread, Timer
 from types import TracebackType
-from typing import IO, Self, TypeVar
+from typing import IO, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from safetensors.torch import load_file, save_file
@@ -22,7 +23,8 @@ from torch import Tensor
 from exporter.aoti.out_of_memory import as_out_of_memory
 from exporter.errors import DimPlanViolated, OutOfMemory, PackageCrashed
 from exporter.towers.lookup import LookUp
-from exporter.verify.reload import Link, RunReply, RunRequest, Setup
+from exporter.verify.observe import THREADS, Behaviour, CallsAtOnce, Growth
+from exporter.verify.reload import Link, ObserveRequest, RunReply, RunRequest, Setup
 
 _CHILD = "exporter.verify.reload"
 # AOTInductor reads past the end of short inputs unless it is set; servers should set it (docs/serving.md).
@@ -181,6 +183,23 @@ def _disk_full_hint(folder: Path) -> str:
     return f"only {free:,} bytes are free at {folder}: make room there" if free < _NEARLY_FULL else ""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Observed:
+    """The observation that was asked for; the others are None."""
+
+    call: Behaviour | None = None
+    growth: Growth | None = None
+    calls_at_once: CallsAtOnce | None = None
+    # Of each thread whose outputs differed: those of a call alone, and those that differ most.
+    differing: tuple[tuple[Mapping[str, Tensor], Mapping[str, Tensor]], ...] = ()
+    steps: tuple[Mapping[str, Tensor], ...] = ()  # the outputs of each package that took its inputs
+
+
+def _save_inputs(inputs: Mapping[str, Tensor], path: Path) -> None:
+    """Write inputs for the process; contiguous copies, as safetensors refuses views that share storage."""
+    save_file({name: value.cpu().clone().contiguous() for name, value in inputs.items()}, path)
+
+
 class PackageRunner:
     """A tower's loaded package, or its chain of them, in a process of its own; a context manager."""
 
@@ -223,7 +242,7 @@ class PackageRunner:
                 self._runner = starting.enter_context(RunnerProcess(self._scratch))
             self._process = self._runner.process
             try:
-                self._ask(self._setup)
+                self.taken = self._ask(self._setup).taken
             except PackageCrashed as crash:
                 # That memory ran out while the package was loaded may be said on stderr and nowhere else.
                 if memory := as_out_of_memory(RuntimeError("\n".join(self._runner.last_words)), "loading"):
@@ -260,15 +279,44 @@ class PackageRunner:
             outputs=self._runner.folder / "outputs.safetensors",
             repeats=repeats,
         )
-        # Contiguous copies: safetensors refuses views that share storage.
-        save_file(
-            {name: value.cpu().clone().contiguous() for name, value in entering.items()}, request.inputs
-        )
+        _save_inputs(entering, request.inputs)
         reply = self._ask(request)
         if reply.refused is not None:
             raise Refused(reply.refused)
         median_ms = None if reply.median_ms is None else reply.median_ms + lookup_ms
         return load_file(request.outputs), median_ms
+
+    def observe(
+        self,
+        what: Literal["call", "growth", "calls_at_once", "steps"],
+        inputs: Mapping[str, Tensor],
+        others: Mapping[str, Tensor],
+    ) -> Observed:
+        """Observe calls with two sets of inputs: see `exporter.verify.observe`; raises as `run` does."""
+        folder = self._runner.folder
+        request = ObserveRequest(
+            observe=what,
+            inputs=folder / "inputs.safetensors",
+            others=folder / "others.safetensors",
+            folder=folder,
+        )
+        for path, given in ((request.inputs, inputs), (request.others, others)):
+            _save_inputs(self._look_up(given, repeats=0)[0], path)
+        reply = self._ask(request)
+        if reply.refused is not None:
+            raise Refused(reply.refused)
+        differing = tuple(
+            (load_file(request.alone(thread)), load_file(request.at_once(thread)))
+            for thread in range(THREADS)
+            if reply.calls_at_once and request.at_once(thread).exists()
+        )
+        return Observed(
+            call=reply.call,
+            growth=reply.growth,
+            calls_at_once=reply.calls_at_once,
+            differing=differing,
+            steps=tuple(load_file(request.step(number)) for number in range(reply.steps)),
+        )
 
     def _look_up(self, inputs: Mapping[str, Tensor], repeats: int) -> tuple[Mapping[str, Tensor], float]:
         """Return the inputs of the chain, and the median milliseconds of the lookup in front of it."""

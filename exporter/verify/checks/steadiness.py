@@ -6,7 +6,7 @@ from exporter.data.batch import NamedBatch
 from exporter.errors import PackageUnsteady
 from exporter.verify.cases import Cases
 from exporter.verify.checks.check import Check, CheckResult, Trial
-from exporter.verify.numerics import compare_runs
+from exporter.verify.numerics import Difference, compare_runs
 from exporter.verify.runner import Refused
 
 _ALLOWED = 0.1  # of the tolerance: how far two runs may differ; on one CPU thread they do not at all
@@ -39,12 +39,15 @@ class Steadiness(Check):
             difference = compare_runs(trial.run_packages(), trial.run_packages())
         except Refused:  # another check's failure
             return ""
-        if difference.within(self.runnable.tolerance * _ALLOWED):
-            return ""
-        if difference.problem:
-            output = difference.output or "outputs"
-            return f"{output}: {difference.problem} in one of two runs on the same inputs"
-        return (
-            f"{difference.output} differs by {difference.largest:.3g} at scale {difference.scale:.3g} "
-            "between two runs on the same inputs"
-        )
+        change = describe_difference(difference, self.runnable.tolerance)
+        where = "in one of two runs" if difference.problem else "between two runs"
+        return f"{change} {where} on the same inputs" if change else ""
+
+
+def describe_difference(difference: Difference, tolerance: float) -> str:
+    """Return how far two runs are apart, in words; empty if they agree."""
+    if difference.within(tolerance * _ALLOWED):
+        return ""
+    if difference.problem:
+        return f"{difference.output or 'outputs'}: {difference.problem}"
+    return f"{difference.output} differs by {difference.largest:.3g} at scale {difference.scale:.3g}"

@@ -1,0 +1,227 @@
+"""Observe what single calls do not show: memory that calls keep, calls at once, and memory that calls share.
+
+This runs in the process that has the packages loaded.
+"""
+
+import ctypes
+import gc
+import sys
+import time
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from pathlib import Path
+from threading import Barrier, Thread
+
+import torch
+from pydantic import BaseModel
+from torch import Tensor
+
+Tensors = dict[str, Tensor]
+Call = Callable[[Tensors], Tensors]
+
+THREADS = 2
+_INTERVALS = 3  # a leak grows in each of them
+_CALLS = 64  # of an interval, at most
+_INTERVAL_S = 0.03
+_FEWEST = 4
+_OF_MEASURING = {"Python objects": 32}  # that a measurement itself may leave
+_AT_ONCE_S = 0.1  # calls at once, at least for so long
+
+
+class Layout(BaseModel):
+    """An output as a package returns it."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+class Behaviour(BaseModel):
+    """The behaviour of a call, beside its numbers."""
+
+    outputs: tuple[Layout, ...]
+    changed_inputs: tuple[str, ...]  # by the call
+    changed_outputs: tuple[str, ...]  # of the call, by a later one
+
+
+class Growth(BaseModel):
+    """The growth of each resource of the process per call: the least of several intervals of calls."""
+
+    calls: int
+    per_call: dict[str, float]
+
+
+class CallsAtOnce(BaseModel):
+    """The number of calls that threads made at once, and how many differed from a call alone."""
+
+    calls: int
+    differing: int
+
+
+def observe_call(call: Call, inputs: Tensors, others: Tensors) -> Behaviour:
+    """Call once, and then with other inputs; find what the calls changed beside their own outputs."""
+    before = _copy(inputs)
+    outputs = call(inputs)
+    kept = _copy(outputs)
+    call(others)
+    return Behaviour(
+        outputs=tuple(
+            Layout(
+                name=name,
+                dtype=str(value.dtype).removeprefix("torch."),
+                shape=tuple(value.shape),
+                strides=value.stride(),
+            )
+            for name, value in outputs.items()
+        ),
+        changed_inputs=_changed(before, inputs),
+        changed_outputs=_changed(kept, outputs),
+    )
+
+
+def measure_growth(call: Call, inputs: Tensors) -> Growth:
+    """Call again and again, and measure what the process holds after each of several intervals."""
+    for _ in range(_FEWEST - 1):
+        call(inputs)
+    begun = time.perf_counter()
+    call(inputs)
+    seconds = time.perf_counter() - begun
+    calls = min(_CALLS, max(_FEWEST, int(_INTERVAL_S / max(seconds, 1e-6))))
+    found = []
+    gc.freeze()  # the collector need not look at what is there before
+    for _ in range(_INTERVALS + 1):
+        for _ in range(calls):
+            call(inputs)
+        found.append(_resources())
+    gc.unfreeze()
+    steps = [
+        {name: (after[name] - before[name] - _OF_MEASURING.get(name, 0)) / calls for name in after}
+        for before, after in pairwise(found)
+    ]
+    return Growth(
+        calls=_FEWEST + calls * (_INTERVALS + 1),
+        per_call={name: max(0.0, min(step[name] for step in steps)) for name in found[0]},
+    )
+
+
+def _resources() -> dict[str, int]:
+    """Return what this process holds now: bytes, Python objects, open files and threads."""
+    gc.collect()
+    found = {
+        "bytes of memory": _allocated_bytes(),
+        "Python objects": sys.getallocatedblocks(),
+        "open files": _count("/proc/self/fd"),
+        "threads": _count("/proc/self/task"),
+    }
+    if torch.cuda.is_initialized():
+        found["bytes of GPU memory"] = torch.cuda.memory_allocated()
+    return found
+
+
+def _count(folder: str) -> int:
+    return sum(1 for _ in Path(folder).iterdir())
+
+
+class _MallInfo(ctypes.Structure):
+    """The fields of glibc's mallinfo2, which counts what is allocated, in all arenas."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_size_t)
+        for name in (
+            *("arena", "ordblks", "smblks", "hblks", "hblkhd"),
+            *("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"),
+        )
+    )
+
+
+def _allocated_bytes() -> int:
+    """Return the bytes that are allocated and not freed; 0 where the C library does not count them."""
+    libc = ctypes.CDLL(None)
+    if not hasattr(libc, "mallinfo2"):
+        return 0
+    libc.mallinfo2.restype = _MallInfo
+    info = libc.mallinfo2()
+    return int(info.uordblks + info.hblkhd)
+
+
+def call_at_once(
+    call: Call, cases: tuple[Tensors, Tensors], save: Callable[[int, Tensors, Tensors], None]
+) -> CallsAtOnce:
+    """Call from threads at once, each with inputs of its own, and compare with calls alone.
+
+    `save` is called for each thread whose outputs differed: with its number, the outputs of a call alone, and
+    those that differ most.
+    """
+    start = Barrier(THREADS)
+    callers = [_Caller(call, inputs, start) for inputs in cases]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    for number, caller in enumerate(callers):
+        if caller.error is not None:
+            raise caller.error
+        if caller.worst is not None:
+            save(number, caller.alone, caller.worst)
+    return CallsAtOnce(
+        calls=sum(caller.calls for caller in callers), differing=sum(caller.differing for caller in callers)
+    )
+
+
+class _Caller(Thread):
+    """A thread that calls with inputs of its own, and keeps the outputs that differ most."""
+
+    def __init__(self, call: Call, inputs: Tensors, start: Barrier) -> None:
+        super().__init__()
+        self.alone = _copy(call(inputs))
+        self.calls, self.differing = 0, 0
+        self.worst: Tensors | None = None
+        self.error: BaseException | None = None
+        self._call, self._inputs, self._start_together = call, inputs, start
+
+    def run(self) -> None:
+        try:
+            self._repeat()
+        except BaseException as error:  # noqa: BLE001  raised again by the thread that waits
+            self.error = error
+
+    def _repeat(self) -> None:
+        largest = 0.0
+        self._start_together.wait()
+        end = time.perf_counter() + _AT_ONCE_S
+        while self.calls < _FEWEST or time.perf_counter() < end:
+            outputs = self._call(self._inputs)
+            self.calls += 1
+            if distance := _distance(self.alone, outputs):
+                self.differing += 1
+                if distance > largest:
+                    largest, self.worst = distance, _copy(outputs)
+
+
+def _copy(tensors: Mapping[str, Tensor]) -> Tensors:
+    return {name: value.clone() for name, value in tensors.items()}
+
+
+def _changed(before: Mapping[str, Tensor], now: Mapping[str, Tensor]) -> tuple[str, ...]:
+    return tuple(name for name in before if not _is_same(before[name], now[name]))
+
+
+def _is_same(first: Tensor, second: Tensor) -> bool:
+    """Return whether two tensors have the same bits, NaN included."""
+    if first.shape != second.shape or first.dtype != second.dtype:
+        return False
+    return torch.equal(*(each.contiguous().reshape(-1).view(torch.uint8) for each in (first, second)))
+
+
+def _distance(alone: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> float:
+    """Return how far outputs are from those of a call alone; 0 only if all bits are the same."""
+    names = _changed(alone, found)
+    return max((_largest(alone[name], found[name]) for name in names), default=0.0)
+
+
+def _largest(alone: Tensor, found: Tensor) -> float:
+    if alone.shape != found.shape or not alone.is_floating_point():
+        return float("inf")
+    largest = float((alone.double() - found.double()).abs().nan_to_num(nan=float("inf")).max())
+    return max(largest, sys.float_info.min)  # not 0: the bits differ

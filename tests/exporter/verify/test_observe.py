@@ -1,0 +1,98 @@
+"""What calls keep, share and change is seen, and calls that do nothing of the kind are never accused."""
+
+import time
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from exporter.verify.checks.leaks import is_leak
+from exporter.verify.observe import call_at_once, measure_growth, observe_call
+
+Tensors = dict[str, Tensor]
+INPUTS, OTHERS = {"x": torch.rand(7, 3)}, {"x": torch.rand(7, 3)}
+
+
+def double(inputs: Tensors) -> Tensors:
+    return {"y": inputs["x"] * 2}
+
+
+def leaks(grown: dict[str, float]) -> list[str]:
+    return [name for name, more in grown.items() if is_leak(name, more)]
+
+
+def test_honest_calls_grow_nothing() -> None:
+    for _ in range(50):
+        assert leaks(measure_growth(double, INPUTS).per_call) == []
+
+
+def test_a_few_bytes_kept_of_each_call_are_a_leak() -> None:
+    kept: list[Tensor] = []
+
+    def keep(inputs: Tensors) -> Tensors:
+        kept.append(inputs["x"][:1].clone())
+        return double(inputs)
+
+    assert "bytes of memory" in leaks(measure_growth(keep, INPUTS).per_call)
+
+
+def test_a_cache_that_is_filled_once_is_no_leak() -> None:
+    kept: dict[str, Tensor] = {}
+
+    def remember(inputs: Tensors) -> Tensors:
+        kept.setdefault("weights", torch.rand(1000))
+        return double(inputs)
+
+    assert leaks(measure_growth(remember, INPUTS).per_call) == []
+
+
+def test_open_files_are_counted(tmp_path: Path) -> None:
+    files = []
+
+    def leave_open(inputs: Tensors) -> Tensors:
+        files.append((tmp_path / "log").open("a"))
+        return double(inputs)
+
+    found = leaks(measure_growth(leave_open, INPUTS).per_call)
+    for file in files:
+        file.close()
+    assert "open files" in found
+
+
+def test_layouts_and_changed_tensors_are_named() -> None:
+    room = torch.empty(7, 3)
+
+    def share_memory(inputs: Tensors) -> Tensors:
+        inputs["x"][0] = 0
+        return {"y": torch.mul(inputs["x"], 2, out=room), "t": inputs["x"].t().clone().t()}
+
+    seen = observe_call(share_memory, {"x": torch.rand(7, 3)}, {"x": torch.rand(7, 3)})
+    assert seen.changed_inputs == ("x",)
+    assert seen.changed_outputs == ("y",)
+    assert [(each.name, each.shape) for each in seen.outputs] == [("y", (7, 3)), ("t", (7, 3))]
+    seen = observe_call(double, INPUTS, OTHERS)
+    assert (seen.changed_inputs, seen.changed_outputs) == ((), ())
+
+
+def test_calls_that_share_memory_differ_while_two_threads_call() -> None:
+    room: list[Tensor] = [torch.zeros(7, 3)]
+
+    def mix(inputs: Tensors) -> Tensors:
+        room[0] = inputs["x"]
+        time.sleep(0.001)
+        return double({"x": room[0]})
+
+    found: list[tuple[int, Tensors, Tensors]] = []
+    counts = call_at_once(mix, (INPUTS, OTHERS), lambda *each: found.append(each))
+    assert counts.differing
+    for number, alone, differing in found:
+        assert torch.equal(alone["y"], (INPUTS, OTHERS)[number]["x"] * 2)
+        assert torch.equal(differing["y"], (OTHERS, INPUTS)[number]["x"] * 2)
+
+
+def test_calls_that_share_nothing_are_equal_in_two_threads() -> None:
+    found: list[tuple[int, Tensors, Tensors]] = []
+    counts = call_at_once(double, (INPUTS, OTHERS), lambda *each: found.append(each))
+    assert counts.calls >= 8
+    assert counts.differing == 0
+    assert found == []
