@@ -21,7 +21,7 @@ from benchmarks.harness.statistics import format_number
 from benchmarks.measure.catalogue import write_checkpoint, write_config, write_items
 from benchmarks.measure.exports import ExportRun, Place, export
 from exporter.artifact.read import read_manifest
-from exporter.data.batch import read_rows
+from exporter.data.rows import read_rows
 from exporter.manifest import Manifest, VectorsEntry
 from exporter.options.index_spec import INDEX_KINDS, IndexSpec
 from exporter.serving.downloaded_tower import download_tower

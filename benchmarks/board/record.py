@@ -17,11 +17,10 @@ SIZES: Mapping[str, str] = {
     "empty": "empty histories",
     "all_histories_empty": "empty histories",
     "no_values": "empty histories",
-    "events_without_values": "empty histories",
     "random": "drawn sizes",
-    "none_one_and_two": "short histories",
-    "one_long": "long histories",
-    "longest": "long histories",
+    "low_counts": "short histories",
+    "middle_counts": "long histories",
+    "high_counts": "long histories",
     "full": "long histories",
 }
 _OTHER_SIZES, _REFUSED = "other sizes", "contradictions refused"

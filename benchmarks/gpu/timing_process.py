@@ -162,7 +162,8 @@ def _load_subject(request: dict[str, object], write_line: Callable[..., None]) -
     from exporter.checkpoint.read import open_checkpoint
     from exporter.construction.open_blueprint import ConfiguredBlueprint
     from exporter.construction.sources import open_rows
-    from exporter.data.batch import named_batch, trace_inputs
+    from exporter.data.batch import trace_inputs
+    from exporter.data.rows import named_batch
     from exporter.spec import ExportSpec
     from exporter.towers.plan import plan_towers
     from exporter.towers.split import split_tower

@@ -18,7 +18,8 @@ from torch import Tensor
 from exporter.checkpoint.read import open_checkpoint
 from exporter.construction.open_blueprint import ConfiguredBlueprint
 from exporter.construction.sources import open_rows
-from exporter.data.batch import Rows, named_batch, trace_inputs
+from exporter.data.batch import trace_inputs
+from exporter.data.rows import Rows, named_batch
 from exporter.serving.downloaded_tower import download_tower
 from exporter.spec import ExportSpec, TowerName
 from exporter.storage.open import read_uri

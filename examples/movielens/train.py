@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from examples.movielens.recall import embedding_scores, popularity_scores, recall_at
 from exporter.config.parse import parse_pipeline_config
 from exporter.config.schema import PipelineConfig
-from exporter.data.batch import Rows, read_rows
+from exporter.data.rows import Rows, read_rows
 from exporter.dims.plan import plan_dims
 from exporter.models.blocks.dropout import Dropout
 from exporter.models.registry import build_model

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from torch.export import ExportedProgram
 
 from exporter.check.report import Finding
-from exporter.data.batch import NamedBatch
+from exporter.data.rows import NamedBatch
 from exporter.dims.plan import DimPlan
 from exporter.dims.torch_dims import check_program
 from exporter.errors import DimPlanViolated, ExportError

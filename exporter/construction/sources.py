@@ -11,8 +11,8 @@ from exporter.checkpoint.read import Checkpoint, fetch_checkpoint, open_checkpoi
 from exporter.checkpoint.tensors import hash_file
 from exporter.config.features.tables import dynamic_tables
 from exporter.config.schema import PipelineConfig
-from exporter.data.batch import Rows, read_rows
 from exporter.data.parquet import open_parquet
+from exporter.data.rows import Rows, read_rows
 from exporter.manifest import SourceRef
 from exporter.spec import ExportSpec
 from exporter.towers.plan import PlannedTower

@@ -1,16 +1,19 @@
-"""Batches of random sizes, with lengths drawn from the rows themselves, and rare corner cases."""
+"""Batches of random sizes: as rows are, and stretched beyond them."""
 
 from collections.abc import Iterator
 
 import numpy as np
 
-from exporter.data.batch import NamedBatch, Rows, group_by_sequence, named_batch, verification_batches
+from exporter.data.batch import verification_batches
+from exporter.data.counts import draw
 from exporter.data.ragged import Counts
+from exporter.data.rows import NamedBatch, Rows, exceeds_plan, group_by_sequence, named_batch
+from exporter.data.stretch import Stretcher, Wanted
 from exporter.dims.plan import BATCH, DimPlan
+from exporter.dims.sizes import verification_batch_sizes
 
-_FEW = 5  # rows of a corner case
-_SHORT = 3  # histories of a corner case have lengths 0, 1 and 2
 _SEED, _DRAWN = 20, 4  # the same random sizes in every export, so that a failure can be reproduced
+_MOST_DRAWN = 1 << 14  # values or events of all rows of a stretched batch
 
 
 def agreeing_batches(rows: Rows, plan: DimPlan) -> Iterator[NamedBatch]:
@@ -20,35 +23,75 @@ def agreeing_batches(rows: Rows, plan: DimPlan) -> Iterator[NamedBatch]:
 
 
 def sweep(rows: Rows, plan: DimPlan, *, seed: int, count: int) -> Iterator[NamedBatch]:
-    """Yield `count` batches of random sizes, the same for one seed, then the corner cases."""
+    """Yield `count` batches of random sizes, the same for one seed; no size comes twice before all have.
+
+    Every other one is stretched: it has any counts of values and events that a row may have.
+    """
     generator = np.random.default_rng(seed)
-    largest = plan.dim(BATCH).high or len(rows)
-    for number in range(count):
-        size = round(float(np.exp(generator.uniform(0, np.log(largest)))))
-        pool = rows.within(size)
-        drawn = pool.select(generator.integers(len(pool), size=size))
-        for siblings in group_by_sequence(rows.sequences).values():
-            # Lengths come from other rows than the values, so that sequences are combined in new ways.
-            observed = pool.columns[siblings[0].name].per_row
-            drawn = drawn.resize(siblings, generator.choice(observed, size=size))
-        yield named_batch(f"random_{number}", drawn, plan, f"{size} rows, seed {seed}")
-    yield from _corners(rows, plan, min(_FEW, largest))
+    stretcher = Stretcher(rows=rows, plan=plan)
+    for number, size in enumerate(_draw_sizes(generator, plan, count)):
+        name, note = f"random_{number}", f"{size} rows, seed {seed}"
+        if number % 2:
+            batch = _draw_stretched(stretcher, generator, name, size, note)
+        else:
+            batch = named_batch(name, _draw_rows(rows, generator, size), plan, note)
+        if not exceeds_plan(batch.inputs, plan):
+            yield batch
 
 
-def _corners(rows: Rows, plan: DimPlan, size: int) -> Iterator[NamedBatch]:
-    few, sequences = rows.take(size), list(group_by_sequence(rows.sequences).values())
-    if not sequences:
-        return
-    equal, uneven, short = few, few, few
-    for siblings in sequences:
-        observed: Counts = rows.columns[siblings[0].name].per_row
-        equal = equal.resize(siblings, np.full(size, max(int(np.median(observed)), 1), dtype=np.int64))
-        parent = siblings[0].sequence
-        assert parent is not None
-        lengths = np.ones(size, dtype=np.int64)
-        lengths[size // 2] = parent.length or int(observed.max(initial=1))
-        uneven = uneven.resize(siblings, lengths)
-        short = short.resize(siblings, np.arange(size, dtype=np.int64) % _SHORT)
-    yield named_batch("equal_histories", equal, plan)
-    yield named_batch("none_one_and_two", short, plan)
-    yield named_batch("one_long_among_short", uneven, plan, "as long as the config declares")
+def _draw_sizes(generator: np.random.Generator, plan: DimPlan, count: int) -> list[int]:
+    """Draw numbers of rows: all orders of magnitude evenly, none twice while others are left.
+
+    Sizes that a chosen case has anyway come last.
+    """
+    largest = plan.dim(BATCH).high
+    assert largest is not None
+    chosen = set(verification_batch_sizes(plan))
+    others = [size for size in range(1, largest + 1) if size not in chosen] or [largest]
+    drawn: list[int] = []
+    while len(drawn) < count:
+        left = np.array([size for size in others if size not in drawn] or others)
+        drawn += _draw_evenly(generator, left, min(count - len(drawn), len(left)))
+        if len(drawn) >= len(others):
+            others = list(range(1, largest + 1))
+    return drawn
+
+
+def _draw_evenly(generator: np.random.Generator, sizes: Counts, count: int) -> list[int]:
+    """Draw `count` of these ascending sizes, one from each of as many parts of equal weight; shuffled."""
+    left, drawn = sizes, []
+    for missing in range(count, 0, -1):
+        weights = np.cumsum(1 / left)
+        place = int(np.searchsorted(weights, generator.uniform(0, weights[-1] / missing)))
+        place = min(place, len(left) - missing)
+        drawn.append(int(left[place]))
+        left = left[place + 1 :]
+    generator.shuffle(drawn)
+    return drawn
+
+
+def _draw_rows(rows: Rows, generator: np.random.Generator, size: int) -> Rows:
+    pool = rows.within(size)
+    drawn = pool.select(generator.integers(len(pool), size=size))
+    for siblings in group_by_sequence(rows.sequences).values():
+        # Lengths come from other rows than the values, so that sequences are combined in new ways.
+        observed = pool.columns[siblings[0].name].per_row
+        drawn = drawn.resize(siblings, generator.choice(observed, size=size))
+    return drawn
+
+
+def _draw_stretched(
+    stretcher: Stretcher, generator: np.random.Generator, name: str, size: int, note: str
+) -> NamedBatch:
+    def counts(wanted: Wanted) -> Counts:
+        return _limit(draw(generator, wanted.most, wanted.size))
+
+    def events(wanted: Wanted) -> Counts:
+        return draw(generator, stretcher.affordable_events(wanted.most, size), size)
+
+    return stretcher.batch(name, size, counts=counts, events=events, note=f"{note}, stretched")
+
+
+def _limit(counts: Counts) -> Counts:
+    """Return the counts, those from the place on where all add up to too many cut to 3."""
+    return np.where(np.cumsum(counts) <= _MOST_DRAWN, counts, counts.clip(0, 3))

@@ -13,10 +13,12 @@ from exporter.attempt.attempt import Diagnostics
 from exporter.construction.blueprint import Blueprint
 from exporter.construction.open_blueprint import open_blueprint
 from exporter.construction.sources import fetch_checkpoint_once, open_rows
-from exporter.data.batch import Rows, trace_inputs
+from exporter.data.batch import trace_inputs
+from exporter.data.rows import Rows
 from exporter.items.plan import Items, open_items
 from exporter.lowering.lower_tower import LoweredTower, lower_tower
 from exporter.manifest import InferredOp, SourceRef
+from exporter.models.embedding.table_uses import known_ids
 from exporter.spec import ExportSpec
 from exporter.stages import Stage, StageClock
 from exporter.towers.plan import TowerToExport
@@ -81,6 +83,7 @@ def open_tower(
     tower = lowered.tower
     with clock.stage(Stage.ROWS):
         rows, rows_source = open_rows(blueprint.planned, spec)
+        rows = replace(rows, known_ids=known_ids(tower.module))
         folder = workspace / planned.name
         items = open_items(blueprint.planned, spec, folder) if spec.materialise_items else None
         inputs = {name: each.to(device) for name, each in trace_inputs(rows, tower.plan).items()}

@@ -14,18 +14,18 @@ from exporter.checkpoint.read import Checkpoint
 from exporter.checkpoint.tensors import Piece, TensorMeta
 from exporter.construction.blueprint import Blueprint
 from exporter.construction.sources import open_rows
-from exporter.data.batch import NamedBatch, contradicting_batches
-from exporter.data.sweep import agreeing_batches
+from exporter.data.rows import NamedBatch
 from exporter.errors import DimPlanViolated, VerificationFailed
 from exporter.manifest import LookupReport
 from exporter.models.embedding.id_map import fill_id_maps, id_map_tensors
-from exporter.models.embedding.table_uses import TableUse, look_up_in_pieces
+from exporter.models.embedding.table_uses import TableUse, known_ids, look_up_in_pieces
 from exporter.models.embedding.tables import LOW_TABLES
 from exporter.shards.layout import TableShard
 from exporter.shards.lookup import RowFiles
 from exporter.spec import ExportSpec
 from exporter.towers.lookup import LookUp, build_eager_lookup
 from exporter.towers.tower import Tower
+from exporter.verify.cases import make_cases
 from exporter.verify.numerics import FP32_TOLERANCE, compare_runs
 
 _RANDOM_ROWS = 30  # of a rank's rows of each table, compared one by one
@@ -111,13 +111,14 @@ def verify_lookups(
         build_eager_lookup(each, max_batch_size=spec.max_batch_size) for each in (tower, mapped)
     )
     rows, _ = open_rows(replace(blueprint.planned, item_id_column=None), spec)
-    agreeing = list(agreeing_batches(rows, tower.plan))
-    contradicting = list(contradicting_batches(rows, tower.plan))
+    rows = replace(rows, known_ids=known_ids(tower.module))
+    cases = make_cases(rows, tower.plan)
+    differences = (_difference(eager, reference, each, tower) for each in cases.must_agree)
     return LookupReport(
-        cases=len(agreeing) + len(contradicting),
-        refused=sum(_both_refuse(eager, reference, each, tower) for each in contradicting),
+        cases=len(cases.must_agree) + len(cases.must_be_refused),
+        refused=sum(_both_refuse(eager, reference, each, tower) for each in cases.must_be_refused),
         own_rows=len(own),
-        largest_difference=max(*own, *(_difference(eager, reference, each, tower) for each in agreeing)),
+        largest_difference=max(*own, *differences),
     )
 
 

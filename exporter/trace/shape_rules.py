@@ -17,7 +17,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from exporter.aoti.torch_private import has_shape_rule
-from exporter.data.batch import Rows, verification_batches
+from exporter.data.batch import verification_batches
+from exporter.data.rows import Rows
 from exporter.errors import ShapeRuleMissing
 from exporter.manifest import InferredOp
 from exporter.towers.tower import Tower

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from exporter.data.batch import NamedBatch, Rows, contradicting_batches
+from exporter.data.batch import contradicting_batches
+from exporter.data.rows import NamedBatch, Rows
 from exporter.data.sweep import agreeing_batches
 from exporter.dims.plan import DimPlan
 

@@ -112,7 +112,7 @@ def test_every_size_of_the_gate_was_tried(manifest: Manifest) -> None:
         case.name: case.sizes["batch"] for case in user.verified.cases if case.kind is CaseKind.AGREES
     }
     assert set(agreeing.values()) >= {1, 2, 3, 7, 32, manifest.max_batch_size}
-    assert {"longest_history", "empty_history"} <= agreeing.keys()
+    assert {"full_history", "empty_row", "high_counts", "full_batch"} <= agreeing.keys()
     assert item.verified.cases[0].sizes == {"batch": 1}
     refusing = [case for case in user.verified.cases if case.kind is CaseKind.REFUSES]
     assert len(refusing) >= 4

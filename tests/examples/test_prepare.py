@@ -9,7 +9,7 @@ import pytest
 from examples.movielens.prepare import HISTORY, Event, User, heldout_example, prepare, training_examples
 from examples.movielens.train import CONFIG
 from exporter.config.parse import parse_pipeline_config
-from exporter.data.batch import read_rows
+from exporter.data.rows import read_rows
 
 Read = Callable[[str], list[dict[str, object]]]
 

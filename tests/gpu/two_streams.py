@@ -13,7 +13,7 @@ _CALLS = 100
 def main() -> None:
     """Raises where a call gives other numbers than the same call alone."""
     from exporter.aoti.torch_loader import Package
-    from exporter.data.batch import named_batch, read_rows
+    from exporter.data.rows import named_batch, read_rows
     from exporter.serving.downloaded_tower import download_tower
     from exporter.spec import TowerName
     from tests.gpu.cases import ZOO

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from exporter.config.schema import Feature
-from exporter.data.batch import read_rows
 from exporter.data.parquet import open_parquet
+from exporter.data.rows import read_rows
 from tests.hostile.kinds import hostile
 
 ROWS = "parquet"

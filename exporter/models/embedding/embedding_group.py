@@ -65,6 +65,12 @@ class EmbeddingGroup(nn.Module):
             features.setdefault(path, {})[feature] = None
         return {path: tuple(names) for path, names in features.items()}
 
+    def id_map(self, path: str) -> IdMap:
+        """Return the map at a path of `id_maps`."""
+        module = self.get_submodule(path)
+        assert isinstance(module, IdMap)
+        return module
+
     def look_up(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the groups and the sequence groups, looked up in the tables."""
         embedded: dict[str, Tensor] = {}
@@ -173,7 +179,7 @@ class EmbeddingGroup(nn.Module):
         path = self.id_maps.get(self._tables.get((group, feature.name), ""))
         if path is None:
             return values
-        rows: Tensor = self.get_submodule(path)(values)
+        rows: Tensor = self.id_map(path)(values)
         return rows
 
     def _table(self, feature: Feature, group: FeatureGroup) -> EmbeddingTable:

@@ -49,6 +49,15 @@ class IdMap(nn.Module):
         places_V = torch.searchsorted(ids_R[:-1], ids_V)
         return torch.where(ids_R[places_V] == ids_V, rows_R[places_V], len(rows_R) - 1)
 
+    def sample_ids(self, count: int) -> Tensor:
+        """Return the id of the lowest row, up to `count` ascending ids, and the id of the highest row."""
+        held = int((self._mch_sorted_raw_ids != FREE_ID).sum())
+        ids, rows = self._mch_sorted_raw_ids[:held], self._mch_remapped_ids_mapping[:held]
+        if not held:
+            return ids.cpu()
+        places = torch.linspace(0, held - 1, min(held, count), dtype=torch.float64).round().long()
+        return torch.cat([ids[rows.argmin()][None], ids[places], ids[rows.argmax()][None]]).cpu()
+
     def settle(self, stored_ids: Sequence[Piece], name: str) -> None:
         """Check the map that was loaded, and merge the parts that several ranks wrote into one order.
 

@@ -3,7 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from exporter.checkpoint.tensors import Piece, TensorMeta
@@ -13,6 +15,8 @@ from exporter.models.embedding.embedding_group import EmbeddingGroup
 from exporter.models.embedding.id_map import IdMap
 from exporter.models.embedding.table_in_pieces import TableInPieces
 from exporter.models.embedding.tables import FloatTable, dtype_of_floats
+
+_SAMPLED_IDS = 4096  # of a map
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +65,17 @@ def list_tables(root: nn.Module) -> tuple[TableUse, ...]:
                 id_map=f"{path}.{id_map}" if path and id_map else id_map,
             )
     return tuple(found[module] for module in sorted(found))
+
+
+def known_ids(root: nn.Module) -> dict[str, NDArray[np.int64]]:
+    """Return ids that the maps of a loaded tower know, by feature, as `IdMap.sample_ids` draws them."""
+    known: dict[str, NDArray[np.int64]] = {}
+    for group in root.modules():
+        if isinstance(group, EmbeddingGroup):
+            for table, id_map in group.id_maps.items():
+                ids = group.id_map(id_map).sample_ids(_SAMPLED_IDS).numpy()
+                known |= dict.fromkeys(group.tables[table], ids)
+    return known
 
 
 def look_up_in_pieces(

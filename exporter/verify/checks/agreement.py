@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from exporter.data.batch import NamedBatch
+from exporter.data.rows import NamedBatch
 from exporter.manifest import CaseKind, CaseReport
 from exporter.verify.cases import Cases
 from exporter.verify.checks.check import Check, CheckResult, Trial

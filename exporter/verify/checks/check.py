@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from exporter.data.batch import NamedBatch
+from exporter.data.rows import NamedBatch
 from exporter.dims.torch_dims import input_sizes
 from exporter.errors import ExportError, VerificationFailed
 from exporter.manifest import CaseReport, VerificationReport

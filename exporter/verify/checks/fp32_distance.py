@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from exporter.data.batch import NamedBatch
+from exporter.data.rows import NamedBatch
 from exporter.lowering.errors import PrecisionLost
 from exporter.manifest import Fp32Report, OutputDifference, VerificationReport
 from exporter.verify.cases import Cases

@@ -4,7 +4,7 @@ import statistics
 import time
 from collections.abc import Sequence
 
-from exporter.data.batch import NamedBatch
+from exporter.data.rows import NamedBatch
 from exporter.manifest import Latency, VerificationReport
 from exporter.verify.cases import Cases
 from exporter.verify.checks.check import Check, CheckResult, Trial

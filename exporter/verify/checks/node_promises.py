@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from exporter.data.batch import NamedBatch
+from exporter.data.rows import NamedBatch
 from exporter.errors import PromiseBroken
 from exporter.manifest import VerificationReport
 from exporter.verify.cases import Cases

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from exporter.aoti.out_of_memory import as_out_of_memory
-from exporter.data.batch import NamedBatch
+from exporter.data.rows import NamedBatch
 from exporter.errors import PackageCrashed
 from exporter.manifest import CaseKind, CaseReport
 from exporter.verify.cases import Cases

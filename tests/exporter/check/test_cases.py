@@ -10,7 +10,7 @@ from torch.export import ExportedProgram
 
 from exporter.check.cases import TITLES, check_plan, find_everything
 from exporter.check.report import Finding
-from exporter.data.batch import NamedBatch
+from exporter.data.rows import NamedBatch
 from exporter.towers.tower import Tower
 from exporter.trace.trace_tower import trace_tower
 from exporter.verify.cases import Cases

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from exporter.config.schema import Feature
-from exporter.data.batch import Rows, read_rows
+from exporter.data.rows import Rows, read_rows
 from exporter.data.sweep import sweep
 from exporter.dims.plan import BATCH, DimPlan, plan_dims
 from exporter.dims.torch_dims import input_sizes
@@ -33,18 +33,38 @@ def test_sizes_are_drawn_within_the_plan_and_differ(rows: Rows, plan: DimPlan) -
     assert all((highs[name] or size) >= size for each in sizes for name, size in each.items())
 
 
-def test_lengths_are_those_of_the_rows(rows: Rows, plan: DimPlan) -> None:
+def test_lengths_are_those_of_the_rows_or_stretched_in_turn(rows: Rows, plan: DimPlan) -> None:
     observed = set(rows.columns["uih_seq__video_id"].per_row.tolist())
-    drawn = {name: each for name, each in lengths(rows, plan, seed=1).items() if name.startswith("random")}
-    assert {length for each in drawn.values() for length in each} <= observed
+    drawn = lengths(rows, plan, seed=1)
+    as_they_are = {length for number in (0, 2, 4) for length in drawn[f"random_{number}"]}
+    stretched = {length for number in (1, 3, 5) for length in drawn[f"random_{number}"]}
+    assert as_they_are <= observed
+    assert not stretched <= observed
+    assert max(stretched) <= 96
+
+
+def test_no_size_is_drawn_twice_before_all_have_been(rows: Rows, plan: DimPlan) -> None:
+    chosen = {1, 2, 3, 7, 32, 48}
+    few, all_others = (
+        [input_sizes(plan, batch.inputs)[BATCH] for batch in sweep(rows, plan, seed=3, count=count)]
+        for count in (20, 48 - len(chosen))
+    )
+    assert len(set(few)) == 20
+    assert set(all_others) == set(range(1, 49)) - chosen
+
+
+def test_more_sizes_than_there_are_can_be_drawn(rows: Rows, plan: DimPlan) -> None:
+    drawn = [input_sizes(plan, batch.inputs)[BATCH] for batch in sweep(rows, plan, seed=3, count=100)]
+    assert set(drawn) == set(range(1, 49))
+    assert len(drawn) == 100
+
+
+def test_two_hundred_draws_have_every_small_size(rows: Rows, user_features: tuple[Feature, ...]) -> None:
+    plan = plan_dims(user_features, max_batch_size=512)
+    drawn = {input_sizes(plan, batch.inputs)[BATCH] for batch in sweep(rows, plan, seed=5, count=200)}
+    assert set(range(1, 41)) - {1, 2, 3, 7, 32} <= drawn
+    assert max(drawn) > 400
 
 
 def test_a_seed_gives_the_same_sizes_again(rows: Rows, plan: DimPlan) -> None:
     assert lengths(rows, plan, seed=7) == lengths(rows, plan, seed=7) != lengths(rows, plan, seed=8)
-
-
-def test_corners_are_equal_lengths_short_ones_and_one_long_row(rows: Rows, plan: DimPlan) -> None:
-    drawn = lengths(rows, plan, seed=1)
-    assert len(set(drawn["equal_histories"])) == 1
-    assert drawn["none_one_and_two"] == [0, 1, 2, 0, 1]
-    assert sorted(drawn["one_long_among_short"])[:-1] == [1, 1, 1, 1] != drawn["one_long_among_short"][1:]

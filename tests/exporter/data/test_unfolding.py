@@ -12,11 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from exporter.config.schema import Feature
-from exporter.data import batch as batches_of_rows
 from exporter.data import parquet
-from exporter.data.batch import read_rows, verification_batches
+from exporter.data import rows as batches_of_rows
+from exporter.data.batch import verification_batches
 from exporter.data.memory_limit import limit_memory, memory_in_use
 from exporter.data.parquet import RowBatch, open_parquet
+from exporter.data.rows import read_rows
 from exporter.data.values import count_values
 from exporter.dims.plan import plan_dims
 from exporter.errors import InvalidRows

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from exporter.data.batch import contradicting_batches, read_rows, trace_inputs, verification_batches
+from exporter.data.batch import contradicting_batches, trace_inputs, verification_batches
+from exporter.data.rows import read_rows
 from exporter.declaration import DimDeclaration, InputDeclaration, TowerDeclaration
 from exporter.errors import DimsConflict, DimSpecialised, TraceFailed
 from exporter.spec import Mode
@@ -97,7 +98,7 @@ def test_every_verified_batch_keeps_to_the_declared_bounds(uri: str) -> None:
     assert sizes["batch_1"] == (1, 2)
     assert sizes["batch_16"] == (16, 3 * 8 + 2)
     assert sizes["all_histories_empty"] == (3, 0)
-    assert sizes["full_history"] == (1, 4)
+    assert sizes["full_history"] == (1, 5)  # as a row has, and one more than is declared
 
 
 def test_contradictions_of_the_declared_inputs_are_found_by_it(uri: str) -> None:

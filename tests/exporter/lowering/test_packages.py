@@ -10,14 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from exporter.code_cache.cache import CodeCache, open_code_cache
-from exporter.data.batch import (
-    NamedBatch,
-    Rows,
-    contradicting_batches,
-    read_rows,
-    trace_inputs,
-    verification_batches,
-)
+from exporter.data.batch import contradicting_batches, trace_inputs, verification_batches
+from exporter.data.rows import NamedBatch, Rows, read_rows
 from exporter.dtypes import Precision, TableDtype
 from exporter.lowering.errors import PrecisionLost
 from exporter.lowering.lower_tower import LoweredTower, lower_tower

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from exporter.data.batch import Rows, read_rows
+from exporter.data.rows import Rows, read_rows
 from exporter.towers.tower import Tower
 from tests.exporter.models.recorded import MODELS, recorded_parts, recorded_tower, rows_of, tower_of
 

@@ -18,7 +18,8 @@ from exporter.config.blocks.sequence_encoders import (
 )
 from exporter.config.families.multi_task.dbmtl import DbmtlConfig
 from exporter.config.schema import PipelineConfig
-from exporter.data.batch import read_rows, trace_inputs
+from exporter.data.batch import trace_inputs
+from exporter.data.rows import read_rows
 from exporter.spec import TowerName
 from exporter.towers.split import split_tower
 from exporter.towers.tower import Tower

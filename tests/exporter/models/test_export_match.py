@@ -8,7 +8,8 @@ import torch
 
 from exporter.aoti.torch_loader import Package
 from exporter.config.families.match.mind import MindConfig, RoutingStart
-from exporter.data.batch import Rows, read_rows, trace_inputs, verification_batches
+from exporter.data.batch import trace_inputs, verification_batches
+from exporter.data.rows import Rows, read_rows
 from exporter.towers.split import split_tower
 from exporter.towers.tower import Tower
 from exporter.trace.trace_tower import trace_tower
@@ -68,4 +69,4 @@ def test_a_dense_package_that_routes_from_a_drawing_computes_what_eager_does(tmp
         names.add(batch.name)
         tensors = sparse.module(batch.inputs)
         torch.testing.assert_close(package(tensors), dense.module(tensors), rtol=0, atol=1e-5)
-    assert {"batch_1", "all_histories_empty", "events_without_values"} <= names
+    assert {"batch_1", "all_histories_empty", "no_values"} <= names

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from exporter.data.batch import read_rows, trace_inputs, verification_batches
+from exporter.data.batch import trace_inputs, verification_batches
+from exporter.data.rows import read_rows
 from exporter.packages.parts import plan_parts, trace_parts
 from exporter.spec import Mode
 from exporter.verify.numerics import FP32_TOLERANCE, compare

@@ -6,8 +6,8 @@ import pyarrow as pa
 import torch
 
 from exporter.config.parse import parse_pipeline_config
-from exporter.data.batch import Rows
 from exporter.data.encode import read_features
+from exporter.data.rows import Rows
 from exporter.dims.plan import plan_dims
 from exporter.models.registry import build_tower
 from exporter.spec import TowerName

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from exporter.config.parse import parse_pipeline_config
 from exporter.config.schema import Feature, PipelineConfig, TowerConfig
-from exporter.data.batch import read_rows, trace_inputs
+from exporter.data.batch import trace_inputs
+from exporter.data.rows import read_rows
 from exporter.dims.plan import plan_dims
 from exporter.errors import DimsConflict, DimSpecialised, ExportError, TraceFailed
 from exporter.models.registry import build_tower

@@ -18,7 +18,7 @@ from exporter.config.hstu.encoder import (
     UihPreprocessorConfig,
 )
 from exporter.config.schema import PipelineConfig
-from exporter.data.batch import NamedBatch
+from exporter.data.rows import NamedBatch
 from exporter.dims.plan import BATCH, DimPlan, DynamicDim, TensorInput
 from exporter.spec import TowerName
 from exporter.towers.tower import Tower

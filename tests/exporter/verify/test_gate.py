@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.export import ExportedProgram
 
-from exporter.data.batch import NamedBatch
+from exporter.data.rows import NamedBatch
 from exporter.errors import OutOfMemory, PackageCrashed, PackageUnsteady, PromiseBroken, VerificationFailed
 from exporter.lowering.errors import PrecisionLost
 from exporter.lowering.lower_tower import Fp32Reference

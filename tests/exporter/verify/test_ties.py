@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from exporter.aoti.compile import compile_code
-from exporter.data.batch import NamedBatch, read_rows
+from exporter.data.rows import NamedBatch, read_rows
 from exporter.errors import VerificationFailed
 from exporter.manifest import VerificationReport
 from exporter.stages import no_progress

@@ -1,0 +1,267 @@
+"""Batches whose rows hold far more, or less, than real rows do: every dim is tried well beyond them.
+
+| case | proves |
+| --- | --- |
+| `empty_row` | one row, and every dim as small as the plan allows |
+| `no_values` | rows and events, and no value in any multi-valued feature |
+| `low_counts` | rows of 0 to 17 values or events; ids at both ends of tables; weights of 0 and below |
+| `middle_counts` | rows of 31 to 129 |
+| `high_counts` | rows of 255 to 4,097, or to more than four times what real rows hold |
+| `full_history` | one row with as much as a row may hold; `full_row` without sequences |
+| `full_batch` | the most rows, equally long, with as much in all as work allows |
+
+Up to what the config declares where it declares it. The counts are in three cases, so that the sums over
+thousands of values do not hide what is wrong with twelve. Numbers of rows are 17, 33 and 65. Two
+multi-valued features never have the same counts in all rows. Earlier cases are proved by these:
+
+| earlier case | proved by |
+| --- | --- |
+| `several_values`, `several_values_per_event`, `none_one_and_two`, `other_weights` | `low_counts` |
+| `one_long_among_short` | `middle_counts` and `high_counts`, which end at the declared length |
+| `longest_history` | `full_history`, which is longer; as trained in any `batch_` with that row |
+| `empty_history` | `empty_row` |
+| `events_without_values` | `no_values` |
+| `equal_histories` | `full_batch` |
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import isqrt
+
+import numpy as np
+
+from exporter.config.schema import Feature
+from exporter.data import counts as ladder
+from exporter.data.counts import climb, limit_total, raise_total, spread
+from exporter.data.ids import probe_ids
+from exporter.data.ragged import Counts, Ragged
+from exporter.data.rows import NamedBatch, Rows, dim_of, group_by_sequence, resize
+from exporter.dims.plan import BATCH, DimPlan
+
+_FEW = 3  # rows of a small batch
+_SIZES = (17, 33, 65)  # numbers of rows of the cases of counts
+_TOP = 4097  # of values or events in a row, where nothing bounds them and real rows hold few
+_TOP_EVENTS = 1025  # of events: what attends to all of them takes time in their square
+_TIMES = 4  # how far beyond real rows a row goes
+_TOTAL = 65_537  # values of all rows, where nothing bounds them
+_LOOKED_UP = 1 << 25  # numbers that a case looks up in tables, about: 128 MiB in fp32
+_PAIRS = 1 << 23  # pairs of events of the same row that a case has, about
+_UNKNOWN_WIDTH = 64  # of a declared table, which says its rows only
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """Counts that a case has to choose: of a feature's values per row or event, or of events per row."""
+
+    size: int  # of how many rows, or events
+    most: int  # that each may hold
+    in_all: int | None  # that all may hold together
+    number: int  # of the feature or sequence, so that no two are counted alike
+
+
+Choose = Callable[[Wanted], Counts]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Stretcher:
+    """Stretches rows to any counts, within what the plan and a bound on the work allow."""
+
+    rows: Rows
+    plan: DimPlan
+
+    def batch(
+        self,
+        name: str,
+        size: int,
+        *,
+        counts: Choose,
+        events: Choose | None = None,
+        inner: Choose | None = None,
+        note: str = "",
+        other_weights: bool = False,
+    ) -> NamedBatch:
+        """Return `size` rows with these counts, and with ids of all parts of every table.
+
+        Values are those of the rows, over and over. Events of a row, and values of an event, are counted as
+        values of a row are, unless `events` and `inner` do.
+        """
+        taken = self.rows.take(size)
+        columns: dict[str, Ragged] = {}
+        siblings = group_by_sequence(self.rows.sequences).values()
+        for number, features in enumerate(siblings):
+            dim = self.plan.dim(dim_of(features[0], self.plan, elements=True))
+            most = self.most_events(features[0])
+            lengths = (events or counts)(Wanted(size=size, most=most, in_all=dim.high, number=number))
+            lengths = raise_total(limit_total(lengths, dim.high), dim.low)
+            for feature in features:
+                columns[feature.name] = resize(taken.columns[feature.name], feature, lengths)
+        for number, feature in enumerate(self.rows.every_multivalued):
+            column = columns.get(feature.name, taken.columns[feature.name])
+            choose = (inner or counts) if feature.is_sequence else counts
+            groups = len(column.per_element) if feature.is_sequence else size
+            high = self.plan.dim(dim_of(feature, self.plan)).high
+            most = self.most_values(feature)
+            chosen = choose(Wanted(size=groups, most=most, in_all=high, number=number))
+            chosen = limit_total(chosen, high)
+            columns[feature.name] = (
+                column.resize_elements(chosen) if feature.is_sequence else resize(column, feature, chosen)
+            )
+        stretched = self._with_probes(replace(taken, columns={**taken.columns, **columns}))
+        stretched = stretched.with_other_weights() if other_weights else stretched
+        return NamedBatch(name=name, inputs=stretched.tensors(self.plan), note=note)
+
+    def most_values(self, feature: Feature) -> int:
+        """Return the most values that a row, or an event, of a multi-valued feature is tried with."""
+        column = self.rows.columns[feature.name]
+        held = column.per_element if feature.is_sequence else column.per_row
+        if feature.value_dim:
+            return max(feature.value_dim, int(held.max(initial=0)))
+        return _beyond(held, _TOP) if _TOP * self._width <= _LOOKED_UP else _beyond(held, self._affordable)
+
+    def most_events(self, feature: Feature) -> int:
+        """Return the most events that a row of a sequence is tried with."""
+        assert feature.sequence is not None
+        held = self.rows.columns[feature.name].per_row
+        if feature.sequence.length:
+            return max(feature.sequence.length, int(held.max(initial=0)))
+        return _beyond(held, _TOP_EVENTS)
+
+    def in_all(self, most: int, groups: int) -> int:
+        """Return how many values as many rows or events have together in the largest batch."""
+        total = self._affordable if most < _TOP else min(_TOTAL, self._affordable)
+        return min(most * groups, max(total, groups))
+
+    @cached_property
+    def largest(self) -> int:
+        """The largest number of rows."""
+        high = self.plan.dim(BATCH).high
+        assert high is not None
+        return high
+
+    def affordable_events(self, most: int, rows: int) -> int:
+        """Return how many events each of `rows` rows may have, for the pairs of them that work allows."""
+        sequences = max(len(group_by_sequence(self.rows.sequences)), 1)
+        return min(most, max(1, isqrt(_PAIRS // (rows * sequences))))
+
+    @cached_property
+    def _affordable(self) -> int:
+        return max(_LOOKED_UP // self._width, ladder.MIDDLE[-1])
+
+    @cached_property
+    def _width(self) -> int:
+        """The numbers that one value of every multi-valued feature looks up."""
+        return sum(feature.looked_up_width or _UNKNOWN_WIDTH for feature in self.rows.every_multivalued) or 1
+
+    def _with_probes(self, rows: Rows) -> Rows:
+        columns: dict[str, Ragged] = {}
+        for feature in rows.features:
+            if feature.is_sparse:
+                column = rows.columns[feature.name]
+                ids = probe_ids(feature, len(column.values), rows.known_ids)
+                columns[feature.name] = replace(column, values=ids)
+        return replace(rows, columns={**rows.columns, **columns})
+
+
+def stretched_batches(rows: Rows, plan: DimPlan) -> Iterator[NamedBatch]:
+    """Yield the cases of this module's table."""
+    stretcher = Stretcher(rows=rows, plan=plan)
+    yield _lowest(stretcher)
+    if rows.every_multivalued:
+        yield _without_values(stretcher)
+    steps = (ladder.LOW, ladder.MIDDLE, ladder.high_counts(_highest(stretcher)))
+    names = ("low_counts", "middle_counts", "high_counts")
+    before = 0
+    for name, step, size in zip(names, steps, _SIZES, strict=True):
+        if not step or (before and before >= _highest(stretcher)):
+            break
+        yield from _climbing(stretcher, name, step, size)
+        before = step[-1]
+    if rows.sequences or rows.every_multivalued:
+        yield _full(stretcher)
+        yield _largest(stretcher)
+
+
+def _highest(stretcher: Stretcher) -> int:
+    """Return the most values or events that any row is tried with."""
+    rows = stretcher.rows
+    values = (stretcher.most_values(feature) for feature in rows.every_multivalued)
+    events = (stretcher.most_events(feature) for feature in rows.sequences)
+    return max((*values, *events), default=1)
+
+
+def _none(wanted: Wanted) -> Counts:
+    return np.zeros(wanted.size, dtype=np.int64)
+
+
+def _lowest(stretcher: Stretcher) -> NamedBatch:
+    return stretcher.batch("empty_row", 1, counts=_none)
+
+
+def _without_values(stretcher: Stretcher) -> NamedBatch:
+    def one_two_three(wanted: Wanted) -> Counts:
+        return np.arange(1, wanted.size + 1).clip(0, wanted.most)
+
+    return stretcher.batch(
+        "no_values", min(_FEW, stretcher.largest), counts=_none, events=one_two_three, inner=_none
+    )
+
+
+def _climbing(stretcher: Stretcher, name: str, step: tuple[int, ...], size: int) -> Iterator[NamedBatch]:
+    """Yield a case with a row of every count, or several where that is more rows than a call may have."""
+    longest_ladder = len(step) + 2
+    size = max(size, longest_ladder)
+    for first in range(0, size, stretcher.largest):
+        if first >= longest_ladder:
+            return  # what is left are small counts
+        end = min(first + stretcher.largest, size)
+
+        def some(wanted: Wanted, first: int = first, end: int = end) -> Counts:
+            return climb(step, wanted.most, size, wanted.number)[first:end]
+
+        def events(wanted: Wanted, some: Choose = some) -> Counts:
+            return some(replace(wanted, most=stretcher.affordable_events(wanted.most, 1)))
+
+        def inner(wanted: Wanted) -> Counts:
+            return climb(step, wanted.most, wanted.size, wanted.number)
+
+        yield stretcher.batch(
+            f"{name}:{first}" if first else name,
+            end - first,
+            counts=some,
+            events=events,
+            inner=inner,
+            note=f"{step[0]} to {step[-1]:,} values or events per row, as far as declared",
+            other_weights=step is ladder.LOW,
+        )
+
+
+def _full(stretcher: Stretcher) -> NamedBatch:
+    return stretcher.batch(
+        "full_history" if stretcher.rows.sequences else "full_row",
+        1,
+        counts=lambda wanted: climb((wanted.most,), wanted.most, wanted.size),
+        note="as many events and values as the config declares, or well beyond the rows",
+    )
+
+
+def _largest(stretcher: Stretcher) -> NamedBatch:
+    def values(wanted: Wanted) -> Counts:
+        in_all = stretcher.in_all(wanted.most, wanted.size)
+        return spread(in_all, max(wanted.size, 1))[: wanted.size]
+
+    def events(wanted: Wanted) -> Counts:
+        each = stretcher.affordable_events(wanted.most, wanted.size)
+        allowed = each if wanted.in_all is None else min(each, wanted.in_all // wanted.size)
+        return np.full(wanted.size, allowed, dtype=np.int64)
+
+    note = "as many events and values in all as the config declares, as far as work allows"
+    return stretcher.batch("full_batch", stretcher.largest, counts=values, events=events, note=note)
+
+
+def _beyond(held: Counts, least: int) -> int:
+    """Return a count of `least`, or beyond what rows hold: a power of two, and one more."""
+    longest = int(held.max(initial=0))
+    return max(
+        least, 2 ** (max(_TIMES * longest, 1) - 1).bit_length() + 1 if longest > least // _TIMES else 0
+    )
