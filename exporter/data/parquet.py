@@ -144,6 +144,11 @@ class ParquetSource:
                 f"{self.uri} has no rows", hint="give a parquet file with at least one row", where=self.uri
             )
 
+    def column_names(self) -> tuple[str, ...]:
+        """Return the names of the first file's columns."""
+        with self.files[0]._open() as file:  # noqa: SLF001  the other half of this module
+            return tuple(file.schema_arrow.names)
+
     def sizes(self) -> tuple[int, ...]:
         """Return the size of each file, in bytes."""
         return tuple(file.stored.size for file in self.files)

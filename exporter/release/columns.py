@@ -64,3 +64,12 @@ def whole(table: pa.Table, column: str) -> pa.Array:
 
 def _is_bool(array: pa.Array) -> bool:
     return bool(pa.types.is_boolean(array.type))
+
+
+def split_lists(batch: LabelledBatch, column: str) -> tuple[pa.Array, Codes]:
+    """Return the values of a column and the row of each: one per row, or those of its list."""
+    array = whole(batch.table, column)
+    if not (pa.types.is_list(array.type) or pa.types.is_large_list(array.type)):
+        return array, np.arange(len(array))
+    per_row = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
+    return array.flatten(), np.repeat(np.arange(len(array)), per_row)

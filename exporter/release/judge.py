@@ -11,28 +11,20 @@ from exporter.artifact.signing import VerifyingKey
 from exporter.config.evaluation import EvaluatedTask, Evaluation, read_evaluation
 from exporter.errors import ExportError, InvalidRows, InvalidSpec
 from exporter.options.release_gate import ReleaseGate
+from exporter.release.cost import judge_cost
+from exporter.release.drift import describe_rows, judge_drift, read_statistics
+from exporter.release.judged import JudgedRelease, Side, baseline_finding
 from exporter.release.labelled_rows import LabelledRows
 from exporter.release.ranking import TaskAnswers
+from exporter.release.retrieval import judge_retrieval
 from exporter.release.scoring import Scorer
+from exporter.reports.input_statistics import InputStatistics
 from exporter.reports.release_report import Finding, ReleasedArtifacts, ReleaseReport, Verdict
 from exporter.serving.downloaded_tower import DownloadedTower, download_tower
 from exporter.spec import TowerName
 from exporter.stages import Progress
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, kw_only=True)
-class JudgedRelease:
-    """The two releases on disk, and what they are judged by."""
-
-    candidate: dict[TowerName, DownloadedTower]
-    baseline: dict[TowerName, DownloadedTower]  # towers of it that can be compared
-    evaluation: Evaluation
-    gate: ReleaseGate
-    rows_uri: str
-    item_input_uri: str | None  # rows of all items
-    scratch: Path
 
 
 def judge_release(  # noqa: PLR0913  what is judged, by what and where: all but the first three by name
@@ -83,6 +75,7 @@ def judge_release(  # noqa: PLR0913  what is judged, by what and where: all but 
         failure=evidence.failure,
         rows=evidence.rows,
         seconds=round(time.monotonic() - begun, 3),
+        statistics=evidence.statistics,
     )
 
 
@@ -104,6 +97,7 @@ class _Evidence:
     findings: list[Finding] = field(default_factory=list)
     failure: str = ""
     rows: int = 0
+    statistics: InputStatistics | None = None
 
 
 def _gather(
@@ -115,12 +109,12 @@ def _gather(
     evidence: _Evidence,
 ) -> None:
     """Download and measure; raise the error that keeps the candidate from being judged."""
-    towers = _download(candidate, sources.folder / "new", sources)
-    evaluation = _read_evaluation(config_text, towers)
-    old, notes = _download_baseline(baseline, towers, sources)
+    new = _download(candidate, sources)
+    evaluation = _read_evaluation(config_text, new)
+    old, notes = _download_baseline(baseline, new, sources)
     evidence.findings.extend(notes)
     judged = JudgedRelease(
-        candidate=towers,
+        candidate=new,
         baseline=old,
         evaluation=evaluation,
         gate=gate,
@@ -128,9 +122,16 @@ def _gather(
         item_input_uri=sources.item_input_uri,
         scratch=sources.folder,
     )
-    for finding, rows in judge_quality(judged, sources.progress):
+    for finding, scored in judge_quality(judged):
         evidence.findings.append(finding)
-        evidence.rows = max(evidence.rows, rows)
+        evidence.rows = max(evidence.rows, scored)
+    for rows in judged.rows:
+        before = [read_statistics(uri) for uri in dict.fromkeys(old.uris.values())]
+        known = next((each for each in before if each is not None), None)
+        evidence.statistics = describe_rows(rows)
+        evidence.findings.extend(judge_drift(rows, known, gate))
+    sources.progress(0.8, "release: latency and size")
+    evidence.findings.extend(judge_cost(judged))
 
 
 def is_blessed(findings: Iterable[Finding], gate: ReleaseGate) -> bool:
@@ -154,15 +155,21 @@ def rows_uri_of(gate: ReleaseGate, evaluation: Evaluation) -> str:
     )
 
 
-def judge_quality(judged: JudgedRelease, _progress: Progress) -> Iterator[tuple[Finding, int]]:
+def judge_quality(judged: JudgedRelease) -> Iterator[tuple[Finding, int]]:
     """Yield the findings on held-out rows, each with the number of rows."""
-    if TowerName.MODEL in judged.candidate:
+    if TowerName.MODEL in judged.candidate.towers:
         yield from _judge_ranking(judged)
+    elif TowerName.USER in judged.candidate.towers or TowerName.ITEM in judged.candidate.towers:
+        yield from judge_retrieval(judged)
+    else:
+        detail = f"towers {', '.join(judged.candidate.towers)} give no answers that labels are held against"
+        yield Finding(measure="quality", verdict=Verdict.TOO_FEW, detail=detail), 0
 
 
 def _judge_ranking(judged: JudgedRelease) -> Iterator[tuple[Finding, int]]:
     name = TowerName.MODEL
-    towers = [side[name] for side in (judged.candidate, judged.baseline) if name in side]
+    sides = (judged.candidate, judged.baseline)
+    towers = [side.towers[name] for side in sides if name in side.towers]
     tasks = list(_find_tasks(judged, towers))
     if not tasks:
         detail = "the config names no task with a loss and a label whose answers this tower gives"
@@ -170,6 +177,7 @@ def _judge_ranking(judged: JudgedRelease) -> Iterator[tuple[Finding, int]]:
         return
     columns = [column for task in tasks for column in task.columns]
     rows = LabelledRows(judged.rows_uri, towers, columns, max_rows=judged.gate.max_rows)
+    judged.note_rows(rows)
     scorer = Scorer(rows, towers, judged.scratch)
     for batch in scorer.batches():
         for task in tasks:
@@ -181,7 +189,7 @@ def _judge_ranking(judged: JudgedRelease) -> Iterator[tuple[Finding, int]]:
             where=rows.uri,
         )
     if scorer.failure is not None:
-        yield _baseline_finding(scorer.failure.message), rows.counts.rows
+        yield baseline_finding(scorer.failure.message), rows.counts.rows
         for task in tasks:
             task.has_baseline = False
     for task in tasks:
@@ -217,48 +225,37 @@ def _gives(tower: DownloadedTower, task: EvaluatedTask) -> bool:
     return any(output.name == task.output for output in tower.entry.outputs)
 
 
-def _read_evaluation(config_text: str, towers: dict[TowerName, DownloadedTower]) -> Evaluation:
+def _read_evaluation(config_text: str, candidate: Side) -> Evaluation:
     """Return what the config says of labels; a custom family's config says nothing that is known here."""
-    if any(tower.entry.declaration is not None for tower in towers.values()):
+    if any(tower.entry.declaration is not None for tower in candidate.towers.values()):
         return Evaluation(eval_input_path="", tasks=(), label="", item_id="")
     return read_evaluation(config_text)
 
 
-def _download(release: ReleasedArtifacts, into: Path, sources: _Sources) -> dict[TowerName, DownloadedTower]:
-    return {
-        name: download_tower(uri, name, into / name, sources.key, families=sources.families)
+def _download(release: ReleasedArtifacts, sources: _Sources) -> Side:
+    folder = sources.folder / "new"
+    towers = {
+        name: download_tower(uri, name, folder / name, sources.key, families=sources.families)
         for name, uri in release.towers.items()
     }
+    return Side(job_id=release.job_id, uris=release.towers, towers=towers, folder=folder)
 
 
 def _download_baseline(
-    baseline: ReleasedArtifacts | None,
-    candidate: dict[TowerName, DownloadedTower],
-    sources: _Sources,
-) -> tuple[dict[TowerName, DownloadedTower], list[Finding]]:
-    """Return the baseline's towers, and findings on those that cannot be compared."""
-    if baseline is None:
-        return {}, []
-    found: dict[TowerName, DownloadedTower] = {}
-    findings: list[Finding] = []
-    for name in candidate:
-        uri = baseline.towers.get(name)
-        if uri is None:
-            findings.append(_baseline_finding(f"release {baseline.job_id} has no {name} tower", name))
+    baseline: ReleasedArtifacts | None, candidate: Side, sources: _Sources
+) -> tuple[Side, list[Finding]]:
+    """Return the baseline with the towers that can be compared, and findings on those that cannot."""
+    folder, found, findings = sources.folder / "old", dict[TowerName, DownloadedTower](), list[Finding]()
+    uris = {} if baseline is None else baseline.towers
+    for name in candidate.towers if baseline is not None else ():
+        if name not in uris:
+            findings.append(baseline_finding(f"it has no {name} tower", name))
             continue
         try:
-            into = sources.folder / "old" / name
-            found[name] = download_tower(uri, name, into, sources.key, families=sources.families)
+            found[name] = download_tower(
+                uris[name], name, folder / name, sources.key, families=sources.families
+            )
         except ExportError as error:
-            findings.append(_baseline_finding(error.message, name))
-    return found, findings
-
-
-def _baseline_finding(problem: str, subject: str = "") -> Finding:
-    """Return the finding that there is a baseline which nothing can be compared with."""
-    return Finding(
-        measure="baseline",
-        subject=subject,
-        verdict=Verdict.TOO_FEW,
-        detail=f"the baseline cannot be compared: {problem}",
-    )
+            findings.append(baseline_finding(error.message, name))
+    job_id = "" if baseline is None else baseline.job_id
+    return Side(job_id=job_id, uris=uris, towers=found, folder=folder), findings

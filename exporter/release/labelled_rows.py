@@ -17,6 +17,7 @@ from exporter.errors import InvalidRows
 from exporter.serving.downloaded_tower import DownloadedTower
 
 _ROWS_PER_CALL = 512  # at most; never more than a package takes
+_SAMPLED_ROWS = 20_000  # whose values statistics are made of, roughly
 
 Inputs = dict[str, Tensor]
 
@@ -46,6 +47,27 @@ class RowCounts:
         return self.rows + self.left_out
 
 
+@dataclass(kw_only=True)
+class Sample:
+    """Values and lengths of one feature in a sample of the rows."""
+
+    is_ids: bool
+    _values: list[NDArray[np.generic]] = field(default_factory=list)
+    _lengths: list[NDArray[np.int64]] = field(default_factory=list)
+
+    def add_values(self, values: Tensor) -> None:
+        self._values.append(values.reshape(-1).numpy())
+
+    def add_lengths(self, lengths: Tensor) -> None:
+        self._lengths.append(lengths.numpy().astype(np.int64))
+
+    def values(self) -> NDArray[np.generic]:
+        return np.concatenate(self._values) if self._values else np.empty(0)
+
+    def lengths(self) -> NDArray[np.int64]:
+        return np.concatenate(self._lengths) if self._lengths else np.empty(0, dtype=np.int64)
+
+
 class LabelledRows:
     """The rows of a URI, spread evenly over all of it if there are more than may be read."""
 
@@ -60,6 +82,8 @@ class LabelledRows:
         self._size = min(_ROWS_PER_CALL, *(tower.manifest.max_batch_size for tower in towers))
         self._max_rows = max_rows
         self.counts = RowCounts()
+        self.samples = {each.name: Sample(is_ids=each.is_sparse) for each in towers[0].features}
+        self._batches = 0
 
     def batches(self) -> Iterator[LabelledBatch]:
         """Yield the rows, without those that name ids which a table has no row for.
@@ -68,7 +92,9 @@ class LabelledRows:
             InvalidRows: a column is missing, a row cannot be encoded, or there is no row.
         """
         source = open_parquet(self.uri)
-        share = min(1.0, self._max_rows / max(1, source.count_rows()))
+        total = max(1, source.count_rows())
+        share = min(1.0, self._max_rows / total)
+        self._every = max(1, round(total * share / _SAMPLED_ROWS))  # batches, of which one is looked at
         due = 0.0
         for batch in source.batches(self._columns, rows_per_batch=self._size):
             due += batch.table.num_rows * share
@@ -95,8 +121,7 @@ class LabelledRows:
                 return None
             calls = self._calls(table, batch)
         self.counts.rows += table.num_rows
-        for name, size in _count_ids(self._towers[0], calls[0]):
-            self.counts.ids[name] += size
+        self._take_sample(calls[0])
         return LabelledBatch(where=batch.where, first_row=batch.first_row, table=table, calls=calls)
 
     def _calls(self, table: pa.Table, batch: RowBatch) -> tuple[tuple[Inputs, ...], ...]:
@@ -113,6 +138,22 @@ class LabelledRows:
                 )
                 made.append(tuple(encoded))
         return tuple(made)
+
+    def _take_sample(self, calls: Sequence[Inputs]) -> None:
+        """Count the ids of a batch; keep the values of one batch in several."""
+        is_kept, self._batches = self._batches % self._every == 0, self._batches + 1
+        for tensor in self._towers[0].plan.inputs:
+            name, _, part = tensor.filled_with.rpartition(".")
+            sample = self.samples.get(name)
+            if sample is None:
+                continue
+            for inputs in calls:
+                if part == "values":
+                    self.counts.ids[name] += inputs[tensor.name].numel() if sample.is_ids else 0
+                    if is_kept:
+                        sample.add_values(inputs[tensor.name])
+                elif part == "lengths" and is_kept:
+                    sample.add_lengths(inputs[tensor.name])
 
     def _count_nulls(self, table: pa.Table) -> None:
         for feature in self._towers[0].features:
@@ -151,11 +192,3 @@ def _rows_of_values(ragged: Ragged) -> NDArray[np.int64]:
     """Return the row of each value."""
     rows = np.repeat(np.arange(len(ragged)), ragged.per_row)
     return np.repeat(rows, ragged.per_element)
-
-
-def _count_ids(tower: DownloadedTower, calls: Sequence[Inputs]) -> Iterator[tuple[str, int]]:
-    """Yield each feature that is looked up, with the number of its ids."""
-    names = {f"{feature.name}.values": feature.name for feature in tower.features if feature.is_sparse}
-    for tensor in tower.plan.inputs:
-        if (name := names.get(tensor.filled_with)) is not None:
-            yield name, sum(inputs[tensor.name].numel() for inputs in calls)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 from exporter.frozen import Frozen
+from exporter.reports.input_statistics import InputStatistics
 from exporter.spec import TowerName
 
 REPORT_NAME = "release.json"  # beside the manifest
@@ -21,7 +22,7 @@ class Verdict(StrEnum):
 
     PASSED = "passed"
     FAILED = "failed"
-    TOO_FEW = "too_few"  # too few rows, groups or calls to tell
+    TOO_FEW = "too_few"  # too few rows, groups or calls to tell, or none that both releases take
     NO_BASELINE = "no_baseline"  # measured, and nothing to compare it with
 
 
@@ -43,8 +44,10 @@ class ReleaseReport(Frozen):
 
     job_id: str
     baseline: str | None  # id of the job behind the baseline; None: there was none
-    blessed: bool  # every measure passed, or had nothing to be compared with
+    # Every measure passed or had no baseline; with the gate's bless_untold also what is too few to tell.
+    blessed: bool
     findings: tuple[Finding, ...]
     failure: str = ""  # why the release could not be judged, where that is so; it is not blessed then
     rows: int  # held-out rows that were scored
     seconds: float
+    statistics: InputStatistics | None = None  # of the rows, for the drift of the next release's

@@ -1,0 +1,211 @@
+"""Drift of inputs: the rows of a release beside those that its baseline was judged on."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import ValidationError
+
+from exporter.errors import ExportError
+from exporter.options.release_gate import ReleaseGate
+from exporter.release.estimates import judge_rise
+from exporter.release.labelled_rows import LabelledRows, Sample
+from exporter.reports.input_statistics import (
+    MOST_FEATURES,
+    FeatureStatistics,
+    InputStatistics,
+    ValueKind,
+)
+from exporter.reports.release_report import REPORT_NAME, Finding, ReleaseReport, Verdict
+from exporter.storage.open import open_store
+
+_HEAD = 31  # most frequent ids, which with all others make 32 bins
+_TENTHS = np.arange(1, 10) / 10
+_LENGTH_BINS = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)  # upper ends; longer ones are in the last
+_LEAST_SHARE = 1e-4  # of a bin, so that an empty one does not make the index infinite
+_TIMES = ((9e8, 5e9), (9e11, 5e12))  # seconds and milliseconds of the years 1998 to 2128
+_LONGEST_REPORT = 64 << 20  # bytes
+
+Values = NDArray[np.generic]
+
+
+def describe_rows(rows: LabelledRows) -> InputStatistics:
+    """Return the statistics of rows that have been read."""
+    names = list(rows.samples)
+    features = {name: _describe(name, rows.samples[name], rows) for name in names[:MOST_FEATURES]}
+    return InputStatistics(
+        rows=rows.counts.read, features=features, left_out=max(0, len(names) - MOST_FEATURES)
+    )
+
+
+def _describe(name: str, sample: Sample, rows: LabelledRows) -> FeatureStatistics:
+    values, counts = sample.values(), rows.counts
+    kind = _kind_of(values, is_ids=sample.is_ids)
+    bins = _bins_of(values, kind)
+    return FeatureStatistics(
+        kind=kind,
+        rows=len(sample.lengths()),
+        null_share=counts.nulls[name] / max(1, counts.read),
+        unknown_share=counts.unknown[name] / max(1, counts.ids[name]),
+        bins=tuple(bins.tolist()),
+        shares=_shares(values, bins, kind),
+        length_shares=_length_shares(sample.lengths()),
+    )
+
+
+def _kind_of(values: Values, *, is_ids: bool) -> ValueKind:
+    if len(values):
+        low, high = np.quantile(values.astype(np.float64), [0.1, 0.9])
+        if any(first <= low and high <= last for first, last in _TIMES):
+            return ValueKind.TIMES
+    return ValueKind.IDS if is_ids else ValueKind.NUMBERS
+
+
+def _bins_of(values: Values, kind: ValueKind) -> NDArray[np.float64]:
+    """Return the most frequent ids, or the upper ends of tenths of the numbers."""
+    if kind is ValueKind.TIMES or not len(values):
+        return np.empty(0)
+    if kind is ValueKind.NUMBERS:
+        return np.unique(np.quantile(values.astype(np.float64), _TENTHS))
+    ids, counts = np.unique(values, return_counts=True)
+    return np.sort(ids[np.argsort(-counts, kind="stable")[:_HEAD]].astype(np.float64))
+
+
+def _shares(
+    values: Values, bins: Sequence[float] | NDArray[np.float64], kind: ValueKind
+) -> tuple[float, ...]:
+    """Return the share of values in each bin, and of those in none."""
+    ends, numbers = np.asarray(bins, dtype=np.float64), values.astype(np.float64)
+    if not len(numbers):
+        return (0.0,) * (len(ends) + 1)
+    place = np.searchsorted(ends, numbers, side="left")
+    if kind is ValueKind.IDS and len(ends):
+        at = np.minimum(place, len(ends) - 1)
+        place = np.where(ends[at] == numbers, at, len(ends))
+    counts = np.bincount(place, minlength=len(ends) + 1)
+    return tuple((counts / len(numbers)).tolist())
+
+
+def _length_shares(lengths: NDArray[np.int64]) -> tuple[float, ...]:
+    counts = np.bincount(np.searchsorted(_LENGTH_BINS, lengths), minlength=len(_LENGTH_BINS) + 1)
+    return tuple((counts / max(1, len(lengths))).tolist())
+
+
+def read_statistics(uri: str) -> InputStatistics | None:
+    """Return the statistics in the release.json of an artifact; None if there are none that can be read."""
+    try:
+        data = open_store(uri).read(REPORT_NAME, limit=_LONGEST_REPORT)
+        return ReleaseReport.model_validate_json(data).statistics
+    except (ExportError, ValidationError):
+        return None
+
+
+def judge_drift(rows: LabelledRows, before: InputStatistics | None, gate: ReleaseGate) -> Iterator[Finding]:
+    """Yield the findings on the inputs: one per feature that did not pass, and the largest that did."""
+    now = describe_rows(rows)
+    if before is None:
+        detail = "there is no baseline with statistics of its rows in its release.json"
+        yield Finding(measure="drift", rows=now.rows, verdict=Verdict.NO_BASELINE, detail=detail)
+    old = {} if before is None else before.features
+    same = {name: (each, old[name]) for name, each in now.features.items() if name in old}
+    yield from _worst(_judge_share("nulls", now, before, gate.null_rise))
+    yield from _worst(_judge_share("unknown_ids", now, before, gate.unknown_rise))
+    yield from _worst(_judge_psi("psi", rows, same, gate.psi))
+    yield from _worst(_judge_lengths(same, gate.psi))
+    if times := sorted(name for name, each in now.features.items() if each.kind is ValueKind.TIMES):
+        detail = f"values of {', '.join(times[:10])} are times, which are others every day: no index of them"
+        yield Finding(measure="psi", subject=times[0], verdict=Verdict.NO_BASELINE, detail=detail)
+
+
+def _worst(findings: Iterator[Finding]) -> Iterator[Finding]:
+    """Yield what did not pass, and of the others the one with the largest value."""
+    settled: list[Finding] = []
+    for finding in findings:
+        if finding.verdict in (Verdict.FAILED, Verdict.TOO_FEW):
+            yield finding
+        else:
+            settled.append(finding)
+    if settled:
+        yield max(settled, key=lambda finding: finding.value or 0.0)
+
+
+def _judge_share(
+    measure: str, now: InputStatistics, before: InputStatistics | None, allowed: float
+) -> Iterator[Finding]:
+    for name, each in now.features.items():
+        share = each.null_share if measure == "nulls" else each.unknown_share
+        finding = Finding(
+            measure=measure,
+            subject=name,
+            value=share,
+            allowed=allowed,
+            rows=now.rows,
+            verdict=Verdict.NO_BASELINE,
+        )
+        if before is None or name not in before.features:
+            # Ids that no table has a row for are wrong whatever was there before.
+            if measure == "unknown_ids" and share > allowed:
+                detail = f"{share:.2%} of the ids have no row in their table"
+                finding = finding.model_copy(update={"verdict": Verdict.FAILED, "detail": detail})
+            yield finding
+            continue
+        old = before.features[name]
+        was = old.null_share if measure == "nulls" else old.unknown_share
+        noise = float(np.sqrt(share * (1 - share) / now.rows + was * (1 - was) / max(1, before.rows)))
+        verdict = judge_rise(share - was, noise, allowed, min(now.rows, before.rows))
+        detail = f"{share:.2%} of them, after {was:.2%}; a rise of {allowed:.2%} is allowed"
+        yield finding.model_copy(update={"baseline": was, "verdict": verdict, "detail": detail})
+
+
+def _judge_psi(
+    measure: str,
+    rows: LabelledRows,
+    same: Mapping[str, tuple[FeatureStatistics, FeatureStatistics]],
+    allowed: float,
+) -> Iterator[Finding]:
+    for name, (now, old) in same.items():
+        if ValueKind.TIMES in (now.kind, old.kind):
+            continue
+        shares = _shares(rows.samples[name].values(), old.bins, old.kind)
+        yield _judge_index(measure, name, (shares, old.shares), (now.rows, old.rows), allowed)
+
+
+def _judge_lengths(
+    same: Mapping[str, tuple[FeatureStatistics, FeatureStatistics]], allowed: float
+) -> Iterator[Finding]:
+    for name, (now, old) in same.items():
+        both = (now.length_shares, old.length_shares)
+        yield _judge_index("psi_of_lengths", name, both, (now.rows, old.rows), allowed)
+
+
+def _judge_index(
+    measure: str,
+    name: str,
+    shares: tuple[Sequence[float], Sequence[float]],
+    rows: tuple[int, int],
+    allowed: float,
+) -> Finding:
+    """Return the finding on one index; equal distributions give one that grows as rows become fewer."""
+    value = stability_index(*shares)
+    used = sum(max(pair) > 0 for pair in zip(*shares, strict=True))
+    by_chance = max(0, used - 1) * (1 / max(1, rows[0]) + 1 / max(1, rows[1]))
+    if by_chance > allowed:
+        verdict = Verdict.TOO_FEW
+    else:
+        verdict = Verdict.FAILED if value - by_chance > allowed else Verdict.PASSED
+    detail = f"{value:.4g} over {used} bins; equal distributions would give about {by_chance:.2g}"
+    return Finding(
+        measure=measure,
+        subject=name,
+        value=value,
+        allowed=allowed,
+        rows=rows[0],
+        verdict=verdict,
+        detail=detail,
+    )
+
+
+def stability_index(now: Sequence[float], before: Sequence[float]) -> float:
+    """Return the population stability index: the sum of (p - q) * ln(p / q) over all bins."""
+    p, q = (np.maximum(np.asarray(shares), _LEAST_SHARE) for shares in (now, before))
+    return float(((p - q) * np.log(p / q)).sum())

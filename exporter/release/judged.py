@@ -1,0 +1,59 @@
+"""Two releases on disk, and what they are judged by."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from exporter.config.evaluation import Evaluation
+from exporter.options.release_gate import ReleaseGate
+from exporter.release.labelled_rows import LabelledRows
+from exporter.reports.release_report import Finding, Verdict
+from exporter.serving.downloaded_tower import DownloadedTower
+from exporter.spec import TowerName
+
+
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """One release: its towers on disk, and the artifacts that they came from."""
+
+    job_id: str
+    uris: Mapping[TowerName, str]
+    towers: Mapping[TowerName, DownloadedTower]  # of the baseline, those that can be compared
+    folder: Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgedRelease:
+    """The candidate and the baseline, with the rows and columns that they are judged by."""
+
+    candidate: Side
+    baseline: Side  # without towers if there is none
+    evaluation: Evaluation
+    gate: ReleaseGate
+    rows_uri: str
+    item_input_uri: str | None  # rows of all items
+    scratch: Path
+    rows: list[LabelledRows] = field(default_factory=list)  # that were read, tower by tower
+
+    @property
+    def id_column(self) -> str:
+        """Column by which items are identified: of the published vectors, or the item tower's first id."""
+        tower = self.candidate.towers[TowerName.ITEM]
+        if tower.entry.vectors is not None:
+            return tower.entry.vectors.id_column
+        names = [feature.name for feature in tower.features if feature.is_sparse]
+        return self.evaluation.item_id or next(iter(names), "")
+
+    def note_rows(self, rows: LabelledRows) -> None:
+        """Keep rows that are read, for their counts and statistics."""
+        self.rows.append(rows)
+
+
+def baseline_finding(problem: str, subject: str = "") -> Finding:
+    """Return the finding that there is a baseline which nothing can be compared with."""
+    return Finding(
+        measure="baseline",
+        subject=subject,
+        verdict=Verdict.TOO_FEW,
+        detail=f"the baseline cannot be compared: {problem}",
+    )
