@@ -10,7 +10,7 @@ from exporter.data.encode import encode_in_calls
 from exporter.data.parquet import open_parquet
 from exporter.errors import ExportError
 from exporter.manifest import TowerEntry
-from exporter.release.judged import JudgedRelease
+from exporter.release.releases import JudgedRelease
 from exporter.reports.comparison import LatencyRatio
 from exporter.reports.release_report import Finding, Verdict
 from exporter.serving.downloaded_tower import DownloadedTower

@@ -13,9 +13,9 @@ from exporter.errors import ExportError, InvalidRows, InvalidSpec
 from exporter.options.release_gate import ReleaseGate
 from exporter.release.cost import judge_cost
 from exporter.release.drift import describe_rows, judge_drift, read_statistics
-from exporter.release.judged import JudgedRelease, Side, baseline_finding
 from exporter.release.labelled_rows import LabelledRows
 from exporter.release.ranking import TaskAnswers
+from exporter.release.releases import JudgedRelease, Side, baseline_finding
 from exporter.release.retrieval import judge_retrieval
 from exporter.release.scoring import Scorer
 from exporter.reports.input_statistics import InputStatistics

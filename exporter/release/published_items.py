@@ -12,7 +12,7 @@ from exporter.items.ids import ids_of
 from exporter.items.vector_files import VectorsWriter
 from exporter.manifest import Metric, VectorsEntry
 from exporter.options.index_spec import FlatIndex
-from exporter.release.judged import JudgedRelease, Side
+from exporter.release.releases import JudgedRelease, Side
 from exporter.release.scoring import TowerRunner
 from exporter.release.search import PublishedItems
 from exporter.serving.downloaded_tower import DownloadedTower
@@ -34,10 +34,10 @@ def open_items(judged: JudgedRelease, side: Side) -> PublishedItems:
         return _compute(judged, tower, side.folder / "vectors")
     folder = side.folder / "vectors"
     fetch_files(open_store(side.uris[TowerName.ITEM]), tower.entry.vectors.all_files, folder)
-    return _published(tower.entry.vectors, folder)
+    return _find_published(tower.entry.vectors, folder)
 
 
-def _published(vectors: VectorsEntry, folder: Path) -> PublishedItems:
+def _find_published(vectors: VectorsEntry, folder: Path) -> PublishedItems:
     index = vectors.index
     return PublishedItems(
         parts=tuple(folder / file.path for file in vectors.files),

@@ -15,10 +15,10 @@ from exporter.errors import InvalidArtifact, InvalidRows
 from exporter.options.release_gate import ReleaseGate
 from exporter.release.columns import number_groups, read_group, read_numbers, split_lists
 from exporter.release.estimates import Codes, count_units, judge_chance, judge_rise, noise_of
-from exporter.release.judged import JudgedRelease, Side, baseline_finding
 from exporter.release.labelled_rows import LabelledBatch, LabelledRows
 from exporter.release.published_items import open_items
 from exporter.release.ranking import describe_change, judge_answers
+from exporter.release.releases import JudgedRelease, Side, baseline_finding
 from exporter.release.scoring import Answers, Scorer
 from exporter.release.search import ItemSearch, Labels, hits_and_gains
 from exporter.reports.release_report import Finding, Verdict
