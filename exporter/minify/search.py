@@ -185,6 +185,8 @@ class _Search:
     ) -> Sequence[Node]:
         """Return the fewest ancestors of the node at `last`, and itself, that still fail."""
         ancestors = _ancestors(self._nodes[last], self._nodes)
+        if len(ancestors) > 1 and time.monotonic() < self._until and fails(ancestors[-1:], ancestors[-1:]):
+            return ancestors[-1:]  # the fault is most often in one operator
         low, high, kept = 0, len(ancestors) - 1, ancestors
         while low < high and time.monotonic() < self._until:
             middle = (low + high + 1) // 2

@@ -1,0 +1,33 @@
+"""No lie is published: each is refused with its code, by the name of what is wrong."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.installed_families import Install
+from tests.planted.lies.catalogue import LIES
+from tests.planted.lies.lie import Lie
+from tests.planted.lies.model import source_of
+from tests.planted.lies.report import RESULTS
+from tests.planted.lies.telling import plant_everywhere, tell
+
+
+def _parameter(lie: Lie) -> object:
+    return pytest.param(
+        lie, id=lie.name, marks=[pytest.mark.slow, *([] if lie.fast else [pytest.mark.planted])]
+    )
+
+
+@pytest.mark.parametrize("lie", [_parameter(lie) for lie in LIES])
+def test_a_lie_is_not_published(
+    lie: Lie, install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = install("liable_family", source_of(lie.family), offers=lie.family)
+    monkeypatch.setenv("PYTHONPATH", plant_everywhere(lie, tmp_path / "site"))
+    told = tell(lie, installed, tmp_path)
+    RESULTS.append(told)
+    assert not told.published and told.failure is not None, f"published although {lie.does}"
+    assert told.failure.code == lie.code, told.failure
+    assert not told.missing, f"{told.failure.message!r} does not name {told.missing}"
+    if lie.smallest:
+        assert told.smallest[-1:] == (lie.smallest,), told.failure.report
