@@ -38,7 +38,7 @@ def read_manifest(uri: str, key: VerifyingKey | None = None, *, opened: Opener =
         InvalidArtifact: there is no manifest, or this version cannot read it.
         SignatureRefused: a `key` is given, and it has not signed the manifest.
     """
-    root = _artifact_root(uri)
+    root = root_of(uri)
     where = join_uri(root, MANIFEST_NAME)
     store = opened(root)
     data = _read_manifest_bytes(store, root)
@@ -99,7 +99,7 @@ def sign_artifact(
         InvalidArtifact: the manifest there belongs to another job, or is not the one that was written.
         SignatureRefused: the writer of the manifest is unknown, and it has no signature of this key.
     """
-    root = _artifact_root(artifact_uri)
+    root = root_of(artifact_uri)
     store, where = opened(root), join_uri(root, MANIFEST_NAME)
     data = _read_manifest_bytes(store, root)
     require_job_id(_parse_manifest(data, where), job_id, where)
@@ -142,7 +142,7 @@ def verify_artifact(uri: str, key: VerifyingKey) -> Manifest:
         InvalidArtifact: a file is missing, or its digest is not the one in the manifest.
     """
     manifest = read_manifest(uri, key)
-    _require_all_files(manifest, open_store(_artifact_root(uri)))
+    _require_all_files(manifest, open_store(root_of(uri)))
     return manifest
 
 
@@ -178,7 +178,7 @@ def recover_published_outcome(
         InvalidArtifact: a manifest of another job is there.
         StorageError: the manifest to be removed was replaced by another one.
     """
-    root = _artifact_root(uri)
+    root = root_of(uri)
     where, store = join_uri(root, MANIFEST_NAME), opened(root)
     try:
         version = store.stat(MANIFEST_NAME).version
@@ -233,7 +233,7 @@ def fetch_tower(uri: str, tower: TowerName, into: Path, key: VerifyingKey | None
     Raises:
         InvalidArtifact: the artifact has no such tower, or a file's digest is not the one in the manifest.
     """
-    root = _artifact_root(uri)
+    root = root_of(uri)
     entry = find_tower(read_manifest(root, key), tower, root)
     store = open_store(root)
     fetch_files(store, entry.served_files, into)
@@ -273,7 +273,8 @@ def _damaged_file(where: str) -> InvalidArtifact:
     )
 
 
-def _artifact_root(uri: str) -> str:
+def root_of(uri: str) -> str:
+    """Return the URI of an artifact's folder, given that or its manifest's."""
     return uri.rstrip("/").removesuffix(f"/{MANIFEST_NAME}")
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from exporter.artifact.read import fetch_files, find_tower, read_manifest
+from exporter.artifact.read import fetch_files, find_tower, read_manifest, root_of
 from exporter.artifact.signing import VerifyingKey
 from exporter.comparison.changes import (
     compare_configs,
@@ -83,19 +83,20 @@ def compare_artifacts(
         ExportError: an artifact cannot be read, is damaged, or lacks a tower that was asked for; or rows that
             were asked for cannot be read.
     """
-    old, new = (_release_of(uri, request) for uri in (old_uri, new_uri))
+    old, new = (read_release(uri, request) for uri in (old_uri, new_uri))
     return compare_releases(old, new, request, scratch=scratch)
 
 
-def _release_of(uri: str, request: ComparisonRequest) -> ReleasedArtifacts:
+def read_release(uri: str, request: ComparisonRequest) -> ReleasedArtifacts:
+    """Return the release that one artifact is by itself.
+
+    Raises:
+        ExportError: there is no artifact, or it is not signed with the request's key.
+    """
     manifest = read_manifest(uri, request.key, opened=request.opened)
     return ReleasedArtifacts(
-        job_id=manifest.job_id, towers={entry.name: _root(uri) for entry in manifest.towers}
+        job_id=manifest.job_id, towers={entry.name: root_of(uri) for entry in manifest.towers}
     )
-
-
-def _root(uri: str) -> str:
-    return uri.rstrip("/").removesuffix("/manifest.json")
 
 
 def compare_releases(

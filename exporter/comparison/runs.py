@@ -148,7 +148,7 @@ def _latency(
     """Time both towers on one row and on as many as both take in a usual call."""
     if not options.latency_seconds:
         return LatencyDiff(note="calls were not timed, as asked")
-    most = min(_ROWS_PER_CALL, old.manifest.max_batch_size, new.manifest.max_batch_size, rows.table.num_rows)
+    most = min(_ROWS_TIMED, old.manifest.max_batch_size, new.manifest.max_batch_size, rows.table.num_rows)
     ratios: list[LatencyRatio] = []
     try:
         for batch in sorted({1, most}):

@@ -27,7 +27,7 @@ _PARTS = ("weight", "codes", "scale_offset")
 
 @dataclass(frozen=True, kw_only=True)
 class TowerContents:
-    """What the files of a fetched tower hold: code by package, tables by path, and other weights by name."""
+    """Content of a fetched tower: code by package, tables by path, and other weights by name."""
 
     code: Mapping[str, str]
     tables: Mapping[str, PublishedTable]

@@ -237,7 +237,7 @@ class TowerDiff(Frozen):
 
     @property
     def differs(self) -> bool:
-        """Whether anything differs that a server or a caller could notice."""
+        """True if anything differs that a server or a caller could notice."""
         if self.identical:
             return False
         code = self.code is not None and not self.code.same

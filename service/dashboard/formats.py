@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
+from exporter.redaction import escape_deceptive
+from exporter.reports.comparison_text import share
 from jobs.model import Job
 
 _MINUTE, _HOUR = 60, 3600
@@ -79,7 +81,25 @@ def took(job: Job) -> float | None:
     return (job.finished_at - job.started_at).total_seconds()
 
 
+def plain(text: str) -> str:
+    """Write out characters of strangers' texts that would hide or reorder what is beside them."""
+    return escape_deceptive(text)
+
+
 FILTERS: Mapping[str, Callable[..., str | float | None]] = {
     each.__name__: each
-    for each in (seconds, size, milliseconds, number, moment, clock, words, short, headline, took)
+    for each in (
+        seconds,
+        size,
+        milliseconds,
+        number,
+        moment,
+        clock,
+        words,
+        short,
+        headline,
+        took,
+        share,
+        plain,
+    )
 }
