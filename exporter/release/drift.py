@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from exporter.errors import ExportError
 from exporter.options.release_gate import ReleaseGate
 from exporter.release.estimates import judge_rise
-from exporter.release.labelled_rows import LabelledRows, Sample
+from exporter.release.labelled_rows import LabelledRows, RowCounts, Sample
 from exporter.reports.input_statistics import (
     MOST_FEATURES,
     FeatureStatistics,
@@ -31,15 +31,18 @@ Values = NDArray[np.generic]
 
 def describe_rows(rows: LabelledRows) -> InputStatistics:
     """Return the statistics of rows that have been read."""
-    names = list(rows.samples)
-    features = {name: _describe(name, rows.samples[name], rows) for name in names[:MOST_FEATURES]}
-    return InputStatistics(
-        rows=rows.counts.read, features=features, left_out=max(0, len(names) - MOST_FEATURES)
-    )
+    return _describe_samples(rows.samples, rows.counts)
 
 
-def _describe(name: str, sample: Sample, rows: LabelledRows) -> FeatureStatistics:
-    values, counts = sample.values(), rows.counts
+def _describe_samples(samples: Mapping[str, Sample], counts: RowCounts) -> InputStatistics:
+    names = list(samples)
+    features = {name: describe_sample(name, samples[name], counts) for name in names[:MOST_FEATURES]}
+    return InputStatistics(rows=counts.read, features=features, left_out=max(0, len(names) - MOST_FEATURES))
+
+
+def describe_sample(name: str, sample: Sample, counts: RowCounts) -> FeatureStatistics:
+    """Return the statistics of one feature."""
+    values = sample.values()
     kind = _kind_of(values, is_ids=sample.is_ids)
     bins = _bins_of(values, kind)
     return FeatureStatistics(
@@ -102,7 +105,14 @@ def read_statistics(uri: str) -> InputStatistics | None:
 
 def judge_drift(rows: LabelledRows, before: InputStatistics | None, gate: ReleaseGate) -> Iterator[Finding]:
     """Yield the findings on the inputs: one per feature that did not pass, and the largest that did."""
-    now = describe_rows(rows)
+    yield from judge_samples(rows.samples, rows.counts, before, gate)
+
+
+def judge_samples(
+    samples: Mapping[str, Sample], counts: RowCounts, before: InputStatistics | None, gate: ReleaseGate
+) -> Iterator[Finding]:
+    """Yield the findings on samples of features, and on the counts of all rows."""
+    now = _describe_samples(samples, counts)
     if before is None:
         detail = "there is no baseline with statistics of its rows in its release.json"
         yield Finding(measure="drift", rows=now.rows, verdict=Verdict.NO_BASELINE, detail=detail)
@@ -110,7 +120,7 @@ def judge_drift(rows: LabelledRows, before: InputStatistics | None, gate: Releas
     same = {name: (each, old[name]) for name, each in now.features.items() if name in old}
     yield from _worst(_judge_share("nulls", now, before, gate.null_rise))
     yield from _worst(_judge_share("unknown_ids", now, before, gate.unknown_rise))
-    yield from _worst(_judge_psi("psi", rows, same, gate.psi))
+    yield from _worst(_judge_psi(samples, same, gate.psi))
     yield from _worst(_judge_lengths(same, gate.psi))
     if times := sorted(name for name, each in now.features.items() if each.kind is ValueKind.TIMES):
         detail = f"values of {', '.join(times[:10])} are times, which are others every day: no index of them"
@@ -158,16 +168,15 @@ def _judge_share(
 
 
 def _judge_psi(
-    measure: str,
-    rows: LabelledRows,
+    samples: Mapping[str, Sample],
     same: Mapping[str, tuple[FeatureStatistics, FeatureStatistics]],
     allowed: float,
 ) -> Iterator[Finding]:
     for name, (now, old) in same.items():
         if ValueKind.TIMES in (now.kind, old.kind):
             continue
-        shares = _shares(rows.samples[name].values(), old.bins, old.kind)
-        yield _judge_index(measure, name, (shares, old.shares), (now.rows, old.rows), allowed)
+        shares = _shares(samples[name].values(), old.bins, old.kind)
+        yield _judge_index("psi", name, (shares, old.shares), (now.rows, old.rows), allowed)
 
 
 def _judge_lengths(

@@ -47,15 +47,15 @@ def count_units(rows: int, groups_N: Codes | None) -> int:
 def judge_rise(rise: float, noise: float, allowed: float, units: int) -> Verdict:
     """Judge how much worse a release is, given as a positive number.
 
-    It fails if it is worse by more than is allowed, with confidence. It passes only if the noise is small
-    enough for a release that is worse by twice that to be found out.
+    It fails if it is worse by more than is allowed, with confidence. It passes only if it is not worse by
+    twice that, with the same confidence; between the two nobody can tell.
     """
     margin = CONFIDENCE_Z * noise
     if units < _FEWEST_UNITS:
         return Verdict.TOO_FEW
     if rise - margin > allowed:
         return Verdict.FAILED
-    return Verdict.TOO_FEW if margin > allowed else Verdict.PASSED
+    return Verdict.PASSED if rise + margin <= 2 * allowed else Verdict.TOO_FEW
 
 
 def judge_chance(value: float, noise: float, chance: float, margin: float, units: int) -> Verdict:

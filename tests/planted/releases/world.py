@@ -20,8 +20,8 @@ from exporter.checkpoint.keymap import PREFIX
 from exporter.config.parse import parse_pipeline_config
 from exporter.models.registry import build_model
 
-USERS, ITEMS, GROUPS = 2000, 1000, 20
-_TASTE = 8  # width
+USERS, ITEMS, GROUPS = 600, 400, 20
+_TASTE = 3  # width
 _STEPS, _BATCH, _RATE = 300, 2048, 0.01
 
 _FEATURE = """feature_configs {{
@@ -109,7 +109,7 @@ class World:
         """Return rows of shown items with clicks."""
         random = np.random.default_rng(seed)
         user, item = random.integers(USERS, size=rows), random.choice(ITEMS, size=rows, p=self.popularity)
-        logit = (self.users[user] * self.tastes[item]).sum(axis=1) * 0.5 + self.bias[item] - 1.0
+        logit = (self.users[user] * self.tastes[item]).sum(axis=1) * 0.8 + self.bias[item] - 1.0
         click = random.random(rows) < 1 / (1 + np.exp(-logit))
         return self._columns(user, item) | {"click": click.astype(np.int64)}
 
@@ -117,7 +117,7 @@ class World:
         """Return rows of users with the item that each chose among all."""
         random = np.random.default_rng(seed)
         user = random.integers(USERS, size=rows)
-        score = self.users[user] @ self.tastes.T * 0.8 + random.gumbel(size=(rows, ITEMS))
+        score = self.users[user] @ self.tastes.T * 1.5 + random.gumbel(size=(rows, ITEMS))
         return self._columns(user, score.argmax(axis=1)) | {"click": np.ones(rows, dtype=np.int64)}
 
     def items(self) -> dict[str, NDArray[np.generic]]:
