@@ -41,6 +41,7 @@ class IndexResult(BaseModel):
     queries: int
     seconds: float
     peak_memory_bytes: int
+    sha256: str  # of the file that was read back and checked
 
 
 class IndexReply(BaseModel):

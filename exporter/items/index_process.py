@@ -4,6 +4,7 @@
 progress, and in the last line the result.
 """
 
+import hashlib
 import sys
 import time
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import faiss
 
 from exporter.errors import IndexFailed
 from exporter.items.index import IndexReply, IndexRequest, IndexResult
+from exporter.items.index_check import require_same_items
 from exporter.items.index_plan import PQ_CODES
 from exporter.items.peak_memory import peak_bytes
 from exporter.items.recall import measure_recall
@@ -54,6 +56,9 @@ def build(request: IndexRequest, report: Report) -> IndexResult:
     index = faiss.read_index(str(request.output))
     if index.ntotal != request.rows:
         raise IndexFailed(f"the index holds {index.ntotal} vectors of {request.rows} items")
+    require_same_items(index, request)
+    with request.output.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
     report(_ADDED, "index: recall against exact search")
     recall = measure_recall(index, request, seed=_SEED)
     return IndexResult(
@@ -62,6 +67,7 @@ def build(request: IndexRequest, report: Report) -> IndexResult:
         queries=recall.queries,
         seconds=round(time.monotonic() - start, 3),
         peak_memory_bytes=peak_bytes(),
+        sha256=digest,
     )
 
 

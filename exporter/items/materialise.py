@@ -3,15 +3,17 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import torch
 
 from exporter.artifact.read import file_ref
-from exporter.errors import VerificationFailed
+from exporter.errors import IndexFailed, VerificationFailed
 from exporter.items.ids import ids_of
 from exporter.items.index import IndexRequest, build_index
 from exporter.items.peak_memory import peak_bytes, reset_peak
 from exporter.items.plan import VectorsPlan
+from exporter.items.read_back import ComputedItems
 from exporter.items.sample import sample_places
 from exporter.items.stream import WrittenVectors, encode_calls, write_vectors
 from exporter.items.vector_files import read_rows
@@ -21,7 +23,7 @@ from exporter.stages import Progress
 from exporter.verify.numerics import Difference, compare
 from exporter.verify.runnable_tower import RunnableTower
 
-_CHECKED = 1024  # rows that are compared with eager
+_CHECKED = 8192  # rows that are compared with eager: all of them, where there are no more
 _SEED = 20260901
 _VECTORS, _CHECK = 0.35, 0.05  # fractions of the stage, roughly, if an index is built
 
@@ -41,22 +43,27 @@ def materialise_items(
 
     Raises:
         InvalidRows: a row cannot be encoded.
-        VerificationFailed: a vector differs from eager's by more than the tolerance.
+        VerificationFailed: a vector is not as it was computed, or differs from eager's by more than the
+            tolerance.
         IndexFailed: FAISS could not build the index.
     """
     reset_peak()
     (folder / "vectors").mkdir()
     share = _VECTORS if plan.index else 1 - _CHECK
     tower = runnable.tower.name
-    sample = sample_places(plan.items.ids.rows, _CHECKED, seed=_SEED)
+    rows = plan.items.ids.rows
+    sample = np.union1d(sample_places(rows, _CHECKED, seed=_SEED), [0, rows - 1])
+    computed = ComputedItems(folder / "computed_items")
     written = write_vectors(
         plan,
         runnable.make_runner(),
         folder / "vectors",
         sample,
+        computed,
         _scale_progress(progress, begin=0.0, end=share),
     )
-    progress(share, f"vectors: {len(sample):,} of them against eager")
+    progress(share, f"vectors: all read back, and {len(sample):,} of them against eager")
+    computed.require_written(written.parts, plan.items.source, plan.items.ids.column)
     difference = compare_with_eager(plan, runnable, written)
     index = None
     if plan.index is not None:
@@ -106,11 +113,14 @@ def compare_with_eager(plan: VectorsPlan, runnable: RunnableTower, written: Writ
         for batch in written.sampled
         for inputs in encode_calls(batch, plan.items)
     ]
-    difference = compare({plan.output: torch.cat(eager)}, {plan.output: torch.from_numpy(read.vectors)})
+    expected, found = torch.cat(eager), torch.from_numpy(read.vectors)
+    difference = compare({plan.output: expected}, {plan.output: found})
     if not difference.within(runnable.tolerance):
+        worst = int((expected - found).abs().amax(dim=1).argmax())
         raise VerificationFailed(
-            f"{runnable.title}: of {len(read.ids):,} item vectors, read back, one differs from eager by "
-            f"{difference.largest:.3g} at scale {difference.scale:.3g}, allowed {runnable.tolerance:g} of it",
+            f"{runnable.title}: the vector of row {read.rows[worst]}, item {read.ids[worst].as_py()!r}, of "
+            f"{len(read.ids):,} read back, differs from eager by {difference.largest:.3g} at scale "
+            f"{difference.scale:.3g}, allowed {runnable.tolerance:g} of it",
             where=plan.output,
         )
     return difference
@@ -133,8 +143,11 @@ def _build_index_entry(
         threads=torch.get_num_threads(),
     )
     built = build_index(request, progress)
+    file = file_ref(_artifact_path(tower, output, folder.parent), output)
+    if file.sha256 != built.sha256:
+        raise IndexFailed(f"{file.path} is not the index that was checked against the item vectors")
     return IndexEntry(
-        file=file_ref(_artifact_path(tower, output, folder.parent), output),
+        file=file,
         parameters=plan.index,
         metric=request.metric,
         labels=request.labels,

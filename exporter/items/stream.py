@@ -20,6 +20,7 @@ from exporter.errors import InvalidRows, VerificationFailed
 from exporter.items.ids import ids_of
 from exporter.items.peak_memory import peak_bytes
 from exporter.items.plan import Items, VectorsPlan
+from exporter.items.read_back import ComputedItems
 from exporter.items.vector_files import Vectors, VectorsWriter
 from exporter.stages import Progress
 from exporter.verify.runner import PackageRunner, Refused
@@ -43,9 +44,12 @@ def write_vectors(
     runner: PackageRunner,
     folder: Path,
     sample: NDArray[np.int64],
+    computed: ComputedItems,
     progress: Progress,
 ) -> WrittenVectors:
     """Run every row, in order, write its vector, and keep the rows whose numbers are in `sample`.
+
+    Every item is also added to `computed`, by which it is recognised when it is read back.
 
     The numbers in `sample` ascend.
 
@@ -59,7 +63,9 @@ def write_vectors(
         start = time.monotonic()
         for batch in _batches(plan.items):
             vectors = _vectors(batch, plan, runner)
-            writer.write(ids_of(batch, ids.column), vectors)
+            batch_ids = ids_of(batch, ids.column)
+            computed.add(batch_ids, vectors)
+            writer.write(batch_ids, vectors)
             low, high = np.searchsorted(sample, [done, done + len(vectors)])
             if high > low:
                 sampled.append(_take_rows(batch, sample[low:high] - done))

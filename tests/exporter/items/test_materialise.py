@@ -83,5 +83,7 @@ def test_vectors_of_a_tower_in_bf16_may_round_as_its_package_does(
 
 def test_vectors_of_a_tower_in_fp32_may_not(wanted: VectorsPlan, tmp_path: Path) -> None:
     runnable = runnable_of(item_tower(Precision.FP32), tmp_path)
-    with pytest.raises(VerificationFailed, match="one differs from eager by .*, allowed 1e-05 of it"):
+    with pytest.raises(
+        VerificationFailed, match="item .*, of 48 .* differs from eager by .*, allowed 1e-05 of it"
+    ):
         compare_with_eager(wanted, runnable, written_by(item_tower(Precision.BF16), wanted, tmp_path))
