@@ -13,6 +13,7 @@ from exporter.manifest import (
     DimEntry,
     Fp32Report,
     Manifest,
+    ReadBack,
     ShardedTables,
     TensorEntry,
     TowerEntry,
@@ -113,17 +114,32 @@ def _history(tower: TowerEntry) -> Iterator[Table | str]:
     if tower.trace is not None:
         yield trace_table(tower.name, tower.trace)
     yield _verification(tower)
+    if tower.verified.read_back is not None:
+        yield _read_back(tower.name, tower.verified.read_back)
     if tower.verified.fp32 is not None:
         yield _against_fp32(tower.name, tower.verified.fp32)
+
+
+def _read_back(tower: str, report: ReadBack) -> str:
+    """Describe the bytes that were compared before they were sent."""
+    from_code = report.tensors - report.from_checkpoint
+    return (
+        f"{tower} tower: all {report.bytes:,} bytes of {report.tensors} weights read back before they "
+        f"were sent, {report.from_checkpoint} of them compared with the checkpoint"
+        + (f", {from_code} with the model's code" if from_code else "")
+        + f"; {report.entries} entries of archives compared with what was compiled"
+    )
 
 
 def _lookups(tower: str, tables: ShardedTables) -> str:
     """Describe the verification of the tables' shards."""
     report = tables.verified
+    rows = f"{report.own_rows:,} rows compared with the checkpoint's"
+    rows += f", all {report.bytes:,} bytes" if report.bytes else ""
     return (
         f"{tower} tower: {len(tables.shards)} shards of its tables, verified by the ranks that wrote them in "
         f"{report.cases} cases, {report.refused} of them refused; largest difference from eager "
-        f"{report.largest_difference:.2g}"
+        f"{report.largest_difference:.2g}; {rows}"
     )
 
 

@@ -9,6 +9,7 @@ from exporter.declaration import TowerDeclaration
 from exporter.dtypes import Kernel, Precision, TableDtype
 from exporter.options.index_spec import IndexSpec
 from exporter.spec import Device, Frozen, IdWeights, Mode, Pass, TowerName
+from exporter.table_files import LookupReport
 
 MANIFEST_NAME = "manifest.json"
 VECTOR_COLUMN = "vector"  # name of the column of item vectors, beside the items' ids
@@ -88,6 +89,20 @@ class Fp32Report(Frozen):
     outputs: tuple[OutputDifference, ...]
 
 
+class ReadBack(Frozen):
+    """Bytes of a tower's packages that were read back from the files and compared before they were sent."""
+
+    entries: int = Field(default=0, description="Entries of the archives: code, sources, metadata, weights.")
+    tensors: int = Field(default=0, description="Weights and constants, all of them.")
+    from_checkpoint: int = Field(
+        default=0,
+        description="Tensors among them that were compared with the checkpoint's, or with what was made anew "
+        "from them (quantised rows, maps of ids). The others are constants of the model's code, compared "
+        "with the traced program or the compiled code.",
+    )
+    bytes: int = Field(default=0, description="Bytes of all tensors; every one was compared.")
+
+
 class VerificationReport(Frozen):
     """The cases that the package was run on in a fresh process, and how closely it agreed with eager."""
 
@@ -104,6 +119,10 @@ class VerificationReport(Frozen):
         default=(),
         description="Cases in which every node of the traced program gave what tracing had promised. Empty "
         "if nothing was traced: reused code of an equal request passed this with its own program.",
+    )
+    read_back: ReadBack | None = Field(
+        default=None,
+        description="None: the artifact was published by a version that did not read files back.",
     )
 
 
@@ -199,53 +218,6 @@ class SparseEntry(Frozen):
     package: FileRef
     tensors: tuple[TensorEntry, ...]
     dims: tuple[DimEntry, ...]  # that the tensors' shapes name
-
-
-class TableRows(Frozen):
-    """Rows of a table, from `first` up to `end`, under the table's `tensor` in a .safetensors file."""
-
-    first: int
-    end: int
-    file: str  # below the artifact's root
-    sha256: str  # of that file
-
-
-class ShardedTable(Frozen):
-    """A table and the files of its rows; the shards together have every row, in order."""
-
-    name: str
-    tensor: str  # its name in the files, which is the checkpoint's without "model."
-    rows: int
-    width: int
-    dtype: str  # of the tensor in the files
-    kept_in: TableDtype = Field(
-        default=TableDtype.FP32,
-        description="Dtype of its rows, fused as fbgemm does. int8: `width` bytes, scale and offset in fp32; "
-        "int4: half as many bytes, the first number of two in the low bits, scale and offset in fp16.",
-    )
-    features: tuple[str, ...]  # features that are looked up in it
-    id_map: str | None = None  # in front of the names of its map's tensors in the files; None: ids are rows
-    shards: tuple[TableRows, ...]
-
-
-class TablesFile(Frozen):
-    """The content of `tables.json`: the sharded tables of a tower."""
-
-    version: Literal[1] = 1
-    tower: TowerName
-    tables: tuple[ShardedTable, ...]
-
-
-class LookupReport(Frozen):
-    """Verification of the shards: each rank compared lookups in its own rows with eager ones."""
-
-    cases: int  # sum over all ranks
-    refused: int  # cases among them whose inputs contradict each other, which were refused
-    own_rows: int = Field(
-        description="Rows that were also compared one by one with the checkpoint's: of each rank's rows of "
-        "each table the first, the last, and some between."
-    )
-    largest_difference: float
 
 
 class ShardedTables(Frozen):

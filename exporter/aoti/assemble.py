@@ -25,7 +25,7 @@ CODE_FOLDER = "data/aotinductor/model"  # folder of the code, below the archive'
 
 _ZEROS = bytes(PIECE)
 _ALIGNMENT = 64  # of the blob in the file, in bytes, so that weights can be mapped
-_ARCHIVE_MARKS = {  # further files that torch expects in an archive
+ARCHIVE_MARKS = {  # further files that torch expects in an archive
     "archive_format": b"pt2",
     "archive_version": b"0",
     "byteorder": b"little",
@@ -58,7 +58,7 @@ def assemble_package(
     with path.open("wb") as file:
         sink = _DigestingWriter(file)
         with zipfile.ZipFile(sink, "w") as archive:
-            for name, data in _ARCHIVE_MARKS.items():
+            for name, data in ARCHIVE_MARKS.items():
                 archive.writestr(zipfile.ZipInfo(f"{root}/{name}"), data)
             for name, data in code.items():
                 if not name.endswith(BLOB_SUFFIX):

@@ -86,7 +86,15 @@ class AveragedCheckpoint:
         return self._holder(name).rows(name, first, end)
 
     def pieces(self, name: str) -> tuple[Piece, ...]:
-        return self._holder(name).pieces(name)
+        place = self._places.get(name)
+        if place is None or place.row is None:
+            return self._holder(name).pieces(place.average if place else name)
+        found = ((piece, place.row - piece.offset[0]) for piece in self._averages.pieces(place.average))
+        return tuple(
+            Piece(offset=piece.offset[1:], raw=piece.raw[row], dtype=piece.dtype)
+            for piece, row in found
+            if 0 <= row < piece.shape[0]
+        )
 
     def digest(self, hashed: HashFiles = hash_files) -> str:
         both = f"{self._weights.digest(hashed)}  model\n{self._averages.digest(hashed)}  {AVERAGES}\n"

@@ -166,6 +166,16 @@ class CheckpointWithDynamicTables:
             return self._owners[name].pieces()
         return (Piece(offset=(0,), raw=raw_of(self._map(name)), dtype=torch.int64),)
 
+    def keys_of_map(self, name: str) -> tuple[Tensor, ...] | None:
+        """Return the keys of each rank, as they lie in its file, of the map with a tensor of this name.
+
+        None: the map is no table's of dynamicemb.
+        """
+        table = self._owners.get(name)
+        if table is None:
+            return None
+        return tuple(map_part(part.keys, 0, part.count * _KEY).view(torch.int64) for part in table.parts)
+
     def digest(self, hashed: HashFiles = hash_files) -> str:
         parts = (part for table in self._tables.values() for part in table.parts)
         files = [str(path.relative_to(self._folder)) for part in parts for path in (part.keys, part.values)]

@@ -75,7 +75,9 @@ class SafetensorsCheckpoint:
 
 
 def _raw(values: Tensor, meta: TensorMeta) -> Tensor:
-    """Shape the bytes of a tensor as its rows, with the last axis in bytes."""
+    """Shape the bytes of a tensor as its rows, with the last axis in bytes; a single number gets one axis."""
+    if not meta.shape:
+        return values
     return values.reshape(*meta.shape[:-1], meta.shape[-1] * meta.dtype.itemsize)
 
 

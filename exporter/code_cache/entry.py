@@ -4,6 +4,7 @@ import hashlib
 import io
 import logging
 import zipfile
+import zlib
 
 from pydantic import ValidationError
 from safetensors import SafetensorError
@@ -87,6 +88,10 @@ def unpack_entry(data: bytes, fingerprint: str) -> ProgramCode | None:
         CompileFailed,
         KeyError,
         ValueError,
+        OSError,
+        EOFError,
+        RuntimeError,  # an entry that says that it is encrypted; NotImplementedError: compressed otherwise
+        zlib.error,
     ) as error:
         log.warning(
             "code_cache_entry_damaged", extra={"fingerprint": fingerprint, "reason": str(error)[:200]}

@@ -15,11 +15,12 @@ from exporter.checkpoint.tensors import TensorMeta
 from exporter.comparison.row_values import PIECE, PackagedTable, PublishedTable, RowsOfIds, ShardedRows
 from exporter.dtypes import TableDtype
 from exporter.errors import InvalidArtifact
-from exporter.manifest import ShardedTable, TableEntry, TowerEntry
+from exporter.manifest import TableEntry, TowerEntry
 from exporter.models.embedding.tables import FLOATS, meta_of_fused_rows
 from exporter.redaction import shorten
 from exporter.reports.comparison import LONGEST_TEXT, MOST_WEIGHTS, WeightDiff, Weights
 from exporter.shards.lookup import RowFiles, read_tables
+from exporter.table_files import ShardedTable
 
 _LEAST_ROWS = 1000  # of a matrix that counts as a table where the manifest names none
 _PARTS = ("weight", "codes", "scale_offset")

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from exporter.checkpoint.read import Checkpoint
 from exporter.spec import ExportSpec
@@ -19,6 +19,15 @@ class TowerFiles:
 
     contents: Mapping[str, bytes]  # by file name
     remarks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FilledModule:
+    """A module whose tensors are a checkpoint's; the names there are the module's behind a prefix."""
+
+    module: nn.Module
+    checkpoint: Checkpoint
+    prefix: str
 
 
 class Blueprint(ABC):
@@ -39,8 +48,12 @@ class Blueprint(ABC):
         return False
 
     @abstractmethod
-    def fill(self, tower: Tower, checkpoint: Checkpoint) -> None:
-        """Put the checkpoint's weights into the tower: all of them, or CheckpointMismatch is raised."""
+    def fill(self, tower: Tower, checkpoint: Checkpoint) -> FilledModule:
+        """Put the checkpoint's weights into the tower: all of them, or CheckpointMismatch is raised.
+
+        Returns:
+            The module in the tower that has the checkpoint's names.
+        """
 
     @abstractmethod
     def try_out(self, tower: Tower, inputs: dict[str, Tensor]) -> None:

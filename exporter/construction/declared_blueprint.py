@@ -9,7 +9,7 @@ from torch import Tensor
 from exporter.checkpoint.keymap import PREFIX
 from exporter.checkpoint.load import load_weights
 from exporter.checkpoint.read import Checkpoint
-from exporter.construction.blueprint import Blueprint, TowerFiles
+from exporter.construction.blueprint import Blueprint, FilledModule, TowerFiles
 from exporter.declaration import TowerDeclaration
 from exporter.dims.declared_dims import plan_declared
 from exporter.dims.torch_dims import input_sizes
@@ -106,7 +106,7 @@ class DeclaredBlueprint(Blueprint):
             )
         return Tower(config=self.planned.config, module=module.eval(), plan=self.planned.plan)
 
-    def fill(self, tower: Tower, checkpoint: Checkpoint) -> None:
+    def fill(self, tower: Tower, checkpoint: Checkpoint) -> FilledModule:
         """Load the weights; the checkpoint may also hold those of the family's other towers, and no more."""
         assert isinstance(tower.module, DeclaredModule)
         found = checkpoint.tensors()
@@ -115,6 +115,7 @@ class DeclaredBlueprint(Blueprint):
         beginnings = tuple(prefix + name for name in self.family.training_only)
         ignored = {name.removeprefix(prefix) for name in found if name.startswith(beginnings)}
         load_weights(tower.module.module, checkpoint, prefix=prefix, known=known | ignored)
+        return FilledModule(module=tower.module.module, checkpoint=checkpoint, prefix=prefix)
 
     def try_out(self, tower: Tower, inputs: dict[str, Tensor]) -> None:
         """Run the module once, and hold its inputs and outputs against the declaration.

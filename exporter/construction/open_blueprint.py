@@ -11,7 +11,7 @@ from exporter.checkpoint.read import Checkpoint
 from exporter.config.features.tables import dynamic_tables, take_rows
 from exporter.config.parse import parse_pipeline_config
 from exporter.config.render import render_fg_json, render_model_acc, render_pipeline_config
-from exporter.construction.blueprint import Blueprint, TowerFiles
+from exporter.construction.blueprint import Blueprint, FilledModule, TowerFiles
 from exporter.construction.declared_blueprint import open_declared_blueprint
 from exporter.construction.feature_copies import copy_feature_files
 from exporter.models.embedding.id_map import settle_id_maps
@@ -61,7 +61,7 @@ class ConfiguredBlueprint(Blueprint):
         self.planned = replace(self.planned, config=replace(config, pipeline=pipeline))
         return True
 
-    def fill(self, tower: Tower, checkpoint: Checkpoint) -> None:
+    def fill(self, tower: Tower, checkpoint: Checkpoint) -> FilledModule:
         """Load the weights; tables to be sharded stay in the checkpoint's files and are looked up there."""
         known = weight_names(parse_pipeline_config(self.planned.config.pipeline.text))
         if self._tables.sharded:
@@ -70,6 +70,7 @@ class ConfiguredBlueprint(Blueprint):
         load_weights(tower.module, checkpoint, known=known)
         tower.served.check_weights()
         settle_id_maps(tower.module, lambda name: checkpoint.pieces(PREFIX + name))
+        return FilledModule(module=tower.module, checkpoint=checkpoint, prefix=PREFIX)
 
     def try_out(self, tower: Tower, inputs: dict[str, Tensor]) -> None:
         """Do nothing: Slipway's own modules accept the inputs that are planned for them."""

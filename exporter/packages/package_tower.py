@@ -24,6 +24,9 @@ from exporter.packages.parts import (
     trace_parts,
 )
 from exporter.packages.request import PackagingRequest, minify_build_failure, minify_tracing_failure
+from exporter.readback.errors import ArchiveDiffers, WeightsDiffer
+from exporter.readback.packages import WrittenPackage, read_back
+from exporter.readback.tower_weights import find_altered_constant
 from exporter.stages import Progress, Stage, StageClock
 from exporter.trace.trace_log import log_nodes
 from exporter.verify.gate import verify_tower
@@ -86,8 +89,8 @@ def package_tower(request: PackagingRequest, cache: CodeCache | None, clock: Sta
     unverified = _build(request, cache, clock)
     try:
         packaged = _verify(request, unverified, clock)
-    # The code does what it should: other code would lose as much, or take as much memory.
-    except (PrecisionLost, OutOfMemory):
+    # The code does what it should: other code would lose as much, or need as much, or differ as well.
+    except (PrecisionLost, OutOfMemory, WeightsDiffer, ArchiveDiffers):
         raise
     except ExportError as error:
         if not unverified.reused:
@@ -167,7 +170,11 @@ def _build_by_graph(
         for done, each in enumerate(traced):
             fingerprint = graph_fingerprint(each.program, request.device, request.target)
             code, weights = cache.find_graph(fingerprint) if cache else None, each.weights
-            if code is None or code.find_mismatch(weights):
+            if (
+                code is None
+                or code.find_mismatch(weights)
+                or find_altered_constant(code.code.values, each.program.constants)
+            ):
                 report = part_progress(progress, done, len(traced))
                 coded.append(compile_part(each, fingerprint, report, target=request.target))
             else:
@@ -200,14 +207,31 @@ def _verify(request: PackagingRequest, unverified: _Unverified, clock: StageCloc
             call_limit_s=request.call_limit_s,
             ahead=request.runner,
         )
+        compared = read_back(_written_packages(request, unverified), request.weights, progress)
         report = verify_tower(runnable, request.make_cases(), progress)
     return Packaged(
         parts=unverified.parts,
         origin=unverified.origin,
         runnable=runnable,
-        report=report,
+        report=report.model_copy(update={"read_back": compared}),
         trace=unverified.trace,
     )
+
+
+def _written_packages(request: PackagingRequest, unverified: _Unverified) -> list[WrittenPackage]:
+    traced = unverified.traced or [None] * len(unverified.parts)
+    return [
+        WrittenPackage(
+            title=request.tower.title,
+            file=part.package,
+            code=part.code.code,
+            module=part.part.tower.module,
+            weights=part.part.tower.module.state_dict() if program is None else program.weights,
+            constants=None if program is None else program.program.constants,
+            edited=bool(part.passes),
+        )
+        for part, program in zip(unverified.parts, traced, strict=True)
+    ]
 
 
 def _op_libraries(parts: Sequence[CompiledPart]) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from exporter.families.loading import family_module
 from exporter.lowering.lower_tower import Fp32Reference
 from exporter.minify.on_failure import minify_on_failure, minify_on_trace_failure
 from exporter.packages.parts import Part, TracedPart
+from exporter.readback.tower_weights import TowerWeights
 from exporter.spec import Pass, Target
 from exporter.towers.lookup import LookUp
 from exporter.towers.tower import Tower
@@ -41,6 +42,7 @@ class PackagingRequest:
     passes: tuple[Pass, ...] = ()
     target: Target = "cpu"
     lookup: LookUp | None = None  # in front of the packages, where none of them looks up
+    weights: TowerWeights | None = None  # None: the tower was not filled from a checkpoint
     fp32: Fp32Reference | None = None  # the tower as trained, where precision is given up
     runner: RunnerProcess | None = None  # to run packages in, if it was started ahead
     call_limit_s: float = CALL_LIMIT_S  # of one call of a package, or of loading it

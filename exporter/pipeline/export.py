@@ -24,6 +24,7 @@ from exporter.pipeline.crash_report import report_dead_tower
 from exporter.pipeline.manifest_entry import make_tower_entry, write_tower_files
 from exporter.pipeline.open_tower import open_tower
 from exporter.pipeline.publish import export_and_upload_towers, find_earlier_outcome, publish_towers
+from exporter.readback.tower_weights import TowerWeights
 from exporter.shards.join import join_tables
 from exporter.shards.layout import RankReport, RankTables
 from exporter.stages import OnStage, Stage, StageClock
@@ -152,6 +153,7 @@ def export_tower(
             folder=folder,
             passes=spec.passes_of(planned.name),
             target=spec.targets[0],
+            weights=TowerWeights(filled=opened.filled, tables=opened.lowered.tables),
             fp32=opened.lowered.fp32,
             runner=runner,
             call_limit_s=attempt.stage_limit_s / 4,  # a hanging call fails before the stage's limit ends all

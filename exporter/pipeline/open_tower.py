@@ -10,7 +10,7 @@ from torch import Tensor
 
 from exporter.aoti.architecture import require_target
 from exporter.attempt.attempt import Diagnostics
-from exporter.construction.blueprint import Blueprint
+from exporter.construction.blueprint import Blueprint, FilledModule
 from exporter.construction.open_blueprint import open_blueprint
 from exporter.construction.sources import fetch_checkpoint_once, open_rows
 from exporter.data.batch import trace_inputs
@@ -31,6 +31,7 @@ class OpenedTower:
     """A tower with its weights on its device, rows to try it on, and the sources of both."""
 
     blueprint: Blueprint
+    filled: FilledModule
     lowered: LoweredTower
     rows: Rows
     inputs: dict[str, Tensor]  # to trace it on
@@ -78,7 +79,7 @@ def open_tower(
         require_source(checkpoint_source)
         if blueprint.settle(checkpoint):
             tower = blueprint.build()
-        blueprint.fill(tower, checkpoint)
+        filled = blueprint.fill(tower, checkpoint)
         lowered = lower_tower(tower, device, tolerance=spec.fp32_tolerance)
     tower = lowered.tower
     with clock.stage(Stage.ROWS):
@@ -93,6 +94,7 @@ def open_tower(
         inferred_ops = infer_shape_rules(tower, rows, device, allowed=spec.allow_inferred_ops)
     return OpenedTower(
         blueprint=blueprint,
+        filled=filled,
         lowered=lowered,
         rows=rows,
         inputs=inputs,

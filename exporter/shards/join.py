@@ -10,21 +10,15 @@ from exporter.dims.entries import dim_entries, tensor_entries
 from exporter.dims.package_interface import plan_between
 from exporter.errors import AttemptFailed, CheckpointUnreadable, ExportError
 from exporter.lowering.tables import RowErrors
-from exporter.manifest import (
-    LookupReport,
-    ShardedTable,
-    ShardedTables,
-    SourceRef,
-    TableEntry,
-    TableRows,
-    TablesFile,
-)
+from exporter.manifest import ShardedTables, SourceRef, TableEntry
 from exporter.models.embedding.table_uses import TableUse
 from exporter.models.embedding.tables import meta_of_fused_rows
 from exporter.options.tables import Tables
 from exporter.outcome import Failure
 from exporter.shards.layout import RankTables, index_path, rows_path
+from exporter.shards.read_back import require_compared
 from exporter.spec import TowerName
+from exporter.table_files import LookupReport, ShardedTable, TableRows, TablesFile
 from exporter.towers.plan import PlannedTower
 
 
@@ -133,6 +127,7 @@ def _add_index(
     """Upload `tables.json` and name it in the tower's entry; return the result with both."""
     local = attempt.workspace / f"{planned.name}_tables.json"
     local.write_text(tables_file(planned.name, parts, attempt.spec.tables).model_dump_json(indent=2) + "\n")
+    require_compared(TablesFile.model_validate_json(local.read_bytes()), parts)
     index = file_ref(index_path(planned.name), local)
     stored = upload_file(
         index,
@@ -204,5 +199,6 @@ def _join_reports(parts: Sequence[RankTables]) -> LookupReport:
         cases=sum(report.cases for report in reports),
         refused=sum(report.refused for report in reports),
         own_rows=sum(report.own_rows for report in reports),
+        bytes=sum(report.bytes for report in reports),
         largest_difference=max((report.largest_difference for report in reports), default=0.0),
     )

@@ -23,7 +23,9 @@ from exporter.manifest import FileRef
 from exporter.models.embedding.id_map import id_map_tensors
 from exporter.models.embedding.table_uses import TableUse, list_tables
 from exporter.outcome import Failure
+from exporter.readback.tower_weights import TowerWeights
 from exporter.shards.layout import RankTables, TableShard, rows_path
+from exporter.shards.read_back import read_back_rows
 from exporter.shards.verify import WrittenShards, verify_lookups
 from exporter.shards.write import write_rows
 from exporter.stages import OnStage, Progress, Stage, StageClock, throttle_progress
@@ -87,6 +89,7 @@ def write_tables(request: TablesRequest, local: Path, progress: Progress) -> Ran
 
     Raises:
         CheckpointError: the checkpoint cannot be read, is not of this model, or contains NaN or infinity.
+        WeightsDiffer: a row in the file is not the checkpoint's.
         VerificationFailed: a lookup in the file differs from eager's.
     """
     spec, ranks, name = request.attempt.spec, request.ranks, request.planned.name
@@ -115,7 +118,7 @@ def write_tables(request: TablesRequest, local: Path, progress: Progress) -> Ran
         tables=tuple(tables.values()),
         shards=shards,
     )
-    blueprint.fill(tower, checkpoint)
+    filled = blueprint.fill(tower, checkpoint)
     quantise_tables(tower.module, spec.tables)
     if not shards:
         return result
@@ -129,12 +132,15 @@ def write_tables(request: TablesRequest, local: Path, progress: Progress) -> Ran
         ),
     )
     path = rows_path(name, ranks.rank, ranks.size)
+    progress(_WRITTEN, "the written rows, compared with the checkpoint's")
+    rows, compared = read_back_rows(shards, local, TowerWeights(filled=filled), title=tower.title)
     progress(_WRITTEN, "lookups in the written rows, compared with eager")
+    report = verify_lookups(tower, blueprint, WrittenShards(shards, checkpoint, local), spec)
     return replace(
         result,
         errors=written.errors,
         file=FileRef(path=path, size=local.stat().st_size, sha256=written.sha256),
-        report=verify_lookups(tower, blueprint, WrittenShards(shards, checkpoint, local), spec),
+        report=report.model_copy(update={"own_rows": rows, "bytes": compared}),
     )
 
 

@@ -1,11 +1,9 @@
 """Verify the rows that a rank wrote, by lookups in them and in all other rows of the checkpoint."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from exporter.checkpoint.keymap import PREFIX
@@ -16,19 +14,16 @@ from exporter.construction.blueprint import Blueprint
 from exporter.construction.sources import open_rows
 from exporter.data.rows import NamedBatch
 from exporter.errors import DimPlanViolated, VerificationFailed
-from exporter.manifest import LookupReport
 from exporter.models.embedding.id_map import fill_id_maps, id_map_tensors
 from exporter.models.embedding.table_uses import TableUse, known_ids, look_up_in_pieces
-from exporter.models.embedding.tables import LOW_TABLES
 from exporter.shards.layout import TableShard
 from exporter.shards.lookup import RowFiles
 from exporter.spec import ExportSpec
+from exporter.table_files import LookupReport
 from exporter.towers.lookup import LookUp, build_eager_lookup
 from exporter.towers.tower import Tower
 from exporter.verify.cases import make_cases
 from exporter.verify.numerics import FP32_TOLERANCE, compare_runs
-
-_RANDOM_ROWS = 30  # of a rank's rows of each table, compared one by one
 
 
 class WrittenShards:
@@ -63,44 +58,21 @@ class WrittenShards:
             raise VerificationFailed(f"{name}, as written, is not the checkpoint's", where=name)
         return read
 
-    def own_rows(self) -> Iterator[tuple[TableUse, int, Tensor, Tensor]]:
-        """Yield some of the rank's own rows: table, row number, expected row and written row.
-
-        Expected rows are read from the checkpoint one by one, without the code of lookups in pieces.
-        """
-        for shard in self._shares:
-            piece = self._own(shard)
-            for row in _sample_row_numbers(shard.first, shard.end):
-                expected = self._checkpoint.rows(PREFIX + shard.table.weight, row, row + 1)
-                found = piece.rows(torch.tensor([row - shard.first]))
-                if shard.is_quantised:
-                    low = LOW_TABLES[shard.kept_in]
-                    width = shard.table.meta.shape[1]
-                    expected, found = (low.restore(each, width) for each in (low.fuse(expected), found))
-                yield shard.table, row, F.embedding(torch.tensor([0]), expected).float(), found.float()
-
     def _own(self, shard: TableShard) -> Piece:
         return self._files.piece(self._local, shard.table.weight, shard.first, shard.meta)
-
-
-def _sample_row_numbers(first: int, end: int) -> list[int]:
-    """Return the first and last row number and random ones between, always the same for a range."""
-    random = torch.randint(first, end, (_RANDOM_ROWS,), generator=torch.Generator().manual_seed(first))
-    return sorted({first, *random.tolist(), end - 1})
 
 
 def verify_lookups(
     tower: Tower, blueprint: Blueprint, written: WrittenShards, spec: ExportSpec
 ) -> LookupReport:
-    """Compare lookups in the written rows with eager ones, in every case of the gate; and single rows.
+    """Compare lookups in the written rows with eager ones, in every case of the gate.
 
-    A case looks up the ids of sample rows, which may be few of the rank's rows, or none; therefore some of
-    the rank's rows are also compared one by one.
+    A case looks up the ids of sample rows, which may be few of the rank's rows, or none; `read_back_rows`
+    compares all of them.
 
     Raises:
-        VerificationFailed: a lookup or a row differs.
+        VerificationFailed: a lookup differs.
     """
-    own = [_row_difference(tower, *each) for each in written.own_rows()]
     mapped = blueprint.build()
     look_up_in_pieces(
         mapped.module, written.pieces, lambda table: spec.tables.dtype_of(table.name, table.trained)
@@ -117,19 +89,9 @@ def verify_lookups(
     return LookupReport(
         cases=len(cases.must_agree) + len(cases.must_be_refused),
         refused=sum(_both_refuse(eager, reference, each, tower) for each in cases.must_be_refused),
-        own_rows=len(own),
-        largest_difference=max(*own, *differences),
+        own_rows=0,
+        largest_difference=max(differences),
     )
-
-
-def _row_difference(tower: Tower, table: TableUse, row: int, expected: Tensor, found: Tensor) -> float:
-    difference = compare_runs({table.name: expected}, {table.name: found})
-    if not difference.within(FP32_TOLERANCE):
-        raise VerificationFailed(
-            f"{tower.title}: row {row} of table {table.name}, as written, is not the checkpoint's",
-            where=table.name,
-        )
-    return difference.largest
 
 
 def _difference(eager: LookUp, reference: LookUp, batch: NamedBatch, tower: Tower) -> float:

@@ -79,6 +79,8 @@ def test_averages_of_dense_embeddings_are_taken_apart(tmp_path: Path) -> None:
         for part in ("meta_emb", "proj_w"):
             found = checkpoint.read(f"{autodis}.{part}_{name}.weight")
             assert torch.equal(found, averages[f"{autodis}.{part}"][place])
+            [piece] = checkpoint.pieces(f"{autodis}.{part}_{name}.weight")
+            assert torch.equal(piece.raw.clone().view(torch.float32), found) and not any(piece.offset)
     assert torch.equal(checkpoint.read(f"{vector}.proj_w_v.weight"), torch.ones(4, 2))
     assert isinstance(checkpoint, AveragedCheckpoint)
     assert checkpoint.averaged == weights.keys()

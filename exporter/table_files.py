@@ -1,0 +1,58 @@
+"""The description of sharded tables: whose rows lie in which file, and how they were verified."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from exporter.dtypes import TableDtype
+from exporter.spec import Frozen, TowerName
+
+
+class TableRows(Frozen):
+    """Rows of a table, from `first` up to `end`, under the table's `tensor` in a .safetensors file."""
+
+    first: int
+    end: int
+    file: str  # below the artifact's root
+    sha256: str  # of that file
+
+
+class ShardedTable(Frozen):
+    """A table and the files of its rows; the shards together have every row, in order."""
+
+    name: str
+    tensor: str  # its name in the files, which is the checkpoint's without "model."
+    rows: int
+    width: int
+    dtype: str  # of the tensor in the files
+    kept_in: TableDtype = Field(
+        default=TableDtype.FP32,
+        description="Dtype of its rows, fused as fbgemm does. int8: `width` bytes, scale and offset in fp32; "
+        "int4: half as many bytes, the first number of two in the low bits, scale and offset in fp16.",
+    )
+    features: tuple[str, ...]  # features that are looked up in it
+    id_map: str | None = None  # in front of the names of its map's tensors in the files; None: ids are rows
+    shards: tuple[TableRows, ...]
+
+
+class TablesFile(Frozen):
+    """The content of `tables.json`: the sharded tables of a tower."""
+
+    version: Literal[1] = 1
+    tower: TowerName
+    tables: tuple[ShardedTable, ...]
+
+
+class LookupReport(Frozen):
+    """Verification of the shards: each rank compared lookups in its own rows with eager ones."""
+
+    cases: int  # sum over all ranks
+    refused: int  # cases among them whose inputs contradict each other, which were refused
+    own_rows: int = Field(
+        description="Rows that were also compared byte by byte with the checkpoint's, or with its rows "
+        "quantised anew: every row of every rank. Versions that left out `bytes` compared some of them."
+    )
+    bytes: int = Field(
+        default=0, description="Bytes of the compared rows and maps of ids, as they lie in the ranks' files."
+    )
+    largest_difference: float
