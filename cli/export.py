@@ -6,6 +6,7 @@ import tempfile
 from datetime import timedelta
 from pathlib import Path
 
+from cli.baseline import add_baseline_option, find_context
 from cli.code_cache import add_code_cache_option
 from cli.settings import ExportSettings
 from cli.several_hosts import add_host_options, rendezvous_of
@@ -17,9 +18,8 @@ from jobs.model import Job, JobState
 from jobs.queue import MemoryQueue
 from jobs.stores.memory_store import MemoryJobStore
 from processes.startup import settings_or_exit
-from service.cli_commands import EXIT_CODES
 from service.client.options import add_spec_options, spec_of
-from service.client.watch import display, show_end
+from service.client.watch import display, exit_code, show_end
 from service.planning import planner
 from service.schemas import JobView
 from worker.environment.attempt_environment import make_attempt_environment
@@ -40,7 +40,8 @@ def add_command(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]
     parser = subparsers.add_parser(
         "export",
         help="export a model here, without the service",
-        description="Export a model here. Exit code: 0 succeeded, 1 failed, 3 partially succeeded.",
+        description="Export a model here. Exit code: 0 succeeded, 1 failed, 3 partially succeeded, "
+        "4 published and not blessed by --release-gate.",
         epilog=_EXAMPLE,
     )
     add_spec_options(parser)
@@ -52,6 +53,7 @@ def add_command(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]
         type=Path,
         help="folder for the diagnostics of towers that fail, one zip file per tower",
     )
+    add_baseline_option(parser)
     parser.add_argument("--json", action="store_true", help="print the job as JSON at the end")
     parser.set_defaults(run=run)
 
@@ -66,6 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
     environment = make_attempt_environment(settings_or_exit(AttemptEnvironmentSettings))
     control = JobControl(store=store, queue=MemoryQueue(), plan=planner(families))
     spec = spec_of(arguments)
+    context = find_context(spec, arguments.baseline)
     rendezvous = rendezvous_of(spec, arguments)
     job = control.submit(spec)
     progress = sys.stderr if arguments.json else sys.stdout
@@ -77,6 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
             logs=MemoryLogs(),
             bundles=FolderBundles(arguments.bundles.absolute()) if arguments.bundles else None,
             signing_key=settings_or_exit(SigningSettings).key,
+            find_context=lambda job, store: context,
         )
 
         def show_progress() -> None:
@@ -90,7 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(view.model_dump_json())
     else:
         show_end(view)
-    return EXIT_CODES[view.state]
+    return exit_code(view)
 
 
 def _claim_attempt(store: MemoryJobStore, job: Job) -> Holding:

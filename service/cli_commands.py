@@ -13,16 +13,9 @@ from service.client.options import add_spec_options, non_empty, request_of
 from service.client.rest import SlipwayClient
 from service.client.settings import ClientSettings
 from service.client.tables import console, table_of
-from service.client.watch import display, show_end, watch
+from service.client.watch import display, exit_code, show_end, watch
 from service.schemas import JobView
 
-# The exit code for the final state of a job; 2 means a wrong command line.
-EXIT_CODES = {
-    JobState.SUCCEEDED: 0,
-    JobState.FAILED: 1,
-    JobState.CANCELLED: 1,
-    JobState.PARTIALLY_SUCCEEDED: 3,
-}
 INTERRUPTED = 130
 
 
@@ -72,7 +65,7 @@ def _add_watch(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "watch",
         help="follow a job until it has ended",
         description="Follow a job until it has ended. Exit code: 0 succeeded, 1 failed or cancelled, "
-        "3 partially succeeded.",
+        "3 partially succeeded, 4 published and not blessed by its release gate.",
         epilog="example: slipway watch 01jd6v7x4mzq3w8c5kftn2rbha",
     )
     parser.add_argument("job_id", metavar="JOB", type=non_empty, help="id of the job")
@@ -235,7 +228,7 @@ def _follow(client: SlipwayClient, job_id: str, *, as_json: bool) -> int:
     except KeyboardInterrupt:
         sys.stderr.write(f"stopped watching; job {job_id} goes on\n")
         return INTERRUPTED
-    return EXIT_CODES[job.state]
+    return exit_code(job)
 
 
 def _print_json(job: JobView) -> None:

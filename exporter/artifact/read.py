@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from exporter.artifact.reports import find_release_report
 from exporter.artifact.signing import SIGNATURE_NAME, SigningKey, VerifyingKey
 from exporter.errors import (
     AlreadyPublished,
@@ -193,6 +194,7 @@ def recover_published_outcome(
         _remove_manifest(store, version, still_ours)
         return None
     entries = {entry.name: entry for entry in manifest.towers}
+    release = find_release_report(store, job_id)
     lost = Failure(
         code="attempt_failed", message="failed in an earlier attempt that ended before it could report why"
     )
@@ -204,6 +206,8 @@ def recover_published_outcome(
             for name in towers
         ),
         manifest_uri=where,
+        release=release.report if release else None,
+        release_sha256=release.sha256 if release else None,
     )
 
 

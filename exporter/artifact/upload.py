@@ -6,10 +6,10 @@ change. Without a manifest there is no artifact, whatever files may lie about.
 
 import hashlib
 import logging
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from exporter.artifact.put_once import put_once
 from exporter.artifact.read import check_path, file_ref
 from exporter.errors import AlreadyPublished, ExportError, InvalidArtifact, SourceNotFound, StorageError
 from exporter.manifest import MANIFEST_NAME, FileRef, Manifest, TowerEntry
@@ -19,9 +19,6 @@ from exporter.storage.store import ArtifactStore, Permission, StoredFile
 log = logging.getLogger(__name__)
 
 OnProgress = Callable[[int, int], object]  # bytes uploaded so far, bytes to upload
-
-_MANIFEST_TRIES = 5  # each takes no longer than the permission to write lasts
-_MANIFEST_PAUSE_S = 0.5  # before the second try; before the third twice as long, and so on
 
 
 def upload_tower(
@@ -165,30 +162,12 @@ def publish_manifest_to_store(
         _require_all_named(manifest, folder, uploaded)
         before_manifest()
         _require_only_uploads(store, folder, uploaded, before_manifest, replace_unfinished=replace_unfinished)
-        _put_manifest(store, manifest_key, _manifest_text(manifest), before_manifest)
+        put_once(store, manifest_key, _manifest_text(manifest), before_manifest)
         _require_uploads_remain(store, folder, manifest_key, uploaded)
     except BaseException:
         _remove_files(store, folder, uploaded)
         raise
     return store.uri_of(manifest_key)
-
-
-def _put_manifest(store: ArtifactStore, key: str, text: bytes, permission: Permission) -> None:
-    """Write the manifest within the permitted time; a request that timed out may have written it."""
-    for left in reversed(range(_MANIFEST_TRIES)):
-        within = permission()  # listing the artifact, or an earlier try, may have taken long
-        try:
-            store.put_bytes(text, key, within=within)
-            return
-        except AlreadyPublished:
-            if left == _MANIFEST_TRIES - 1 or store.read(key) != text:
-                raise
-            return
-        except StorageError as error:
-            if not error.retryable or not left:
-                raise
-            log.warning("manifest_not_written", exc_info=True, extra={"key": key})
-            time.sleep(_MANIFEST_PAUSE_S * (_MANIFEST_TRIES - left))
 
 
 def manifest_digest(manifest: Manifest) -> str:

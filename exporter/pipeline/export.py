@@ -24,6 +24,7 @@ from exporter.pipeline.crash_report import report_dead_tower
 from exporter.pipeline.manifest_entry import make_tower_entry, write_tower_files
 from exporter.pipeline.open_tower import open_tower
 from exporter.pipeline.publish import export_and_upload_towers, find_earlier_outcome, publish_towers
+from exporter.pipeline.release import judge_published
 from exporter.readback.tower_weights import TowerWeights
 from exporter.shards.join import join_tables
 from exporter.shards.layout import RankReport, RankTables
@@ -40,7 +41,8 @@ def export(attempt: Attempt, ranks: Ranks, on_stage: OnStage) -> ExportOutcome |
     """Export and upload this rank's towers and rows of tables; on rank 0 also publish the artifact.
 
     Each tower has a process of its own. Its failure, or its death, is part of the outcome and does not stop
-    the others. Returns None on every rank but 0.
+    the others. What is published is judged, if the request has a release gate. Returns None on every rank
+    but 0.
 
     Raises:
         ExportError: nothing could be tried (bad spec or config), or nothing could be published.
@@ -53,7 +55,9 @@ def export(attempt: Attempt, ranks: Ranks, on_stage: OnStage) -> ExportOutcome |
         log.exception("rank_failed", extra={"rank": ranks.rank})
         report = RankReport(failure=Failure.of(error))  # the other ranks must not wait for it
     gathered = ranks.gather(report)
-    return None if gathered is None else publish_artifact(gathered, attempt)
+    return (
+        None if gathered is None else judge_published(publish_artifact(gathered, attempt), attempt, on_stage)
+    )
 
 
 def export_part_of_rank(attempt: Attempt, ranks: Ranks, on_stage: OnStage) -> RankReport:

@@ -62,6 +62,19 @@ class Places:
             folders = FileRoots(roots=() if path is None else (path,))
         folders.require([named])
 
+    def require_readable_artifact(self, uri: str) -> None:
+        """Raise UriNotAllowed unless the job may read an artifact that another job has published.
+
+        It may where it could have published the artifact itself: that is what its owner sees.
+        """
+        named = NamedUri(field="release_gate.baseline", uri=uri, is_output=True)
+        self.rules.require([named])
+        self.folders.require([named])
+        path = local_path(uri)
+        for link in _links_below(path) if path is not None and self != EVERYWHERE else ():
+            if not self._allow_link(named, link):
+                raise UriNotAllowed(f"{uri} holds {link}, which leads out of it", where=named.field)
+
     def open_output(self, output_uri: str, uri: str) -> ArtifactStore:
         """Open the store of a folder in the output of a job, or of the output itself.
 

@@ -101,6 +101,15 @@ def add_spec_options(parser: argparse.ArgumentParser) -> None:
         "--item-id-column", metavar="NAME", dest="item_id_column", help="column of item ids in --item-input"
     )
     parser.add_argument(
+        "--release-gate",
+        metavar="JSON",
+        nargs="?",
+        const={},
+        type=_gate,
+        help="score held-out rows with the published packages, and bless the release only if it is not worse "
+        "than the promoted one; bounds and columns as a JSON object, see docs/release-gate.md",
+    )
+    parser.add_argument(
         "--item-index",
         metavar="KIND",
         type=_index,
@@ -258,6 +267,14 @@ def _tables(arguments: argparse.Namespace, given: object) -> dict[str, object] |
         if name is None:
             tables["dtype"] = dtype
     return tables
+
+
+def _gate(text: str) -> dict[str, JsonValue]:
+    """Return the settings of a release gate; their names and values are checked with the request."""
+    try:
+        return _OBJECT.validate_json(text)
+    except ValidationError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no JSON object") from None
 
 
 def _index(kind: str) -> dict[str, str]:

@@ -14,12 +14,22 @@ from rich.table import Table
 
 from exporter.errors import ExportError
 from exporter.outcome import Failure
-from jobs.model import TowerProgress, TowerState
+from jobs.model import JobState, TowerProgress, TowerState
+from jobs.verdicts import ReleaseVerdict, describe_objections
 from service.client.rest import SlipwayClient
 from service.schemas import JobView
 
 Show = Callable[[JobView], None]
 Answer = TypeVar("Answer")
+
+# The exit code for the final state of a job; 2 means a wrong command line.
+EXIT_CODES = {
+    JobState.SUCCEEDED: 0,
+    JobState.FAILED: 1,
+    JobState.CANCELLED: 1,
+    JobState.PARTIALLY_SUCCEEDED: 3,
+}
+NOT_BLESSED = 4  # published, and the release gate objects to it or could not judge it
 
 POLL_S = 0.5
 _PATIENCE_S = 60.0  # for a service that does not answer
@@ -78,6 +88,24 @@ def show_end(job: JobView) -> None:
             sys.stdout.write(f"{tower.label:<5} {tower.package_uri}  sha256:{tower.digest}\n")
     for uri in job.manifest_uris.values() or filter(None, (job.manifest_uri,)):
         sys.stdout.write(f"manifest {uri}\n")
+    for verdict in job.verdicts:
+        sys.stdout.write(f"{_verdict_text(verdict)}\n")
+
+
+def exit_code(job: JobView) -> int:
+    """Return the exit code for a job that has ended, so that scripts do not serve what is not blessed."""
+    if job.state is JobState.SUCCEEDED and job.blessed is False:
+        return NOT_BLESSED
+    return EXIT_CODES[job.state]
+
+
+def _verdict_text(verdict: ReleaseVerdict) -> str:
+    of = f" for {verdict.target}" if verdict.target else ""
+    against = (
+        f"compared with job {verdict.baseline}" if verdict.baseline else "compared with no other release"
+    )
+    objections = describe_objections([verdict])
+    return f"release{of} {'blessed' if verdict.blessed else f'NOT BLESSED: {objections}'} ({against})"
 
 
 def _print_failure(who: str, failure: Failure) -> None:
