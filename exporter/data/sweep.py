@@ -1,6 +1,6 @@
 """Batches of random sizes: as rows are, and stretched beyond them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -12,14 +12,19 @@ from exporter.data.stretch import Stretcher, Wanted
 from exporter.dims.plan import BATCH, DimPlan
 from exporter.dims.sizes import verification_batch_sizes
 
-_SEED, _DRAWN = 20, 4  # the same random sizes in every export, so that a failure can be reproduced
+_SEED = 20  # the same random sizes in every export, so that a failure can be reproduced
+_FIRST_OCTAVE = 8  # smaller numbers of rows are among the chosen cases
 _MOST_DRAWN = 1 << 14  # values or events of all rows of a stretched batch
 
 
 def agreeing_batches(rows: Rows, plan: DimPlan) -> Iterator[NamedBatch]:
-    """Yield the cases on which package and eager must agree: chosen ones, then random ones."""
+    """Yield the cases on which package and eager must agree: chosen ones, then random ones.
+
+    There is a size between any two powers of 2: compiled code takes other paths at other orders of magnitude.
+    """
     yield from verification_batches(rows, plan)
-    yield from sweep(rows, plan, seed=_SEED, count=_DRAWN)
+    generator = np.random.default_rng(_SEED)
+    yield from _draw_batches(rows, plan, generator, _draw_octaves(generator, plan), f"seed {_SEED}")
 
 
 def sweep(rows: Rows, plan: DimPlan, *, seed: int, count: int) -> Iterator[NamedBatch]:
@@ -28,15 +33,33 @@ def sweep(rows: Rows, plan: DimPlan, *, seed: int, count: int) -> Iterator[Named
     Every other one is stretched: it has any counts of values and events that a row may have.
     """
     generator = np.random.default_rng(seed)
+    yield from _draw_batches(rows, plan, generator, _draw_sizes(generator, plan, count), f"seed {seed}")
+
+
+def _draw_batches(
+    rows: Rows, plan: DimPlan, generator: np.random.Generator, sizes: Sequence[int], origin: str
+) -> Iterator[NamedBatch]:
     stretcher = Stretcher(rows=rows, plan=plan)
-    for number, size in enumerate(_draw_sizes(generator, plan, count)):
-        name, note = f"random_{number}", f"{size} rows, seed {seed}"
+    for number, size in enumerate(sizes):
+        name, note = f"random_{number}", f"{size} rows, {origin}"
         if number % 2:
             batch = _draw_stretched(stretcher, generator, name, size, note)
         else:
             batch = named_batch(name, _draw_rows(rows, generator, size), plan, note)
         if not exceeds_plan(batch.inputs, plan):
             yield batch
+
+
+def _draw_octaves(generator: np.random.Generator, plan: DimPlan) -> list[int]:
+    """Draw one number of rows between any two powers of 2, of those that no chosen case has."""
+    largest, low = plan.dim(BATCH).high, _FIRST_OCTAVE
+    assert largest is not None
+    chosen, drawn = set(verification_batch_sizes(plan)), []
+    while low < largest:
+        if sizes := [size for size in range(low, min(2 * low, largest)) if size not in chosen]:
+            drawn.append(int(generator.choice(sizes)))
+        low *= 2
+    return drawn
 
 
 def _draw_sizes(generator: np.random.Generator, plan: DimPlan, count: int) -> list[int]:

@@ -1,5 +1,6 @@
 """The gate: a tower's packages pass all checks in all cases, and only then may be published."""
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
@@ -10,7 +11,10 @@ from exporter.stages import Progress
 from exporter.verify.cases import Cases
 from exporter.verify.check_list import CHECKS
 from exporter.verify.checks.check import Check, CheckResult, Trial, describe_sizes
+from exporter.verify.diagnosis import diagnose
 from exporter.verify.runnable_tower import RunnableTower
+
+log = logging.getLogger(__name__)
 
 
 def verify_tower(runnable: RunnableTower, cases: Cases, progress: Progress) -> VerificationReport:
@@ -28,7 +32,7 @@ def verify_tower(runnable: RunnableTower, cases: Cases, progress: Progress) -> V
     for check in checks:
         check.prepare(cases)
     reports = _check_packages([each for each in checks if each.needs_packages], runnable, cases, progress)
-    _require_passed(reports, runnable)
+    _require_passed(reports, runnable, cases)
     report = VerificationReport(
         tolerance=runnable.tolerance,
         largest_difference=max(report.largest_difference or 0.0 for report in reports),
@@ -90,15 +94,27 @@ def _name_place(place: str, case: str) -> Iterator[None]:
         raise
 
 
-def _require_passed(reports: Sequence[CaseReport], runnable: RunnableTower) -> None:
+def _require_passed(reports: Sequence[CaseReport], runnable: RunnableTower, cases: Cases) -> None:
     failed = [report for report in reports if not report.passed]
     if failed:
         raise VerificationFailed(
             f"{runnable.title}: {len(failed)} of {len(reports)} cases failed; first: "
-            f"{_describe_failure(failed[0], runnable.tolerance)}",
+            f"{_describe_failure(failed[0], runnable.tolerance)}{_diagnose(failed, runnable, cases)}",
             hint="nothing of this tower was published; report the case with the pipeline config",
             where=failed[0].name,
         )
+
+
+def _diagnose(failed: Sequence[CaseReport], runnable: RunnableTower, cases: Cases) -> str:
+    """Return what is wrong in words that follow the first failure, which a failing search must not hide."""
+    names = {report.name for report in failed}
+    batches = [batch for batch in cases.must_agree if batch.name in names]
+    try:
+        found = diagnose(runnable, batches) if batches else ""
+    except Exception:
+        log.exception("diagnosis_failed")
+        return ""
+    return f"; {found}" if found else ""
 
 
 def _describe_failure(report: CaseReport, tolerance: float) -> str:
