@@ -1,5 +1,6 @@
 """One output of two towers on the same rows: differences, correlations and distributions."""
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -35,7 +36,8 @@ def compare_output(name: str, old: Tensor | None, new: Tensor | None) -> OutputD
     if old.shape != new.shape:
         shapes = f"{list(old.shape)} and {list(new.shape)}"
         return OutputDiff(name=name, rows=len(new), note=f"the shapes {shapes} cannot be compared")
-    old_ND, new_ND = (side.double().reshape(len(side), -1) for side in (old, new))
+    width = math.prod(old.shape[1:])
+    old_ND, new_ND = (side.double().reshape(len(side), width) for side in (old, new))
     finite_N = old_ND.isfinite().all(dim=1) & new_ND.isfinite().all(dim=1)
     equal_ND = (old_ND == new_ND) | (old_ND.isnan() & new_ND.isnan())
     diff = OutputDiff(

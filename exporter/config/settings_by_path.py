@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
@@ -58,10 +59,9 @@ def _name(message: Message) -> str:
     return _name(inner) if len(fields) == 1 and isinstance(inner, Message) else ""
 
 
-def _values(field: FieldDescriptor, value: object) -> str:
+def _values(field: FieldDescriptor, value: Any) -> str:  # as protobuf's own type says
     """Return a value, or all values of a list, as text."""
-    values = value if field.is_repeated else [value]
-    assert isinstance(values, list) or hasattr(values, "__iter__")
+    values = list(value) if field.is_repeated else [value]
     if field.enum_type is not None:
         values = [field.enum_type.values_by_number[number].name for number in values]
     return ", ".join(str(each) for each in values)

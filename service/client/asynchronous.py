@@ -7,6 +7,7 @@ from typing import Self, TypeVar
 import httpx
 
 from exporter.manifest import Manifest
+from exporter.reports.comparison import Comparison
 from exporter.spec import ExportSpec, TowerName
 from exporter.stages import Stage
 from exporter.towers.plan import PlanRequest
@@ -75,6 +76,10 @@ class AsyncSlipwayClient:
 
     async def manifest(self, job_id: str) -> Manifest:
         return await self._send(calls.manifest(job_id))
+
+    async def diff(self, job_id: str) -> Comparison:
+        """Return the comparison with the release that the job was judged against."""
+        return await self._send(calls.diff(job_id))
 
     async def models(self, *, limit: int = 20, cursor: str | None = None) -> ModelList:
         return await self._send(calls.models(limit=limit, cursor=cursor))

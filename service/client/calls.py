@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from exporter.errors import ExportError
 from exporter.manifest import Manifest
+from exporter.reports.comparison import Comparison
 from exporter.spec import ExportSpec, TowerName
 from exporter.stages import Stage
 from exporter.towers.plan import PlanRequest
@@ -98,6 +99,10 @@ def bundle(job_id: str, tower: TowerName | None = None) -> Call[bytes]:
 
 def manifest(job_id: str) -> Call[Manifest]:
     return Call(method="GET", path=f"{_path_of(job_id)}/manifest", read=_reads(Manifest))
+
+
+def diff(job_id: str) -> Call[Comparison]:
+    return Call(method="GET", path=f"{_path_of(job_id)}/diff", read=_reads(Comparison))
 
 
 def models(*, limit: int, cursor: str | None = None) -> Call[ModelList]:

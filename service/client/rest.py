@@ -6,6 +6,7 @@ from typing import TypeVar
 import httpx
 
 from exporter.manifest import Manifest
+from exporter.reports.comparison import Comparison
 from exporter.spec import ExportSpec, TowerName
 from exporter.stages import Stage
 from exporter.towers.plan import PlanRequest
@@ -62,6 +63,10 @@ class SlipwayClient:
 
     def manifest(self, job_id: str) -> Manifest:
         return self._send(calls.manifest(job_id))
+
+    def diff(self, job_id: str) -> Comparison:
+        """Return the comparison with the release that the job was judged against."""
+        return self._send(calls.diff(job_id))
 
     def models(self, *, limit: int = 20, cursor: str | None = None) -> ModelList:
         return self._send(calls.models(limit=limit, cursor=cursor))

@@ -1,4 +1,4 @@
-"""Routes for the artifact that a job published: its manifest, and its towers' packages."""
+"""Routes for the artifact that a job published: its manifest, its comparison, and its towers' packages."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -8,9 +8,11 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Response, status
 from fastapi.responses import RedirectResponse, StreamingResponse
 
+from exporter.artifact.diff_file import read_diff
 from exporter.artifact.read import read_manifest
 from exporter.errors import InvalidArtifact, SourceNotFound, StorageError, UriNotAllowed
 from exporter.manifest import Manifest
+from exporter.reports.comparison import Comparison
 from exporter.spec import Target, TowerName
 from exporter.storage.open import Opener, split_uri
 from jobs.control.control import JobControl
@@ -34,13 +36,44 @@ _RESPONSES = keyed_responses(JobNotFound, NoArtifact, StorageError, UriNotAllowe
 def manifest(job_id: str, jobs: Jobs, target: AskedTarget = None) -> Manifest:
     """Return the manifest of the artifact that the job published."""
     job = jobs.get(job_id)
-    uri = job.manifest_uris.get(target) if target and len(job.spec.targets) > 1 else job.manifest_uri
-    if uri is None or (target and target not in job.spec.targets):
-        raise _not_published(job)
+    uri = _manifest_uri(job, target)
     try:
         return read_manifest(uri, opened=_opener(jobs, job))
     except InvalidArtifact as error:
         raise _no_longer_there(uri) from error
+
+
+@router.get("/{job_id}/diff", responses=_RESPONSES)
+def diff(job_id: str, jobs: Jobs, target: AskedTarget = None) -> Comparison:
+    """Return the comparison of the job's artifact with the release that it was judged against."""
+    job = jobs.get(job_id)
+    found = find_comparison(jobs, job, target)
+    if found is None:
+        raise NoArtifact(
+            f"job {job.id} was compared with no other release",
+            hint=f"compare it with one yourself: slipway diff OLD {job.id}",
+        )
+    return found
+
+
+def find_comparison(jobs: JobControl, job: Job, target: Target | None = None) -> Comparison | None:
+    """Read the comparison beside what the job published; None if there is none.
+
+    Raises:
+        NoArtifact: the job has published nothing for the target, or the comparison is damaged.
+    """
+    uri = _manifest_uri(job, target)
+    try:
+        return read_diff(uri, opened=_opener(jobs, job))
+    except InvalidArtifact as error:
+        raise NoArtifact(error.message, hint="compare the releases again: slipway diff", where=uri) from error
+
+
+def _manifest_uri(job: Job, target: Target | None) -> str:
+    uri = job.manifest_uris.get(target) if target and len(job.spec.targets) > 1 else job.manifest_uri
+    if uri is None or (target and target not in job.spec.targets):
+        raise _not_published(job)
+    return uri
 
 
 @router.get(

@@ -18,6 +18,7 @@ from jobs.model import Job, JobState
 from jobs.stores.job_store import JobPage
 from service.access.guard import Reader, Submitter
 from service.audit import record
+from service.dashboard.diff_page import DiffPage, DiffView
 from service.dashboard.pages import (
     JobDetailsPage,
     JobsPage,
@@ -33,6 +34,7 @@ from service.dashboard.search import find
 from service.dependencies import Jobs, Logs, Totals, Workers
 from service.planning import view_plan
 from service.routes import calls, sign_in
+from service.routes.artifacts import find_comparison
 
 _MOST_SHOWN = 100  # of the queue
 _MANIFESTS_KEPT = 128
@@ -113,6 +115,25 @@ def report_page(
     targets = (chosen,) if chosen else job.spec.targets if several else (None,)
     reports = tuple(_report(jobs.places_of(job), job, each) for each in targets)
     return answer(ReportPage(reader=reader, job=job, reports=reports, chosen=chosen), if_none_match)
+
+
+@router.get("/jobs/{job_id}/diff")
+def diff_page(
+    job_id: str,
+    jobs: Jobs,
+    reader: Reader,
+    target: Target | None = None,
+    if_none_match: IfNoneMatch = None,
+) -> Response:
+    """Show the comparison with the release that the job was judged against, or how to get one."""
+    job = jobs.get(job_id)
+    comparison, problem = None, "This export was compared with no other release."
+    try:
+        comparison = find_comparison(jobs, job, target)
+    except ExportError as error:
+        problem = f"There is no comparison to show: {error.message}."
+    view = DiffView(comparison=comparison) if comparison else None
+    return answer(DiffPage(reader=reader, job=job, view=view, problem=problem), if_none_match)
 
 
 @router.get("/jobs/{job_id}/log")

@@ -18,7 +18,8 @@ from service.settings import ServiceSettings
 from tests.dashboard import sample
 from tests.jobs.factories import MINUTE, NOW
 
-PAGES = ["/", "/workers", "/jobs/{id}", "/jobs/{id}/plan", "/jobs/{id}/report", "/jobs/{id}/log"]
+JOB_PAGES = ["plan", "report", "diff", "log"]
+PAGES = ["/", "/workers", "/jobs/{id}", *(f"/jobs/{{id}}/{page}" for page in JOB_PAGES)]
 
 
 @pytest.fixture

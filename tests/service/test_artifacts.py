@@ -94,15 +94,16 @@ def test_a_package_in_a_bucket_is_a_link(client: TestClient, store: MemoryJobSto
         assert file.read() == b"package"
 
 
-@pytest.mark.parametrize("name", ["user.pt2", "manifest.json"])
+@pytest.mark.parametrize("name", ["user.pt2", "manifest.json", "diff.json"])
 def test_a_link_in_the_artifact_shows_no_other_file(
     client: TestClient, published: Job, tmp_path: Path, name: str
 ) -> None:
     """Whoever may write to the folder could otherwise read whatever the API can read."""
     secret = tmp_path.with_name(f"{tmp_path.name}-secret")
+    (tmp_path / "diff.json").write_text("{}")
     (tmp_path / name).rename(secret)
     (tmp_path / name).symlink_to(secret)
-    path = "manifest" if name == "manifest.json" else "towers/user/artifact"
+    path = {"manifest.json": "manifest", "diff.json": "diff"}.get(name, "towers/user/artifact")
     answer = client.get(f"/exports/{published.id}/{path}")
     assert (answer.status_code, answer.json()["code"]) == (403, "uri_not_allowed")
 
