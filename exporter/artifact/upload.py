@@ -7,11 +7,19 @@ change. Without a manifest there is no artifact, whatever files may lie about.
 import hashlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from exporter.artifact.put_once import put_once
-from exporter.artifact.read import check_path, file_ref
-from exporter.errors import AlreadyPublished, ExportError, InvalidArtifact, SourceNotFound, StorageError
+from exporter.artifact.read import check_path
+from exporter.artifact.upload_checks import (
+    check_entry_files,
+    check_stored_file,
+    require_all_named,
+    require_manifest_stored,
+    require_uploads_remain,
+)
+from exporter.errors import AlreadyPublished, ExportError, SourceNotFound, StorageError
 from exporter.manifest import MANIFEST_NAME, FileRef, Manifest, TowerEntry
 from exporter.storage.open import Opener, open_store, split_uri
 from exporter.storage.store import ArtifactStore, Permission, StoredFile
@@ -73,18 +81,18 @@ def upload_tower_to_store(
     the new manifest. If a straggler still writes, one of the two finds a key of the other and gives up;
     neither overwrites anything.
     """
-    refs = _check_entry_files(entry, files)
+    refs = check_entry_files(entry, files)
     may_upload()  # listing may take long, and an attempt that lost the job must not remove what it finds
     _claim_tower_folder(store, folder, str(entry.name), may_upload, replace_unfinished=replace_unfinished)
     uploaded: list[StoredFile] = []
     try:
         _upload_files(store, folder, refs, files, uploaded, on_progress, may_upload)
         for ref in refs:
-            _check_stored_file(store, f"{folder}/{ref.path}", ref)
+            check_stored_file(store, f"{folder}/{ref.path}", ref)
     except BaseException:
         _remove_files(store, folder, uploaded)
         raise
-    return tuple(uploaded)
+    return tuple(replace(file, sha256=ref.sha256) for file, ref in zip(uploaded, refs, strict=True))
 
 
 def upload_file(
@@ -110,11 +118,11 @@ def upload_file(
     uploaded: list[StoredFile] = []
     try:
         _upload_files(store, folder, [ref], {ref.path: local}, uploaded, on_progress, may_upload)
-        _check_stored_file(store, key, ref)
+        check_stored_file(store, key, ref)
     except BaseException:
         _remove_files(store, folder, uploaded)
         raise
-    return uploaded[0]
+    return replace(uploaded[0], sha256=ref.sha256)
 
 
 def publish_manifest(
@@ -136,6 +144,7 @@ def publish_manifest(
 
     Raises:
         AlreadyPublished: there is a manifest already, or files that this attempt did not upload.
+        ManifestWrong: the manifest gives another size or digest of a file than the store.
         StorageError: an uploaded file is gone or was changed; the uploaded files have been removed.
     """
     return publish_manifest_to_store(
@@ -159,11 +168,12 @@ def publish_manifest_to_store(
     """Publish as `publish_manifest` does, in a folder of an open store."""
     manifest_key = f"{folder}/{MANIFEST_NAME}"
     try:
-        _require_all_named(manifest, folder, uploaded)
+        require_all_named(manifest, folder, uploaded)
         before_manifest()
         _require_only_uploads(store, folder, uploaded, before_manifest, replace_unfinished=replace_unfinished)
         put_once(store, manifest_key, _manifest_text(manifest), before_manifest)
-        _require_uploads_remain(store, folder, manifest_key, uploaded)
+        require_uploads_remain(store, folder, manifest_key, uploaded)
+        require_manifest_stored(store, manifest_key, _manifest_text(manifest))
     except BaseException:
         _remove_files(store, folder, uploaded)
         raise
@@ -230,24 +240,6 @@ def _open_folder(artifact_uri: str, opened: Opener) -> tuple[ArtifactStore, str]
     return opened(output_uri), folder
 
 
-def _check_entry_files(entry: TowerEntry, files: Mapping[str, Path]) -> list[FileRef]:
-    """Return the files the entry names; raise unless they are the given files as they are on disk."""
-    refs = list(entry.all_files)
-    paths = [check_path(ref.path) for ref in refs]
-    if len(set(paths)) != len(paths) or not all(path.startswith(f"{entry.name}/") for path in paths):
-        raise InvalidArtifact(
-            f"the entry of {entry.name} names a file twice, or another tower's: {', '.join(sorted(paths))}"
-        )
-    if odd := set(paths) ^ set(files):
-        raise InvalidArtifact(f"the entry and the files to publish disagree on {', '.join(sorted(odd))}")
-    for ref in refs:
-        if file_ref(ref.path, files[ref.path]) != ref:
-            raise InvalidArtifact(
-                f"{files[ref.path]} is not the file that the entry describes", where=ref.path
-            )
-    return refs
-
-
 def _claim_tower_folder(
     store: ArtifactStore, folder: str, tower: str, may_upload: Permission, *, replace_unfinished: bool
 ) -> None:
@@ -274,12 +266,6 @@ def _folder_taken(store: ArtifactStore, folder: str, left: Sequence[StoredFile])
     )
 
 
-def _require_all_named(manifest: Manifest, folder: str, uploaded: Sequence[StoredFile]) -> None:
-    named = {f"{folder}/{ref.path}" for tower in manifest.towers for ref in tower.all_files}
-    if odd := named ^ {file.key for file in uploaded}:
-        raise InvalidArtifact(f"the manifest and the uploaded files disagree on {', '.join(sorted(odd))}")
-
-
 def _require_only_uploads(
     store: ArtifactStore,
     folder: str,
@@ -302,17 +288,6 @@ def _require_only_uploads(
         raise _folder_taken(store, folder, strays)
     for stray in strays:
         store.delete(stray.key, permission)
-
-
-def _require_uploads_remain(
-    store: ArtifactStore, folder: str, manifest_key: str, uploaded: Sequence[StoredFile]
-) -> None:
-    """Delete the manifest and raise if the folder was cleared while a slow request wrote the manifest."""
-    left = {file.key for file in store.list(folder)}
-    if lost := [file.key for file in uploaded if file.key not in left]:
-        store.delete(manifest_key)
-        uri = store.uri_of(lost[0])
-        raise StorageError(f"{uri} was removed while its manifest was written", hint="try again", where=uri)
 
 
 def _upload_files(
@@ -340,16 +315,6 @@ def _upload_files(
         key = f"{folder}/{ref.path}"
         store.put(files[ref.path], key, report)
         uploaded.append(store.stat(key))
-
-
-def _check_stored_file(store: ArtifactStore, key: str, ref: FileRef) -> None:
-    if store.size(key) != ref.size or store.sha256(key) != ref.sha256:
-        uri = store.uri_of(key)
-        raise StorageError(
-            f"{uri} was not stored as it was sent",
-            hint="try again; if it happens again, the store damages files",
-            where=uri,
-        )
 
 
 def _remove_files(store: ArtifactStore, folder: str, uploaded: Sequence[StoredFile]) -> None:

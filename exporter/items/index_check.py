@@ -95,7 +95,7 @@ def _require_near(index: faiss.IndexIVFPQ, labels: Labels, vectors: Vectors) -> 
     """Raise IndexFailed if a stored code is farther from its vector than the code that is computed now."""
     order = np.argsort(labels, kind="stable")
     labels, vectors = labels[order], vectors[order]
-    head = index.coarse_code_size()  # type: ignore[attr-defined]
+    head = index.coarse_code_size()  # type: ignore[attr-defined]  # its stubs lack it
     stored = np.zeros((len(labels), index.sa_code_size()), dtype=np.uint8)
     for number in range(index.nlist):
         found, codes = _read_list(index, number)

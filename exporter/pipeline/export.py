@@ -21,6 +21,7 @@ from exporter.packages.package_tower import Packaged, package_tower
 from exporter.packages.parts import TracedPart, plan_packages
 from exporter.packages.request import PackagingRequest
 from exporter.pipeline.crash_report import report_dead_tower
+from exporter.pipeline.entry_check import require_true_entry
 from exporter.pipeline.manifest_entry import make_tower_entry, write_tower_files
 from exporter.pipeline.open_tower import open_tower
 from exporter.pipeline.publish import export_and_upload_towers, find_earlier_outcome, publish_towers
@@ -170,15 +171,17 @@ def export_tower(
     config_uri = attempt.config_uri or spec.config_uri
     beside = opened.blueprint.files(spec, config_uri, attempt.places)
     files = write_tower_files(tower.name, beside.contents, packaged.parts, folder)
+    entry = make_tower_entry(
+        opened,
+        packaged,
+        files,
+        clock.seconds,
+        remarks=beside.remarks,
+        vectors=vectors.entry if vectors else None,
+    )
+    require_true_entry(entry, planned, opened, packaged, beside.contents)
     return ExportedTower(
-        entry=make_tower_entry(
-            opened,
-            packaged,
-            files,
-            clock.seconds,
-            remarks=beside.remarks,
-            vectors=vectors.entry if vectors else None,
-        ),
+        entry=entry,
         files={**files, **(vectors.files if vectors else {})},
         sources=(config_source(config_uri, config_text), *opened.sources),
         op_libraries=packaged.op_libraries,

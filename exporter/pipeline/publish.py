@@ -6,12 +6,14 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain
 
+from exporter.artifact.errors import ManifestWrong
 from exporter.artifact.read import recover_published_outcome, successful_outcome
 from exporter.artifact.upload import manifest_digest, publish_manifest, remove_uploads, upload_tower
 from exporter.attempt.attempt import Attempt, TowerResult
 from exporter.attempt.stage_timeout import find_stage_timeout, limit_stage
 from exporter.distributed.isolation import ForkedChild, start_child
 from exporter.errors import AttemptFailed, ExportError
+from exporter.manifest import Manifest
 from exporter.outcome import ExportOutcome, Failure, TowerOutcome
 from exporter.pipeline.manifest_entry import make_manifest
 from exporter.stages import OnStage, Stage, StageClock
@@ -85,6 +87,7 @@ def publish_towers(results: Sequence[TowerResult], attempt: Attempt) -> ExportOu
     if not exported:
         return ExportOutcome(towers=failed)
     manifest = make_manifest(exported, results[0].planned, attempt)
+    _require_same_towers(manifest, results, attempt)
     manifest_uri = publish_manifest(
         manifest,
         uploaded,
@@ -96,6 +99,26 @@ def publish_towers(results: Sequence[TowerResult], attempt: Attempt) -> ExportOu
     published = tuple(successful_outcome(tower.entry, attempt.artifact_uri) for tower in exported)
     return ExportOutcome(
         towers=published + failed, manifest_uri=manifest_uri, manifest_sha256=manifest_digest(manifest)
+    )
+
+
+def _require_same_towers(manifest: Manifest, results: Sequence[TowerResult], attempt: Attempt) -> None:
+    """Check that each tower stands in the manifest under its own name, as it was exported.
+
+    Raises:
+        ManifestWrong: naming the tower; the uploaded files have been removed.
+    """
+    exported = [(each.planned.name, each.exported.entry) for each in results if each.exported is not None]
+    found = [(entry.name, entry) for entry in manifest.towers]
+    if found == exported:
+        return
+    uploaded = [file for result in results for file in result.uploaded]
+    remove_uploads(uploaded, attempt.artifact_uri, opened=attempt.open_output)
+    odd = [name for name, entry in exported if (name, entry) not in found]
+    raise ManifestWrong(
+        f"the manifest does not have the {' and '.join(odd or [name for name, _ in exported])} tower as it "
+        "was exported",
+        where="towers",
     )
 
 

@@ -36,6 +36,8 @@ class StoredFile:
     version: str = field(default="", compare=False)
     # Identifies the write that created the file; set by `stat`, in stores that keep it.
     token: str = field(default="", compare=False)
+    # Of the bytes that the store returned after the upload; "" where they were not read.
+    sha256: str = field(default="", compare=False)
 
 
 def ignore_sent(count: int) -> None:

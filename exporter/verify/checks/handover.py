@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from torch import Tensor
 
-from exporter.data.batch import NamedBatch
+from exporter.data.rows import NamedBatch
 from exporter.verify.cases import Cases
 from exporter.verify.checks.check import CheckResult, Trial
 from exporter.verify.checks.observing import ObservingCheck

@@ -6,7 +6,7 @@ from itertools import zip_longest
 
 from torch import Tensor
 
-from exporter.data.batch import NamedBatch
+from exporter.data.rows import NamedBatch
 from exporter.manifest import TensorEntry
 from exporter.verify.cases import Cases
 from exporter.verify.checks.check import CheckResult, Trial

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from exporter.data.batch import NamedBatch
+from exporter.data.rows import NamedBatch
 from exporter.verify.cases import Cases
 from exporter.verify.checks.check import CheckResult, Trial
 from exporter.verify.checks.observing import ObservingCheck

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from exporter.data.batch import NamedBatch
+from exporter.data.rows import NamedBatch
 from exporter.verify.cases import Cases
 from exporter.verify.checks.check import Check, Trial
 from exporter.verify.runner import Observed, Refused

@@ -91,11 +91,11 @@ def test_an_index_over_other_vectors_is_refused(
     kind: IndexSpec, labels: str, write_vectors: WriteVectors, tmp_path: Path
 ) -> None:
     output = tmp_path / "items.faiss"
-    asked = request(write_vectors(IDS, VECTORS), output, kind, labels=labels)  # type: ignore[arg-type]
+    asked = request(write_vectors(IDS, VECTORS), output, kind, labels=labels)  # type: ignore[arg-type]  # one of two words
     build_index(asked, lambda fraction, detail: None)  # which checks it as well
     index = faiss.read_index(str(output))
     require_same_items(index, asked)
-    other = request(write_vectors(IDS, two_rows(VECTORS)), output, kind, labels=labels)  # type: ignore[arg-type]
+    other = request(write_vectors(IDS, two_rows(VECTORS)), output, kind, labels=labels)  # type: ignore[arg-type]  # one of two words
     with pytest.raises(IndexFailed, match=f"item {417007 if labels == 'item_ids' else 417} "):
         require_same_items(index, other)
 
